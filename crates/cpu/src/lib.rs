@@ -1,0 +1,1 @@
+//! `cpu`: see ARCHITECTURE.md.

@@ -1,0 +1,2 @@
+//! `data`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! `emit`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

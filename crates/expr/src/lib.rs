@@ -1,0 +1,17 @@
+//! Scalar programs: the element-wise part of every kernel, said once for every reader.
+//!
+//! An [`Expr`] is a list of instructions in SSA form over typed scalars. A [`Monoid`] is a
+//! reduction given by Exprs (lift, combine, finish) with an identity state. The crate knows no
+//! operators and no tensors.
+#![forbid(unsafe_code)]
+
+mod build;
+mod eval;
+mod expr;
+mod monoid;
+mod text;
+
+pub use build::ExprBuilder;
+pub use eval::{EvalContext, Scalar};
+pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
+pub use monoid::Monoid;

@@ -1,0 +1,2 @@
+//! `graph`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

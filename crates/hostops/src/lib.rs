@@ -1,0 +1,2 @@
+//! `hostops`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! `kernel`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,480 @@
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Add, Mul, Neg, Sub};
+use std::sync::Arc;
+
+/// Name of a symbolic dimension (`batch`, `past_sequence_length`).
+pub type Sym = Arc<str>;
+
+/// A size, stride or offset: a number, or an expression over named symbols.
+///
+/// Symbols stand for sizes and are taken to be at least 0. Expressions are kept in one normal form
+/// (a polynomial with integer coefficients over symbols and irreducible `floordiv`, `min`, `max`
+/// atoms), so that `==` on two `Dim`s is a sound proof of equality.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dim {
+    /// A number.
+    Known(i64),
+    /// An expression that is not a number.
+    Expr(DimExpr),
+}
+
+/// A polynomial over [`Atom`]s; never a plain number (that is [`Dim::Known`]).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DimExpr(pub(crate) Arc<Poly>);
+
+/// Monomial (sorted atoms, repeated for powers) to coefficient, without zero coefficients.
+pub(crate) type Poly = BTreeMap<Vec<Atom>, i64>;
+
+/// A factor of a monomial that cannot be taken apart further.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Atom {
+    /// A named symbol.
+    Sym(Sym),
+    /// Floor of the quotient; the divisor is positive.
+    FloorDiv(Box<Dim>, Box<Dim>),
+    /// The smaller of two.
+    Min(Box<Dim>, Box<Dim>),
+    /// The larger of two.
+    Max(Box<Dim>, Box<Dim>),
+}
+
+impl Dim {
+    /// Zero.
+    pub const ZERO: Dim = Dim::Known(0);
+    /// One.
+    pub const ONE: Dim = Dim::Known(1);
+
+    /// The symbol `name`.
+    pub fn sym(name: &str) -> Dim {
+        Dim::from_atom(Atom::Sym(name.into()))
+    }
+
+    fn from_atom(a: Atom) -> Dim {
+        Dim::Expr(DimExpr(Arc::new(BTreeMap::from([(vec![a], 1)]))))
+    }
+
+    fn from_poly(p: Poly) -> Dim {
+        match p.len() {
+            0 => Dim::ZERO,
+            1 if p.keys().next().is_some_and(|m| m.is_empty()) => Dim::Known(p[&vec![]]),
+            _ => Dim::Expr(DimExpr(Arc::new(p))),
+        }
+    }
+
+    fn poly(&self) -> Poly {
+        match self {
+            Dim::Known(0) => Poly::new(),
+            Dim::Known(n) => BTreeMap::from([(vec![], *n)]),
+            Dim::Expr(e) => (*e.0).clone(),
+        }
+    }
+
+    /// The terms `(coefficient, atoms)` of the sum, in normal order; a number is one term.
+    pub fn terms(&self) -> Vec<(i64, Vec<Atom>)> {
+        self.poly().into_iter().map(|(m, c)| (c, m)).collect()
+    }
+
+    /// The number, when this is one.
+    pub fn known(&self) -> Option<i64> {
+        match self {
+            Dim::Known(n) => Some(*n),
+            Dim::Expr(_) => None,
+        }
+    }
+
+    /// The symbol's name, when this is a single symbol.
+    pub fn as_sym(&self) -> Option<&str> {
+        match self {
+            Dim::Expr(e) if e.0.len() == 1 => match e.0.iter().next() {
+                Some((m, 1)) if m.len() == 1 => match &m[0] {
+                    Atom::Sym(s) => Some(s),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// True when this is the number 1.
+    pub fn is_one(&self) -> bool {
+        *self == Dim::ONE
+    }
+
+    /// True when this is the number 0.
+    pub fn is_zero(&self) -> bool {
+        *self == Dim::ZERO
+    }
+
+    /// Every symbol that occurs, added to `out`.
+    pub fn symbols(&self, out: &mut std::collections::BTreeSet<Sym>) {
+        if let Dim::Expr(e) = self {
+            for a in e.0.keys().flatten() {
+                match a {
+                    Atom::Sym(s) => {
+                        out.insert(s.clone());
+                    }
+                    Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                        x.symbols(out);
+                        y.symbols(out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The quotient when `self` is a multiple of `d` for every value of the symbols.
+    pub fn exact_div(&self, d: &Dim) -> Option<Dim> {
+        if let (Dim::Known(a), Dim::Known(b)) = (self, d) {
+            return (*b != 0 && a % b == 0).then(|| Dim::Known(a / b));
+        }
+        let (lead_m, lead_c) = d.poly().into_iter().next_back()?;
+        let divisor = d.poly();
+        let mut rest = self.poly();
+        let mut quotient = Poly::new();
+        // Multivariate long division by the leading monomial; bounded because each round removes it.
+        for _ in 0..64 {
+            let Some((m, c)) = rest.iter().next_back().map(|(m, c)| (m.clone(), *c)) else {
+                return Some(Dim::from_poly(quotient));
+            };
+            let q = remove_factors(&m, &lead_m)?;
+            if c % lead_c != 0 {
+                return None;
+            }
+            let f = c / lead_c;
+            for (dm, dc) in &divisor {
+                add_term(&mut rest, mul_monomials(dm, &q), dc.saturating_mul(f).saturating_neg());
+            }
+            add_term(&mut quotient, q, f);
+        }
+        None
+    }
+
+    /// `floor(self / d)` for a divisor that is positive.
+    pub fn floor_div(&self, d: &Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (self, d) {
+            return Dim::Known(if *b == 0 { 0 } else { a.div_euclid(*b) });
+        }
+        if d.is_one() {
+            return self.clone();
+        }
+        if let Some(q) = self.exact_div(d) {
+            return q;
+        }
+        // Whole multiples of the divisor come out of the floor term by term.
+        let (mut whole, mut rest) = (Poly::new(), Poly::new());
+        for (m, c) in self.poly() {
+            let term = Dim::from_poly(BTreeMap::from([(m.clone(), c)]));
+            match (term.exact_div(d), d.known()) {
+                (Some(q), _) => {
+                    for (qm, qc) in q.poly() {
+                        add_term(&mut whole, qm, qc);
+                    }
+                }
+                (None, Some(k)) if m.is_empty() => {
+                    add_term(&mut whole, vec![], c.div_euclid(k));
+                    add_term(&mut rest, m, c.rem_euclid(k));
+                }
+                _ => add_term(&mut rest, m, c),
+            }
+        }
+        let rest = Dim::from_poly(rest);
+        let whole = Dim::from_poly(whole);
+        if let (Some(r), Some(k)) = (rest.known(), d.known()) {
+            return whole + Dim::Known(r.div_euclid(k));
+        }
+        whole + Dim::from_atom(Atom::FloorDiv(Box::new(rest), Box::new(d.clone())))
+    }
+
+    /// `ceil(self / d)` for a divisor that is positive.
+    pub fn ceil_div(&self, d: &Dim) -> Dim {
+        if let Some(q) = self.exact_div(d) {
+            return q;
+        }
+        (self.clone() + d.clone() - Dim::ONE).floor_div(d)
+    }
+
+    /// `self - d * floor(self / d)`.
+    pub fn modulo(&self, d: &Dim) -> Dim {
+        self.clone() - self.floor_div(d) * d.clone()
+    }
+
+    /// The smaller of two.
+    pub fn min_with(&self, o: &Dim) -> Dim {
+        if self.provably_le(o) {
+            return self.clone();
+        }
+        if o.provably_le(self) {
+            return o.clone();
+        }
+        let (a, b) = if self <= o { (self, o) } else { (o, self) };
+        Dim::from_atom(Atom::Min(Box::new(a.clone()), Box::new(b.clone())))
+    }
+
+    /// The larger of two.
+    pub fn max_with(&self, o: &Dim) -> Dim {
+        if self.provably_le(o) {
+            return o.clone();
+        }
+        if o.provably_le(self) {
+            return self.clone();
+        }
+        let (a, b) = if self <= o { (self, o) } else { (o, self) };
+        Dim::from_atom(Atom::Max(Box::new(a.clone()), Box::new(b.clone())))
+    }
+
+    /// True when `self <= o` for all symbol values >= 0 (false: not proved).
+    pub fn provably_le(&self, o: &Dim) -> bool {
+        (o.clone() - self.clone()).provably_nonneg()
+    }
+
+    /// True when `self < o` for all symbol values >= 0 (false: not proved).
+    pub fn provably_lt(&self, o: &Dim) -> bool {
+        (o.clone() - self.clone() - Dim::ONE).provably_nonneg()
+    }
+
+    /// True when the value is >= 0 for all symbol values >= 0 (false: not proved).
+    pub fn provably_nonneg(&self) -> bool {
+        match self {
+            Dim::Known(n) => *n >= 0,
+            Dim::Expr(e) => e.0.iter().all(|(m, c)| *c >= 0 && m.iter().all(Atom::nonneg)),
+        }
+    }
+
+    /// Replaces symbols by what `f` gives for them; others stay.
+    pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        let Dim::Expr(e) = self else {
+            return self.clone();
+        };
+        let mut sum = Dim::ZERO;
+        for (m, c) in e.0.iter() {
+            let mut product = Dim::Known(*c);
+            for a in m {
+                let v = match a {
+                    Atom::Sym(s) => f(s).unwrap_or_else(|| Dim::from_atom(a.clone())),
+                    Atom::FloorDiv(x, y) => x.substitute(f).floor_div(&y.substitute(f)),
+                    Atom::Min(x, y) => x.substitute(f).min_with(&y.substitute(f)),
+                    Atom::Max(x, y) => x.substitute(f).max_with(&y.substitute(f)),
+                };
+                product = product * v;
+            }
+            sum = sum + product;
+        }
+        sum
+    }
+
+    /// The value under `lookup`; `None` when a symbol is missing, a divisor is not positive or
+    /// the arithmetic overflows 64 bits.
+    pub fn eval(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
+        let e = match self {
+            Dim::Known(n) => return Some(*n),
+            Dim::Expr(e) => e,
+        };
+        let mut sum = 0i64;
+        for (m, c) in e.0.iter() {
+            let mut p = *c;
+            for a in m {
+                let v = match a {
+                    Atom::Sym(s) => lookup(s)?,
+                    Atom::FloorDiv(x, y) => {
+                        let (x, y) = (x.eval(lookup)?, y.eval(lookup)?);
+                        if y <= 0 {
+                            return None;
+                        }
+                        x.div_euclid(y)
+                    }
+                    Atom::Min(x, y) => x.eval(lookup)?.min(y.eval(lookup)?),
+                    Atom::Max(x, y) => x.eval(lookup)?.max(y.eval(lookup)?),
+                };
+                p = p.checked_mul(v)?;
+            }
+            sum = sum.checked_add(p)?;
+        }
+        Some(sum)
+    }
+
+    /// Product of `dims`; 1 for none.
+    pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
+        dims.into_iter().fold(Dim::ONE, |a, d| a * d.clone())
+    }
+}
+
+impl Atom {
+    fn nonneg(&self) -> bool {
+        match self {
+            Atom::Sym(_) => true,
+            Atom::FloorDiv(x, _) => x.provably_nonneg(),
+            Atom::Min(x, y) => x.provably_nonneg() && y.provably_nonneg(),
+            Atom::Max(x, y) => x.provably_nonneg() || y.provably_nonneg(),
+        }
+    }
+}
+
+fn add_term(p: &mut Poly, m: Vec<Atom>, c: i64) {
+    let e = p.entry(m).or_insert(0);
+    *e = e.saturating_add(c);
+    if *e == 0 {
+        p.retain(|_, c| *c != 0);
+    }
+}
+
+fn mul_monomials(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
+    let mut m: Vec<Atom> = a.iter().chain(b).cloned().collect();
+    m.sort();
+    m
+}
+
+fn remove_factors(m: &[Atom], d: &[Atom]) -> Option<Vec<Atom>> {
+    let mut left = m.to_vec();
+    for f in d {
+        let at = left.iter().position(|x| x == f)?;
+        left.remove(at);
+    }
+    Some(left)
+}
+
+impl Add for Dim {
+    type Output = Dim;
+    fn add(self, o: Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (&self, &o) {
+            return Dim::Known(a.saturating_add(*b));
+        }
+        let mut p = self.poly();
+        for (m, c) in o.poly() {
+            add_term(&mut p, m, c);
+        }
+        Dim::from_poly(p)
+    }
+}
+
+impl Neg for Dim {
+    type Output = Dim;
+    fn neg(self) -> Dim {
+        self * Dim::Known(-1)
+    }
+}
+
+impl Sub for Dim {
+    type Output = Dim;
+    fn sub(self, o: Dim) -> Dim {
+        self + -o
+    }
+}
+
+impl Mul for Dim {
+    type Output = Dim;
+    fn mul(self, o: Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (&self, &o) {
+            return Dim::Known(a.saturating_mul(*b));
+        }
+        let mut p = Poly::new();
+        let other = o.poly();
+        for (ma, ca) in self.poly() {
+            for (mb, cb) in &other {
+                add_term(&mut p, mul_monomials(&ma, mb), ca.saturating_mul(*cb));
+            }
+        }
+        Dim::from_poly(p)
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(n: i64) -> Dim {
+        Dim::Known(n)
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(n: usize) -> Dim {
+        Dim::Known(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let e = match self {
+            Dim::Known(n) => return write!(f, "{n}"),
+            Dim::Expr(e) => e,
+        };
+        // Longest monomials first, the constant last.
+        for (i, (m, c)) in e.0.iter().rev().enumerate() {
+            let magnitude = c.unsigned_abs();
+            match (i, *c < 0) {
+                (0, true) => f.write_str("-")?,
+                (0, false) => {}
+                (_, true) => f.write_str(" - ")?,
+                (_, false) => f.write_str(" + ")?,
+            }
+            if m.is_empty() {
+                write!(f, "{magnitude}")?;
+                continue;
+            }
+            if magnitude != 1 {
+                write!(f, "{magnitude}*")?;
+            }
+            for (j, a) in m.iter().enumerate() {
+                if j > 0 {
+                    f.write_str("*")?;
+                }
+                match a {
+                    Atom::Sym(s) if is_plain(s) => f.write_str(s)?,
+                    Atom::Sym(s) => write!(f, "`{s}`")?,
+                    Atom::FloorDiv(x, y) => write!(f, "floordiv({x}, {y})")?,
+                    Atom::Min(x, y) => write!(f, "min({x}, {y})")?,
+                    Atom::Max(x, y) => write!(f, "max({x}, {y})")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_plain(s: &str) -> bool {
+    s.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for DimExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Dim::Expr(self.clone()), f)
+    }
+}
+
+impl Serialize for Dim {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Dim::Known(n) => s.serialize_i64(*n),
+            Dim::Expr(_) => s.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dim {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Dim, D::Error> {
+        struct V;
+        impl serde::de::Visitor<'_> for V {
+            type Value = Dim;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an integer or a dimension expression")
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<Dim, E> {
+                Ok(Dim::Known(n))
+            }
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Dim, E> {
+                i64::try_from(n).map(Dim::Known).map_err(E::custom)
+            }
+            fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Dim, E> {
+                s.parse().map_err(E::custom)
+            }
+        }
+        d.deserialize_any(V)
+    }
+}

@@ -1,0 +1,20 @@
+//! Element types, symbolic dimensions and the algebra of hierarchical layouts.
+//!
+//! Everything above this crate speaks of sizes as [`Dim`]s (numbers or expressions over named
+//! symbols) and of placements as [`Layout`]s (functions from coordinates to bit addresses).
+//! The crate knows no tensors and no operators.
+#![forbid(unsafe_code)]
+
+mod dim;
+mod dimbox;
+mod dtype;
+mod layout;
+mod parse;
+mod program;
+
+pub use dim::{Atom, Dim, DimExpr, Sym};
+pub use dimbox::{DimBox, Range};
+pub use dtype::DType;
+pub use layout::{Layout, Leaf, Mode};
+pub use parse::ParseError;
+pub use program::{DimProgram, EvalError};

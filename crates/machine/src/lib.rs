@@ -1,0 +1,31 @@
+//! Machines as data: memory levels, execution units, links, costs and limits, each number with its
+//! source; the work a kernel asks of a machine; the cost that follows ([`predict`]); calculators
+//! that need nothing else ([`calc`]); the catalog and the reader of users' own files.
+//!
+//! Nothing here looks at the machine it runs on and nothing here knows kernels or graphs. All
+//! quantities are `f64` in SI units: bytes, bytes per second, seconds, operations per second
+//! (a fused multiply-add counts as two operations), watts, hertz.
+#![forbid(unsafe_code)]
+
+pub mod calc;
+mod catalog;
+mod cost;
+mod error;
+mod measure;
+mod model;
+mod sourced;
+mod text;
+mod work;
+
+pub use catalog::{CatalogEntry, catalog, lookup};
+pub use cost::{Bound, Cost, Efficiencies, EfficiencyTable, Share, predict, predict_seconds};
+pub use error::MachineError;
+pub use measure::{
+    BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint,
+};
+pub use model::{
+    Bandwidth, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit, UnitClass,
+    Workers,
+};
+pub use sourced::{Source, Sourced};
+pub use work::{Traffic, Work};

@@ -1,0 +1,15 @@
+//! `onnx`: reads ONNX files and lowers their operators to core ops; see ARCHITECTURE.md.
+//!
+//! [`ModelFile`] maps a file and parses its messages with this crate's own protobuf cursor
+//! ([`proto`]). Tensor data is never copied: it stays a [`Bytes`] range of the mapping, or of
+//! the mapping of the external file it lies in ([`ExternalFiles`]).
+#![deny(unsafe_code)]
+
+mod error;
+mod external;
+mod file;
+pub mod proto;
+
+pub use error::Error;
+pub use external::ExternalFiles;
+pub use file::{Bytes, ModelFile};

@@ -1,0 +1,2 @@
+//! `plan`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! `planner`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! `reference`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

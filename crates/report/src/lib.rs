@@ -1,0 +1,2 @@
+//! `report`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! `rewrite`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

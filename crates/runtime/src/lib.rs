@@ -1,0 +1,2 @@
+//! `runtime`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! `shopfloor-cli`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]
+
+fn main() {}

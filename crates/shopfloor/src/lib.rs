@@ -1,0 +1,2 @@
+//! `shopfloor`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

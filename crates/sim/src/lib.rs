@@ -1,0 +1,2 @@
+//! `sim`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

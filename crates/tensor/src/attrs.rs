@@ -1,0 +1,26 @@
+use crate::Tensor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Value of an attribute of a host operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attr {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// Text.
+    Str(String),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Floats.
+    Floats(Vec<f64>),
+    /// Texts.
+    Strs(Vec<String>),
+    /// A tensor.
+    Tensor(Tensor),
+}
+
+/// Attributes by name.
+pub type Attrs = BTreeMap<String, Attr>;

@@ -1,0 +1,10 @@
+//! Host tensors and operator attributes: the values that files, host steps and callers exchange.
+//!
+//! Below `graph` so that devices and the runtime can move tensors without knowing any operator.
+#![forbid(unsafe_code)]
+
+mod attrs;
+mod tensor;
+
+pub use attrs::{Attr, Attrs};
+pub use tensor::{Tensor, TensorError};

@@ -1,0 +1,226 @@
+use half::{bf16, f16};
+use layout::DType;
+use serde::{Deserialize, Serialize};
+
+/// A dense row-major tensor in host memory; elements little endian, packed (two per byte at 4 bits).
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Why a tensor could not be made or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    /// Bytes and shape disagree.
+    #[error("a {dtype} tensor of shape {shape:?} takes {want} bytes, but {got} were given")]
+    Length {
+        /// Element type.
+        dtype: DType,
+        /// Shape asked for.
+        shape: Vec<usize>,
+        /// Bytes that the shape takes.
+        want: usize,
+        /// Bytes given.
+        got: usize,
+    },
+    /// The shape's size overflows.
+    #[error("a tensor of shape {shape:?} does not fit the address space; use smaller dimensions")]
+    TooLarge {
+        /// Shape asked for.
+        shape: Vec<usize>,
+    },
+    /// The tensor holds another element type.
+    #[error("the tensor holds {got}, not {want}; convert it first")]
+    Type {
+        /// Element type asked for.
+        want: DType,
+        /// Element type held.
+        got: DType,
+    },
+}
+
+macro_rules! typed {
+    ($to:ident, $from:ident, $t:ty, $d:ident) => {
+        #[doc = concat!("The elements of a ", stringify!($d), " tensor in row-major order.")]
+        pub fn $to(&self) -> Result<Vec<$t>, TensorError> {
+            self.expect(DType::$d)?;
+            Ok(self
+                .bytes
+                .chunks_exact(size_of::<$t>())
+                .map(|c| <$t>::from_le_bytes(c.try_into().unwrap_or_default()))
+                .collect())
+        }
+
+        #[doc = concat!("A ", stringify!($d), " tensor of `shape` from row-major `values`.")]
+        pub fn $from(shape: &[usize], values: &[$t]) -> Result<Tensor, TensorError> {
+            let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            Tensor::from_bytes(DType::$d, shape, bytes)
+        }
+    };
+}
+
+impl Tensor {
+    /// A tensor of `shape` from packed little-endian `bytes`; their length must fit exactly.
+    pub fn from_bytes(dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Result<Tensor, TensorError> {
+        let want = Tensor::byte_len(dtype, shape)?;
+        if want != bytes.len() {
+            return Err(TensorError::Length { dtype, shape: shape.to_vec(), want, got: bytes.len() });
+        }
+        Ok(Tensor { dtype, shape: shape.to_vec(), bytes })
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
+        let n = Tensor::byte_len(dtype, shape)?;
+        Ok(Tensor { dtype, shape: shape.to_vec(), bytes: vec![0; n] })
+    }
+
+    /// Bytes that a tensor of `shape` takes.
+    pub fn byte_len(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
+        let zero = shape.contains(&0);
+        let n = if zero { Some(0) } else { shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)) };
+        n.and_then(|n| dtype.bytes_for(n))
+            .filter(|&b| b <= isize::MAX as usize)
+            .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// True when there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Packed little-endian elements.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Packed little-endian elements, to be changed in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// The packed bytes, taken out.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The same elements under another shape with as many elements.
+    pub fn reshaped(self, shape: &[usize]) -> Result<Tensor, TensorError> {
+        Tensor::from_bytes(self.dtype, shape, self.bytes)
+    }
+
+    fn expect(&self, want: DType) -> Result<(), TensorError> {
+        if self.dtype == want { Ok(()) } else { Err(TensorError::Type { want, got: self.dtype }) }
+    }
+
+    typed!(to_f32, from_f32, f32, F32);
+    typed!(to_f64, from_f64, f64, F64);
+    typed!(to_i32, from_i32, i32, I32);
+    typed!(to_i64, from_i64, i64, I64);
+    typed!(to_u8, from_u8, u8, U8);
+    typed!(to_i8, from_i8, i8, I8);
+
+    /// Element `i` (row-major) as f64: exact for every type but 64-bit integers beyond 2^53.
+    pub fn get_f64(&self, i: usize) -> f64 {
+        let b = &self.bytes;
+        macro_rules! le {
+            ($t:ty) => {{
+                let w = size_of::<$t>();
+                <$t>::from_le_bytes(b[i * w..(i + 1) * w].try_into().unwrap_or_default())
+            }};
+        }
+        match self.dtype {
+            DType::F32 => le!(f32) as f64,
+            DType::F64 => le!(f64),
+            DType::F16 => f16::from_bits(le!(u16)).to_f64(),
+            DType::BF16 => bf16::from_bits(le!(u16)).to_f64(),
+            _ => self.get_i64(i) as f64,
+        }
+    }
+
+    /// Element `i` (row-major) as i64; floats are truncated toward zero, u64 wraps.
+    pub fn get_i64(&self, i: usize) -> i64 {
+        let b = &self.bytes;
+        macro_rules! le {
+            ($t:ty) => {{
+                let w = size_of::<$t>();
+                <$t>::from_le_bytes(b[i * w..(i + 1) * w].try_into().unwrap_or_default())
+            }};
+        }
+        match self.dtype {
+            DType::I8 => le!(i8) as i64,
+            DType::U8 => b[i] as i64,
+            DType::Bool => (b[i] != 0) as i64,
+            DType::I16 => le!(i16) as i64,
+            DType::U16 => le!(u16) as i64,
+            DType::I32 => le!(i32) as i64,
+            DType::U32 => le!(u32) as i64,
+            DType::I64 => le!(i64),
+            DType::U64 => le!(u64) as i64,
+            DType::U4 => (b[i / 2] >> (4 * (i % 2)) & 15) as i64,
+            DType::I4 => {
+                let n = (b[i / 2] >> (4 * (i % 2)) & 15) as i64;
+                if n > 7 { n - 16 } else { n }
+            }
+            _ => self.get_f64(i) as i64,
+        }
+    }
+
+    /// Sets element `i` from an f64 by rounding to the element type (integers: toward zero,
+    /// saturating).
+    pub fn set_f64(&mut self, i: usize, v: f64) {
+        match self.dtype {
+            DType::F32 => self.put(i, &(v as f32).to_le_bytes()),
+            DType::F64 => self.put(i, &v.to_le_bytes()),
+            DType::F16 => self.put(i, &f16::from_f64(v).to_bits().to_le_bytes()),
+            DType::BF16 => self.put(i, &bf16::from_f64(v).to_bits().to_le_bytes()),
+            DType::Bool => self.put(i, &[(v != 0.0) as u8]),
+            DType::U64 => self.put(i, &(v as u64).to_le_bytes()),
+            _ => self.set_i64(i, v as i64),
+        }
+    }
+
+    /// Sets element `i` from an i64; narrower integers keep the low bits, `Bool` is `v != 0`.
+    pub fn set_i64(&mut self, i: usize, v: i64) {
+        match self.dtype {
+            DType::I8 | DType::U8 => self.put(i, &[v as u8]),
+            DType::Bool => self.put(i, &[(v != 0) as u8]),
+            DType::I16 | DType::U16 => self.put(i, &(v as u16).to_le_bytes()),
+            DType::I32 | DType::U32 => self.put(i, &(v as u32).to_le_bytes()),
+            DType::I64 | DType::U64 => self.put(i, &v.to_le_bytes()),
+            DType::I4 | DType::U4 => {
+                let shift = 4 * (i % 2);
+                let b = &mut self.bytes[i / 2];
+                *b = *b & !(15 << shift) | ((v as u8 & 15) << shift);
+            }
+            _ => self.set_f64(i, v as f64),
+        }
+    }
+
+    fn put(&mut self, i: usize, le: &[u8]) {
+        self.bytes[i * le.len()..(i + 1) * le.len()].copy_from_slice(le);
+    }
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)
+    }
+}

@@ -1,0 +1,2 @@
+//! `testkit`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]

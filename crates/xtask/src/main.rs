@@ -1,0 +1,4 @@
+//! `xtask`: see ARCHITECTURE.md.
+#![forbid(unsafe_code)]
+
+fn main() {}
