@@ -20,9 +20,7 @@ mod work;
 pub use catalog::{CatalogEntry, catalog, lookup};
 pub use cost::{Bound, Cost, Efficiencies, EfficiencyTable, Share, predict, predict_seconds};
 pub use error::MachineError;
-pub use measure::{
-    BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint,
-};
+pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
 pub use model::{
     Bandwidth, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit, UnitClass,
     Workers,

@@ -1,0 +1,1 @@
+//! Calculators that need a machine, or only its figures, and nothing else.

@@ -1,0 +1,458 @@
+//! What work costs on a machine: a roofline over every level and unit, plus fixed costs.
+//!
+//! # The rule
+//! With `w` active workers and `i` the imbalance of the last wave:
+//! - a level takes `loaded / read(w) + stored / write(w)`, each bandwidth times the level's efficiency;
+//! - a unit takes `operations / rate(w)`, times its efficiency. Vector classes (fma, simple, divsqrt,
+//!   transcendental) share their pipes, so their times add; matrix units run beside them;
+//! - **overlap**: transfers at different levels, and transfers and arithmetic, overlap fully; the
+//!   busy time is the largest of them, times `i`;
+//! - latency is added: the first access to the farthest level touched, once on a CPU and once per
+//!   wave on a GPU, and each hand-off and barrier;
+//! - fixed costs are added: launches, steps, and the tasks of the busiest worker.
+//!
+//! Nothing is clamped: a measured time below the prediction is a finding about the model.
+
+use crate::{Machine, MachineKind, NumType, Source, Traffic, UnitClass, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Shares of peak that a kernel reaches, by unit and level name; 1 where nothing is known.
+/// A share above 1 is legal: a measured kernel may beat a rate that was assumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Efficiencies {
+    /// Share of a unit's rate, by unit name or class name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, f64>,
+    /// Share of a level's bandwidth, by level name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub levels: BTreeMap<String, f64>,
+    /// Factor on the whole time: what the supervisor learnt about this step. 1 by default.
+    #[serde(default = "unity")]
+    pub time_factor: f64,
+}
+
+fn unity() -> f64 {
+    1.0
+}
+
+impl Default for Efficiencies {
+    fn default() -> Self {
+        Efficiencies {
+            units: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            time_factor: 1.0,
+        }
+    }
+}
+
+impl Efficiencies {
+    /// Share of a unit's rate.
+    pub fn unit(&self, name: &str, class: UnitClass) -> f64 {
+        if self.units.is_empty() {
+            return 1.0;
+        }
+        let v = self
+            .units
+            .get(name)
+            .or_else(|| self.units.get(&class.to_string()));
+        v.copied().filter(|v| *v > 0.0).unwrap_or(1.0)
+    }
+    /// Share of a level's bandwidth.
+    pub fn level(&self, name: &str) -> f64 {
+        self.levels
+            .get(name)
+            .copied()
+            .filter(|v| *v > 0.0)
+            .unwrap_or(1.0)
+    }
+    /// The same with one unit's share set.
+    pub fn with_unit(mut self, name: &str, share: f64) -> Self {
+        self.units.insert(name.to_string(), share);
+        self
+    }
+    /// The same with one level's share set.
+    pub fn with_level(mut self, name: &str, share: f64) -> Self {
+        self.levels.insert(name.to_string(), share);
+        self
+    }
+}
+
+/// [`Efficiencies`] by kernel family; a family without an entry has the `default`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EfficiencyTable {
+    /// For families without their own.
+    #[serde(default)]
+    pub default: Efficiencies,
+    /// By family name (`contract`, `conv`, `map`, `row`, ...).
+    #[serde(default)]
+    pub families: BTreeMap<String, Efficiencies>,
+}
+
+impl EfficiencyTable {
+    /// The efficiencies of a family.
+    pub fn family(&self, name: &str) -> &Efficiencies {
+        self.families.get(name).unwrap_or(&self.default)
+    }
+}
+
+/// What bounds a step. Displays as `memory:L2`, `compute:fma`, `latency`, `launch`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// The bandwidth of a level, by name.
+    Memory(String),
+    /// The rate of a unit, by name.
+    Compute(String),
+    /// First access, hand-offs and barriers.
+    Latency,
+    /// Launches and the fixed costs of steps and tasks.
+    Launch,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Memory(l) => write!(f, "memory:{l}"),
+            Bound::Compute(u) => write!(f, "compute:{u}"),
+            Bound::Latency => f.write_str("latency"),
+            Bound::Launch => f.write_str("launch"),
+        }
+    }
+}
+
+impl std::str::FromStr for Bound {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match (s, s.split_once(':')) {
+            ("latency", _) => Ok(Bound::Latency),
+            ("launch", _) => Ok(Bound::Launch),
+            (_, Some(("memory", l))) => Ok(Bound::Memory(l.to_string())),
+            (_, Some(("compute", u))) => Ok(Bound::Compute(u.to_string())),
+            _ => Err(format!(
+                "`{s}` is no bound; expected memory:LEVEL, compute:UNIT, latency or launch"
+            )),
+        }
+    }
+}
+
+/// Seconds that one level or unit would take alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Level or unit name.
+    pub name: String,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// A predicted cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Predicted time, seconds.
+    pub time_s: f64,
+    /// What each level would take alone (levels with traffic only), nearest first.
+    pub levels: Vec<Share>,
+    /// What each unit would take alone (units with work only).
+    pub units: Vec<Share>,
+    /// First access, hand-offs and barriers, seconds.
+    pub latency_s: f64,
+    /// Launches, steps and tasks, seconds.
+    pub launch_s: f64,
+    /// The largest of the above.
+    pub bound: Bound,
+    /// Seconds: everything overlapped at peak rates without fixed costs, and nothing overlapped;
+    /// widened by a quarter where the number that bounds the step is an assumption.
+    pub interval: (f64, f64),
+}
+
+impl Cost {
+    /// A cost of no time.
+    pub fn zero() -> Self {
+        Cost {
+            time_s: 0.0,
+            levels: Vec::new(),
+            units: Vec::new(),
+            latency_s: 0.0,
+            launch_s: 0.0,
+            bound: Bound::Launch,
+            interval: (0.0, 0.0),
+        }
+    }
+
+    /// The cost of one thing after another: times and shares add; the bound is that of the larger part.
+    pub fn then(&self, other: &Cost) -> Cost {
+        let merge = |a: &[Share], b: &[Share]| {
+            let mut out = a.to_vec();
+            for s in b {
+                match out.iter_mut().find(|o| o.name == s.name) {
+                    Some(o) => o.seconds += s.seconds,
+                    None => out.push(s.clone()),
+                }
+            }
+            out
+        };
+        Cost {
+            time_s: self.time_s + other.time_s,
+            levels: merge(&self.levels, &other.levels),
+            units: merge(&self.units, &other.units),
+            latency_s: self.latency_s + other.latency_s,
+            launch_s: self.launch_s + other.launch_s,
+            bound: if other.time_s > self.time_s {
+                other.bound.clone()
+            } else {
+                self.bound.clone()
+            },
+            interval: (
+                self.interval.0 + other.interval.0,
+                self.interval.1 + other.interval.1,
+            ),
+        }
+    }
+}
+
+/// Rates assumed for a class that a machine lists no unit for, as a divisor of the simple vector
+/// rate: divide and square root occupy a pipe for about 8 results' time, a polynomial or table
+/// transcendental takes about 16 operations.
+const DIVSQRT_PER_SIMPLE: f64 = 8.0;
+const TRANSCENDENTAL_PER_SIMPLE: f64 = 16.0;
+
+/// The unit that executes a class in a format and the factor on its rate. Formats without a unit
+/// run on f32 units; matrix work without matrix units on fma; other classes on the simple units.
+fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64)> {
+    let direct = |c| {
+        m.unit_index(c, dtype)
+            .or_else(|| m.unit_index(c, NumType::F32))
+    };
+    if let Some(i) = m.unit_index(class, dtype) {
+        return Some((i, 1.0));
+    }
+    match class {
+        UnitClass::Tensor => direct(UnitClass::Fma).map(|i| (i, 1.0)),
+        UnitClass::Fma => m.unit_index(class, NumType::F32).map(|i| (i, 1.0)),
+        UnitClass::Simple => direct(class)
+            .map(|i| (i, 1.0))
+            .or_else(|| direct(UnitClass::Fma).map(|i| (i, 0.5))),
+        UnitClass::Divsqrt | UnitClass::Transcendental => {
+            if let Some(i) = m.unit_index(class, NumType::F32) {
+                return Some((i, 1.0));
+            }
+            let d = if class == UnitClass::Divsqrt {
+                DIVSQRT_PER_SIMPLE
+            } else {
+                TRANSCENDENTAL_PER_SIMPLE
+            };
+            unit_for(m, UnitClass::Simple, dtype).map(|(i, f)| (i, f / d))
+        }
+    }
+}
+
+struct Parts {
+    vector_s: f64,
+    tensor_s: f64,
+    memory_s: f64,
+    /// Sum of all unit and level times.
+    sum_s: f64,
+    /// Largest of vector, tensor and level times at efficiency 1, without imbalance.
+    peak_s: f64,
+    imbalance: f64,
+    latency_s: f64,
+    launch_s: f64,
+    time_s: f64,
+}
+
+fn level_seconds(
+    m: &Machine,
+    i: usize,
+    t: Traffic,
+    active: usize,
+    eff: &Efficiencies,
+) -> (f64, f64) {
+    let l = &m.levels[i];
+    let mut s = 0.0;
+    if t.loaded > 0.0 {
+        s += t.loaded / l.read.at(active);
+    }
+    if t.stored > 0.0 {
+        s += t.stored / l.write.at(active);
+    }
+    (s / eff.level(&l.name), s)
+}
+
+fn parts(
+    m: &Machine,
+    eff: &Efficiencies,
+    work: &Work,
+    workers: usize,
+    mut seen: impl FnMut(bool, usize, f64),
+) -> Parts {
+    let workers = workers.clamp(1, m.worker_count().max(1));
+    let ctas = work.ctas_per_worker.max(1);
+    let tasks = work.tasks.max(1);
+    let active = workers.min(usize::try_from(tasks).unwrap_or(usize::MAX));
+    let slots = (active as u64).saturating_mul(ctas).max(1);
+    let waves = if work.waves > 0 {
+        work.waves
+    } else {
+        tasks.div_ceil(slots)
+    };
+    // All of a wave's slots are paid for, also those that the last wave leaves empty. A worker
+    // whose second CTA is missing is not idle, so slots of one worker count only once.
+    let imbalance = if work.tasks == 0 {
+        1.0
+    } else if tasks <= active as u64 * ctas {
+        let per_worker = tasks.div_ceil(active as u64);
+        (per_worker * active as u64) as f64 / tasks as f64
+    } else {
+        ((waves * slots) as f64 / tasks as f64).max(1.0)
+    };
+
+    let (mut vector_s, mut tensor_s, mut vector_peak, mut tensor_peak) = (0.0, 0.0, 0.0, 0.0);
+    for &(class, dtype, n) in &work.ops {
+        if n <= 0.0 {
+            continue;
+        }
+        let Some((i, factor)) = unit_for(m, class, dtype) else {
+            continue;
+        };
+        let u = &m.units[i];
+        let peak = n / (u.at(active) * factor);
+        let s = peak / eff.unit(&u.name, class);
+        seen(true, i, s);
+        if u.class == UnitClass::Tensor {
+            tensor_s += s;
+            tensor_peak += peak;
+        } else {
+            vector_s += s;
+            vector_peak += peak;
+        }
+    }
+    let (mut memory_s, mut memory_sum, mut memory_peak) = (0.0f64, 0.0, 0.0f64);
+    let mut farthest = None;
+    for i in 0..m.levels.len() {
+        let t = work.traffic_at(i);
+        if t.loaded <= 0.0 && t.stored <= 0.0 {
+            continue;
+        }
+        farthest = Some(i);
+        let (s, peak) = level_seconds(m, i, t, active, eff);
+        seen(false, i, s);
+        memory_s = memory_s.max(s);
+        memory_sum += s;
+        memory_peak = memory_peak.max(peak);
+    }
+    let first = farthest.map_or(0.0, |i| m.levels[i].latency_s.value);
+    let fills = if m.kind == MachineKind::Gpu {
+        waves as f64
+    } else {
+        1.0
+    };
+    let c = &m.costs;
+    let messages = work.handoffs as f64 + 2.0 * work.barriers as f64;
+    let latency_s = first * fills + messages * c.handoff_s.value;
+    let own_tasks = if work.tasks == 0 {
+        0
+    } else {
+        tasks.div_ceil(slots)
+    };
+    let launch_s = work.launches as f64 * c.launch_s.value
+        + work.steps as f64 * c.step_s.value
+        + own_tasks as f64 * c.task_s.value;
+    let busy = vector_s.max(tensor_s).max(memory_s) * imbalance;
+    Parts {
+        vector_s,
+        tensor_s,
+        memory_s,
+        sum_s: vector_s + tensor_s + memory_sum,
+        peak_s: vector_peak.max(tensor_peak).max(memory_peak),
+        imbalance,
+        latency_s,
+        launch_s,
+        time_s: (busy + latency_s + launch_s) * eff.time_factor,
+    }
+}
+
+/// Predicted seconds only: what [`predict`] would say, without its breakdown. For searches.
+pub fn predict_seconds(m: &Machine, eff: &Efficiencies, work: &Work, workers: usize) -> f64 {
+    parts(m, eff, work, workers, |_, _, _| {}).time_s
+}
+
+/// Predicts what `work` costs on `m` with at most `workers` of its workers (at least one, at most
+/// all), by the rule at the head of this module.
+pub fn predict(m: &Machine, eff: &Efficiencies, work: &Work, workers: usize) -> Cost {
+    let mut units: Vec<(usize, f64)> = Vec::new();
+    let mut levels: Vec<(usize, f64)> = Vec::new();
+    let p = parts(m, eff, work, workers, |is_unit, i, s| {
+        let list = if is_unit { &mut units } else { &mut levels };
+        match list.iter_mut().find(|x| x.0 == i) {
+            Some(x) => x.1 += s,
+            None => list.push((i, s)),
+        }
+    });
+    units.sort_by_key(|x| x.0);
+    let busiest = |v: &[(usize, f64)]| {
+        v.iter()
+            .copied()
+            .fold(None, |a: Option<(usize, f64)>, b| match a {
+                Some(a) if a.1 >= b.1 => Some(a),
+                _ => Some(b),
+            })
+    };
+    let compute = p.vector_s.max(p.tensor_s);
+    let busy = compute.max(p.memory_s) * p.imbalance;
+    let mut assumed = false;
+    let bound = if p.launch_s > busy && p.launch_s >= p.latency_s {
+        Bound::Launch
+    } else if p.latency_s > busy {
+        Bound::Latency
+    } else if p.memory_s > compute {
+        match busiest(&levels) {
+            Some((i, _)) => {
+                assumed = m.levels[i].read.per_worker.source == Source::Assumed;
+                Bound::Memory(m.levels[i].name.clone())
+            }
+            None => Bound::Launch,
+        }
+    } else {
+        let tensor = p.tensor_s > p.vector_s;
+        let side: Vec<_> = units
+            .iter()
+            .copied()
+            .filter(|u| (m.units[u.0].class == UnitClass::Tensor) == tensor)
+            .collect();
+        match busiest(&side) {
+            Some((i, _)) => {
+                assumed = m.units[i].per_worker.source == Source::Assumed;
+                Bound::Compute(m.units[i].name.clone())
+            }
+            None => Bound::Launch,
+        }
+    };
+    let widen = if assumed { 1.25 } else { 1.0 };
+    let nothing_overlaps =
+        (p.sum_s * p.imbalance + p.latency_s + p.launch_s) * eff.time_factor.max(1.0);
+    Cost {
+        time_s: p.time_s,
+        levels: levels
+            .iter()
+            .map(|&(i, s)| Share {
+                name: m.levels[i].name.clone(),
+                seconds: s,
+            })
+            .collect(),
+        units: units
+            .iter()
+            .map(|&(i, s)| Share {
+                name: m.units[i].name.clone(),
+                seconds: s,
+            })
+            .collect(),
+        latency_s: p.latency_s,
+        launch_s: p.launch_s,
+        bound,
+        interval: (
+            p.peak_s.min(p.time_s) / widen,
+            nothing_overlaps.max(p.time_s) * widen,
+        ),
+    }
+}

@@ -1,0 +1,237 @@
+//! What a calibration returns, and a machine with it put in.
+
+use crate::text::to_toml_text;
+use crate::{Bandwidth, Level, Machine, MachineError, NumType, Sourced, Unit, UnitClass};
+use serde::{Deserialize, Serialize};
+
+/// Bandwidth of one operation for one working set and number of active workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BandwidthPoint {
+    /// `read`, `write` or `copy` (a copy's bytes are counted twice: loaded and stored).
+    pub op: String,
+    /// Working set of each active worker, bytes.
+    pub bytes: f64,
+    /// Active workers.
+    pub workers: u64,
+    /// Bytes per second of all active workers together.
+    pub bytes_per_s: f64,
+}
+
+/// Latency of a dependent load for one working set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LatencyPoint {
+    /// Working set, bytes.
+    pub bytes: f64,
+    /// Seconds of one load.
+    pub seconds: f64,
+}
+
+/// A rate with a number of active workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerPoint {
+    /// Active workers.
+    pub workers: u64,
+    /// Bytes or operations per second of all of them together.
+    pub per_s: f64,
+}
+
+/// What was measured of one level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LevelMeasure {
+    /// Level name.
+    pub name: String,
+    /// Working set of each worker in these measurements, bytes.
+    pub bytes: f64,
+    /// Read bandwidth by active workers.
+    pub read: Vec<WorkerPoint>,
+    /// Write bandwidth by active workers.
+    pub write: Vec<WorkerPoint>,
+    /// Copy bandwidth by active workers, bytes counted twice.
+    pub copy: Vec<WorkerPoint>,
+    /// Latency of a dependent load, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_s: Option<f64>,
+}
+
+/// The rate of a class of operations with an instruction set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpRate {
+    /// What was executed.
+    pub class: UnitClass,
+    /// Format of the operands.
+    pub dtype: NumType,
+    /// `avx512`, `avx2`, `portable`, `neon`.
+    pub isa: String,
+    /// f32 lanes of one instruction.
+    pub lanes: u64,
+    /// Operations per second by active workers.
+    pub rate: Vec<WorkerPoint>,
+}
+
+/// What a calibration of a machine returns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurements {
+    /// [`Machine::identity`] of the machine that was measured.
+    pub machine: String,
+    /// A sentence on how: library version, budget.
+    #[serde(default)]
+    pub note: String,
+    /// Active workers at most.
+    pub workers: u64,
+    /// One message between two running workers, one way, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff_s: Option<f64>,
+    /// A parked worker woken and answering, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_s: Option<f64>,
+    /// The wake call alone, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_call_s: Option<f64>,
+    /// Taking a ticket from a shared counter, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_s: Option<f64>,
+    /// Rates of operations.
+    #[serde(default)]
+    pub ops: Vec<OpRate>,
+    /// Levels, nearest first.
+    #[serde(default)]
+    pub levels: Vec<LevelMeasure>,
+    /// The whole bandwidth curve.
+    #[serde(default)]
+    pub bandwidth: Vec<BandwidthPoint>,
+    /// The whole latency curve.
+    #[serde(default)]
+    pub latency: Vec<LatencyPoint>,
+}
+
+impl Measurements {
+    /// The TOML form.
+    ///
+    /// # Errors
+    /// [`MachineError::Write`] when a number has no text form.
+    pub fn to_toml(&self) -> Result<String, MachineError> {
+        to_toml_text(self, "measurements")
+    }
+
+    /// Reads the TOML form; `file` names it in errors.
+    ///
+    /// # Errors
+    /// [`MachineError::Parse`] with file, line and what is missing.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, MachineError> {
+        crate::text::parse(text, file)
+    }
+}
+
+fn bandwidth(points: &[WorkerPoint], old: &Bandwidth, all_workers: u64) -> Bandwidth {
+    let mut curve: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|p| p.workers > 0 && p.per_s.is_finite() && p.per_s > 0.0)
+        .map(|p| (p.workers as f64, p.per_s))
+        .collect();
+    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    curve.dedup_by(|a, b| a.0 == b.0);
+    let (Some(&first), Some(&last)) = (curve.first(), curve.last()) else {
+        return old.clone();
+    };
+    let per_worker = Sourced::measured(first.1 / first.0);
+    let all = if last.0 >= all_workers as f64 {
+        Sourced::measured(last.1)
+    } else {
+        // Not all workers were measured together: no more than the old figure scaled to the last point.
+        let scale = old.all.value / old.at(last.0 as usize).max(f64::MIN_POSITIVE);
+        Sourced::assumed(last.1 * scale.max(1.0))
+    };
+    if last.0 < all_workers as f64 {
+        curve.push((all_workers as f64, all.value));
+    }
+    Bandwidth {
+        per_worker,
+        all,
+        curve,
+    }
+}
+
+fn put_level(level: &mut Level, m: &LevelMeasure, workers: u64) {
+    level.read = bandwidth(&m.read, &level.read, workers);
+    level.write = bandwidth(&m.write, &level.write, workers);
+    if let Some(l) = m.latency_s.filter(|l| l.is_finite() && *l > 0.0) {
+        level.latency_s = Sourced::measured(l);
+    }
+}
+
+fn put_rate(units: &mut Vec<Unit>, r: &OpRate, workers: u64) {
+    let mut pts: Vec<&WorkerPoint> = r
+        .rate
+        .iter()
+        .filter(|p| p.workers > 0 && p.per_s.is_finite() && p.per_s > 0.0)
+        .collect();
+    pts.sort_by_key(|p| p.workers);
+    let (Some(first), Some(last)) = (pts.first(), pts.last()) else {
+        return;
+    };
+    let per_worker = Sourced::measured(first.per_s / first.workers as f64);
+    let all = if last.workers >= workers {
+        Sourced::measured(last.per_s)
+    } else {
+        Sourced::assumed(last.per_s * workers as f64 / last.workers as f64)
+    };
+    let found = units.iter_mut().find(|u| {
+        u.class == r.class && u.dtype_in == r.dtype && (u.isa == r.isa || u.isa.is_empty())
+    });
+    match found {
+        Some(u) => {
+            u.per_worker = per_worker;
+            u.all = all;
+        }
+        None => units.push(Unit {
+            name: if r.isa.is_empty() {
+                r.class.to_string()
+            } else {
+                format!("{}-{}", r.class, r.isa)
+            },
+            class: r.class,
+            dtype_in: r.dtype,
+            dtype_acc: r.dtype,
+            tile: (1, r.lanes.max(1), 1),
+            isa: r.isa.clone(),
+            per_worker,
+            all,
+        }),
+    }
+}
+
+impl Machine {
+    /// This machine with what was measured in place of what was assumed. Levels and units that were
+    /// not measured keep their numbers.
+    pub fn calibrated(&self, m: &Measurements) -> Machine {
+        let mut out = self.clone();
+        let workers = self.workers.count.value;
+        for lm in &m.levels {
+            if let Some(i) = self.level_index(&lm.name) {
+                put_level(&mut out.levels[i], lm, workers);
+            }
+        }
+        for r in &m.ops {
+            put_rate(&mut out.units, r, workers);
+        }
+        let set = |slot: &mut Sourced, v: Option<f64>| {
+            if let Some(v) = v.filter(|v| v.is_finite() && *v >= 0.0) {
+                *slot = Sourced::measured(v);
+            }
+        };
+        set(&mut out.costs.handoff_s, m.handoff_s);
+        set(&mut out.costs.wake_s, m.wake_s);
+        set(&mut out.costs.task_s, m.ticket_s);
+        // A step within a plan costs its last counter's way to the next step's workers; a request
+        // through the ring costs a round trip.
+        set(&mut out.costs.step_s, m.handoff_s);
+        set(&mut out.costs.launch_s, m.handoff_s.map(|h| 2.0 * h));
+        out
+    }
+}

@@ -1,0 +1,482 @@
+//! The description of a machine.
+
+use crate::{MachineError, Sourced};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What kind of processor a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MachineKind {
+    /// Workers are pinned threads, one to a core.
+    Cpu,
+    /// Workers are SMs (compute units, Xe cores); a task is a CTA.
+    Gpu,
+}
+
+/// A number format as execution units see it; more than the tensor dtypes (`tf32` is no storage format).
+#[allow(missing_docs)] // the names are the formats
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NumType {
+    F64,
+    F32,
+    Tf32,
+    Bf16,
+    F16,
+    F8,
+    I64,
+    I32,
+    I16,
+    I8,
+    I4,
+    Bool,
+}
+
+impl fmt::Display for NumType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NumType::F64 => "f64",
+            NumType::F32 => "f32",
+            NumType::Tf32 => "tf32",
+            NumType::Bf16 => "bf16",
+            NumType::F16 => "f16",
+            NumType::F8 => "f8",
+            NumType::I64 => "i64",
+            NumType::I32 => "i32",
+            NumType::I16 => "i16",
+            NumType::I8 => "i8",
+            NumType::I4 => "i4",
+            NumType::Bool => "bool",
+        })
+    }
+}
+
+/// The class of operation a unit executes and [`crate::Work`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnitClass {
+    /// Multiply-add on the vector units; one fused multiply-add counts as 2.
+    Fma,
+    /// Multiply-add on matrix units (tensor cores, AMX tiles); one multiply-add counts as 2.
+    Tensor,
+    /// Add, multiply, compare, select, min, max, convert, bit operations: one each.
+    Simple,
+    /// Divide and square root: one each.
+    Divsqrt,
+    /// exp, log, tanh, erf, sin, pow and their like: one each.
+    Transcendental,
+}
+
+impl fmt::Display for UnitClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UnitClass::Fma => "fma",
+            UnitClass::Tensor => "tensor",
+            UnitClass::Simple => "simple",
+            UnitClass::Divsqrt => "divsqrt",
+            UnitClass::Transcendental => "transcendental",
+        })
+    }
+}
+
+/// A machine: everything a planner may know about hardware. Plain data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The catalog name.
+    pub name: String,
+    /// Other names it is found by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// CPU or GPU.
+    pub kind: MachineKind,
+    /// Who makes it.
+    #[serde(default)]
+    pub vendor: String,
+    /// The micro-architecture, in lower case (`zen4`, `hopper`); empty when unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub arch: String,
+    /// Free text: where figures are from, what is uncertain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// Board or package power limit, watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<Sourced>,
+    /// The instruction set.
+    pub isa: Isa,
+    /// Who does the work.
+    pub workers: Workers,
+    /// Fixed costs, seconds.
+    #[serde(default)]
+    pub costs: Costs,
+    /// Occupancy limits; all `None` on a CPU.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    /// Memory levels from nearest (registers) to farthest.
+    pub levels: Vec<Level>,
+    /// Execution units.
+    pub units: Vec<Unit>,
+    /// Roads between places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+}
+
+/// The instruction set of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Isa {
+    /// `x86_64`, `aarch64`, `ptx`, `wgsl`.
+    pub name: String,
+    /// Extensions that matter to kernels, sorted (`avx2`, `avx512f`, `fma`), or `sm_80`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Architectural vector registers of one worker's thread (CPU), or 0.
+    #[serde(default)]
+    pub vector_registers: u64,
+    /// Widest vector, bytes (64 with AVX-512), or 0 on a GPU.
+    #[serde(default)]
+    pub vector_bytes: u64,
+}
+
+impl Isa {
+    /// Whether an extension is there.
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|f| f == feature)
+    }
+}
+
+/// The workers of a machine: usable cores of a CPU, SMs of a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workers {
+    /// How many there are to use.
+    pub count: Sourced<u64>,
+    /// Clock under load, hertz.
+    pub clock_hz: Sourced,
+    /// f32 lanes of one worker: results of one class of simple vector operation per clock.
+    pub lanes: Sourced<u64>,
+    /// Hardware threads to a core (CPU; 1 when unknown or off).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads_per_core: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+fn is_one(v: &u64) -> bool {
+    *v == 1
+}
+
+/// A memory level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// `register`, `L1`, `shared`, `L2`, `L3`, `device`, `host`, `remote`.
+    pub name: String,
+    /// Capacity of one instance, bytes.
+    pub bytes: Sourced,
+    /// What a planner should count on of one instance, bytes, where neighbours share it; else `bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable: Option<Sourced>,
+    /// How many workers share one instance; 1 for a private level.
+    pub shared_by: u64,
+    /// Transfer unit, bytes.
+    pub line: u64,
+    /// Load latency of a dependent access, seconds.
+    pub latency_s: Sourced,
+    /// Loads from this level towards the registers.
+    pub read: Bandwidth,
+    /// Stores to this level.
+    pub write: Bandwidth,
+    /// The name of another level that is the same memory (unified memory).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_place_as: Option<String>,
+}
+
+impl Level {
+    /// The bytes of one instance that a planner may count on.
+    pub fn capacity(&self) -> f64 {
+        self.usable.map_or(self.bytes.value, |u| u.value)
+    }
+    /// The bytes that one of `active` workers may count on, when all use the level evenly.
+    pub fn capacity_per_worker(&self, active: usize) -> f64 {
+        self.capacity() / (self.shared_by.min(active.max(1) as u64).max(1) as f64)
+    }
+    /// Whether every worker has its own instance.
+    pub fn is_private(&self) -> bool {
+        self.shared_by <= 1
+    }
+}
+
+/// A bandwidth as a function of how many workers are active, bytes per second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bandwidth {
+    /// One worker alone.
+    pub per_worker: Sourced,
+    /// All workers together.
+    pub all: Sourced,
+    /// Measured points (active workers, bytes per second of all of them), rising in workers; may be empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<(f64, f64)>,
+}
+
+impl Bandwidth {
+    /// The same figure for one and for all of `workers` private instances.
+    pub fn private(per_worker: Sourced, workers: u64) -> Self {
+        let all = Sourced::new(per_worker.value * workers as f64, per_worker.source);
+        Bandwidth {
+            per_worker,
+            all,
+            curve: Vec::new(),
+        }
+    }
+    /// Bytes per second that `active` workers reach together: along the curve where there is one
+    /// (straight lines between points, flat beyond the last), else `min(active * per_worker, all)`.
+    pub fn at(&self, active: usize) -> f64 {
+        let w = active.max(1) as f64;
+        let Some(first) = self.curve.first() else {
+            return (w * self.per_worker.value).min(self.all.value.max(self.per_worker.value));
+        };
+        if w <= first.0 {
+            return first.1 * w / first.0;
+        }
+        for p in self.curve.windows(2) {
+            if w <= p[1].0 {
+                let t = (w - p[0].0) / (p[1].0 - p[0].0);
+                return p[0].1 + t * (p[1].1 - p[0].1);
+            }
+        }
+        self.curve.last().map_or(self.all.value, |p| p.1)
+    }
+}
+
+/// An execution unit: a rate for a class of operations in a number format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unit {
+    /// How it is named in bounds and tables: `fma`, `tensor`, `sfu`.
+    pub name: String,
+    /// What it executes.
+    pub class: UnitClass,
+    /// Format of the inputs.
+    pub dtype_in: NumType,
+    /// Format of the accumulator.
+    pub dtype_acc: NumType,
+    /// Elements of one instruction as (m, n, k); (1, lanes, 1) for a vector unit.
+    pub tile: (u64, u64, u64),
+    /// The extension the rate needs (`avx512f`, `sm_80`); empty when any will do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub isa: String,
+    /// Operations per second of one worker alone.
+    pub per_worker: Sourced,
+    /// Operations per second of all workers together.
+    pub all: Sourced,
+}
+
+impl Unit {
+    /// Operations per second of `active` workers together.
+    pub fn at(&self, active: usize) -> f64 {
+        (active.max(1) as f64 * self.per_worker.value)
+            .min(self.all.value.max(self.per_worker.value))
+    }
+    /// Vector lanes of one instruction.
+    pub fn lanes(&self) -> u64 {
+        self.tile.1
+    }
+}
+
+/// A road between two places of memory (PCIe, NVLink, the socket's own memory bus).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// `pcie`, `nvlink`, `c2c`.
+    pub name: String,
+    /// The level at this machine's end.
+    pub from: String,
+    /// The level at the other end: `host`, `device`, `remote`.
+    pub to: String,
+    /// Bytes per second in one direction.
+    pub bandwidth: Sourced,
+    /// Seconds before the first byte.
+    pub latency_s: Sourced,
+}
+
+/// Fixed costs, seconds each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// One launch of work from the host (a kernel launch; a request through the ring on a CPU).
+    pub launch_s: Sourced,
+    /// A message between two running workers through memory, one way (a hop of a hot ring).
+    pub handoff_s: Sourced,
+    /// Waking a parked worker, until it runs.
+    pub wake_s: Sourced,
+    /// Fixed cost of a step within a running plan.
+    pub step_s: Sourced,
+    /// Fixed cost of a task: ticket, parameters, first addresses.
+    pub task_s: Sourced,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs {
+            launch_s: Sourced::assumed(0.0),
+            handoff_s: Sourced::assumed(0.0),
+            wake_s: Sourced::assumed(0.0),
+            step_s: Sourced::assumed(0.0),
+            task_s: Sourced::assumed(0.0),
+        }
+    }
+}
+
+/// Occupancy limits of a GPU. Bytes, threads and 32-bit registers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Compute capability as major * 10 + minor (80, 90); 0 when it is no NVIDIA GPU.
+    #[serde(default)]
+    pub cc: u32,
+    /// Lanes of a warp (subgroup).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warp: Option<Sourced<u64>>,
+    /// Threads of one CTA at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads_per_cta: Option<Sourced<u64>>,
+    /// Threads resident on one SM at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads_per_sm: Option<Sourced<u64>>,
+    /// Warps resident on one SM at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warps_per_sm: Option<Sourced<u64>>,
+    /// CTAs resident on one SM at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctas_per_sm: Option<Sourced<u64>>,
+    /// Registers of one SM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registers_per_sm: Option<Sourced<u64>>,
+    /// Registers of one thread at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registers_per_thread: Option<Sourced<u64>>,
+    /// Registers are handed to a warp in multiples of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub register_granularity: Option<Sourced<u64>>,
+    /// Shared memory of one SM that CTAs can have together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_per_sm: Option<Sourced<u64>>,
+    /// Shared memory of one CTA at most (opt-in limit).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_per_cta: Option<Sourced<u64>>,
+    /// Shared memory is handed out in multiples of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_granularity: Option<Sourced<u64>>,
+    /// Shared memory that the driver takes from every CTA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_reserved_per_cta: Option<Sourced<u64>>,
+}
+
+impl Limits {
+    /// Whether nothing is limited (a CPU).
+    pub fn is_empty(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
+impl Machine {
+    /// Index of a level by name, ignoring case; `DRAM` and `memory` stand for the main memory.
+    pub fn level_index(&self, name: &str) -> Option<usize> {
+        let found = self
+            .levels
+            .iter()
+            .position(|l| l.name.eq_ignore_ascii_case(name));
+        if found.is_none()
+            && (name.eq_ignore_ascii_case("dram") || name.eq_ignore_ascii_case("memory"))
+        {
+            return Some(self.memory_index());
+        }
+        found
+    }
+
+    /// A level by name, ignoring case.
+    pub fn level(&self, name: &str) -> Option<&Level> {
+        self.level_index(name).map(|i| &self.levels[i])
+    }
+
+    /// Index of the machine's own main memory: `device`, else `host`, else the farthest level.
+    pub fn memory_index(&self) -> usize {
+        let by = |n: &str| self.levels.iter().position(|l| l.name == n);
+        by("device")
+            .or_else(|| by("host"))
+            .unwrap_or(self.levels.len().saturating_sub(1))
+    }
+
+    /// The machine's own main memory.
+    ///
+    /// # Panics
+    /// When the machine has no levels; none that passed [`Machine::check`] is so.
+    pub fn memory(&self) -> &Level {
+        &self.levels[self.memory_index()]
+    }
+
+    /// Index of the nearest level beyond the registers one instance of which can be counted on to
+    /// hold `bytes`; the main memory when none does.
+    pub fn nearest_holding_index(&self, bytes: f64) -> usize {
+        let memory = self.memory_index();
+        (0..memory)
+            .find(|&i| self.levels[i].name != "register" && self.levels[i].capacity() >= bytes)
+            .unwrap_or(memory)
+    }
+
+    /// The nearest level beyond the registers that can be counted on to hold `bytes`.
+    pub fn nearest_holding(&self, bytes: f64) -> &Level {
+        &self.levels[self.nearest_holding_index(bytes)]
+    }
+
+    /// The cache levels (beyond registers, before main memory) from nearest to farthest, with their indices.
+    pub fn caches(&self) -> impl Iterator<Item = (usize, &Level)> {
+        let memory = self.memory_index();
+        self.levels[..memory]
+            .iter()
+            .enumerate()
+            .filter(|(_, l)| l.name != "register")
+    }
+
+    /// The unit with the highest rate for a class and input format.
+    pub fn unit(&self, class: UnitClass, dtype: NumType) -> Option<&Unit> {
+        self.unit_index(class, dtype).map(|i| &self.units[i])
+    }
+
+    /// Index of the unit with the highest rate for a class and input format.
+    pub fn unit_index(&self, class: UnitClass, dtype: NumType) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for (i, u) in self.units.iter().enumerate() {
+            if u.class == class
+                && u.dtype_in == dtype
+                && best.is_none_or(|b| u.per_worker.value > self.units[b].per_worker.value)
+            {
+                best = Some(i);
+            }
+        }
+        best
+    }
+
+    /// How many workers there are.
+    pub fn worker_count(&self) -> usize {
+        usize::try_from(self.workers.count.value).unwrap_or(usize::MAX)
+    }
+
+    /// Whether host and device memory are one place (a CPU always; a GPU with unified memory).
+    pub fn is_unified(&self) -> bool {
+        self.kind == MachineKind::Cpu || self.memory().same_place_as.is_some()
+    }
+
+    /// Checks what the types cannot say: levels and units there, names unique, numbers finite and
+    /// positive, references resolved.
+    ///
+    /// # Errors
+    /// [`MachineError::Field`] that names the field and what is wrong with it.
+    pub fn check(&self) -> Result<(), MachineError> {
+        crate::text::check(self)
+    }
+}
