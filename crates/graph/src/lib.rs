@@ -1,2 +1,23 @@
-//! `graph`: see ARCHITECTURE.md.
+//! The graph of core ops: what a model computes, without any machine.
+//!
+//! Import lowers every ONNX operator into the small closed set [`Op`]; everything after import
+//! sees only that set. Values carry symbolic shapes; integer tensors whose contents are known as
+//! dimension expressions carry those too ([`Value::ints`]), so that shape arithmetic is done while
+//! the graph is built.
 #![forbid(unsafe_code)]
+
+mod build;
+mod error;
+mod graph;
+mod ops;
+mod shape;
+mod text;
+mod verify;
+
+pub use build::GraphBuilder;
+pub use error::GraphError;
+pub use graph::{Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
+pub use ops::{
+    AttentionSpec, ContractSpec, ConvSpec, Op, PadMode, PoolKind, PoolSpec, RecurrentKind,
+    RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
+};

@@ -5,6 +5,8 @@
 
 mod attrs;
 mod tensor;
+mod weights;
 
 pub use attrs::{Attr, Attrs};
 pub use tensor::{Tensor, TensorError};
+pub use weights::{Bytes, Weight, WeightId, WeightStore};

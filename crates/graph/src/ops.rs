@@ -1,0 +1,296 @@
+use crate::Graph;
+use expr::{Expr, Monoid};
+use layout::Dim;
+use serde::{Deserialize, Serialize};
+use tensor::Attrs;
+
+/// A core operator. Inputs and outputs are values of the enclosing [`Graph`]; every attribute that
+/// import accepts is in the variant, so nothing is ignored later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// Element-wise: inputs are broadcast to the output's shape by the usual rule (right-aligned,
+    /// extents 1 repeat). `Index(d)` in the program is the coordinate along output dimension `d`.
+    /// Without inputs it fills a tensor (range, eye, constant of shape). One output per program
+    /// output, all of one shape.
+    Map(Expr),
+    /// The same elements elsewhere: costs nothing when folded into its readers. One input.
+    View(View),
+    /// Inputs joined along `axis`.
+    Concat {
+        /// Output dimension.
+        axis: usize,
+    },
+    /// Input 0 with a rim; input 1, if present, is the scalar outside value (otherwise 0).
+    Pad {
+        /// Elements added (negative: removed) before each dimension.
+        before: Vec<Dim>,
+        /// Elements added (negative: removed) after each dimension.
+        after: Vec<Dim>,
+        /// What stands in the rim.
+        mode: PadMode,
+    },
+    /// `data` (0), `indices` (1): slices of `data` along `axis` picked by integer indices, which
+    /// may be negative (counted from the end) and are checked when executed. Output shape:
+    /// data[..axis] ++ indices ++ data[axis+1..].
+    Gather {
+        /// Dimension of `data`.
+        axis: usize,
+    },
+    /// `data` (0), `indices` (1), `updates` (2): a copy of `data` with slices replaced or combined;
+    /// the ONNX ScatterND rule.
+    ScatterNd(ScatterReduce),
+    /// Sum of products of inputs 0 and 1 over the labels missing from the output; inputs 2.. none.
+    Contract(ContractSpec),
+    /// `x` [n, c, spatial..] (0), `w` [oc, c/groups, kernel..] (1) (transposed: [c, oc/groups,
+    /// kernel..]); no bias (a Map adds it). Output [n, oc, spatial..].
+    Conv(ConvSpec),
+    /// Window reduction over the trailing spatial dimensions of [n, c, spatial..].
+    Pool(PoolSpec),
+    /// Reduction of inputs over `axes`; the output keeps them as extent 1 when `keep`. One output
+    /// per result of the monoid.
+    Reduce {
+        /// What is computed; `Index(0)` in `lift` is the row-major rank over the reduced axes.
+        monoid: Monoid,
+        /// Reduced dimensions, ascending.
+        axes: Vec<usize>,
+        /// Whether they stay as extent 1.
+        keep: bool,
+    },
+    /// Running reduction along `axis`.
+    Scan {
+        /// What is computed.
+        monoid: Monoid,
+        /// Dimension.
+        axis: usize,
+        /// The element itself is left out of its own result.
+        exclusive: bool,
+        /// From the end.
+        reverse: bool,
+    },
+    /// softmax(score(q·kᵀ, extras..)) · v, found by structure by a rewrite.
+    Attention(AttentionSpec),
+    /// LSTM, GRU or RNN over a sequence, as ONNX defines it.
+    Recurrent(RecurrentSpec),
+    /// Values (output 0) and I64 indices (output 1) of the `k` first elements along `axis` in
+    /// sorted order; ties keep the lower index first.
+    Sort {
+        /// Dimension.
+        axis: usize,
+        /// How many are kept.
+        k: Dim,
+        /// Largest first.
+        descending: bool,
+    },
+    /// Resampling of spatial dimensions.
+    Resample(ResampleSpec),
+    /// A rare operator evaluated by `hostops` under this name.
+    Host {
+        /// Name in the `hostops` table; the ONNX operator type (`ml.` or `ms.` prefixed).
+        name: String,
+        /// Its attributes.
+        attrs: Attrs,
+    },
+    /// Input 0 is the Bool condition; the others feed both branches' inputs in order.
+    If {
+        /// Taken when true.
+        then_branch: Box<Graph>,
+        /// Taken when false.
+        else_branch: Box<Graph>,
+    },
+    /// The ONNX loop. Inputs: trip count (I64 scalar), condition (Bool scalar), `carried` initial
+    /// values, then captures. Body inputs: iteration (I64 scalar), condition, carried, captures.
+    /// Body outputs: condition, carried, then scanned values, which are stacked along a new
+    /// leading dimension. Outputs: carried, then stacked.
+    Loop {
+        /// Body.
+        body: Box<Graph>,
+        /// Number of carried values.
+        carried: usize,
+        /// False: no trip count was given (input 0 is ignored).
+        has_trip: bool,
+        /// False: no condition was given (input 1 is ignored).
+        has_cond: bool,
+    },
+}
+
+/// A view of one input; each kind is a [`layout::Layout`] of the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    /// Same row-major rank under a new shape.
+    Reshape(Vec<Dim>),
+    /// Output dimension `i` is input dimension `perm[i]`.
+    Permute(Vec<usize>),
+    /// `starts[d] + steps[d] * i` along each dimension, `extents[d]` of them; steps may be negative.
+    Slice {
+        /// First coordinate per dimension.
+        starts: Vec<Dim>,
+        /// Step per dimension, not 0.
+        steps: Vec<i64>,
+        /// Extent per dimension.
+        extents: Vec<Dim>,
+    },
+    /// Right-aligned broadcast to this shape.
+    Expand(Vec<Dim>),
+}
+
+/// What stands in the rim of a padded tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum PadMode {
+    Constant,
+    Edge,
+    Reflect,
+    Wrap,
+}
+
+/// How ScatterNd combines an update with what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum ScatterReduce {
+    Replace,
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+/// An einsum of two inputs: one label per dimension. A label in both inputs and the output is a
+/// batch label; one in both inputs only is summed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContractSpec {
+    /// Labels of input 0.
+    pub a: Vec<u8>,
+    /// Labels of input 1.
+    pub b: Vec<u8>,
+    /// Labels of the output.
+    pub out: Vec<u8>,
+}
+
+/// A convolution over any number of spatial dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConvSpec {
+    /// Kernel extents.
+    pub kernel: Vec<i64>,
+    /// Steps between outputs (transposed: between inputs).
+    pub strides: Vec<i64>,
+    /// Steps between kernel taps.
+    pub dilations: Vec<i64>,
+    /// Padding before each spatial dimension.
+    pub before: Vec<Dim>,
+    /// Padding after each spatial dimension.
+    pub after: Vec<Dim>,
+    /// Channel groups.
+    pub groups: i64,
+    /// True for the transposed convolution; the output's shape holds any output padding.
+    pub transposed: bool,
+}
+
+/// What a pool computes of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// Largest element; padding never wins.
+    Max,
+    /// Mean; padding counts when `include_pad`.
+    Average {
+        /// Whether padding counts in the divisor.
+        include_pad: bool,
+    },
+    /// (sum |x|^p)^(1/p).
+    Lp {
+        /// Exponent.
+        p: i64,
+    },
+}
+
+/// A pooling window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// What is computed.
+    pub kind: PoolKind,
+    /// Window extents.
+    pub kernel: Vec<i64>,
+    /// Steps between windows.
+    pub strides: Vec<i64>,
+    /// Steps inside a window.
+    pub dilations: Vec<i64>,
+    /// Padding before each spatial dimension.
+    pub before: Vec<Dim>,
+    /// Padding after each spatial dimension (windows of a ceil-mode pool may reach beyond it; what
+    /// lies there never counts).
+    pub after: Vec<Dim>,
+}
+
+/// Attention over inputs q [batch.., q, d], k [batch.., t, d], v [batch.., t, e] and extras
+/// broadcastable to [batch.., q, t]; batch extents equal in q, k and v. Output [batch.., q, e].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttentionSpec {
+    /// Program of (q·k, extras..) giving the score that enters softmax; `Index` counts the
+    /// dimensions of [batch.., q, t].
+    pub score: Expr,
+}
+
+/// Kind of recurrent layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum RecurrentKind {
+    Lstm,
+    Gru,
+    Rnn,
+}
+
+/// A recurrent layer, inputs as in ONNX (X, W, R, B, sequence_lens, initial_h, initial_c, P);
+/// `present` tells which of them the node's inputs are. Outputs Y, Y_h and (LSTM) Y_c, always all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecurrentSpec {
+    /// Kind.
+    pub kind: RecurrentKind,
+    /// Units.
+    pub hidden: i64,
+    /// `forward`, `reverse` or `bidirectional`.
+    pub direction: String,
+    /// [batch, sequence, ..] instead of [sequence, batch, ..].
+    pub batch_first: bool,
+    /// Which of the eight ONNX inputs are given, in order.
+    pub present: Vec<bool>,
+    /// Activation names per direction, ONNX order.
+    pub activations: Vec<String>,
+    /// Their alphas.
+    pub alphas: Vec<f64>,
+    /// Their betas.
+    pub betas: Vec<f64>,
+    /// Clip of cell inputs.
+    pub clip: Option<f64>,
+    /// GRU: linear_before_reset.
+    pub linear_before_reset: bool,
+    /// LSTM: input and forget gates coupled.
+    pub input_forget: bool,
+}
+
+/// How positions between samples are filled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum ResampleMode {
+    Nearest { rounding: String },
+    Linear,
+    Cubic { a: f64, exclude_outside: bool },
+}
+
+/// Resampling of every dimension to the output's shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResampleSpec {
+    /// Interpolation.
+    pub mode: ResampleMode,
+    /// ONNX coordinate_transformation_mode.
+    pub coordinates: String,
+    /// Scale per dimension as the model gives it (output over input when it gives sizes).
+    pub scales: Vec<f64>,
+    /// Antialias filter.
+    pub antialias: bool,
+}

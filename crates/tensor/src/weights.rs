@@ -1,0 +1,116 @@
+use crate::{Tensor, TensorError};
+use layout::DType;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A range of bytes that somebody keeps alive: a mapped file, or a vector. Cloning shares.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    /// All bytes of `owner`.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Bytes {
+        let range = 0..(*owner).as_ref().len();
+        Bytes { owner, range }
+    }
+
+    /// Bytes `range` of this one; `None` when it does not lie inside.
+    pub fn slice(&self, range: Range<usize>) -> Option<Bytes> {
+        let start = self.range.start.checked_add(range.start)?;
+        let end = self.range.start.checked_add(range.end)?;
+        (start <= end && end <= self.range.end).then(|| Bytes { owner: self.owner.clone(), range: start..end })
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(v: Vec<u8>) -> Bytes {
+        Bytes::new(Arc::new(v))
+    }
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &(*self.owner).as_ref()[self.range.clone()]
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.range.len())
+    }
+}
+
+/// One constant of a model: borrowed bytes of its file, row-major, little endian, any alignment.
+#[derive(Clone, Debug)]
+pub struct Weight {
+    /// Name in the model.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Packed elements; the length fits dtype and shape.
+    pub bytes: Bytes,
+}
+
+/// Index into a [`WeightStore`].
+pub type WeightId = u32;
+
+/// The constants of a model, borrowed from the mapped file until a plan wants them packed.
+#[derive(Clone, Debug, Default)]
+pub struct WeightStore {
+    weights: Vec<Weight>,
+}
+
+impl WeightStore {
+    /// An empty store.
+    pub fn new() -> WeightStore {
+        WeightStore::default()
+    }
+
+    /// Adds a constant; its bytes must fit its dtype and shape.
+    pub fn add(&mut self, name: &str, dtype: DType, shape: &[usize], bytes: Bytes) -> Result<WeightId, TensorError> {
+        let want = Tensor::byte_len(dtype, shape)?;
+        if want != bytes.len() {
+            return Err(TensorError::Length { dtype, shape: shape.to_vec(), want, got: bytes.len() });
+        }
+        self.weights.push(Weight { name: name.into(), dtype, shape: shape.to_vec(), bytes });
+        Ok((self.weights.len() - 1) as WeightId)
+    }
+
+    /// Adds a constant from a tensor.
+    pub fn add_tensor(&mut self, name: &str, t: Tensor) -> Result<WeightId, TensorError> {
+        let (dtype, shape) = (t.dtype(), t.shape().to_vec());
+        self.add(name, dtype, &shape, Bytes::from(t.into_bytes()))
+    }
+
+    /// The constant `id`, if there is one.
+    pub fn get(&self, id: WeightId) -> Option<&Weight> {
+        self.weights.get(id as usize)
+    }
+
+    /// All constants in order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &Weight> {
+        self.weights.iter()
+    }
+
+    /// Number of constants.
+    pub fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// Copies constant `id` into a tensor.
+    pub fn tensor(&self, id: WeightId) -> Option<Tensor> {
+        let w = self.get(id)?;
+        Tensor::from_bytes(w.dtype, &w.shape, w.bytes.to_vec()).ok()
+    }
+}
