@@ -32,9 +32,15 @@ impl ExprBuilder {
     /// A constant of any type: floats round, integers truncate.
     pub fn constant(&mut self, value: f64, dtype: DType) -> Ref {
         self.push(if dtype.is_float() {
-            Inst::Float { bits: value.to_bits(), dtype }
+            Inst::Float {
+                bits: value.to_bits(),
+                dtype,
+            }
         } else {
-            Inst::Int { value: value as i64, dtype }
+            Inst::Int {
+                value: value as i64,
+                dtype,
+            }
         })
     }
 
@@ -100,7 +106,12 @@ impl ExprBuilder {
 
     /// Appends `e` with its arguments replaced by `args` (one per slot) and `Index(axis)` by
     /// `index(axis)` when given; gives the references of its outputs. Used to fuse programs.
-    pub fn inline(&mut self, e: &Expr, args: &[Ref], index: Option<&dyn Fn(&mut Self, u32) -> Ref>) -> Vec<Ref> {
+    pub fn inline(
+        &mut self,
+        e: &Expr,
+        args: &[Ref],
+        index: Option<&dyn Fn(&mut Self, u32) -> Ref>,
+    ) -> Vec<Ref> {
         let mut map: Vec<Ref> = Vec::with_capacity(e.insts.len());
         for inst in &e.insts {
             let m = |r: &Ref| map[*r as usize];
@@ -154,6 +165,9 @@ impl ExprBuilder {
             to[at] = insts.len() as Ref;
             insts.push(inst);
         }
-        Expr { insts, outputs: outputs.iter().map(|&o| to[o as usize]).collect() }
+        Expr {
+            insts,
+            outputs: outputs.iter().map(|&o| to[o as usize]).collect(),
+        }
     }
 }

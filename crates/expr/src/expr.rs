@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 pub type Ref = u32;
 
 /// Functions of one argument; argument and result have one type.
+///
+/// f16 and bf16 are computed in f32 and rounded once more. A function that is defined on floats
+/// only is computed in f64 for an integer argument and converted back as [`Inst::Cast`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // The names are the functions'.
@@ -34,6 +37,7 @@ pub enum Unary {
     Ceil,
     /// To nearest, ties to even.
     Round,
+    /// 1, 0 or -1; a NaN for a NaN.
     Sign,
     /// Logical not of a `Bool`.
     Not,
@@ -46,6 +50,10 @@ pub enum Unary {
 }
 
 /// Functions of two arguments of one type, result of the same type.
+///
+/// Arithmetic on `Bool`s is done on the integers 0 and 1 and is true when the result is not 0.
+/// Bit functions on floats work on truth (`!= 0`) and give 0 or 1; shifts of floats work on the
+/// truncated values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binary {
@@ -57,13 +65,13 @@ pub enum Binary {
     Mul,
     /// Quotient; integers truncate toward zero, division by 0 gives 0.
     Div,
-    /// Power.
+    /// Power; an integer to a negative power truncates (0 unless the base is 1 or -1).
     Pow,
     /// The smaller; a NaN wins.
     Min,
     /// The larger; a NaN wins.
     Max,
-    /// Remainder with the sign of the divisor (Python's `%`); by 0 gives 0.
+    /// Remainder with the sign of the divisor (Python's `%`); by 0 gives 0 for integers.
     Mod,
     /// Remainder with the sign of the dividend (C's `fmod`); by 0 gives 0 for integers.
     Fmod,
@@ -73,9 +81,9 @@ pub enum Binary {
     Or,
     /// Logical and bitwise exclusive or.
     Xor,
-    /// Left shift.
+    /// Left shift; 0 when the count is negative or not below the width.
     Shl,
-    /// Logical right shift.
+    /// Logical right shift; 0 when the count is negative or not below the width.
     Shr,
     /// Angle of the point (second, first).
     Atan2,
@@ -209,7 +217,11 @@ impl Inst {
     /// Cost class.
     pub fn class(&self) -> Class {
         match self {
-            Inst::Input { .. } | Inst::Float { .. } | Inst::Int { .. } | Inst::Index { .. } | Inst::Dim(_) => Class::Free,
+            Inst::Input { .. }
+            | Inst::Float { .. }
+            | Inst::Int { .. }
+            | Inst::Index { .. }
+            | Inst::Dim(_) => Class::Free,
             Inst::Compare(..) | Inst::Select(..) | Inst::Cast(..) => Class::Simple,
             Inst::Binary(b, ..) => match b {
                 Binary::Div | Binary::Mod | Binary::Fmod => Class::Divide,
@@ -217,8 +229,16 @@ impl Inst {
                 _ => Class::Simple,
             },
             Inst::Unary(u, _) => match u {
-                Unary::Neg | Unary::Abs | Unary::Not | Unary::BitNot | Unary::IsNan | Unary::IsInf
-                | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Sign => Class::Simple,
+                Unary::Neg
+                | Unary::Abs
+                | Unary::Not
+                | Unary::BitNot
+                | Unary::IsNan
+                | Unary::IsInf
+                | Unary::Floor
+                | Unary::Ceil
+                | Unary::Round
+                | Unary::Sign => Class::Simple,
                 Unary::Sqrt | Unary::Rsqrt | Unary::Reciprocal => Class::Divide,
                 _ => Class::Transcendental,
             },
@@ -229,7 +249,10 @@ impl Inst {
 impl Expr {
     /// The program that gives its only argument back.
     pub fn identity(dtype: DType) -> Expr {
-        Expr { insts: vec![Inst::Input { slot: 0, dtype }], outputs: vec![0] }
+        Expr {
+            insts: vec![Inst::Input { slot: 0, dtype }],
+            outputs: vec![0],
+        }
     }
 
     /// Number of arguments: one more than the highest slot used.
@@ -259,11 +282,17 @@ impl Expr {
                 if ty(a) == ty(b) {
                     Ok(ty(a))
                 } else {
-                    Err(ExprError::Type { at, want: ty(a).to_string(), got: ty(b).to_string() })
+                    Err(ExprError::Type {
+                        at,
+                        want: ty(a).to_string(),
+                        got: ty(b).to_string(),
+                    })
                 }
             };
             let d = match inst {
-                Inst::Input { dtype, .. } | Inst::Float { dtype, .. } | Inst::Int { dtype, .. } => *dtype,
+                Inst::Input { dtype, .. } | Inst::Float { dtype, .. } | Inst::Int { dtype, .. } => {
+                    *dtype
+                }
                 Inst::Index { .. } | Inst::Dim(_) => DType::I64,
                 Inst::Unary(Unary::IsNan | Unary::IsInf, _) => DType::Bool,
                 Inst::Unary(_, a) => ty(a),
@@ -271,7 +300,11 @@ impl Expr {
                 Inst::Compare(_, a, b) => same(a, b).map(|_| DType::Bool)?,
                 Inst::Select(c, a, b) => {
                     if ty(c) != DType::Bool {
-                        return Err(ExprError::Type { at, want: "bool".into(), got: ty(c).to_string() });
+                        return Err(ExprError::Type {
+                            at,
+                            want: "bool".into(),
+                            got: ty(c).to_string(),
+                        });
                     }
                     same(a, b)?
                 }
@@ -281,7 +314,10 @@ impl Expr {
         }
         for &to in &self.outputs {
             if to as usize >= self.insts.len() {
-                return Err(ExprError::Order { at: self.insts.len(), to });
+                return Err(ExprError::Order {
+                    at: self.insts.len(),
+                    to,
+                });
             }
         }
         Ok(t)

@@ -9,9 +9,12 @@ mod build;
 mod eval;
 mod expr;
 mod monoid;
+mod scalar;
+mod symbolic;
 mod text;
 
 pub use build::ExprBuilder;
-pub use eval::{EvalContext, Scalar};
+pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
 pub use monoid::Monoid;
+pub use scalar::Scalar;

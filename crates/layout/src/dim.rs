@@ -145,7 +145,11 @@ impl Dim {
             }
             let f = c / lead_c;
             for (dm, dc) in &divisor {
-                add_term(&mut rest, mul_monomials(dm, &q), dc.saturating_mul(f).saturating_neg());
+                add_term(
+                    &mut rest,
+                    mul_monomials(dm, &q),
+                    dc.saturating_mul(f).saturating_neg(),
+                );
             }
             add_term(&mut quotient, q, f);
         }
@@ -239,7 +243,10 @@ impl Dim {
     pub fn provably_nonneg(&self) -> bool {
         match self {
             Dim::Known(n) => *n >= 0,
-            Dim::Expr(e) => e.0.iter().all(|(m, c)| *c >= 0 && m.iter().all(Atom::nonneg)),
+            Dim::Expr(e) => {
+                e.0.iter()
+                    .all(|(m, c)| *c >= 0 && m.iter().all(Atom::nonneg))
+            }
         }
     }
 
@@ -433,7 +440,8 @@ impl fmt::Display for Dim {
 
 fn is_plain(s: &str) -> bool {
     s.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+        && s.chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
 }
 
 impl fmt::Debug for Dim {

@@ -33,7 +33,9 @@ pub struct Layout {
 impl Mode {
     /// A mode of one leaf.
     pub fn flat(extent: Dim, stride: Dim) -> Mode {
-        Mode { leaves: vec![Leaf { extent, stride }] }
+        Mode {
+            leaves: vec![Leaf { extent, stride }],
+        }
     }
 
     /// Number of positions: the product of the leaves' extents.
@@ -63,7 +65,10 @@ impl Mode {
         let mut pending: Vec<Leaf> = self.coalesce().leaves;
         for want in extents.iter().rev() {
             if want.is_one() {
-                out.push(Leaf { extent: Dim::ONE, stride: Dim::ZERO });
+                out.push(Leaf {
+                    extent: Dim::ONE,
+                    stride: Dim::ZERO,
+                });
                 continue;
             }
             let leaf = pending.pop()?;
@@ -76,8 +81,14 @@ impl Mode {
             if outer.known().is_some_and(|n| n < 1) {
                 return None;
             }
-            pending.push(Leaf { extent: outer, stride: leaf.stride.clone() * want.clone() });
-            out.push(Leaf { extent: want.clone(), stride: leaf.stride });
+            pending.push(Leaf {
+                extent: outer,
+                stride: leaf.stride.clone() * want.clone(),
+            });
+            out.push(Leaf {
+                extent: want.clone(),
+                stride: leaf.stride,
+            });
         }
         if !pending.is_empty() {
             return None;
@@ -121,7 +132,10 @@ impl Layout {
         let mut padded: Vec<Dim> = shape.to_vec();
         padded[d] = shape[d].ceil_div(&b);
         let mut l = Layout::ordered(&padded, order, bits * block as u32);
-        l.modes[d].leaves.push(Leaf { extent: b, stride: Dim::Known(bits as i64) });
+        l.modes[d].leaves.push(Leaf {
+            extent: b,
+            stride: Dim::Known(bits as i64),
+        });
         l
     }
 
@@ -164,7 +178,10 @@ impl Layout {
                 let block = Dim::product(inner.iter().map(|l| &l.extent));
                 let (s, e) = (start.exact_div(&block)?, extent.exact_div(&block)?);
                 out.offset = out.offset + s * outer.stride.clone();
-                let mut leaves = vec![Leaf { extent: e, stride: outer.stride.clone() }];
+                let mut leaves = vec![Leaf {
+                    extent: e,
+                    stride: outer.stride.clone(),
+                }];
                 leaves.extend_from_slice(inner);
                 out.modes[d] = Mode { leaves };
                 Some(out)
@@ -187,7 +204,11 @@ impl Layout {
             return None;
         }
         let all = Mode {
-            leaves: self.modes.iter().flat_map(|m| m.leaves.iter().cloned()).collect(),
+            leaves: self
+                .modes
+                .iter()
+                .flat_map(|m| m.leaves.iter().cloned())
+                .collect(),
         };
         let mut pending: Vec<Leaf> = all.coalesce().leaves;
         let mut modes = vec![Mode::default(); shape.len()];
@@ -200,8 +221,14 @@ impl Layout {
                     leaves.push(leaf);
                     need = Dim::ONE;
                 } else if let Some(outer) = leaf.extent.exact_div(&need) {
-                    pending.push(Leaf { extent: outer, stride: leaf.stride.clone() * need.clone() });
-                    leaves.push(Leaf { extent: need, stride: leaf.stride });
+                    pending.push(Leaf {
+                        extent: outer,
+                        stride: leaf.stride.clone() * need.clone(),
+                    });
+                    leaves.push(Leaf {
+                        extent: need,
+                        stride: leaf.stride,
+                    });
                     need = Dim::ONE;
                 } else if let Some(rest) = need.exact_div(&leaf.extent) {
                     leaves.push(leaf);
@@ -217,7 +244,10 @@ impl Layout {
                 Mode { leaves }
             };
         }
-        pending.is_empty().then_some(Layout { offset: self.offset.clone(), modes })
+        pending.is_empty().then_some(Layout {
+            offset: self.offset.clone(),
+            modes,
+        })
     }
 
     /// The first layout applied after the second: `self`'s modes are read through `inner`, whose
@@ -225,7 +255,11 @@ impl Layout {
     /// the result has no strided form.
     pub fn compose(&self, inner: &Layout, bits: u32) -> Option<Layout> {
         let flat = Mode {
-            leaves: self.modes.iter().flat_map(|m| m.leaves.iter().cloned()).collect(),
+            leaves: self
+                .modes
+                .iter()
+                .flat_map(|m| m.leaves.iter().cloned())
+                .collect(),
         }
         .coalesce();
         let b = Dim::Known(bits as i64);
@@ -284,14 +318,21 @@ impl Layout {
     pub fn is_row_major(&self, bits: u32) -> bool {
         let want = Layout::row_major(&self.shape(), bits);
         self.offset.is_zero()
-            && self.modes.iter().zip(&want.modes).all(|(a, b)| a.coalesce() == b.coalesce())
+            && self
+                .modes
+                .iter()
+                .zip(&want.modes)
+                .all(|(a, b)| a.coalesce() == b.coalesce())
     }
 }
 
 /// The leaves that visit ranks `0, step, 2*step, ...` (`extent` of them) of `flat`.
 fn strided(flat: &Mode, step: &Dim, extent: &Dim) -> Option<Vec<Leaf>> {
     if extent.is_one() || step.is_zero() {
-        return Some(vec![Leaf { extent: extent.clone(), stride: Dim::ZERO }]);
+        return Some(vec![Leaf {
+            extent: extent.clone(),
+            stride: Dim::ZERO,
+        }]);
     }
     let mut out = Vec::new();
     let (mut step, mut left) = (step.clone(), extent.clone());
@@ -307,13 +348,22 @@ fn strided(flat: &Mode, step: &Dim, extent: &Dim) -> Option<Vec<Leaf>> {
         let stride = leaf.stride.clone() * step.clone();
         step = Dim::ONE;
         if here == left {
-            out.push(Leaf { extent: here, stride });
+            out.push(Leaf {
+                extent: here,
+                stride,
+            });
             left = Dim::ONE;
         } else if let Some(rest) = left.exact_div(&here) {
-            out.push(Leaf { extent: here, stride });
+            out.push(Leaf {
+                extent: here,
+                stride,
+            });
             left = rest;
         } else if here.exact_div(&left).is_some() {
-            out.push(Leaf { extent: left, stride });
+            out.push(Leaf {
+                extent: left,
+                stride,
+            });
             left = Dim::ONE;
         } else {
             return None;

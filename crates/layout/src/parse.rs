@@ -22,7 +22,11 @@ impl FromStr for Dim {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Dim, ParseError> {
-        let mut p = Parser { text, at: 0, depth: 0 };
+        let mut p = Parser {
+            text,
+            at: 0,
+            depth: 0,
+        };
         if text.len() > MAX_LEN {
             return Err(p.fail("a shorter expression"));
         }
@@ -43,7 +47,11 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn fail(&self, expected: &'static str) -> ParseError {
-        ParseError { text: self.text.into(), at: self.at, expected }
+        ParseError {
+            text: self.text.into(),
+            at: self.at,
+            expected,
+        }
     }
 
     fn space(&mut self) {
@@ -66,7 +74,11 @@ impl Parser<'_> {
         if self.depth > MAX_DEPTH {
             return Err(self.fail("less nesting"));
         }
-        let mut v = if self.eat('-') { -self.product()? } else { self.product()? };
+        let mut v = if self.eat('-') {
+            -self.product()?
+        } else {
+            self.product()?
+        };
         loop {
             if self.eat('+') {
                 v = v + self.product()?;
@@ -90,7 +102,11 @@ impl Parser<'_> {
     fn factor(&mut self) -> Result<Dim, ParseError> {
         if self.eat('(') {
             let v = self.sum()?;
-            return if self.eat(')') { Ok(v) } else { Err(self.fail("')'")) };
+            return if self.eat(')') {
+                Ok(v)
+            } else {
+                Err(self.fail("')'"))
+            };
         }
         if self.eat('`') {
             let rest = &self.text[self.at..];
@@ -108,7 +124,9 @@ impl Parser<'_> {
         }
         let w = &rest[..word];
         if w.starts_with(|c: char| c.is_ascii_digit()) {
-            let n = w.parse::<i64>().map_err(|_| self.fail("a 64-bit integer"))?;
+            let n = w
+                .parse::<i64>()
+                .map_err(|_| self.fail("a 64-bit integer"))?;
             self.at += word;
             return Ok(Dim::Known(n));
         }

@@ -36,7 +36,14 @@ pub struct DimProgram {
 impl DimProgram {
     /// Compiles `dims` over `symbols`; `Err` names the first symbol that is not among them.
     pub fn compile(dims: &[Dim], symbols: &[Sym]) -> Result<DimProgram, Sym> {
-        let mut c = Compiler { p: DimProgram { symbols: symbols.to_vec(), ..Default::default() }, memo: BTreeMap::new(), consts: BTreeMap::new() };
+        let mut c = Compiler {
+            p: DimProgram {
+                symbols: symbols.to_vec(),
+                ..Default::default()
+            },
+            memo: BTreeMap::new(),
+            consts: BTreeMap::new(),
+        };
         for d in dims {
             let at = c.dim(d)?;
             c.p.outputs.push(at);
@@ -68,7 +75,12 @@ impl DimProgram {
     /// Evaluates every output for the symbols' `values`; allocates nothing unless it fails.
     /// `scratch` has at least [`DimProgram::scratch_len`] and `out` at least
     /// [`DimProgram::len`] elements.
-    pub fn eval(&self, values: &[i64], scratch: &mut [i64], out: &mut [i64]) -> Result<(), EvalError> {
+    pub fn eval(
+        &self,
+        values: &[i64],
+        scratch: &mut [i64],
+        out: &mut [i64],
+    ) -> Result<(), EvalError> {
         for (i, op) in self.ops.iter().enumerate() {
             let v = match *op {
                 Op::Const(n) => Some(n),
@@ -89,7 +101,9 @@ impl DimProgram {
 
     fn blame(&self, op: usize) -> EvalError {
         let k = self.outputs.iter().position(|&o| o >= op).unwrap_or(0);
-        EvalError::Range { dim: self.names.get(k).map(|d| d.to_string()).unwrap_or_default() }
+        EvalError::Range {
+            dim: self.names.get(k).map(|d| d.to_string()).unwrap_or_default(),
+        }
     }
 }
 
@@ -152,7 +166,12 @@ impl Compiler {
     fn atom(&mut self, a: &Atom) -> Result<usize, Sym> {
         Ok(match a {
             Atom::Sym(s) => {
-                let at = self.p.symbols.iter().position(|x| x == s).ok_or_else(|| s.clone())?;
+                let at = self
+                    .p
+                    .symbols
+                    .iter()
+                    .position(|x| x == s)
+                    .ok_or_else(|| s.clone())?;
                 let d = Dim::sym(s);
                 if let Some(&slot) = self.memo.get(&d) {
                     return Ok(slot);
