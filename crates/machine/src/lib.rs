@@ -22,8 +22,8 @@ pub use cost::{Bound, Cost, Efficiencies, EfficiencyTable, Share, predict, predi
 pub use error::MachineError;
 pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
 pub use model::{
-    Bandwidth, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit, UnitClass,
-    Workers,
+    Bandwidth, Bus, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit,
+    UnitClass, Workers,
 };
 pub use sourced::{Source, Sourced};
 pub use work::{Traffic, Work};

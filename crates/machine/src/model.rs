@@ -33,6 +33,25 @@ pub enum NumType {
     Bool,
 }
 
+impl From<layout::DType> for NumType {
+    /// The arithmetic a tensor dtype is computed in; unsigned integers run on the signed units.
+    fn from(d: layout::DType) -> Self {
+        use layout::DType as D;
+        match d {
+            D::F64 => NumType::F64,
+            D::F32 => NumType::F32,
+            D::F16 => NumType::F16,
+            D::BF16 => NumType::Bf16,
+            D::I64 | D::U64 => NumType::I64,
+            D::I32 | D::U32 => NumType::I32,
+            D::I16 | D::U16 => NumType::I16,
+            D::I8 | D::U8 => NumType::I8,
+            D::I4 | D::U4 => NumType::I4,
+            D::Bool => NumType::Bool,
+        }
+    }
+}
+
 impl fmt::Display for NumType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -189,12 +208,35 @@ pub struct Level {
     pub read: Bandwidth,
     /// Stores to this level.
     pub write: Bandwidth,
+    /// The pins behind a main memory; its peak bandwidth is width times pin speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<Bus>,
     /// The name of another level that is the same memory (unified memory).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_place_as: Option<String>,
 }
 
+/// A memory bus.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bus {
+    /// `HBM3`, `GDDR6`, `DDR5`.
+    #[serde(default)]
+    pub memory: String,
+    /// Data pins.
+    pub bits: Sourced<u64>,
+    /// Bits per second of one pin.
+    pub pin_bits_per_s: Sourced,
+}
+
 impl Level {
+    /// Peak bandwidth, bytes per second: of the bus where one is described, else the read bandwidth
+    /// of all workers.
+    pub fn peak(&self) -> f64 {
+        self.bus.as_ref().map_or(self.read.all.value, |b| {
+            crate::calc::bus_bandwidth(b.bits.value, b.pin_bits_per_s.value)
+        })
+    }
     /// The bytes of one instance that a planner may count on.
     pub fn capacity(&self) -> f64 {
         self.usable.map_or(self.bytes.value, |u| u.value)

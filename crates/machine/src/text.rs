@@ -305,6 +305,15 @@ impl Checker<'_> {
         self.not_negative(&f("latency_s"), l.latency_s.value)?;
         self.bandwidth(&f("read"), &l.read)?;
         self.bandwidth(&f("write"), &l.write)?;
+        if let Some(b) = &l.bus {
+            self.positive(&f("bus.pin_bits_per_s"), b.pin_bits_per_s.value)?;
+            if b.bits.value == 0 || b.bits.value > 1 << 20 {
+                return self.fail(
+                    &f("bus.bits"),
+                    format!("{} data pins; give the bus width in bits", b.bits.value),
+                );
+            }
+        }
         if let Some(same) = &l.same_place_as
             && !all.iter().any(|o| &o.name == same && o.name != l.name)
         {
