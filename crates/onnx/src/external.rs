@@ -1,0 +1,198 @@
+//! Tensor data in files beside the model.
+//!
+//! A location is a relative path that stays in the model's folder also after links are
+//! followed, since a model from a stranger must not read files elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::file::Bytes;
+use crate::proto::{Data, ExternalData, SparseTensor, TensorData};
+
+/// Where a model's tensors get their bytes: in its own file or in files of its folder, each of
+/// which is mapped once, when the first tensor needs it.
+#[derive(Debug)]
+pub struct ExternalFiles {
+    model: String,
+    dir: Option<PathBuf>,
+    mapped: Mutex<BTreeMap<PathBuf, Bytes>>,
+}
+
+impl ExternalFiles {
+    /// For the model called `model` in messages, whose folder is `dir`.
+    pub fn new(model: String, dir: Option<PathBuf>) -> ExternalFiles {
+        ExternalFiles {
+            model,
+            dir,
+            mapped: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The model's name in messages.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// How many external files are mapped.
+    pub fn mapped_files(&self) -> usize {
+        self.mapped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// The tensor's elements in row-major order as packed little-endian bytes, at any alignment.
+    ///
+    /// Elements under 8 bits are packed from the low bits up (two 4-bit elements a byte, element
+    /// 0 in the low nibble), booleans take one byte. Data that is stored this way is borrowed;
+    /// only typed integer fields and float fields written piecemeal are decoded into new memory.
+    /// The length is always exactly `ceil(elements * bits / 8)`.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] when the data does not fit dtype and dims or the tensor holds strings,
+    /// [`Error::External`] when the external file is missing, too short or outside the folder.
+    pub fn tensor_bytes(&self, tensor: &TensorData) -> Result<Bytes, Error> {
+        let want = tensor
+            .byte_len()
+            .map_err(|problem| self.tensor_error(tensor, problem))?;
+        match &tensor.data {
+            Data::External(external) => self.resolve(tensor, external, want),
+            _ => tensor
+                .inline_bytes(want)
+                .map_err(|problem| self.tensor_error(tensor, problem)),
+        }
+    }
+
+    /// The elements of a string tensor in row-major order, each as stored (UTF-8 by the
+    /// standard, not checked here).
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] when the tensor holds no strings or not as many as its dims say.
+    pub fn tensor_strings<'a>(&self, tensor: &'a TensorData) -> Result<&'a [Bytes], Error> {
+        tensor
+            .strings()
+            .map_err(|problem| self.tensor_error(tensor, problem))
+    }
+
+    /// The error for a sparse tensor that something wants to use.
+    pub fn sparse_error(&self, sparse: &SparseTensor) -> Error {
+        self.tensor_error(
+            &sparse.values,
+            "is a SparseTensorProto, which is not supported; store it as a dense tensor".into(),
+        )
+    }
+
+    fn tensor_error(&self, tensor: &TensorData, problem: String) -> Error {
+        Error::Tensor {
+            file: self.model.clone(),
+            tensor: tensor.label().to_string(),
+            problem,
+        }
+    }
+
+    fn resolve(
+        &self,
+        tensor: &TensorData,
+        external: &ExternalData,
+        want: u64,
+    ) -> Result<Bytes, Error> {
+        let fail = |problem: String| Error::External {
+            file: self.model.clone(),
+            tensor: tensor.label().to_string(),
+            path: external.location.escape_debug().to_string(),
+            problem,
+        };
+        if let Some(length) = external.length
+            && length != want
+        {
+            return Err(fail(format!(
+                "the model states {length} B, but {} takes {want} B; export the model again",
+                tensor.shape_text()
+            )));
+        }
+        let file = self.file(&external.location).map_err(&fail)?;
+        let end = external.offset.checked_add(want);
+        let range = match (usize::try_from(external.offset), end.map(usize::try_from)) {
+            (Ok(start), Some(Ok(end))) => file.slice(start..end),
+            _ => None,
+        };
+        range.ok_or_else(|| {
+            fail(format!(
+                "{want} B at offset {} reach past its end at {} B; the file is cut short or belongs to another model: get it again",
+                external.offset,
+                file.len()
+            ))
+        })
+    }
+
+    fn file(&self, location: &str) -> Result<Bytes, String> {
+        check_location(location)?;
+        let dir = self.dir.as_deref().ok_or(
+            "the model was read from memory without a folder; give the folder of its external data",
+        )?;
+        let path = inside(dir, location)?;
+        // A poisoned lock only means that another thread died between two whole insertions.
+        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = mapped.get(&path) {
+            return Ok(bytes.clone());
+        }
+        let bytes = Bytes::map(&path)?;
+        mapped.insert(path, bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// Whether a location is a plain relative path without a way up.
+fn check_location(location: &str) -> Result<(), String> {
+    const REMEDY: &str = "external data must lie in the model's folder under a relative path";
+    if location.is_empty() {
+        return Err(format!("the location is empty; {REMEDY}"));
+    }
+    if location.contains('\0') {
+        return Err(format!("the location holds a NUL; {REMEDY}"));
+    }
+    // Also the other system's spellings, so that a model is judged alike everywhere.
+    let drive = location.as_bytes().get(1) == Some(&b':')
+        && location
+            .as_bytes()
+            .first()
+            .is_some_and(u8::is_ascii_alphabetic);
+    if location.starts_with(['/', '\\']) || drive || Path::new(location).is_absolute() {
+        return Err(format!("the location is an absolute path; {REMEDY}"));
+    }
+    if location.split(['/', '\\']).any(|part| part == "..") {
+        return Err(format!("the location contains '..'; {REMEDY}"));
+    }
+    let plain = Path::new(location)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !plain {
+        return Err(format!(
+            "the location is not a plain relative path; {REMEDY}"
+        ));
+    }
+    Ok(())
+}
+
+/// The real path of `location` in `dir`, refused when links lead out of `dir`.
+fn inside(dir: &Path, location: &str) -> Result<PathBuf, String> {
+    let missing = |path: &Path, e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => format!(
+            "{} does not exist; put the file there (it comes with the model)",
+            path.display()
+        ),
+        _ => format!("{} cannot be reached ({e})", path.display()),
+    };
+    let root = dir.canonicalize().map_err(|e| missing(dir, e))?;
+    let path = dir.join(location);
+    let real = path.canonicalize().map_err(|e| missing(&path, e))?;
+    if !real.starts_with(&root) {
+        return Err(format!(
+            "it is a link that leaves the model's folder {}; copy the file into the folder",
+            dir.display()
+        ));
+    }
+    Ok(real)
+}

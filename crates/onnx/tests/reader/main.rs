@@ -1,0 +1,8 @@
+//! The reader of ONNX files, on messages encoded here byte by byte and on the zoo's models.
+
+mod damage;
+mod encode;
+mod external;
+mod messages;
+mod tensors;
+mod zoo;
