@@ -1,2 +1,18 @@
-//! `data`: see ARCHITECTURE.md.
+//! Tensors in files: npy arrays, npz archives, and ONNX tensors; pictures and sound behind the feature `media`.
+//!
+//! Every reader takes hostile bytes: what a header declares is checked against the bytes that are
+//! there before anything is allocated for it.
 #![forbid(unsafe_code)]
+
+mod error;
+mod file;
+#[cfg(feature = "media")]
+mod media;
+mod npy;
+mod npz;
+
+pub use error::DataError;
+#[cfg(feature = "media")]
+pub use media::{Sound, png_from_bytes, read_png, read_wav, wav_from_bytes};
+pub use npy::{npy_from_bytes, npy_to_bytes, read_npy, write_npy};
+pub use npz::{npz_from_bytes, npz_to_bytes, read_npz, write_npz};
