@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use tensor::Bytes;
+
 use crate::error::Error;
-use crate::file::Bytes;
+use crate::file::map_path;
 use crate::proto::{Data, ExternalData, SparseTensor, TensorData};
 
 /// Where a model's tensors get their bytes: in its own file or in files of its folder, each of
@@ -138,7 +140,7 @@ impl ExternalFiles {
         if let Some(bytes) = mapped.get(&path) {
             return Ok(bytes.clone());
         }
-        let bytes = Bytes::map(&path)?;
+        let bytes = map_path(&path)?;
         mapped.insert(path, bytes.clone());
         Ok(bytes)
     }

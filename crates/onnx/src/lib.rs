@@ -12,4 +12,5 @@ pub mod proto;
 
 pub use error::Error;
 pub use external::ExternalFiles;
-pub use file::{Bytes, ModelFile};
+pub use file::ModelFile;
+pub use tensor::Bytes;

@@ -23,7 +23,26 @@ impl Bytes {
         let end = self.range.start.checked_add(range.end)?;
         (start <= end && end <= self.range.end).then(|| Bytes { owner: self.owner.clone(), range: start..end })
     }
+
+    /// Whether both are ranges of one owner: nothing was copied between them.
+    pub fn same_owner(&self, other: &Bytes) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner)
+    }
 }
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::from(Vec::new())
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
 
 impl From<Vec<u8>> for Bytes {
     fn from(v: Vec<u8>) -> Bytes {

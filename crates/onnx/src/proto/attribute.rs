@@ -1,12 +1,13 @@
 //! `AttributeProto`.
 
+use tensor::Bytes;
+
 use super::model::{Graph, parse_graph};
 use super::set_once;
 use super::tensor::{SparseTensor, TensorData, parse_sparse_tensor, parse_tensor};
 use super::types::{Type, parse_type};
 use super::wire::{Cursor, Field};
 use crate::error::Error;
-use crate::file::Bytes;
 
 /// A node's attribute.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,12 +1,13 @@
 //! `ModelProto`, `GraphProto`, `NodeProto`, `FunctionProto` and `OperatorSetIdProto`.
 
+use tensor::Bytes;
+
 use super::attribute::{Attribute, parse_attribute};
 use super::tensor::{SparseTensor, TensorData, parse_sparse_tensor, parse_tensor};
 use super::types::{ValueInfo, parse_value_info};
 use super::wire::{Cursor, Field};
 use super::{parse_entry, set_once};
 use crate::error::Error;
-use crate::file::Bytes;
 
 /// The oldest IR version that is read: older ones state no operator sets.
 pub const MIN_IR_VERSION: i64 = 3;

@@ -1,10 +1,11 @@
 //! `TensorProto` and `SparseTensorProto`: every way ONNX writes elements, brought to one form.
 
+use tensor::Bytes;
+
 use super::dtype::DataType;
 use super::wire::{Cursor, Field};
 use super::{parse_entry, set_once};
 use crate::error::Error;
-use crate::file::Bytes;
 
 /// A tensor as stored in the model.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,21 +165,27 @@ impl TensorData {
             (Data::Raw(bytes), _)
             | (Data::Floats(bytes), T::Float | T::Complex64)
             | (Data::Doubles(bytes), T::Double | T::Complex128) => bytes.clone(),
-            (Data::Int64s(values), T::Int64) => {
-                Bytes::from_vec(values.iter().flat_map(|v| v.to_le_bytes()).collect())
-            }
-            (Data::Uint64s(values), T::Uint64) => {
-                Bytes::from_vec(values.iter().flat_map(|v| v.to_le_bytes()).collect())
-            }
+            (Data::Int64s(values), T::Int64) => Bytes::from(
+                values
+                    .iter()
+                    .flat_map(|v| v.to_le_bytes())
+                    .collect::<Vec<_>>(),
+            ),
+            (Data::Uint64s(values), T::Uint64) => Bytes::from(
+                values
+                    .iter()
+                    .flat_map(|v| v.to_le_bytes())
+                    .collect::<Vec<_>>(),
+            ),
             (Data::Uint64s(values), T::Uint32) => {
                 let mut out = Vec::with_capacity(values.len() * 4);
                 for &value in values {
                     let value = u32::try_from(value).map_err(|_| misfit("uint64", value, dtype))?;
                     out.extend_from_slice(&value.to_le_bytes());
                 }
-                Bytes::from_vec(out)
+                Bytes::from(out)
             }
-            (Data::Int32s(values), _) => Bytes::from_vec(self.pack_int32s(values, dtype)?),
+            (Data::Int32s(values), _) => Bytes::from(self.pack_int32s(values, dtype)?),
             _ => return Err(self.misplaced()),
         };
         if bytes.len() as u64 != want {
@@ -301,7 +308,7 @@ impl Pieces {
 
     fn finish(self) -> Option<Bytes> {
         self.first
-            .or_else(|| (!self.joined.is_empty()).then(|| Bytes::from_vec(self.joined)))
+            .or_else(|| (!self.joined.is_empty()).then(|| Bytes::from(self.joined)))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The protobuf cursor: tags, lengths and scalars of one message, each length checked against
 //! the bytes that are there.
 
+use tensor::Bytes;
+
 use crate::error::Error;
-use crate::file::Bytes;
 
 /// Messages nest at most this deep. Three levels make one subgraph; protobuf's own readers stop
 /// at 100 too.

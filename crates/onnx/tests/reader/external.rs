@@ -92,7 +92,7 @@ fn ranges_are_mapped_once_and_checked() {
         .iter()
         .map(|t| file.tensor_bytes(t).unwrap())
         .collect();
-    assert!(all.iter().all(|b| b.same_source(&all[0])));
+    assert!(all.iter().all(|b| b.same_owner(&all[0])));
     assert_eq!(file.external.mapped_files(), 1);
     assert_eq!(
         all.iter().flat_map(|b| b.to_vec()).collect::<Vec<_>>(),

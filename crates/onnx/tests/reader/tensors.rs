@@ -137,7 +137,7 @@ fn whole_fields_are_borrowed() {
         .initializers
         .iter()
         .map(|t| file.tensor_bytes(t).unwrap())
-        .map(|bytes: Bytes| bytes.same_source(file.bytes()) && bytes[..] == f[..])
+        .map(|bytes: Bytes| bytes.same_owner(file.bytes()) && bytes[..] == f[..])
         .collect();
     assert_eq!(borrowed, [true, true, false]);
 }

@@ -60,7 +60,7 @@ fn check(path: &Path) -> (usize, usize) {
             _ => file.tensor_bytes(tensor).map(|bytes| {
                 assert_eq!(bytes.len() as u64, tensor.byte_len().unwrap());
                 if matches!(tensor.data, Data::Raw(_)) && !bytes.is_empty() {
-                    assert!(bytes.same_source(file.bytes()));
+                    assert!(bytes.same_owner(file.bytes()));
                 }
             }),
         };
