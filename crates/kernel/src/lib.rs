@@ -1,2 +1,29 @@
-//! `kernel`: see ARCHITECTURE.md.
+//! Kernels, schedules and tile programs: what a step computes and how, said once for every reader.
+//!
+//! A [`Kernel`] says what is computed, over labelled axes. A [`Schedule`] says how, completely. The
+//! two make a [`TileProgram`] ([`TileProgram::new`]): a grid, loops over tiles, and statements
+//! whose operands are whole tiles. The CPU runs it, emitters print it, the reference evaluates it,
+//! [`work`] reads operations and traffic off it. No thread index appears in it.
+//! The crate knows neither operators nor devices.
 #![forbid(unsafe_code)]
+
+mod error;
+mod kernel;
+mod lower;
+mod schedule;
+mod target;
+mod text;
+mod tile;
+mod verify;
+pub mod work;
+
+pub use error::KernelError;
+pub use kernel::{
+    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Operand, OperandId, Rescale, Role, Stmt,
+    Term, Tile, TileId,
+};
+pub use schedule::{
+    AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Swizzle,
+};
+pub use target::{GpuTarget, MicroShape, Target, TargetKind};
+pub use tile::{Node, TileProgram};

@@ -1,0 +1,336 @@
+use expr::{Expr, Monoid};
+use layout::{DType, Dim, Leaf};
+use serde::{Deserialize, Serialize};
+
+/// Index into [`Kernel::axes`].
+pub type AxisId = u16;
+/// Index into [`Kernel::operands`].
+pub type OperandId = u16;
+/// Index into [`Kernel::tiles`].
+pub type TileId = u16;
+
+/// What kind of loop nest a kernel is: the name under which efficiencies and tables list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Family {
+    Contract,
+    Conv,
+    Map,
+    Row,
+    Pool,
+    Move,
+    Attention,
+    Recurrent,
+    Select,
+}
+
+/// One axis of a kernel's iteration space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Short name, unique in the kernel (`m`, `oh`, `k`).
+    pub name: String,
+    /// Number of positions; a parameter of the plan.
+    pub extent: Dim,
+}
+
+/// Part of an address: an axis' coordinate, taken apart by leaves (outermost first, row-major rank)
+/// of which each contributes its part times its stride. Strides are in elements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Term {
+    /// The axis.
+    pub axis: AxisId,
+    /// Its mode; one leaf for a plain stride. The leaves' extents multiply to at least the axis'
+    /// extent (blocked layouts are padded).
+    pub leaves: Vec<Leaf>,
+}
+
+/// A condition `0 <= base + sum(coefficient * coordinate) < extent`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Axes with their coefficients.
+    pub terms: Vec<(AxisId, Dim)>,
+    /// Constant part.
+    pub base: Dim,
+    /// Upper end, exclusive.
+    pub extent: Dim,
+}
+
+/// Part of an address that another operand gives: `stride * index`, where `index` is that operand's
+/// value at the same coordinates (negative: counted from `extent`). An index outside
+/// `-extent..extent` fails the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Indexed {
+    /// An earlier Read operand of integer type.
+    pub by: OperandId,
+    /// Elements per index step.
+    pub stride: Dim,
+    /// Number of valid indices.
+    pub extent: Dim,
+}
+
+/// Where an operand's element for given coordinates lies: `offset + terms + indexed`, in elements.
+/// Where a bound fails a load gives `outside` and a store does nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// Address of coordinate 0.
+    pub offset: Dim,
+    /// At most one per axis; axes without a term do not matter (broadcast).
+    pub terms: Vec<Term>,
+    /// All must hold.
+    pub bounds: Vec<Bound>,
+    /// Value of a load outside the bounds (an f64 that converts to the operand's type; NaN-free).
+    pub outside: f64,
+    /// Gathered parts.
+    pub indexed: Vec<Indexed>,
+}
+
+/// Whether an operand is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Only loaded.
+    Read,
+    /// Only stored.
+    Write,
+}
+
+/// A tensor in memory as the kernel sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operand {
+    /// Short name, unique in the kernel.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Read or written.
+    pub role: Role,
+    /// Addressing.
+    pub access: Access,
+    /// Number of distinct elements that the kernel can touch (for the cost model).
+    pub elements: Dim,
+}
+
+/// A value over a set of axes: a whole tile once scheduled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tile {
+    /// Short name, unique in the kernel.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Axes, outermost first (the order of a tile's own storage); empty for a scalar.
+    pub axes: Vec<AxisId>,
+}
+
+/// Tiles multiplied by `factor` when a fold's state changes: how sums that were taken relative to
+/// an old state are carried to the new one (online softmax).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rescale {
+    /// Tiles whose axes include the state's axes.
+    pub tiles: Vec<TileId>,
+    /// Program of (old state.., new state..).
+    pub factor: Expr,
+}
+
+/// A statement on whole tiles.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stmt {
+    /// `dst[axes] = operand[axes]`; in a schedule's [`crate::Place`] it says whether the tile is
+    /// a copy in a nearer level or the operand's own memory.
+    Load {
+        /// Defined tile.
+        dst: TileId,
+        /// Read operand.
+        operand: OperandId,
+    },
+    /// `operand[axes of src] = src`.
+    Store {
+        /// Written operand.
+        operand: OperandId,
+        /// Stored tile.
+        src: TileId,
+    },
+    /// `dst = expr(args)`, arguments broadcast by axis label; `Index(a)` is the coordinate along
+    /// kernel axis `a`. Without arguments it fills.
+    Map {
+        /// Defined (or redefined) tile.
+        dst: TileId,
+        /// Program with one output.
+        expr: Expr,
+        /// One tile per slot.
+        args: Vec<TileId>,
+    },
+    /// `acc[axes] += sum over 'over' of a * b`, products and sums in the type of `acc`. Axes of
+    /// both `a` and `b` outside `over` are batch axes (depthwise convolution has its channel there).
+    Contract {
+        /// Accumulator, filled before.
+        acc: TileId,
+        /// Left factor.
+        a: TileId,
+        /// Right factor.
+        b: TileId,
+        /// Summed axes.
+        over: Vec<AxisId>,
+    },
+    /// `state = combine(state, lift(args) reduced over 'over')` in ascending index order;
+    /// the state is filled with the identity before. `Index(0)` in `lift` is the row-major rank
+    /// of the coordinates along `over`.
+    Fold {
+        /// The reduction.
+        monoid: Monoid,
+        /// One tile per state scalar.
+        state: Vec<TileId>,
+        /// One tile per slot of `lift`.
+        args: Vec<TileId>,
+        /// Reduced axes.
+        over: Vec<AxisId>,
+        /// What depends on the state's old value.
+        rescale: Option<Rescale>,
+    },
+}
+
+/// What a step computes: axes, operands, and statements in order.
+///
+/// A tile is defined by a `Load` or `Map` before it is used; accumulators and fold states are
+/// filled by a `Map` without arguments first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Name for people.
+    pub name: String,
+    /// Family.
+    pub family: Family,
+    /// Iteration space.
+    pub axes: Vec<Axis>,
+    /// Tensors.
+    pub operands: Vec<Operand>,
+    /// Values.
+    pub tiles: Vec<Tile>,
+    /// Statements.
+    pub body: Vec<Stmt>,
+}
+
+impl Term {
+    /// A plain stride.
+    pub fn flat(axis: AxisId, extent: Dim, stride: Dim) -> Term {
+        Term { axis, leaves: vec![Leaf { extent, stride }] }
+    }
+
+    /// The stride, when there is a single leaf.
+    pub fn stride(&self) -> Option<&Dim> {
+        match self.leaves.as_slice() {
+            [l] => Some(&l.stride),
+            _ => None,
+        }
+    }
+}
+
+impl Access {
+    /// Unbounded access with plain strides.
+    pub fn strided(offset: Dim, terms: Vec<Term>) -> Access {
+        Access { offset, terms, bounds: Vec::new(), outside: 0.0, indexed: Vec::new() }
+    }
+
+    /// The term of `axis`, if it matters.
+    pub fn term(&self, axis: AxisId) -> Option<&Term> {
+        self.terms.iter().find(|t| t.axis == axis)
+    }
+
+    /// Calls `f` for every dimension expression, in a fixed order.
+    pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
+        f(&self.offset);
+        for l in self.terms.iter().flat_map(|t| &t.leaves) {
+            f(&l.extent);
+            f(&l.stride);
+        }
+        for b in &self.bounds {
+            b.terms.iter().for_each(|(_, d)| f(d));
+            f(&b.base);
+            f(&b.extent);
+        }
+        for i in &self.indexed {
+            f(&i.stride);
+            f(&i.extent);
+        }
+    }
+}
+
+impl Stmt {
+    /// Tiles read (accumulators and states included).
+    pub fn reads(&self) -> Vec<TileId> {
+        match self {
+            Stmt::Load { .. } => vec![],
+            Stmt::Store { src, .. } => vec![*src],
+            Stmt::Map { args, .. } => args.clone(),
+            Stmt::Contract { acc, a, b, .. } => vec![*acc, *a, *b],
+            Stmt::Fold { state, args, rescale, .. } => {
+                let mut r = args.clone();
+                r.extend(state);
+                r.extend(rescale.iter().flat_map(|r| &r.tiles));
+                r
+            }
+        }
+    }
+
+    /// Tiles written.
+    pub fn writes(&self) -> Vec<TileId> {
+        match self {
+            Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => vec![*dst],
+            Stmt::Store { .. } => vec![],
+            Stmt::Contract { acc, .. } => vec![*acc],
+            Stmt::Fold { state, rescale, .. } => {
+                let mut w = state.clone();
+                w.extend(rescale.iter().flat_map(|r| &r.tiles));
+                w
+            }
+        }
+    }
+
+    /// The constant program, when this fills a tile.
+    pub fn as_fill(&self) -> Option<(TileId, &Expr)> {
+        match self {
+            Stmt::Map { dst, expr, args } if args.is_empty() => Some((*dst, expr)),
+            _ => None,
+        }
+    }
+
+    /// Axes that this statement sums or folds over.
+    pub fn over(&self) -> &[AxisId] {
+        match self {
+            Stmt::Contract { over, .. } | Stmt::Fold { over, .. } => over,
+            _ => &[],
+        }
+    }
+}
+
+impl Kernel {
+    /// Calls `f` for every dimension expression (axis extents, accesses, programs), in a fixed
+    /// order: these are the kernel's parameters.
+    pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
+        self.axes.iter().for_each(|a| f(&a.extent));
+        for o in &self.operands {
+            o.access.for_each_dim(f);
+            f(&o.elements);
+        }
+        let mut program = |e: &Expr| {
+            for i in &e.insts {
+                if let expr::Inst::Dim(d) = i {
+                    f(d);
+                }
+            }
+        };
+        for s in &self.body {
+            match s {
+                Stmt::Map { expr, .. } => program(expr),
+                Stmt::Fold { monoid, rescale, .. } => {
+                    for e in [&monoid.identity, &monoid.lift, &monoid.combine, &monoid.finish] {
+                        program(e);
+                    }
+                    if let Some(r) = rescale {
+                        program(&r.factor);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use crate::{AxisId, TileId};
+use layout::DType;
+use serde::{Deserialize, Serialize};
+
+/// An axis cut into pieces of `tile` positions (the last may be shorter).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AxisTile {
+    /// The axis.
+    pub axis: AxisId,
+    /// Positions per piece, at least 1.
+    pub tile: i64,
+}
+
+/// Where a tile lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A loaded tile that is the operand's own memory: nothing is copied. On a stored tile: the
+    /// tile is written straight into the operand.
+    InPlace,
+    /// Registers (a CPU: the innermost cache, as far as micro-kernels spill there).
+    Register,
+    /// The level shared by a CTA; on a CPU scratch memory in L1 or L2.
+    Shared {
+        /// Bank-conflict swizzle.
+        swizzle: Swizzle,
+        /// Buffers in flight: 1 without a pipeline.
+        stages: u32,
+    },
+}
+
+/// The CuTe-style swizzle (bits, base, shift): XOR of address bits; (0, 0, 0) is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Swizzle {
+    pub bits: u32,
+    pub base: u32,
+    pub shift: u32,
+}
+
+/// A CPU micro-kernel's register tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MicroKernel {
+    /// Rows of the accumulator held in registers.
+    pub mr: u32,
+    /// Columns (a multiple of the vector width).
+    pub nr: u32,
+}
+
+/// What the CPU backend needs beside tiles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuMapping {
+    /// Register tile of contractions; `None` for programs without one.
+    pub micro: Option<MicroKernel>,
+    /// The axes whose product is the accumulator's rows (outermost first).
+    pub rows: Vec<AxisId>,
+    /// The axis that runs along vector lanes.
+    pub lanes: Option<AxisId>,
+}
+
+/// A tensor-core instruction's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Fragment {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub input: DType,
+    pub acc: DType,
+}
+
+/// What a GPU backend needs beside tiles.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuMapping {
+    /// Threads per CTA.
+    pub threads: u32,
+    /// Warps along the accumulator's rows and columns.
+    pub warps: [u32; 2],
+    /// The accumulator's row axes (outermost first).
+    pub rows: Vec<AxisId>,
+    /// The accumulator's column axes.
+    pub columns: Vec<AxisId>,
+    /// Tensor-core instruction; `None`: fused multiply-add.
+    pub fragment: Option<Fragment>,
+    /// Bytes per global load instruction.
+    pub load_bytes: u32,
+    /// Registers per thread that the kernel may use.
+    pub registers: u32,
+}
+
+/// The backend's part of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mapping {
+    /// For the CPU.
+    Cpu(CpuMapping),
+    /// For PTX and WGSL.
+    Gpu(GpuMapping),
+}
+
+/// How a kernel runs, completely: an emitter or executor chooses nothing.
+///
+/// Axes in `grid` become tasks, axes in `loops` become sequential loops inside a task (both
+/// outermost first), all others are whole in every tile. A task is one grid point; neighbours in
+/// raster order are handed out `chunk` at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Parallel axes, outermost first; the last varies fastest from task to task.
+    pub grid: Vec<AxisTile>,
+    /// Sequential axes, outermost first.
+    pub loops: Vec<AxisTile>,
+    /// Place of every tile of the kernel, by [`TileId`].
+    pub places: Vec<Place>,
+    /// Consecutive tasks that one worker takes at once.
+    pub chunk: i64,
+    /// Width, in tiles of the last grid axis but one, of the bands that raster order walks
+    /// (1: plain row-major order).
+    pub raster: i64,
+    /// The backend's part.
+    pub mapping: Mapping,
+}
+
+impl Schedule {
+    /// Tile of `axis` in grid or loops, if it is cut.
+    pub fn tile(&self, axis: AxisId) -> Option<i64> {
+        self.grid.iter().chain(&self.loops).find(|t| t.axis == axis).map(|t| t.tile)
+    }
+
+    /// Place of `tile`.
+    pub fn place(&self, tile: TileId) -> Place {
+        self.places.get(tile as usize).copied().unwrap_or(Place::Register)
+    }
+}

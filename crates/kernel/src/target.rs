@@ -1,0 +1,69 @@
+use crate::{Family, Fragment, Swizzle};
+use layout::DType;
+use machine::EfficiencyTable;
+use serde::{Deserialize, Serialize};
+
+/// Which code a target takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum TargetKind {
+    Cpu,
+    Ptx,
+    Wgsl,
+}
+
+/// A register tile that a CPU micro-kernel exists for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MicroShape {
+    /// Rows.
+    pub mr: u32,
+    /// Columns.
+    pub nr: u32,
+    /// Share of the FMA peak that it reaches on L1-resident operands, 0..1.
+    pub efficiency: f64,
+}
+
+/// Legal values of the GPU part of a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuTarget {
+    /// `sm_80`, `sm_90`, ...
+    pub arch: String,
+    /// Threads per CTA to choose from.
+    pub threads: Vec<u32>,
+    /// Accumulator tiles (rows, columns) per CTA to choose from.
+    pub tiles: Vec<(u32, u32)>,
+    /// Depths of a k tile to choose from, in elements.
+    pub depths: Vec<u32>,
+    /// Pipeline depths to choose from.
+    pub stages: Vec<u32>,
+    /// Tensor-core instructions.
+    pub fragments: Vec<Fragment>,
+    /// Swizzles the emitter can print.
+    pub swizzles: Vec<Swizzle>,
+    /// Bytes per global load instruction to choose from.
+    pub load_bytes: Vec<u32>,
+    /// Raster widths to choose from.
+    pub rasters: Vec<u32>,
+}
+
+/// What a backend of ours can do, as data: the planner picks only from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// `cpu-avx512`, `ptx-sm_80`, ...
+    pub name: String,
+    /// Code.
+    pub kind: TargetKind,
+    /// Families that it runs; others are host steps.
+    pub families: Vec<Family>,
+    /// Element types that tiles may have.
+    pub dtypes: Vec<DType>,
+    /// Width of a vector register in bytes (a GPU: of one lane).
+    pub vector_bytes: u32,
+    /// Register tiles (CPU).
+    pub micro: Vec<MicroShape>,
+    /// GPU part.
+    pub gpu: Option<GpuTarget>,
+    /// How near each family comes to the machine's roofs.
+    pub efficiencies: EfficiencyTable,
+}

@@ -1,0 +1,54 @@
+use crate::{AxisTile, Kernel, KernelError, Schedule, Stmt, lower};
+use serde::{Deserialize, Serialize};
+
+/// One entry of a tile program's body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Node {
+    /// Sequential loop over the pieces of an axis.
+    Loop {
+        /// Axis and piece.
+        axis: AxisTile,
+        /// Body.
+        body: Vec<Node>,
+    },
+    /// A statement on the current tiles.
+    Stmt(Stmt),
+}
+
+/// A kernel with its schedule as a program over tiles: the one description that every reader uses.
+///
+/// Made only by [`TileProgram::new`], so its statements are the kernel's, in order, with loops
+/// around those that depend on a looped axis. It is not stored in plans: kernel and schedule are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TileProgram {
+    kernel: Kernel,
+    schedule: Schedule,
+    body: Vec<Node>,
+}
+
+impl TileProgram {
+    /// Places `kernel`'s statements into loops as `schedule` says and verifies the result: when
+    /// this is Ok, the program can be executed, emitted and costed without failing.
+    pub fn new(kernel: Kernel, schedule: Schedule) -> Result<TileProgram, KernelError> {
+        let body = lower::place(&kernel, &schedule)?;
+        let p = TileProgram { kernel, schedule, body };
+        crate::verify::program(&p)?;
+        Ok(p)
+    }
+
+    /// What is computed.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// How.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Statements and loops of one task.
+    pub fn body(&self) -> &[Node] {
+        &self.body
+    }
+}

@@ -1,0 +1,1 @@
+//! Work read off a tile program: operations by unit and bytes across each level.
