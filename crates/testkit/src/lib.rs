@@ -1,2 +1,6 @@
-//! `testkit`: see ARCHITECTURE.md.
+//! What tests stand on: the model zoo with its references, generated weights, comparison.
 #![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod generate;
+pub mod zoo;

@@ -1,0 +1,93 @@
+//! The one metric by which outputs are judged.
+
+use layout::DType;
+use tensor::Tensor;
+
+/// `max|got - want| / max|want|`; what is not a float must be equal (0 when it is, 1 when not).
+///
+/// Infinite when shapes or element types differ, or when one side is finite where the other is
+/// not; where both are infinite or NaN the element is left out.
+pub fn difference(got: &Tensor, want: &Tensor) -> f64 {
+    if got.shape() != want.shape() || got.dtype() != want.dtype() {
+        return f64::INFINITY;
+    }
+    if !want.dtype().is_float() {
+        let equal = (0..want.len()).all(|i| got.get_i64(i) == want.get_i64(i));
+        return if equal { 0.0 } else { 1.0 };
+    }
+    let (mut apart, mut size) = (0f64, 0f64);
+    for i in 0..want.len() {
+        let (a, b) = (got.get_f64(i), want.get_f64(i));
+        if a.is_finite() != b.is_finite() {
+            return f64::INFINITY;
+        }
+        if b.is_finite() {
+            apart = apart.max((a - b).abs());
+            size = size.max(b.abs());
+        }
+    }
+    if apart == 0.0 {
+        0.0
+    } else {
+        apart / size.max(1e-30)
+    }
+}
+
+/// Elements 0, `stride`, 2 x `stride`, ... of `t` in row-major order, as one dimension; a stride
+/// of 0 counts as 1. Meant for types of whole bytes; 4-bit elements come back as `i8` and `u8`.
+pub fn sampled(t: &Tensor, stride: usize) -> Tensor {
+    let (stride, n) = (stride.max(1), t.len());
+    let dtype = match t.dtype() {
+        DType::I4 => DType::I8,
+        DType::U4 => DType::U8,
+        d => d,
+    };
+    let bytes: Vec<u8> = if dtype == t.dtype() {
+        let width = dtype.bits() as usize / 8;
+        (0..n)
+            .step_by(stride)
+            .flat_map(|i| &t.bytes()[i * width..(i + 1) * width])
+            .copied()
+            .collect()
+    } else {
+        (0..n).step_by(stride).map(|i| t.get_i64(i) as u8).collect()
+    };
+    Tensor::from_bytes(dtype, &[n.div_ceil(stride)], bytes)
+        .expect("as many bytes as elements were taken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn t(v: &[f32]) -> Tensor {
+        Tensor::from_f32(&[v.len()], v).unwrap()
+    }
+
+    #[test]
+    fn the_metric() {
+        assert_eq!(difference(&t(&[1.0, -4.0]), &t(&[1.0, -4.0])), 0.0);
+        assert_eq!(difference(&t(&[2.0, -4.0]), &t(&[1.0, -4.0])), 0.25);
+        assert_eq!(difference(&t(&[]), &t(&[])), 0.0);
+        assert_eq!(difference(&t(&[0.0]), &t(&[0.0])), 0.0);
+        assert_eq!(difference(&t(&[1.0]), &t(&[1.0, 2.0])), f64::INFINITY);
+        assert_eq!(difference(&t(&[f32::NAN]), &t(&[1.0])), f64::INFINITY);
+        assert_eq!(difference(&t(&[1.0]), &t(&[f32::INFINITY])), f64::INFINITY);
+        assert_eq!(
+            difference(&t(&[f32::INFINITY, 1.0]), &t(&[f32::INFINITY, 2.0])),
+            0.5
+        );
+        let a = Tensor::from_i64(&[2], &[i64::MAX, 1]).unwrap();
+        let b = Tensor::from_i64(&[2], &[i64::MAX - 1, 1]).unwrap();
+        assert_eq!((difference(&a, &a), difference(&a, &b)), (0.0, 1.0));
+        assert_eq!(difference(&a, &t(&[1.0, 1.0])), f64::INFINITY);
+    }
+
+    #[test]
+    fn every_third_element() {
+        let all = Tensor::from_f32(&[2, 4], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
+        assert_eq!(sampled(&all, 3), t(&[0.0, 3.0, 6.0]));
+        assert_eq!(sampled(&all, 1).shape(), [8]);
+        assert_eq!(sampled(&t(&[]), 5).shape(), [0]);
+    }
+}
