@@ -1,1 +1,88 @@
-//! `device`: see ARCHITECTURE.md.
+//! The boundary between the runtime and whatever executes plans.
+//!
+//! A [`Device`] compiles one block of a verified plan into an [`Executable`]; a request runs in a
+//! [`Frame`], the memory of one request slot. The runtime plans nothing and a device plans nothing.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod buffer;
+mod error;
+mod store;
+
+pub use buffer::AlignedBytes;
+pub use error::DeviceError;
+pub use store::{PackedKey, PackedStore};
+
+use kernel::Target;
+use machine::Machine;
+use plan::{Timeline, VerifiedPlan};
+use std::any::Any;
+use std::sync::Arc;
+use tensor::WeightStore;
+
+/// How a device keeps workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residency {
+    /// Workers never leave between requests.
+    Resident,
+    /// Work goes out in bounded submissions.
+    Bounded {
+        /// Tasks per submission at most.
+        tasks: u32,
+    },
+}
+
+/// Something that runs plans: resident CPU threads, a GPU, an emulated GPU, virtual time.
+pub trait Device: Send + Sync {
+    /// `cpu`, `cuda:0`, `emulated:a100`.
+    fn name(&self) -> &str;
+    /// The machine's description.
+    fn machine(&self) -> &Machine;
+    /// What the backend can do.
+    fn target(&self) -> &Target;
+    /// How workers are kept.
+    fn residency(&self) -> Residency;
+    /// Workers, the calling thread included.
+    fn workers(&self) -> usize;
+    /// Makes block `block` (counting blocks only) of `plan` executable and runs its init segment;
+    /// results of init are taken from and put into `packed`, so that plans share them.
+    fn compile(
+        &self,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &Arc<WeightStore>,
+        packed: &PackedStore,
+    ) -> Result<Arc<dyn Executable>, DeviceError>;
+}
+
+/// A compiled block.
+pub trait Executable: Send + Sync {
+    /// Memory of one request slot: arena, parameters, counters.
+    fn new_frame(&self) -> Result<Frame, DeviceError>;
+    /// Runs one request to its end; the calling thread works too. Several threads may run the same
+    /// executable at once, each with its own frame. `request.stop_after` ends early after a step.
+    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError>;
+    /// Names of the steps, in plan order.
+    fn step_names(&self) -> Vec<String>;
+    /// Bytes of init results that this executable keeps alive (shared ones counted whole).
+    fn packed_bytes(&self) -> u64;
+}
+
+/// What a device keeps per request slot.
+pub struct Frame(pub Box<dyn Any + Send>);
+
+/// One request to a compiled block.
+pub struct Request<'a> {
+    /// Values of the block's symbols, in its order.
+    pub symbols: &'a [i64],
+    /// Dense row-major bytes per input port. Ports that are state are ignored (empty).
+    pub inputs: &'a [&'a [u8]],
+    /// Dense row-major bytes per output port, of exactly the size of its shape. Ports that are
+    /// state are ignored (empty).
+    pub outputs: &'a mut [&'a mut [u8]],
+    /// Memory of each entry of the block's `states`.
+    pub states: &'a mut [&'a mut AlignedBytes],
+    /// Where to record what ran when, if anywhere.
+    pub timeline: Option<&'a mut Timeline>,
+    /// Last step to run, for debugging by bisection; outputs are then unspecified.
+    pub stop_after: Option<u32>,
+}

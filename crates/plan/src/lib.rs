@@ -1,2 +1,33 @@
-//! `plan`: see ARCHITECTURE.md.
+//! Programs and plans: what is run, bound to dims, buffers, waits and schedules.
+//!
+//! A [`Program`] is a model as fused kernels with symbolic dims and no schedule; it is bound many
+//! times. A [`Plan`] is a program bound to a box of dims and to devices. Only [`Plan::verify`]
+//! makes a [`VerifiedPlan`], and code that trusts offsets accepts nothing else. This crate decides
+//! nothing and knows no graph.
 #![forbid(unsafe_code)]
+
+mod at;
+mod error;
+mod params;
+mod plan;
+mod planner;
+mod program;
+mod text;
+mod timeline;
+mod verify;
+mod why;
+
+pub use at::Bound;
+pub use error::PlanError;
+pub use params::Params;
+pub use plan::{
+    Block, Branch, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
+    StateRef, Step, StepId, StepWork, TileMap, VerifiedPlan, Wait,
+};
+pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
+pub use program::{
+    Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment,
+    StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
+};
+pub use timeline::{Span, Timeline};
+pub use why::{Alternative, Why};

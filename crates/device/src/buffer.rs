@@ -1,0 +1,74 @@
+use crate::DeviceError;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Zeroed bytes aligned to 64, the size of a cache line and of the widest vector.
+#[derive(Debug)]
+pub struct AlignedBytes {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are owned, like a Vec's.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: shared references give shared access only.
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// Alignment in bytes.
+    pub const ALIGN: usize = 64;
+
+    /// `len` zeroed bytes for `what`.
+    pub fn new(len: usize, what: &str) -> Result<AlignedBytes, DeviceError> {
+        if len == 0 {
+            return Ok(AlignedBytes { start: NonNull::<AlignUnit>::dangling().cast(), len });
+        }
+        let fail = || DeviceError::Memory { what: what.into(), bytes: len as u64 };
+        let layout = Layout::from_size_align(len, Self::ALIGN).map_err(|_| fail())?;
+        // SAFETY: the layout's size is not 0.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(fail)?;
+        Ok(AlignedBytes { start, len })
+    }
+
+    /// First byte; valid for `len` bytes while this lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[repr(align(64))]
+struct AlignUnit;
+
+impl std::ops::Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes from `start`, owned by self.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len` initialised bytes from `start`, owned and borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `new` with this size and alignment, not freed before.
+            unsafe { dealloc(self.start.as_ptr(), Layout::from_size_align_unchecked(self.len, Self::ALIGN)) }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+use crate::{HostOp, PlanError, ValueIx, Why};
+use kernel::{Kernel, Schedule, TileProgram};
+use layout::{DType, Dim, DimBox, Sym};
+use machine::{Cost, Work};
+use serde::{Deserialize, Serialize};
+use tensor::WeightId;
+
+/// Index into [`Block::buffers`].
+pub type BufferId = u32;
+/// Index into [`Block::steps`] (or [`Block::init`], in init's own waits).
+pub type StepId = u32;
+
+/// What a plan is to be good at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// Shortest time of one request.
+    #[default]
+    Latency,
+    /// Most requests per second, each within the bound.
+    Throughput {
+        /// Bound in seconds.
+        max_latency_s: Option<f64>,
+    },
+}
+
+/// A device that a plan uses, by what it was planned with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceRef {
+    /// Machine's name.
+    pub machine: String,
+    /// Hash of the machine description, hexadecimal.
+    pub machine_hash: String,
+    /// Target's name.
+    pub target: String,
+    /// Workers that the plan counts on.
+    pub workers: u32,
+}
+
+/// What a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferKind {
+    /// Caller's memory, read only: port of this number.
+    Input(u32),
+    /// Caller's memory, written: port of this number.
+    Output(u32),
+    /// A constant in the mapped file.
+    Weight(WeightId),
+    /// Made by the init segment, kept while the plan lives, shared with plans that make the same.
+    Init,
+    /// Part of the arena of one request.
+    Arena,
+    /// State of a stream: entry of [`Block::states`].
+    State(u32),
+}
+
+/// A piece of memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Name of the value it holds.
+    pub name: String,
+    /// What it is.
+    pub kind: BufferKind,
+    /// Index into [`Plan::devices`] of the place it lies in.
+    pub place: u32,
+    /// Element type.
+    pub dtype: DType,
+    /// Bytes at the top of the box.
+    pub bytes: u64,
+    /// Alignment in bytes.
+    pub align: u32,
+    /// Offset in the arena (Arena buffers; otherwise 0).
+    pub offset: u64,
+}
+
+/// An input or output of a block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// Model's name for it.
+    pub name: String,
+    /// The program's value.
+    pub value: ValueIx,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents; memory is dense and row-major.
+    pub shape: Vec<Dim>,
+    /// Its buffer.
+    pub buffer: BufferId,
+}
+
+/// State that stays in place between requests of a stream: an input port and an output port share
+/// one buffer whose strides are those of the box's top.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateRef {
+    /// Input port.
+    pub input: u32,
+    /// Output port.
+    pub output: u32,
+    /// Buffer.
+    pub buffer: BufferId,
+}
+
+/// What must have happened before a step may start; always an earlier step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// All tasks of a step.
+    Step(StepId),
+    /// Only the tasks that `map` names.
+    Tiles {
+        /// Step.
+        step: StepId,
+        /// Which of its tasks each task needs.
+        map: TileMap,
+    },
+}
+
+/// Which tasks of an earlier step a task needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TileMap {
+    /// Task `t` needs tasks `t * ratio .. (t + 1) * ratio`.
+    Range {
+        /// Earlier tasks per task.
+        ratio: Dim,
+    },
+}
+
+/// A host step's tensor: dense and row-major.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostArg {
+    /// Its buffer.
+    pub buffer: BufferId,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Vec<Dim>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepWork {
+    /// A tile program, stored as kernel and schedule.
+    Kernel {
+        /// What.
+        kernel: Box<Kernel>,
+        /// How.
+        schedule: Box<Schedule>,
+        /// One buffer per operand.
+        args: Vec<BufferId>,
+    },
+    /// A host operator: one task.
+    Host {
+        /// Operator with its reason.
+        op: HostOp,
+        /// Inputs; `None` for one left out.
+        inputs: Vec<Option<HostArg>>,
+        /// Outputs.
+        outputs: Vec<HostArg>,
+    },
+}
+
+/// One kernel in a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Name for people, unique in its list.
+    pub name: String,
+    /// What it does.
+    pub work: StepWork,
+    /// Index into [`Plan::devices`].
+    pub device: u32,
+    /// Number of tasks (grid points).
+    pub tasks: Dim,
+    /// What must come before.
+    pub waits: Vec<Wait>,
+    /// Scratch bytes per worker at the top of the box.
+    pub scratch: u64,
+    /// Model nodes it stands for.
+    pub nodes: Vec<String>,
+    /// Work at the top of the box.
+    pub cost_work: Work,
+    /// Prediction at the top of the box.
+    pub predicted: Cost,
+}
+
+/// Steps between control flow, with their memory: the part of a plan that runs without asking
+/// anybody.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Symbols that parameters may use, in the order in which a request gives their values.
+    pub symbols: Vec<Sym>,
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Inputs.
+    pub inputs: Vec<Port>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// Aliased state.
+    pub states: Vec<StateRef>,
+    /// Run once at load; writes Init buffers only.
+    pub init: Vec<Step>,
+    /// Run for every request, in plan order.
+    pub steps: Vec<Step>,
+    /// Bytes of one request's arena.
+    pub arena_bytes: u64,
+    /// Scratch bytes per worker.
+    pub scratch_bytes: u64,
+    /// Sum over the steps.
+    pub predicted: Cost,
+}
+
+/// A plan of a branch with how its ports are wired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Branch {
+    /// The branch's plan.
+    pub plan: Plan,
+}
+
+/// A part of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanSegment {
+    /// Steps.
+    Block(Box<Block>),
+    /// Segment `segment` of the program is control flow or a host operator with late sizes; its
+    /// bodies are bound when their dims are known.
+    Control {
+        /// Index into the program's segments.
+        segment: u32,
+    },
+    /// The program from segment `segment` on is bound when its late dims are known.
+    Deferred {
+        /// Index into the program's segments.
+        segment: u32,
+    },
+}
+
+/// A program bound to a box of dims and to devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Version of this format.
+    pub version: u32,
+    /// Model's name.
+    pub model: String,
+    /// Hash of the program (structure, not weights), hexadecimal: a loaded plan must match it.
+    pub program_hash: String,
+    /// Devices.
+    pub devices: Vec<DeviceRef>,
+    /// Box of dims.
+    pub dims: DimBox,
+    /// Goal.
+    pub goal: Goal,
+    /// Parts, in order.
+    pub segments: Vec<PlanSegment>,
+    /// Prediction at the top of the box.
+    pub predicted: Cost,
+    /// Decisions.
+    pub whys: Vec<Why>,
+}
+
+impl Plan {
+    /// Version of the format that this crate writes and reads.
+    pub const VERSION: u32 = 1;
+
+    /// The blocks, in order.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.segments.iter().filter_map(|s| match s {
+            PlanSegment::Block(b) => Some(&**b),
+            _ => None,
+        })
+    }
+}
+
+/// A plan whose rules were checked, with its tile programs.
+#[derive(Clone, Debug)]
+pub struct VerifiedPlan {
+    pub(crate) plan: Plan,
+    /// Per block: programs of init, then of steps (`None` for host steps).
+    pub(crate) programs: Vec<(Vec<Option<TileProgram>>, Vec<Option<TileProgram>>)>,
+}
+
+impl VerifiedPlan {
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Tile programs of the init steps of block `block` (counting blocks only).
+    pub fn init_programs(&self, block: usize) -> &[Option<TileProgram>] {
+        &self.programs[block].0
+    }
+
+    /// Tile programs of the steps of block `block` (counting blocks only).
+    pub fn step_programs(&self, block: usize) -> &[Option<TileProgram>] {
+        &self.programs[block].1
+    }
+}
+
+impl Plan {
+    /// Checks every rule of the verifier; only a plan that keeps all of them becomes a
+    /// [`VerifiedPlan`].
+    pub fn verify(self) -> Result<VerifiedPlan, PlanError> {
+        crate::verify::plan(self)
+    }
+}

@@ -1,0 +1,72 @@
+use crate::{DeviceRef, Goal, Plan, PlanError, Program, Why};
+use layout::DimBox;
+use serde::{Deserialize, Serialize};
+
+/// What a session may use: workers, devices and memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Allotment {
+    /// Workers per device, in the planner's device order.
+    pub workers: Vec<u32>,
+    /// Bytes of memory per place; `None`: no limit.
+    pub memory: Option<u64>,
+    /// Goal.
+    pub goal: Goal,
+}
+
+/// One step's measured time against its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Session.
+    pub session: u32,
+    /// Step's name.
+    pub step: String,
+    /// Predicted seconds.
+    pub predicted_s: f64,
+    /// Median measured seconds.
+    pub measured_s: f64,
+    /// Number of measurements.
+    pub count: u64,
+}
+
+/// What else the machine is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Requests waiting, per session.
+    pub queued: Vec<u32>,
+    /// Requests per second, per session.
+    pub arrivals: Vec<f64>,
+    /// Workers that others keep busy.
+    pub lost_workers: f64,
+}
+
+/// What the runtime has seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observations {
+    /// Per step.
+    pub steps: Vec<Observation>,
+    /// Queues, arrivals and the machine's load.
+    pub load: Load,
+    /// Devices in use.
+    pub devices: Vec<DeviceRef>,
+}
+
+/// A proposed change: plans and allotments for any of the sessions at once.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Session, its new plan, its new allotment.
+    pub changes: Vec<(u32, Plan, Allotment)>,
+    /// Predicted gain in seconds per request (summed over the sessions).
+    pub gain_s: f64,
+    /// Reason.
+    pub why: Why,
+}
+
+/// The boundary that lets the runtime plan again without linking the planner.
+pub trait Planner: Send + Sync {
+    /// Binds `program` to a box of dims within an allotment. Same arguments, same plan, byte for
+    /// byte.
+    fn bind(&self, program: &Program, dims: &DimBox, allotment: &Allotment) -> Result<Plan, PlanError>;
+
+    /// Proposes changes that would pay given what was observed, best first.
+    fn propose(&self, observations: &Observations) -> Vec<Candidate>;
+}

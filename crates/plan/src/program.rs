@@ -1,0 +1,240 @@
+use crate::Why;
+use kernel::Kernel;
+use layout::{DType, Dim, Layout, Sym};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tensor::{Attrs, WeightId, WeightStore};
+
+/// Index into [`Program::values`].
+pub type ValueIx = u32;
+
+/// Where a program's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueOrigin {
+    /// Input of this number.
+    Input(u32),
+    /// Constant of the weight store.
+    Weight(WeightId),
+    /// Written by an item of the init segment.
+    Init,
+    /// Written by an item or control segment.
+    Made,
+}
+
+/// A tensor that exists in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramValue {
+    /// Name, unique in the program.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Logical extents.
+    pub shape: Vec<Dim>,
+    /// Placement of the elements: strides in elements (bits per position: 1), offset 0. Inputs,
+    /// outputs, weights and operands of host items are row-major.
+    pub layout: Layout,
+    /// Number of elements of storage, padding of blocked layouts included.
+    pub storage: Dim,
+    /// Origin.
+    pub origin: ValueOrigin,
+}
+
+/// How a symbol gets its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SymbolOrigin {
+    /// Extent of a dimension of an input.
+    Input {
+        /// Which input.
+        input: u32,
+        /// Which dimension.
+        axis: u32,
+    },
+    /// Extent of a dimension of a value that exists once its segment has run.
+    Late {
+        /// Which value.
+        value: ValueIx,
+        /// Which dimension.
+        axis: u32,
+    },
+    /// Given by the enclosing program (branch and loop bodies).
+    Outer,
+}
+
+/// A symbolic dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramSymbol {
+    /// Name.
+    pub name: Sym,
+    /// Where it is read.
+    pub origin: SymbolOrigin,
+}
+
+/// A rare operator run by `hostops`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostOp {
+    /// Name in the `hostops` table.
+    pub name: String,
+    /// Attributes; a core op's own specification stands in `spec` as JSON text.
+    pub attrs: Attrs,
+    /// Why it is a host step.
+    pub reason: String,
+}
+
+/// What an item does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemWork {
+    /// A kernel.
+    Kernel {
+        /// What is computed.
+        kernel: Box<Kernel>,
+        /// One value per operand.
+        args: Vec<ValueIx>,
+    },
+    /// A host operator.
+    Host {
+        /// Operator.
+        op: HostOp,
+        /// Inputs; `None` for one left out.
+        inputs: Vec<Option<ValueIx>>,
+        /// Outputs.
+        outputs: Vec<ValueIx>,
+    },
+}
+
+/// One step-to-be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Name for people.
+    pub name: String,
+    /// What it does.
+    pub work: ItemWork,
+    /// Model nodes it stands for.
+    pub nodes: Vec<String>,
+}
+
+/// A part of a program between control flow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Segment {
+    /// Items in order.
+    Straight(Vec<Item>),
+    /// A branch on a Bool scalar.
+    If {
+        /// Model node.
+        node: String,
+        /// Condition.
+        cond: ValueIx,
+        /// What both branches' inputs are fed with.
+        captures: Vec<ValueIx>,
+        /// Taken when true.
+        then_branch: Box<Program>,
+        /// Taken when false.
+        else_branch: Box<Program>,
+        /// Values defined.
+        outputs: Vec<ValueIx>,
+    },
+    /// A loop, as the graph's `Loop` op.
+    Loop {
+        /// Model node.
+        node: String,
+        /// Trip count, if given.
+        trip: Option<ValueIx>,
+        /// Initial condition, if given.
+        cond: Option<ValueIx>,
+        /// Initial carried values.
+        carried: Vec<ValueIx>,
+        /// Captured values.
+        captures: Vec<ValueIx>,
+        /// Body: inputs iteration, condition, carried, captures; outputs condition, carried, scans.
+        body: Box<Program>,
+        /// Values defined: final carried, then stacked scans.
+        outputs: Vec<ValueIx>,
+    },
+    /// One host operator whose outputs have sizes known only when it has run.
+    Late(Item),
+}
+
+/// An input and the output that carries on its state (KV cache, recurrent state).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatePair {
+    /// Input number.
+    pub input: u32,
+    /// Output number.
+    pub output: u32,
+}
+
+/// What became of a node of the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeFate {
+    /// Node's name.
+    pub node: String,
+    /// Operator type.
+    pub op_type: String,
+    /// Its fate.
+    pub fate: Fate,
+}
+
+/// What became of a node that is in no item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// Part of one or more items (their names).
+    Items(Vec<String>),
+    /// A view folded into its readers.
+    View,
+    /// Shape arithmetic or a constant done at import or load.
+    Folded,
+    /// Its result is not needed.
+    Dead,
+    /// Part of a control segment.
+    Control,
+}
+
+/// Name and size of a constant, so that a plan can be checked against a weight store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightInfo {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Vec<usize>,
+}
+
+/// A model as fused kernels: symbolic dims, no schedule, bound many times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Program {
+    /// Model's name.
+    pub name: String,
+    /// Symbols.
+    pub symbols: Vec<ProgramSymbol>,
+    /// Values.
+    pub values: Vec<ProgramValue>,
+    /// Inputs in the model's order.
+    pub inputs: Vec<ValueIx>,
+    /// Outputs in the model's order, each with the model's name for it.
+    pub outputs: Vec<(String, ValueIx)>,
+    /// Items that depend on weights alone, run once at load.
+    pub init: Vec<Item>,
+    /// The rest.
+    pub segments: Vec<Segment>,
+    /// Declared state.
+    pub states: Vec<StatePair>,
+    /// What became of every node of the model.
+    pub fates: Vec<NodeFate>,
+    /// Decisions so far (fusion and layouts).
+    pub whys: Vec<Why>,
+    /// Constants, shared with bodies.
+    #[serde(skip)]
+    pub weights: Arc<WeightStore>,
+}
+
+impl Program {
+    /// The value `ix`.
+    pub fn value(&self, ix: ValueIx) -> &ProgramValue {
+        &self.values[ix as usize]
+    }
+}

@@ -1,0 +1,25 @@
+use serde::{Deserialize, Serialize};
+
+/// Something that could have been chosen instead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// What it is.
+    pub what: String,
+    /// Predicted time in seconds.
+    pub predicted_s: f64,
+}
+
+/// A decision with its reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// Pass that decided (`fuse`, `schedule`, `layout`, `memory`, `host`, ...).
+    pub pass: String,
+    /// Step, node or value decided about.
+    pub subject: String,
+    /// What was chosen (or `not fused`, for a why-not).
+    pub choice: String,
+    /// What else there was, best first.
+    pub alternatives: Vec<Alternative>,
+    /// The reason in one sentence.
+    pub reason: String,
+}
