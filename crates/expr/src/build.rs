@@ -1,10 +1,16 @@
 use crate::{Binary, Compare, Expr, Inst, Ref, Unary};
 use layout::{DType, Dim};
+use std::collections::HashMap;
+
+/// Gives the value that stands for the coordinate along an axis.
+pub type IndexMap<'a> = &'a dyn Fn(&mut ExprBuilder, u32) -> Ref;
 
 /// Builds an [`Expr`] instruction by instruction; equal instructions are shared.
 #[derive(Clone, Debug, Default)]
 pub struct ExprBuilder {
     insts: Vec<Inst>,
+    /// Where each instruction is; looked up only, never walked.
+    seen: HashMap<Inst, Ref>,
 }
 
 impl ExprBuilder {
@@ -15,13 +21,18 @@ impl ExprBuilder {
 
     /// Appends `inst` unless an equal one is there; gives its reference.
     pub fn push(&mut self, inst: Inst) -> Ref {
-        match self.insts.iter().position(|i| *i == inst) {
-            Some(at) => at as Ref,
-            None => {
-                self.insts.push(inst);
-                (self.insts.len() - 1) as Ref
-            }
+        if let Some(&at) = self.seen.get(&inst) {
+            return at;
         }
+        let at = self.insts.len() as Ref;
+        self.seen.insert(inst.clone(), at);
+        self.insts.push(inst);
+        at
+    }
+
+    /// The instruction at `r`, if there is one.
+    pub fn get(&self, r: Ref) -> Option<&Inst> {
+        self.insts.get(r as usize)
     }
 
     /// Argument `slot`.
@@ -106,12 +117,7 @@ impl ExprBuilder {
 
     /// Appends `e` with its arguments replaced by `args` (one per slot) and `Index(axis)` by
     /// `index(axis)` when given; gives the references of its outputs. Used to fuse programs.
-    pub fn inline(
-        &mut self,
-        e: &Expr,
-        args: &[Ref],
-        index: Option<&dyn Fn(&mut Self, u32) -> Ref>,
-    ) -> Vec<Ref> {
+    pub fn inline(&mut self, e: &Expr, args: &[Ref], index: Option<IndexMap>) -> Vec<Ref> {
         let mut map: Vec<Ref> = Vec::with_capacity(e.insts.len());
         for inst in &e.insts {
             let m = |r: &Ref| map[*r as usize];

@@ -103,7 +103,7 @@ pub enum Compare {
 }
 
 /// One instruction; its result is referred to by its position.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inst {
     /// Argument `slot` of the program, of type `dtype`.
@@ -163,7 +163,7 @@ pub enum Class {
 }
 
 /// A scalar program in SSA form. `outputs` are the instructions whose values it gives.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Expr {
     /// Instructions; each refers to earlier ones only.
     pub insts: Vec<Inst>,

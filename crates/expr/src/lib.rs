@@ -8,12 +8,17 @@
 mod build;
 mod eval;
 mod expr;
+pub mod functions;
 mod monoid;
+mod monoids;
+mod names;
+mod pretty;
 mod scalar;
+mod simplify;
 mod symbolic;
 mod text;
 
-pub use build::ExprBuilder;
+pub use build::{ExprBuilder, IndexMap};
 pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
 pub use monoid::Monoid;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// moments and log-sum-exp alike.
 ///
 /// `combine` is associative up to rounding; with `identity` it forms a monoid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Monoid {
     /// Name for people (`sum`, `max`, `argmax`, `welford`, `logsumexp`).
     pub name: String,

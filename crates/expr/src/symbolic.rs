@@ -127,7 +127,8 @@ impl Expr {
         };
         let (p, q) = (v[p as usize].dim()?, v[q as usize].dim()?);
         let straight = p == x && q == y;
-        if !straight && !(p == y && q == x) {
+        let crossed = p == y && q == x;
+        if !straight && !crossed {
             return None;
         }
         match (f, straight) {
@@ -184,6 +185,10 @@ fn binary(f: Binary, a: Option<&Dim>, b: Option<&Dim>, d: DType) -> Option<Dim> 
         Binary::Sub => Some(a.clone() - b.clone()),
         Binary::Mul => Some(a.clone() * b.clone()),
         Binary::Div if b.is_zero() => Some(Dim::ZERO),
+        // A divisor that may be 0 or negative for some sizes divides nothing here.
+        Binary::Div | Binary::Mod | Binary::Fmod if b.known().is_none() && !b.provably_nonneg() => {
+            None
+        }
         Binary::Div => a
             .exact_div(b)
             .or_else(|| (a.provably_nonneg() && b.provably_nonneg()).then(|| a.floor_div(b))),

@@ -1,0 +1,191 @@
+use crate::{Binary, Compare, Expr, Inst, Unary};
+
+/// Characters that a formula may take; the rest is cut.
+const MAX_CHARS: usize = 160;
+
+/// Binding strength of a formula's outermost operator.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Level {
+    Choice,
+    Compare,
+    Bits,
+    Sum,
+    Product,
+    Prefix,
+    Atom,
+}
+
+struct Part {
+    text: String,
+    level: Level,
+}
+
+impl Part {
+    fn new(text: String, level: Level) -> Part {
+        // Shared parts are written out at each use, so every part is cut, not only the last.
+        match text.char_indices().nth(MAX_CHARS) {
+            None => Part { text, level },
+            Some((at, _)) => Part {
+                text: format!("{}…", &text[..at]),
+                level: Level::Atom,
+            },
+        }
+    }
+
+    fn within(&self, level: Level) -> String {
+        if self.level >= level {
+            self.text.clone()
+        } else {
+            format!("({})", self.text)
+        }
+    }
+}
+
+impl Expr {
+    /// A formula for people, such as `max(a*0.5 + b, 0)`: argument `i` is called `names[i]` (`x{i}`
+    /// without a name), coordinates `i0`, `i1`, ...; several results are separated by `, `. Long
+    /// formulas are cut with `…`.
+    pub fn pretty(&self, names: &[&str]) -> String {
+        let mut parts: Vec<Part> = Vec::with_capacity(self.insts.len());
+        for inst in &self.insts {
+            // An invalid program's forward references show as '?'.
+            let missing = Part {
+                text: "?".into(),
+                level: Level::Atom,
+            };
+            let at = |r: u32| parts.get(r as usize).unwrap_or(&missing);
+            let call = |f: &str, args: &[u32]| {
+                let args: Vec<&str> = args.iter().map(|&a| at(a).text.as_str()).collect();
+                Part::new(format!("{f}({})", args.join(", ")), Level::Atom)
+            };
+            let infix = |op: &str, level: Level, right: Level, a: u32, b: u32| {
+                Part::new(
+                    format!("{}{op}{}", at(a).within(level), at(b).within(right)),
+                    level,
+                )
+            };
+            let part = match inst {
+                Inst::Input { slot, .. } => match names.get(*slot as usize) {
+                    Some(n) => Part::new(n.to_string(), Level::Atom),
+                    None => Part::new(format!("x{slot}"), Level::Atom),
+                },
+                Inst::Float { bits, dtype } => {
+                    let x = f64::from_bits(*bits);
+                    // Shortest text at the constant's own width.
+                    let text = if dtype.bits() <= 32 {
+                        (x as f32).to_string()
+                    } else {
+                        x.to_string()
+                    };
+                    let text = if text.len() > 12 {
+                        format!("{x:e}")
+                    } else {
+                        text
+                    };
+                    Part::new(text, if x < 0.0 { Level::Prefix } else { Level::Atom })
+                }
+                Inst::Int { value, .. } => Part::new(
+                    value.to_string(),
+                    if *value < 0 {
+                        Level::Prefix
+                    } else {
+                        Level::Atom
+                    },
+                ),
+                Inst::Index { axis } => Part::new(format!("i{axis}"), Level::Atom),
+                Inst::Dim(d) => {
+                    let plain = d.known().is_some_and(|n| n >= 0) || d.as_sym().is_some();
+                    Part::new(d.to_string(), if plain { Level::Atom } else { Level::Sum })
+                }
+                Inst::Unary(Unary::Neg, a) => {
+                    Part::new(format!("-{}", at(*a).within(Level::Atom)), Level::Prefix)
+                }
+                Inst::Unary(Unary::Not, a) => {
+                    Part::new(format!("!{}", at(*a).within(Level::Atom)), Level::Prefix)
+                }
+                Inst::Unary(Unary::BitNot, a) => {
+                    Part::new(format!("~{}", at(*a).within(Level::Atom)), Level::Prefix)
+                }
+                Inst::Unary(u, a) => call(u.name(), &[*a]),
+                Inst::Binary(f, a, b) => match f {
+                    Binary::Add => infix(" + ", Level::Sum, Level::Product, *a, *b),
+                    Binary::Sub => infix(" - ", Level::Sum, Level::Product, *a, *b),
+                    Binary::Mul => infix("*", Level::Product, Level::Prefix, *a, *b),
+                    Binary::Div => infix("/", Level::Product, Level::Prefix, *a, *b),
+                    Binary::And => infix(" & ", Level::Bits, Level::Sum, *a, *b),
+                    Binary::Or => infix(" | ", Level::Bits, Level::Sum, *a, *b),
+                    Binary::Xor => infix(" ^ ", Level::Bits, Level::Sum, *a, *b),
+                    Binary::Shl => infix(" << ", Level::Bits, Level::Sum, *a, *b),
+                    Binary::Shr => infix(" >> ", Level::Bits, Level::Sum, *a, *b),
+                    f => call(f.name(), &[*a, *b]),
+                },
+                Inst::Compare(f, a, b) => {
+                    let op = match f {
+                        Compare::Eq => " == ",
+                        Compare::Ne => " != ",
+                        Compare::Lt => " < ",
+                        Compare::Le => " <= ",
+                        Compare::Gt => " > ",
+                        Compare::Ge => " >= ",
+                    };
+                    infix(op, Level::Compare, Level::Bits, *a, *b)
+                }
+                Inst::Select(c, a, b) => Part::new(
+                    format!(
+                        "{} ? {} : {}",
+                        at(*c).within(Level::Compare),
+                        at(*a).within(Level::Compare),
+                        at(*b).within(Level::Choice)
+                    ),
+                    Level::Choice,
+                ),
+                Inst::Cast(a, d) => call(d.name(), &[*a]),
+            };
+            parts.push(part);
+        }
+        let outs: Vec<&str> = self
+            .outputs
+            .iter()
+            .map(|&o| parts.get(o as usize).map_or("?", |p| p.text.as_str()))
+            .collect();
+        Part::new(outs.join(", "), Level::Atom).text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Binary, Compare, Expr, ExprBuilder, Unary};
+    use layout::DType;
+
+    #[test]
+    fn formulas() {
+        let mut b = ExprBuilder::new();
+        let (x, y) = (b.input(0, DType::F32), b.input(1, DType::F32));
+        let (h, z) = (b.constant(0.5, DType::F32), b.constant(0.0, DType::F32));
+        let m = b.mul(x, h);
+        let s = b.add(m, y);
+        let r = b.binary(Binary::Max, s, z);
+        let d = b.sub(x, s);
+        let q = b.div(d, s);
+        let c = b.compare(Compare::Lt, x, y);
+        let w = b.select(c, q, r);
+        let n = b.unary(Unary::Neg, s);
+        let t = b.cast(n, DType::F16);
+        let e = b.finish(&[r, w, t]);
+        assert_eq!(
+            e.pretty(&["a", "b"]),
+            "max(a*0.5 + b, 0), a < b ? (a - (a*0.5 + b))/(a*0.5 + b) : max(a*0.5 + b, 0), f16(-(a*0.5 + b))"
+        );
+    }
+
+    #[test]
+    fn growth_is_capped() {
+        let mut b = ExprBuilder::new();
+        let mut x = b.input(0, DType::F32);
+        for _ in 0..200 {
+            x = b.add(x, x);
+        }
+        let e: Expr = b.finish(&[x]);
+        assert!(e.pretty(&[]).chars().count() <= 161);
+    }
+}
