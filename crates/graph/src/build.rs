@@ -44,7 +44,14 @@ impl GraphBuilder {
         self.graph.value(id)
     }
 
-    fn add_value(&mut self, name: &str, dtype: DType, shape: Vec<Dim>, source: ValueSource, ints: Option<Vec<Dim>>) -> ValueId {
+    fn add_value(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: Vec<Dim>,
+        source: ValueSource,
+        ints: Option<Vec<Dim>>,
+    ) -> ValueId {
         let mut unique = name.to_string();
         while unique.is_empty() || self.names.contains_key(&unique) {
             self.fresh += 1;
@@ -52,7 +59,13 @@ impl GraphBuilder {
         }
         let id = ValueId(self.graph.values.len() as u32);
         self.names.insert(unique.clone(), id);
-        self.graph.values.push(Value { name: unique, dtype, shape, source, ints });
+        self.graph.values.push(Value {
+            name: unique,
+            dtype,
+            shape,
+            source,
+            ints,
+        });
         id
     }
 
@@ -61,7 +74,10 @@ impl GraphBuilder {
         let n = self.graph.inputs.len() as u32;
         for (axis, d) in shape.iter().enumerate() {
             if let Some(s) = d.as_sym() {
-                let source = SymbolSource::Input { input: n, axis: axis as u32 };
+                let source = SymbolSource::Input {
+                    input: n,
+                    axis: axis as u32,
+                };
                 self.declare(s.into(), source);
             }
         }
@@ -71,7 +87,13 @@ impl GraphBuilder {
     }
 
     /// Adds a body input whose contents are known (a captured shape tensor).
-    pub fn input_with_ints(&mut self, name: &str, dtype: DType, shape: Vec<Dim>, ints: Option<Vec<Dim>>) -> ValueId {
+    pub fn input_with_ints(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: Vec<Dim>,
+        ints: Option<Vec<Dim>>,
+    ) -> ValueId {
         let id = self.input(name, dtype, shape);
         self.graph.values[id.0 as usize].ints = ints;
         id
@@ -120,7 +142,13 @@ impl GraphBuilder {
     /// Adds a node with outputs named `names` (as many as the op has); shapes, dtypes and known
     /// contents follow from the op. Ops whose output shapes cannot follow from their inputs
     /// (`Host`, `If`, `Loop`) are added with [`GraphBuilder::node_with_shapes`].
-    pub fn node(&mut self, op: Op, inputs: &[ValueId], names: &[&str], origin: &Origin) -> Result<Vec<ValueId>, GraphError> {
+    pub fn node(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        names: &[&str],
+        origin: &Origin,
+    ) -> Result<Vec<ValueId>, GraphError> {
         let types = shape::infer(&self.graph, &op, inputs).map_err(|why| GraphError::Op {
             node: origin.name.clone(),
             op: op.name().into(),
@@ -131,8 +159,14 @@ impl GraphBuilder {
     }
 
     /// Adds a node whose outputs have the given dtypes and shapes; `None` extents become fresh
-    /// late symbols.
-    pub fn node_with_shapes(&mut self, op: Op, inputs: &[ValueId], outputs: &[(&str, DType, Vec<Option<Dim>>)], origin: &Origin) -> Vec<ValueId> {
+    /// late symbols. Contents that follow all the same (a fill's) become known.
+    pub fn node_with_shapes(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        outputs: &[(&str, DType, Vec<Option<Dim>>)],
+        origin: &Origin,
+    ) -> Vec<ValueId> {
         let mut types = Vec::new();
         let first = self.graph.values.len() as u32;
         for (o, (name, dtype, shape)) in outputs.iter().enumerate() {
@@ -145,7 +179,10 @@ impl GraphBuilder {
                         while self.graph.symbols.iter().any(|x| *x.name == s) {
                             s.push('_');
                         }
-                        let source = SymbolSource::Late { value: ValueId(first + o as u32), axis: axis as u32 };
+                        let source = SymbolSource::Late {
+                            value: ValueId(first + o as u32),
+                            axis: axis as u32,
+                        };
                         self.declare(s.as_str().into(), source);
                         Dim::sym(&s)
                     }
@@ -154,19 +191,36 @@ impl GraphBuilder {
             types.push((*dtype, dims));
         }
         let names: Vec<&str> = outputs.iter().map(|o| o.0).collect();
-        let ints = vec![None; types.len()];
+        let ints = shape::contents(&self.graph, &op, inputs, &types);
         self.push(op, inputs, &names, origin, types, ints)
     }
 
-    fn push(&mut self, op: Op, inputs: &[ValueId], names: &[&str], origin: &Origin, types: Vec<(DType, Vec<Dim>)>, ints: Vec<Option<Vec<Dim>>>) -> Vec<ValueId> {
+    fn push(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        names: &[&str],
+        origin: &Origin,
+        types: Vec<(DType, Vec<Dim>)>,
+        ints: Vec<Option<Vec<Dim>>>,
+    ) -> Vec<ValueId> {
         let n = NodeId(self.graph.nodes.len() as u32);
         let mut outputs = Vec::new();
         for (o, ((dtype, shape), ints)) in types.into_iter().zip(ints).enumerate() {
             let name = names.get(o).copied().unwrap_or("");
-            let name = if name.is_empty() { format!("{}.{o}", origin.name) } else { name.to_string() };
+            let name = if name.is_empty() {
+                format!("{}.{o}", origin.name)
+            } else {
+                name.to_string()
+            };
             outputs.push(self.add_value(&name, dtype, shape, ValueSource::Node(n, o as u32), ints));
         }
-        self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), outputs: outputs.clone(), origins: vec![origin.clone()] });
+        self.graph.nodes.push(Node {
+            op,
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+            origins: vec![origin.clone()],
+        });
         outputs
     }
 
