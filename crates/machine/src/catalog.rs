@@ -19,7 +19,13 @@ macro_rules! files {
     };
 }
 
-const FILES: &[(&str, &str)] = files!["a100.toml", "h100.toml", "h200.toml", "zen4-2core.toml"];
+const FILES: &[(&str, &str)] = files![
+    "a100.toml",
+    "h100.toml",
+    "h200.toml",
+    "zen4-2core.toml",
+    "zen5-2core.toml"
+];
 
 /// All machines of the catalog, in file-name order. A file that does not read is left out here; a
 /// test makes sure there is none.

@@ -503,6 +503,51 @@ impl Machine {
         best
     }
 
+    /// This CPU as seen by kernels of one instruction set (`avx512`, `avx2`, `portable`, `neon`): units
+    /// that need a wider one are gone, and vector rates that name none shrink with the fma rate.
+    /// Unknown names change nothing.
+    pub fn restricted_to_isa(&self, isa: &str) -> Machine {
+        const WIDTHS: [(&str, u64); 3] = [("portable", 16), ("avx2", 32), ("avx512", 64)];
+        let Some(allowed) = WIDTHS.iter().position(|w| w.0 == isa) else {
+            return self.clone();
+        };
+        let rank = |u: &Unit| match u.isa.as_str() {
+            "" => 0,
+            "portable" => 0,
+            "avx2" | "avx_vnni" => 1,
+            _ => 2,
+        };
+        let mut out = self.clone();
+        let fma = |m: &Machine| {
+            m.unit(UnitClass::Fma, NumType::F32)
+                .map(|u| u.per_worker.value)
+        };
+        let before = fma(self);
+        out.units.retain(|u| rank(u) <= allowed);
+        if let (Some(b), Some(a)) = (before, fma(&out))
+            && a < b
+        {
+            for u in out.units.iter_mut().filter(|u| u.isa.is_empty()) {
+                for rate in [&mut u.per_worker, &mut u.all] {
+                    *rate = Sourced::assumed(rate.value * a / b);
+                }
+            }
+        }
+        if out.isa.vector_bytes > WIDTHS[allowed].1 {
+            out.isa.vector_bytes = WIDTHS[allowed].1;
+            out.isa.vector_registers = if allowed == 2 { 32 } else { 16 };
+        }
+        if allowed < 2 {
+            out.isa.features.retain(|f| !f.starts_with("avx512"));
+        }
+        if allowed < 1 {
+            out.isa
+                .features
+                .retain(|f| !f.starts_with("avx") && f != "fma");
+        }
+        out
+    }
+
     /// How many workers there are.
     pub fn worker_count(&self) -> usize {
         usize::try_from(self.workers.count.value).unwrap_or(usize::MAX)

@@ -217,9 +217,9 @@ fn line_of(text: &str, field: &str) -> usize {
             if inside {
                 header = n + 1;
             }
-        } else if inside && !second.is_empty() && starts(l, second) {
-            return n + 1;
-        } else if header == 0 && starts(l, table) {
+        } else if (inside && !second.is_empty() && starts(l, second))
+            || (header == 0 && starts(l, table))
+        {
             return n + 1;
         }
     }

@@ -477,3 +477,18 @@ fn calibration_replaces_only_what_was_measured() {
     let text = c.to_toml().unwrap();
     assert_eq!(Machine::from_toml(&text, "x").unwrap(), c);
 }
+
+#[test]
+fn a_machine_can_be_restricted_to_an_instruction_set() {
+    let m = zen4();
+    let same = m.restricted_to_isa("avx512");
+    assert_eq!(same, m);
+    let a = m.restricted_to_isa("avx2");
+    a.check().unwrap();
+    assert!(a.units.iter().all(|u| !u.isa.starts_with("avx512")));
+    assert_eq!(a.unit(UnitClass::Fma, NumType::F32).unwrap().lanes(), 8);
+    assert_eq!((a.isa.vector_bytes, a.isa.vector_registers), (32, 16));
+    assert!(!a.isa.has("avx512f") && a.isa.has("avx2"));
+    assert_ne!(a.hash(), m.hash());
+    assert_eq!(m.restricted_to_isa("altivec"), m);
+}

@@ -1,0 +1,358 @@
+//! Pinned threads that run a loop together, and the measurements of one thread against another.
+
+use super::CalibrateError;
+use crossbeam_utils::CachePadded;
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Rounds of a measurement; the best counts.
+const ROUNDS: usize = 6;
+
+/// Pins the calling thread to one CPU; false where the system does not let it (the thread then runs
+/// wherever the system puts it).
+#[cfg(target_os = "linux")]
+pub fn pin_current_thread(cpu: usize) -> bool {
+    if cpu >= rustix::thread::CpuSet::MAX_CPU {
+        return false;
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).is_ok()
+}
+
+/// Pins the calling thread to one CPU; not available on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn pin_current_thread(_cpu: usize) -> bool {
+    false
+}
+
+/// A barrier that spins, then yields so that it also ends where threads outnumber CPUs.
+struct SpinBarrier {
+    n: usize,
+    arrived: CachePadded<AtomicUsize>,
+}
+
+impl SpinBarrier {
+    fn new(n: usize) -> Self {
+        SpinBarrier {
+            n,
+            arrived: CachePadded::new(AtomicUsize::new(0)),
+        }
+    }
+    /// Waits for the `k`-th meeting (from 1) of all threads.
+    fn wait(&self, k: usize) {
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        let mut spins = 0u32;
+        while self.arrived.load(Ordering::Acquire) < self.n * k {
+            spins += 1;
+            if spins < 20_000 {
+                spin_loop()
+            } else {
+                thread::yield_now()
+            }
+        }
+    }
+}
+
+fn spawn_error(cpu: usize) -> impl Fn(std::io::Error) -> CalibrateError {
+    move |e| CalibrateError::Thread {
+        cpu,
+        message: e.to_string(),
+    }
+}
+
+fn died(cpu: usize) -> CalibrateError {
+    CalibrateError::Thread {
+        cpu,
+        message: "it ended early".into(),
+    }
+}
+
+/// A loop that runs a number of passes.
+type Loop<'a> = Box<dyn FnMut(usize) + 'a>;
+
+/// Runs a loop on every CPU of `cpus` at once for about `slice` and returns the best rate of all of
+/// them together: `units_per_pass * passes * threads / (last end - first start)`. `make` is called
+/// on the pinned thread, so that memory is touched where it is used.
+pub(super) fn measure(
+    cpus: &[usize],
+    slice: Duration,
+    units_per_pass: f64,
+    make: &(dyn Fn() -> Loop<'static> + Sync),
+) -> Result<f64, CalibrateError> {
+    let barrier = SpinBarrier::new(cpus.len());
+    let passes = AtomicUsize::new(1);
+    let zero = Instant::now();
+    // Threads wait for this before the first barrier, so that a failed spawn leaves nobody spinning.
+    let go = AtomicU64::new(0);
+    let spans: Vec<Vec<(f64, f64)>> = thread::scope(|s| {
+        let mut threads = Vec::with_capacity(cpus.len());
+        let mut failed = None;
+        for (i, &cpu) in cpus.iter().enumerate() {
+            let (barrier, passes, go) = (&barrier, &passes, &go);
+            let body = move || {
+                pin_current_thread(cpu);
+                while go.load(Ordering::Acquire) == 0 {
+                    thread::yield_now();
+                }
+                if go.load(Ordering::Acquire) == 2 {
+                    return Vec::new();
+                }
+                let mut run = make();
+                run(1);
+                barrier.wait(1);
+                if i == 0 {
+                    // Enough passes for one round to take its share of the slice.
+                    let round = slice.as_secs_f64() / (ROUNDS + 1) as f64;
+                    let mut n = 1usize;
+                    loop {
+                        let t = Instant::now();
+                        run(n);
+                        let took = t.elapsed().as_secs_f64();
+                        if took > round * 0.1 || n > 1 << 26 {
+                            n = ((n as f64 * round / took.max(1e-9)) as usize).clamp(1, 1 << 28);
+                            break;
+                        }
+                        n *= 4;
+                    }
+                    passes.store(n, Ordering::Release);
+                }
+                barrier.wait(2);
+                let n = passes.load(Ordering::Acquire);
+                let mut spans = Vec::with_capacity(ROUNDS);
+                for k in 0..ROUNDS {
+                    barrier.wait(3 + k);
+                    let start = zero.elapsed().as_secs_f64();
+                    run(n);
+                    spans.push((start, zero.elapsed().as_secs_f64()));
+                }
+                spans
+            };
+            match thread::Builder::new()
+                .name(format!("calibrate-{cpu}"))
+                .spawn_scoped(s, body)
+            {
+                Ok(t) => threads.push((cpu, t)),
+                Err(e) => {
+                    failed = Some(spawn_error(cpu)(e));
+                    break;
+                }
+            }
+        }
+        go.store(if failed.is_some() { 2 } else { 1 }, Ordering::Release);
+        let joined: Result<Vec<_>, _> = threads
+            .into_iter()
+            .map(|(cpu, t)| t.join().map_err(|_| died(cpu)))
+            .collect();
+        match failed {
+            Some(e) => Err(e),
+            None => joined,
+        }
+    })?;
+    let n = passes.load(Ordering::Acquire) as f64;
+    let mut best = 0.0f64;
+    for k in 0..ROUNDS {
+        let start = spans
+            .iter()
+            .filter_map(|s| s.get(k))
+            .map(|s| s.0)
+            .fold(f64::INFINITY, f64::min);
+        let end = spans
+            .iter()
+            .filter_map(|s| s.get(k))
+            .map(|s| s.1)
+            .fold(0.0, f64::max);
+        if end > start {
+            best = best.max(units_per_pass * n * cpus.len() as f64 / (end - start));
+        }
+    }
+    Ok(best)
+}
+
+/// Runs a body on a thread of its own, pinned.
+fn alone<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Result<T, CalibrateError> {
+    thread::scope(|s| {
+        thread::Builder::new()
+            .spawn_scoped(s, || {
+                pin_current_thread(cpu);
+                body()
+            })
+            .map_err(spawn_error(cpu))?
+            .join()
+            .map_err(|_| died(cpu))
+    })
+}
+
+/// Seconds of one dependent load in a working set of `bytes`: a chase through its lines in random order.
+pub(super) fn latency(cpu: usize, slice: Duration, bytes: f64) -> Result<f64, CalibrateError> {
+    #[derive(Clone)]
+    #[repr(align(64))]
+    struct Node(u32);
+    let n = ((bytes / 64.0) as usize).clamp(2, 1 << 26);
+    alone(cpu, move || {
+        let mut order: Vec<u32> = (0..n as u32).collect();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        // Sattolo's shuffle: a single cycle through all nodes.
+        for i in (1..n).rev() {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let j = ((state >> 33) as usize * i) >> 31;
+            order.swap(i, j);
+        }
+        let mut nodes = vec![Node(0); n];
+        for (node, next) in nodes.iter_mut().zip(&order) {
+            *node = Node(*next);
+        }
+        let chase = |mut at: u32, steps: usize| {
+            for _ in 0..steps {
+                at = nodes[at as usize].0;
+            }
+            black_box(at)
+        };
+        let mut at = chase(0, n.min(1 << 16));
+        let (mut best, mut steps) = (f64::INFINITY, 1024usize);
+        let start = Instant::now();
+        while start.elapsed() < slice || best == f64::INFINITY {
+            let t = Instant::now();
+            at = chase(at, steps);
+            let took = t.elapsed();
+            best = best.min(took.as_secs_f64() / steps as f64);
+            if took < slice / 16 && steps < 1 << 24 {
+                steps *= 2;
+            }
+        }
+        best
+    })
+}
+
+fn median(mut v: Vec<f64>) -> f64 {
+    v.sort_by(f64::total_cmp);
+    v.get(v.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Seconds from one running thread to another through a flag and a payload on another cache line:
+/// half a round trip of a hot ring.
+pub(super) fn handoff(a: usize, b: usize, slice: Duration) -> Result<f64, CalibrateError> {
+    let line = || CachePadded::new(AtomicU64::new(0));
+    let (there, back, payload) = (line(), line(), line());
+    let stop = AtomicBool::new(false);
+    let wait = |flag: &AtomicU64, k: u64, stop: &AtomicBool| {
+        let mut spins = 0u32;
+        while flag.load(Ordering::Acquire) < k {
+            spins += 1;
+            if spins < 100_000 {
+                spin_loop();
+            } else {
+                if stop.load(Ordering::Relaxed) {
+                    return false;
+                }
+                thread::yield_now();
+            }
+        }
+        true
+    };
+    const BATCH: u64 = 500;
+    thread::scope(|s| {
+        let echo = thread::Builder::new()
+            .spawn_scoped(s, || {
+                pin_current_thread(b);
+                let mut k = 1;
+                while wait(&there, k, &stop) {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let v = payload.load(Ordering::Relaxed);
+                    payload.store(v + 1, Ordering::Relaxed);
+                    back.store(k, Ordering::Release);
+                    k += 1;
+                }
+            })
+            .map_err(spawn_error(b))?;
+        let result = alone(a, || {
+            let mut trips = Vec::new();
+            let mut k = 0;
+            let start = Instant::now();
+            while start.elapsed() < slice || trips.len() < 5 {
+                let t = Instant::now();
+                for _ in 0..BATCH {
+                    k += 1;
+                    payload.store(k, Ordering::Relaxed);
+                    there.store(k, Ordering::Release);
+                    wait(&back, k, &stop);
+                }
+                trips.push(t.elapsed().as_secs_f64() / BATCH as f64);
+            }
+            stop.store(true, Ordering::Relaxed);
+            there.store(k + 1, Ordering::Release);
+            median(trips) / 2.0
+        });
+        stop.store(true, Ordering::Relaxed);
+        echo.join().map_err(|_| died(b))?;
+        result
+    })
+}
+
+/// Seconds from waking a parked thread until its answer is seen, and of the wake call alone.
+pub(super) fn wake(a: usize, b: usize, slice: Duration) -> Result<(f64, f64), CalibrateError> {
+    let asked = CachePadded::new(AtomicU64::new(0));
+    let answered = CachePadded::new(AtomicU64::new(0));
+    thread::scope(|s| {
+        let sleeper = thread::Builder::new()
+            .spawn_scoped(s, || {
+                pin_current_thread(b);
+                let mut seen = 0;
+                loop {
+                    thread::park();
+                    let k = asked.load(Ordering::Acquire);
+                    if k == u64::MAX {
+                        break;
+                    }
+                    if k > seen {
+                        seen = k;
+                        answered.store(k, Ordering::Release);
+                    }
+                }
+            })
+            .map_err(spawn_error(b))?;
+        let handle = sleeper.thread().clone();
+        let result = alone(a, || {
+            let (mut trips, mut calls) = (Vec::new(), Vec::new());
+            let start = Instant::now();
+            let mut k = 0;
+            while (start.elapsed() < slice || trips.len() < 9) && trips.len() < 400 {
+                k += 1;
+                // Long enough for the sleeper to park and its core to go idle.
+                thread::sleep(Duration::from_micros(300));
+                asked.store(k, Ordering::Release);
+                let t = Instant::now();
+                handle.unpark();
+                calls.push(t.elapsed().as_secs_f64());
+                while answered.load(Ordering::Acquire) < k {
+                    spin_loop();
+                }
+                trips.push(t.elapsed().as_secs_f64());
+            }
+            (median(trips), median(calls))
+        });
+        asked.store(u64::MAX, Ordering::Release);
+        handle.unpark();
+        sleeper.join().map_err(|_| died(b))?;
+        result
+    })
+}
+
+/// Seconds a worker waits for a ticket while all workers draw from one counter.
+pub(super) fn ticket(cpus: &[usize], slice: Duration) -> Result<f64, CalibrateError> {
+    static COUNTER: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+    let draws = measure(cpus, slice, 64.0, &|| {
+        Box::new(|passes| {
+            for _ in 0..passes * 64 {
+                black_box(COUNTER.fetch_add(1, Ordering::Relaxed));
+            }
+        })
+    })?;
+    Ok(cpus.len() as f64 / draws.max(1.0))
+}
