@@ -284,6 +284,17 @@ mod tests {
         assert_eq!(a.worker_count(), worker_cpus().len());
     }
 
+    #[test]
+    fn a_pinned_thread_describes_the_same_machine() {
+        let a = detect();
+        let cpu = worker_cpus()[0];
+        let b = std::thread::spawn(move || {
+            crate::calibrate::pin_current_thread(cpu);
+            detect()
+        });
+        assert_eq!(a, b.join().expect("the thread ends"));
+    }
+
     fn facts(root: &std::path::Path) -> Facts {
         probe_at(root, (0..8).collect())
     }

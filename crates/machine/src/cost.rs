@@ -300,11 +300,10 @@ fn parts(
     // whose second CTA is missing is not idle, so slots of one worker count only once.
     let imbalance = if work.tasks == 0 {
         1.0
-    } else if tasks <= active as u64 * ctas {
-        let per_worker = tasks.div_ceil(active as u64);
-        (per_worker * active as u64) as f64 / tasks as f64
+    } else if tasks <= slots {
+        tasks.div_ceil(active as u64) as f64 * active as f64 / tasks as f64
     } else {
-        ((waves * slots) as f64 / tasks as f64).max(1.0)
+        (waves as f64 * slots as f64 / tasks as f64).max(1.0)
     };
 
     let (mut vector_s, mut tensor_s, mut vector_peak, mut tensor_peak) = (0.0, 0.0, 0.0, 0.0);
@@ -331,7 +330,8 @@ fn parts(
     let mut farthest = None;
     for i in 0..m.levels.len() {
         let t = work.traffic_at(i);
-        if t.loaded <= 0.0 && t.stored <= 0.0 {
+        // Units are rated with their operands in registers: those never bound by themselves.
+        if (t.loaded <= 0.0 && t.stored <= 0.0) || m.levels[i].name == "register" {
             continue;
         }
         farthest = Some(i);

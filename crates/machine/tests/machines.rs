@@ -492,3 +492,57 @@ fn a_machine_can_be_restricted_to_an_instruction_set() {
     assert_ne!(a.hash(), m.hash());
     assert_eq!(m.restricted_to_isa("altivec"), m);
 }
+
+#[test]
+fn damaged_files_are_errors_never_panics() {
+    let good = lookup("h100").unwrap().to_toml().unwrap();
+    let mut bytes = good.clone().into_bytes();
+    for cut in (0..bytes.len()).step_by(61) {
+        let _ = Machine::from_toml(&good[..cut], "m.toml");
+    }
+    let mut state = 1u64;
+    for _ in 0..2000 {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        let at = (state >> 33) as usize % bytes.len();
+        let old = bytes[at];
+        bytes[at] = (state >> 20) as u8 & 0x7f;
+        if let Ok(m) = Machine::from_toml(std::str::from_utf8(&bytes).unwrap(), "m.toml") {
+            m.check().unwrap();
+            let w = Work {
+                tasks: u64::MAX,
+                waves: u64::MAX,
+                ctas_per_worker: u64::MAX,
+                ..Work::default()
+            };
+            let _ = predict(&m, &Efficiencies::default(), &w, usize::MAX);
+            let _ = calc::occupancy(
+                &m.limits,
+                Block {
+                    threads: 64,
+                    registers: u64::MAX,
+                    shared: u64::MAX,
+                },
+            );
+        }
+        bytes[at] = old;
+    }
+}
+
+#[test]
+fn registers_never_bound() {
+    let m = zen4();
+    let mut w = Work {
+        tasks: 2,
+        ..Work::default()
+    };
+    w.add_ops(UnitClass::Fma, NumType::F32, 1e9);
+    w.add_traffic(0, 1e15, 1e15);
+    assert_eq!(
+        predict(&m, &Efficiencies::default(), &w, 2)
+            .bound
+            .to_string(),
+        "compute:fma"
+    );
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A data or unified cache, as seen from the first usable CPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,9 +107,11 @@ impl Facts {
     }
 }
 
-/// Facts about the present CPU.
+/// Facts about the present CPU. The affinity is that of the first thread that asked in this process,
+/// so that threads pinned later describe the same machine.
 pub fn probe() -> Facts {
-    probe_at(Path::new("/"), affinity())
+    static AFFINITY: OnceLock<Vec<usize>> = OnceLock::new();
+    probe_at(Path::new("/"), AFFINITY.get_or_init(affinity).clone())
 }
 
 /// Facts about the present CPU for a thread that may run on these CPUs, with system files read below
