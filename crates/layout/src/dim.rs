@@ -51,7 +51,7 @@ impl Dim {
         Dim::from_atom(Atom::Sym(name.into()))
     }
 
-    fn from_atom(a: Atom) -> Dim {
+    pub(crate) fn from_atom(a: Atom) -> Dim {
         Dim::Expr(DimExpr(Arc::new(BTreeMap::from([(vec![a], 1)]))))
     }
 
@@ -128,28 +128,28 @@ impl Dim {
     /// The quotient when `self` is a multiple of `d` for every value of the symbols.
     pub fn exact_div(&self, d: &Dim) -> Option<Dim> {
         if let (Dim::Known(a), Dim::Known(b)) = (self, d) {
-            return (*b != 0 && a % b == 0).then(|| Dim::Known(a / b));
+            return (a.checked_rem(*b)? == 0).then(|| a.checked_div(*b).map(Dim::Known))?;
         }
-        let (lead_m, lead_c) = d.poly().into_iter().next_back()?;
         let divisor = d.poly();
+        let (lead_m, lead_c) = leading(&divisor)?;
         let mut rest = self.poly();
         let mut quotient = Poly::new();
         // Multivariate long division by the leading monomial; bounded because each round removes it.
         for _ in 0..64 {
-            let Some((m, c)) = rest.iter().next_back().map(|(m, c)| (m.clone(), *c)) else {
+            let Some((m, c)) = leading(&rest) else {
                 return Some(Dim::from_poly(quotient));
             };
             let q = remove_factors(&m, &lead_m)?;
-            if c % lead_c != 0 {
+            if c.checked_rem(lead_c)? != 0 {
                 return None;
             }
-            let f = c / lead_c;
+            let f = c.checked_div(lead_c)?;
             for (dm, dc) in &divisor {
-                add_term(
-                    &mut rest,
-                    mul_monomials(dm, &q),
-                    dc.saturating_mul(f).saturating_neg(),
-                );
+                // A sum that saturates could cancel what is not equal.
+                let product = dc.checked_mul(f)?.checked_neg()?;
+                let m = mul_monomials(dm, &q);
+                rest.get(&m).copied().unwrap_or(0).checked_add(product)?;
+                add_term(&mut rest, m, product);
             }
             add_term(&mut quotient, q, f);
         }
@@ -159,7 +159,11 @@ impl Dim {
     /// `floor(self / d)` for a divisor that is positive.
     pub fn floor_div(&self, d: &Dim) -> Dim {
         if let (Dim::Known(a), Dim::Known(b)) = (self, d) {
-            return Dim::Known(if *b == 0 { 0 } else { a.div_euclid(*b) });
+            return Dim::Known(match a.checked_div_euclid(*b) {
+                Some(q) => q,
+                None if *b == 0 => 0,
+                None => i64::MAX,
+            });
         }
         if d.is_one() {
             return self.clone();
@@ -177,7 +181,7 @@ impl Dim {
                         add_term(&mut whole, qm, qc);
                     }
                 }
-                (None, Some(k)) if m.is_empty() => {
+                (None, Some(k)) if m.is_empty() && k > 0 => {
                     add_term(&mut whole, vec![], c.div_euclid(k));
                     add_term(&mut rest, m, c.rem_euclid(k));
                 }
@@ -186,7 +190,10 @@ impl Dim {
         }
         let rest = Dim::from_poly(rest);
         let whole = Dim::from_poly(whole);
-        if let (Some(r), Some(k)) = (rest.known(), d.known()) {
+        if rest.is_zero() {
+            return whole;
+        }
+        if let (Some(r), Some(k @ 1..)) = (rest.known(), d.known()) {
             return whole + Dim::Known(r.div_euclid(k));
         }
         whole + Dim::from_atom(Atom::FloorDiv(Box::new(rest), Box::new(d.clone())))
@@ -241,13 +248,77 @@ impl Dim {
 
     /// True when the value is >= 0 for all symbol values >= 0 (false: not proved).
     pub fn provably_nonneg(&self) -> bool {
-        match self {
-            Dim::Known(n) => *n >= 0,
-            Dim::Expr(e) => {
-                e.0.iter()
-                    .all(|(m, c)| *c >= 0 && m.iter().all(Atom::nonneg))
+        self.nonneg_within(3)
+    }
+
+    /// Proof with at most `depth` atoms replaced by a bound of theirs.
+    fn nonneg_within(&self, depth: usize) -> bool {
+        let e = match self {
+            Dim::Known(n) => return *n >= 0,
+            Dim::Expr(e) => e,
+        };
+        if e.0
+            .iter()
+            .all(|(m, c)| *c >= 0 && m.iter().all(Atom::nonneg))
+        {
+            return true;
+        }
+        // Large sums are not worth the search.
+        if depth == 0 || e.0.len() > 16 {
+            return false;
+        }
+        e.0.iter().any(|(m, c)| {
+            let [atom] = m.as_slice() else { return false };
+            let term = Dim::from_poly(BTreeMap::from([(m.clone(), *c)]));
+            let rest = || self.clone() - term;
+            let times = |x: &Dim, c: i64| x.clone() * Dim::Known(c);
+            match atom {
+                // x - (k - 1) <= k*floor(x/k) <= x
+                Atom::FloorDiv(x, k) => match k.known() {
+                    Some(k @ 1..) if c % k == 0 => {
+                        let slack = if *c > 0 { Dim::Known(1 - k) } else { Dim::ZERO };
+                        (rest() + times(&((**x).clone() + slack), c / k)).nonneg_within(depth - 1)
+                    }
+                    _ => false,
+                },
+                Atom::Min(x, y) if *c < 0 => {
+                    let rest = rest();
+                    [x, y]
+                        .iter()
+                        .any(|b| (rest.clone() + times(b, *c)).nonneg_within(depth - 1))
+                }
+                Atom::Max(x, y) if *c > 0 => {
+                    let rest = rest();
+                    [x, y]
+                        .iter()
+                        .any(|b| (rest.clone() + times(b, *c)).nonneg_within(depth - 1))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// Number of terms and atoms, nested ones too, counted no further than `limit`.
+    pub(crate) fn weight(&self, limit: usize) -> usize {
+        let Dim::Expr(e) = self else { return 1 };
+        let mut n = 0;
+        for m in e.0.keys() {
+            n += 1;
+            for a in m {
+                n += 1;
+                if n > limit {
+                    return n;
+                }
+                if let Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) = a {
+                    n += x.weight(limit - n);
+                    n += y.weight(limit.saturating_sub(n));
+                }
+            }
+            if n > limit {
+                return n;
             }
         }
+        n
     }
 
     /// Replaces symbols by what `f` gives for them; others stay.
@@ -319,11 +390,30 @@ impl Atom {
     }
 }
 
+/// The term of highest degree, the last in order among those. Unlike the order of the map this
+/// one is kept by multiplication, which long division needs.
+fn leading(p: &Poly) -> Option<(Vec<Atom>, i64)> {
+    p.iter()
+        .max_by_key(|(m, _)| (m.len(), *m))
+        .map(|(m, c)| (m.clone(), *c))
+}
+
 fn add_term(p: &mut Poly, m: Vec<Atom>, c: i64) {
-    let e = p.entry(m).or_insert(0);
-    *e = e.saturating_add(c);
-    if *e == 0 {
-        p.retain(|_, c| *c != 0);
+    use std::collections::btree_map::Entry;
+    match p.entry(m) {
+        Entry::Vacant(e) => {
+            if c != 0 {
+                e.insert(c);
+            }
+        }
+        Entry::Occupied(mut e) => {
+            let sum = e.get().saturating_add(c);
+            if sum == 0 {
+                e.remove();
+            } else {
+                *e.get_mut() = sum;
+            }
+        }
     }
 }
 

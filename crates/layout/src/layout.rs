@@ -131,7 +131,8 @@ impl Layout {
         let b = Dim::from(block);
         let mut padded: Vec<Dim> = shape.to_vec();
         padded[d] = shape[d].ceil_div(&b);
-        let mut l = Layout::ordered(&padded, order, bits * block as u32);
+        let unit = bits.saturating_mul(u32::try_from(block).unwrap_or(u32::MAX));
+        let mut l = Layout::ordered(&padded, order, unit);
         l.modes[d].leaves.push(Leaf {
             extent: b,
             stride: Dim::Known(bits as i64),
@@ -171,6 +172,14 @@ impl Layout {
             [leaf] => {
                 out.offset = out.offset + start.clone() * leaf.stride.clone();
                 out.modes[d] = Mode::flat(extent.clone(), leaf.stride.clone() * Dim::Known(step));
+                Some(out)
+            }
+            leaves if extent.is_one() => {
+                let digits = digits(leaves, start);
+                for (q, l) in digits.iter().zip(leaves) {
+                    out.offset = out.offset + q.clone() * l.stride.clone();
+                }
+                out.modes[d] = Mode::flat(Dim::ONE, Dim::ZERO);
                 Some(out)
             }
             [outer, inner @ ..] if step == 1 => {
@@ -252,42 +261,139 @@ impl Layout {
 
     /// The first layout applied after the second: `self`'s modes are read through `inner`, whose
     /// addresses (with `bits` per position of `self`) are row-major ranks of `self`. `None` when
-    /// the result has no strided form.
+    /// the result has no strided form, or when sums of `inner`'s steps may carry from one leaf of
+    /// `self` into the next (strides cannot follow that).
     pub fn compose(&self, inner: &Layout, bits: u32) -> Option<Layout> {
-        let flat = Mode {
+        let flat = self.flattened().coalesce();
+        let b = Dim::Known(bits as i64);
+        // Largest coordinate that the parts of `inner` reach together, per leaf of `flat`.
+        let start = digits(&flat.leaves, &inner.offset.exact_div(&b)?);
+        let mut offset = self.offset.clone();
+        for (q, l) in start.iter().zip(&flat.leaves) {
+            offset = offset + q.clone() * l.stride.clone();
+        }
+        let mut reach = start;
+        let mut modes = Vec::new();
+        for m in &inner.modes {
+            let mut leaves = Vec::new();
+            for l in &m.leaves {
+                let step = l.stride.exact_div(&b)?;
+                leaves.extend(strided(&flat, &step, &l.extent, &mut reach)?);
+            }
+            modes.push(Mode { leaves });
+        }
+        let mut inside = reach.iter().zip(&flat.leaves).skip(1);
+        inside
+            .all(|(r, l)| r.provably_lt(&l.extent))
+            .then_some(Layout { offset, modes })
+    }
+
+    /// All leaves as one mode: its coordinate is the row-major rank over all modes.
+    pub fn flattened(&self) -> Mode {
+        Mode {
             leaves: self
                 .modes
                 .iter()
                 .flat_map(|m| m.leaves.iter().cloned())
                 .collect(),
         }
-        .coalesce();
+    }
+
+    /// What this layout leaves out: a layout of one mode whose addresses, each added to each of
+    /// this one's (without the offset), visit every position of `bits` bits below `size` exactly
+    /// once (and some beyond, where `size` is no multiple). `None` when this layout visits a
+    /// position twice or its strides cannot be put in order.
+    pub fn complement(&self, size: &Dim, bits: u32) -> Option<Layout> {
         let b = Dim::Known(bits as i64);
-        let at = |rank: &Dim| -> Option<Dim> {
-            // Address of a rank that is a multiple of whole leaves.
-            let mut left = rank.clone();
-            let mut addr = Dim::ZERO;
-            for (i, l) in flat.leaves.iter().enumerate() {
-                let below = Dim::product(flat.leaves[i + 1..].iter().map(|l| &l.extent));
-                let q = left.floor_div(&below);
-                left = left - q.clone() * below;
-                addr = addr + q * l.stride.clone();
-            }
-            Some(addr)
-        };
-        let mut modes = Vec::new();
-        for m in &inner.modes {
-            let mut leaves = Vec::new();
-            for l in &m.leaves {
-                let step = l.stride.exact_div(&b)?;
-                leaves.extend(strided(&flat, &step, &l.extent)?);
-            }
-            modes.push(Mode { leaves });
+        let mut leaves = Vec::new();
+        for l in self.flattened().coalesce().leaves {
+            leaves.push(Leaf {
+                stride: l.stride.exact_div(&b)?,
+                extent: l.extent,
+            });
         }
+        let mut out = Vec::new();
+        let mut covered = Dim::ONE;
+        while !leaves.is_empty() {
+            let least = (0..leaves.len()).find(|&i| {
+                leaves
+                    .iter()
+                    .all(|o| leaves[i].stride.provably_le(&o.stride))
+            })?;
+            let leaf = leaves.remove(least);
+            let gap = leaf.stride.exact_div(&covered)?;
+            if gap.known().is_some_and(|n| n < 1) {
+                return None;
+            }
+            if !gap.is_one() {
+                out.push(Leaf {
+                    extent: gap,
+                    stride: covered * b.clone(),
+                });
+            }
+            covered = leaf.stride * leaf.extent;
+        }
+        let rest = size.ceil_div(&covered);
+        if !rest.is_one() {
+            out.push(Leaf {
+                extent: rest,
+                stride: covered * b,
+            });
+        }
+        out.reverse();
         Some(Layout {
-            offset: self.offset.clone() + at(&inner.offset.exact_div(&b)?)?,
-            modes,
+            offset: Dim::ZERO,
+            modes: vec![Mode { leaves: out }],
         })
+    }
+
+    /// Cuts every mode into tiles of `tile` positions: gives the layout of the tiles (with the
+    /// offset) and the layout inside a tile (offset 0); the address of coordinate `c` is that of
+    /// tile `c / tile` plus that of `c % tile` inside. `None` when a tile does not divide its mode
+    /// or cuts a leaf in a way that strides cannot express; pad first.
+    pub fn divide(&self, tile: &[Dim]) -> Option<(Layout, Layout)> {
+        if tile.len() != self.modes.len() {
+            return None;
+        }
+        let (mut grid, mut inside) = (Vec::new(), Vec::new());
+        for (m, t) in self.modes.iter().zip(tile) {
+            let count = m.extent().exact_div(t)?;
+            let mode = Layout {
+                offset: Dim::ZERO,
+                modes: vec![m.clone()],
+            };
+            let split = mode.reshape(&[count, t.clone()])?;
+            let [outer, inner]: [Mode; 2] = split.modes.try_into().ok()?;
+            grid.push(outer);
+            inside.push(inner);
+        }
+        let grid = Layout {
+            offset: self.offset.clone(),
+            modes: grid,
+        };
+        Some((
+            grid,
+            Layout {
+                offset: Dim::ZERO,
+                modes: inside,
+            },
+        ))
+    }
+
+    /// This layout's row-major ranks rearranged by `tiler`, whose addresses (of `bits` bits per
+    /// position) are the ranks of one tile: mode 0 counts the tiles, mode 1 the positions inside
+    /// one. `None` when that has no strided form.
+    pub fn divide_by(&self, tiler: &Layout, bits: u32) -> Option<Layout> {
+        let [rest]: [Mode; 1] = tiler
+            .complement(&self.size(), bits)?
+            .modes
+            .try_into()
+            .ok()?;
+        let both = Layout {
+            offset: tiler.offset.clone(),
+            modes: vec![rest, tiler.flattened()],
+        };
+        self.compose(&both, bits)
     }
 
     /// Bit address of integer coordinates (one per mode) under `lookup` for the symbols; `None`
@@ -326,48 +432,73 @@ impl Layout {
     }
 }
 
-/// The leaves that visit ranks `0, step, 2*step, ...` (`extent` of them) of `flat`.
-fn strided(flat: &Mode, step: &Dim, extent: &Dim) -> Option<Vec<Leaf>> {
+/// Coordinates of row-major rank `rank` along `leaves`; the outermost takes what is left.
+fn digits(leaves: &[Leaf], rank: &Dim) -> Vec<Dim> {
+    let mut left = rank.clone();
+    let mut out = Vec::with_capacity(leaves.len());
+    for i in 0..leaves.len() {
+        let below = Dim::product(leaves[i + 1..].iter().map(|l| &l.extent));
+        let q = left.floor_div(&below);
+        left = left - q.clone() * below;
+        out.push(q);
+    }
+    out
+}
+
+/// The leaves that visit ranks `0, step, 2*step, ...` (`extent` of them) of `flat`; adds to
+/// `reach` the largest coordinate used along each leaf of `flat`.
+fn strided(flat: &Mode, step: &Dim, extent: &Dim, reach: &mut [Dim]) -> Option<Vec<Leaf>> {
     if extent.is_one() || step.is_zero() {
         return Some(vec![Leaf {
             extent: extent.clone(),
             stride: Dim::ZERO,
         }]);
     }
+    if let [leaf] = flat.leaves.as_slice() {
+        // One leaf is linear, whatever the step.
+        return Some(vec![Leaf {
+            extent: extent.clone(),
+            stride: leaf.stride.clone() * step.clone(),
+        }]);
+    }
+    if !step.provably_nonneg() {
+        return None;
+    }
     let mut out = Vec::new();
     let (mut step, mut left) = (step.clone(), extent.clone());
-    for leaf in flat.leaves.iter().rev() {
+    for (at, leaf) in flat.leaves.iter().enumerate().rev() {
         if left.is_one() {
+            break;
+        }
+        if at == 0 {
+            // Nothing lies outside of the outermost leaf: any step and any extent will do.
+            let stride = leaf.stride.clone() * step.clone();
+            out.push(Leaf {
+                extent: left,
+                stride,
+            });
+            left = Dim::ONE;
             break;
         }
         if let Some(skip) = step.exact_div(&leaf.extent) {
             step = skip;
             continue;
         }
-        let here = leaf.extent.exact_div(&step)?;
         let stride = leaf.stride.clone() * step.clone();
-        step = Dim::ONE;
-        if here == left {
-            out.push(Leaf {
-                extent: here,
-                stride,
-            });
-            left = Dim::ONE;
-        } else if let Some(rest) = left.exact_div(&here) {
-            out.push(Leaf {
-                extent: here,
-                stride,
-            });
-            left = rest;
-        } else if here.exact_div(&left).is_some() {
-            out.push(Leaf {
-                extent: left,
-                stride,
-            });
-            left = Dim::ONE;
+        let last = (left.clone() - Dim::ONE) * step.clone();
+        let (taken, rest) = if last.provably_lt(&leaf.extent) {
+            (left, Dim::ONE)
         } else {
-            return None;
-        }
+            let here = leaf.extent.exact_div(&step)?;
+            let rest = left.exact_div(&here)?;
+            (here, rest)
+        };
+        reach[at] = reach[at].clone() + (taken.clone() - Dim::ONE) * step;
+        out.push(Leaf {
+            extent: taken,
+            stride,
+        });
+        (step, left) = (Dim::ONE, rest);
     }
     out.reverse();
     left.is_one().then_some(out)

@@ -11,6 +11,7 @@ mod dtype;
 mod layout;
 mod parse;
 mod program;
+mod text;
 
 pub use dim::{Atom, Dim, DimExpr, Sym};
 pub use dimbox::{DimBox, Range};

@@ -17,6 +17,8 @@ pub struct ParseError {
 const MAX_DEPTH: usize = 64;
 /// Length beyond which an expression is refused.
 const MAX_LEN: usize = 1 << 14;
+/// Terms and atoms beyond which an expression is refused: products and `mod` multiply out.
+const MAX_WEIGHT: usize = 1 << 12;
 
 impl FromStr for Dim {
     type Err = ParseError;
@@ -54,6 +56,13 @@ impl Parser<'_> {
         }
     }
 
+    fn bounded(&self, v: &Dim) -> Result<(), ParseError> {
+        if v.weight(MAX_WEIGHT) > MAX_WEIGHT {
+            return Err(self.fail("a smaller expression"));
+        }
+        Ok(())
+    }
+
     fn space(&mut self) {
         while self.text[self.at..].starts_with(' ') {
             self.at += 1;
@@ -82,8 +91,10 @@ impl Parser<'_> {
         loop {
             if self.eat('+') {
                 v = v + self.product()?;
+                self.bounded(&v)?;
             } else if self.eat('-') {
                 v = v - self.product()?;
+                self.bounded(&v)?;
             } else {
                 self.depth -= 1;
                 return Ok(v);
@@ -94,7 +105,12 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<Dim, ParseError> {
         let mut v = self.factor()?;
         while self.eat('*') {
-            v = v * self.factor()?;
+            let f = self.factor()?;
+            if v.weight(MAX_WEIGHT) * f.weight(MAX_WEIGHT) > 4 * MAX_WEIGHT {
+                return Err(self.fail("a smaller expression"));
+            }
+            v = v * f;
+            self.bounded(&v)?;
         }
         Ok(v)
     }
@@ -140,13 +156,15 @@ impl Parser<'_> {
             if !self.eat(')') {
                 return Err(self.fail("')'"));
             }
-            return Ok(match w {
+            let v = match w {
                 "floordiv" => a.floor_div(&b),
                 "ceildiv" => a.ceil_div(&b),
                 "mod" => a.modulo(&b),
                 "min" => a.min_with(&b),
                 _ => a.max_with(&b),
-            });
+            };
+            self.bounded(&v)?;
+            return Ok(v);
         }
         Ok(Dim::sym(w))
     }

@@ -164,34 +164,21 @@ impl Compiler {
     }
 
     fn atom(&mut self, a: &Atom) -> Result<usize, Sym> {
-        Ok(match a {
+        let key = Dim::from_atom(a.clone());
+        if let Some(&slot) = self.memo.get(&key) {
+            return Ok(slot);
+        }
+        let op = match a {
             Atom::Sym(s) => {
-                let at = self
-                    .p
-                    .symbols
-                    .iter()
-                    .position(|x| x == s)
-                    .ok_or_else(|| s.clone())?;
-                let d = Dim::sym(s);
-                if let Some(&slot) = self.memo.get(&d) {
-                    return Ok(slot);
-                }
-                let slot = self.push(Op::Sym(at));
-                self.memo.insert(d, slot);
-                slot
+                let at = self.p.symbols.iter().position(|x| x == s);
+                Op::Sym(at.ok_or_else(|| s.clone())?)
             }
-            Atom::FloorDiv(x, y) => {
-                let (x, y) = (self.dim(x)?, self.dim(y)?);
-                self.push(Op::FloorDiv(x, y))
-            }
-            Atom::Min(x, y) => {
-                let (x, y) = (self.dim(x)?, self.dim(y)?);
-                self.push(Op::Min(x, y))
-            }
-            Atom::Max(x, y) => {
-                let (x, y) = (self.dim(x)?, self.dim(y)?);
-                self.push(Op::Max(x, y))
-            }
-        })
+            Atom::FloorDiv(x, y) => Op::FloorDiv(self.dim(x)?, self.dim(y)?),
+            Atom::Min(x, y) => Op::Min(self.dim(x)?, self.dim(y)?),
+            Atom::Max(x, y) => Op::Max(self.dim(x)?, self.dim(y)?),
+        };
+        let slot = self.push(op);
+        self.memo.insert(key, slot);
+        Ok(slot)
     }
 }
