@@ -1,4 +1,4 @@
-//! Tensors in files: npy arrays, npz archives, and ONNX tensors; pictures and sound behind the feature `media`.
+//! Tensors in files: npy arrays, npz archives, ONNX tensors; pictures and sound behind the feature `media`.
 //!
 //! Every reader takes hostile bytes: what a header declares is checked against the bytes that are
 //! there before anything is allocated for it.
@@ -10,9 +10,11 @@ mod file;
 mod media;
 mod npy;
 mod npz;
+mod proto;
 
 pub use error::DataError;
 #[cfg(feature = "media")]
 pub use media::{Sound, png_from_bytes, read_png, read_wav, wav_from_bytes};
 pub use npy::{npy_from_bytes, npy_to_bytes, read_npy, write_npy};
 pub use npz::{npz_from_bytes, npz_to_bytes, read_npz, write_npz};
+pub use proto::{pb_from_bytes, pb_to_bytes, read_pb, write_pb};
