@@ -99,6 +99,13 @@ impl GraphBuilder {
         id
     }
 
+    /// Notes the contents of `id`, row-major, where the caller knows what the ops do not show.
+    pub fn set_ints(&mut self, id: ValueId, ints: Vec<Dim>) {
+        if let Some(v) = self.graph.values.get_mut(id.0 as usize) {
+            v.ints = Some(ints);
+        }
+    }
+
     /// Adds a symbol unless it is there.
     pub fn declare(&mut self, name: Sym, source: SymbolSource) {
         if !self.graph.symbols.iter().any(|s| s.name == name) {
