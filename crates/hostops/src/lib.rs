@@ -1,2 +1,40 @@
-//! `hostops`: see ARCHITECTURE.md.
+//! Rare operators and control values in safe plain code.
+//!
+//! Two ways in: [`run`] evaluates an operator of the table by its ONNX type (`ml.` before those of
+//! ai.onnx.ml, `ms.` before those of com.microsoft); the typed functions evaluate core ops that a
+//! plan may run as `host` steps as long as no kernel family has them. Sizes come from data here, so
+//! every size is checked and an output larger than [`MAX_OUTPUT_BYTES`] is an error.
 #![forbid(unsafe_code)]
+
+mod args;
+mod core;
+mod data;
+mod error;
+mod ops;
+
+pub use crate::core::*;
+pub use data::MAX_OUTPUT_BYTES;
+pub use error::HostError;
+
+use args::Args;
+use tensor::{Attrs, Tensor};
+
+/// Evaluates operator `name` of the table. Inputs are in ONNX order, `None` where an optional one
+/// is left out; sizes may also be given as the attributes that older opsets had. Gives every output
+/// that the operator can have, also those that the model leaves out.
+pub fn run(
+    name: &str,
+    attrs: &Attrs,
+    inputs: &[Option<&Tensor>],
+) -> Result<Vec<Tensor>, HostError> {
+    let f = ops::TABLE
+        .binary_search_by(|(n, _)| (*n).cmp(name))
+        .map(|i| ops::TABLE[i].1)
+        .map_err(|_| HostError::Unknown { name: name.into() })?;
+    error::named(name, f(&Args { attrs, inputs }))
+}
+
+/// Names that [`run`] knows, in alphabetical order.
+pub fn host_names() -> Vec<&'static str> {
+    ops::TABLE.iter().map(|(n, _)| *n).collect()
+}

@@ -1,0 +1,348 @@
+//! Operators of the table on cases computed by hand.
+use layout::DType;
+use shopfloor_hostops::run;
+use tensor::{Attr, Attrs, Tensor};
+
+fn f(shape: &[usize], v: &[f32]) -> Tensor {
+    Tensor::from_f32(shape, v).unwrap()
+}
+
+fn i(shape: &[usize], v: &[i64]) -> Tensor {
+    Tensor::from_i64(shape, v).unwrap()
+}
+
+fn call(name: &str, attrs: &[(&str, Attr)], inputs: &[&Tensor]) -> Vec<Tensor> {
+    let attrs: Attrs = attrs
+        .iter()
+        .map(|(n, a)| (n.to_string(), a.clone()))
+        .collect();
+    let inputs: Vec<Option<&Tensor>> = inputs.iter().map(|t| Some(*t)).collect();
+    run(name, &attrs, &inputs).unwrap()
+}
+
+fn count(n: usize) -> Vec<f32> {
+    (0..n).map(|x| x as f32).collect()
+}
+
+#[test]
+fn the_table_is_sorted_and_refuses_strangers() {
+    let names = shopfloor_hostops::host_names();
+    assert!(names.windows(2).all(|w| w[0] < w[1]));
+    let e = run("Nothing", &Attrs::new(), &[]).unwrap_err().to_string();
+    assert!(e.contains("'Nothing'"), "{e}");
+    // Every operator says so when it gets nothing at all.
+    for n in names {
+        assert!(run(n, &Attrs::new(), &[]).is_err(), "{n}");
+    }
+}
+
+#[test]
+fn shapes_from_data() {
+    let x = f(&[2, 3], &count(6));
+    let y = call(
+        "Slice",
+        &[],
+        &[
+            &x,
+            &i(&[2], &[-1, i64::MAX]),
+            &i(&[2], &[i64::MIN, -9]),
+            &i(&[2], &[0, 1]),
+            &i(&[2], &[-1, -2]),
+        ],
+    );
+    assert_eq!(y[0], f(&[2, 2], &[5., 3., 2., 0.]));
+    let y = call(
+        "Slice",
+        &[],
+        &[&x, &i(&[1], &[2]), &i(&[1], &[1]), &i(&[1], &[1])],
+    );
+    assert_eq!(y[0].shape(), [2, 0]);
+    let y = call("Reshape", &[], &[&x, &i(&[3], &[0, -1, 1])]);
+    assert_eq!(y[0].shape(), [2, 3, 1]);
+    let y = call(
+        "Expand",
+        &[],
+        &[&f(&[2, 1], &[1., 2.]), &i(&[3], &[2, 1, 2])],
+    );
+    assert_eq!(y[0], f(&[2, 2, 2], &[1., 1., 2., 2., 1., 1., 2., 2.]));
+    let y = call(
+        "Range",
+        &[],
+        &[&i(&[], &[5]), &i(&[], &[-2]), &i(&[], &[-3])],
+    );
+    assert_eq!(y[0], i(&[3], &[5, 2, -1]));
+    let y = call(
+        "Range",
+        &[],
+        &[&f(&[], &[0.0]), &f(&[], &[1.0]), &f(&[], &[0.4])],
+    );
+    assert_eq!(y[0].shape(), [3]);
+    let y = call(
+        "ConstantOfShape",
+        &[("value", Attr::Tensor(i(&[1], &[7])))],
+        &[&i(&[2], &[1, 2])],
+    );
+    assert_eq!(y[0], i(&[1, 2], &[7, 7]));
+    let y = call("Tile", &[], &[&f(&[1, 2], &[1., 2.]), &i(&[2], &[2, 2])]);
+    assert_eq!(y[0], f(&[2, 4], &[1., 2., 1., 2., 1., 2., 1., 2.]));
+    let y = call(
+        "EyeLike",
+        &[("k", Attr::Int(1)), ("dtype", Attr::Int(7))],
+        &[&x],
+    );
+    assert_eq!(y[0], i(&[2, 3], &[0, 1, 0, 0, 0, 1]));
+}
+
+#[test]
+fn padding_modes() {
+    let x = f(&[3], &[1., 2., 3.]);
+    let pad = |mode: &str, pads: &[i64]| {
+        call(
+            "Pad",
+            &[("mode", Attr::Str(mode.into()))],
+            &[&x, &i(&[2], pads)],
+        )[0]
+        .to_f32()
+        .unwrap()
+    };
+    assert_eq!(pad("constant", &[1, 2]), [0., 1., 2., 3., 0., 0.]);
+    assert_eq!(pad("constant", &[-1, 1]), [2., 3., 0.]);
+    assert_eq!(pad("edge", &[2, 1]), [1., 1., 1., 2., 3., 3.]);
+    assert_eq!(pad("reflect", &[2, 2]), [3., 2., 1., 2., 3., 2., 1.]);
+    assert_eq!(pad("wrap", &[1, 2]), [3., 1., 2., 3., 1., 2.]);
+}
+
+#[test]
+fn choosing() {
+    let y = call("NonZero", &[], &[&f(&[2, 2], &[1., 0., 0., 3.])]);
+    assert_eq!(y[0], i(&[2, 2], &[0, 1, 0, 1]));
+    let c = Tensor::from_bytes(DType::Bool, &[2], vec![0, 1]).unwrap();
+    let y = call(
+        "Compress",
+        &[("axis", Attr::Int(0))],
+        &[&f(&[3, 2], &count(6)), &c],
+    );
+    assert_eq!(y[0], f(&[1, 2], &[2., 3.]));
+    let y = call("Unique", &[], &[&f(&[6], &[2., 1., 1., 3., 4., 3.])]);
+    assert_eq!(y[0], f(&[4], &[1., 2., 3., 4.]));
+    assert_eq!(y[1], i(&[4], &[1, 0, 3, 4]));
+    assert_eq!(y[2], i(&[6], &[1, 0, 0, 2, 3, 2]));
+    assert_eq!(y[3], i(&[4], &[2, 1, 2, 1]));
+    let y = call(
+        "Unique",
+        &[("sorted", Attr::Int(0))],
+        &[&f(&[3], &[2., 1., 2.])],
+    );
+    assert_eq!(y[0], f(&[2], &[2., 1.]));
+    let y = call(
+        "TopK",
+        &[],
+        &[&f(&[1, 4], &[1., 3., f32::NAN, 3.]), &i(&[1], &[3])],
+    );
+    assert_eq!(y[1], i(&[1, 3], &[2, 1, 3]));
+    let y = call(
+        "ml.ArrayFeatureExtractor",
+        &[],
+        &[&f(&[3], &[5., 6., 7.]), &i(&[2], &[2, 0])],
+    );
+    assert_eq!(y[0], f(&[1, 2], &[7., 5.]));
+    let y = call(
+        "OneHot",
+        &[("axis", Attr::Int(0))],
+        &[&i(&[2], &[-1, 5]), &i(&[], &[3]), &f(&[2], &[0., 9.])],
+    );
+    assert_eq!(y[0], f(&[3, 2], &[0., 0., 0., 0., 9., 0.]));
+}
+
+#[test]
+fn moving_elements() {
+    let x = f(&[2, 2], &[1., 2., 3., 4.]);
+    let y = call(
+        "GatherElements",
+        &[("axis", Attr::Int(1))],
+        &[&x, &i(&[2, 2], &[0, 0, -1, 0])],
+    );
+    assert_eq!(y[0], f(&[2, 2], &[1., 1., 4., 3.]));
+    let y = call(
+        "ScatterElements",
+        &[
+            ("axis", Attr::Int(1)),
+            ("reduction", Attr::Str("add".into())),
+        ],
+        &[&x, &i(&[1, 2], &[1, 1]), &f(&[1, 2], &[10., 20.])],
+    );
+    assert_eq!(y[0], f(&[2, 2], &[1., 32., 3., 4.]));
+    let y = call(
+        "GatherND",
+        &[("batch_dims", Attr::Int(1))],
+        &[&x, &i(&[2, 1], &[1, 0])],
+    );
+    assert_eq!(y[0], f(&[2], &[2., 3.]));
+    let y = call(
+        "ReverseSequence",
+        &[],
+        &[&f(&[3, 2], &count(6)), &i(&[2], &[2, 3])],
+    );
+    assert_eq!(y[0], f(&[3, 2], &[2., 5., 0., 3., 4., 1.]));
+    let y = call(
+        "CumSum",
+        &[("exclusive", Attr::Int(1)), ("reverse", Attr::Int(1))],
+        &[&f(&[3], &[1., 2., 3.]), &i(&[], &[0])],
+    );
+    assert_eq!(y[0], f(&[3], &[5., 3., 0.]));
+    // Nibbles move like any other element.
+    let mut n = Tensor::zeros(DType::I4, &[3]).unwrap();
+    [1, -2, 3]
+        .iter()
+        .enumerate()
+        .for_each(|(k, v)| n.set_i64(k, *v));
+    let y = call("Tile", &[], &[&n, &i(&[1], &[2])]);
+    assert_eq!(
+        (0..6).map(|k| y[0].get_i64(k)).collect::<Vec<_>>(),
+        [1, -2, 3, 1, -2, 3]
+    );
+}
+
+#[test]
+fn detection() {
+    let boxes = f(
+        &[1, 4, 4],
+        &[
+            0., 0., 1., 1., 0., 0.1, 1., 1.1, 0., 10., 1., 11., 1., 1., 0., 0.,
+        ],
+    );
+    let scores = f(&[1, 1, 4], &[0.9, 0.75, 0.6, 0.95]);
+    let y = call(
+        "NonMaxSuppression",
+        &[],
+        &[
+            &boxes,
+            &scores,
+            &i(&[1], &[3]),
+            &f(&[1], &[0.5]),
+            &f(&[1], &[0.0]),
+        ],
+    );
+    assert_eq!(y[0], i(&[2, 3], &[0, 0, 3, 0, 0, 2]));
+    let x = f(&[1, 1, 4, 4], &count(16));
+    // One bin over the inner 2x2 square: the mean of samples at its quarters.
+    let y = call(
+        "RoiAlign",
+        &[
+            ("output_height", Attr::Int(1)),
+            ("output_width", Attr::Int(1)),
+            ("sampling_ratio", Attr::Int(2)),
+        ],
+        &[&x, &f(&[1, 4], &[1., 1., 3., 3.]), &i(&[1], &[0])],
+    );
+    assert_eq!(y[0], f(&[1, 1, 1, 1], &[7.5]));
+    let y = call(
+        "MaxPool",
+        &[
+            ("kernel_shape", Attr::Ints(vec![2, 2])),
+            ("strides", Attr::Ints(vec![2, 2])),
+        ],
+        &[&x],
+    );
+    assert_eq!(y[0], f(&[1, 1, 2, 2], &[5., 7., 13., 15.]));
+    assert_eq!(y[1], i(&[1, 1, 2, 2], &[5, 7, 13, 15]));
+    let y = call(
+        "MaxPool",
+        &[
+            ("kernel_shape", Attr::Ints(vec![2, 2])),
+            ("strides", Attr::Ints(vec![2, 2])),
+            ("storage_order", Attr::Int(1)),
+        ],
+        &[&x],
+    );
+    assert_eq!(y[1], i(&[1, 1, 2, 2], &[5, 13, 7, 15]));
+    // The identity grid with aligned corners gives the image back.
+    let mut g = Vec::new();
+    for r in 0..4 {
+        for c in 0..4 {
+            g.extend([c as f32 / 1.5 - 1.0, r as f32 / 1.5 - 1.0]);
+        }
+    }
+    for mode in ["linear", "cubic", "nearest"] {
+        let y = call(
+            "GridSample",
+            &[
+                ("align_corners", Attr::Int(1)),
+                ("mode", Attr::Str(mode.into())),
+                ("padding_mode", Attr::Str("border".into())),
+            ],
+            &[&x, &f(&[1, 4, 4, 2], &g)],
+        );
+        for (a, b) in y[0].to_f32().unwrap().iter().zip(count(16)) {
+            assert!((a - b).abs() < 1e-5, "{mode}: {a} {b}");
+        }
+    }
+}
+
+#[test]
+fn outrageous_sizes_are_errors() {
+    let big = i(&[2], &[1 << 40, 1 << 40]);
+    let attrs = Attrs::new();
+    let none = run("ConstantOfShape", &attrs, &[Some(&big)])
+        .unwrap_err()
+        .to_string();
+    assert!(none.contains("ConstantOfShape"), "{none}");
+    let x = f(&[1], &[1.0]);
+    assert!(run("Expand", &attrs, &[Some(&x), Some(&big)]).is_err());
+    assert!(run("Tile", &attrs, &[Some(&x), Some(&i(&[1], &[1 << 50]))]).is_err());
+    assert!(
+        run(
+            "Pad",
+            &attrs,
+            &[Some(&x), Some(&i(&[2], &[1 << 60, 1 << 62]))]
+        )
+        .is_err()
+    );
+    assert!(
+        run(
+            "Range",
+            &attrs,
+            &[
+                Some(&i(&[], &[i64::MIN])),
+                Some(&i(&[], &[i64::MAX])),
+                Some(&i(&[], &[1]))
+            ]
+        )
+        .is_err()
+    );
+    assert!(
+        run(
+            "OneHot",
+            &attrs,
+            &[
+                Some(&i(&[1], &[0])),
+                Some(&i(&[], &[1 << 50])),
+                Some(&f(&[2], &[0., 1.]))
+            ]
+        )
+        .is_err()
+    );
+    let one = i(&[1], &[9]);
+    assert!(run("GatherElements", &attrs, &[Some(&x), Some(&one)]).is_err());
+    assert!(run("GatherND", &attrs, &[Some(&x), Some(&one)]).is_err());
+    let bad = |name: &str, n: i64| {
+        run(
+            name,
+            &Attrs::from([("axis".to_string(), Attr::Int(n))]),
+            &[Some(&x), Some(&one), Some(&x)],
+        )
+    };
+    for name in [
+        "GatherElements",
+        "ScatterElements",
+        "Compress",
+        "Unique",
+        "TopK",
+        "OneHot",
+    ] {
+        assert!(
+            bad(name, 7).is_err() && bad(name, i64::MIN).is_err(),
+            "{name}"
+        );
+    }
+}
