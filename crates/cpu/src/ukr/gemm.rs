@@ -1,0 +1,485 @@
+//! The contract micro-kernel: a tile of C from rows of A and panels of B, all f32.
+//!
+//! One register tile of MR rows x NR columns (NR a whole number of vectors) is kept in registers over the whole
+//! of k. [`GemmKernel`] loops it over as many rows and panels as the caller gives, so one call does a macro tile.
+//! Row counts that MR does not divide are shared out evenly over specialised smaller tiles; a last panel of
+//! fewer columns uses tiles of fewer vectors, the last vector masked.
+//!
+//! There are two ways to name A. [`Gemm`] has a base and strides. [`Indirect`] has a table with one pointer per
+//! row and block of k, which turns a convolution into a product without materialising anything: a block of k is
+//! the channels of one tap, and a tap in the padding points to zeros.
+
+use super::simd::Simd;
+use crate::isa::Isa;
+
+/// The most rows of any register tile.
+pub const MAX_MR: usize = 16;
+
+/// Operands of `C[i][j] (+)= sum_p A[i][p] * B[p][j]` for i < m, j < n, p < k.
+///
+/// Strides count elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm {
+    /// Rows of C; any number.
+    pub m: usize,
+    /// Columns of C; any number, taken in panels of NR.
+    pub n: usize,
+    /// Terms of each sum; 0 gives zeros (or leaves C as it is when accumulating).
+    pub k: usize,
+    /// A\[0\]\[0\].
+    pub a: *const f32,
+    /// From A\[i\]\[p\] to A\[i + 1\]\[p\].
+    pub lda: usize,
+    /// From A\[i\]\[p\] to A\[i\]\[p + 1\]; 1 is the fast case.
+    pub a_ks: usize,
+    /// The other operand.
+    pub b: Panels,
+    /// C\[0\]\[0\]; a row's columns are contiguous.
+    pub c: *mut f32,
+    /// From C\[i\]\[j\] to C\[i + 1\]\[j\].
+    pub ldc: usize,
+    /// Whether to add to what C holds, or to overwrite it without reading.
+    pub accumulate: bool,
+}
+
+/// Where B lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Panels {
+    /// The first element of the first panel.
+    pub b: *const f32,
+    /// From one row of a panel to the next: NR when packed, the matrix's row stride when read in place.
+    pub ldb: usize,
+    /// From one panel to the next: k * NR when packed, NR when read in place.
+    pub panel: usize,
+    /// Whether the columns of the last panel may be read up to a whole vector (packed panels are zero-padded).
+    pub padded: bool,
+}
+
+/// Operands of `C[i][j] (+)= sum over kb < nkb, p < kc of table[kb * table_ld + i][p * a_ks] * B[kb * kc + p][j]`.
+///
+/// Strides count elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Indirect {
+    /// Rows of C; any number.
+    pub m: usize,
+    /// Columns of C; any number, taken in panels of NR.
+    pub n: usize,
+    /// Blocks of k (taps of a convolution).
+    pub nkb: usize,
+    /// Terms per block (channels of a group).
+    pub kc: usize,
+    /// Pointers to the rows' elements, block by block.
+    pub table: *const *const f32,
+    /// From a row's pointer in one block to its pointer in the next; at least m.
+    pub table_ld: usize,
+    /// Added to every pointer of the table, in elements; lets one table serve every group or image.
+    pub a_offset: usize,
+    /// From one element of a row's block to the next; 1 is the fast case.
+    pub a_ks: usize,
+    /// The other operand, nkb * kc rows.
+    pub b: Panels,
+    /// C\[0\]\[0\]; a row's columns are contiguous.
+    pub c: *mut f32,
+    /// From C\[i\]\[j\] to C\[i + 1\]\[j\].
+    pub ldc: usize,
+    /// Whether to add to what C holds, or to overwrite it without reading.
+    pub accumulate: bool,
+}
+
+/// One register tile's operands.
+#[derive(Clone, Copy)]
+struct Tile {
+    table: *const *const f32,
+    table_ld: usize,
+    a_offset: usize,
+    nkb: usize,
+    kc: usize,
+    a_ks: usize,
+    b: *const f32,
+    ldb: usize,
+    c: *mut f32,
+    ldc: usize,
+    /// Columns in the last vector, 1..=W.
+    last: usize,
+    accumulate: bool,
+}
+
+type TileFn = unsafe fn(&Tile);
+
+/// Tiles of one count of vectors, by `[reads B masked][A strided along k][rows - 1]`.
+type TileTable = [[&'static [TileFn]; 2]; 2];
+
+/// A micro-kernel of one register shape, cheap to copy and to keep in a plan's executable.
+#[derive(Clone, Copy)]
+pub struct GemmKernel {
+    tiles: &'static [TileTable],
+    lanes: usize,
+    mr: usize,
+    nr: usize,
+}
+
+impl std::fmt::Debug for GemmKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "GemmKernel {}x{} of {} lanes",
+            self.mr, self.nr, self.lanes
+        )
+    }
+}
+
+/// The kernel with register tiles of `mr` x `nr` (elements), or None where `isa` has no such shape ([`shapes`]).
+#[must_use]
+pub fn gemm_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
+    let (tiles, lanes): (&'static [TileTable], usize) = match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => (&avx512::TILES, 16),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => (&avx2::TILES, 8),
+        _ => (&portable::TILES, 8),
+    };
+    let vectors = nr / lanes;
+    if vectors == 0
+        || !nr.is_multiple_of(lanes)
+        || vectors > tiles.len()
+        || mr == 0
+        || mr > tiles[vectors - 1][0][0].len()
+    {
+        return None;
+    }
+    Some(GemmKernel {
+        tiles,
+        lanes,
+        mr,
+        nr,
+    })
+}
+
+/// Every legal register shape (MR, NR) of `isa`, widest last. Any smaller row count is legal too.
+#[must_use]
+pub fn shapes(isa: Isa) -> &'static [(usize, usize)] {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::SHAPES,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::SHAPES,
+        _ => &portable::SHAPES,
+    }
+}
+
+impl GemmKernel {
+    /// Rows of the register tile.
+    #[must_use]
+    pub fn mr(&self) -> usize {
+        self.mr
+    }
+
+    /// Columns of the register tile, which is the width of packed panels.
+    #[must_use]
+    pub fn nr(&self) -> usize {
+        self.nr
+    }
+
+    /// Multiplies with A given by strides.
+    ///
+    /// The order of each sum depends on the kernel's shape and on m and n, never on the data.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the instruction set the kernel was made for. For all i < m, p < k, j < n: A\[i\]\[p\] and B\[p\]\[j\]
+    /// are readable (with `padded`, B up to the next multiple of the lane count), C\[i\]\[j\] is writable, and
+    /// initialised when `accumulate`; C overlaps neither A nor B, and rows of C do not overlap one another.
+    pub unsafe fn gemm(&self, g: &Gemm) {
+        let blocks = g.m.div_ceil(self.mr);
+        let mut panel = 0;
+        while panel * self.nr < g.n {
+            let first = panel * self.nr;
+            let (tiles, last) = self.pick(g.n - first, g.b.padded, g.a_ks != 1);
+            let mut row = 0;
+            for block in 0..blocks {
+                let rows = (g.m - row).div_ceil(blocks - block);
+                let mut table = [std::ptr::null::<f32>(); MAX_MR];
+                for (i, p) in table.iter_mut().enumerate().take(rows) {
+                    *p = g.a.wrapping_add((row + i) * g.lda);
+                }
+                let tile = Tile {
+                    table: table.as_ptr(),
+                    table_ld: 0,
+                    a_offset: 0,
+                    nkb: 1,
+                    kc: g.k,
+                    a_ks: g.a_ks,
+                    b: g.b.b.wrapping_add(panel * g.b.panel),
+                    ldb: g.b.ldb,
+                    c: g.c.wrapping_add(row * g.ldc + first),
+                    ldc: g.ldc,
+                    last,
+                    accumulate: g.accumulate,
+                };
+                // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
+                unsafe { tiles[rows - 1](&tile) };
+                row += rows;
+            }
+            panel += 1;
+        }
+    }
+
+    /// Multiplies with A given by a table of row pointers.
+    ///
+    /// # Safety
+    ///
+    /// As for [`GemmKernel::gemm`], and the table holds `(nkb - 1) * table_ld + m` pointers, each of which, moved by
+    /// `a_offset`, has kc readable elements `a_ks` apart.
+    pub unsafe fn indirect(&self, g: &Indirect) {
+        let blocks = g.m.div_ceil(self.mr);
+        let mut panel = 0;
+        while panel * self.nr < g.n {
+            let first = panel * self.nr;
+            let (tiles, last) = self.pick(g.n - first, g.b.padded, g.a_ks != 1);
+            let mut row = 0;
+            for block in 0..blocks {
+                let rows = (g.m - row).div_ceil(blocks - block);
+                let tile = Tile {
+                    table: g.table.wrapping_add(row),
+                    table_ld: g.table_ld,
+                    a_offset: g.a_offset,
+                    nkb: g.nkb,
+                    kc: g.kc,
+                    a_ks: g.a_ks,
+                    b: g.b.b.wrapping_add(panel * g.b.panel),
+                    ldb: g.b.ldb,
+                    c: g.c.wrapping_add(row * g.ldc + first),
+                    ldc: g.ldc,
+                    last,
+                    accumulate: g.accumulate,
+                };
+                // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
+                unsafe { tiles[rows - 1](&tile) };
+                row += rows;
+            }
+            panel += 1;
+        }
+    }
+
+    /// The tiles for a panel of which `n` columns are left, and the columns of their last vector.
+    fn pick(&self, n: usize, padded: bool, strided: bool) -> (&'static [TileFn], usize) {
+        let n = n.min(self.nr);
+        let vectors = n.div_ceil(self.lanes);
+        let last = n - (vectors - 1) * self.lanes;
+        let masked = last < self.lanes && !padded;
+        (
+            self.tiles[vectors - 1][usize::from(masked)][usize::from(strided)],
+            last,
+        )
+    }
+}
+
+/// One step of k: NV vectors of B, MR broadcasts of A.
+#[inline(always)]
+unsafe fn step<S: Simd, const MR: usize, const NV: usize, const MASKED: bool>(
+    acc: &mut [[S::F; NV]; MR],
+    rows: &[*const f32; MR],
+    at: usize,
+    b: *const f32,
+    tail: S::T,
+) {
+    // SAFETY: the caller vouches for element `at` of each row and for a row of B at `b`.
+    unsafe {
+        let mut bv = [S::zero(); NV];
+        for (j, v) in bv.iter_mut().enumerate() {
+            *v = if MASKED && j == NV - 1 {
+                S::load_t(b.add(j * S::W), tail)
+            } else {
+                S::load(b.add(j * S::W))
+            };
+        }
+        for i in 0..MR {
+            let a = S::splat(*rows[i].add(at));
+            for j in 0..NV {
+                acc[i][j] = S::fma(a, bv[j], acc[i][j]);
+            }
+        }
+    }
+}
+
+/// One register tile. SETS copies of the accumulators hide the latency of FMA where MR * NV is small.
+#[inline(always)]
+unsafe fn tile<
+    S: Simd,
+    const MR: usize,
+    const NV: usize,
+    const SETS: usize,
+    const MASKED: bool,
+    const STRIDED: bool,
+>(
+    t: &Tile,
+) {
+    // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements.
+    unsafe {
+        let tail = S::tail(t.last);
+        let mut acc = [[[S::zero(); NV]; MR]; SETS];
+        let mut b = t.b;
+        for kb in 0..t.nkb {
+            let mut rows = [std::ptr::null::<f32>(); MR];
+            for (i, p) in rows.iter_mut().enumerate() {
+                *p = (*t.table.add(kb * t.table_ld + i)).add(t.a_offset);
+            }
+            if STRIDED {
+                let mut at = 0;
+                for _ in 0..t.kc {
+                    step::<S, MR, NV, MASKED>(&mut acc[0], &rows, at, b, tail);
+                    at += t.a_ks;
+                    b = b.wrapping_add(t.ldb);
+                }
+                continue;
+            }
+            let mut k = 0;
+            // Eight steps when there are eight sets, else four; written out because accumulators are constants.
+            let unroll = if SETS == 8 { 8 } else { 4 };
+            while k + unroll <= t.kc {
+                step::<S, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
+                step::<S, MR, NV, MASKED>(&mut acc[1 % SETS], &rows, k + 1, b.add(t.ldb), tail);
+                step::<S, MR, NV, MASKED>(&mut acc[2 % SETS], &rows, k + 2, b.add(2 * t.ldb), tail);
+                step::<S, MR, NV, MASKED>(&mut acc[3 % SETS], &rows, k + 3, b.add(3 * t.ldb), tail);
+                if SETS == 8 {
+                    step::<S, MR, NV, MASKED>(
+                        &mut acc[4 % SETS],
+                        &rows,
+                        k + 4,
+                        b.add(4 * t.ldb),
+                        tail,
+                    );
+                    step::<S, MR, NV, MASKED>(
+                        &mut acc[5 % SETS],
+                        &rows,
+                        k + 5,
+                        b.add(5 * t.ldb),
+                        tail,
+                    );
+                    step::<S, MR, NV, MASKED>(
+                        &mut acc[6 % SETS],
+                        &rows,
+                        k + 6,
+                        b.add(6 * t.ldb),
+                        tail,
+                    );
+                    step::<S, MR, NV, MASKED>(
+                        &mut acc[7 % SETS],
+                        &rows,
+                        k + 7,
+                        b.add(7 * t.ldb),
+                        tail,
+                    );
+                }
+                k += unroll;
+                b = b.wrapping_add(unroll * t.ldb);
+            }
+            while k < t.kc {
+                step::<S, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
+                k += 1;
+                b = b.wrapping_add(t.ldb);
+            }
+        }
+        let mut width = SETS;
+        while width > 1 {
+            width /= 2;
+            for s in 0..width {
+                for i in 0..MR {
+                    for j in 0..NV {
+                        acc[s][i][j] = S::add(acc[s][i][j], acc[s + width][i][j]);
+                    }
+                }
+            }
+        }
+        let acc = &acc[0];
+        let partial = t.last < S::W;
+        for i in 0..MR {
+            for j in 0..NV {
+                let p = t.c.add(i * t.ldc + j * S::W);
+                if j == NV - 1 && partial {
+                    let v = if t.accumulate {
+                        S::add(acc[i][j], S::load_t(p, tail))
+                    } else {
+                        acc[i][j]
+                    };
+                    S::store_t(p, v, tail);
+                } else {
+                    let v = if t.accumulate {
+                        S::add(acc[i][j], S::load(p))
+                    } else {
+                        acc[i][j]
+                    };
+                    S::store(p, v);
+                }
+            }
+        }
+    }
+}
+
+/// Sets of accumulators for a tile of `n` accumulators: FMA takes four cycles and two start per cycle.
+const fn sets(n: usize) -> usize {
+    match n {
+        1 => 8,
+        2 | 3 => 4,
+        4..8 => 2,
+        _ => 1,
+    }
+}
+
+/// Instantiates the tiles of one instruction set: for each count of vectors the row counts 1..=max.
+macro_rules! tiles {
+    ($module:ident, $simd:ty, $features:literal, $count:literal, $shapes:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
+        mod $module {
+            use super::{Tile, TileFn, TileTable, sets, tile};
+
+            #[target_feature(enable = $features)]
+            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool, const STRIDED: bool>(t: &Tile) {
+                // SAFETY: the caller's contract is that of `tile`.
+                unsafe { tile::<$simd, MR, NV, SETS, MASKED, STRIDED>(t) }
+            }
+
+            pub(super) static TILES: [TileTable; $count] = [$({
+                const A: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, false, false>),*];
+                const B: &[TileFn] = &[$(run::<$mr, $nv, 1, false, true>),*];
+                const C: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true, false>),*];
+                const D: &[TileFn] = &[$(run::<$mr, $nv, 1, true, true>),*];
+                [[A, B], [C, D]]
+            }),*];
+
+            pub(super) static SHAPES: [(usize, usize); $shapes] = {
+                let lanes = <$simd as super::Simd>::W;
+                let mut out = [(0, 0); $shapes];
+                let mut at = 0;
+                $($(out[at] = ($mr, $nv * lanes); at += 1;)*)*
+                assert!(at == $shapes);
+                out
+            };
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+tiles!(avx512, super::super::avx512::Avx512, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 8, 59, [
+    1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
+    2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
+    3: [1 2 3 4 5 6 7 8],
+    4: [1 2 3 4 5 6],
+    5: [1 2 3 4 5],
+    6: [1 2 3 4],
+    7: [1 2 3],
+    8: [1 2 3]
+]);
+
+#[cfg(target_arch = "x86_64")]
+tiles!(avx2, super::super::avx2::Avx2, "avx2,fma", 4, 25, [
+    1: [1 2 3 4 5 6 7 8 9 10 11 12],
+    2: [1 2 3 4 5 6],
+    3: [1 2 3 4],
+    4: [1 2 3]
+]);
+
+// Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
+#[cfg(target_arch = "x86_64")]
+tiles!(portable, super::super::portable::Portable, "sse2", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+#[cfg(target_arch = "aarch64")]
+tiles!(portable, super::super::portable::Portable, "neon", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

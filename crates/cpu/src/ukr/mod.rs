@@ -1,0 +1,49 @@
+//! CPU micro-kernels: raw loops over f32 in memory, behind tables chosen at run time by [`crate::isa::Isa`].
+//!
+//! They know nothing of plans or tile programs. A caller owns the loops over macro tiles, picks a register shape
+//! from [`shapes`], and calls:
+//!
+//! - [`GemmKernel::gemm`] and [`GemmKernel::indirect`] for contractions and convolutions;
+//! - the pointers of [`Kernels`] for everything else: elementwise functions, rows, packing, dot, depthwise.
+//!
+//! Results depend on the instruction set and the operands' extents, never on timing or alignment.
+//!
+//! Each kernel is one function generic over [`simd::Simd`], wrapped once per instruction set. [`math`] holds the
+//! elementary functions on single vectors for use in further fused loops.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "constant ranges over register arrays read best as indices"
+)]
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+pub mod depthwise;
+pub mod dot;
+pub mod gemm;
+pub mod kernels;
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "the CPU must have the instruction set, as for every function of Simd"
+)]
+pub mod math;
+pub mod pack;
+pub mod portable;
+#[allow(
+    clippy::missing_safety_doc,
+    reason = "the CPU must have the instruction set, as for every function of Simd"
+)]
+pub mod pow;
+mod row;
+pub mod simd;
+mod slice;
+#[cfg(test)]
+mod tests;
+
+pub use depthwise::Depthwise;
+pub use dot::Dot;
+pub use gemm::{Gemm, GemmKernel, Indirect, MAX_MR, Panels, gemm_kernel, shapes};
+pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
+pub use pack::copy_strided;

@@ -1,0 +1,166 @@
+//! Packing of B into panels, and copies that change the order of elements.
+
+use super::simd::Simd;
+
+/// Packs B (k x n, strides in elements) into panels of `nr` columns: `dst[panel][p][j]`, the last one zero-padded.
+///
+/// # Safety
+///
+/// Every B\[p\]\[j\] is readable, `dst` has `n.div_ceil(nr) * k * nr` writable elements, nr > 0, no overlap.
+#[inline(always)]
+pub(super) unsafe fn pack_b<S: Simd>(
+    k: usize,
+    n: usize,
+    src: *const f32,
+    row_stride: usize,
+    col_stride: usize,
+    nr: usize,
+    dst: *mut f32,
+) {
+    let mut first = 0;
+    // SAFETY: loops keep to k, n and the padded panel.
+    unsafe {
+        while first < n {
+            let cols = nr.min(n - first);
+            let panel = dst.add(first * k);
+            let from = src.add(first * col_stride);
+            if col_stride == 1 {
+                for p in 0..k {
+                    let (s, d) = (from.add(p * row_stride), panel.add(p * nr));
+                    let mut j = 0;
+                    while j + S::W <= cols {
+                        S::store(d.add(j), S::load(s.add(j)));
+                        j += S::W;
+                    }
+                    while j < nr {
+                        let t =
+                            S::load_t(s.wrapping_add(j), S::tail(cols.saturating_sub(j).min(S::W)));
+                        S::store_t(d.add(j), t, S::tail(S::W.min(nr - j)));
+                        j += S::W;
+                    }
+                }
+            } else if row_stride == 1 {
+                let mut j = 0;
+                while j < cols {
+                    let c = S::W.min(cols - j);
+                    let mut p = 0;
+                    while p < k {
+                        let r = S::W.min(k - p);
+                        S::transpose(
+                            from.add(j * col_stride + p),
+                            col_stride,
+                            panel.add(p * nr + j),
+                            nr,
+                            c,
+                            r,
+                        );
+                        p += S::W;
+                    }
+                    j += S::W;
+                }
+                pad(panel, k, nr, cols);
+            } else {
+                for p in 0..k {
+                    for j in 0..cols {
+                        *panel.add(p * nr + j) = *from.add(p * row_stride + j * col_stride);
+                    }
+                }
+                pad(panel, k, nr, cols);
+            }
+            first += nr;
+        }
+    }
+}
+
+/// Zeroes the columns of a panel from `cols` on.
+#[inline(always)]
+unsafe fn pad(panel: *mut f32, k: usize, nr: usize, cols: usize) {
+    if cols < nr {
+        for p in 0..k {
+            // SAFETY: the panel has k rows of nr elements.
+            unsafe { std::ptr::write_bytes(panel.add(p * nr + cols), 0, nr - cols) };
+        }
+    }
+}
+
+/// `dst[c * dst_ld + r] = src[r * src_ld + c]` for 32-bit elements, moved as bits, in blocks of a vector squared.
+///
+/// # Safety
+///
+/// Both areas are valid for the elements named, without overlap.
+#[inline(always)]
+pub(super) unsafe fn transpose32<S: Simd>(
+    rows: usize,
+    cols: usize,
+    src: *const u32,
+    src_ld: usize,
+    dst: *mut u32,
+    dst_ld: usize,
+) {
+    let mut c = 0;
+    // SAFETY: blocks keep to rows and cols. Loads and stores of lanes do not change bits.
+    unsafe {
+        while c < cols {
+            let mut r = 0;
+            while r < rows {
+                S::transpose(
+                    src.add(r * src_ld + c).cast(),
+                    src_ld,
+                    dst.add(c * dst_ld + r).cast(),
+                    dst_ld,
+                    S::W.min(rows - r),
+                    S::W.min(cols - c),
+                );
+                r += S::W;
+            }
+            c += S::W;
+        }
+    }
+}
+
+/// Copies `n` elements between strides (in elements, may be 0 for a broadcast source, may be negative).
+///
+/// Works for any plain element: use u8, u16, u32 or u64 by size.
+///
+/// # Safety
+///
+/// `src + i * src_stride` is readable and `dst + i * dst_stride` writable for i < n; no overlap.
+#[inline]
+pub unsafe fn copy_strided<T: Copy>(
+    dst: *mut T,
+    dst_stride: isize,
+    src: *const T,
+    src_stride: isize,
+    n: usize,
+) {
+    // SAFETY: the caller vouches for each element.
+    unsafe {
+        match (dst_stride, src_stride) {
+            (1, 1) => std::ptr::copy_nonoverlapping(src, dst, n),
+            (1, 0) => {
+                if n > 0 {
+                    std::slice::from_raw_parts_mut(dst.cast::<std::mem::MaybeUninit<T>>(), n)
+                        .fill(std::mem::MaybeUninit::new(*src));
+                }
+            }
+            _ => {
+                let mut i = 0;
+                let step = |i: usize| {
+                    let i = i as isize;
+                    *dst.offset(i * dst_stride) = *src.offset(i * src_stride);
+                };
+                while i + 4 <= n {
+                    step(i);
+                    step(i + 1);
+                    step(i + 2);
+                    step(i + 3);
+                    i += 4;
+                }
+                while i < n {
+                    step(i);
+                    i += 1;
+                }
+            }
+        }
+    }
+}
