@@ -1,2 +1,15 @@
-//! `planner`: see ARCHITECTURE.md.
+//! From a graph of core ops to a plan: fusion, layouts, schedules, order, memory.
+//!
+//! [`program`] turns a graph into a [`plan::Program`] (fused kernels, symbolic dims); `bind` turns
+//! a program into a [`plan::Plan`] for a box of dims and devices. The planner asks no device: it
+//! reads [`machine::Machine`] and [`kernel::Target`], which are data.
 #![forbid(unsafe_code)]
+
+mod error;
+mod fuse;
+mod kernels;
+mod located;
+mod program;
+
+pub use error::PlannerError;
+pub use program::{ProgramOptions, program};

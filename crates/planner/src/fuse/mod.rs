@@ -1,0 +1,320 @@
+//! Which nodes share a kernel.
+//!
+//! Groups grow in topological order: a node joins the group of a node it reads when their axes fit
+//! (see [`space`]) and no other path leads from the group to the node. Every joining and every
+//! refusal that a person could wonder about leaves a [`Why`].
+mod space;
+
+use graph::{Graph, NodeId, Op, ValueId, ValueSource};
+use layout::Dim;
+use plan::Why;
+pub(crate) use space::{Mapping, shape_mapping};
+use std::collections::BTreeMap;
+
+/// What a group is built around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    /// Element-wise nodes only.
+    Map,
+    /// Element-wise nodes and reductions over the same dimensions.
+    Row,
+    /// A contraction, convolution, pool or attention with an element-wise epilogue.
+    Node(NodeId),
+    /// A node that stands alone.
+    Alone(NodeId),
+}
+
+/// Nodes that become one kernel (or, for [`Anchor::Alone`], whatever that node needs).
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub anchor: Anchor,
+    /// Members in topological order; views inside the group are members too.
+    pub nodes: Vec<NodeId>,
+    /// Shape of the iteration space.
+    pub full: Vec<Dim>,
+    /// Dimensions of `full` that reductions run over (Row).
+    pub reduced: Vec<usize>,
+    /// For every member value: its dimensions as dimensions of `full`.
+    pub mapping: BTreeMap<ValueId, Mapping>,
+}
+
+/// Most nodes that one kernel may take, so that programs stay readable and compile quickly.
+const MAX_NODES: usize = 96;
+/// Most outside values that one kernel may read.
+const MAX_READS: usize = 24;
+
+/// Partitions the nodes of `graph` (views excepted, unless inside a group) into groups in an order
+/// in which each can run after those before it.
+pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>) -> Vec<Group> {
+    let mut f = Fuser {
+        graph,
+        readers: graph.readers(),
+        of_node: vec![None; graph.nodes.len()],
+        groups: Vec::new(),
+        whys,
+    };
+    for n in 0..graph.nodes.len() {
+        f.add(NodeId(n as u32));
+    }
+    f.ordered()
+}
+
+struct Fuser<'a> {
+    graph: &'a Graph,
+    readers: Vec<Vec<NodeId>>,
+    of_node: Vec<Option<usize>>,
+    groups: Vec<Group>,
+    whys: &'a mut Vec<Why>,
+}
+
+impl Fuser<'_> {
+    fn producer(&self, v: ValueId) -> Option<NodeId> {
+        match self.graph.value(v).source {
+            ValueSource::Node(n, _) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Groups that a node reads from, looking through views.
+    fn sources(&self, n: NodeId) -> Vec<usize> {
+        let mut out = Vec::new();
+        let mut stack: Vec<ValueId> = self.graph.node(n).inputs.clone();
+        while let Some(v) = stack.pop() {
+            let Some(p) = self.producer(v) else { continue };
+            match self.of_node[p.0 as usize] {
+                Some(g) if !out.contains(&g) => out.push(g),
+                Some(_) => {}
+                None => stack.extend(&self.graph.node(p).inputs),
+            }
+        }
+        out
+    }
+
+    /// True when group `from` reads, directly or through others, from `to`.
+    fn depends(&self, from: usize, to: usize) -> bool {
+        let mut seen = vec![false; self.groups.len()];
+        let mut stack = vec![from];
+        while let Some(g) = stack.pop() {
+            if g == to {
+                return true;
+            }
+            if std::mem::replace(&mut seen[g], true) {
+                continue;
+            }
+            for &n in &self.groups[g].nodes {
+                stack.extend(self.sources(n).into_iter().filter(|&s| s != g && !seen[s]));
+            }
+        }
+        false
+    }
+
+    fn add(&mut self, n: NodeId) {
+        let node = self.graph.node(n);
+        if matches!(node.op, Op::View(_)) {
+            return;
+        }
+        let joinable = matches!(node.op, Op::Map(_) | Op::Reduce { .. });
+        if joinable {
+            let mut candidates = self.sources(n);
+            // The latest group first: it is the one whose result is still near.
+            candidates.sort_unstable_by(|a, b| b.cmp(a));
+            for g in candidates {
+                match self.try_join(n, g) {
+                    Ok(()) => return,
+                    Err(Some(reason)) => self.refuse(n, g, reason),
+                    Err(None) => {}
+                }
+            }
+        }
+        let shape = |v: ValueId| self.graph.value(v).shape.clone();
+        let (anchor, full, reduced) = match &node.op {
+            Op::Map(_) => (Anchor::Map, shape(node.outputs[0]), vec![]),
+            Op::Reduce { axes, .. } => (Anchor::Row, shape(node.inputs[0]), axes.clone()),
+            Op::Contract(_) | Op::Conv(_) | Op::Pool(_) | Op::Attention(_) => {
+                (Anchor::Node(n), shape(node.outputs[0]), vec![])
+            }
+            _ => (Anchor::Alone(n), vec![], vec![]),
+        };
+        let mut group = Group { anchor, nodes: vec![n], full, reduced, mapping: BTreeMap::new() };
+        match (&node.op, anchor) {
+            (_, Anchor::Alone(_)) => {}
+            (Op::Reduce { keep, .. }, _) => {
+                let m = space::reduced_mapping(group.full.len(), &group.reduced, *keep);
+                for &o in &node.outputs {
+                    group.mapping.insert(o, m.clone());
+                }
+            }
+            _ => {
+                let m: Mapping = space::identity(&group.full);
+                for &o in &node.outputs {
+                    group.mapping.insert(o, m.clone());
+                }
+            }
+        }
+        self.of_node[n.0 as usize] = Some(self.groups.len());
+        self.groups.push(group);
+    }
+
+    /// Why a person might expect `n` in group `g`, and why it is not.
+    fn refuse(&mut self, n: NodeId, g: usize, reason: String) {
+        let name = |n: NodeId| self.graph.node(n).origins.first().map(|o| o.name.clone()).unwrap_or_default();
+        self.whys.push(Why {
+            pass: "fuse".into(),
+            subject: name(n),
+            choice: format!("not fused with {}", name(self.groups[g].nodes[0])),
+            alternatives: vec![],
+            reason,
+        });
+    }
+
+    fn try_join(&mut self, n: NodeId, g: usize) -> Result<(), Option<String>> {
+        let graph = self.graph;
+        let node = graph.node(n);
+        let group = &self.groups[g];
+        if matches!(group.anchor, Anchor::Alone(_)) {
+            return Err(None);
+        }
+        if group.nodes.len() >= MAX_NODES {
+            return Err(Some(format!("the kernel already holds {MAX_NODES} nodes")));
+        }
+        // Views between the group and the node become members when they keep axes apart.
+        let mut views = Vec::new();
+        let mut maps: Vec<Option<Mapping>> = Vec::new();
+        for &v in &node.inputs {
+            maps.push(self.through_views(g, v, &mut views));
+        }
+        if maps.iter().all(Option::is_none) {
+            return Err(None);
+        }
+        let out = graph.value(node.outputs[0]);
+        let mut reduced = group.reduced.clone();
+        let mut anchor = group.anchor;
+        let mapping = match &node.op {
+            Op::Reduce { axes, keep, .. } => {
+                if matches!(anchor, Anchor::Node(_)) {
+                    return Err(Some("a reduction needs whole rows, which this kernel's tiles do not hold".into()));
+                }
+                let m = maps[0].clone().ok_or(None)?;
+                if node.inputs.len() != 1 {
+                    return Err(None);
+                }
+                let over: Option<Vec<usize>> = axes
+                    .iter()
+                    .filter(|&&a| !graph.value(node.inputs[0]).shape[a].is_one())
+                    .map(|&a| m[a])
+                    .collect();
+                let mut over = over.ok_or(None)?;
+                over.sort_unstable();
+                if anchor == Anchor::Map {
+                    reduced = over.clone();
+                    anchor = Anchor::Row;
+                }
+                if over != reduced {
+                    return Err(Some("it reduces other dimensions than the kernel does".into()));
+                }
+                // Everything that is not reduced must be there, or the result would be partial.
+                space::drop_axes(&m, axes, *keep)
+            }
+            _ => space::join(&group.full, &out.shape, graph, &node.inputs, &maps).map_err(Some)?,
+        };
+        if matches!(anchor, Anchor::Node(_)) && !space::covers(&mapping, &group.full) {
+            return Err(Some("its result has another shape than the kernel's".into()));
+        }
+        // A row kernel keeps rows whole; a wide map that joins must span the same rows.
+        let others: Vec<usize> = self.sources(n).into_iter().filter(|&s| s != g).collect();
+        for s in others {
+            if self.depends(s, g) {
+                return Err(Some("another input of it depends on the kernel's result".into()));
+            }
+        }
+        let reads = self.outside_reads(g).len() + node.inputs.len();
+        if reads > MAX_READS {
+            return Err(Some(format!("the kernel already reads {MAX_READS} tensors")));
+        }
+        let group = &mut self.groups[g];
+        for (view_node, value, m) in views {
+            if !group.nodes.contains(&view_node) {
+                group.nodes.push(view_node);
+                group.mapping.insert(value, m);
+            }
+        }
+        for &o in &node.outputs {
+            group.mapping.insert(o, mapping.clone());
+        }
+        group.anchor = anchor;
+        group.reduced = reduced;
+        group.nodes.push(n);
+        self.of_node[n.0 as usize] = Some(g);
+        Ok(())
+    }
+
+    /// The mapping of `v` when it is a value of group `g` seen through axis-keeping views; the
+    /// views passed are added to `views`.
+    fn through_views(&self, g: usize, v: ValueId, views: &mut Vec<(NodeId, ValueId, Mapping)>) -> Option<Mapping> {
+        if let Some(m) = self.groups[g].mapping.get(&v) {
+            return Some(m.clone());
+        }
+        let p = self.producer(v)?;
+        let Op::View(view) = &self.graph.node(p).op else { return None };
+        let input = self.graph.node(p).inputs[0];
+        let m = self.through_views(g, input, views)?;
+        let carried = crate::located::carried_dims(view, &self.graph.value(input).shape, &self.graph.value(v).shape)?;
+        let m: Mapping = carried.iter().map(|c| c.and_then(|i| m[i])).collect();
+        if !views.iter().any(|(_, x, _)| *x == v) {
+            views.push((p, v, m.clone()));
+        }
+        Some(m)
+    }
+
+    fn outside_reads(&self, g: usize) -> Vec<ValueId> {
+        let group = &self.groups[g];
+        let mut out: Vec<ValueId> = Vec::new();
+        for &n in &group.nodes {
+            for &v in &self.graph.node(n).inputs {
+                if !group.mapping.contains_key(&v) && !out.contains(&v) {
+                    out.push(v);
+                }
+            }
+        }
+        out
+    }
+
+    /// Groups in an order in which each comes after those it reads from.
+    fn ordered(self) -> Vec<Group> {
+        let _ = &self.readers;
+        let deps: Vec<Vec<usize>> = (0..self.groups.len())
+            .map(|g| {
+                let mut d: Vec<usize> =
+                    self.groups[g].nodes.iter().flat_map(|&n| self.sources(n)).filter(|&s| s != g).collect();
+                d.sort_unstable();
+                d.dedup();
+                d
+            })
+            .collect();
+        let mut done = vec![false; self.groups.len()];
+        let mut order = Vec::new();
+        // Depth-first from each group in creation order keeps the model's own order where it can.
+        for root in 0..self.groups.len() {
+            let mut stack = vec![(root, 0)];
+            while let Some((g, at)) = stack.pop() {
+                if done[g] {
+                    continue;
+                }
+                match deps[g].get(at) {
+                    Some(&d) => {
+                        stack.push((g, at + 1));
+                        if !done[d] {
+                            stack.push((d, 0));
+                        }
+                    }
+                    None => {
+                        done[g] = true;
+                        order.push(g);
+                    }
+                }
+            }
+        }
+        let mut slots: Vec<Option<Group>> = self.groups.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|g| slots[g].take()).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! Nodes that stand alone: moves, control flow and host operators.
+use super::{Lowering, Result, row_major};
+use graph::{NodeId, Op, PadMode, ValueId};
+use plan::{HostOp, Item, ItemWork, Segment, ValueIx, Why};
+use serde::Serialize;
+use tensor::{Attr, Attrs};
+
+impl Lowering<'_> {
+    pub(crate) fn alone(&mut self, n: NodeId) -> Result<()> {
+        let graph = self.graph;
+        let node = graph.node(n);
+        match &node.op {
+            Op::Concat { axis } => self.concat(n, *axis),
+            Op::Gather { axis } => self.gather(n, *axis),
+            Op::Pad { before, after: _, mode: PadMode::Constant } => {
+                let value = match node.inputs.get(1) {
+                    None => Some(0.0),
+                    Some(&v) => super::moves::scalar(self, v),
+                };
+                match value {
+                    Some(value) if value.is_finite() => self.pad_constant(n, before, value),
+                    _ => self.host(n, "core.pad", spec_attrs(&node.op), "the padding value is computed"),
+                }
+            }
+            Op::Pad { .. } => self.host(n, "core.pad", spec_attrs(&node.op), "reflected and repeated rims have no kernel family yet"),
+            Op::ScatterNd(_) => self.host(n, "core.scatter_nd", spec_attrs(&node.op), "scatter has no kernel family yet"),
+            Op::Scan { .. } => self.host(n, "core.scan", spec_attrs(&node.op), "running reductions have no kernel family yet"),
+            Op::Recurrent(spec) => self.host(n, "core.recurrent", json_attr(spec), "the recurrent family is later work"),
+            Op::Sort { .. } => self.host(n, "core.sort", spec_attrs(&node.op), "the select family is later work"),
+            Op::Resample(spec) => self.host(n, "core.resample", json_attr(spec), "resampling other than by whole factors has no kernel family yet"),
+            Op::Host { name, attrs } => self.host(n, name, attrs.clone(), "a rare operator, run by plain code"),
+            Op::If { then_branch, else_branch } => {
+                let (cond, captures) = self.control_inputs(&node.inputs)?;
+                let then_branch = Box::new(self.body(then_branch)?);
+                let else_branch = Box::new(self.body(else_branch)?);
+                let outputs = self.made(n);
+                let node = self.origins(&[n]).join(" ");
+                self.program.segments.push(Segment::If { node, cond, captures, then_branch, else_branch, outputs });
+                Ok(())
+            }
+            Op::Loop { body, carried, has_trip, has_cond } => {
+                let mut dense = Vec::new();
+                for (i, &v) in node.inputs.iter().enumerate() {
+                    let skipped = (i == 0 && !has_trip) || (i == 1 && !has_cond);
+                    dense.push(if skipped { None } else { Some(self.dense(v)?) });
+                }
+                let body = Box::new(self.body(body)?);
+                let outputs = self.made(n);
+                let all: Vec<ValueIx> = dense.iter().skip(2).flatten().copied().collect();
+                self.program.segments.push(Segment::Loop {
+                    node: self.origins(&[n]).join(" "),
+                    trip: dense.first().copied().flatten(),
+                    cond: dense.get(1).copied().flatten(),
+                    carried: all[..*carried].to_vec(),
+                    captures: all[*carried..].to_vec(),
+                    body,
+                    outputs,
+                });
+                Ok(())
+            }
+            _ => self.fail(n, "this op has no lowering"),
+        }
+    }
+
+    fn control_inputs(&mut self, inputs: &[ValueId]) -> Result<(ValueIx, Vec<ValueIx>)> {
+        let mut dense = Vec::new();
+        for &v in inputs {
+            dense.push(self.dense(v)?);
+        }
+        Ok((dense[0], dense[1..].to_vec()))
+    }
+
+    fn body(&self, g: &graph::Graph) -> Result<plan::Program> {
+        crate::program::lower(g, &Default::default())
+    }
+
+    /// Row-major values for a node's outputs.
+    fn made(&mut self, n: NodeId) -> Vec<ValueIx> {
+        let mut out = Vec::new();
+        for &o in &self.graph.node(n).outputs {
+            let rank = self.shape(o).len();
+            let l = self.new_value(self.name(o), self.dtype(o), self.shape(o), &row_major(rank));
+            out.push(l.ix);
+            self.located[o.0 as usize] = Some(l);
+        }
+        out
+    }
+
+    /// A host item; one whose outputs have late dims is a segment of its own.
+    fn host(&mut self, n: NodeId, name: &str, attrs: Attrs, reason: &str) -> Result<()> {
+        let graph = self.graph;
+        let node = graph.node(n);
+        let mut inputs = Vec::new();
+        for &v in &node.inputs {
+            inputs.push(Some(self.dense(v)?));
+        }
+        let outputs = self.made(n);
+        let nodes = self.origins(&[n]);
+        self.program.whys.push(Why {
+            pass: "host".into(),
+            subject: nodes.join(", "),
+            choice: format!("host step {name}"),
+            alternatives: vec![],
+            reason: reason.into(),
+        });
+        let op = HostOp { name: name.into(), attrs, reason: reason.into() };
+        let item = Item { name: nodes.join(" "), work: ItemWork::Host { op, inputs, outputs }, nodes };
+        let late = |d: &layout::Dim| {
+            let mut s = Default::default();
+            d.symbols(&mut s);
+            s.iter().any(|s| {
+                graph.symbols.iter().any(|x| {
+                    x.name == *s && matches!(x.source, graph::SymbolSource::Late { value, .. } if node.outputs.contains(&value))
+                })
+            })
+        };
+        if node.outputs.iter().any(|&o| self.shape(o).iter().any(late)) {
+            self.program.segments.push(Segment::Late(item));
+        } else {
+            self.push(item);
+        }
+        Ok(())
+    }
+}
+
+/// A core op's own specification as text, for `hostops`.
+fn spec_attrs(op: &Op) -> Attrs {
+    json_attr(op)
+}
+
+fn json_attr<T: Serialize>(spec: &T) -> Attrs {
+    // Specifications are plain data: writing them as JSON cannot fail.
+    let text = serde_json::to_string(spec).unwrap_or_default();
+    Attrs::from([("spec".to_string(), Attr::Str(text))])
+}

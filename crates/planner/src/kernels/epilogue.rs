@@ -1,0 +1,205 @@
+//! The element-wise and reducing members of a group as statements of its kernel.
+use super::builder::single;
+use super::{Builder, Lowering, Result, stored_values, touched};
+use crate::fuse::{Group, Mapping};
+use expr::{Expr, ExprBuilder, Ref};
+use graph::{NodeId, Op, ValueId};
+use kernel::{AxisId, TileId};
+use layout::Dim;
+use std::collections::BTreeMap;
+
+/// A kernel whose iteration space is laid out: for every dimension of the group's full shape the
+/// axes it runs along (outermost first; none for an extent of 1).
+pub(crate) struct Body {
+    pub builder: Builder,
+    pub dims: Vec<Vec<AxisId>>,
+    /// Tiles of graph values inside the kernel, loaded or computed.
+    pub tiles: BTreeMap<ValueId, TileId>,
+}
+
+impl Body {
+    /// Axes of a value with mapping `m`, dimension by dimension.
+    pub fn axes_of(&self, m: &Mapping) -> Vec<Vec<AxisId>> {
+        m.iter().map(|d| d.map_or_else(Vec::new, |d| self.dims[d].clone())).collect()
+    }
+
+    fn flat(&self, m: &Mapping) -> Vec<AxisId> {
+        self.axes_of(m).concat()
+    }
+
+    /// The coordinate along a graph dimension as a program over kernel axes.
+    pub fn index(&self, b: &mut ExprBuilder, axes: &[AxisId]) -> Ref {
+        let mut sum: Option<Ref> = None;
+        for (i, &a) in axes.iter().enumerate() {
+            let below = Dim::product(axes[i + 1..].iter().map(|&x| self.builder.extent(x)));
+            let mut v = b.index(a as u32);
+            if !below.is_one() {
+                let k = b.dim(&below);
+                v = b.mul(v, k);
+            }
+            sum = Some(match sum {
+                Some(s) => b.add(s, v),
+                None => v,
+            });
+        }
+        sum.unwrap_or_else(|| b.int(0, layout::DType::I64))
+    }
+
+    /// A graph-level program with its `Index` counting output dimensions turned into one over
+    /// kernel axes.
+    pub fn localise(&self, e: &Expr, dims: &[Vec<AxisId>]) -> Expr {
+        let mut b = ExprBuilder::new();
+        let mut types = BTreeMap::new();
+        for i in &e.insts {
+            if let expr::Inst::Input { slot, dtype } = i {
+                types.insert(*slot, *dtype);
+            }
+        }
+        let args: Vec<Ref> = (0..e.arity() as u32)
+            .map(|s| b.input(s, types.get(&s).copied().unwrap_or(layout::DType::F32)))
+            .collect();
+        let index = |b: &mut ExprBuilder, d: u32| {
+            let none = Vec::new();
+            self.index(b, dims.get(d as usize).unwrap_or(&none))
+        };
+        let outs = b.inline(e, &args, Some(&index));
+        b.finish(&outs)
+    }
+}
+
+impl Lowering<'_> {
+    /// The tile of `v`, loaded when it comes from outside; `m` gives its dimensions in the space.
+    pub fn tile_of(&mut self, body: &mut Body, v: ValueId, m: &Mapping, n: NodeId) -> Result<TileId> {
+        if let Some(&t) = body.tiles.get(&v) {
+            return Ok(t);
+        }
+        let mut l = self.locate(v)?;
+        let dims = body.axes_of(m);
+        let access = match body.builder.access(&l.layout, &dims) {
+            Some(a) => a,
+            None => {
+                let nodes = self.origins(&[n]);
+                l = self.materialise(&l, self.dtype(v), self.name(v), &nodes)?;
+                match body.builder.access(&l.layout, &dims) {
+                    Some(a) => a,
+                    None => return self.fail(n, format!("input '{}' does not fit the axes of its kernel; bind symbolic dims with --dim", self.name(v))),
+                }
+            }
+        };
+        let t = body.builder.load(&short(self.name(v)), self.dtype(v), access, touched(&l.layout), l.ix);
+        body.tiles.insert(v, t);
+        Ok(t)
+    }
+
+    /// Statements for the members of `g` other than `anchor`, in order.
+    pub fn members(&mut self, body: &mut Body, g: &Group, anchor: Option<NodeId>) -> Result<()> {
+        let graph = self.graph;
+        for &n in &g.nodes {
+            if Some(n) == anchor {
+                continue;
+            }
+            let node = graph.node(n);
+            match &node.op {
+                Op::View(_) => {
+                    if let Some(&t) = body.tiles.get(&node.inputs[0]) {
+                        body.tiles.insert(node.outputs[0], t);
+                    }
+                }
+                Op::Map(e) => {
+                    let m = g.mapping[&node.outputs[0]].clone();
+                    let mut args = Vec::new();
+                    for &v in &node.inputs {
+                        let vm = operand_mapping(self.shape(v), &m, g, v);
+                        args.push(self.tile_of(body, v, &vm, n)?);
+                    }
+                    let dims = body.axes_of(&m);
+                    let e = body.localise(e, &dims);
+                    let types = e.output_types().map_err(|x| self.expr_error(n, x))?;
+                    for (i, &o) in node.outputs.iter().enumerate() {
+                        let axes = body.flat(&m);
+                        let t = body.builder.map(&short(&graph.value(o).name), types[i], &axes, single(&e, i), &args);
+                        body.tiles.insert(o, t);
+                    }
+                }
+                Op::Reduce { monoid, axes, .. } => {
+                    let v = node.inputs[0];
+                    let vm = match g.mapping.get(&v) {
+                        Some(m) => m.clone(),
+                        None => crate::fuse::shape_mapping(&g.full, self.shape(v)).unwrap_or_default(),
+                    };
+                    let t = self.tile_of(body, v, &vm, n)?;
+                    let over: Vec<AxisId> = axes.iter().filter_map(|&a| vm[a]).flat_map(|d| body.dims[d].clone()).collect();
+                    // A reduction over extents of 1 only still lifts and finishes every element.
+                    let outs = body.builder.reduce(monoid, &[t], &over).map_err(|x| self.expr_error(n, x))?;
+                    for (&o, t) in node.outputs.iter().zip(outs) {
+                        body.tiles.insert(o, t);
+                    }
+                }
+                _ => return self.fail(n, "it is no element-wise member of a kernel"),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn expr_error(&self, n: NodeId, e: expr::ExprError) -> crate::PlannerError {
+        let node = self.graph.node(n);
+        crate::PlannerError::Node {
+            node: node.origins.first().map(|o| o.name.clone()).unwrap_or_default(),
+            op: node.op.name().into(),
+            why: e.to_string(),
+        }
+    }
+
+    /// Stores every value that somebody outside reads; the memory order of each follows the axes'
+    /// order (model outputs are row-major).
+    pub fn stores(&mut self, body: &mut Body, g: &Group, readers: &[Vec<NodeId>]) -> Result<()> {
+        for v in stored_values(self, g, readers) {
+            let m = g.mapping[&v].clone();
+            let shape = self.shape(v).to_vec();
+            let mut order: Vec<usize> = (0..shape.len()).collect();
+            if !self.is_output[v.0 as usize] {
+                let dims = body.axes_of(&m);
+                order.sort_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
+            }
+            let to = self.new_value(self.name(v), self.dtype(v), &shape, &order);
+            let dims = body.axes_of(&m);
+            let Some(access) = body.builder.access(&to.layout, &dims) else {
+                let n = *g.nodes.last().unwrap_or(&NodeId(0));
+                return self.fail(n, format!("value '{}' does not fit the axes of its kernel", self.name(v)));
+            };
+            let t = body.tiles[&v];
+            body.builder.store(&format!("{}.out", short(self.name(v))), access, Dim::product(&shape), to.ix, t);
+            self.located[v.0 as usize] = Some(to);
+        }
+        Ok(())
+    }
+
+    /// Finishes a group's kernel: members, stores, emission.
+    pub fn close(&mut self, mut body: Body, g: &Group, anchor: Option<NodeId>) -> Result<()> {
+        self.members(&mut body, g, anchor)?;
+        let readers = self.graph.readers();
+        self.stores(&mut body, g, &readers)?;
+        let nodes = self.origins(&g.nodes);
+        let (kernel, args) = body.builder.finish();
+        if kernel.body.iter().any(|s| matches!(s, kernel::Stmt::Store { .. })) {
+            self.emit(kernel, args, nodes);
+        }
+        Ok(())
+    }
+}
+
+/// Mapping of an input of an element-wise node whose result has mapping `out`.
+pub(crate) fn operand_mapping(shape: &[Dim], out: &Mapping, g: &Group, v: ValueId) -> Mapping {
+    if let Some(m) = g.mapping.get(&v) {
+        return m.clone();
+    }
+    let missing = out.len() - shape.len().min(out.len());
+    shape.iter().enumerate().map(|(i, e)| if e.is_one() { None } else { out.get(i + missing).copied().flatten() }).collect()
+}
+
+/// The end of a long model name: what tells values apart in a table.
+pub(crate) fn short(name: &str) -> String {
+    let tail = name.rsplit(['/', ':']).next().unwrap_or(name);
+    let tail = if tail.is_empty() { name } else { tail };
+    tail.chars().take(24).collect()
+}

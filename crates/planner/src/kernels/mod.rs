@@ -1,0 +1,269 @@
+//! From groups of nodes to kernels: one file per kind.
+pub(crate) mod builder;
+pub(crate) mod simplify;
+
+mod alone;
+mod attention;
+mod contract;
+mod conv;
+mod epilogue;
+mod moves;
+mod pointwise;
+mod pool;
+
+use crate::PlannerError;
+use crate::fuse::{Anchor, Group};
+use crate::located::Located;
+use builder::KernelBuilder;
+use graph::{Graph, NodeId, Op, ValueId, ValueSource};
+use layout::{DType, Dim, Layout};
+use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
+
+/// Lowers the groups of one graph into items of one program.
+pub(crate) struct Lowering<'a> {
+    pub graph: &'a Graph,
+    pub program: Program,
+    pub located: Vec<Option<Located>>,
+    pub is_output: Vec<bool>,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, PlannerError>;
+
+impl<'a> Lowering<'a> {
+    pub fn shape(&self, v: ValueId) -> &'a [Dim] {
+        &self.graph.value(v).shape
+    }
+
+    pub fn dtype(&self, v: ValueId) -> DType {
+        self.graph.value(v).dtype
+    }
+
+    pub fn name(&self, v: ValueId) -> &'a str {
+        &self.graph.value(v).name
+    }
+
+    pub fn fail<T>(&self, n: NodeId, why: impl Into<String>) -> Result<T> {
+        let node = self.graph.node(n);
+        Err(PlannerError::Node {
+            node: node.origins.first().map(|o| o.name.clone()).unwrap_or_default(),
+            op: node.op.name().into(),
+            why: why.into(),
+        })
+    }
+
+    pub fn origins(&self, nodes: &[NodeId]) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for o in nodes.iter().flat_map(|&n| &self.graph.node(n).origins) {
+            if !out.contains(&o.name) {
+                out.push(o.name.clone());
+            }
+        }
+        out
+    }
+
+    /// Adds a program value of `shape` whose memory order is `order`.
+    pub fn new_value(&mut self, name: &str, dtype: DType, shape: &[Dim], order: &[usize]) -> Located {
+        self.new_value_with(name, dtype, shape, Layout::ordered(shape, order, 1), Dim::product(shape))
+    }
+
+    /// Adds a program value with a layout of its own.
+    pub fn new_value_with(&mut self, name: &str, dtype: DType, shape: &[Dim], layout: Layout, storage: Dim) -> Located {
+        let mut unique = name.to_string();
+        let mut i = 1;
+        while self.program.values.iter().any(|v| v.name == unique) {
+            i += 1;
+            unique = format!("{name}#{i}");
+        }
+        let ix = self.program.values.len() as ValueIx;
+        self.program.values.push(ProgramValue {
+            name: unique,
+            dtype,
+            shape: shape.to_vec(),
+            layout: layout.clone(),
+            storage,
+            origin: ValueOrigin::Made,
+        });
+        Located { ix, layout }
+    }
+
+    /// Where graph value `v` lies. Views are followed; one that no strides express is moved first.
+    pub fn locate(&mut self, v: ValueId) -> Result<Located> {
+        if let Some(l) = &self.located[v.0 as usize] {
+            return Ok(l.clone());
+        }
+        let value = self.graph.value(v);
+        let found = match value.source {
+            ValueSource::Weight(w) => {
+                let l = self.new_value(&value.name, value.dtype, &value.shape, &row_major(value.shape.len()));
+                self.program.values[l.ix as usize].origin = ValueOrigin::Weight(w);
+                l
+            }
+            ValueSource::Node(n, _) => {
+                let node = self.graph.node(n);
+                let Op::View(view) = &node.op else {
+                    return self.fail(n, format!("value '{}' is read before it is made", value.name));
+                };
+                let input = self.locate(node.inputs[0])?;
+                match input.view(view) {
+                    Some(l) => l,
+                    None => {
+                        let moved = self.materialise(&input, self.dtype(node.inputs[0]), self.name(node.inputs[0]), &self.origins(&[n]))?;
+                        self.program.whys.push(Why {
+                            pass: "layout".into(),
+                            subject: self.origins(&[n]).join(", "),
+                            choice: "moved".into(),
+                            alternatives: vec![],
+                            reason: "no strides express this view of its input's layout".into(),
+                        });
+                        match moved.view(view) {
+                            Some(l) => l,
+                            None => return self.fail(n, "the view cannot be expressed; bind symbolic dims with --dim"),
+                        }
+                    }
+                }
+            }
+            ValueSource::Input(_) => {
+                return Err(PlannerError::Node {
+                    node: value.name.clone(),
+                    op: "input".into(),
+                    why: "it is not among the graph's inputs".into(),
+                });
+            }
+        };
+        self.located[v.0 as usize] = Some(found.clone());
+        Ok(found)
+    }
+
+    /// A dense row-major copy.
+    pub fn materialise(&mut self, from: &Located, dtype: DType, name: &str, nodes: &[String]) -> Result<Located> {
+        let shape = from.layout.shape();
+        let order = row_major(shape.len());
+        self.copy_to(from, dtype, name, &order, nodes)
+    }
+
+    /// A dense copy with memory order `order`.
+    pub fn copy_to(&mut self, from: &Located, dtype: DType, name: &str, order: &[usize], nodes: &[String]) -> Result<Located> {
+        let shape = from.layout.shape();
+        let to = self.new_value(&format!("{name}.moved"), dtype, &shape, order);
+        self.copy(from, &to, dtype, name, nodes)?;
+        Ok(to)
+    }
+
+    /// A move of all elements between two layouts of one shape.
+    pub fn copy(&mut self, from: &Located, to: &Located, dtype: DType, name: &str, nodes: &[String]) -> Result<()> {
+        let (kernel, args) = moves::copy_kernel(&format!("move {name}"), dtype, from, to).ok_or_else(|| PlannerError::Node {
+            node: name.into(),
+            op: "move".into(),
+            why: "its two layouts do not fit together; bind symbolic dims with --dim".into(),
+        })?;
+        self.emit(kernel, args, nodes.to_vec());
+        Ok(())
+    }
+
+    /// The program value that holds `v` alone, dense and row-major; made if there is none.
+    pub fn dense(&mut self, v: ValueId) -> Result<ValueIx> {
+        let l = self.locate(v)?;
+        let whole = self.program.value(l.ix).storage == Dim::product(self.shape(v));
+        if whole && l.layout.is_row_major(1) {
+            return Ok(l.ix);
+        }
+        let nodes = self.graph.producer(v).map(|n| n.origins.iter().map(|o| o.name.clone()).collect()).unwrap_or_else(Vec::new);
+        let m = self.materialise(&l, self.dtype(v), self.name(v), &nodes)?;
+        Ok(m.ix)
+    }
+
+    /// Adds a kernel to the init segment when it reads constants only, else to the current segment.
+    pub fn emit(&mut self, kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
+        let reads = kernel.operands.iter().zip(&args).filter(|(o, _)| o.role == kernel::Role::Read);
+        let constant = reads.clone().all(|(_, &a)| matches!(self.program.value(a).origin, ValueOrigin::Weight(_) | ValueOrigin::Init));
+        let mut symbols = Default::default();
+        kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
+        // An output of the model is the caller's memory: the init segment cannot fill it.
+        let init = constant && symbols.is_empty();
+        for (o, &a) in kernel.operands.iter().zip(&args) {
+            if o.role == kernel::Role::Write {
+                self.program.values[a as usize].origin = if init { ValueOrigin::Init } else { ValueOrigin::Made };
+            }
+        }
+        let item = Item { name: kernel.name.clone(), work: ItemWork::Kernel { kernel: Box::new(kernel), args }, nodes };
+        if init {
+            self.program.init.push(item);
+        } else {
+            self.push(item);
+        }
+    }
+
+    /// Adds an item to the current straight segment.
+    pub fn push(&mut self, item: Item) {
+        match self.program.segments.last_mut() {
+            Some(Segment::Straight(items)) => items.push(item),
+            _ => self.program.segments.push(Segment::Straight(vec![item])),
+        }
+    }
+
+    /// Lowers one group.
+    pub fn group(&mut self, g: &Group) -> Result<()> {
+        match g.anchor {
+            Anchor::Map | Anchor::Row => self.pointwise(g),
+            Anchor::Node(n) => match &self.graph.node(n).op {
+                Op::Contract(_) => self.contract(g, n),
+                Op::Conv(_) => self.conv(g, n),
+                Op::Pool(_) => self.pool(g, n),
+                _ => self.attention(g, n),
+            },
+            Anchor::Alone(n) => self.alone(n),
+        }
+    }
+}
+
+/// Dimensions in their own order.
+pub(crate) fn row_major(rank: usize) -> Vec<usize> {
+    (0..rank).collect()
+}
+
+/// Number of elements behind a layout, for the cost model: positions along axes that move.
+pub(crate) fn touched(layout: &Layout) -> Dim {
+    Dim::product(layout.modes.iter().flat_map(|m| &m.leaves).filter(|l| !l.stride.is_zero()).map(|l| &l.extent))
+}
+
+/// Values of a group that somebody outside reads, or that are outputs: they must be stored.
+pub(crate) fn stored_values(lowering: &Lowering, g: &Group, readers: &[Vec<NodeId>]) -> Vec<ValueId> {
+    let mut out = Vec::new();
+    let escapes = |v: ValueId| -> bool {
+        let mut stack = vec![v];
+        while let Some(v) = stack.pop() {
+            if lowering.is_output[v.0 as usize] {
+                return true;
+            }
+            for &r in &readers[v.0 as usize] {
+                if !matches!(lowering.graph.node(r).op, Op::View(_)) {
+                    if !g.nodes.contains(&r) {
+                        return true;
+                    }
+                } else {
+                    stack.extend(&lowering.graph.node(r).outputs);
+                }
+            }
+        }
+        false
+    };
+    for &n in &g.nodes {
+        if matches!(lowering.graph.node(n).op, Op::View(_)) {
+            continue;
+        }
+        out.extend(lowering.graph.node(n).outputs.iter().copied().filter(|&v| escapes(v)));
+    }
+    out
+}
+
+pub(crate) use epilogue::Body;
+pub(crate) type Builder = KernelBuilder;
+
+/// A copy of graph value `v` between two places of its shape.
+pub(crate) fn copy_kernel(l: &Lowering, from: &Located, to: &Located, v: ValueId) -> Result<(kernel::Kernel, Vec<ValueIx>)> {
+    moves::copy_kernel(&format!("copy {}", l.name(v)), l.dtype(v), from, to).ok_or_else(|| PlannerError::Node {
+        node: l.name(v).into(),
+        op: "output".into(),
+        why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
+    })
+}

@@ -1,0 +1,166 @@
+//! Windows: maxima and means over channels-last or row-major memory.
+use super::builder::Window;
+use super::simplify::magnitude;
+use super::{Body, Builder, Lowering, Result, row_major, touched};
+use crate::fuse::Group;
+use expr::{Binary, ExprBuilder, Monoid};
+use graph::{NodeId, Op, PoolKind, PoolSpec};
+use kernel::{Access, AxisId, Family, Term};
+use layout::{DType, Dim, Leaf};
+use std::collections::BTreeMap;
+
+impl Lowering<'_> {
+    pub(crate) fn pool(&mut self, g: &Group, n: NodeId) -> Result<()> {
+        let graph = self.graph;
+        let node = graph.node(n);
+        let Op::Pool(spec) = &node.op else { return self.fail(n, "not a pool") };
+        let (vx, vo) = (node.inputs[0], node.outputs[0]);
+        let spatial = spec.kernel.len();
+        let dtype = self.dtype(vx);
+        let mut x = self.locate(vx)?;
+        if x.layout.modes.iter().any(|m| m.coalesce().leaves.len() > 1) {
+            x = self.materialise(&x, dtype, self.name(vx), &self.origins(&[n]))?;
+        }
+        let (xs, os) = (self.shape(vx).to_vec(), self.shape(vo).to_vec());
+        let stride = |d: usize| x.layout.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+        // Output axes in the order of the input's memory.
+        let mut order = row_major(os.len());
+        if (0..os.len()).all(|d| xs[d].is_one() || !stride(d).is_zero()) {
+            order.sort_by_key(|&d| (std::cmp::Reverse(if xs[d].is_one() { i64::MAX } else { magnitude(&stride(d)) }), d));
+        }
+        let mut b = Builder::new(&self.group_name(g), Family::Pool);
+        let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
+        for &d in &order {
+            if !os[d].is_one() {
+                let name = match d {
+                    0 => "b".to_string(),
+                    1 => "c".to_string(),
+                    _ => format!("o{}", d - 2),
+                };
+                dims[d].push(b.axis(&name, &os[d]));
+            }
+        }
+        let taps: Vec<Option<AxisId>> = (0..spatial)
+            .map(|d| (spec.kernel[d] != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(spec.kernel[d]))))
+            .collect();
+        let mut access = Access::strided(x.layout.offset.clone(), vec![]);
+        for d in 0..2 {
+            if let Some(&a) = dims[d].first() {
+                access.terms.push(Term { axis: a, leaves: vec![Leaf { extent: os[d].clone(), stride: stride(d) }] });
+            }
+        }
+        for d in 0..spatial {
+            let inside = spec.before[d].is_zero() && spec.after[d].is_zero();
+            Window {
+                out: dims[2 + d].first().copied(),
+                tap: taps[d],
+                stride: spec.strides[d],
+                dilation: spec.dilations[d],
+                base: -spec.before[d].clone(),
+                extent: &xs[2 + d],
+                inside,
+            }
+            .apply(&b, &mut access, &stride(2 + d));
+        }
+        let acc_type = if dtype.is_float() { dtype } else { DType::F64 };
+        let monoid = match spec.kind {
+            PoolKind::Max => {
+                access.outside = lowest(dtype);
+                Monoid::max(dtype, dtype)
+            }
+            PoolKind::Average { .. } => Monoid::sum(dtype, acc_type),
+            PoolKind::Lp { p } => power_sum(dtype, p),
+        };
+        let over: Vec<AxisId> = taps.iter().flatten().copied().collect();
+        let t = b.load("x", dtype, access, touched(&x.layout), x.ix);
+        let mut result = b.reduce(&monoid, &[t], &over).map_err(|e| self.expr_error(n, e))?[0];
+        let mut body = Body { builder: b, dims, tiles: BTreeMap::new() };
+        if let PoolKind::Average { include_pad } = spec.kind {
+            result = divide_by_count(&mut body, result, spec, &xs, include_pad, dtype);
+        }
+        body.tiles.insert(vo, result);
+        self.close(body, g, Some(n))
+    }
+}
+
+/// The smallest value of a type, as an f64 that converts to it.
+fn lowest(d: DType) -> f64 {
+    match d {
+        DType::I8 => i8::MIN as f64,
+        DType::I16 => i16::MIN as f64,
+        DType::I32 => i32::MIN as f64,
+        DType::I64 => i64::MIN as f64,
+        d if d.is_float() => f64::NEG_INFINITY,
+        _ => 0.0,
+    }
+}
+
+/// (sum |x|^p)^(1/p).
+fn power_sum(dtype: DType, p: i64) -> Monoid {
+    let mut m = Monoid::sum(dtype, dtype);
+    m.name = format!("l{p}");
+    let mut b = ExprBuilder::new();
+    let x = b.input(0, dtype);
+    let x = b.unary(expr::Unary::Abs, x);
+    let e = b.constant(p as f64, dtype);
+    let x = b.binary(Binary::Pow, x, e);
+    m.lift = b.finish(&[x]);
+    let mut b = ExprBuilder::new();
+    let s = b.input(0, dtype);
+    let e = b.constant(1.0 / p as f64, dtype);
+    let y = b.binary(Binary::Pow, s, e);
+    m.finish = b.finish(&[y]);
+    m
+}
+
+/// The sum divided by the number of window positions that count: those inside the tensor, or (with
+/// `include_pad`) inside the tensor and its padding.
+fn divide_by_count(body: &mut Body, sum: kernel::TileId, spec: &PoolSpec, xs: &[Dim], include_pad: bool, dtype: DType) -> kernel::TileId {
+    let mut b = ExprBuilder::new();
+    let mut count = b.int(1, DType::I64);
+    for d in 0..spec.kernel.len() {
+        let dil = spec.dilations[d];
+        let size = b.int(spec.kernel[d], DType::I64);
+        let plain = spec.before[d].is_zero() && spec.after[d].is_zero();
+        let c = if plain {
+            size
+        } else {
+            // Taps t with lo <= start + t*dil < hi, start = o*stride - before.
+            let o = body.index(&mut b, &body.dims[2 + d]);
+            let stride = b.int(spec.strides[d], DType::I64);
+            let start = b.mul(o, stride);
+            let before = b.dim(&spec.before[d]);
+            let start = b.sub(start, before);
+            let (lo, hi) = if include_pad {
+                (-spec.before[d].clone(), xs[2 + d].clone() + spec.after[d].clone())
+            } else {
+                (Dim::ZERO, xs[2 + d].clone())
+            };
+            let (lo, hi) = (b.dim(&lo), b.dim(&hi));
+            let zero = b.int(0, DType::I64);
+            let dil_ref = b.int(dil, DType::I64);
+            let round = b.int(dil - 1, DType::I64);
+            // first = max(0, ceil((lo - start) / dil)); last = min(kernel, ceil((hi - start) / dil))
+            let ceil = |b: &mut ExprBuilder, edge| {
+                let gap = b.sub(edge, start);
+                let gap = b.binary(Binary::Max, gap, zero);
+                let gap = b.add(gap, round);
+                b.div(gap, dil_ref)
+            };
+            let first = ceil(&mut b, lo);
+            let last = ceil(&mut b, hi);
+            let last = b.binary(Binary::Min, last, size);
+            let c = b.sub(last, first);
+            let one = b.int(1, DType::I64);
+            b.binary(Binary::Max, c, one)
+        };
+        count = b.mul(count, c);
+    }
+    let from = body.builder.tile_dtype(sum);
+    let s = b.input(0, from);
+    let count = b.cast(count, from);
+    let q = b.div(s, count);
+    let q = if from == dtype { q } else { b.cast(q, dtype) };
+    let axes = body.builder.tile_axes(sum).to_vec();
+    body.builder.map("mean", dtype, &axes, b.finish(&[q]), &[sum])
+}

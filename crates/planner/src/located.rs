@@ -1,0 +1,82 @@
+//! Where a graph value's elements lie: a program value seen through a layout.
+use graph::View;
+use layout::{Dim, Layout, Mode};
+use plan::ValueIx;
+
+/// A graph value in memory: elements of program value `ix` under `layout` (strides in elements).
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub ix: ValueIx,
+    pub layout: Layout,
+}
+
+impl Located {
+    /// The value under a view; `None` when no strides express it.
+    pub fn view(&self, view: &View) -> Option<Located> {
+        let layout = match view {
+            View::Reshape(shape) => self.layout.reshape(shape)?,
+            View::Permute(perm) => self.layout.permute(perm),
+            View::Slice { starts, steps, extents } => {
+                let mut l = self.layout.clone();
+                for d in 0..starts.len() {
+                    let whole = starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
+                    if !whole {
+                        l = l.slice(d, &starts[d], steps[d], &extents[d])?;
+                    }
+                }
+                l
+            }
+            View::Expand(shape) => expand(&self.layout, shape)?,
+        };
+        Some(Located { ix: self.ix, layout })
+    }
+}
+
+/// Right-aligned broadcast of a layout to `shape`; `None` when an extent is neither equal nor 1.
+pub(crate) fn expand(layout: &Layout, shape: &[Dim]) -> Option<Layout> {
+    let missing = shape.len().checked_sub(layout.modes.len())?;
+    let mut modes = Vec::with_capacity(shape.len());
+    for (d, want) in shape.iter().enumerate() {
+        modes.push(match d.checked_sub(missing).map(|i| &layout.modes[i]) {
+            Some(m) if m.extent() == *want => m.clone(),
+            Some(m) if !m.extent().is_one() => return None,
+            _ => Mode::flat(want.clone(), Dim::ZERO),
+        });
+    }
+    Some(Layout { offset: layout.offset.clone(), modes })
+}
+
+/// Which dimensions of `shape_in` survive as dimensions of `shape_out` under a view that only
+/// inserts or removes extents of 1, permutes, or repeats extents of 1: for every output dimension
+/// the input dimension it is, `None` where it is new or repeated. `None` for any other view.
+pub(crate) fn carried_dims(view: &View, shape_in: &[Dim], shape_out: &[Dim]) -> Option<Vec<Option<usize>>> {
+    match view {
+        View::Permute(perm) => Some(perm.iter().map(|&p| Some(p)).collect()),
+        View::Expand(_) => {
+            let missing = shape_out.len().checked_sub(shape_in.len())?;
+            Some(
+                (0..shape_out.len())
+                    .map(|d| d.checked_sub(missing).filter(|&i| shape_in[i] == shape_out[d] && !shape_in[i].is_one()))
+                    .collect(),
+            )
+        }
+        View::Reshape(_) => {
+            let keep: Vec<usize> = (0..shape_in.len()).filter(|&i| !shape_in[i].is_one()).collect();
+            let mut next = keep.iter();
+            let mut out = Vec::new();
+            for d in shape_out {
+                if d.is_one() {
+                    out.push(None);
+                } else {
+                    let &i = next.next()?;
+                    if shape_in[i] != *d {
+                        return None;
+                    }
+                    out.push(Some(i));
+                }
+            }
+            next.next().is_none().then_some(out)
+        }
+        View::Slice { .. } => None,
+    }
+}

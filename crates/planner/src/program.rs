@@ -1,0 +1,217 @@
+//! From a graph to a program: groups in order, each lowered to a kernel or a host item.
+use crate::fuse;
+use crate::kernels::{Lowering, Result, row_major};
+use crate::located::Located;
+use graph::{Graph, Op, SymbolSource, ValueSource};
+use layout::Layout;
+use plan::{Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin, ValueOrigin};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a program is made for beside its graph.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramOptions {
+    /// Inputs and outputs that carry state from request to request, by name.
+    pub states: Vec<(String, String)>,
+    /// Every node of the model (name, operator type), for the account of what became of it.
+    pub model_nodes: Vec<(String, String)>,
+}
+
+/// Lowers a graph (after `rewrite`) to fused kernels with symbolic dims.
+pub fn program(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
+    lower(graph, options)
+}
+
+pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
+    let mut whys = Vec::new();
+    let groups = fuse::groups(graph, &mut whys);
+    let mut is_output = vec![false; graph.values.len()];
+    for o in &graph.outputs {
+        is_output[o.0 as usize] = true;
+    }
+    let mut lowering = Lowering {
+        graph,
+        program: Program {
+            name: graph.name.clone(),
+            symbols: vec![],
+            values: vec![],
+            inputs: vec![],
+            outputs: vec![],
+            init: vec![],
+            segments: vec![],
+            states: vec![],
+            fates: vec![],
+            whys,
+            weights: graph.weights.clone(),
+        },
+        located: vec![None; graph.values.len()],
+        is_output,
+    };
+    for (i, &v) in graph.inputs.iter().enumerate() {
+        let value = graph.value(v);
+        let layout = Layout::ordered(&value.shape, &row_major(value.shape.len()), 1);
+        let ix = lowering.program.values.len() as u32;
+        lowering.program.values.push(ProgramValue {
+            name: value.name.clone(),
+            dtype: value.dtype,
+            shape: value.shape.clone(),
+            layout: layout.clone(),
+            storage: value.size(),
+            origin: ValueOrigin::Input(i as u32),
+        });
+        lowering.program.inputs.push(ix);
+        lowering.located[v.0 as usize] = Some(Located { ix, layout });
+    }
+    for g in &groups {
+        lowering.group(g)?;
+    }
+    outputs(&mut lowering)?;
+    symbols(&mut lowering);
+    for (input, output) in &options.states {
+        let i = graph.inputs.iter().position(|&v| graph.value(v).name == *input);
+        let o = lowering.program.outputs.iter().position(|(n, _)| n == output);
+        if let (Some(i), Some(o)) = (i, o) {
+            lowering.program.states.push(StatePair { input: i as u32, output: o as u32 });
+        }
+    }
+    let mut program = lowering.program;
+    program.fates = fates(graph, &program, options);
+    unique_names(&mut program);
+    Ok(program)
+}
+
+/// Every output gets a program value of its own, dense and row-major.
+fn outputs(lowering: &mut Lowering) -> Result<()> {
+    let graph = lowering.graph;
+    let mut taken: BTreeSet<u32> = BTreeSet::new();
+    for &v in &graph.outputs {
+        let mut ix = lowering.dense(v)?;
+        let made = matches!(lowering.program.value(ix).origin, ValueOrigin::Made);
+        if !made || !taken.insert(ix) {
+            let from = lowering.locate(v)?;
+            let rank = lowering.shape(v).len();
+            let to = lowering.new_value(&format!("{}.copy", lowering.name(v)), lowering.dtype(v), lowering.shape(v), &row_major(rank));
+            let nodes = match graph.producer(v) {
+                Some(n) => n.origins.iter().map(|o| o.name.clone()).collect(),
+                None => vec![],
+            };
+            // A copy of a constant must run for every request: the output is the caller's memory.
+            let (kernel, args) = crate::kernels::copy_kernel(lowering, &from, &to, v)?;
+            lowering.push(plan::Item {
+                name: kernel.name.clone(),
+                work: plan::ItemWork::Kernel { kernel: Box::new(kernel), args },
+                nodes,
+            });
+            ix = to.ix;
+            taken.insert(ix);
+        }
+        lowering.program.outputs.push((graph.value(v).name.clone(), ix));
+    }
+    Ok(())
+}
+
+fn symbols(lowering: &mut Lowering) {
+    let graph = lowering.graph;
+    let mut used = BTreeSet::new();
+    for v in &lowering.program.values {
+        v.shape.iter().for_each(|d| d.symbols(&mut used));
+    }
+    let mut declared = BTreeSet::new();
+    for s in &graph.symbols {
+        declared.insert(s.name.clone());
+        let origin = match s.source {
+            SymbolSource::Input { input, axis } => SymbolOrigin::Input { input, axis },
+            SymbolSource::Late { value, axis } => match &lowering.located[value.0 as usize] {
+                Some(l) => SymbolOrigin::Late { value: l.ix, axis },
+                None => continue,
+            },
+        };
+        lowering.program.symbols.push(ProgramSymbol { name: s.name.clone(), origin });
+    }
+    for name in used.difference(&declared) {
+        lowering.program.symbols.push(ProgramSymbol { name: name.clone(), origin: SymbolOrigin::Outer });
+    }
+}
+
+/// What became of every node of the model.
+fn fates(graph: &Graph, program: &Program, options: &ProgramOptions) -> Vec<NodeFate> {
+    let mut items: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut control: BTreeSet<&str> = BTreeSet::new();
+    let straight = |s: &'_ Segment| -> Vec<plan::Item> {
+        match s {
+            Segment::Straight(i) => i.clone(),
+            Segment::Late(i) => vec![i.clone()],
+            _ => vec![],
+        }
+    };
+    let all: Vec<plan::Item> = program.init.iter().cloned().chain(program.segments.iter().flat_map(straight)).collect();
+    for item in &all {
+        for n in &item.nodes {
+            items.entry(n).or_default().push(item.name.clone());
+        }
+    }
+    for s in &program.segments {
+        if let Segment::If { node, .. } | Segment::Loop { node, .. } = s {
+            control.insert(node);
+        }
+    }
+    let mut views: BTreeSet<&str> = BTreeSet::new();
+    let mut inner: BTreeSet<String> = BTreeSet::new();
+    collect(graph, &mut views, &mut inner);
+    options
+        .model_nodes
+        .iter()
+        .map(|(node, op_type)| {
+            let fate = if let Some(i) = items.get(node.as_str()) {
+                Fate::Items(i.clone())
+            } else if control.contains(node.as_str()) || inner.contains(node) {
+                Fate::Control
+            } else if views.contains(node.as_str()) {
+                Fate::View
+            } else {
+                Fate::Folded
+            };
+            NodeFate { node: node.clone(), op_type: op_type.clone(), fate }
+        })
+        .collect()
+}
+
+fn collect<'a>(graph: &'a Graph, views: &mut BTreeSet<&'a str>, inner: &mut BTreeSet<String>) {
+    for n in &graph.nodes {
+        match &n.op {
+            Op::View(_) => views.extend(n.origins.iter().map(|o| o.name.as_str())),
+            Op::If { then_branch, else_branch } => {
+                for g in [then_branch, else_branch] {
+                    inner.extend(g.nodes.iter().flat_map(|n| n.origins.iter().map(|o| o.name.clone())));
+                }
+            }
+            Op::Loop { body, .. } => {
+                inner.extend(body.nodes.iter().flat_map(|n| n.origins.iter().map(|o| o.name.clone())));
+            }
+            _ => {}
+        }
+    }
+    let _ = ValueSource::Input(0);
+}
+
+/// Items get names that tell them apart.
+fn unique_names(program: &mut Program) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let items = program.init.iter_mut().chain(program.segments.iter_mut().flat_map(|s| match s {
+        Segment::Straight(i) => i.iter_mut().collect::<Vec<_>>(),
+        Segment::Late(i) => vec![i],
+        _ => vec![],
+    }));
+    for item in items {
+        if item.name.is_empty() {
+            item.name = "step".into();
+        }
+        let n = seen.entry(item.name.clone()).or_insert(0);
+        *n += 1;
+        if *n > 1 {
+            item.name = format!("{} #{n}", item.name);
+        }
+        if let plan::ItemWork::Kernel { kernel, .. } = &mut item.work {
+            kernel.name = item.name.clone();
+        }
+    }
+}
