@@ -14,10 +14,10 @@ pub use store::{PackedKey, PackedStore};
 
 use kernel::Target;
 use machine::Machine;
-use plan::{Timeline, VerifiedPlan};
+use plan::{HostOp, Timeline, VerifiedPlan};
 use std::any::Any;
 use std::sync::Arc;
-use tensor::WeightStore;
+use tensor::{Tensor, WeightStore};
 
 /// How a device keeps workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,15 @@ pub trait Device: Send + Sync {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
+    /// Runs one host operator whose output sizes are known only when it has run.
+    fn run_host(&self, op: &HostOp, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, DeviceError> {
+        let _ = inputs;
+        Err(DeviceError::Unsupported {
+            device: self.name().into(),
+            step: op.name.clone(),
+            why: "it runs no host operators".into(),
+        })
+    }
 }
 
 /// A compiled block.

@@ -1,0 +1,129 @@
+//! Plans made executable, and the bounded store of them.
+use crate::{Engine, RunError};
+use arc_swap::ArcSwapOption;
+use device::{Executable, Frame};
+use layout::{DimBox, Sym};
+use plan::{Allotment, Plan, Program, VerifiedPlan};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A compiled block with the memory of request slots that are not in use.
+pub(crate) struct CompiledBlock {
+    pub exe: Arc<dyn Executable>,
+    frames: Mutex<Vec<Frame>>,
+}
+
+impl CompiledBlock {
+    /// Runs `f` with a frame of its own.
+    pub fn with_frame<T>(&self, f: impl FnOnce(&mut Frame) -> Result<T, RunError>) -> Result<T, RunError> {
+        let free = self.frames.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut frame = match free {
+            Some(f) => f,
+            None => self.exe.new_frame()?,
+        };
+        let out = f(&mut frame);
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+        out
+    }
+}
+
+/// A plan in use: requests hold it until they end.
+pub(crate) struct Epoch {
+    pub id: u64,
+    pub plan: Arc<VerifiedPlan>,
+    pub blocks: Vec<CompiledBlock>,
+}
+
+impl Epoch {
+    pub fn covers(&self, env: &[(Sym, i64)]) -> bool {
+        self.plan.plan().dims.contains(&|s| lookup(env, s))
+    }
+}
+
+pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
+    env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
+}
+
+/// Compiled plans kept per program beside the current one.
+const KEPT: usize = 12;
+
+/// A program with its current plan, other plans for other dims, and the programs inside it.
+pub(crate) struct Unit {
+    pub program: Arc<Program>,
+    current: ArcSwapOption<Epoch>,
+    others: Mutex<Vec<Arc<Epoch>>>,
+    next_id: AtomicU64,
+    /// Bodies by (segment, which) and tails by segment, made when first needed.
+    inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
+}
+
+impl Unit {
+    pub fn new(program: Arc<Program>) -> Unit {
+        Unit {
+            program,
+            current: ArcSwapOption::empty(),
+            others: Mutex::new(Vec::new()),
+            next_id: AtomicU64::new(1),
+            inner: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The unit for an inner program.
+    pub fn inner(&self, key: (u32, u8), make: impl FnOnce() -> Program) -> Arc<Unit> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.entry(key).or_insert_with(|| Arc::new(Unit::new(Arc::new(make())))).clone()
+    }
+
+    /// Compiles a plan into an epoch of this unit.
+    pub fn compile(&self, engine: &Engine, plan: Plan) -> Result<Arc<Epoch>, RunError> {
+        self.compile_verified(engine, Arc::new(plan.verify()?))
+    }
+
+    pub fn compile_verified(&self, engine: &Engine, plan: Arc<VerifiedPlan>) -> Result<Arc<Epoch>, RunError> {
+        let mut blocks = Vec::new();
+        for b in 0..plan.plan().blocks().count() {
+            let exe = engine.device.compile(plan.clone(), b, &self.program.weights, &engine.packed)?;
+            blocks.push(CompiledBlock { exe, frames: Mutex::new(Vec::new()) });
+        }
+        Ok(Arc::new(Epoch { id: self.next_id.fetch_add(1, Ordering::Relaxed), plan, blocks }))
+    }
+
+    /// Makes `epoch` the current plan: requests that start from now on use it when it covers their
+    /// dims; running ones finish on theirs.
+    pub fn swap(&self, epoch: Arc<Epoch>) {
+        self.current.store(Some(epoch));
+    }
+
+    /// The current epoch.
+    pub fn current(&self) -> Option<Arc<Epoch>> {
+        self.current.load_full()
+    }
+
+    /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`.
+    pub fn epoch(&self, engine: &Engine, env: &[(Sym, i64)], dims: impl FnOnce() -> DimBox, allotment: &Allotment) -> Result<Arc<Epoch>, RunError> {
+        if let Some(e) = self.current.load_full()
+            && e.covers(env)
+        {
+            return Ok(e);
+        }
+        let kept = |others: &mut Vec<Arc<Epoch>>| {
+            let at = others.iter().position(|e| e.covers(env))?;
+            let e = others.remove(at);
+            others.insert(0, e.clone());
+            Some(e)
+        };
+        if let Some(e) = kept(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(e);
+        }
+        let plan = engine.planner.bind(&self.program, &dims(), allotment)?;
+        let made = self.compile(engine, plan)?;
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(e) = kept(&mut others) {
+            return Ok(e);
+        }
+        others.insert(0, made.clone());
+        others.truncate(KEPT);
+        Ok(made)
+    }
+}

@@ -1,0 +1,312 @@
+//! Running a program's segments in order: blocks on the device, control flow here.
+use crate::epoch::{Unit, lookup};
+use crate::{Engine, RunError};
+use device::{AlignedBytes, Request};
+use layout::{DType, Dim, DimBox, Sym};
+use plan::{Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx, ValueOrigin};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tensor::Tensor;
+
+/// Longest loop: an unbounded trip count of a hostile model must not hang the caller for ever.
+const MAX_TRIPS: i64 = 1 << 24;
+/// Deepest nesting of branches, loops and tails.
+const MAX_DEPTH: usize = 64;
+
+/// What a run needs beside its unit.
+pub(crate) struct Context<'a> {
+    pub engine: &'a Engine,
+    pub allotment: &'a Allotment,
+    /// Ranges that the caller asked plans to cover.
+    pub dims: &'a DimBox,
+    pub timeline: Option<&'a mut Timeline>,
+    pub stop_after: Option<u32>,
+}
+
+/// State memory of a stream for the top-level program: one buffer per state of the plan's block.
+pub(crate) type States<'a> = &'a mut [AlignedBytes];
+
+type Slots = BTreeMap<ValueIx, Arc<Tensor>>;
+
+/// Symbols of `program` that inputs of these shapes determine, added to `env`.
+pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<(Sym, i64)>) {
+    for s in &program.symbols {
+        if let SymbolOrigin::Input { input, axis } = s.origin
+            && lookup(env, &s.name).is_none()
+            && let Some(&n) = shapes.get(input as usize).and_then(|sh| sh.get(axis as usize))
+        {
+            env.push((s.name.clone(), n as i64));
+        }
+    }
+}
+
+/// The box that a new plan covers: the caller's range where the dims lie inside it; otherwise the
+/// dims themselves, and for sizes that come out of the computation a range up to the next power of
+/// two, so that growing sizes need few plans.
+fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
+    let mut out = DimBox::new();
+    for s in &program.symbols {
+        let Some(v) = lookup(env, &s.name) else { continue };
+        if let Some(r) = asked.get(&s.name)
+            && r.lo <= v
+            && v <= r.hi
+        {
+            out.insert(s.name.clone(), r.lo, r.hi);
+            continue;
+        }
+        let computed = s.name.contains('.');
+        if computed && v > 2 {
+            let hi = (v as u64).next_power_of_two() as i64;
+            out.insert(s.name.clone(), hi / 2 + 1, hi);
+        } else {
+            out.insert(s.name.clone(), v, v);
+        }
+    }
+    out
+}
+
+pub(crate) fn shape_of(dims: &[Dim], env: &[(Sym, i64)], name: &str) -> Result<Vec<usize>, RunError> {
+    dims.iter()
+        .map(|d| {
+            let v = d.eval(&|s| lookup(env, s));
+            v.and_then(|v| usize::try_from(v).ok()).ok_or_else(|| RunError::Control {
+                node: name.into(),
+                why: format!("its dimension {d} has no valid size for these inputs"),
+            })
+        })
+        .collect()
+}
+
+/// Runs `unit` on `inputs` (one per program input; state inputs of a stream may be empty) and gives
+/// one tensor per output (empty ones for state outputs).
+pub(crate) fn run(
+    ctx: &mut Context<'_>,
+    unit: &Unit,
+    inputs: Vec<Arc<Tensor>>,
+    mut env: Vec<(Sym, i64)>,
+    mut states: Option<States<'_>>,
+    depth: usize,
+) -> Result<Vec<Arc<Tensor>>, RunError> {
+    let program = &unit.program;
+    if depth > MAX_DEPTH {
+        return Err(RunError::Control { node: program.name.clone(), why: "control flow is nested too deeply".into() });
+    }
+    let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
+    bind_inputs(program, &shapes, &mut env);
+    let asked = ctx.dims.clone();
+    let epoch = unit.epoch(ctx.engine, &env, || box_for(program, &env, &asked), ctx.allotment)?;
+    let mut slots: Slots = program.inputs.iter().copied().zip(inputs).collect();
+    let mut block = 0;
+    for segment in &epoch.plan.plan().segments {
+        match segment {
+            PlanSegment::Block(b) => {
+                let symbols: Vec<i64> = b.symbols.iter().map(|s| lookup(&env, s).unwrap_or(0)).collect();
+                let mut outputs: Vec<Tensor> = Vec::new();
+                for (i, p) in b.outputs.iter().enumerate() {
+                    let is_state = b.states.iter().any(|s| s.output as usize == i);
+                    outputs.push(if is_state && states.is_some() {
+                        Tensor::zeros(p.dtype, &[0])?
+                    } else {
+                        Tensor::zeros(p.dtype, &shape_of(&p.shape, &env, &p.name)?)?
+                    });
+                }
+                let mut ins: Vec<Arc<Tensor>> = Vec::new();
+                for p in &b.inputs {
+                    ins.push(slot(program, &slots, p.value)?);
+                }
+                let bytes: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
+                let compiled = &epoch.blocks[block];
+                block += 1;
+                let mut timeline = ctx.timeline.take();
+                let result = compiled.with_frame(|frame| {
+                    let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(Tensor::bytes_mut).collect();
+                    let mut none = [];
+                    let held: &mut [AlignedBytes] = states.as_deref_mut().unwrap_or(&mut none);
+                    let mut held: Vec<&mut AlignedBytes> = held.iter_mut().collect();
+                    compiled.exe.run(
+                        frame,
+                        Request {
+                            symbols: &symbols,
+                            inputs: &bytes,
+                            outputs: &mut out,
+                            states: &mut held,
+                            timeline: timeline.as_deref_mut(),
+                            stop_after: ctx.stop_after,
+                        },
+                    )?;
+                    Ok(())
+                });
+                ctx.timeline = timeline;
+                result?;
+                for (p, t) in b.outputs.iter().zip(outputs) {
+                    slots.insert(p.value, Arc::new(t));
+                }
+            }
+            PlanSegment::Control { segment } => control(ctx, unit, *segment, &mut slots, &mut env, depth)?,
+            PlanSegment::Deferred { segment } => {
+                let mut values = Vec::new();
+                let tail = unit.inner((*segment, 2), || program.tail(*segment as usize).0);
+                for &v in &tail.program.inputs {
+                    values.push(slot(program, &slots, v)?);
+                }
+                return run(ctx, &tail, values, env, None, depth + 1);
+            }
+        }
+        late_symbols(program, &slots, &mut env);
+    }
+    program.outputs.iter().map(|(_, v)| slot(program, &slots, *v)).collect()
+}
+
+/// Symbols that segments have determined since.
+fn late_symbols(program: &Program, slots: &Slots, env: &mut Vec<(Sym, i64)>) {
+    for s in &program.symbols {
+        if let SymbolOrigin::Late { value, axis } = s.origin
+            && lookup(env, &s.name).is_none()
+            && let Some(t) = slots.get(&value)
+            && let Some(&n) = t.shape().get(axis as usize)
+        {
+            env.push((s.name.clone(), n as i64));
+        }
+    }
+}
+
+fn slot(program: &Program, slots: &Slots, v: ValueIx) -> Result<Arc<Tensor>, RunError> {
+    if let Some(t) = slots.get(&v) {
+        return Ok(t.clone());
+    }
+    let value = program.value(v);
+    if let ValueOrigin::Weight(w) = value.origin
+        && let Some(t) = program.weights.tensor(w)
+    {
+        return Ok(Arc::new(t));
+    }
+    Err(RunError::Control {
+        node: value.name.clone(),
+        why: "the value is read before it is made; this is a fault of the planner, please report it".into(),
+    })
+}
+
+fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, env: &mut Vec<(Sym, i64)>, depth: usize) -> Result<(), RunError> {
+    let program = unit.program.clone();
+    match program.segments.get(segment as usize) {
+        Some(Segment::If { cond, captures, then_branch, else_branch, outputs, .. }) => {
+            let taken = slot(&program, slots, *cond)?;
+            let taken = !taken.is_empty() && taken.get_i64(0) != 0;
+            let body = if taken { then_branch } else { else_branch };
+            let inner = unit.inner((segment, !taken as u8), || with_weights(body, &program));
+            let mut inputs = Vec::new();
+            for &c in captures {
+                inputs.push(slot(&program, slots, c)?);
+            }
+            let outs = run(ctx, &inner, inputs, env.clone(), None, depth + 1)?;
+            slots.extend(outputs.iter().copied().zip(outs));
+            Ok(())
+        }
+        Some(Segment::Loop { node, trip, cond, carried, captures, body, outputs }) => {
+            let scalar = |slots: &Slots, v: &Option<ValueIx>| -> Result<Option<i64>, RunError> {
+                match v {
+                    Some(v) => {
+                        let t = slot(&program, slots, *v)?;
+                        Ok((!t.is_empty()).then(|| t.get_i64(0)))
+                    }
+                    None => Ok(None),
+                }
+            };
+            let trips = scalar(slots, trip)?;
+            let mut go = scalar(slots, cond)?.unwrap_or(1) != 0;
+            let inner = unit.inner((segment, 0), || with_weights(body, &program));
+            let mut state = Vec::new();
+            for &c in carried {
+                state.push(slot(&program, slots, c)?);
+            }
+            let mut fixed = Vec::new();
+            for &c in captures {
+                fixed.push(slot(&program, slots, c)?);
+            }
+            let scans = outputs.len() - carried.len();
+            let mut stacked: Vec<Vec<Arc<Tensor>>> = vec![Vec::new(); scans];
+            let mut i = 0;
+            while go && trips.is_none_or(|t| i < t) {
+                if i >= MAX_TRIPS {
+                    return Err(RunError::Control { node: node.clone(), why: format!("the loop passed {MAX_TRIPS} iterations; give it a trip count") });
+                }
+                let mut inputs = vec![
+                    Arc::new(Tensor::from_i64(&[], &[i])?),
+                    Arc::new(Tensor::from_bytes(DType::Bool, &[], vec![go as u8])?),
+                ];
+                inputs.extend(state.iter().cloned());
+                inputs.extend(fixed.iter().cloned());
+                // Outer symbols stay; those that the body reads from its own inputs are bound anew.
+                let own: Vec<&Sym> = inner
+                    .program
+                    .symbols
+                    .iter()
+                    .filter(|s| s.origin != SymbolOrigin::Outer)
+                    .map(|s| &s.name)
+                    .collect();
+                let outer: Vec<(Sym, i64)> = env.iter().filter(|(s, _)| !own.contains(&s)).cloned().collect();
+                let mut outs = run(ctx, &inner, inputs, outer, None, depth + 1)?;
+                let scan_outs = outs.split_off(1 + carried.len());
+                go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
+                state = outs.split_off(1);
+                for (s, t) in stacked.iter_mut().zip(scan_outs) {
+                    s.push(t);
+                }
+                i += 1;
+            }
+            let (last, scanned) = outputs.split_at(carried.len());
+            slots.extend(last.iter().copied().zip(state));
+            for (&o, parts) in scanned.iter().zip(stacked) {
+                slots.insert(o, Arc::new(stack(&program, o, &parts, env, node)?));
+            }
+            Ok(())
+        }
+        Some(Segment::Late(item)) => host(ctx, &program, item, slots),
+        _ => Err(RunError::Control { node: program.name.clone(), why: format!("the plan names segment {segment}, which is no control flow") }),
+    }
+}
+
+fn with_weights(body: &Program, outer: &Program) -> Program {
+    let mut p = body.clone();
+    p.weights = outer.weights.clone();
+    p
+}
+
+/// Scanned values joined along a new leading dimension.
+fn stack(program: &Program, v: ValueIx, parts: &[Arc<Tensor>], env: &[(Sym, i64)], node: &str) -> Result<Tensor, RunError> {
+    let value = program.value(v);
+    let Some(first) = parts.first() else {
+        let mut shape = vec![0];
+        for d in value.shape.iter().skip(1) {
+            shape.push(d.eval(&|s| lookup(env, s)).and_then(|n| usize::try_from(n).ok()).unwrap_or(0));
+        }
+        return Ok(Tensor::zeros(value.dtype, &shape)?);
+    };
+    let mut shape = vec![parts.len()];
+    shape.extend_from_slice(first.shape());
+    let mut bytes = Vec::new();
+    for p in parts {
+        if p.shape() != first.shape() {
+            return Err(RunError::Control { node: node.into(), why: "a scanned output changes its shape between iterations".into() });
+        }
+        bytes.extend_from_slice(p.bytes());
+    }
+    Ok(Tensor::from_bytes(first.dtype(), &shape, bytes)?)
+}
+
+fn host(ctx: &mut Context<'_>, program: &Program, item: &Item, slots: &mut Slots) -> Result<(), RunError> {
+    let ItemWork::Host { op, inputs, outputs } = &item.work else {
+        return Err(RunError::Control { node: item.name.clone(), why: "it is no host operator".into() });
+    };
+    let mut tensors: Vec<Option<Arc<Tensor>>> = Vec::new();
+    for i in inputs {
+        tensors.push(match i {
+            Some(v) => Some(slot(program, slots, *v)?),
+            None => None,
+        });
+    }
+    let refs: Vec<Option<&Tensor>> = tensors.iter().map(|t| t.as_deref()).collect();
+    let outs = ctx.engine.device().run_host(op, &refs)?;
+    slots.extend(outputs.iter().copied().zip(outs.into_iter().map(Arc::new)));
+    Ok(())
+}
