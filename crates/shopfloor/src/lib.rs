@@ -1,2 +1,42 @@
-//! `shopfloor`: see ARCHITECTURE.md.
+//! shopfloor runs ONNX models: it plans the whole computation over the machine's memory hierarchy,
+//! runs the plan with resident workers, and shows predicted beside measured for every step.
+//!
+//! ```no_run
+//! use shopfloor::{Session, Tensor};
+//!
+//! # fn main() -> Result<(), shopfloor::Error> {
+//! let session = Session::builder().with_threads(2).commit_from_file("model.onnx")?;
+//! let image = Tensor::zeros(shopfloor::DType::F32, &[1, 1, 8, 8])?;
+//! let outputs = session.run(shopfloor::inputs!["image" => &image])?;
+//! println!("{:?}", outputs["probabilities"].shape());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate is the only stable interface; the crates behind it may change.
 #![forbid(unsafe_code)]
+
+mod error;
+mod model;
+mod outputs;
+mod session;
+
+pub use error::Error;
+pub use model::{Model, ModelOptions};
+pub use outputs::Outputs;
+pub use session::{Session, SessionBuilder, default_engine};
+
+pub use cpu::isa::Isa;
+pub use layout::{DType, Dim, DimBox};
+pub use machine::Machine;
+pub use plan::{Goal, Plan, Timeline, Why};
+pub use runtime::{Engine, Stream};
+pub use tensor::Tensor;
+
+/// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.
+#[macro_export]
+macro_rules! inputs {
+    ($($name:expr => $tensor:expr),* $(,)?) => {
+        &[$(($name, $tensor)),*] as &[(&str, &$crate::Tensor)]
+    };
+}

@@ -1,0 +1,101 @@
+use crate::Error;
+use graph::Graph;
+use layout::{Dim, DimBox};
+use plan::{Program, Why};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is bound before a model is planned.
+#[derive(Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// Shapes of inputs, by name.
+    pub shapes: BTreeMap<String, Vec<Dim>>,
+    /// Ranges of symbolic dims; a range of one value binds the dim at import.
+    pub dims: DimBox,
+    /// State: input and output that carry on from request to request, by name.
+    pub states: Vec<(String, String)>,
+    /// Most rewrites to do, to find a bad one by bisection.
+    pub fuel: Option<usize>,
+}
+
+/// A model imported, rewritten and fused; not yet bound to dims or a machine.
+#[derive(Clone, Debug)]
+pub struct Model {
+    path: PathBuf,
+    graph: Arc<Graph>,
+    program: Arc<Program>,
+    report: onnx::Report,
+    dims: DimBox,
+}
+
+impl Model {
+    /// Reads the ONNX model at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read or contradicts itself; operators that are not covered (one list of
+    /// them all); bound shapes that do not fit.
+    pub fn open(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model, Error> {
+        let path = path.as_ref();
+        let mut import = onnx::ImportOptions { shapes: options.shapes.clone(), dims: BTreeMap::new() };
+        for (name, r) in options.dims.iter() {
+            if r.lo == r.hi {
+                import.dims.insert(name.to_string(), r.lo);
+            }
+        }
+        let imported = onnx::import(path, &import)?;
+        let (graph, changes) = rewrite::run(&imported.graph, &rewrite::Options { fuel: options.fuel, ..Default::default() })?;
+        let model_nodes = imported.report.nodes.iter().map(|o| (o.name.clone(), o.op_type.clone())).collect();
+        let mut program = planner::program(&graph, &planner::ProgramOptions { states: options.states.clone(), model_nodes })?;
+        if let Some(stem) = path.file_stem().and_then(|s| s.to_str()) {
+            program.name = stem.to_string();
+            if stem == "model"
+                && let Some(folder) = path.parent().and_then(|p| p.file_name()).and_then(|s| s.to_str())
+            {
+                program.name = folder.to_string();
+            }
+        }
+        program.whys.splice(
+            0..0,
+            changes.into_iter().map(|c| Why {
+                pass: format!("rewrite:{}", c.pass),
+                subject: c.subject,
+                choice: if c.done { "done".into() } else { "not done".into() },
+                alternatives: vec![],
+                reason: c.why,
+            }),
+        );
+        Ok(Model {
+            path: path.to_path_buf(),
+            graph: Arc::new(graph),
+            program: Arc::new(program),
+            report: imported.report,
+            dims: options.dims.clone(),
+        })
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Core ops after rewriting.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Fused kernels with symbolic dims.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// What import found.
+    pub fn report(&self) -> &onnx::Report {
+        &self.report
+    }
+
+    /// Ranges that were asked for.
+    pub fn dims(&self) -> &DimBox {
+        &self.dims
+    }
+}

@@ -1,0 +1,55 @@
+use tensor::Tensor;
+
+/// Outputs of a request, in the model's order; indexed by name or position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outputs(pub(crate) Vec<(String, Tensor)>);
+
+impl Outputs {
+    /// The output `name`, if the model has it.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, t)| t)
+    }
+
+    /// Names and tensors, in the model's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.0.iter().map(|(n, t)| (n.as_str(), t))
+    }
+
+    /// Number of outputs.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Names and tensors, taken out.
+    pub fn into_vec(self) -> Vec<(String, Tensor)> {
+        self.0
+    }
+}
+
+impl std::ops::Index<&str> for Outputs {
+    type Output = Tensor;
+
+    /// # Panics
+    /// When the model has no output of that name; [`Outputs::get`] does not panic.
+    fn index(&self, name: &str) -> &Tensor {
+        match self.get(name) {
+            Some(t) => t,
+            None => panic!("the model has no output '{name}'"),
+        }
+    }
+}
+
+impl std::ops::Index<usize> for Outputs {
+    type Output = Tensor;
+
+    /// # Panics
+    /// When there are not as many outputs.
+    fn index(&self, i: usize) -> &Tensor {
+        &self.0[i].1
+    }
+}

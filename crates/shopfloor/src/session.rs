@@ -1,0 +1,205 @@
+use crate::{Error, Model, ModelOptions, Outputs};
+use cpu::CpuDevice;
+use cpu::isa::Isa;
+use device::Device;
+use layout::{Dim, DimBox};
+use machine::Machine;
+use plan::{Allotment, Goal, Plan, Timeline};
+use runtime::{Engine, Stream};
+use std::path::Path;
+use std::sync::Arc;
+use tensor::Tensor;
+
+/// An engine on this machine's CPU.
+///
+/// `threads`: workers, the calling thread included (default: the cores this process may use);
+/// `isa`: instruction set (default: the best there is); `machine`: description to plan for
+/// (default: the present one, calibrated if a calibration is stored).
+///
+/// # Errors
+/// The instruction set is not there, or threads cannot be started.
+pub fn default_engine(threads: Option<usize>, isa: Option<Isa>, machine: Option<Machine>) -> Result<Arc<Engine>, Error> {
+    let device = CpuDevice::new(cpu::CpuOptions { threads, isa, machine })?;
+    let planner = planner::Planner::new(vec![(device.machine().clone(), device.target().clone())]);
+    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
+}
+
+/// How a session is made.
+#[derive(Clone, Default)]
+pub struct SessionBuilder {
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+    engine: Option<Arc<Engine>>,
+    goal: Goal,
+    memory: Option<u64>,
+    options: ModelOptions,
+    max_running: Option<usize>,
+    max_queued: Option<usize>,
+}
+
+impl SessionBuilder {
+    /// Workers, the calling thread included. Ignored with [`SessionBuilder::with_engine`].
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Runs on a shared engine: its workers serve all its sessions.
+    pub fn with_engine(mut self, engine: Arc<Engine>) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Plans for this description instead of the detected machine.
+    pub fn with_machine(mut self, machine: Machine) -> Self {
+        self.machine = Some(machine);
+        self
+    }
+
+    /// Uses this instruction set.
+    pub fn with_isa(mut self, isa: Isa) -> Self {
+        self.isa = Some(isa);
+        self
+    }
+
+    /// What plans are to be good at.
+    pub fn with_goal(mut self, goal: Goal) -> Self {
+        self.goal = goal;
+        self
+    }
+
+    /// Bytes that a plan may take.
+    pub fn with_memory_limit(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Binds the shape of an input.
+    pub fn with_shape(mut self, input: &str, shape: &[usize]) -> Self {
+        self.options.shapes.insert(input.into(), shape.iter().map(|&d| Dim::from(d)).collect());
+        self
+    }
+
+    /// Plans cover the symbolic dimension `name` from `lo` to `hi` (both included). Equal ends bind
+    /// it for good.
+    pub fn with_dim(mut self, name: &str, lo: i64, hi: i64) -> Self {
+        self.options.dims.insert(name, lo, hi);
+        self
+    }
+
+    /// Declares state: what `output` gives is what `input` takes in a stream's next request.
+    pub fn with_state(mut self, input: &str, output: &str) -> Self {
+        self.options.states.push((input.into(), output.into()));
+        self
+    }
+
+    /// Requests running at once and waiting at most.
+    pub fn with_queue(mut self, running: usize, waiting: usize) -> Self {
+        self.max_running = Some(running);
+        self.max_queued = Some(waiting);
+        self
+    }
+
+    /// Everything that import binds, at once.
+    pub fn with_model_options(mut self, options: ModelOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Reads the model at `path` and makes it ready.
+    ///
+    /// # Errors
+    /// As [`Model::open`] and [`default_engine`].
+    pub fn commit_from_file(self, path: impl AsRef<Path>) -> Result<Session, Error> {
+        let model = Model::open(path, &self.options)?;
+        self.commit(model)
+    }
+
+    /// Makes a model that was read before ready.
+    ///
+    /// # Errors
+    /// As [`default_engine`].
+    pub fn commit(self, model: Model) -> Result<Session, Error> {
+        let engine = match self.engine {
+            Some(e) => e,
+            None => default_engine(self.threads, self.isa, self.machine)?,
+        };
+        let workers = engine.device().workers() as u32;
+        let defaults = runtime::SessionOptions::default();
+        let options = runtime::SessionOptions {
+            dims: model.dims().clone(),
+            allotment: Allotment { workers: vec![workers], memory: self.memory, goal: self.goal },
+            max_running: self.max_running.unwrap_or(defaults.max_running),
+            max_queued: self.max_queued.unwrap_or(defaults.max_queued),
+        };
+        let inner = runtime::Session::new(engine, model.program().clone(), options);
+        Ok(Session { model, inner })
+    }
+}
+
+/// A model ready to run; shared by any number of threads.
+pub struct Session {
+    model: Model,
+    inner: runtime::Session,
+}
+
+impl Session {
+    /// How a session is made.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The session of the runtime, for engines, plans and epochs.
+    pub fn runtime(&self) -> &runtime::Session {
+        &self.inner
+    }
+
+    /// Runs one request. Each input is dense, row-major, of the model's dtype and of a shape that
+    /// fits the model's; dims that no earlier request had are planned first.
+    ///
+    /// # Errors
+    /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
+    /// holds; an index out of range in the model.
+    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
+        Ok(Outputs(self.inner.run(inputs)?))
+    }
+
+    /// Runs one request and records what ran when.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_timed(&self, inputs: &[(&str, &Tensor)], timeline: &mut Timeline) -> Result<Outputs, Error> {
+        Ok(Outputs(self.inner.run_with(inputs, Some(timeline), None)?))
+    }
+
+    /// The plan for a box of dims, without running it.
+    ///
+    /// # Errors
+    /// A dim without a range, or sizes that do not fit.
+    pub fn plan(&self, dims: &DimBox) -> Result<Plan, Error> {
+        Ok(self.inner.plan(dims)?)
+    }
+
+    /// Makes `plan` the current one beside the traffic; gives its epoch.
+    ///
+    /// # Errors
+    /// The plan breaks a rule of the verifier.
+    pub fn swap_plan(&self, plan: Plan) -> Result<u64, Error> {
+        Ok(self.inner.swap(plan)?)
+    }
+
+    /// A stream whose declared state stays in place between requests, in one plan that covers
+    /// `dims`.
+    ///
+    /// # Errors
+    /// A dim without a range, or a model with control flow.
+    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, Error> {
+        Ok(self.inner.stream(dims)?)
+    }
+}
