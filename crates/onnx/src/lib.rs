@@ -8,9 +8,15 @@
 mod error;
 mod external;
 mod file;
+mod import;
+mod ops;
 pub mod proto;
 
 pub use error::Error;
 pub use external::ExternalFiles;
 pub use file::ModelFile;
+pub use import::{
+    Assumption, ImportError, ImportOptions, Imported, Report, UnsupportedNode, import, import_file,
+};
+pub use ops::covered as covered_operators;
 pub use tensor::Bytes;

@@ -240,11 +240,12 @@ fn counts_dims_and_fields_must_agree() {
         let error = bytes_of(message).unwrap_err();
         assert!(error.contains(part) && error.contains("'t'"), "{error}");
     }
+    let empty: [u8; 0] = [];
     assert_eq!(
         bytes_of(tensor("t", 1, &[0, i64::MAX, i64::MAX])).unwrap(),
-        []
+        empty
     );
-    assert_eq!(bytes_of(tensor("t", 1, &[0]).bytes(9, &[])).unwrap(), []);
+    assert_eq!(bytes_of(tensor("t", 1, &[0]).bytes(9, &[])).unwrap(), empty);
 }
 
 #[test]

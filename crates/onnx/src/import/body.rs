@@ -1,0 +1,211 @@
+//! Functions, inlined branches and bodies that stay graphs of their own.
+use super::ctx::{Call, Scope};
+use super::{Ctx, Item, LowerError, Lowered, NodeView};
+use crate::proto::{Function, Graph};
+use ::graph::{Op, ValueId, View};
+use layout::{DType, Dim};
+use std::collections::BTreeMap;
+
+/// An input of a body that the control operator itself feeds.
+pub(crate) struct BodyInput {
+    pub dtype: DType,
+    pub shape: Vec<Dim>,
+    pub ints: Option<Vec<Dim>>,
+}
+
+impl<'m> Ctx<'m> {
+    /// Inlines a call of a function of the model.
+    pub fn call(&mut self, n: &NodeView<'m>, f: &'m Function) -> Lowered {
+        if n.inputs.len() > f.inputs.len() || n.outputs.len() > f.outputs.len() {
+            return Err(format!(
+                "calls function '{}' with {} inputs and {} outputs, it has {} and {}",
+                f.name,
+                n.inputs.len(),
+                n.outputs.len(),
+                f.inputs.len(),
+                f.outputs.len()
+            )
+            .into());
+        }
+        let mut attrs = BTreeMap::new();
+        for d in &f.attribute_defaults {
+            attrs.insert(d.name.as_str(), &d.value);
+        }
+        for (&k, &v) in &n.attrs {
+            let known = f.attributes.iter().any(|a| a == k)
+                || f.attribute_defaults.iter().any(|d| d.name == k);
+            if !known {
+                return Err(format!(
+                    "attribute '{k}' is not one of function '{}'; remove it",
+                    f.name
+                )
+                .into());
+            }
+            attrs.insert(k, v);
+        }
+        let mut scope = Scope {
+            barrier: true,
+            prefix: format!("{}/", n.origin.name),
+            ..Scope::default()
+        };
+        for (i, name) in f.inputs.iter().enumerate() {
+            if let Some(v) = n.opt(i) {
+                scope.values.insert(name, Item::Value(v));
+            }
+        }
+        for (i, o) in f.outputs.iter().enumerate() {
+            if n.wants(i) {
+                scope.rename.insert(o, n.name(i));
+            }
+        }
+        // A left-out input may be read as one, which a node does by its empty name only.
+        let missing: Vec<&'m str> = f
+            .inputs
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| n.opt(*i).is_none())
+            .map(|(_, s)| s.as_str())
+            .collect();
+        if let Some(m) = missing
+            .iter()
+            .find(|m| f.nodes.iter().any(|x| x.inputs.iter().any(|i| i == *m)))
+        {
+            return Err(LowerError::Unsupported(format!(
+                "function '{}' reads its input '{m}', which the call leaves out; give it",
+                f.name
+            )));
+        }
+        self.frame().scopes.push(scope);
+        self.calls.push(Call {
+            attrs,
+            opsets: &f.opset_imports,
+        });
+        let outs = self
+            .nodes(&f.nodes)
+            .and_then(|()| self.results(f.outputs.iter().map(String::as_str)));
+        self.calls.pop();
+        self.frame().scopes.pop();
+        self.finish_inlined(n, outs?)
+    }
+
+    fn results(&mut self, names: impl Iterator<Item = &'m str>) -> Lowered<Vec<Item>> {
+        names.map(|o| self.lookup(o)).collect()
+    }
+
+    fn finish_inlined(&mut self, n: &NodeView<'m>, outs: Vec<Item>) -> Lowered {
+        for (i, item) in outs.into_iter().enumerate() {
+            let Some(&name) = n.outputs.get(i).filter(|o| !o.is_empty()) else {
+                continue;
+            };
+            self.bind(name, item);
+        }
+        Ok(())
+    }
+
+    /// Lowers a branch in place of its node.
+    pub fn inline_branch(&mut self, n: &NodeView<'m>, g: &'m Graph) -> Lowered {
+        if g.outputs.len() < n.outputs.len() {
+            return Err(format!(
+                "the branch has {} outputs, the node {}",
+                g.outputs.len(),
+                n.outputs.len()
+            )
+            .into());
+        }
+        let mut scope = self.scope_of(g, format!("{}/", n.origin.name))?;
+        for (i, o) in g.outputs.iter().enumerate() {
+            if n.wants(i) {
+                scope.rename.insert(&o.name, n.name(i));
+            }
+        }
+        self.frame().scopes.push(scope);
+        let outs = self
+            .nodes(&g.nodes)
+            .and_then(|()| self.results(g.outputs.iter().map(|o| o.name.as_str())));
+        self.frame().scopes.pop();
+        self.finish_inlined(n, outs?)
+    }
+
+    /// Begins a body: its own inputs first, then `captured` outer values. Lowers its nodes; gives
+    /// its outputs, or nothing when one depends on an unsupported node. The frame stays.
+    pub fn open_body(
+        &mut self,
+        n: &NodeView<'m>,
+        g: &'m Graph,
+        inputs: &[BodyInput],
+        captured: &[ValueId],
+    ) -> Lowered<Option<Vec<ValueId>>> {
+        let mut scope = self.scope_of(g, String::new())?;
+        let formals = Ctx::real_inputs(g);
+        if formals.len() != inputs.len() {
+            return Err(format!(
+                "the body '{}' has {} inputs, {} are fed",
+                g.name,
+                formals.len(),
+                inputs.len()
+            )
+            .into());
+        }
+        scope.prefix = String::new();
+        self.push_frame(&format!("{}/{}", n.origin.name, g.name), scope);
+        for (f, i) in formals.iter().zip(inputs) {
+            let v = self
+                .b()
+                .input_with_ints(&f.name, i.dtype, i.shape.clone(), i.ints.clone());
+            self.bind(&f.name, Item::Value(v));
+        }
+        let at = self.frames.len() - 1;
+        for &c in captured {
+            // Its name in the body comes from the outer scopes when it is looked up.
+            self.capture(at, c)?;
+        }
+        self.nodes(&g.nodes)?;
+        let mut outs = Vec::new();
+        for o in &g.outputs {
+            match self.lookup(&o.name)? {
+                Item::Value(v) => outs.push(v),
+                Item::Poisoned => return Ok(None),
+            }
+        }
+        Ok(Some(outs))
+    }
+
+    /// Ends the innermost body.
+    pub fn close_body(&mut self, outputs: &[ValueId]) -> (::graph::Graph, Vec<ValueId>) {
+        let Some(f) = self.frames.pop() else {
+            let empty = ::graph::GraphBuilder::new("", Default::default());
+            return (empty.finish(&[]), Vec::new());
+        };
+        let mut g = f.b.finish(outputs);
+        // Put back at the end, so that the store can grow without being copied.
+        g.weights = Default::default();
+        (g, f.captures.iter().map(|c| c.0).collect())
+    }
+
+    /// Gives up the innermost body.
+    pub fn drop_body(&mut self) {
+        self.frames.pop();
+    }
+
+    /// Whether a dimension of a body means something outside it.
+    pub fn visible(&self, d: &Dim) -> bool {
+        let mut used = Default::default();
+        d.symbols(&mut used);
+        used.iter().all(|s| {
+            self.frames
+                .iter()
+                .any(|f| f.b.graph().symbols.iter().any(|x| x.name == *s))
+        })
+    }
+
+    /// A node that gives `v` under the exact name `name`.
+    pub fn rename(&mut self, v: ValueId, name: &str, origin: &::graph::Origin) -> Lowered<ValueId> {
+        let shape = self.shape(v);
+        let out = self
+            .b()
+            .node(Op::View(View::Reshape(shape)), &[v], &[name], origin)?;
+        out.first()
+            .copied()
+            .ok_or_else(|| "a view has no output".into())
+    }
+}

@@ -1,0 +1,577 @@
+//! The state of an import: graphs under construction, scopes of names, weights.
+use super::known::Num;
+use super::model::Assumption;
+use super::{ImportError, LowerError, Lowered, NodeView, UnsupportedNode};
+use crate::ops;
+use crate::proto::{AttributeValue, DataType, Function, Graph, Node, TensorData, ValueInfo};
+use crate::{ModelFile, proto::OpsetImport};
+use ::graph::{GraphBuilder, Origin, ValueId, ValueSource};
+use layout::{DType, Dim};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tensor::{Bytes, WeightId, WeightStore};
+
+/// Nodes of one import, inlined ones counted each time.
+const MAX_NODES: usize = 1_000_000;
+/// Nesting of functions and bodies.
+const MAX_DEPTH: usize = 48;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    /// A value of the frame's graph.
+    Value(ValueId),
+    /// The result of an unsupported node.
+    Poisoned,
+}
+
+/// Names of one graph, function or branch.
+#[derive(Default)]
+pub(crate) struct Scope<'m> {
+    pub values: BTreeMap<&'m str, Item>,
+    pub weights: BTreeMap<&'m str, &'m TensorData>,
+    /// Names outside are not seen (a function's body).
+    pub barrier: bool,
+    /// Put before names that values get in the graph.
+    pub prefix: String,
+    /// Values that get another name in the graph.
+    pub rename: BTreeMap<&'m str, String>,
+}
+
+/// A graph under construction.
+pub(crate) struct Frame<'m> {
+    pub b: GraphBuilder,
+    pub scopes: Vec<Scope<'m>>,
+    /// Values of the outer frame and what stands for them here.
+    pub captures: Vec<(ValueId, ValueId)>,
+    /// Known contents of float tensors.
+    pub floats: BTreeMap<ValueId, Vec<Num>>,
+}
+
+/// Attributes and operator sets of the function that is being inlined.
+pub(crate) struct Call<'m> {
+    pub attrs: BTreeMap<&'m str, &'m AttributeValue>,
+    pub opsets: &'m [OpsetImport],
+}
+
+/// What is put back when a body has to be lowered again.
+pub(crate) struct Mark {
+    origins: BTreeSet<String>,
+    nodes: usize,
+    records: usize,
+    assumptions: usize,
+    unsupported: usize,
+}
+
+/// The state of an import.
+pub(crate) struct Ctx<'m> {
+    pub file: &'m ModelFile,
+    pub frames: Vec<Frame<'m>>,
+    pub calls: Vec<Call<'m>>,
+    pub unsupported: Vec<UnsupportedNode>,
+    /// Every model node lowered, in order.
+    pub records: Vec<Origin>,
+    /// What must hold of the dimensions of a request.
+    pub assumptions: Vec<Assumption>,
+    store: Arc<WeightStore>,
+    weight_of: BTreeMap<*const TensorData, WeightId>,
+    origins: BTreeSet<String>,
+    nodes: usize,
+    depth: usize,
+}
+
+/// Our element type for ONNX's code.
+pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
+    let d = DataType::from_code(code)
+        .ok_or_else(|| format!("element type {code} is unknown; export the model again"))?;
+    Ok(match d {
+        DataType::Float => DType::F32,
+        DataType::Double => DType::F64,
+        DataType::Float16 => DType::F16,
+        DataType::Bfloat16 => DType::BF16,
+        DataType::Int8 => DType::I8,
+        DataType::Uint8 => DType::U8,
+        DataType::Int16 => DType::I16,
+        DataType::Uint16 => DType::U16,
+        DataType::Int32 => DType::I32,
+        DataType::Uint32 => DType::U32,
+        DataType::Int64 => DType::I64,
+        DataType::Uint64 => DType::U64,
+        DataType::Bool => DType::Bool,
+        DataType::Int4 => DType::I4,
+        DataType::Uint4 => DType::U4,
+        d => {
+            return Err(format!(
+                "element type {} is not supported; use a numeric type of 4 to 64 bits",
+                d.name()
+            ));
+        }
+    })
+}
+
+impl<'m> Ctx<'m> {
+    pub fn new(file: &'m ModelFile) -> Ctx<'m> {
+        Ctx {
+            file,
+            frames: Vec::new(),
+            calls: vec![Call {
+                attrs: BTreeMap::new(),
+                opsets: &file.model.opset_imports,
+            }],
+            unsupported: Vec::new(),
+            records: Vec::new(),
+            assumptions: Vec::new(),
+            store: Arc::new(WeightStore::new()),
+            weight_of: BTreeMap::new(),
+            origins: BTreeSet::new(),
+            nodes: 0,
+            depth: 0,
+        }
+    }
+
+    /// Begins a graph inside the present one.
+    pub fn push_frame(&mut self, name: &str, scope: Scope<'m>) {
+        self.frames.push(Frame {
+            b: GraphBuilder::new(name, self.store.clone()),
+            scopes: vec![scope],
+            captures: Vec::new(),
+            floats: BTreeMap::new(),
+        });
+    }
+
+    /// All weights so far.
+    pub fn store(&self) -> Arc<WeightStore> {
+        self.store.clone()
+    }
+
+    /// The innermost frame.
+    pub fn frame(&mut self) -> &mut Frame<'m> {
+        // An import never pops its first frame before it is done.
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// The builder of the innermost graph.
+    pub fn b(&mut self) -> &mut GraphBuilder {
+        &mut self.frame().b
+    }
+
+    fn graph(&self) -> &::graph::Graph {
+        self.frames[self.frames.len() - 1].b.graph()
+    }
+
+    /// Shape of a value.
+    pub fn shape(&self, v: ValueId) -> Vec<Dim> {
+        self.graph().value(v).shape.clone()
+    }
+
+    /// Rank of a value.
+    pub fn rank(&self, v: ValueId) -> usize {
+        self.graph().value(v).shape.len()
+    }
+
+    /// Element type of a value.
+    pub fn dtype(&self, v: ValueId) -> DType {
+        self.graph().value(v).dtype
+    }
+
+    /// Known contents of an integer value.
+    pub fn ints(&self, v: ValueId) -> Option<Vec<Dim>> {
+        self.graph().value(v).ints.clone()
+    }
+
+    /// Known contents that are numbers.
+    pub fn const_ints(&self, v: ValueId) -> Option<Vec<i64>> {
+        self.ints(v)?.iter().map(Dim::known).collect()
+    }
+
+    /// The value's name.
+    pub fn value_name(&self, v: ValueId) -> String {
+        self.graph().value(v).name.clone()
+    }
+
+    /// True when the value is the body's own view of a weight.
+    pub fn weight_id(&self, v: ValueId) -> Option<WeightId> {
+        match self.graph().value(v).source {
+            ValueSource::Weight(w) => Some(w),
+            _ => None,
+        }
+    }
+
+    fn add_to_store(
+        &mut self,
+        name: &str,
+        d: DType,
+        shape: &[usize],
+        bytes: Bytes,
+    ) -> Lowered<WeightId> {
+        // Nobody else holds the store while it grows, so nothing is copied.
+        for f in &mut self.frames {
+            f.b.set_weights(Arc::default());
+        }
+        let id = Arc::make_mut(&mut self.store).add(name, d, shape, bytes);
+        for f in &mut self.frames {
+            f.b.set_weights(self.store.clone());
+        }
+        Ok(id?)
+    }
+
+    /// A constant made during import.
+    pub fn constant(&mut self, name: &str, t: tensor::Tensor) -> Lowered<ValueId> {
+        let (d, shape) = (t.dtype(), t.shape().to_vec());
+        let id = self.add_to_store(name, d, &shape, Bytes::from(t.into_bytes()))?;
+        Ok(self.b().weight(id)?)
+    }
+
+    /// The value of a tensor of the model in frame `frame`; its bytes are borrowed.
+    pub fn tensor(&mut self, frame: usize, t: &'m TensorData, name: &str) -> Lowered<ValueId> {
+        let at: *const TensorData = t;
+        let id = match self.weight_of.get(&at) {
+            Some(id) => *id,
+            None => {
+                let d = dtype_of(t.dtype).map_err(|why| format!("tensor '{name}': {why}"))?;
+                t.elements()
+                    .map_err(|why| format!("tensor '{name}': {why}"))?;
+                let shape: Option<Vec<usize>> =
+                    t.dims.iter().map(|&d| usize::try_from(d).ok()).collect();
+                let shape = shape.ok_or_else(|| {
+                    format!("tensor '{name}' has a negative dimension; export the model again")
+                })?;
+                let bytes = self.file.tensor_bytes(t)?;
+                let id = self.add_to_store(name, d, &shape, bytes)?;
+                self.weight_of.insert(at, id);
+                id
+            }
+        };
+        Ok(self.frames[frame].b.weight(id)?)
+    }
+
+    fn lookup_at(&mut self, frame: usize, name: &str) -> Lowered<Option<Item>> {
+        for s in (0..self.frames[frame].scopes.len()).rev() {
+            let scope = &self.frames[frame].scopes[s];
+            if let Some(item) = scope.values.get(name) {
+                return Ok(Some(*item));
+            }
+            if let Some((&key, &t)) = scope.weights.get_key_value(name) {
+                let full = format!("{}{name}", scope.prefix);
+                let item = Item::Value(self.tensor(frame, t, &full)?);
+                self.frames[frame].scopes[s].values.insert(key, item);
+                return Ok(Some(item));
+            }
+            if scope.barrier {
+                return Ok(None);
+            }
+        }
+        if frame == 0 {
+            return Ok(None);
+        }
+        Ok(match self.lookup_at(frame - 1, name)? {
+            Some(Item::Value(v)) => Some(Item::Value(self.capture(frame, v)?)),
+            other => other,
+        })
+    }
+
+    /// The outer frame's value `v` inside frame `frame`: the same weight, or an input for it.
+    pub fn capture(&mut self, frame: usize, v: ValueId) -> Lowered<ValueId> {
+        if let Some((_, inner)) = self.frames[frame].captures.iter().find(|c| c.0 == v) {
+            return Ok(*inner);
+        }
+        let outer = self.frames[frame - 1].b.value(v).clone();
+        if let ValueSource::Weight(id) = outer.source {
+            return Ok(self.frames[frame].b.weight(id)?);
+        }
+        let floats = self.frames[frame - 1].floats.get(&v).cloned();
+        let f = &mut self.frames[frame];
+        let inner =
+            f.b.input_with_ints(&outer.name, outer.dtype, outer.shape, outer.ints);
+        if let Some(x) = floats {
+            f.floats.insert(inner, x);
+        }
+        f.captures.push((v, inner));
+        Ok(inner)
+    }
+
+    /// What `name` stands for here.
+    pub fn lookup(&mut self, name: &str) -> Lowered<Item> {
+        let at = self.frames.len() - 1;
+        self.lookup_at(at, name)?.ok_or_else(|| {
+            LowerError::Node(format!(
+                "reads '{name}', which nothing before it defines; export the model again"
+            ))
+        })
+    }
+
+    /// Binds output `i` of a node.
+    pub fn set(&mut self, n: &NodeView<'m>, i: usize, v: ValueId) {
+        if let Some(&name) = n.outputs.get(i)
+            && !name.is_empty()
+        {
+            self.bind(name, Item::Value(v));
+        }
+    }
+
+    /// Binds a name in the innermost scope.
+    pub fn bind(&mut self, name: &'m str, item: Item) {
+        if let Some(s) = self.frame().scopes.last_mut() {
+            s.values.insert(name, item);
+        }
+    }
+
+    /// The graph's name for the model's `name` in the innermost scope.
+    pub fn graph_name(&mut self, name: &str) -> String {
+        let Some(s) = self.frame().scopes.last() else {
+            return name.to_string();
+        };
+        match (name, s.rename.get(name)) {
+            ("", _) => String::new(),
+            (_, Some(r)) => r.clone(),
+            _ => format!("{}{name}", s.prefix),
+        }
+    }
+
+    /// Notes that the graph is right only where `extent` is `must_be`.
+    pub fn assume(&mut self, n: &NodeView<'m>, extent: &Dim, must_be: &Dim) {
+        let node = n.origin.name.clone();
+        let a = Assumption {
+            node,
+            extent: extent.clone(),
+            must_be: must_be.clone(),
+        };
+        if extent != must_be && !self.assumptions.contains(&a) {
+            self.assumptions.push(a);
+        }
+    }
+
+    /// Enters one more level of nesting.
+    pub fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Lowered<T>) -> Lowered<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err(format!(
+                "functions and bodies are nested deeper than {MAX_DEPTH}; flatten the model"
+            )
+            .into());
+        }
+        self.depth += 1;
+        let r = f(self);
+        self.depth -= 1;
+        r
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark {
+            origins: self.origins.clone(),
+            nodes: self.nodes,
+            records: self.records.len(),
+            assumptions: self.assumptions.len(),
+            unsupported: self.unsupported.len(),
+        }
+    }
+
+    pub fn rewind(&mut self, m: Mark) {
+        self.origins = m.origins;
+        self.nodes = m.nodes;
+        self.records.truncate(m.records);
+        self.assumptions.truncate(m.assumptions);
+        self.unsupported.truncate(m.unsupported);
+    }
+
+    fn origin(&mut self, node: &Node) -> Origin {
+        let own = match (
+            node.name.as_str(),
+            node.outputs.iter().find(|o| !o.is_empty()),
+        ) {
+            ("", Some(o)) => o.as_str(),
+            ("", None) => node.op_type.as_str(),
+            (n, _) => n,
+        };
+        let prefix = self
+            .frame()
+            .scopes
+            .last()
+            .map(|s| s.prefix.clone())
+            .unwrap_or_default();
+        let base = format!("{prefix}{own}");
+        let mut name = base.clone();
+        let mut k = 1;
+        while !self.origins.insert(name.clone()) {
+            k += 1;
+            name = format!("{base}#{k}");
+        }
+        Origin {
+            name,
+            op_type: node.op_type.clone(),
+        }
+    }
+
+    /// Version of `domain`'s operator set for the node at hand.
+    pub fn opset(&self, domain: &str) -> Option<i64> {
+        let find =
+            |sets: &[OpsetImport]| sets.iter().find(|s| s.domain == domain).map(|s| s.version);
+        let call = self.calls.last()?;
+        find(call.opsets).or_else(|| find(&self.file.model.opset_imports))
+    }
+
+    /// The function a node calls, if it is one.
+    pub fn function(&self, node: &Node) -> Option<&'m Function> {
+        self.file
+            .model
+            .function(&node.domain, &node.op_type, &node.overload)
+    }
+
+    /// Lowers nodes in order.
+    pub fn nodes(&mut self, nodes: &'m [Node]) -> Lowered {
+        for node in nodes {
+            self.nodes += 1;
+            if self.nodes > MAX_NODES {
+                return Err(format!("the model has more than {MAX_NODES} nodes once functions are inlined; make it smaller").into());
+            }
+            let origin = self.origin(node);
+            let result = self.node(node, origin.clone());
+            match result {
+                Ok(()) => {}
+                Err(LowerError::Unsupported(remedy)) => {
+                    self.unsupported.push(UnsupportedNode {
+                        node: origin.name,
+                        operator: node.op_type.clone(),
+                        domain: node.domain.clone(),
+                        opset: self.opset(&node.domain).unwrap_or(0),
+                        remedy,
+                    });
+                    self.poison(node);
+                }
+                Err(LowerError::Node(why)) => {
+                    return Err(LowerError::Import(ImportError::Node {
+                        file: self.file.name().to_string(),
+                        node: origin.name,
+                        op: node.op_type.clone(),
+                        why,
+                    }));
+                }
+                Err(LowerError::Graph(source)) => {
+                    let file = self.file.name().to_string();
+                    return Err(LowerError::Import(ImportError::Graph { file, source }));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn poison(&mut self, node: &'m Node) {
+        for o in node.outputs.iter().filter(|o| !o.is_empty()) {
+            self.bind(o, Item::Poisoned);
+        }
+    }
+
+    fn node(&mut self, node: &'m Node, origin: Origin) -> Lowered {
+        let mut inputs = Vec::new();
+        for name in &node.inputs {
+            inputs.push(match name.as_str() {
+                "" => None,
+                name => match self.lookup(name)? {
+                    Item::Value(v) => Some(v),
+                    Item::Poisoned => {
+                        self.poison(node);
+                        return Ok(());
+                    }
+                },
+            });
+        }
+        let mut attrs: BTreeMap<&'m str, &'m AttributeValue> = BTreeMap::new();
+        for a in &node.attributes {
+            let value = match &a.value {
+                // A reference to an attribute that the caller leaves out leaves this one out.
+                AttributeValue::Parent { name, .. } => {
+                    match self.calls.last().and_then(|c| c.attrs.get(name.as_str())) {
+                        Some(v) => *v,
+                        None => continue,
+                    }
+                }
+                v => v,
+            };
+            if attrs.insert(a.name.as_str(), value).is_some() {
+                return Err(format!(
+                    "attribute '{}' is there twice; export the model again",
+                    a.name
+                )
+                .into());
+            }
+        }
+        let function = self.function(node);
+        let opset = match (self.opset(&node.domain), function) {
+            (Some(v), _) => v,
+            (None, Some(_)) => 1,
+            (None, None) => {
+                let d = if node.domain.is_empty() {
+                    "ai.onnx"
+                } else {
+                    &node.domain
+                };
+                return Err(format!(
+                    "uses the domain '{d}', which the model does not import; export the model again"
+                )
+                .into());
+            }
+        };
+        let names = node.outputs.iter().map(|o| self.graph_name(o)).collect();
+        self.records.push(origin.clone());
+        let view = NodeView {
+            op: &node.op_type,
+            domain: &node.domain,
+            opset,
+            inputs,
+            outputs: node.outputs.iter().map(String::as_str).collect(),
+            names,
+            origin,
+            attrs,
+            read: Default::default(),
+        };
+        if let Some(f) = function {
+            return self.deeper(|c| c.call(&view, f));
+        }
+        let def = ops::find(&node.domain, &node.op_type, opset).map_err(LowerError::Unsupported)?;
+        self.deeper(|c| (def.lower)(c, &view))?;
+        view.check_read()?;
+        for (i, o) in view.outputs.iter().enumerate() {
+            let bound = o.is_empty()
+                || self
+                    .frame()
+                    .scopes
+                    .last()
+                    .is_some_and(|s| s.values.contains_key(o));
+            if !bound {
+                return Err(format!(
+                    "output {i} ('{o}') is not one that {} has; remove it",
+                    view.op
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Inputs of a body with initialisers taken out.
+    pub fn real_inputs(g: &'m Graph) -> Vec<&'m ValueInfo> {
+        let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
+        g.inputs
+            .iter()
+            .filter(|i| !weights.contains(i.name.as_str()))
+            .collect()
+    }
+
+    /// A scope with a graph's initialisers.
+    pub fn scope_of(&self, g: &'m Graph, prefix: String) -> Lowered<Scope<'m>> {
+        if let Some(s) = g.sparse_initializers.first() {
+            return Err(self.file.external.sparse_error(s).into());
+        }
+        let weights = g
+            .initializers
+            .iter()
+            .map(|t| (t.name.as_str(), t))
+            .collect();
+        Ok(Scope {
+            weights,
+            prefix,
+            ..Scope::default()
+        })
+    }
+}

@@ -1,0 +1,385 @@
+//! Adding core ops.
+use super::ctx::dtype_of;
+use super::{Ctx, LowerError, Lowered, NodeView};
+use expr::{Compare, ExprBuilder, Monoid, Ref};
+use graph::{ContractSpec, Op, ValueId, View};
+use layout::{DType, Dim};
+use tensor::{Attr, Attrs};
+
+/// `axis` of a tensor of `rank` as an index.
+pub(crate) fn axis_of(axis: i64, rank: usize) -> Lowered<usize> {
+    let r = rank as i64;
+    match axis {
+        a if a >= -r && a < r => Ok(a.rem_euclid(r) as usize),
+        a => Err(format!("axis {a} is not within a tensor of rank {rank}").into()),
+    }
+}
+
+/// Element type for ONNX's code as an attribute gives it.
+pub(crate) fn to_dtype(code: i64) -> Lowered<DType> {
+    let code = i32::try_from(code).map_err(|_| format!("element type {code} is unknown"))?;
+    dtype_of(code).map_err(LowerError::Unsupported)
+}
+
+/// The common shape by the usual rule; where two extents cannot be told apart the first stands.
+pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Lowered<Vec<Dim>> {
+    let rank = a.len().max(b.len());
+    let at = |s: &[Dim], i: usize| (i + s.len()).checked_sub(rank).map(|i| s[i].clone());
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (Some(x), Some(y)) if x == y || y.is_one() => Ok(x),
+            (Some(x), Some(y)) if x.is_one() => Ok(y),
+            (Some(x), Some(y)) => match (x.known(), y.known()) {
+                (Some(p), Some(q)) => {
+                    Err(format!("shapes do not broadcast: {p} against {q}").into())
+                }
+                (None, Some(_)) => Ok(y),
+                _ => Ok(x),
+            },
+            (x, y) => Ok(x.or(y).unwrap_or(Dim::ONE)),
+        })
+        .collect()
+}
+
+impl<'m> Ctx<'m> {
+    /// Adds a core op with several outputs.
+    pub fn add(
+        &mut self,
+        n: &NodeView<'m>,
+        op: Op,
+        inputs: &[ValueId],
+        names: &[String],
+    ) -> Lowered<Vec<ValueId>> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let outs = self.b().node(op, inputs, &names, &n.origin)?;
+        self.fold(&outs);
+        Ok(outs)
+    }
+
+    /// Adds a core op with one output.
+    pub fn add1(
+        &mut self,
+        n: &NodeView<'m>,
+        op: Op,
+        inputs: &[ValueId],
+        name: String,
+    ) -> Lowered<ValueId> {
+        let outs = self.add(n, op, inputs, &[name])?;
+        outs.first()
+            .copied()
+            .ok_or_else(|| "a core op has no output".into())
+    }
+
+    /// Element-wise program of the inputs.
+    pub fn map(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        inputs: &[ValueId],
+        f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
+    ) -> Lowered<ValueId> {
+        let mut e = ExprBuilder::new();
+        let args: Vec<Ref> = inputs
+            .iter()
+            .enumerate()
+            .map(|(i, &v)| e.input(i as u32, self.dtype(v)))
+            .collect();
+        let out = f(&mut e, &args);
+        self.add1(n, Op::Map(e.finish(&[out])), inputs, name)
+    }
+
+    /// A tensor of `shape` filled by a program of the coordinates.
+    pub fn fill(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        shape: &[Dim],
+        dtype: DType,
+        f: impl FnOnce(&mut ExprBuilder) -> Ref,
+    ) -> Lowered<ValueId> {
+        let mut e = ExprBuilder::new();
+        let out = f(&mut e);
+        let shape = shape.iter().cloned().map(Some).collect();
+        let outs = self.b().node_with_shapes(
+            Op::Map(e.finish(&[out])),
+            &[],
+            &[(&name, dtype, shape)],
+            &n.origin,
+        );
+        self.fold(&outs);
+        outs.first()
+            .copied()
+            .ok_or_else(|| "a fill has no output".into())
+    }
+
+    /// A tensor with the known contents `values`.
+    pub fn fill_dims(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        shape: &[Dim],
+        dtype: DType,
+        values: &[Dim],
+    ) -> Lowered<ValueId> {
+        let rank = shape.len();
+        if rank > 1 {
+            let flat = self.fill_dims(
+                n,
+                format!("{name}.flat"),
+                &[Dim::from(values.len())],
+                dtype,
+                values,
+            )?;
+            return self.reshape(n, name, flat, shape.to_vec());
+        }
+        let v = self.fill(n, name, shape, dtype, |e| {
+            let first = values.first().cloned().unwrap_or(Dim::ZERO);
+            let mut out = e.dim(&first);
+            if rank == 1 {
+                let i = e.index(0);
+                for (k, d) in values.iter().enumerate().skip(1) {
+                    let (at, d) = (e.int(k as i64, DType::I64), e.dim(d));
+                    let here = e.compare(Compare::Eq, i, at);
+                    out = e.select(here, d, out);
+                }
+            }
+            if dtype == DType::I64 {
+                out
+            } else {
+                e.cast(out, dtype)
+            }
+        })?;
+        if self.ints(v).is_none() {
+            self.b().set_ints(v, values.to_vec());
+        }
+        Ok(v)
+    }
+
+    /// Conversion, where needed.
+    pub fn cast(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        to: DType,
+    ) -> Lowered<ValueId> {
+        match self.dtype(v) == to {
+            true => Ok(v),
+            false => self.map(n, name, &[v], |e, x| e.cast(x[0], to)),
+        }
+    }
+
+    /// New shape, same elements.
+    pub fn reshape(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        shape: Vec<Dim>,
+    ) -> Lowered<ValueId> {
+        self.add1(n, Op::View(View::Reshape(shape)), &[v], name)
+    }
+
+    /// As [`Ctx::reshape`] unless the shape is that already.
+    pub fn reshaped(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        shape: Vec<Dim>,
+    ) -> Lowered<ValueId> {
+        if self.shape(v) == shape {
+            Ok(v)
+        } else {
+            self.reshape(n, name, v, shape)
+        }
+    }
+
+    /// Dimensions in another order.
+    pub fn permute(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        perm: Vec<usize>,
+    ) -> Lowered<ValueId> {
+        self.add1(n, Op::View(View::Permute(perm)), &[v], name)
+    }
+
+    /// Broadcast view.
+    pub fn expand(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        shape: Vec<Dim>,
+    ) -> Lowered<ValueId> {
+        self.add1(n, Op::View(View::Expand(shape)), &[v], name)
+    }
+
+    /// Part along one dimension.
+    pub fn slice(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        axis: usize,
+        start: Dim,
+        extent: Dim,
+    ) -> Lowered<ValueId> {
+        let mut extents = self.shape(v);
+        let mut starts = vec![Dim::ZERO; extents.len()];
+        let steps = vec![1; extents.len()];
+        starts[axis] = start;
+        extents[axis] = extent;
+        self.add1(
+            n,
+            Op::View(View::Slice {
+                starts,
+                steps,
+                extents,
+            }),
+            &[v],
+            name,
+        )
+    }
+
+    /// Reduction.
+    pub fn reduce(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        monoid: Monoid,
+        axes: &[usize],
+        keep: bool,
+    ) -> Lowered<ValueId> {
+        let mut axes = axes.to_vec();
+        axes.sort_unstable();
+        self.add1(n, Op::Reduce { monoid, axes, keep }, &[v], name)
+    }
+
+    /// Product of the extents along `axes`.
+    pub fn count(&self, v: ValueId, axes: &[usize]) -> Dim {
+        let s = self.shape(v);
+        Dim::product(axes.iter().map(|&a| &s[a]))
+    }
+
+    /// Einsum with single-letter labels.
+    pub fn contract(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        a: (ValueId, &[u8]),
+        b: (ValueId, &[u8]),
+        out: &[u8],
+    ) -> Lowered<ValueId> {
+        let spec = ContractSpec {
+            a: a.1.to_vec(),
+            b: b.1.to_vec(),
+            out: out.to_vec(),
+        };
+        self.add1(n, Op::Contract(spec), &[a.0, b.0], name)
+    }
+
+    /// A vector over channels, as [1.., C, 1..] against a tensor of `rank` whose channels are
+    /// dimension `axis`.
+    pub fn along(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        v: ValueId,
+        rank: usize,
+        axis: usize,
+    ) -> Lowered<ValueId> {
+        let s = self.shape(v);
+        if s.len() != 1 {
+            return Err(format!(
+                "'{}' must have rank 1, it has {}",
+                self.value_name(v),
+                s.len()
+            )
+            .into());
+        }
+        let mut shape = vec![Dim::ONE; rank - axis];
+        shape[0] = s[0].clone();
+        self.reshaped(n, name, v, shape)
+    }
+
+    /// The node as a host operator with the given output types.
+    pub fn host(&mut self, n: &NodeView<'m>, outputs: &[(DType, Vec<Option<Dim>>)]) -> Lowered {
+        let attrs = n.host_attrs()?;
+        self.host_with(n, attrs, outputs)
+    }
+
+    /// As [`Ctx::host`] with given attributes.
+    pub fn host_with(
+        &mut self,
+        n: &NodeView<'m>,
+        mut attrs: Attrs,
+        outputs: &[(DType, Vec<Option<Dim>>)],
+    ) -> Lowered {
+        attrs.insert("opset".into(), Attr::Int(n.opset));
+        if n.inputs.iter().any(Option::is_none) {
+            let present = n.inputs.iter().map(|i| i.is_some() as i64).collect();
+            attrs.insert("present".into(), Attr::Ints(present));
+        }
+        let prefix = match n.domain {
+            "ai.onnx.ml" => "ml.",
+            "com.microsoft" => "ms.",
+            _ => "",
+        };
+        let name = format!("{prefix}{}", n.op);
+        let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
+        let names: Vec<String> = (0..outputs.len()).map(|i| n.name(i)).collect();
+        let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outputs
+            .iter()
+            .zip(&names)
+            .map(|((d, s), name)| (name.as_str(), *d, s.clone()))
+            .collect();
+        let vs = self
+            .b()
+            .node_with_shapes(Op::Host { name, attrs }, &inputs, &outs, &n.origin);
+        for (i, v) in vs.into_iter().enumerate() {
+            self.set(n, i, v);
+        }
+        Ok(())
+    }
+
+    /// Axes from input `i` (or, up to opset `attr_until`, the attribute `axes`); `None` where not
+    /// given. Must be known.
+    pub fn axes(
+        &mut self,
+        n: &NodeView<'m>,
+        i: usize,
+        attr_until: i64,
+    ) -> Lowered<Option<Vec<i64>>> {
+        if n.opset <= attr_until {
+            return n.ints("axes");
+        }
+        match n.opt(i) {
+            None => Ok(None),
+            Some(v) => match self.const_ints(v) {
+                Some(a) => Ok(Some(a)),
+                None => Err(LowerError::Unsupported(
+                    "its axes are computed from data; make them constant".into(),
+                )),
+            },
+        }
+    }
+}
+
+/// Distinct axes as ascending indices.
+pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Lowered<Vec<usize>> {
+    let mut out = axes
+        .iter()
+        .map(|&a| axis_of(a, rank))
+        .collect::<Lowered<Vec<_>>>()?;
+    out.sort_unstable();
+    let n = out.len();
+    out.dedup();
+    if out.len() != n {
+        return Err(format!("axes {axes:?} name a dimension twice").into());
+    }
+    Ok(out)
+}

@@ -1,0 +1,27 @@
+//! Import: from ONNX messages to a [`graph::Graph`] of core ops.
+//!
+//! The lowering of each operator lies in [`crate::ops`]; here is what they stand on: names and
+//! scopes ([`ctx`]), attributes ([`node`]), helpers that add core ops ([`emit`]), known contents
+//! ([`known`]), functions and bodies ([`body`]).
+
+mod body;
+mod ctx;
+mod emit;
+mod error;
+mod known;
+mod model;
+pub(crate) mod monoids;
+mod node;
+
+pub use error::{ImportError, UnsupportedNode};
+pub use model::{Assumption, ImportOptions, Imported, Report, import, import_file};
+
+pub(crate) use body::BodyInput;
+pub(crate) use ctx::{Ctx, Item};
+pub(crate) use emit::{axes_of, axis_of, broadcast, to_dtype};
+pub(crate) use error::LowerError;
+pub(crate) use known::Num;
+pub(crate) use node::NodeView;
+
+/// What a lowering gives.
+pub(crate) type Lowered<T = ()> = Result<T, LowerError>;

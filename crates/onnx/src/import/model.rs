@@ -1,0 +1,479 @@
+//! The whole import: options, inputs, outputs, report.
+use super::ctx::dtype_of;
+use super::{Ctx, ImportError, Item, LowerError, Lowered, UnsupportedNode};
+use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
+use crate::{ModelFile, ops};
+use graph::{Graph, Op, Origin};
+use layout::Dim;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use tensor::WeightStore;
+
+/// What the caller binds.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Shapes of inputs by name; they replace what the model says.
+    pub shapes: BTreeMap<String, Vec<Dim>>,
+    /// Numbers for symbolic dimensions by name.
+    pub dims: BTreeMap<String, i64>,
+}
+
+/// What is known of a model besides its graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// IR version.
+    pub ir_version: i64,
+    /// Operator sets: domain (empty: ONNX's own) and version.
+    pub opsets: Vec<(String, i64)>,
+    /// Producer's name and version.
+    pub producer: (String, String),
+    /// Nodes by operator (`domain::Op` outside ONNX's own), bodies and functions included.
+    pub operators: BTreeMap<String, usize>,
+    /// Elements of all initialisers.
+    pub parameters: u64,
+    /// Every model node that was lowered, functions inlined, in order.
+    pub nodes: Vec<Origin>,
+    /// What must hold of a request's dimensions.
+    pub assumptions: Vec<Assumption>,
+}
+
+/// Something about extents that the model takes for granted and its graph is built on; a request
+/// whose dimensions contradict it must be refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assumption {
+    /// Node that takes it for granted.
+    pub node: String,
+    /// An extent.
+    pub extent: Dim,
+    /// What it must be equal to.
+    pub must_be: Dim,
+}
+
+/// A model as core ops.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The graph.
+    pub graph: Graph,
+    /// What else is known.
+    pub report: Report,
+}
+
+/// Imports the model at `path`.
+///
+/// # Errors
+/// [`ImportError::File`] when the file cannot be read, [`ImportError::Unsupported`] with every
+/// node that is not covered, others when the model contradicts itself.
+pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported, ImportError> {
+    import_file(&ModelFile::open(path)?, options)
+}
+
+/// Imports a model that is open.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let mut c = Ctx::new(file);
+    let graph = match lower(&mut c, options) {
+        Ok(g) => g,
+        Err(LowerError::Import(e)) => return Err(e),
+        Err(LowerError::Graph(source)) => {
+            return Err(ImportError::Graph {
+                file: file.name().into(),
+                source,
+            });
+        }
+        Err(LowerError::Node(why) | LowerError::Unsupported(why)) => {
+            return Err(ImportError::Model {
+                file: file.name().into(),
+                why,
+            });
+        }
+    };
+    Ok(Imported {
+        graph,
+        report: report(file, c.records, c.assumptions),
+    })
+}
+
+fn input_error(c: &Ctx, name: &str, why: impl Into<String>) -> LowerError {
+    LowerError::Import(ImportError::Input {
+        file: c.file.name().into(),
+        input: name.into(),
+        why: why.into(),
+    })
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered<Graph> {
+    let g = &c.file.model.graph;
+    let scope = c.scope_of(g, String::new())?;
+    let name = if g.name.is_empty() {
+        "model"
+    } else {
+        g.name.as_str()
+    };
+    c.push_frame(name, scope);
+    let formals = Ctx::real_inputs(g);
+    for bound in options.shapes.keys() {
+        if !formals.iter().any(|f| f.name == *bound) {
+            let names: Vec<&str> = formals.iter().map(|f| f.name.as_str()).collect();
+            return Err(input_error(
+                c,
+                bound,
+                format!(
+                    "the model has no such input; its inputs are {}",
+                    names.join(", ")
+                ),
+            ));
+        }
+    }
+    let bare = bare_symbols(&formals);
+    let mut used = BTreeSet::new();
+    let all = with_shapes(c, &formals, options, &mut used)?;
+    for f in formals {
+        input(c, f, &all, &bare, &mut used)?;
+    }
+    if let Some(d) = options.dims.keys().find(|d| !used.contains(*d)) {
+        let all: Vec<String> = used.into_iter().collect();
+        let why = format!(
+            "no input has a dimension named '{d}'; the symbolic dimensions are {}",
+            all.join(", ")
+        );
+        return Err(LowerError::Import(ImportError::Model {
+            file: c.file.name().into(),
+            why,
+        }));
+    }
+    c.nodes(&g.nodes)?;
+    let mut outs = Vec::new();
+    let mut names = BTreeSet::new();
+    for o in &g.outputs {
+        if !names.insert(o.name.as_str()) {
+            return Err(
+                format!("output '{}' is there twice; export the model again", o.name).into(),
+            );
+        }
+        match c.lookup(&o.name).map_err(|_| {
+            format!(
+                "output '{}' is never computed; export the model again",
+                o.name
+            )
+        })? {
+            Item::Value(v) if c.value_name(v) == o.name && !outs.contains(&v) => outs.push(v),
+            Item::Value(v) => {
+                let origin = Origin {
+                    name: o.name.clone(),
+                    op_type: "Output".into(),
+                };
+                outs.push(c.rename(v, &o.name, &origin)?);
+            }
+            Item::Poisoned => {}
+        }
+    }
+    if !c.unsupported.is_empty() {
+        return Err(LowerError::Import(ImportError::Unsupported(complete(c))));
+    }
+    let store = c.store();
+    let frame = c.frames.pop().ok_or("the import lost its graph")?;
+    let mut graph = frame.b.finish(&outs);
+    share(&mut graph, &store);
+    Ok(graph)
+}
+
+/// The options with the symbols bound for which a given shape has a number: a symbol is the same
+/// number wherever it stands.
+fn with_shapes(
+    c: &Ctx,
+    inputs: &[&ValueInfo],
+    options: &ImportOptions,
+    used: &mut BTreeSet<String>,
+) -> Lowered<ImportOptions> {
+    let mut all = options.clone();
+    for i in inputs {
+        let (Some(given), Some(Type::Tensor(t))) = (options.shapes.get(&i.name), &i.ty) else {
+            continue;
+        };
+        for (d, s) in given.iter().zip(t.shape.iter().flatten()) {
+            let Dimension::Param(p) = s else { continue };
+            let s = symbol_name(p);
+            used.insert(s.clone());
+            let Some(n) = d.known() else { continue };
+            let bound = *all.dims.entry(s.clone()).or_insert(n);
+            if bound != n {
+                return Err(input_error(
+                    c,
+                    &i.name,
+                    format!(
+                        "its dimension '{s}' is given as {n}, elsewhere as {bound}; give one number"
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Symbols that are a whole dimension of some input.
+fn bare_symbols(inputs: &[&ValueInfo]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for i in inputs {
+        if let Some(Type::Tensor(t)) = &i.ty {
+            for d in t.shape.iter().flatten() {
+                if let Dimension::Param(p) = d {
+                    out.insert(symbol_name(p));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// A dimension's name as a symbol: letters, digits, `_` and `.` only.
+fn symbol_name(p: &str) -> String {
+    let mut s: String = p
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '.' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if !s.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        s.insert(0, 'd');
+    }
+    // Names of functions in dimension expressions.
+    if ["floordiv", "ceildiv", "min", "max", "mod"].contains(&s.as_str()) {
+        s.push('_');
+    }
+    s
+}
+
+fn input<'m>(
+    c: &mut Ctx<'m>,
+    f: &'m ValueInfo,
+    options: &ImportOptions,
+    bare: &BTreeSet<String>,
+    used: &mut BTreeSet<String>,
+) -> Lowered {
+    let name = f.name.as_str();
+    let t = match &f.ty {
+        Some(Type::Tensor(t)) => t,
+        Some(Type::Unspecified) | None => {
+            return Err(input_error(
+                c,
+                name,
+                "the model states no type; export it again",
+            ));
+        }
+        _ => {
+            return Err(input_error(
+                c,
+                name,
+                "is no dense tensor; only models with dense tensors as inputs are supported",
+            ));
+        }
+    };
+    let dtype = dtype_of(t.dtype).map_err(|why| input_error(c, name, why))?;
+    let bound = |s: String, used: &mut BTreeSet<String>| {
+        let d = options
+            .dims
+            .get(&s)
+            .map_or_else(|| Dim::sym(&s), |&n| Dim::Known(n));
+        used.insert(s);
+        d
+    };
+    let shape = match (options.shapes.get(name), &t.shape) {
+        (Some(given), stated) => {
+            if let Some(s) = stated
+                && s.len() != given.len()
+            {
+                return Err(input_error(
+                    c,
+                    name,
+                    format!(
+                        "the shape given has rank {}, the model says {}",
+                        given.len(),
+                        s.len()
+                    ),
+                ));
+            }
+            for (axis, (d, s)) in given.iter().zip(stated.iter().flatten()).enumerate() {
+                if let (Some(n), Dimension::Value(m)) = (d.known(), s)
+                    && n != *m
+                {
+                    return Err(input_error(
+                        c,
+                        name,
+                        format!("dimension {axis} is given as {n}, the model says {m}"),
+                    ));
+                }
+            }
+            given
+                .iter()
+                .map(|d| d.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))))
+                .collect()
+        }
+        (None, None) => {
+            return Err(input_error(
+                c,
+                name,
+                format!(
+                    "the model does not state its rank; give its shape as --shape {name}=1x3x224x224"
+                ),
+            ));
+        }
+        (None, Some(stated)) => {
+            let mut shape = Vec::new();
+            for (axis, d) in stated.iter().enumerate() {
+                shape.push(match d {
+                    Dimension::Value(n) if *n >= 0 => Dim::Known(*n),
+                    // Some writers mark an open dimension by -1.
+                    Dimension::Value(-1) | Dimension::Unknown => {
+                        bound(format!("{}.d{axis}", symbol_name(name)), used)
+                    }
+                    Dimension::Value(n) => {
+                        return Err(input_error(
+                            c,
+                            name,
+                            format!("dimension {axis} is {n}; give its shape with --shape"),
+                        ));
+                    }
+                    Dimension::Param(p) => match expression(p, bare) {
+                        Some(e) => e.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))),
+                        None => bound(symbol_name(p), used),
+                    },
+                });
+            }
+            shape
+        }
+    };
+    if let Some((axis, d)) = shape
+        .iter()
+        .enumerate()
+        .find(|(_, d): &(usize, &Dim)| d.known().is_some_and(|n| !(0..=1 << 40).contains(&n)))
+    {
+        return Err(input_error(
+            c,
+            name,
+            format!("dimension {axis} is {d}, which is no size"),
+        ));
+    }
+    let v = c.b().input(name, dtype, shape);
+    c.bind(name, Item::Value(v));
+    Ok(())
+}
+
+/// A dimension stated as an expression over symbols that other dimensions define.
+fn expression(p: &str, bare: &BTreeSet<String>) -> Option<Dim> {
+    let d: Dim = p.parse().ok()?;
+    let mut syms = BTreeSet::new();
+    d.symbols(&mut syms);
+    let whole = d.as_sym().is_some() || d.known().is_some();
+    (!whole && syms.iter().all(|s| bare.contains(&**s))).then_some(d)
+}
+
+/// Gives all bodies the final weights.
+fn share(g: &mut Graph, store: &Arc<WeightStore>) {
+    g.weights = store.clone();
+    for n in &mut g.nodes {
+        match &mut n.op {
+            Op::If {
+                then_branch,
+                else_branch,
+            } => {
+                share(then_branch, store);
+                share(else_branch, store);
+            }
+            Op::Loop { body, .. } => share(body, store),
+            _ => {}
+        }
+    }
+}
+
+/// The unsupported nodes found, and those behind them that were not reached.
+fn complete(c: &Ctx) -> Vec<UnsupportedNode> {
+    let mut all = c.unsupported.clone();
+    let seen: BTreeSet<String> = all.iter().map(|u| u.node.clone()).collect();
+    visit(&c.file.model.graph.nodes, &mut |node| {
+        let opset = c.opset(&node.domain).unwrap_or(0);
+        if c.function(node).is_some() {
+            return;
+        }
+        if let Err(remedy) = ops::find(&node.domain, &node.op_type, opset) {
+            let name = match node.name.as_str() {
+                "" => node.outputs.first().cloned().unwrap_or_default(),
+                n => n.to_string(),
+            };
+            if !seen.contains(&name) {
+                all.push(UnsupportedNode {
+                    node: name,
+                    operator: node.op_type.clone(),
+                    domain: node.domain.clone(),
+                    opset,
+                    remedy,
+                });
+            }
+        }
+    });
+    all
+}
+
+/// Calls `f` for every node, bodies included.
+fn visit(nodes: &[Node], f: &mut dyn FnMut(&Node)) {
+    for n in nodes {
+        f(n);
+        for a in &n.attributes {
+            match &a.value {
+                AttributeValue::Graph(g) => visit(&g.nodes, f),
+                AttributeValue::Graphs(gs) => gs.iter().for_each(|g| visit(&g.nodes, f)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn report(file: &ModelFile, nodes: Vec<Origin>, assumptions: Vec<Assumption>) -> Report {
+    let m = &file.model;
+    let mut operators = BTreeMap::new();
+    let mut count = |n: &Node| {
+        let name = match n.domain.as_str() {
+            "" => n.op_type.clone(),
+            d => format!("{d}::{}", n.op_type),
+        };
+        *operators.entry(name).or_insert(0) += 1;
+    };
+    visit(&m.graph.nodes, &mut count);
+    m.functions.iter().for_each(|f| visit(&f.nodes, &mut count));
+    let mut parameters = m
+        .graph
+        .initializers
+        .iter()
+        .filter_map(|t| t.elements().ok())
+        .sum::<u64>();
+    visit(&m.graph.nodes, &mut |n| {
+        for a in &n.attributes {
+            if let AttributeValue::Graph(g) = &a.value {
+                parameters += g
+                    .initializers
+                    .iter()
+                    .filter_map(|t| t.elements().ok())
+                    .sum::<u64>();
+            }
+        }
+    });
+    Report {
+        ir_version: m.ir_version,
+        opsets: m
+            .opset_imports
+            .iter()
+            .map(|o| (o.domain.clone(), o.version))
+            .collect(),
+        producer: (m.producer_name.clone(), m.producer_version.clone()),
+        operators,
+        parameters,
+        nodes,
+        assumptions,
+    }
+}

@@ -1,0 +1,237 @@
+//! The reductions that ONNX's operators ask for.
+use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Ref, Unary};
+use layout::{DType, Dim};
+
+/// Type in which elements of `d` are accumulated.
+pub(crate) fn accumulator(d: DType) -> DType {
+    match d {
+        DType::F16 | DType::BF16 => DType::F32,
+        d => d,
+    }
+}
+
+fn constant(value: f64, d: DType) -> Expr {
+    let mut e = ExprBuilder::new();
+    let c = e.constant(value, d);
+    e.finish(&[c])
+}
+
+fn int_constant(value: i64, d: DType) -> Expr {
+    let mut e = ExprBuilder::new();
+    let c = e.int(value, d);
+    e.finish(&[c])
+}
+
+fn of_one(from: DType, f: impl FnOnce(&mut ExprBuilder, Ref) -> Ref) -> Expr {
+    let mut e = ExprBuilder::new();
+    let x = e.input(0, from);
+    let y = f(&mut e, x);
+    e.finish(&[y])
+}
+
+fn combine(b: Binary, d: DType) -> Expr {
+    let mut e = ExprBuilder::new();
+    let (x, y) = (e.input(0, d), e.input(1, d));
+    let z = e.binary(b, x, y);
+    e.finish(&[z])
+}
+
+fn converted(e: &mut ExprBuilder, x: Ref, from: DType, to: DType) -> Ref {
+    if from == to { x } else { e.cast(x, to) }
+}
+
+/// A reduction over one scalar: `lift` and `finish` work in the accumulator's type.
+pub(crate) fn fold(
+    name: &str,
+    d: DType,
+    b: Binary,
+    identity: Expr,
+    lift: impl FnOnce(&mut ExprBuilder, Ref) -> Ref,
+    finish: impl FnOnce(&mut ExprBuilder, Ref) -> Ref,
+) -> Monoid {
+    let acc = accumulator(d);
+    Monoid {
+        name: name.into(),
+        identity,
+        lift: of_one(d, |e, x| {
+            let x = converted(e, x, d, acc);
+            lift(e, x)
+        }),
+        combine: combine(b, acc),
+        finish: of_one(acc, |e, x| {
+            let y = finish(e, x);
+            converted(e, y, acc, d)
+        }),
+    }
+}
+
+/// Sum.
+pub(crate) fn sum(d: DType) -> Monoid {
+    fold(
+        "sum",
+        d,
+        Binary::Add,
+        constant(0.0, accumulator(d)),
+        |_, x| x,
+        |_, x| x,
+    )
+}
+
+/// Sum divided by `count`.
+pub(crate) fn mean(d: DType, count: &Dim) -> Monoid {
+    let acc = accumulator(d);
+    let divide = |e: &mut ExprBuilder, x| {
+        let n = e.dim(count);
+        let n = e.cast(n, acc);
+        e.div(x, n)
+    };
+    fold("mean", d, Binary::Add, constant(0.0, acc), |_, x| x, divide)
+}
+
+/// Product.
+pub(crate) fn product(d: DType) -> Monoid {
+    fold(
+        "prod",
+        d,
+        Binary::Mul,
+        constant(1.0, accumulator(d)),
+        |_, x| x,
+        |_, x| x,
+    )
+}
+
+/// Smallest value of a type.
+pub(crate) fn lowest(d: DType) -> Expr {
+    match d {
+        _ if d.is_float() => constant(f64::NEG_INFINITY, d),
+        DType::Bool => int_constant(0, d),
+        _ if !d.is_signed_int() => int_constant(0, d),
+        _ => int_constant(i64::MIN >> (64 - d.bits()), d),
+    }
+}
+
+/// Largest value of a type.
+pub(crate) fn highest(d: DType) -> Expr {
+    match d {
+        _ if d.is_float() => constant(f64::INFINITY, d),
+        DType::Bool => int_constant(1, d),
+        DType::U64 => int_constant(-1, d),
+        _ if !d.is_signed_int() => int_constant((1i64 << d.bits()) - 1, d),
+        _ => int_constant(i64::MAX >> (64 - d.bits()), d),
+    }
+}
+
+/// Largest element.
+pub(crate) fn max(d: DType) -> Monoid {
+    fold(
+        "max",
+        d,
+        Binary::Max,
+        lowest(accumulator(d)),
+        |_, x| x,
+        |_, x| x,
+    )
+}
+
+/// Smallest element.
+pub(crate) fn min(d: DType) -> Monoid {
+    fold(
+        "min",
+        d,
+        Binary::Min,
+        highest(accumulator(d)),
+        |_, x| x,
+        |_, x| x,
+    )
+}
+
+/// `finish` of the sum of `lift`.
+pub(crate) fn sum_of(
+    name: &str,
+    d: DType,
+    lift: impl FnOnce(&mut ExprBuilder, Ref) -> Ref,
+    finish: impl FnOnce(&mut ExprBuilder, Ref) -> Ref,
+) -> Monoid {
+    fold(
+        name,
+        d,
+        Binary::Add,
+        constant(0.0, accumulator(d)),
+        lift,
+        finish,
+    )
+}
+
+/// Logarithm of the sum of exponentials, with the running maximum in the state.
+pub(crate) fn log_sum_exp(d: DType) -> Monoid {
+    let acc = accumulator(d);
+    let mut i = ExprBuilder::new();
+    let (low, zero) = (i.constant(f64::NEG_INFINITY, acc), i.constant(0.0, acc));
+    let mut l = ExprBuilder::new();
+    let x = l.input(0, d);
+    let x = converted(&mut l, x, d, acc);
+    let one = l.constant(1.0, acc);
+    let mut c = ExprBuilder::new();
+    let v = [0, 1, 2, 3].map(|s| c.input(s, acc));
+    let m = c.binary(Binary::Max, v[0], v[2]);
+    let (low_c, zero_c) = (c.constant(f64::NEG_INFINITY, acc), c.constant(0.0, acc));
+    let nothing = c.compare(Compare::Eq, m, low_c);
+    // The maximum is subtracted where there is one: inf - inf is no number.
+    let base = c.select(nothing, zero_c, m);
+    let part = |c: &mut ExprBuilder, m: Ref, s: Ref| {
+        let d = c.sub(m, base);
+        let e = c.unary(Unary::Exp, d);
+        c.mul(s, e)
+    };
+    let (a, b) = (part(&mut c, v[0], v[1]), part(&mut c, v[2], v[3]));
+    let s = c.add(a, b);
+    let mut f = ExprBuilder::new();
+    let (fm, fs) = (f.input(0, acc), f.input(1, acc));
+    let log = f.unary(Unary::Log, fs);
+    let out = f.add(fm, log);
+    let out = converted(&mut f, out, acc, d);
+    Monoid {
+        name: "logsumexp".into(),
+        identity: i.finish(&[low, zero]),
+        lift: l.finish(&[x, one]),
+        combine: c.finish(&[m, s]),
+        finish: f.finish(&[out]),
+    }
+}
+
+/// Position of the largest (`largest`) or smallest element; of equal ones the first, or the last.
+pub(crate) fn arg(d: DType, largest: bool, last: bool) -> Monoid {
+    let mut i = ExprBuilder::new();
+    let worst = if largest { lowest(d) } else { highest(d) };
+    let v = i.inline(&worst, &[], None)[0];
+    let none = i.int(-1, DType::I64);
+    let mut l = ExprBuilder::new();
+    let (x, at) = (l.input(0, d), l.index(0));
+    let mut c = ExprBuilder::new();
+    let (lv, li) = (c.input(0, d), c.input(1, DType::I64));
+    let (rv, ri) = (c.input(2, d), c.input(3, DType::I64));
+    let better = match (largest, last) {
+        (true, false) => Compare::Gt,
+        (true, true) => Compare::Ge,
+        (false, false) => Compare::Lt,
+        (false, true) => Compare::Le,
+    };
+    let wins = c.compare(better, rv, lv);
+    let zero = c.int(0, DType::I64);
+    // A state without an element loses.
+    let left_empty = c.compare(Compare::Lt, li, zero);
+    let right_full = c.compare(Compare::Ge, ri, zero);
+    let wins = c.binary(Binary::And, wins, right_full);
+    let take = c.binary(Binary::Or, wins, left_empty);
+    let (ov, oi) = (c.select(take, rv, lv), c.select(take, ri, li));
+    let mut f = ExprBuilder::new();
+    let _ = f.input(0, d);
+    let out = f.input(1, DType::I64);
+    Monoid {
+        name: if largest { "argmax" } else { "argmin" }.into(),
+        identity: i.finish(&[v, none]),
+        lift: l.finish(&[x, at]),
+        combine: c.finish(&[ov, oi]),
+        finish: f.finish(&[out]),
+    }
+}

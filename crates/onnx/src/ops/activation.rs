@@ -1,0 +1,167 @@
+//! Activations: scalar functions with attributes.
+use super::{OpDef, op};
+use crate::import::{Ctx, Lowered, NodeView};
+use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
+use layout::DType;
+
+pub(crate) const OPS: &[OpDef] = &[
+    op("Relu", lower), op("LeakyRelu", lower), op("PRelu", prelu), op("Elu", lower), op("Selu", lower),
+    op("Celu", lower), op("HardSigmoid", lower), op("HardSwish", lower), op("Gelu", lower),
+    op("Softplus", lower), op("Softsign", lower), op("Mish", lower), op("Swish", lower),
+    op("ThresholdedRelu", lower), op("Shrink", lower),
+];
+
+/// ln(1 + e^x) without overflow: max(x, 0) + ln(1 + e^-|x|).
+fn softplus(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
+    let (zero, one) = (e.constant(0.0, d), e.constant(1.0, d));
+    let top = e.binary(Binary::Max, x, zero);
+    let a = e.unary(Unary::Abs, x);
+    let a = e.unary(Unary::Neg, a);
+    let a = e.unary(Unary::Exp, a);
+    let a = e.add(one, a);
+    let a = e.unary(Unary::Log, a);
+    e.add(top, a)
+}
+
+/// `e^x - 1` where it counts.
+fn exp_m1(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
+    let one = e.constant(1.0, d);
+    let y = e.unary(Unary::Exp, x);
+    e.sub(y, one)
+}
+
+/// GELU by erf.
+pub(crate) fn gelu_erf(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
+    let (half, one) = (e.constant(0.5, d), e.constant(1.0, d));
+    let r = e.constant(std::f64::consts::FRAC_1_SQRT_2, d);
+    let t = e.mul(x, r);
+    let t = e.unary(Unary::Erf, t);
+    let t = e.add(t, one);
+    let h = e.mul(x, half);
+    e.mul(h, t)
+}
+
+/// GELU by tanh.
+pub(crate) fn gelu_tanh(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
+    let (half, one) = (e.constant(0.5, d), e.constant(1.0, d));
+    let k = e.constant((2.0 / std::f64::consts::PI).sqrt(), d);
+    let cubic = e.constant(0.044715, d);
+    let x2 = e.mul(x, x);
+    let x3 = e.mul(x2, x);
+    let t = e.mul(cubic, x3);
+    let t = e.add(x, t);
+    let t = e.mul(k, t);
+    let t = e.unary(Unary::Tanh, t);
+    let t = e.add(t, one);
+    let h = e.mul(x, half);
+    e.mul(h, t)
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = n.input(0)?;
+    let d = c.dtype(x);
+    let mut e = ExprBuilder::new();
+    let a = e.input(0, d);
+    let (zero, one) = (e.constant(0.0, d), e.constant(1.0, d));
+    let y = match n.op {
+        "Relu" => e.binary(Binary::Max, a, zero),
+        "LeakyRelu" => {
+            let k = e.constant(n.float("alpha", 0.01)?, d);
+            let low = e.mul(a, k);
+            let neg = e.compare(Compare::Lt, a, zero);
+            e.select(neg, low, a)
+        }
+        "Elu" => {
+            let k = e.constant(n.float("alpha", 1.0)?, d);
+            let low = exp_m1(&mut e, a, d);
+            let low = e.mul(k, low);
+            let neg = e.compare(Compare::Lt, a, zero);
+            e.select(neg, low, a)
+        }
+        "Selu" => {
+            let k = e.constant(n.float("alpha", 1.673_263_2)?, d);
+            let g = e.constant(n.float("gamma", 1.050_701)?, d);
+            let low = exp_m1(&mut e, a, d);
+            let low = e.mul(k, low);
+            let pos = e.compare(Compare::Gt, a, zero);
+            let v = e.select(pos, a, low);
+            e.mul(g, v)
+        }
+        "Celu" => {
+            let k = e.constant(n.float("alpha", 1.0)?, d);
+            let top = e.binary(Binary::Max, a, zero);
+            let q = e.div(a, k);
+            let low = exp_m1(&mut e, q, d);
+            let low = e.mul(k, low);
+            let low = e.binary(Binary::Min, low, zero);
+            e.add(top, low)
+        }
+        "HardSigmoid" | "HardSwish" => {
+            let (alpha, beta) = match n.op {
+                "HardSigmoid" => (n.float("alpha", 0.2)?, n.float("beta", 0.5)?),
+                _ => (1.0 / 6.0, 0.5),
+            };
+            let (k, b) = (e.constant(alpha, d), e.constant(beta, d));
+            let t = e.mul(k, a);
+            let t = e.add(t, b);
+            let t = e.binary(Binary::Min, t, one);
+            let t = e.binary(Binary::Max, t, zero);
+            if n.op == "HardSigmoid" { t } else { e.mul(a, t) }
+        }
+        "Gelu" => match n.text("approximate", "none")?.as_str() {
+            "none" => gelu_erf(&mut e, a, d),
+            "tanh" => gelu_tanh(&mut e, a, d),
+            other => return Err(format!("attribute 'approximate' is '{other}', it must be none or tanh").into()),
+        },
+        "Softplus" => softplus(&mut e, a, d),
+        "Softsign" => {
+            let t = e.unary(Unary::Abs, a);
+            let t = e.add(one, t);
+            e.div(a, t)
+        }
+        "Mish" => {
+            let t = softplus(&mut e, a, d);
+            let t = e.unary(Unary::Tanh, t);
+            e.mul(a, t)
+        }
+        "Swish" => {
+            let k = n.float("alpha", 1.0)?;
+            let k = e.constant(k, d);
+            let t = e.mul(k, a);
+            let t = e.unary(Unary::Sigmoid, t);
+            e.mul(a, t)
+        }
+        "ThresholdedRelu" => {
+            let k = e.constant(n.float("alpha", 1.0)?, d);
+            let above = e.compare(Compare::Gt, a, k);
+            e.select(above, a, zero)
+        }
+        "Shrink" => {
+            let (bias, lambda) = (n.float("bias", 0.0)?, n.float("lambd", 0.5)?);
+            let (b, l, m) = (e.constant(bias, d), e.constant(lambda, d), e.constant(-lambda, d));
+            let (up, down) = (e.add(a, b), e.sub(a, b));
+            let (low, high) = (e.compare(Compare::Lt, a, m), e.compare(Compare::Gt, a, l));
+            let t = e.select(high, down, zero);
+            e.select(low, up, t)
+        }
+        _ => return Err("is no activation".into()),
+    };
+    let y = c.add1(n, graph::Op::Map(e.finish(&[y])), &[x], n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn prelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (x, s) = (n.input(0)?, n.input(1)?);
+    let d = c.dtype(x);
+    let y = c.map(n, n.name(0), &[x, s], |e, a| {
+        let zero = e.constant(0.0, d);
+        let low = e.mul(a[0], a[1]);
+        let neg = e.compare(Compare::Lt, a[0], zero);
+        e.select(neg, low, a[0])
+    })?;
+    c.set(n, 0, y);
+    Ok(())
+}

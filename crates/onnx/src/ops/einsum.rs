@@ -1,0 +1,111 @@
+//! Einsum of one or two operands.
+use super::{OpDef, op};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
+use graph::ValueId;
+
+pub(crate) const OPS: &[OpDef] = &[op("Einsum", lower)];
+
+/// Labels of one term against a tensor of `rank`; an ellipsis stands for labels from 100 on,
+/// right-aligned.
+fn labels(term: &str, rank: usize, wide: &mut usize) -> Lowered<Vec<u8>> {
+    let letters = term.bytes().filter(|b| b.is_ascii_alphabetic()).count();
+    let dots = term.contains("...");
+    let extra = rank.checked_sub(letters).filter(|&e| dots || e == 0);
+    let extra = extra.ok_or_else(|| format!("term '{term}' does not fit a tensor of rank {rank}"))?;
+    if extra > 64 {
+        return Err("has too many dimensions".into());
+    }
+    *wide = (*wide).max(extra);
+    let mut out = Vec::new();
+    let mut rest = term;
+    while let Some(ch) = rest.chars().next() {
+        if let Some(r) = rest.strip_prefix("...") {
+            out.extend((0..extra).rev().map(|i| 190 - i as u8));
+            rest = r;
+            continue;
+        }
+        if !ch.is_ascii_alphabetic() {
+            return Err(format!("term '{term}' holds '{ch}'; only letters and ... are allowed").into());
+        }
+        out.push(ch as u8);
+        rest = &rest[1..];
+    }
+    Ok(out)
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    let xs = n.all_inputs()?;
+    let equation: String = n.text("equation", "")?.chars().filter(|ch| !ch.is_whitespace()).collect();
+    let (left, right) = match equation.split_once("->") {
+        Some((l, r)) => (l, Some(r)),
+        None => (equation.as_str(), None),
+    };
+    let terms: Vec<&str> = left.split(',').collect();
+    if terms.len() != xs.len() {
+        return Err(format!("'{equation}' has {} terms for {} inputs", terms.len(), xs.len()).into());
+    }
+    let mut wide = 0;
+    let mut ins = Vec::new();
+    for (t, &x) in terms.iter().zip(&xs) {
+        ins.push(labels(t, c.rank(x), &mut wide)?);
+    }
+    let ellipsis: Vec<u8> = (0..wide).rev().map(|i| 190 - i as u8).collect();
+    let out: Vec<u8> = match right {
+        Some(r) => {
+            let letters = r.bytes().filter(|b| b.is_ascii_alphabetic()).count();
+            let rank = letters + if r.contains("...") { wide } else { 0 };
+            labels(r, rank, &mut wide.clone())?
+        }
+        None => {
+            let mut once: Vec<u8> = ins.iter().flatten().copied().filter(|l| l.is_ascii_alphabetic()).collect();
+            once.sort_unstable();
+            let all = once.clone();
+            once.retain(|l| all.iter().filter(|x| *x == l).count() == 1);
+            ellipsis.into_iter().chain(once).collect()
+        }
+    };
+    let repeated = |l: &[u8]| l.iter().enumerate().any(|(i, x)| l[..i].contains(x));
+    if ins.iter().any(|l| repeated(l)) {
+        return Err(LowerError::Unsupported("takes a diagonal; export it another way".into()));
+    }
+    if repeated(&out) || out.iter().any(|l| !ins.iter().any(|i| i.contains(l))) {
+        return Err(format!("'{equation}' has a wrong output term").into());
+    }
+    let y = match (xs.as_slice(), ins.as_slice()) {
+        ([x], [l]) => one(c, n, n.name(0), *x, l, &out)?,
+        ([a, b], [la, lb]) => c.contract(n, n.name(0), (*a, la), (*b, lb), &out)?,
+        _ => {
+            // Left to right, keeping what later terms or the output need.
+            let (mut x, mut l) = (xs[0], ins[0].clone());
+            for i in 1..xs.len() {
+                let last = i + 1 == xs.len();
+                let next = if last { out.clone() } else {
+                    let mut k: Vec<u8> = Vec::new();
+                    for &s in l.iter().chain(&ins[i]) {
+                        if !k.contains(&s) && (out.contains(&s) || ins[i + 1..].iter().any(|t| t.contains(&s))) {
+                            k.push(s);
+                        }
+                    }
+                    k
+                };
+                let name = if last { n.name(0) } else { n.tmp(&format!("part{i}")) };
+                x = c.contract(n, name, (x, &l), (xs[i], &ins[i]), &next)?;
+                l = next;
+            }
+            x
+        }
+    };
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, l: &[u8], out: &[u8]) -> Lowered<ValueId> {
+    let axes: Vec<usize> = (0..l.len()).filter(|&i| !out.contains(&l[i])).collect();
+    let left: Vec<u8> = l.iter().copied().filter(|s| out.contains(s)).collect();
+    if !axes.is_empty() {
+        let d = c.dtype(x);
+        x = c.reduce(n, n.tmp("sum"), x, monoids::sum(d), &axes, false)?;
+    }
+    let perm = out.iter().filter_map(|s| left.iter().position(|t| t == s)).collect();
+    c.permute(n, name, x, perm)
+}

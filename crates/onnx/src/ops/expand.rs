@@ -1,0 +1,22 @@
+//! Expand.
+use super::{OpDef, op};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, broadcast};
+
+pub(crate) const OPS: &[OpDef] = &[op("Expand", lower)];
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (x, t) = (n.input(0)?, n.input(1)?);
+    let from = c.shape(x);
+    let Some(target) = c.sizes(t)? else {
+        let Some(r) = c.shape(t).first().and_then(|d| d.known()).filter(|r| (0..=32).contains(r)) else {
+            return Err(LowerError::Unsupported("the rank of its result depends on data; make it constant".into()));
+        };
+        let d = c.dtype(x);
+        return c.host(n, &[(d, vec![None; from.len().max(r as usize)])]);
+    };
+    let shape = broadcast(&from, &target)?;
+    let y = c.expand(n, n.name(0), x, shape)?;
+    c.set(n, 0, y);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! MatMul, MatMulInteger, com.microsoft FusedMatMul.
+use super::{OpDef, op, other};
+use crate::import::{Ctx, Lowered, NodeView, broadcast};
+use graph::ValueId;
+use layout::{DType, Dim};
+
+pub(crate) const OPS: &[OpDef] = &[
+    op("MatMul", lower), op("MatMulInteger", integer), other("com.microsoft", "FusedMatMul", fused),
+];
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    let y = product(c, n, n.name(0), a, b, (false, false))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// The matrix product by numpy's rule; `transposed` exchanges the last two dimensions first.
+pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: ValueId, b: ValueId, transposed: (bool, bool)) -> Lowered<ValueId> {
+    let (sa, sb) = (c.shape(a), c.shape(b));
+    if sa.is_empty() || sb.is_empty() {
+        return Err("a scalar has no matrix product; use Mul".into());
+    }
+    if (transposed.0 && sa.len() < 2) || (transposed.1 && sb.len() < 2) {
+        return Err("a vector cannot be transposed".into());
+    }
+    const M: u8 = 250;
+    const N: u8 = 251;
+    const K: u8 = 252;
+    let (ba, bb) = (sa.len().saturating_sub(2), sb.len().saturating_sub(2));
+    let batch = ba.max(bb);
+    if batch > 64 {
+        return Err("has too many dimensions".into());
+    }
+    broadcast(&sa[..ba], &sb[..bb])?;
+    // A batch dimension of extent 1 against another one is dropped: its label is the other's.
+    let side = |s: &[Dim], own: usize, other: &[Dim], theirs: usize| {
+        let (mut dims, mut labels) = (Vec::new(), Vec::new());
+        for (i, d) in s.iter().enumerate().take(own) {
+            let at = batch - own + i;
+            let facing = (at + theirs).checked_sub(batch).map(|j| &other[j]);
+            let dropped = d.is_one() && facing.is_some_and(|f| !f.is_one());
+            if !dropped {
+                dims.push(d.clone());
+                labels.push(at as u8);
+            }
+        }
+        dims.extend_from_slice(&s[own..]);
+        (dims, labels)
+    };
+    let (da, mut la) = side(&sa, ba, &sb, bb);
+    let (db, mut lb) = side(&sb, bb, &sa, ba);
+    let mut out: Vec<u8> = (0..batch as u8).collect();
+    match (sa.len(), transposed.0) {
+        (1, _) => la.push(K),
+        (_, false) => la.extend([M, K]),
+        (_, true) => la.extend([K, M]),
+    }
+    match (sb.len(), transposed.1) {
+        (1, _) => lb.push(K),
+        (_, false) => lb.extend([K, N]),
+        (_, true) => lb.extend([N, K]),
+    }
+    out.extend([M, N].into_iter().filter(|l| la.contains(l) || lb.contains(l)));
+    let a = c.reshaped(n, format!("{name}.a"), a, da)?;
+    let b = c.reshaped(n, format!("{name}.b"), b, db)?;
+    // Labels count from 0 so that equal products have equal text.
+    let mut order: Vec<u8> = Vec::new();
+    for l in la.iter().chain(&lb) {
+        if !order.contains(l) {
+            order.push(*l);
+        }
+    }
+    let small = |ls: &[u8]| -> Vec<u8> {
+        ls.iter().filter_map(|l| order.iter().position(|o| o == l)).map(|p| p as u8).collect()
+    };
+    c.contract(n, name, (a, &small(&la)), (b, &small(&lb)), &small(&out))
+}
+
+/// An 8-bit operand less its zero point, in i32.
+pub(crate) fn widened<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, zero: Option<ValueId>, axis_from_end: usize) -> Lowered<ValueId> {
+    let Some(z) = zero else {
+        return c.cast(n, name, x, DType::I32);
+    };
+    let rank = c.rank(x);
+    let z = match c.rank(z) {
+        1 if !c.shape(z)[0].is_one() && rank >= axis_from_end => c.along(n, format!("{name}.zero"), z, rank, rank - axis_from_end)?,
+        _ => z,
+    };
+    c.map(n, name, &[x, z], |e, a| {
+        let (x, z) = (e.cast(a[0], DType::I32), e.cast(a[1], DType::I32));
+        e.sub(x, z)
+    })
+}
+
+fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(4)?;
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    let a = widened(c, n, n.tmp("a"), a, n.opt(2), 2)?;
+    let b = widened(c, n, n.tmp("b"), b, n.opt(3), 1)?;
+    let y = product(c, n, n.name(0), a, b, (false, false))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn fused<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    let alpha = n.float("alpha", 1.0)?;
+    let t = (n.flag("transA", false)?, n.flag("transB", false)?);
+    if n.flag("transBatchA", false)? || n.flag("transBatchB", false)? {
+        return Err(crate::import::LowerError::Unsupported("moves batch dimensions; put a Transpose before it".into()));
+    }
+    let d = c.dtype(a);
+    let y = if alpha == 1.0 {
+        product(c, n, n.name(0), a, b, t)?
+    } else {
+        let y = product(c, n, n.tmp("product"), a, b, t)?;
+        c.map(n, n.name(0), &[y], |e, x| {
+            let k = e.constant(alpha, d);
+            e.mul(x[0], k)
+        })?
+    };
+    c.set(n, 0, y);
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked), DynamicQuantizeLinear.
+use super::{OpDef, op, other};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids, to_dtype};
+use expr::{Binary, ExprBuilder, Ref, Unary};
+use graph::ValueId;
+use layout::{DType, Dim};
+
+pub(crate) const OPS: &[OpDef] = &[
+    op("QuantizeLinear", quantize), op("DequantizeLinear", dequantize), op("DynamicQuantizeLinear", dynamic),
+    other("com.microsoft", "QuantizeLinear", quantize), other("com.microsoft", "DequantizeLinear", dequantize),
+];
+
+/// Smallest and largest value of a quantised type.
+pub(crate) fn limits(d: DType) -> Lowered<(f64, f64)> {
+    Ok(match d {
+        DType::I4 => (-8.0, 7.0),
+        DType::U4 => (0.0, 15.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::U8 => (0.0, 255.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::U16 => (0.0, 65535.0),
+        d => return Err(LowerError::Unsupported(format!("quantises to {d}; use an integer type of 4 to 16 bits"))),
+    })
+}
+
+/// `x / scale` rounded, moved by the zero point and saturated to `to`; all in f32.
+pub(crate) fn quantised(e: &mut ExprBuilder, x: Ref, scale: Ref, zero: Option<Ref>, to: DType, range: (f64, f64)) -> Ref {
+    let f = DType::F32;
+    let q = e.div(x, scale);
+    let mut q = e.unary(Unary::Round, q);
+    if let Some(z) = zero {
+        let z = e.cast(z, f);
+        q = e.add(q, z);
+    }
+    let (lo, hi) = (e.constant(range.0, f), e.constant(range.1, f));
+    let q = e.binary(Binary::Max, q, lo);
+    let q = e.binary(Binary::Min, q, hi);
+    e.cast(q, to)
+}
+
+/// A scale or zero point so that it broadcasts against the data.
+fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, x: ValueId, axis: i64, block: i64) -> Lowered<ValueId> {
+    let (s, t) = (c.shape(x), c.shape(v));
+    if t.is_empty() || (t.len() == 1 && t[0].is_one()) {
+        return c.reshaped(n, n.tmp(what), v, vec![]);
+    }
+    let axis = axis_of(axis, s.len())?;
+    if t.len() == 1 && block == 0 {
+        return c.along(n, n.tmp(what), v, s.len(), axis);
+    }
+    if block <= 0 || t.len() != s.len() {
+        return Err(format!("its {what} of shape {t:?} fits no block of the input").into());
+    }
+    // Each number stands for `block` elements along the axis.
+    let (mut thin, mut wide, mut out) = (t.clone(), t.clone(), t.clone());
+    thin.insert(axis + 1, Dim::ONE);
+    wide.insert(axis + 1, Dim::Known(block));
+    out[axis] = t[axis].clone() * Dim::Known(block);
+    let v = c.reshape(n, n.tmp(&format!("{what}.thin")), v, thin)?;
+    let v = c.expand(n, n.tmp(&format!("{what}.wide")), v, wide)?;
+    let v = c.reshape(n, n.tmp(&format!("{what}.blocks")), v, out.clone())?;
+    if out[axis] == s[axis] {
+        return Ok(v);
+    }
+    c.slice(n, n.tmp(&format!("{what}.cut")), v, axis, Dim::ZERO, s[axis].clone())
+}
+
+fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(3)?;
+    let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.opt(2));
+    let (axis, block) = (n.int("axis", 1)?, n.int("block_size", 0)?);
+    // They are about 8-bit floats and about the division's type.
+    n.int("saturate", 1)?;
+    n.int("precision", 0)?;
+    let to = match (zero, n.int("output_dtype", 0)?) {
+        (Some(z), _) => c.dtype(z),
+        (None, 0) => DType::U8,
+        (None, code) => to_dtype(code)?,
+    };
+    let range = limits(to)?;
+    let (dx, ds) = (c.dtype(x), c.dtype(scale));
+    let axis = if c.rank(x) < 2 { 0 } else { axis };
+    let scale = placed(c, n, "scale", scale, x, axis, block)?;
+    let mut inputs = vec![x, scale];
+    if let Some(z) = zero {
+        inputs.push(placed(c, n, "zero", z, x, axis, block)?);
+    }
+    let y = c.map(n, n.name(0), &inputs, |e, a| {
+        let x = if dx == DType::F32 { a[0] } else { e.cast(a[0], DType::F32) };
+        let s = if ds == DType::F32 { a[1] } else { e.cast(a[1], DType::F32) };
+        quantised(e, x, s, a.get(2).copied(), to, range)
+    })?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// `(x - zero) * scale` in type `to`.
+pub(crate) fn dequantised<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, inputs: &[ValueId], to: DType) -> Lowered<ValueId> {
+    let ds = c.dtype(inputs[1]);
+    c.map(n, name, inputs, |e, a| {
+        let mut x = e.cast(a[0], DType::I32);
+        if let Some(&z) = a.get(2) {
+            let z = e.cast(z, DType::I32);
+            x = e.sub(x, z);
+        }
+        let x = e.cast(x, ds);
+        let y = e.mul(x, a[1]);
+        if ds == to { y } else { e.cast(y, to) }
+    })
+}
+
+fn dequantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(3)?;
+    let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.opt(2));
+    let (axis, block) = (n.int("axis", 1)?, n.int("block_size", 0)?);
+    let to = match n.int("output_dtype", 0)? {
+        0 => c.dtype(scale),
+        code => to_dtype(code)?,
+    };
+    let axis = if c.rank(x) < 2 { 0 } else { axis };
+    let scale = placed(c, n, "scale", scale, x, axis, block)?;
+    let mut inputs = vec![x, scale];
+    if let Some(z) = zero {
+        inputs.push(placed(c, n, "zero", z, x, axis, block)?);
+    }
+    let y = dequantised(c, n, n.name(0), &inputs, to)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn dynamic<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = n.input(0)?;
+    let f = DType::F32;
+    if c.dtype(x) != f {
+        return Err("needs an f32 input".into());
+    }
+    let axes: Vec<usize> = (0..c.rank(x)).collect();
+    let low = c.reduce(n, n.tmp("min"), x, monoids::min(f), &axes, false)?;
+    let high = c.reduce(n, n.tmp("max"), x, monoids::max(f), &axes, false)?;
+    let scale = c.map(n, n.name(1), &[low, high], |e, a| {
+        let zero = e.constant(0.0, f);
+        let (lo, hi) = (e.binary(Binary::Min, a[0], zero), e.binary(Binary::Max, a[1], zero));
+        let span = e.sub(hi, lo);
+        let steps = e.constant(255.0, f);
+        let s = e.div(span, steps);
+        // All zeros: any scale does, 0 would divide.
+        let none = e.compare(expr::Compare::Eq, span, zero);
+        let one = e.constant(1.0, f);
+        e.select(none, one, s)
+    })?;
+    let point = c.map(n, n.name(2), &[low, scale], |e, a| {
+        let (zero, top) = (e.constant(0.0, f), e.constant(255.0, f));
+        let lo = e.binary(Binary::Min, a[0], zero);
+        let z = e.div(lo, a[1]);
+        let z = e.sub(zero, z);
+        let z = e.binary(Binary::Max, z, zero);
+        let z = e.binary(Binary::Min, z, top);
+        let z = e.unary(Unary::Round, z);
+        e.cast(z, DType::U8)
+    })?;
+    let range = limits(DType::U8)?;
+    let y = c.map(n, n.name(0), &[x, scale, point], |e, a| quantised(e, a[0], a[1], Some(a[2]), DType::U8, range))?;
+    for (i, v) in [y, scale, point].into_iter().enumerate() {
+        c.set(n, i, v);
+    }
+    Ok(())
+}

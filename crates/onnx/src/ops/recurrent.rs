@@ -1,0 +1,75 @@
+//! LSTM, GRU, RNN.
+use super::{OpDef, op};
+use crate::import::{Ctx, Lowered, NodeView};
+use graph::{Op, RecurrentKind, RecurrentSpec};
+
+pub(crate) const OPS: &[OpDef] = &[op("LSTM", lower), op("GRU", lower), op("RNN", lower)];
+
+/// Activations that take parameters, with the standard's values.
+fn parameters(name: &str) -> (Option<f64>, Option<f64>) {
+    match name {
+        "Affine" => (Some(1.0), Some(0.0)),
+        "LeakyRelu" => (Some(0.01), None),
+        "ThresholdedRelu" | "Elu" => (Some(1.0), None),
+        "ScaledTanh" => (Some(1.7159), Some(0.666_666_7)),
+        "HardSigmoid" => (Some(0.2), Some(0.5)),
+        _ => (None, None),
+    }
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    let (kind, most, default): (_, usize, &[&str]) = match n.op {
+        "LSTM" => (RecurrentKind::Lstm, 8, &["Sigmoid", "Tanh", "Tanh"]),
+        "GRU" => (RecurrentKind::Gru, 6, &["Sigmoid", "Tanh"]),
+        _ => (RecurrentKind::Rnn, 6, &["Tanh"]),
+    };
+    n.at_most(most)?;
+    let direction = n.text("direction", "forward")?;
+    let directions = match direction.as_str() {
+        "forward" | "reverse" => 1,
+        "bidirectional" => 2,
+        d => return Err(format!("attribute 'direction' is '{d}', it must be forward, reverse or bidirectional").into()),
+    };
+    let r = n.input(2)?;
+    let from_weight = c.shape(r).last().and_then(|d| d.known());
+    let hidden = n.int_opt("hidden_size")?.or(from_weight).filter(|h| *h > 0).ok_or("attribute 'hidden_size' must be a positive number")?;
+    let activations = match n.texts("activations")? {
+        Some(a) if !a.is_empty() => a,
+        _ => default.iter().map(|s| s.to_string()).cycle().take(default.len() * directions).collect(),
+    };
+    if activations.len() != default.len() * directions {
+        return Err(format!("has {} activations, it needs {}", activations.len(), default.len() * directions).into());
+    }
+    // The model lists parameters only for activations that take some.
+    let (given_a, given_b) = (n.floats("activation_alpha")?.unwrap_or_default(), n.floats("activation_beta")?.unwrap_or_default());
+    let (mut next_a, mut next_b) = (given_a.into_iter(), given_b.into_iter());
+    let (mut alphas, mut betas) = (Vec::new(), Vec::new());
+    for a in &activations {
+        let (alpha, beta) = parameters(a);
+        alphas.push(alpha.map_or(0.0, |d| next_a.next().unwrap_or(d)));
+        betas.push(beta.map_or(0.0, |d| next_b.next().unwrap_or(d)));
+    }
+    let spec = RecurrentSpec {
+        kind,
+        hidden,
+        direction,
+        batch_first: n.flag("layout", false)?,
+        present: (0..8).map(|i| n.opt(i).is_some()).collect(),
+        activations,
+        alphas,
+        betas,
+        clip: n.float_opt("clip")?,
+        linear_before_reset: kind == RecurrentKind::Gru && n.flag("linear_before_reset", false)?,
+        input_forget: kind == RecurrentKind::Lstm && n.flag("input_forget", false)?,
+    };
+    let inputs: Vec<_> = n.inputs.iter().copied().flatten().collect();
+    n.input(0)?;
+    n.input(1)?;
+    let count = if kind == RecurrentKind::Lstm { 3 } else { 2 };
+    let names: Vec<String> = (0..count).map(|i| n.name(i)).collect();
+    let ys = c.add(n, Op::Recurrent(spec), &inputs, &names)?;
+    for (i, y) in ys.into_iter().enumerate() {
+        c.set(n, i, y);
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Reshape, Flatten, Squeeze, Unsqueeze.
+use super::{OpDef, op};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axes_of, axis_of};
+use layout::Dim;
+
+pub(crate) const OPS: &[OpDef] =
+    &[op("Reshape", reshape), op("Flatten", flatten), op("Squeeze", squeeze), op("Unsqueeze", unsqueeze)];
+
+fn reshape<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (x, t) = (n.input(0)?, n.input(1)?);
+    let keep_zero = n.flag("allowzero", false)?;
+    let from = c.shape(x);
+    let Some(target) = c.sizes(t)? else {
+        let rank = match c.shape(t).first().and_then(|d| d.known()) {
+            Some(r) if (0..=32).contains(&r) => r as usize,
+            _ => return Err(LowerError::Unsupported("the rank of its result depends on data; make it constant".into())),
+        };
+        let d = c.dtype(x);
+        return c.host(n, &[(d, vec![None; rank])]);
+    };
+    let mut shape = Vec::new();
+    let mut open = None;
+    for (i, d) in target.iter().enumerate() {
+        shape.push(match d.known() {
+            Some(0) if !keep_zero => from.get(i).cloned().ok_or("copies a dimension (0) that its input does not have")?,
+            Some(-1) if open.is_none() => {
+                open = Some(i);
+                Dim::ONE
+            }
+            Some(v) if v < 0 => return Err(format!("its shape {target:?} holds a wrong number").into()),
+            _ => d.clone(),
+        });
+    }
+    if let Some(i) = open {
+        // Factors on both sides go first, so that symbols whose product might be 0 do not matter.
+        let (mut whole, mut rest) = (Vec::new(), shape.clone());
+        rest.remove(i);
+        for d in &from {
+            match rest.iter().position(|r| r == d) {
+                Some(at) => {
+                    rest.remove(at);
+                }
+                None => whole.push(d.clone()),
+            }
+        }
+        let (whole, rest) = (Dim::product(&whole), Dim::product(&rest));
+        shape[i] = match (whole.known(), rest.known()) {
+            (Some(_), Some(0)) => Dim::ZERO,
+            (Some(a), Some(b)) if a % b != 0 => {
+                return Err(format!("cannot bring shape {from:?} to {target:?}").into());
+            }
+            _ => whole.floor_div(&rest),
+        };
+    }
+    let y = c.reshape(n, n.name(0), x, shape)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn flatten<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let x = n.input(0)?;
+    let s = c.shape(x);
+    let axis = n.int("axis", 1)?;
+    let axis = if axis == s.len() as i64 { s.len() } else { axis_of(axis, s.len())? };
+    let shape = vec![Dim::product(&s[..axis]), Dim::product(&s[axis..])];
+    let y = c.reshape(n, n.name(0), x, shape)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn squeeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let x = n.input(0)?;
+    let s = c.shape(x);
+    let axes = match c.axes(n, 1, 12)? {
+        Some(a) => axes_of(&a, s.len())?,
+        None => (0..s.len()).filter(|&i| s[i].is_one()).collect(),
+    };
+    if let Some(&a) = axes.iter().find(|&&a| s[a].known().is_some_and(|n| n != 1)) {
+        return Err(format!("dimension {a} is {}, only 1 can be squeezed", s[a]).into());
+    }
+    for &a in &axes {
+        c.assume(n, &s[a], &Dim::ONE);
+    }
+    let shape = (0..s.len()).filter(|i| !axes.contains(i)).map(|i| s[i].clone()).collect();
+    let y = c.reshape(n, n.name(0), x, shape)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn unsqueeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let x = n.input(0)?;
+    let mut shape = c.shape(x);
+    let axes = c.axes(n, 1, 12)?.ok_or("has no axes")?;
+    for a in axes_of(&axes, shape.len() + axes.len())? {
+        shape.insert(a, Dim::ONE);
+    }
+    let y = c.reshape(n, n.name(0), x, shape)?;
+    c.set(n, 0, y);
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Slice: bounds as attributes before opset 10, as inputs since.
+use super::{OpDef, op};
+use crate::import::{Ctx, Lowered, NodeView, axis_of};
+use graph::{Op, View};
+use layout::Dim;
+
+pub(crate) const OPS: &[OpDef] = &[op("Slice", lower)];
+
+/// Beyond this a bound means "to the end".
+const FAR: i64 = i32::MAX as i64 - 1;
+
+/// A bound counted from the start. Bounds of unknown sign are sizes, so not negative.
+fn from_start(b: &Dim, d: &Dim) -> Dim {
+    let negative = b.known().map_or_else(|| !b.provably_nonneg() && (-b.clone()).provably_nonneg(), |n| n < 0);
+    if negative { d.clone() + b.clone() } else { b.clone() }
+}
+
+/// First coordinate and extent for step 1 and more.
+pub(crate) fn forward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) {
+    // A bound stated relative to the end of a symbolic dimension is taken to lie inside it:
+    // a maximum with 0 would hide equal extents from one another.
+    let clamp = |b: &Dim, low: bool| -> Dim {
+        if b.known().is_some_and(|n| n >= FAR) {
+            return d.clone();
+        }
+        if b.known().is_some_and(|n| n <= -FAR) {
+            return Dim::ZERO;
+        }
+        let b = from_start(b, d);
+        match (b.known(), d.known()) {
+            (Some(b), Some(d)) => Dim::Known(b.clamp(0, d)),
+            (Some(b), None) if b < 0 => Dim::ZERO,
+            (Some(_), None) if low => b,
+            _ if (d.clone() - b.clone()).provably_nonneg() => b,
+            _ if low => b,
+            _ if (b.clone() - d.clone()).known().is_some() && b.provably_le(d) => b,
+            _ => b.min_with(d),
+        }
+    };
+    let (s, e) = (clamp(start, true), clamp(end, false));
+    let span = e.clone() - s.clone();
+    let n = span.ceil_div(&Dim::Known(step));
+    let n = match n.known() {
+        Some(n) => Dim::Known(n.max(0)),
+        None if e == *d || n.provably_nonneg() || !has_min(&e) => n,
+        None => n.max_with(&Dim::ZERO),
+    };
+    (s, n)
+}
+
+fn has_min(d: &Dim) -> bool {
+    d.terms().iter().any(|(_, atoms)| atoms.iter().any(|a| matches!(a, layout::Atom::Min(..))))
+}
+
+/// First coordinate and extent for negative steps.
+fn backward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) {
+    let last = d.clone() - Dim::ONE;
+    let s = match start.known() {
+        Some(n) if n >= FAR => last.clone(),
+        _ => {
+            let s = from_start(start, d);
+            match (s.known(), d.known()) {
+                (Some(s), Some(d)) => Dim::Known(s.clamp(-1, d - 1)),
+                _ if s.provably_le(&last) => s,
+                _ => s.min_with(&last),
+            }
+        }
+    };
+    let minus = Dim::Known(-1);
+    let e = match end.known() {
+        Some(n) if n <= -FAR => minus,
+        _ => {
+            let e = from_start(end, d);
+            match (e.known(), d.known()) {
+                (Some(e), Some(d)) => Dim::Known(e.clamp(-1, d - 1)),
+                (Some(e), None) => Dim::Known(e.max(-1)),
+                _ => e,
+            }
+        }
+    };
+    let n = (s.clone() - e).ceil_div(&Dim::Known(step.saturating_neg()));
+    (s, n.known().map_or(n, |n| Dim::Known(n.max(0))))
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    let x = n.input(0)?;
+    let shape = c.shape(x);
+    let as_dims = |v: Option<Vec<i64>>| v.map(|v| v.into_iter().map(Dim::Known).collect::<Vec<_>>());
+    let (starts, ends, axes, steps);
+    let mut known = true;
+    if n.opset < 10 {
+        n.at_most(1)?;
+        starts = as_dims(n.ints("starts")?);
+        ends = as_dims(n.ints("ends")?);
+        axes = n.ints("axes")?;
+        steps = None;
+    } else {
+        n.at_most(5)?;
+        starts = c.sizes(n.input(1)?)?;
+        ends = c.sizes(n.input(2)?)?;
+        axes = n.opt(3).map(|v| c.const_ints(v).unwrap_or_default());
+        steps = n.opt(4).map(|v| c.const_ints(v).unwrap_or_default());
+        known = !axes.as_ref().is_some_and(Vec::is_empty) || starts.as_ref().is_some_and(Vec::is_empty);
+        known &= !steps.as_ref().is_some_and(Vec::is_empty) || starts.as_ref().is_some_and(Vec::is_empty);
+    }
+    let (Some(starts), Some(ends), true) = (starts, ends, known) else {
+        // Only the named axes change, if it is known which.
+        let axes = n.opt(3).and_then(|v| c.const_ints(v));
+        let mut out: Vec<Option<Dim>> = shape.iter().cloned().map(Some).collect();
+        let count = c.shape(n.input(1)?).first().and_then(Dim::known).unwrap_or(shape.len() as i64);
+        let axes = axes.unwrap_or_else(|| if n.opt(3).is_some() { (0..shape.len() as i64).collect() } else { (0..count).collect() });
+        for a in axes {
+            out[axis_of(a, shape.len())?] = None;
+        }
+        let d = c.dtype(x);
+        return c.host(n, &[(d, out)]);
+    };
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+    if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
+        return Err("starts, ends, axes and steps must be of one length".into());
+    }
+    let mut view = (vec![Dim::ZERO; shape.len()], vec![1i64; shape.len()], shape.clone());
+    for (i, &a) in axes.iter().enumerate() {
+        let a = axis_of(a, shape.len())?;
+        let (s, e) = match steps[i] {
+            0 => return Err("a step is 0".into()),
+            k if k > 0 => forward(&starts[i], &ends[i], k, &shape[a]),
+            k => backward(&starts[i], &ends[i], k, &shape[a]),
+        };
+        (view.0[a], view.1[a], view.2[a]) = (s, steps[i], e);
+    }
+    let y = c.add1(n, Op::View(View::Slice { starts: view.0, steps: view.1, extents: view.2 }), &[x], n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
+}

@@ -1,0 +1,2 @@
+//! Import: models made here, and the zoo where it is at hand.
+mod zoo;
