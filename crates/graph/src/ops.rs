@@ -289,7 +289,8 @@ pub struct ResampleSpec {
     pub mode: ResampleMode,
     /// ONNX coordinate_transformation_mode.
     pub coordinates: String,
-    /// Scale per dimension as the model gives it (output over input when it gives sizes).
+    /// Scale per dimension as the model gives it; where it gives sizes, output extent over input
+    /// extent, or 0 for that quotient while an extent is symbolic.
     pub scales: Vec<f64>,
     /// Antialias filter.
     pub antialias: bool,

@@ -111,6 +111,20 @@ pub(super) fn pool(s: &PoolSpec, x: &Value) -> Result<Type, String> {
     Ok((x.dtype, shape))
 }
 
+/// Whether a resampling may give `out`: sizes that a model states outright need not follow from
+/// its scales, and a scale of 0 stands for the quotient of the extents.
+pub(super) fn resample_fits(s: &ResampleSpec, x: &Value, out: &Type) -> Result<(), String> {
+    same_len("scales", s.scales.len(), x.shape.len())?;
+    same_len("output dimensions", out.1.len(), x.shape.len())?;
+    if let Some(k) = s.scales.iter().find(|k| !(**k >= 0.0 && k.is_finite())) {
+        return Err(format!("scale {k} is not positive"));
+    }
+    if out.0 != x.dtype {
+        return Err(format!("its output is {}, its input {}", out.0, x.dtype));
+    }
+    Ok(())
+}
+
 pub(super) fn resample(s: &ResampleSpec, x: &Value) -> Result<Type, String> {
     same_len("scales", s.scales.len(), x.shape.len())?;
     let mut shape = Vec::new();
