@@ -21,3 +21,4 @@ pub use ops::{
     AttentionSpec, ContractSpec, ConvSpec, Op, PadMode, PoolKind, PoolSpec, RecurrentKind,
     RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
 };
+pub use shape::product_type;

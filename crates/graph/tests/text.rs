@@ -98,7 +98,10 @@ fn faults_are_named() {
             "%y: f32[2, 3] = map {%0 = input 1 f32; out %0} %x\noutput %y",
             "argument 1",
         ),
-        ("weight %w: f32[9999999999, 9999999999] @0\noutput %x", "fit"),
+        (
+            "weight %w: f32[9999999999, 9999999999] @0\noutput %x",
+            "fit",
+        ),
         (
             "weight %w: f32[9999999, 99999] @0\noutput %x",
             "give the weights",

@@ -1,2 +1,23 @@
-//! `rewrite`: see ARCHITECTURE.md.
+//! Passes from graph to graph that know no machine: what they do is right everywhere, and what
+//! depends on a cost (fusion, tiling, placement) is left to the planner.
+//!
+//! [`PASSES`] is the table; [`run`] applies it until nothing changes. Every single rewrite costs
+//! one unit of fuel, so that a bad one is found by bisection over [`Options::fuel`].
 #![forbid(unsafe_code)]
+
+mod affine;
+mod attention;
+mod cse;
+mod dead;
+mod edit;
+mod error;
+mod fold;
+mod labels;
+mod maps;
+mod pattern;
+mod run;
+mod shapes;
+mod views;
+
+pub use error::Error;
+pub use run::{Change, Fuel, Options, PASSES, Pass, Rewritten, run};

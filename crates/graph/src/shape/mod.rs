@@ -456,7 +456,7 @@ fn scatter(v: &[&Value]) -> Result<Type, String> {
 
 /// Type of a sum of products of `a` and `b`: that of equal floats or wide integers; integers
 /// narrower than 32 bits, mixed or not, add up in I32.
-pub(crate) fn product_type(a: DType, b: DType) -> Result<DType, String> {
+pub fn product_type(a: DType, b: DType) -> Result<DType, String> {
     let narrow = |d: DType| d.is_int() && d.bits() < 32;
     match () {
         _ if narrow(a) && narrow(b) => Ok(DType::I32),

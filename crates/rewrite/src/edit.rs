@@ -1,0 +1,455 @@
+//! A graph while a pass changes it.
+use crate::{Change, Error, Fuel, Rewritten};
+use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
+use layout::{DType, Dim, Sym};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tensor::Tensor;
+
+/// Edits nodes in place and adds new ones; order and numbering are restored by [`Edit::finish`].
+pub(crate) struct Edit<'f> {
+    pass: &'static str,
+    graph: Graph,
+    dead: Vec<bool>,
+    /// Reading nodes per value, one entry per input.
+    readers: Vec<Vec<u32>>,
+    names: BTreeSet<String>,
+    fresh: u32,
+    changes: Vec<Change>,
+    fuel: &'f mut Fuel,
+}
+
+pub(crate) type Type = (DType, Vec<Dim>);
+
+impl<'f> Edit<'f> {
+    pub(crate) fn new(pass: &'static str, graph: &Graph, fuel: &'f mut Fuel) -> Edit<'f> {
+        let mut readers = vec![Vec::new(); graph.values.len()];
+        for (n, node) in graph.nodes.iter().enumerate() {
+            for i in &node.inputs {
+                readers[i.0 as usize].push(n as u32);
+            }
+        }
+        Edit {
+            pass,
+            dead: vec![false; graph.nodes.len()],
+            readers,
+            names: graph.values.iter().map(|v| v.name.clone()).collect(),
+            graph: graph.clone(),
+            fresh: 0,
+            changes: Vec::new(),
+            fuel,
+        }
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        self.graph.value(id)
+    }
+
+    /// Nodes that are not dead, in order of their numbers (new ones last).
+    pub(crate) fn live(&self) -> Vec<NodeId> {
+        (0..self.graph.nodes.len() as u32)
+            .filter(|n| !self.dead[*n as usize])
+            .map(NodeId)
+            .collect()
+    }
+
+    pub(crate) fn is_dead(&self, n: NodeId) -> bool {
+        self.dead[n.0 as usize]
+    }
+
+    pub(crate) fn node(&self, n: NodeId) -> &Node {
+        self.graph.node(n)
+    }
+
+    /// The node that writes `v`.
+    pub(crate) fn writer(&self, v: ValueId) -> Option<NodeId> {
+        match self.value(v).source {
+            ValueSource::Node(n, _) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// Op and only input of the node that writes `v`, when it has one input and one output.
+    pub(crate) fn unary(&self, v: ValueId) -> Option<(&Op, ValueId)> {
+        let node = self.node(self.writer(v)?);
+        match (node.inputs.as_slice(), node.outputs.len()) {
+            ([x], 1) => Some((&node.op, *x)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_output(&self, v: ValueId) -> bool {
+        self.graph.outputs.contains(&v)
+    }
+
+    /// True when something besides nodes needs the value: the caller, or a symbol read from it.
+    pub(crate) fn is_pinned(&self, v: ValueId) -> bool {
+        self.is_output(v)
+            || self
+                .graph
+                .symbols
+                .iter()
+                .any(|s| matches!(&s.source, SymbolSource::Late { value, .. } if *value == v))
+    }
+
+    /// Nodes that read `v`, each once.
+    pub(crate) fn readers(&self, v: ValueId) -> BTreeSet<NodeId> {
+        self.readers[v.0 as usize]
+            .iter()
+            .map(|n| NodeId(*n))
+            .collect()
+    }
+
+    /// The only node that reads `v`, when nothing else needs it.
+    pub(crate) fn only_reader(&self, v: ValueId) -> Option<NodeId> {
+        let r = self.readers(v);
+        match (r.len(), self.is_pinned(v)) {
+            (1, false) => r.into_iter().next(),
+            _ => None,
+        }
+    }
+
+    /// Name of a node for people.
+    pub(crate) fn title(&self, n: NodeId) -> String {
+        let node = self.node(n);
+        match (node.origins.first(), node.outputs.first()) {
+            (Some(o), _) => o.name.clone(),
+            (None, Some(v)) => self.value(*v).name.clone(),
+            (None, None) => format!("#{}", n.0),
+        }
+    }
+
+    /// Asks for leave to do one rewrite and records it.
+    pub(crate) fn may(&mut self, subject: String, why: impl Into<String>) -> bool {
+        let yes = self.fuel.take();
+        if yes {
+            self.note(subject, true, why.into());
+        }
+        yes
+    }
+
+    /// Records why something was not done.
+    pub(crate) fn why_not(&mut self, subject: String, why: impl Into<String>) {
+        self.note(subject, false, why.into());
+    }
+
+    fn note(&mut self, subject: String, done: bool, why: String) {
+        self.changes.push(Change {
+            pass: self.pass,
+            subject,
+            done,
+            why,
+        });
+    }
+
+    fn fail(&self, op: &Op, why: String) -> Error {
+        Error::Build {
+            pass: self.pass,
+            op: op.name(),
+            why,
+        }
+    }
+
+    /// Output types of `op` on `inputs`.
+    pub(crate) fn infer(&self, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, Error> {
+        self.graph
+            .infer(op, inputs)
+            .map_err(|why| self.fail(op, why))
+    }
+
+    /// Element type of the products of two values, taken from the first when they do not fit.
+    pub(crate) fn infer_product(&self, a: ValueId, b: ValueId) -> DType {
+        let (a, b) = (self.value(a).dtype, self.value(b).dtype);
+        graph::product_type(a, b).unwrap_or(a)
+    }
+
+    /// Adds a node; its only output's name begins with `hint`.
+    pub(crate) fn add(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        hint: &str,
+        origins: &[Origin],
+    ) -> Result<ValueId, Error> {
+        let types = self.infer(&op, inputs)?;
+        self.add_typed(op, inputs, types, hint, origins)
+    }
+
+    /// Adds a node whose output types are given; gives its first output.
+    pub(crate) fn add_typed(
+        &mut self,
+        op: Op,
+        inputs: &[ValueId],
+        types: Vec<Type>,
+        hint: &str,
+        origins: &[Origin],
+    ) -> Result<ValueId, Error> {
+        let ints = self.graph.contents(&op, inputs, &types);
+        let n = NodeId(self.graph.nodes.len() as u32);
+        let mut outputs = Vec::new();
+        for (o, ((dtype, shape), ints)) in types.into_iter().zip(ints).enumerate() {
+            let source = ValueSource::Node(n, o as u32);
+            outputs.push(self.add_value(hint, dtype, shape, source, ints));
+        }
+        let first = match outputs.first() {
+            Some(v) => *v,
+            None => return Err(self.fail(&op, "it has no outputs".into())),
+        };
+        for i in inputs {
+            self.readers[i.0 as usize].push(n.0);
+        }
+        self.dead.push(false);
+        self.graph.nodes.push(Node {
+            op,
+            inputs: inputs.to_vec(),
+            outputs,
+            origins: origins.to_vec(),
+        });
+        Ok(first)
+    }
+
+    fn add_value(
+        &mut self,
+        hint: &str,
+        dtype: DType,
+        shape: Vec<Dim>,
+        source: ValueSource,
+        ints: Option<Vec<Dim>>,
+    ) -> ValueId {
+        let mut name = hint.to_string();
+        while name.is_empty() || self.names.contains(&name) {
+            self.fresh += 1;
+            name = format!("{hint}.{}", self.fresh);
+        }
+        self.names.insert(name.clone());
+        let id = ValueId(self.graph.values.len() as u32);
+        self.graph.values.push(Value {
+            name,
+            dtype,
+            shape,
+            source,
+            ints,
+        });
+        self.readers.push(Vec::new());
+        id
+    }
+
+    /// Adds a constant with its known contents.
+    pub(crate) fn constant(
+        &mut self,
+        hint: &str,
+        t: Tensor,
+        ints: Option<Vec<Dim>>,
+    ) -> Result<ValueId, Error> {
+        let shape: Vec<Dim> = t.shape().iter().map(|&d| Dim::from(d)).collect();
+        let dtype = t.dtype();
+        let id = Arc::make_mut(&mut self.graph.weights).add_tensor(hint, t)?;
+        Ok(self.add_value(hint, dtype, shape, ValueSource::Weight(id), ints))
+    }
+
+    /// Gives node `n` another op and other inputs; its outputs stay. What only the old inputs
+    /// needed dies.
+    pub(crate) fn set(&mut self, n: NodeId, op: Op, inputs: &[ValueId]) {
+        let old = std::mem::replace(&mut self.graph.nodes[n.0 as usize].inputs, inputs.to_vec());
+        self.graph.nodes[n.0 as usize].op = op;
+        for i in inputs {
+            self.readers[i.0 as usize].push(n.0);
+        }
+        for i in old {
+            self.forget(i, n);
+        }
+    }
+
+    fn forget(&mut self, v: ValueId, reader: NodeId) {
+        let r = &mut self.readers[v.0 as usize];
+        if let Some(at) = r.iter().position(|x| *x == reader.0) {
+            r.remove(at);
+        }
+        if let Some(n) = self.writer(v) {
+            self.bury(n);
+        }
+    }
+
+    /// Removes `n` if nothing needs its outputs, and then its inputs' writers likewise.
+    pub(crate) fn bury(&mut self, n: NodeId) {
+        let mut work = vec![n];
+        while let Some(n) = work.pop() {
+            if self.is_dead(n) {
+                continue;
+            }
+            let outputs = &self.graph.nodes[n.0 as usize].outputs;
+            if outputs
+                .iter()
+                .any(|&o| !self.readers[o.0 as usize].is_empty() || self.is_pinned(o))
+            {
+                continue;
+            }
+            self.dead[n.0 as usize] = true;
+            for i in self.graph.nodes[n.0 as usize].inputs.clone() {
+                let r = &mut self.readers[i.0 as usize];
+                r.retain(|x| *x != n.0);
+                if let Some(w) = self.writer(i) {
+                    work.push(w);
+                }
+            }
+        }
+    }
+
+    /// True when `old` may be replaced by `new` everywhere.
+    pub(crate) fn can_replace(&self, old: ValueId, new: ValueId) -> bool {
+        let (o, n) = (self.value(old), self.value(new));
+        if o.dtype != n.dtype || o.shape.len() != n.shape.len() {
+            return false;
+        }
+        // A result keeps its name, so its replacement must be free to take it.
+        !self.is_output(old) || (self.writer(new).is_some() && !self.is_output(new))
+    }
+
+    /// Lets every reader of `old` read `new`; its writer dies when nothing else needs it.
+    pub(crate) fn replace(&mut self, old: ValueId, new: ValueId) {
+        if self.is_output(old) {
+            let (o, n) = (old.0 as usize, new.0 as usize);
+            let taken = std::mem::take(&mut self.graph.values[o].name);
+            let other = std::mem::replace(&mut self.graph.values[n].name, taken);
+            self.graph.values[o].name = other;
+            for v in &mut self.graph.outputs {
+                if *v == old {
+                    *v = new;
+                }
+            }
+        }
+        for s in &mut self.graph.symbols {
+            if let SymbolSource::Late { value, .. } = &mut s.source
+                && *value == old
+            {
+                *value = new;
+            }
+        }
+        let moved = std::mem::take(&mut self.readers[old.0 as usize]);
+        for &n in &moved {
+            for i in &mut self.graph.nodes[n as usize].inputs {
+                if *i == old {
+                    *i = new;
+                }
+            }
+        }
+        self.readers[new.0 as usize].extend(moved);
+        if let Some(n) = self.writer(old) {
+            self.bury(n);
+        }
+    }
+
+    /// Adds model nodes that `n` stands for too.
+    pub(crate) fn credit(&mut self, n: NodeId, origins: &[Origin]) {
+        let list = &mut self.graph.nodes[n.0 as usize].origins;
+        for o in origins {
+            if !list.contains(o) {
+                list.push(o.clone());
+            }
+        }
+    }
+
+    /// Drops symbols that are read from values that no one else needs.
+    pub(crate) fn drop_symbols(&mut self, unused: &BTreeSet<Sym>) {
+        self.graph.symbols.retain(|s| !unused.contains(&s.name));
+    }
+
+    /// The graph in order, with dead nodes and unused constants left out and values numbered as
+    /// they appear.
+    pub(crate) fn finish(self) -> Rewritten {
+        let g = self.graph;
+        let mut order: Vec<usize> = Vec::new();
+        let mut state = vec![0u8; g.nodes.len()];
+        for root in 0..g.nodes.len() {
+            let mut stack = vec![root];
+            while let Some(&n) = stack.last() {
+                if state[n] == 2 || self.dead[n] {
+                    stack.pop();
+                    continue;
+                }
+                let mut ready = true;
+                if state[n] == 0 {
+                    state[n] = 1;
+                    // Reversed, so that the first input's writer comes first.
+                    for i in g.nodes[n].inputs.iter().rev() {
+                        if let ValueSource::Node(w, _) = g.value(*i).source
+                            && state[w.0 as usize] == 0
+                        {
+                            stack.push(w.0 as usize);
+                            ready = false;
+                        }
+                    }
+                }
+                if ready {
+                    state[n] = 2;
+                    order.push(n);
+                    stack.pop();
+                }
+            }
+        }
+        let mut to: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+        let mut values: Vec<Value> = Vec::new();
+        let mut place = |v: ValueId, source: ValueSource, values: &mut Vec<Value>| -> ValueId {
+            *to.entry(v).or_insert_with(|| {
+                let mut value = g.value(v).clone();
+                value.source = source;
+                values.push(value);
+                ValueId(values.len() as u32 - 1)
+            })
+        };
+        let inputs: Vec<ValueId> = g
+            .inputs
+            .iter()
+            .map(|&v| place(v, g.value(v).source, &mut values))
+            .collect();
+        let mut nodes: Vec<Node> = Vec::new();
+        for n in order {
+            let node = &g.nodes[n];
+            let inputs = node
+                .inputs
+                .iter()
+                .map(|&v| place(v, g.value(v).source, &mut values))
+                .collect();
+            let id = NodeId(nodes.len() as u32);
+            let outputs = node
+                .outputs
+                .iter()
+                .enumerate()
+                .map(|(o, &v)| place(v, ValueSource::Node(id, o as u32), &mut values))
+                .collect();
+            nodes.push(Node {
+                op: node.op.clone(),
+                inputs,
+                outputs,
+                origins: node.origins.clone(),
+            });
+        }
+        let outputs: Vec<ValueId> = g
+            .outputs
+            .iter()
+            .map(|&v| place(v, g.value(v).source, &mut values))
+            .collect();
+        let mut symbols = g.symbols.clone();
+        for s in &mut symbols {
+            if let SymbolSource::Late { value, .. } = &mut s.source {
+                *value = place(*value, g.value(*value).source, &mut values);
+            }
+        }
+        Rewritten {
+            graph: Graph {
+                name: g.name.clone(),
+                values,
+                nodes,
+                inputs,
+                outputs,
+                symbols,
+                weights: g.weights.clone(),
+            },
+            changes: self.changes,
+        }
+    }
+}
