@@ -134,6 +134,7 @@ pub struct Rescale {
 /// A statement on whole tiles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant)] // A kernel has a handful of statements.
 pub enum Stmt {
     /// `dst[axes] = operand[axes]`; in a schedule's [`crate::Place`] it says whether the tile is
     /// a copy in a nearer level or the operand's own memory.
@@ -212,7 +213,10 @@ pub struct Kernel {
 impl Term {
     /// A plain stride.
     pub fn flat(axis: AxisId, extent: Dim, stride: Dim) -> Term {
-        Term { axis, leaves: vec![Leaf { extent, stride }] }
+        Term {
+            axis,
+            leaves: vec![Leaf { extent, stride }],
+        }
     }
 
     /// The stride, when there is a single leaf.
@@ -227,7 +231,13 @@ impl Term {
 impl Access {
     /// Unbounded access with plain strides.
     pub fn strided(offset: Dim, terms: Vec<Term>) -> Access {
-        Access { offset, terms, bounds: Vec::new(), outside: 0.0, indexed: Vec::new() }
+        Access {
+            offset,
+            terms,
+            bounds: Vec::new(),
+            outside: 0.0,
+            indexed: Vec::new(),
+        }
     }
 
     /// The term of `axis`, if it matters.
@@ -262,7 +272,12 @@ impl Stmt {
             Stmt::Store { src, .. } => vec![*src],
             Stmt::Map { args, .. } => args.clone(),
             Stmt::Contract { acc, a, b, .. } => vec![*acc, *a, *b],
-            Stmt::Fold { state, args, rescale, .. } => {
+            Stmt::Fold {
+                state,
+                args,
+                rescale,
+                ..
+            } => {
                 let mut r = args.clone();
                 r.extend(state);
                 r.extend(rescale.iter().flat_map(|r| &r.tiles));
@@ -321,8 +336,15 @@ impl Kernel {
         for s in &self.body {
             match s {
                 Stmt::Map { expr, .. } => program(expr),
-                Stmt::Fold { monoid, rescale, .. } => {
-                    for e in [&monoid.identity, &monoid.lift, &monoid.combine, &monoid.finish] {
+                Stmt::Fold {
+                    monoid, rescale, ..
+                } => {
+                    for e in [
+                        &monoid.identity,
+                        &monoid.lift,
+                        &monoid.combine,
+                        &monoid.finish,
+                    ] {
                         program(e);
                     }
                     if let Some(r) = rescale {

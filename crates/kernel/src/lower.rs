@@ -16,7 +16,10 @@ pub(crate) fn place(kernel: &Kernel, schedule: &Schedule) -> Result<Vec<Node>, K
 fn touches(kernel: &Kernel, stmt: &Stmt, axis: AxisId) -> bool {
     stmt.over().contains(&axis)
         || stmt.reads().iter().chain(&stmt.writes()).any(|&t| {
-            kernel.tiles.get(t as usize).is_some_and(|t| t.axes.contains(&axis))
+            kernel
+                .tiles
+                .get(t as usize)
+                .is_some_and(|t| t.axes.contains(&axis))
         })
 }
 
@@ -28,7 +31,10 @@ fn build(kernel: &Kernel, schedule: &Schedule, stmts: &[usize], depth: usize, ou
     let mut at = 0;
     while at < stmts.len() {
         let inside = |s: usize| touches(kernel, &kernel.body[s], level.axis);
-        let run = stmts[at..].iter().take_while(|&&s| inside(s) == inside(stmts[at])).count();
+        let run = stmts[at..]
+            .iter()
+            .take_while(|&&s| inside(s) == inside(stmts[at]))
+            .count();
         let part = &stmts[at..at + run];
         if inside(stmts[at]) {
             let mut body = Vec::new();

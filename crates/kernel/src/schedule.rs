@@ -123,11 +123,18 @@ pub struct Schedule {
 impl Schedule {
     /// Tile of `axis` in grid or loops, if it is cut.
     pub fn tile(&self, axis: AxisId) -> Option<i64> {
-        self.grid.iter().chain(&self.loops).find(|t| t.axis == axis).map(|t| t.tile)
+        self.grid
+            .iter()
+            .chain(&self.loops)
+            .find(|t| t.axis == axis)
+            .map(|t| t.tile)
     }
 
     /// Place of `tile`.
     pub fn place(&self, tile: TileId) -> Place {
-        self.places.get(tile as usize).copied().unwrap_or(Place::Register)
+        self.places
+            .get(tile as usize)
+            .copied()
+            .unwrap_or(Place::Register)
     }
 }

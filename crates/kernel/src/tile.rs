@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 /// One entry of a tile program's body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant)] // A program has a handful of statements.
 pub enum Node {
     /// Sequential loop over the pieces of an axis.
     Loop {
@@ -32,7 +33,11 @@ impl TileProgram {
     /// this is Ok, the program can be executed, emitted and costed without failing.
     pub fn new(kernel: Kernel, schedule: Schedule) -> Result<TileProgram, KernelError> {
         let body = lower::place(&kernel, &schedule)?;
-        let p = TileProgram { kernel, schedule, body };
+        let p = TileProgram {
+            kernel,
+            schedule,
+            body,
+        };
         crate::verify::program(&p)?;
         Ok(p)
     }

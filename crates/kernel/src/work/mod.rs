@@ -1,0 +1,184 @@
+//! Work read off a tile program: operations by unit and bytes across each level.
+//!
+//! One walk over the statements. A statement runs once for every position of the axes that it
+//! touches (edge tiles are counted by extents, not by whole tiles) and once more for every piece of
+//! a grid axis that it does not touch, since each task repeats it.
+mod reuse;
+mod space;
+
+use crate::{Kernel, Mapping, Place, Schedule, Stmt, TileProgram};
+use expr::{Class, Expr};
+use layout::{DType, Dim, DimBox};
+use machine::{Machine, NumType, UnitClass, Work};
+use space::Space;
+
+/// Bytes that scratch tiles are aligned to.
+const ALIGN: u64 = 64;
+
+/// What `p` asks of `machine` when symbols have the values of `lookup`; `None` when a dimension
+/// has no value.
+///
+/// Traffic is that of the near side of each of `machine.levels` up to its main memory: at the
+/// level next to the registers what statements read and write (a contraction reads its left factor
+/// once per column panel of its micro-kernel and its right factor once per row panel), at each
+/// farther one what the level before it cannot hold: an operand is fetched again for every pass of
+/// a loop that it does not depend on when everything inside that loop exceeds the capacity.
+/// The first touch of every operand is counted at every level; see [`resident`].
+pub fn work(
+    p: &TileProgram,
+    machine: &Machine,
+    lookup: &dyn Fn(&str) -> Option<i64>,
+) -> Option<Work> {
+    let s = Space::new(p, lookup)?;
+    let mut w = Work {
+        tasks: s.tasks(),
+        steps: 1,
+        ..Work::default()
+    };
+    for (at, o) in p.kernel().operands.iter().enumerate() {
+        let bytes = s.elements[at] * byte_size(o.dtype);
+        match o.role {
+            crate::Role::Read => w.unique_read += bytes,
+            crate::Role::Write => w.unique_written += bytes,
+        }
+    }
+    for stmt in &p.kernel().body {
+        operations(p, &s, stmt, &mut w);
+    }
+    reuse::traffic(p, &s, machine, &mut w);
+    Some(w)
+}
+
+/// Takes the traffic away that does not happen when everything a plan touches, `bytes` in all,
+/// stays in a cache between steps and requests: levels beyond the nearest one that holds it.
+pub fn resident(work: &mut Work, machine: &Machine, bytes: f64) {
+    let holds = machine.nearest_holding_index(bytes);
+    for t in work.traffic.iter_mut().skip(holds + 1) {
+        *t = machine::Traffic::default();
+    }
+}
+
+/// Number of grid points: the product over the grid of the pieces of each axis.
+pub fn tasks(kernel: &Kernel, schedule: &Schedule) -> Dim {
+    let pieces = schedule.grid.iter().map(|t| {
+        let extent = kernel
+            .axes
+            .get(t.axis as usize)
+            .map_or(Dim::ONE, |a| a.extent.clone());
+        extent.ceil_div(&Dim::Known(t.tile.max(1)))
+    });
+    pieces.fold(Dim::ONE, |a, d| a * d)
+}
+
+/// Scratch bytes that one worker needs at the top of the box: all tiles that are not in place,
+/// each rounded up to 64 bytes and as often as it has pipeline stages. `None` when an extent has
+/// no bounds or the sum leaves 64 bits.
+pub fn scratch_bytes(p: &TileProgram, dims: &DimBox) -> Option<u64> {
+    let extents: Option<Vec<u64>> = p
+        .kernel()
+        .axes
+        .iter()
+        .map(|a| u64::try_from(dims.bounds(&a.extent)?.hi.max(0)).ok())
+        .collect();
+    let extents = extents?;
+    let mut sum = 0u64;
+    for (t, tile) in p.kernel().tiles.iter().enumerate() {
+        let copies = match p.schedule().place(t as u16) {
+            Place::InPlace => continue,
+            Place::Register => 1,
+            Place::Shared { stages, .. } => u64::from(stages.max(1)),
+        };
+        let mut elements = 1u64;
+        for &a in &tile.axes {
+            let extent = *extents.get(a as usize)?;
+            let piece = p
+                .schedule()
+                .tile(a)
+                .map_or(extent, |t| extent.min(t.max(1) as u64));
+            elements = elements.checked_mul(piece)?;
+        }
+        let bytes = elements
+            .checked_mul(u64::from(tile.dtype.bits()))?
+            .div_ceil(8);
+        sum = sum.checked_add(bytes.checked_next_multiple_of(ALIGN)?.checked_mul(copies)?)?;
+    }
+    Some(sum)
+}
+
+pub(crate) fn byte_size(d: DType) -> f64 {
+    f64::from(d.bits()) / 8.0
+}
+
+fn add_program(w: &mut Work, e: &Expr, dtype: DType, times: f64) {
+    for (class, n) in e.counts() {
+        let class = match class {
+            Class::Free => continue,
+            Class::Simple => UnitClass::Simple,
+            Class::Divide => UnitClass::Divsqrt,
+            Class::Transcendental => UnitClass::Transcendental,
+        };
+        if n > 0 {
+            w.add_ops(class, NumType::from(dtype), n as f64 * times);
+        }
+    }
+}
+
+fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
+    let k = p.kernel();
+    let times = s.times(k, stmt);
+    if times == 0.0 {
+        return;
+    }
+    match stmt {
+        Stmt::Load { .. } | Stmt::Store { .. } => {}
+        Stmt::Map { dst, expr, args } => {
+            // A comparison works in the type of what it compares.
+            let own = k.tiles[*dst as usize].dtype;
+            let dtype = match (own, args.first()) {
+                (DType::Bool, Some(&a)) => k.tiles[a as usize].dtype,
+                _ => own,
+            };
+            add_program(w, expr, dtype, times);
+        }
+        Stmt::Contract { acc, a, .. } => {
+            let input = k.tiles[*a as usize].dtype;
+            let sum = k.tiles[*acc as usize].dtype;
+            let (class, dtype) = match &p.schedule().mapping {
+                Mapping::Gpu(g) if g.fragment.is_some() => (UnitClass::Tensor, input),
+                // Floats are widened on the way into the registers.
+                _ if input.is_float() => (UnitClass::Fma, sum),
+                _ => (UnitClass::Fma, input),
+            };
+            w.add_ops(class, NumType::from(dtype), 2.0 * times);
+        }
+        Stmt::Fold {
+            monoid,
+            state,
+            args,
+            over,
+            rescale,
+        } => {
+            let dtype = state
+                .first()
+                .or(args.first())
+                .map_or(DType::F32, |&t| k.tiles[t as usize].dtype);
+            add_program(w, &monoid.lift, dtype, times);
+            add_program(w, &monoid.combine, dtype, times);
+            if let Some(r) = rescale {
+                // Once per piece of the looped axes that are folded.
+                let pieces: f64 = over.iter().map(|&a| s.loop_pieces(a)).product();
+                let positions = |tile: u16| s.positions(&k.tiles[tile as usize].axes) * pieces;
+                if let Some(&m) = state.first() {
+                    add_program(w, &r.factor, dtype, positions(m));
+                }
+                for &t in &r.tiles {
+                    w.add_ops(
+                        UnitClass::Simple,
+                        NumType::from(k.tiles[t as usize].dtype),
+                        positions(t),
+                    );
+                }
+            }
+        }
+    }
+}

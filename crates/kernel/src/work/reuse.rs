@@ -1,0 +1,417 @@
+//! Bytes across each level: a reuse model over the nest of loops and grid axes.
+//!
+//! For the level behind a capacity, the nest is walked from the innermost entry outwards. An entry
+//! whose axis an operand depends on multiplies its traffic; one that it does not depend on does so
+//! only when the distinct bytes of everything inside exceed the capacity. Once everything up to an
+//! entry fits, each operand has crossed the level once (that also takes overlapping windows out).
+//!
+//! A capacity that workers share holds what a wave of concurrent tasks touches in step: the grid
+//! entries of one wave are walked before the loops. Private capacities hold a copy per worker.
+use super::byte_size;
+use super::space::Space;
+use crate::{AxisId, Mapping, Place, Stmt, TileProgram};
+use machine::{Machine, Work};
+
+/// One loop of the nest: `axis` grows from `inner` to `outer` positions in `n` passes.
+#[derive(Clone, Copy)]
+struct Entry {
+    axis: usize,
+    inner: f64,
+    outer: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Panels of a contraction's micro-kernel.
+    Panel,
+    Loop,
+    Grid,
+}
+
+struct Model<'a> {
+    p: &'a TileProgram,
+    s: &'a Space,
+    /// Loading statement's tile per operand.
+    tile: Vec<Option<usize>>,
+    /// Operand feeds a contraction.
+    contracted: Vec<bool>,
+    /// Statements that read the operand's tile.
+    readers: Vec<f64>,
+    /// Operands that are read at all.
+    read: Vec<bool>,
+}
+
+pub(super) fn traffic(p: &TileProgram, s: &Space, machine: &Machine, w: &mut Work) {
+    let memory = machine.memory_index();
+    // Levels that are the same memory as a nearer one (shared memory and L1) count once.
+    let chain: Vec<usize> = (0..=memory.min(machine.levels.len().saturating_sub(1)))
+        .filter(|&i| {
+            let l = &machine.levels[i];
+            l.name != "register"
+                && !l
+                    .same_place_as
+                    .as_ref()
+                    .is_some_and(|n| machine.levels[..i].iter().any(|x| x.name == *n))
+        })
+        .collect();
+    if s.tasks() == 0 {
+        return;
+    }
+    let Some(&near) = chain.first() else { return };
+    let m = Model::new(p, s);
+    m.near(machine, near, w);
+    let active = machine
+        .worker_count()
+        .min(usize::try_from(s.tasks()).unwrap_or(usize::MAX))
+        .max(1);
+    let mut stored = 0.0;
+    for (o, operand) in p.kernel().operands.iter().enumerate() {
+        if !m.read[o] && operand.role == crate::Role::Write {
+            stored += s.elements[o] * byte_size(operand.dtype);
+        }
+    }
+    for pair in chain.windows(2) {
+        let nearer = &machine.levels[pair[0]];
+        let private = nearer.is_private() || active == 1;
+        let capacity = if private {
+            nearer.capacity_per_worker(active)
+        } else {
+            nearer.capacity()
+        };
+        let concurrent = active
+            .min(usize::try_from(nearer.shared_by).unwrap_or(active))
+            .max(1);
+        let loaded = m.loaded(
+            capacity,
+            active as f64,
+            if private { 1.0 } else { concurrent as f64 },
+        );
+        w.add_traffic(pair[1], loaded, stored);
+    }
+}
+
+/// Rows and columns of an accumulator that share one read of a factor.
+fn micro(p: &TileProgram, machine: &Machine, s: &Space) -> (Vec<AxisId>, f64, Vec<AxisId>, f64) {
+    let whole = |axes: &[AxisId]| axes.iter().map(|&a| s.piece[a as usize]).product::<f64>();
+    match &p.schedule().mapping {
+        Mapping::Cpu(c) => {
+            let lanes = (machine.isa.vector_bytes as f64 / 4.0).max(1.0);
+            let (mr, nr) = c.micro.map_or((1.0, lanes), |m| {
+                (f64::from(m.mr.max(1)), f64::from(m.nr.max(1)))
+            });
+            (c.rows.clone(), mr, c.lanes.into_iter().collect(), nr)
+        }
+        Mapping::Gpu(g) => {
+            let mr = (whole(&g.rows) / f64::from(g.warps[0].max(1))).max(1.0);
+            let nr = (whole(&g.columns) / f64::from(g.warps[1].max(1))).max(1.0);
+            (g.rows.clone(), mr, g.columns.clone(), nr)
+        }
+    }
+}
+
+impl<'a> Model<'a> {
+    fn new(p: &'a TileProgram, s: &'a Space) -> Model<'a> {
+        let k = p.kernel();
+        let n = k.operands.len();
+        let mut m = Model {
+            p,
+            s,
+            tile: vec![None; n],
+            contracted: vec![false; n],
+            readers: vec![0.0; n],
+            read: vec![false; n],
+        };
+        for stmt in &k.body {
+            if let Stmt::Load { dst, operand } = stmt {
+                m.tile[*operand as usize] = Some(*dst as usize);
+                m.read[*operand as usize] = true;
+                for i in &k.operands[*operand as usize].access.indexed {
+                    m.read[i.by as usize] = true;
+                }
+            }
+        }
+        for o in 0..n {
+            let Some(t) = m.tile[o] else { continue };
+            for stmt in &k.body {
+                let reads = stmt.reads().contains(&(t as u16));
+                m.readers[o] += f64::from(u8::from(reads));
+                m.contracted[o] |= reads && matches!(stmt, Stmt::Contract { .. });
+            }
+        }
+        m
+    }
+
+    /// What statements read and write, at the level next to the registers.
+    fn near(&self, machine: &Machine, level: usize, w: &mut Work) {
+        let (k, s) = (self.p.kernel(), self.s);
+        let gpu = matches!(self.p.schedule().mapping, Mapping::Gpu(_));
+        let size = |t: u16| byte_size(k.tiles[t as usize].dtype);
+        let bytes = |t: u16| s.positions(&k.tiles[t as usize].axes) * size(t);
+        // A GPU's register tiles touch no memory; a CPU's are memory in its nearest cache.
+        let in_registers = |t: u16| gpu && self.p.schedule().place(t) == Place::Register;
+        let (rows, mr, columns, nr) = micro(self.p, machine, s);
+        for stmt in &k.body {
+            let (mut loaded, mut stored) = (0.0, 0.0);
+            match stmt {
+                Stmt::Load { dst, operand } => {
+                    let place = self.p.schedule().place(*dst);
+                    if place != Place::InPlace {
+                        if !gpu {
+                            let elements = s.positions(&k.tiles[*dst as usize].axes);
+                            loaded += elements * byte_size(k.operands[*operand as usize].dtype);
+                        }
+                        stored += if in_registers(*dst) { 0.0 } else { bytes(*dst) };
+                    }
+                }
+                Stmt::Store { operand, src } => {
+                    if self.p.schedule().place(*src) != Place::InPlace {
+                        loaded += if in_registers(*src) { 0.0 } else { bytes(*src) };
+                        if !gpu {
+                            stored += s.positions(&k.tiles[*src as usize].axes)
+                                * byte_size(k.operands[*operand as usize].dtype);
+                        }
+                    }
+                }
+                Stmt::Map { dst, args, .. } => {
+                    loaded += args
+                        .iter()
+                        .filter(|&&t| !in_registers(t))
+                        .map(|&t| bytes(t))
+                        .sum::<f64>();
+                    stored += if in_registers(*dst) { 0.0 } else { bytes(*dst) };
+                }
+                Stmt::Fold { args, .. } => {
+                    loaded += args
+                        .iter()
+                        .filter(|&&t| !in_registers(t))
+                        .map(|&t| bytes(t))
+                        .sum::<f64>();
+                }
+                Stmt::Contract { acc, a, b, over } => {
+                    let times = s.times(k, stmt);
+                    for f in [*a, *b] {
+                        if in_registers(f) {
+                            continue;
+                        }
+                        let free = |axes: &[AxisId]| -> f64 {
+                            axes.iter()
+                                .filter(|x| !k.tiles[f as usize].axes.contains(x))
+                                .map(|&x| s.piece[x as usize])
+                                .product()
+                        };
+                        let reuse = free(&rows).min(mr).max(1.0) * free(&columns).min(nr).max(1.0);
+                        loaded += times / reuse * size(f);
+                    }
+                    if !in_registers(*acc) {
+                        let pieces: f64 = over.iter().map(|&x| s.loop_pieces(x)).product();
+                        loaded += bytes(*acc) * (pieces - 1.0).max(0.0);
+                        stored += bytes(*acc) * pieces;
+                    }
+                }
+            }
+            w.add_traffic(level, loaded, stored);
+        }
+    }
+
+    /// Bytes loaded through a level behind `capacity` bytes.
+    fn loaded(&self, capacity: f64, workers: f64, wave: f64) -> f64 {
+        let n = self.s.terms.len();
+        let (nest, mut len) = self.nest(wave);
+        let whole = &self.s.piece;
+        let size = |o: usize| byte_size(self.p.kernel().operands[o].dtype);
+        let own = |o: usize, len: &[f64], panels: bool| {
+            if panels && !self.contracted[o] {
+                self.s.distinct(o, whole)
+            } else {
+                self.s.distinct(o, len)
+            }
+        };
+        let mut bytes: Vec<f64> = (0..n).map(|o| own(o, &len, true) * size(o)).collect();
+        // Several statements over a tile that does not fit fetch it each.
+        if self.working_set(&len, false) > capacity {
+            for (o, b) in bytes.iter_mut().enumerate() {
+                if !self.contracted[o] {
+                    *b *= self.readers[o].max(1.0);
+                }
+            }
+        }
+        let mut copies = vec![workers; n];
+        for e in &nest {
+            let panels = e.kind == Kind::Panel;
+            let fits_inside = self.working_set(&len, panels) <= capacity;
+            let passes = if e.inner > 0.0 {
+                e.outer / e.inner
+            } else {
+                0.0
+            };
+            for (o, b) in bytes.iter_mut().enumerate() {
+                if panels && !self.contracted[o] {
+                    continue;
+                }
+                if self.s.depends[o][e.axis] {
+                    *b *= passes;
+                    if e.kind == Kind::Grid {
+                        copies[o] = (copies[o] / passes.ceil()).max(1.0);
+                    }
+                } else if self.takes_part(o, e) {
+                    if !fits_inside {
+                        *b *= passes;
+                    } else if e.kind == Kind::Grid && wave == 1.0 {
+                        // Neighbouring tasks go to different workers, each with its own copy.
+                        let f = copies[o].min(passes.ceil());
+                        *b *= f;
+                        copies[o] = (copies[o] / f).max(1.0);
+                    }
+                }
+            }
+            len[e.axis] = e.outer;
+            if self.working_set(&len, panels) <= capacity {
+                for (o, b) in bytes.iter_mut().enumerate() {
+                    if e.kind != Kind::Grid || wave > 1.0 || self.s.depends[o][e.axis] {
+                        *b = b.min(
+                            own(o, &len, panels) * size(o) * self.held(o, &copies, workers, wave),
+                        );
+                    }
+                }
+            }
+        }
+        (0..n)
+            .filter(|&o| self.read[o])
+            .map(|o| bytes[o].max(self.s.distinct(o, &self.s.extent) * size(o)))
+            .sum()
+    }
+
+    /// Copies of an operand that private capacities hold by now.
+    fn held(&self, o: usize, copies: &[f64], workers: f64, wave: f64) -> f64 {
+        if wave > 1.0 {
+            1.0
+        } else {
+            (workers / copies[o]).max(1.0)
+        }
+    }
+
+    /// Whether the passes of `e` read operand `o` again though its addresses are the same.
+    fn takes_part(&self, o: usize, e: &Entry) -> bool {
+        match e.kind {
+            Kind::Panel | Kind::Grid => true,
+            Kind::Loop => {
+                let k = self.p.kernel();
+                let Some(t) = self.tile[o] else { return false };
+                k.body.iter().any(|s| {
+                    s.reads().contains(&(t as u16))
+                        && self.s.axes_of(k, s).contains(&(e.axis as AxisId))
+                })
+            }
+        }
+    }
+
+    /// Distinct bytes touched when every axis has `len` positions; `panels`: by a contraction only.
+    fn working_set(&self, len: &[f64], panels: bool) -> f64 {
+        let k = self.p.kernel();
+        let mut sum = 0.0;
+        for (o, operand) in k.operands.iter().enumerate() {
+            if !panels || self.contracted[o] {
+                sum += self.s.distinct(o, len) * byte_size(operand.dtype);
+            }
+        }
+        for (t, tile) in k.tiles.iter().enumerate() {
+            if self.p.schedule().place(t as u16) == Place::InPlace || self.tile.contains(&Some(t)) {
+                continue;
+            }
+            // Scratch tiles are used again by the next task.
+            let elements: f64 = tile
+                .axes
+                .iter()
+                .map(|&a| len[a as usize].min(self.s.piece[a as usize]))
+                .product();
+            sum += elements * byte_size(tile.dtype);
+        }
+        sum
+    }
+
+    /// The nest, innermost entry first, and the lengths it starts from.
+    fn nest(&self, wave: f64) -> (Vec<Entry>, Vec<f64>) {
+        let s = self.s;
+        let schedule = self.p.schedule();
+        let mut len = s.piece.clone();
+        let mut nest = Vec::new();
+        if let (true, Mapping::Cpu(c)) = (self.contracted.contains(&true), &schedule.mapping) {
+            let m = c.micro.unwrap_or(crate::MicroKernel { mr: 1, nr: 1 });
+            let mut rows = f64::from(m.mr.max(1));
+            let mut cut = |axis: usize, inner: f64| {
+                if inner < len[axis] {
+                    nest.push(Entry {
+                        axis,
+                        inner,
+                        outer: len[axis],
+                        kind: Kind::Panel,
+                    });
+                    len[axis] = inner;
+                }
+            };
+            for &a in c.rows.iter().rev() {
+                let inner = rows.min(s.piece[a as usize]).max(1.0);
+                rows = (rows / inner).max(1.0);
+                cut(a as usize, inner);
+            }
+            if let Some(a) = c.lanes {
+                cut(a as usize, f64::from(m.nr.max(1)));
+            }
+        }
+        let loops: Vec<Entry> = schedule
+            .loops
+            .iter()
+            .rev()
+            .map(|t| t.axis as usize)
+            .map(|axis| Entry {
+                axis,
+                inner: s.piece[axis],
+                outer: s.extent[axis],
+                kind: Kind::Loop,
+            })
+            .collect();
+        let mut grid: Vec<Entry> = schedule
+            .grid
+            .iter()
+            .rev()
+            .map(|t| t.axis as usize)
+            .map(|axis| Entry {
+                axis,
+                inner: s.piece[axis],
+                outer: s.extent[axis],
+                kind: Kind::Grid,
+            })
+            .collect();
+        // Raster bands: a few tiles of the last axis but one inside the last one.
+        if schedule.raster > 1 && grid.len() >= 2 {
+            let e = grid[1];
+            let band = (e.inner * schedule.raster as f64).min(e.outer);
+            grid[1].inner = band;
+            grid.insert(0, Entry { outer: band, ..e });
+        }
+        // One wave of concurrent tasks goes through the loops in step.
+        let mut left = wave;
+        let mut outer_grid = Vec::new();
+        for e in grid {
+            let passes = if e.inner > 0.0 {
+                e.outer / e.inner
+            } else {
+                1.0
+            };
+            let together = left.min(passes).max(1.0);
+            left = (left / together).max(1.0);
+            let middle = e.inner * together;
+            if together > 1.0 {
+                nest.push(Entry { outer: middle, ..e });
+            }
+            if middle < e.outer {
+                outer_grid.push(Entry { inner: middle, ..e });
+                left = 1.0;
+            }
+        }
+        nest.extend(loops);
+        nest.extend(outer_grid);
+        (nest, len)
+    }
+}

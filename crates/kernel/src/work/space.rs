@@ -1,0 +1,189 @@
+//! Extents and addresses of a tile program as numbers.
+use crate::{AxisId, Kernel, Operand, Stmt, TileId, TileProgram};
+
+/// Address part of an operand with numbers: coordinates along `axis` by `leaves` of (extent,
+/// stride), outermost first.
+pub(crate) struct NumTerm {
+    pub axis: usize,
+    pub leaves: Vec<(f64, f64)>,
+}
+
+/// A tile program's extents and addresses as numbers.
+pub(crate) struct Space {
+    /// Extent per axis.
+    pub extent: Vec<f64>,
+    /// Piece per axis: the tile of a cut axis, else the extent.
+    pub piece: Vec<f64>,
+    /// Whether the axis is in the grid.
+    pub grid: Vec<bool>,
+    /// Whether the axis is in a loop.
+    pub looped: Vec<bool>,
+    /// Address terms per operand.
+    pub terms: Vec<Vec<NumTerm>>,
+    /// Axes that an operand depends on (bit per axis), gathered ones included.
+    pub depends: Vec<Vec<bool>>,
+    /// Distinct elements per operand.
+    pub elements: Vec<f64>,
+    grid_pieces: Vec<f64>,
+}
+
+impl Space {
+    pub fn new(p: &TileProgram, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<Space> {
+        let k = p.kernel();
+        let extent: Vec<f64> = k
+            .axes
+            .iter()
+            .map(|a| a.extent.eval(lookup).map(|e| e.max(0) as f64))
+            .collect::<Option<_>>()?;
+        let n = extent.len();
+        let mut s = Space {
+            piece: extent.clone(),
+            grid: vec![false; n],
+            looped: vec![false; n],
+            terms: Vec::new(),
+            depends: Vec::new(),
+            elements: Vec::new(),
+            grid_pieces: Vec::new(),
+            extent,
+        };
+        for (list, grid) in [(&p.schedule().grid, true), (&p.schedule().loops, false)] {
+            for t in list {
+                let a = t.axis as usize;
+                s.piece[a] = s.extent[a].min(t.tile.max(1) as f64);
+                if grid {
+                    s.grid[a] = true;
+                    s.grid_pieces
+                        .push((s.extent[a] / t.tile.max(1) as f64).ceil());
+                } else {
+                    s.looped[a] = true;
+                }
+            }
+        }
+        for o in &k.operands {
+            s.operand(k, o, lookup)?;
+        }
+        Some(s)
+    }
+
+    fn operand(
+        &mut self,
+        k: &Kernel,
+        o: &Operand,
+        lookup: &dyn Fn(&str) -> Option<i64>,
+    ) -> Option<()> {
+        let mut depends = vec![false; self.extent.len()];
+        let mut terms = Vec::new();
+        for t in &o.access.terms {
+            let mut leaves = Vec::new();
+            for l in &t.leaves {
+                leaves.push((
+                    l.extent.eval(lookup)?.max(1) as f64,
+                    l.stride.eval(lookup)?.unsigned_abs() as f64,
+                ));
+            }
+            // A plain stride reaches as far as its axis.
+            if let [l] = leaves.as_mut_slice() {
+                l.0 = l.0.max(self.extent[t.axis as usize]);
+            }
+            depends[t.axis as usize] |= leaves.iter().any(|l| l.1 != 0.0);
+            terms.push(NumTerm {
+                axis: t.axis as usize,
+                leaves,
+            });
+        }
+        for i in &o.access.indexed {
+            let by = &k.operands[i.by as usize].access;
+            by.terms
+                .iter()
+                .for_each(|t| depends[t.axis as usize] = true);
+        }
+        self.terms.push(terms);
+        self.depends.push(depends);
+        self.elements.push(o.elements.eval(lookup)?.max(0) as f64);
+        Some(())
+    }
+
+    /// Tasks of the grid.
+    pub fn tasks(&self) -> u64 {
+        self.grid_pieces.iter().product::<f64>() as u64
+    }
+
+    /// Pieces of `axis` when it is looped, else 1.
+    pub fn loop_pieces(&self, axis: AxisId) -> f64 {
+        let a = axis as usize;
+        if self.looped[a] && self.extent[a] > 0.0 {
+            (self.extent[a] / self.piece[a]).ceil()
+        } else {
+            1.0
+        }
+    }
+
+    /// Positions of `axes`, times the tasks that repeat them.
+    pub fn positions(&self, axes: &[AxisId]) -> f64 {
+        (0..self.extent.len())
+            .map(|a| match (axes.contains(&(a as AxisId)), self.grid[a]) {
+                (true, _) => self.extent[a],
+                (false, true) if self.extent[a] > 0.0 => (self.extent[a] / self.piece[a]).ceil(),
+                (false, true) => 0.0,
+                (false, false) => 1.0,
+            })
+            .product()
+    }
+
+    /// How often the program of `stmt` runs, all tasks together.
+    pub fn times(&self, k: &Kernel, stmt: &Stmt) -> f64 {
+        self.positions(&self.axes_of(k, stmt))
+    }
+
+    /// Axes that `stmt` runs over.
+    pub fn axes_of(&self, k: &Kernel, stmt: &Stmt) -> Vec<AxisId> {
+        let axes = |t: TileId| k.tiles[t as usize].axes.clone();
+        match stmt {
+            Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => axes(*dst),
+            Stmt::Store { src, .. } => axes(*src),
+            Stmt::Contract { acc, over, .. } => [axes(*acc), over.clone()].concat(),
+            Stmt::Fold { args, over, .. } => args
+                .iter()
+                .flat_map(|&t| axes(t))
+                .chain(over.iter().copied())
+                .collect(),
+        }
+    }
+
+    /// Distinct elements of operand `o` when every axis has `len` positions.
+    pub fn distinct(&self, o: usize, len: &[f64]) -> f64 {
+        let mut leaves: Vec<(f64, f64)> = Vec::new();
+        for t in &self.terms[o] {
+            let mut left = len[t.axis];
+            for &(extent, stride) in t.leaves.iter().rev() {
+                let n = left.min(extent);
+                leaves.push((n, stride));
+                left = (left / extent).ceil();
+            }
+        }
+        leaves.retain(|l| l.0 != 1.0 && l.1 != 0.0);
+        leaves.sort_by(|a, b| a.1.total_cmp(&b.1));
+        // `span` is the reach of what is covered so far, `count` the elements in it; a stride below
+        // the reach overlaps (windows).
+        let (mut count, mut span) = (1.0f64, 1.0f64);
+        for (n, stride) in leaves {
+            let overlaps = stride < span;
+            span += stride * (n - 1.0).max(0.0);
+            count *= n;
+            if overlaps {
+                count = count.min(span);
+            }
+        }
+        // Gathered slices add what their indices differ in.
+        for (a, d) in self.depends[o].iter().enumerate() {
+            if *d && !self.terms[o].iter().any(|t| t.axis == a) {
+                count *= len[a];
+            }
+        }
+        if self.elements[o] > 0.0 {
+            count.min(self.elements[o])
+        } else {
+            0.0
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Work counted by hand against work read off the programs.
+mod common;
+use common::*;
+use kernel::{TileProgram, work};
+use layout::{DType, Dim, DimBox};
+use machine::{Machine, UnitClass};
+use shopfloor_kernel as kernel;
+
+fn known(n: i64) -> Dim {
+    Dim::Known(n)
+}
+
+fn machine(name: &str) -> Machine {
+    machine::catalog()
+        .iter()
+        .find(|m| m.file == name)
+        .map(|m| m.machine.clone())
+        .unwrap_or_else(|| panic!("{name}"))
+}
+
+fn count(k: kernel::Kernel, s: kernel::Schedule, m: &Machine) -> machine::Work {
+    let p = TileProgram::new(k, s).unwrap_or_else(|e| panic!("{e}"));
+    work::work(&p, m, &|_| None).unwrap_or_else(|| panic!("no work"))
+}
+
+fn close(a: f64, b: f64, share: f64) {
+    assert!((a - b).abs() <= share * b.abs().max(1.0), "{a} is not {b}");
+}
+
+#[test]
+fn gemm_of_the_page() {
+    let m = machine("a100.toml");
+    let w = count(
+        gemm(known(4096), known(4096), known(4096), DType::F16),
+        gemm_gpu(),
+        &m,
+    );
+    assert_eq!(w.ops_of(UnitClass::Tensor), 2.0 * 4096f64.powi(3)); // 137.4 GFLOP
+    close(w.ops_of(UnitClass::Transcendental), 16.8e6, 0.01);
+    // A, B, Y of 33.6 MB each, and the bias.
+    assert_eq!(w.unique_bytes(), 3.0 * 2.0 * 4096.0 * 4096.0 + 4.0 * 4096.0);
+    close(w.unique_bytes(), 100.7e6, 0.001);
+    assert_eq!(w.tasks, 1024);
+    let level = |n: &str| w.traffic_at(m.level_index(n).unwrap());
+    // Every task stages its A and its B once: 1024 * 2 * 128 * 4096 * 2 bytes, and its bias.
+    assert_eq!(
+        level("L2").loaded,
+        1024.0 * (2.0 * 128.0 * 4096.0 * 2.0 + 128.0 * 4.0)
+    );
+    close(level("L2").loaded, 2.15e9, 0.01);
+    assert_eq!(level("L2").stored, 2.0 * 4096.0 * 4096.0);
+    assert_eq!(level("shared").stored, 1024.0 * 2.0 * 128.0 * 4096.0 * 2.0);
+    // Warps 2x4 of 64x32: each A byte is read by 4 warps, each B byte by 2.
+    assert_eq!(
+        level("shared").loaded,
+        1024.0 * 128.0 * 4096.0 * 2.0 * (4.0 + 2.0)
+    );
+    // Between what is distinct and what is staged.
+    let device = level("device").loaded;
+    assert!((67e6..500e6).contains(&device), "{device}");
+    assert_eq!(level("host").loaded, 0.0);
+    // Bands of the raster need no more from memory than a wave of tiles at a time, never less than once.
+    let mut banded = gemm_gpu();
+    banded.raster = 8;
+    let w = count(
+        gemm(known(4096), known(4096), known(4096), DType::F16),
+        banded,
+        &m,
+    );
+    let b = w.traffic_at(m.level_index("device").unwrap()).loaded;
+    assert!((67e6..500e6).contains(&b), "{b}");
+}
+
+#[test]
+fn gemm_on_a_cpu() {
+    let m = machine("zen5-2core.toml");
+    let n = 1024.0f64;
+    let w = count(
+        gemm(known(1024), known(1024), known(1024), DType::F32),
+        gemm_cpu(120, 512, 1024),
+        &m,
+    );
+    assert_eq!(w.ops_of(UnitClass::Fma), 2.0 * n.powi(3));
+    assert_eq!(w.tasks, 9 * 2);
+    let l1 = w.traffic_at(m.level_index("L1").unwrap());
+    // A once per 64 columns, B once per 6 rows, c and the sum by the epilogue.
+    let factors = 4.0 * n.powi(3) * (1.0 / 64.0 + 1.0 / 6.0);
+    assert!(
+        l1.loaded > factors && l1.loaded < factors * 1.1,
+        "{} {factors}",
+        l1.loaded
+    );
+    let l2 = w.traffic_at(m.level_index("L2").unwrap()).loaded;
+    assert!(l2 < l1.loaded && l2 > 2.0 * 4.0 * n * n, "{l2}");
+    let host = w.traffic_at(m.memory_index()).loaded;
+    close(host, 2.0 * 4.0 * n * n + 4.0 * n, 1.0);
+    assert!(host >= 2.0 * 4.0 * n * n);
+}
+
+#[test]
+fn odd_extents_count_exactly() {
+    let m = machine("zen5-2core.toml");
+    let w = count(
+        gemm(known(127), known(65), known(33), DType::F32),
+        gemm_cpu(50, 64, 16),
+        &m,
+    );
+    assert_eq!(w.flop(), 2.0 * 127.0 * 65.0 * 33.0);
+    assert_eq!(w.tasks, 3 * 2);
+    let w = count(
+        gemm(known(0), known(65), known(33), DType::F32),
+        gemm_cpu(50, 64, 16),
+        &m,
+    );
+    assert_eq!((w.flop(), w.tasks), (0.0, 0));
+}
+
+#[test]
+fn convolution() {
+    let m = machine("zen5-2core.toml");
+    // 3x3, 56x56, 64 -> 64: 231.2 MFLOP; 0.8 MB in, 0.8 MB out, 0.15 MB of weights.
+    let w = count(conv(56, 56, 64, 64, 1), conv_cpu(7), &m);
+    assert_eq!(w.flop(), 2.0 * 56.0 * 56.0 * 64.0 * 64.0 * 9.0);
+    close(w.flop(), 231.2e6, 0.001);
+    let (x, wt) = (4.0 * 56.0 * 56.0 * 64.0, 4.0 * 9.0 * 64.0 * 64.0);
+    assert_eq!(w.unique_read, x + wt);
+    assert_eq!(w.unique_written, x);
+    assert_eq!(w.tasks, 8);
+    // Windows overlap: nine reads of every input element stay in the near caches.
+    let host = w.traffic_at(m.memory_index()).loaded;
+    assert!(host >= x + wt && host < 1.5 * x + 3.0 * wt, "{host}");
+    let l1 = w.traffic_at(m.level_index("L1").unwrap()).loaded;
+    assert!(l1 >= 9.0 * x, "{l1}");
+    // Stride 2 reads the same input for a quarter of the output.
+    let half = count(conv(56, 56, 64, 64, 2), conv_cpu(7), &m);
+    assert_eq!(half.flop() * 4.0, w.flop());
+}
+
+#[test]
+fn attention_over_tiles() {
+    let m = machine("zen5-2core.toml");
+    let (h, q, t, d) = (12.0, 384.0, 384.0, 64.0);
+    let k = attention(known(12), known(384), known(384), known(64));
+    let w = count(k, attention_cpu(64, 64), &m);
+    // Two contractions over every pair of query and key.
+    assert_eq!(w.flop(), 2.0 * 2.0 * h * q * t * d);
+    // One exp per score, one per rescaled row and key tile.
+    assert_eq!(w.ops_of(UnitClass::Transcendental), h * q * t + h * q * 6.0);
+    assert_eq!(w.ops_of(UnitClass::Divsqrt), h * q * d);
+    assert_eq!(w.tasks, 12 * 6);
+    assert_eq!(w.unique_read, 4.0 * h * d * (q + 2.0 * t));
+    let host = w.traffic_at(m.memory_index()).loaded;
+    assert!(
+        host >= w.unique_read && host < 1.6 * w.unique_read,
+        "{host}"
+    );
+    // Keys and values of a head (196 KB) are read anew by each of its 6 query tiles from beyond L1.
+    let l2 = w.traffic_at(m.level_index("L2").unwrap()).loaded;
+    assert!(l2 >= 4.0 * h * d * (q + 6.0 * 2.0 * t) * 0.9, "{l2}");
+}
+
+#[test]
+fn scratch_counts_tiles_that_are_not_in_place() {
+    let p = TileProgram::new(
+        gemm(Dim::sym("b"), known(65), known(33), DType::F32),
+        gemm_cpu(50, 64, 16),
+    )
+    .unwrap();
+    let mut dims = DimBox::new();
+    assert_eq!(work::scratch_bytes(&p, &dims), None);
+    dims.insert("b", 1, 20);
+    // Only the accumulator, 20 x 64 f32.
+    assert_eq!(work::scratch_bytes(&p, &dims), Some(20 * 64 * 4));
+    dims.insert("b", 1, 2000);
+    assert_eq!(work::scratch_bytes(&p, &dims), Some(50 * 64 * 4));
+    let b = Dim::sym("b");
+    let tasks = work::tasks(p.kernel(), p.schedule());
+    assert_eq!(tasks, (b + known(49)).floor_div(&known(50)) * known(2));
+    let p = TileProgram::new(softmax(known(9), known(5)), softmax_cpu(4)).unwrap();
+    assert_eq!(work::scratch_bytes(&p, &DimBox::new()), Some(64 + 128 + 64));
+}
+
+#[test]
+fn resident_data_takes_no_memory_traffic() {
+    let m = machine("zen5-2core.toml");
+    let mut w = count(softmax(known(32), known(128)), softmax_cpu(4), &m);
+    assert!(w.traffic_at(m.memory_index()).loaded > 0.0);
+    let bytes = w.unique_bytes();
+    work::resident(&mut w, &m, bytes);
+    assert_eq!(w.traffic_at(m.memory_index()).loaded, 0.0);
+}
