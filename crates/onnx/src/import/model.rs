@@ -90,6 +90,10 @@ pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported
             });
         }
     };
+    graph.verify().map_err(|source| ImportError::Graph {
+        file: file.name().into(),
+        source,
+    })?;
     Ok(Imported {
         graph,
         report: report(file, c.records, c.assumptions),

@@ -16,12 +16,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err(format!("needs matrices, its inputs have ranks {} and {}", c.rank(a), c.rank(b)).into());
     }
     let d = c.dtype(a);
-    let la: [u8; 2] = if t.0 { [2, 0] } else { [0, 2] };
-    let lb: [u8; 2] = if t.1 { [1, 2] } else { [2, 1] };
+    let la: [u8; 2] = if t.0 { *b"km" } else { *b"mk" };
+    let lb: [u8; 2] = if t.1 { *b"nk" } else { *b"kn" };
     let bias = bias.filter(|_| beta != 0.0);
     let plain = bias.is_none() && alpha == 1.0;
     let name = if plain { n.name(0) } else { n.tmp("product") };
-    let y = c.contract(n, name, (a, &la), (b, &lb), &[0, 1])?;
+    let y = c.contract(n, name, (a, &la), (b, &lb), b"mn")?;
     let y = match bias {
         _ if plain => y,
         bias => {

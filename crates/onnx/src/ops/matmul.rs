@@ -30,7 +30,7 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
     const K: u8 = 252;
     let (ba, bb) = (sa.len().saturating_sub(2), sb.len().saturating_sub(2));
     let batch = ba.max(bb);
-    if batch > 64 {
+    if batch > 20 {
         return Err("has too many dimensions".into());
     }
     broadcast(&sa[..ba], &sb[..bb])?;
@@ -65,7 +65,7 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
     out.extend([M, N].into_iter().filter(|l| la.contains(l) || lb.contains(l)));
     let a = c.reshaped(n, format!("{name}.a"), a, da)?;
     let b = c.reshaped(n, format!("{name}.b"), b, db)?;
-    // Labels count from 0 so that equal products have equal text.
+    // Letters in order of appearance, so that equal products have equal text.
     let mut order: Vec<u8> = Vec::new();
     for l in la.iter().chain(&lb) {
         if !order.contains(l) {
@@ -73,7 +73,7 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
         }
     }
     let small = |ls: &[u8]| -> Vec<u8> {
-        ls.iter().filter_map(|l| order.iter().position(|o| o == l)).map(|p| p as u8).collect()
+        ls.iter().filter_map(|l| order.iter().position(|o| o == l)).map(|p| b'a' + p as u8).collect()
     };
     c.contract(n, name, (a, &small(&la)), (b, &small(&lb)), &small(&out))
 }

@@ -1,0 +1,461 @@
+//! Shapes: symbolic sizes, every version's way to say them.
+use crate::encode::{Msg, msg, opset};
+use crate::made::*;
+use layout::Dim;
+use shopfloor_onnx::{ImportError, ImportOptions};
+
+fn one(op: Msg, weights: Vec<Msg>, x: &str, version: i64) -> String {
+    let g = weights.into_iter().fold(G::new().input("x", x), G::weight);
+    match g.node(op).output("y").import(version) {
+        Ok(i) => shape(&i),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn slices() {
+    let by_input = |starts: i64, ends: i64, step: i64, x: &str| {
+        let w = vec![
+            i64s("s", &[starts]),
+            i64s("e", &[ends]),
+            i64s("a", &[1]),
+            i64s("k", &[step]),
+        ];
+        one(node("Slice", "x s e a k", "y", vec![]), w, x, 13)
+    };
+    assert_eq!(by_input(0, i64::MAX, 1, "b n"), "b x n");
+    assert_eq!(by_input(1, i64::MAX, 1, "b n"), "b x n - 1");
+    assert_eq!(by_input(0, -1, 1, "b n"), "b x n - 1");
+    assert_eq!(by_input(-2, i64::MAX, 1, "b n"), "b x 2");
+    assert_eq!(by_input(0, 5, 1, "b n"), "b x min(5, n)");
+    assert_eq!(by_input(0, 5, 1, "b 4"), "b x 4");
+    assert_eq!(by_input(3, 1, 1, "b 4"), "b x 0");
+    assert_eq!(by_input(0, i64::MAX, 2, "b n"), "b x floordiv(n + 1, 2)");
+    assert_eq!(by_input(-1, i64::MIN, -1, "b n"), "b x n");
+    assert_eq!(by_input(i64::MAX, i64::MIN, -2, "b 5"), "b x 3");
+    let by_attribute = node(
+        "Slice",
+        "x",
+        "y",
+        vec![
+            ("starts", A::Is(vec![1])),
+            ("ends", A::Is(vec![3])),
+            ("axes", A::Is(vec![-1])),
+        ],
+    );
+    assert_eq!(one(by_attribute, vec![], "b 7", 9), "b x 2");
+}
+
+#[test]
+fn reshapes() {
+    let to = |shape: &[i64], x: &str| {
+        one(
+            node("Reshape", "x s", "y", vec![]),
+            vec![i64s("s", shape)],
+            x,
+            13,
+        )
+    };
+    assert_eq!(to(&[0, -1], "b n 12"), "b x 12*n");
+    assert_eq!(to(&[0, 0, 3, -1], "b n 12"), "b x n x 3 x 4");
+    assert_eq!(to(&[-1], "2 3 4"), "24");
+    assert_eq!(to(&[4, -1, 2], "2 3 4"), "4 x 3 x 2");
+    assert_eq!(
+        one(
+            node("Flatten", "x", "y", vec![("axis", A::I(2))]),
+            vec![],
+            "b 3 n",
+            13
+        ),
+        "3*b x n"
+    );
+    assert_eq!(
+        one(
+            node("Squeeze", "x", "y", vec![("axes", A::Is(vec![-2]))]),
+            vec![],
+            "b 1 n",
+            11
+        ),
+        "b x n"
+    );
+    assert_eq!(
+        one(
+            node("Squeeze", "x a", "y", vec![]),
+            vec![i64s("a", &[1])],
+            "b 1 n",
+            13
+        ),
+        "b x n"
+    );
+    assert_eq!(
+        one(
+            node("Unsqueeze", "x", "y", vec![("axes", A::Is(vec![0, 3]))]),
+            vec![],
+            "b n",
+            11
+        ),
+        "1 x b x n x 1"
+    );
+    assert_eq!(
+        one(
+            node("Unsqueeze", "x a", "y", vec![]),
+            vec![i64s("a", &[-1])],
+            "b n",
+            13
+        ),
+        "b x n x 1"
+    );
+}
+
+#[test]
+fn sizes_taken_through_floats_stay_sizes() {
+    // Twice the height as exporters write it: shape, cast, times 2, floor, cast.
+    let g = G::new()
+        .input("x", "1 3 h w")
+        .weight(i64s("two", &[2]))
+        .weight(i64s("four", &[4]))
+        .weight(f32s("k", &[1], &[2.0]))
+        .weight(i64s("keep", &[1, 3]))
+        .weight(i64s("nothing", &[]))
+        .op("Shape", "x", "s")
+        .op("Slice", "s two four", "hw")
+        .node(node("Cast", "hw", "f", vec![("to", A::I(1))]))
+        .op("Mul", "f k", "g")
+        .op("Floor", "g", "fl")
+        .node(node("Cast", "fl", "i", vec![("to", A::I(7))]))
+        .node(node("Concat", "keep i", "sizes", vec![("axis", A::I(0))]))
+        .node(node(
+            "Resize",
+            "x _ _ sizes",
+            "y",
+            vec![
+                ("mode", A::S("nearest")),
+                ("nearest_mode", A::S("floor")),
+                ("coordinate_transformation_mode", A::S("asymmetric")),
+            ],
+        ))
+        .output("y");
+    let i = g.import(13).unwrap();
+    assert_eq!(shape(&i), "1 x 3 x 2*h x 2*w");
+    assert!(
+        i.graph.to_text().contains("expand"),
+        "{}",
+        i.graph.to_text()
+    );
+}
+
+#[test]
+fn ceil_mode_pools_end_inside() {
+    let pool = |op: &str, x: &str, pads: Vec<i64>, pad_counts: i64| {
+        let mut a = vec![
+            ("kernel_shape", A::Is(vec![3])),
+            ("strides", A::Is(vec![2])),
+            ("pads", A::Is(pads)),
+            ("ceil_mode", A::I(1)),
+        ];
+        if op == "AveragePool" {
+            a.push(("count_include_pad", A::I(pad_counts)));
+        }
+        one(node(op, "x", "y", a), vec![], x, 13)
+    };
+    assert_eq!(pool("MaxPool", "1 2 6", vec![0, 0], 0), "1 x 2 x 3");
+    assert_eq!(pool("MaxPool", "1 2 5", vec![0, 0], 0), "1 x 2 x 2");
+    // A fourth window would start in the padding behind.
+    assert_eq!(pool("AveragePool", "1 2 6", vec![0, 2], 1), "1 x 2 x 3");
+    assert_eq!(pool("AveragePool", "1 2 6", vec![1, 1], 1), "1 x 2 x 4");
+    assert_eq!(pool("AveragePool", "1 2 6", vec![1, 1], 0), "1 x 2 x 4");
+}
+
+#[test]
+fn old_and_new_forms_are_one_graph() {
+    let clip = |g: G, n: Msg, v: i64| {
+        g.input("x", "b 4")
+            .node(n)
+            .output("y")
+            .import(v)
+            .unwrap()
+            .graph
+            .to_text()
+    };
+    let old = clip(
+        G::new(),
+        node(
+            "Clip",
+            "x",
+            "y",
+            vec![("min", A::F(0.0)), ("max", A::F(6.0))],
+        ),
+        7,
+    );
+    let new = clip(
+        G::new()
+            .weight(f32s("lo", &[], &[0.0]))
+            .weight(f32s("hi", &[], &[6.0])),
+        node("Clip", "x lo hi", "y", vec![]),
+        13,
+    );
+    let map = |t: &str| {
+        t.lines()
+            .filter(|l| !l.contains("weight"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(map(&new).contains("map"), "{new}");
+    let sum_old = one(
+        node(
+            "ReduceSum",
+            "x",
+            "y",
+            vec![("axes", A::Is(vec![1])), ("keepdims", A::I(0))],
+        ),
+        vec![],
+        "b 4 n",
+        11,
+    );
+    let sum_new = one(
+        node("ReduceSum", "x a", "y", vec![("keepdims", A::I(0))]),
+        vec![i64s("a", &[1])],
+        "b 4 n",
+        13,
+    );
+    assert_eq!(sum_old, sum_new);
+    assert!(old.contains("map"));
+    let split_old = node(
+        "Split",
+        "x",
+        "y z",
+        vec![("axis", A::I(1)), ("split", A::Is(vec![1, 3]))],
+    );
+    let split_new = node("Split", "x s", "y z", vec![("axis", A::I(1))]);
+    assert_eq!(
+        one(split_old, vec![], "b 4", 11),
+        one(split_new, vec![i64s("s", &[1, 3])], "b 4", 13)
+    );
+}
+
+#[test]
+fn symbols_come_from_names_places_and_options() {
+    let g = || {
+        G::new()
+            .input("x", "batch ?")
+            .typed("mask", 7, "batch past+s")
+            .input("p", "past s")
+            .op("Relu", "x", "y")
+            .output("y")
+            .model(13)
+    };
+    assert_eq!(shape(&import_msg(g()).unwrap()), "batch x x.d1");
+    let i = import_msg(g()).unwrap();
+    assert_eq!(
+        i.graph.value(i.graph.inputs[1]).shape[1].to_string(),
+        "s + past"
+    );
+    let mut o = ImportOptions::default();
+    o.dims.insert("batch".into(), 4);
+    assert_eq!(shape(&import_with(g(), &o).unwrap()), "4 x x.d1");
+    let mut o = ImportOptions::default();
+    o.shapes
+        .insert("x".into(), vec![Dim::Known(4), Dim::Known(7)]);
+    let i = import_with(g(), &o).unwrap();
+    assert_eq!(shape(&i), "4 x 7");
+    assert_eq!(
+        i.graph.value(i.graph.inputs[1]).shape[0],
+        Dim::Known(4),
+        "one symbol, one number"
+    );
+    o.shapes.insert("nobody".into(), vec![]);
+    assert!(
+        import_with(g(), &o)
+            .unwrap_err()
+            .to_string()
+            .contains("'nobody'")
+    );
+    let mut o = ImportOptions::default();
+    o.dims.insert("bach".into(), 4);
+    let e = import_with(g(), &o).unwrap_err().to_string();
+    assert!(e.contains("'bach'") && e.contains("batch"), "{e}");
+}
+
+#[test]
+fn an_unknown_rank_asks_for_the_shape() {
+    let m = || {
+        G(msg().text(2, "g").sub(11, value("x", 1, None)))
+            .op("Relu", "x", "y")
+            .output("y")
+            .model(13)
+    };
+    let e = import_msg(m()).unwrap_err();
+    assert!(
+        matches!(&e, ImportError::Input { .. }) && e.to_string().contains("--shape x="),
+        "{e}"
+    );
+    let mut o = ImportOptions::default();
+    o.shapes.insert("x".into(), vec![Dim::sym("n")]);
+    assert_eq!(shape(&import_with(m(), &o).unwrap()), "n");
+}
+
+#[test]
+fn functions_are_inlined_with_attributes_and_defaults() {
+    let inner = msg()
+        .text(1, "Inner")
+        .text(10, "local")
+        .text(4, "a")
+        .text(5, "b")
+        .text(6, "slope")
+        .sub(
+            7,
+            node("LeakyRelu", "a", "b", vec![("alpha", A::Of("slope", 1))]),
+        )
+        .sub(9, opset("", 16));
+    let outer = msg()
+        .text(1, "Outer")
+        .text(10, "local")
+        .text(4, "a")
+        .text(5, "b")
+        .sub(11, attribute("k", A::F(0.25)))
+        .sub(
+            7,
+            node("local::Inner", "a", "m", vec![("slope", A::Of("k", 1))]),
+        )
+        .sub(7, node("Neg", "m", "b", vec![]))
+        .sub(9, opset("", 16))
+        .sub(9, opset("local", 1));
+    let m = G::new()
+        .input("x", "3")
+        .node(node("local::Outer", "x", "t", vec![]))
+        .node(node("local::Outer", "t", "y", vec![("k", A::F(0.5))]))
+        .output("y")
+        .model(13)
+        .sub(25, inner.clone())
+        .sub(25, outer);
+    let i = import_msg(m).unwrap();
+    let text = i.graph.to_text();
+    assert!(text.contains("0.25") && text.contains("0.5"), "{text}");
+    let names: Vec<&str> = i.report.nodes.iter().map(|o| o.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["t", "t/m", "t/m/b", "t/b", "y", "y/m", "y/m/b", "y/b"]
+    );
+    assert_eq!(i.graph.value(i.graph.outputs[0]).name, "y");
+    // A function that calls itself.
+    let endless = msg()
+        .text(1, "Inner")
+        .text(10, "local")
+        .text(4, "a")
+        .text(5, "b")
+        .sub(7, node("local::Inner", "a", "b", vec![]))
+        .sub(9, opset("local", 1));
+    let m = G::new()
+        .input("x", "3")
+        .op("local::Inner", "x", "y")
+        .output("y")
+        .model(13)
+        .sub(25, endless);
+    assert!(
+        import_msg(m)
+            .unwrap_err()
+            .to_string()
+            .contains("nested deeper")
+    );
+}
+
+#[test]
+fn a_known_condition_takes_one_branch_and_others_close_over_values() {
+    let then = || {
+        msg()
+            .text(2, "t")
+            .sub(1, node("Add", "x w", "t", vec![]))
+            .sub(12, msg().text(1, "t"))
+    };
+    let other = || {
+        msg()
+            .text(2, "e")
+            .sub(1, node("Mul", "x z", "e", vec![]))
+            .sub(12, msg().text(1, "e"))
+    };
+    let branches = || {
+        vec![
+            ("then_branch", A::G(then())),
+            ("else_branch", A::G(other())),
+        ]
+    };
+    let base = || {
+        G::new()
+            .input("x", "n")
+            .input("v", "n")
+            .weight(f32s("w", &[1], &[1.0]))
+            .op("Neg", "v", "z")
+    };
+    let known = base()
+        .weight(scalar("one", 1))
+        .op("Shape", "x", "s")
+        .op("Size", "s", "rank")
+        .op("Equal", "rank one", "c")
+        .node(node("If", "c", "y", branches()))
+        .output("y")
+        .import(16)
+        .unwrap();
+    assert!(
+        !known.graph.to_text().contains("if"),
+        "{}",
+        known.graph.to_text()
+    );
+    let open = base()
+        .typed("c", 9, "")
+        .node(node("If", "c", "y", branches()))
+        .output("y")
+        .import(16)
+        .unwrap();
+    let n = open.graph.nodes.last().unwrap();
+    let graph::Op::If {
+        then_branch,
+        else_branch,
+    } = &n.op
+    else {
+        panic!("{}", open.graph.to_text())
+    };
+    assert_eq!(n.inputs.len(), 3, "condition, x, z; the weight is shared");
+    for b in [then_branch, else_branch] {
+        assert_eq!(b.inputs.len(), 2);
+        assert_eq!(b.value(b.inputs[0]).name, "x");
+        assert_eq!(b.weights.len(), open.graph.weights.len());
+    }
+    assert_eq!(shape(&open), "n");
+}
+
+#[test]
+fn loops_find_growing_extents() {
+    let body = msg()
+        .text(2, "body")
+        .sub(11, value("i", 7, Some("")))
+        .sub(11, value("c", 9, Some("")))
+        .sub(11, value("acc", 1, None))
+        .sub(1, node("Identity", "c", "c2", vec![]))
+        .sub(1, node("Concat", "acc x", "acc2", vec![("axis", A::I(1))]))
+        .sub(
+            1,
+            node("ReduceSum", "acc2", "total", vec![("keepdims", A::I(0))]),
+        )
+        .sub(12, msg().text(1, "c2"))
+        .sub(12, msg().text(1, "acc2"))
+        .sub(12, msg().text(1, "total"));
+    let m = |trip: G| {
+        trip.input("x", "b 2")
+            .node(node(
+                "Loop",
+                "m _ x",
+                "y all",
+                vec![("body", A::G(body.clone()))],
+            ))
+            .output("y")
+            .output("all")
+            .import(11)
+            .unwrap()
+    };
+    let open = m(G::new().typed("m", 7, ""));
+    assert_eq!(shape(&open), "b x y.d1");
+    let fixed = m(G::new().weight(scalar("m", 5)));
+    assert_eq!(shape(&fixed), "b x 12");
+    let all = fixed.graph.value(fixed.graph.outputs[1]);
+    assert_eq!(all.shape, [Dim::Known(5)]);
+}
