@@ -1,2 +1,25 @@
-//! `report`: see ARCHITECTURE.md.
+//! Plans, profiles and measurements as tables, JSON and traces for people and tools.
+//!
+//! Each report is plain data that serialises (its JSON form holds everything) with a `render` that
+//! prints the part a person reads, at most [`Style::width`] columns wide. Nothing here measures,
+//! plans or reads files.
 #![forbid(unsafe_code)]
+
+mod bench;
+mod inspect;
+mod machines;
+mod plan_view;
+mod profile;
+mod step;
+mod table;
+mod trace;
+pub mod units;
+
+pub use bench::{BenchReport, LatencyMs};
+pub use inspect::{InspectedKernel, InspectedValue, Inspection, Unsupported};
+pub use machines::{machine_list, machine_table, MachineEntry};
+pub use plan_view::{MemoryView, PlanView};
+pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
+pub use step::StepView;
+pub use table::{Align, Style, Table};
+pub use trace::chrome_trace;

@@ -1,0 +1,109 @@
+use crate::table::Style;
+use crate::units;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Latency of requests in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names are the statistics
+pub struct LatencyMs {
+    pub min: f64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+impl LatencyMs {
+    /// Statistics of `ms`; percentiles are nearest ranks (the smallest value that so large a share
+    /// does not exceed). All 0 without values.
+    pub fn of(ms: &[f64]) -> LatencyMs {
+        let mut v = ms.to_vec();
+        v.sort_by(f64::total_cmp);
+        let n = v.len();
+        if n == 0 {
+            return LatencyMs::default();
+        }
+        let rank = |p: f64| v[((p * n as f64).ceil() as usize).clamp(1, n) - 1];
+        LatencyMs {
+            min: v[0],
+            mean: v.iter().sum::<f64>() / n as f64,
+            p50: rank(0.5),
+            p90: rank(0.9),
+            p99: rank(0.99),
+            p999: rank(0.999),
+        }
+    }
+}
+
+/// What a benchmark of a model or operator found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// Model's name, or the operator as given.
+    pub model: String,
+    /// Device and target.
+    pub device: String,
+    /// Workers.
+    pub threads: usize,
+    /// Requests measured.
+    pub iterations: usize,
+    /// From a request's start to its end, as its caller sees it.
+    pub latency_ms: LatencyMs,
+    /// Requests per second of all callers together.
+    pub throughput_per_s: f64,
+    /// What the plan predicts for one request (control flow left out).
+    pub predicted_ms: f64,
+    /// Reading, importing and making ready (weights packed), planning left out.
+    pub load_ms: f64,
+    /// Planning.
+    pub plan_ms: f64,
+    /// Most memory that the process ever had; none where the system does not say.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl BenchReport {
+    /// The figures as text.
+    pub fn render(&self, style: Style) -> String {
+        let ms = |v: f64| units::seconds(v * 1e-3);
+        let l = &self.latency_ms;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}",
+            style.heading(&format!("{} on {}, {} threads, {} requests", self.model, self.device, self.threads, self.iterations))
+        );
+        let _ = writeln!(
+            out,
+            "  latency     p50 {}, min {}, mean {}, p90 {}, p99 {}, p99.9 {}",
+            ms(l.p50),
+            ms(l.min),
+            ms(l.mean),
+            ms(l.p90),
+            ms(l.p99),
+            ms(l.p999)
+        );
+        let ratio = if self.predicted_ms > 0.0 { format!(" (p50 is {:.2} times that)", l.p50 / self.predicted_ms) } else { String::new() };
+        let _ = writeln!(out, "  predicted   {}{ratio}", ms(self.predicted_ms));
+        let _ = writeln!(out, "  throughput  {} requests/s", units::count(self.throughput_per_s).trim_end());
+        let _ = writeln!(out, "  load {}, plan {}", ms(self.load_ms), ms(self.plan_ms));
+        if let Some(b) = self.peak_rss_bytes {
+            let _ = writeln!(out, "  peak memory {}", units::bytes(b as f64));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_ranks() {
+        let v: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        let l = LatencyMs::of(&v);
+        assert_eq!((l.min, l.mean, l.p50, l.p90, l.p99, l.p999), (1.0, 50.5, 50.0, 90.0, 99.0, 100.0));
+        assert_eq!(LatencyMs::of(&[]), LatencyMs::default());
+        assert_eq!(LatencyMs::of(&[3.0]).p999, 3.0);
+    }
+}

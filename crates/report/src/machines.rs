@@ -1,0 +1,155 @@
+use crate::table::{Align, Style, Table};
+use crate::units;
+use machine::{Machine, MachineKind, Sourced};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A machine that can be planned for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MachineEntry {
+    /// Name to give to `--machine`.
+    pub name: String,
+    /// Other names.
+    pub aliases: Vec<String>,
+    /// `catalog`, `detected` or `present`.
+    pub from: String,
+    /// The description.
+    pub machine: Machine,
+}
+
+/// One line per machine.
+pub fn machine_list(entries: &[MachineEntry], style: Style) -> String {
+    let mut t = Table::new(&[
+        ("name", Align::Left),
+        ("kind", Align::Left),
+        ("workers", Align::Right),
+        ("clock", Align::Right),
+        ("f32 peak", Align::Right),
+        ("memory", Align::Right),
+        ("bandwidth", Align::Right),
+        ("also", Align::Shrink),
+    ]);
+    for e in entries {
+        let m = &e.machine;
+        let peak = m.unit(machine::UnitClass::Fma, machine::NumType::F32).map_or_else(|| "-".into(), |u| units::flop_rate(u.all.value));
+        t.row(vec![
+            e.name.clone(),
+            if m.kind == MachineKind::Cpu { "cpu".into() } else { "gpu".into() },
+            m.worker_count().to_string(),
+            units::hertz(m.workers.clock_hz.value),
+            peak,
+            units::bytes(m.memory().bytes.value),
+            units::byte_rate(m.memory().read.all.value),
+            if e.from == "catalog" { e.aliases.join(", ") } else { m.name.clone() },
+        ]);
+    }
+    t.render(style)
+}
+
+/// Everything of a machine: levels, units, costs, each number with its source.
+pub fn machine_table(m: &Machine, style: Style) -> String {
+    let mut out = String::new();
+    let kind = if m.kind == MachineKind::Cpu { "cpu" } else { "gpu" };
+    let _ = writeln!(out, "{}", style.heading(&format!("{} ({kind})", m.name)));
+    if !m.aliases.is_empty() {
+        let _ = writeln!(out, "  also     {}", m.aliases.join(", "));
+    }
+    let arch: Vec<&str> = [m.vendor.as_str(), m.arch.as_str(), m.isa.name.as_str()].into_iter().filter(|s| !s.is_empty()).collect();
+    let _ = writeln!(out, "  made by  {}", arch.join(", "));
+    if !m.isa.features.is_empty() {
+        for (i, l) in units::wrapped(&m.isa.features.join(" "), style.width.saturating_sub(11)).iter().enumerate() {
+            let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "has" } else { "" });
+        }
+    }
+    let w = &m.workers;
+    let _ = writeln!(
+        out,
+        "  workers  {} ({}), {} ({}), {} f32 lanes ({})",
+        w.count.value,
+        w.count.source,
+        units::hertz(w.clock_hz.value),
+        w.clock_hz.source,
+        w.lanes.value,
+        w.lanes.source
+    );
+    if let Some(p) = m.power_w {
+        let _ = writeln!(out, "  power    {} W ({})", p.value, p.source);
+    }
+    if !m.note.is_empty() {
+        for (i, l) in units::wrapped(&m.note, style.width.saturating_sub(11)).iter().enumerate() {
+            let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "note" } else { "" });
+        }
+    }
+    let with = |s: &Sourced, f: fn(f64) -> String| format!("{} {}", f(s.value), &s.source.to_string()[..1]);
+    let _ = writeln!(out, "\n{} (s spec, m measured, f fitted, a assumed)", style.heading("memory levels"));
+    let mut t = Table::new(&[
+        ("  level", Align::Left),
+        ("size", Align::Right),
+        ("shared by", Align::Right),
+        ("latency", Align::Right),
+        ("read, one", Align::Right),
+        ("read, all", Align::Right),
+        ("write, one", Align::Right),
+        ("write, all", Align::Right),
+    ]);
+    for l in &m.levels {
+        t.row(vec![
+            format!("  {}", l.name),
+            with(&l.bytes, units::bytes),
+            l.shared_by.to_string(),
+            with(&l.latency_s, units::seconds),
+            with(&l.read.per_worker, units::byte_rate),
+            with(&l.read.all, units::byte_rate),
+            with(&l.write.per_worker, units::byte_rate),
+            with(&l.write.all, units::byte_rate),
+        ]);
+    }
+    out.push_str(&t.render(style));
+    let _ = writeln!(out, "\n{} (operations per second; a multiply-add counts as two)", style.heading("units"));
+    let mut t = Table::new(&[
+        ("  unit", Align::Left),
+        ("operations", Align::Left),
+        ("format", Align::Left),
+        ("shape", Align::Left),
+        ("needs", Align::Left),
+        ("one worker", Align::Right),
+        ("all", Align::Right),
+    ]);
+    for u in &m.units {
+        t.row(vec![
+            format!("  {}", u.name),
+            u.class.to_string(),
+            if u.dtype_in == u.dtype_acc { u.dtype_in.to_string() } else { format!("{} -> {}", u.dtype_in, u.dtype_acc) },
+            format!("{}x{}x{}", u.tile.0, u.tile.1, u.tile.2),
+            u.isa.clone(),
+            with(&u.per_worker, units::count),
+            with(&u.all, units::count),
+        ]);
+    }
+    out.push_str(&t.render(style));
+    let _ = writeln!(out, "\n{}", style.heading("fixed costs"));
+    let c = &m.costs;
+    for (name, v) in [
+        ("launch of a request", &c.launch_s),
+        ("step within a plan", &c.step_s),
+        ("task", &c.task_s),
+        ("hand-off between workers", &c.handoff_s),
+        ("wake-up of a parked worker", &c.wake_s),
+    ] {
+        let _ = writeln!(out, "  {name:<27} {} ({})", units::seconds(v.value), v.source);
+    }
+    for l in &m.links {
+        let _ = writeln!(
+            out,
+            "  link {}: {} to {}, {} ({}), {} ({})",
+            l.name,
+            l.from,
+            l.to,
+            units::byte_rate(l.bandwidth.value),
+            l.bandwidth.source,
+            units::seconds(l.latency_s.value),
+            l.latency_s.source
+        );
+    }
+    out
+}

@@ -1,0 +1,137 @@
+use kernel::{Mapping, Schedule};
+use layout::DimBox;
+use machine::Work;
+use plan::{Step, StepWork, Why};
+use serde::Serialize;
+
+/// A step of a plan as tables show it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepView {
+    /// Number in the plan, counted over its blocks.
+    pub number: u32,
+    /// Name.
+    pub name: String,
+    /// Model nodes it stands for.
+    pub nodes: Vec<String>,
+    /// Kernel family, or `host`.
+    pub family: String,
+    /// Kernel's or host operator's name.
+    pub kernel: String,
+    /// Extents of the kernel's axes at the top of the box (`m=16 n=64 k=288`), or a host step's shapes.
+    pub shapes: String,
+    /// Schedule in short form; see [`schedule_text`].
+    pub schedule: String,
+    /// Tasks at the top of the box.
+    pub tasks: i64,
+    /// Predicted time in microseconds at the top of the box.
+    pub predicted_us: f64,
+    /// Contraction FLOP (a multiply-add counts as two).
+    pub flop: f64,
+    /// Operations of every kind.
+    pub ops: f64,
+    /// Distinct bytes read.
+    pub unique_read: f64,
+    /// Distinct bytes written.
+    pub unique_written: f64,
+    /// Bytes loaded from the level next to the registers.
+    pub loaded: f64,
+    /// Bytes stored to it.
+    pub stored: f64,
+    /// What bounds it.
+    pub bound: String,
+    /// Why it is a host step, or why it has this schedule.
+    pub reason: String,
+}
+
+/// Tiles of a schedule: grid axes with their tiles, `|` and the looped axes, `|` and the micro-kernel
+/// or warp layout (`m96 n512 | k256 | 6x16`). An empty grid is one task.
+pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
+    let axes = |list: &[kernel::AxisTile]| {
+        let parts: Vec<String> = list
+            .iter()
+            .map(|t| format!("{}{}", kernel.axes.get(t.axis as usize).map_or("?", |a| a.name.as_str()), t.tile))
+            .collect();
+        parts.join(" ")
+    };
+    let mut parts = vec![if s.grid.is_empty() { "1 task".to_string() } else { axes(&s.grid) }];
+    if !s.loops.is_empty() {
+        parts.push(axes(&s.loops));
+    }
+    match &s.mapping {
+        Mapping::Cpu(c) => {
+            if let Some(m) = c.micro {
+                parts.push(format!("{}x{}", m.mr, m.nr));
+            }
+        }
+        Mapping::Gpu(g) => parts.push(format!("{} threads {}x{}", g.threads, g.warps[0], g.warps[1])),
+    }
+    parts.join(" | ")
+}
+
+/// Bytes loaded and stored at the first level that has traffic.
+pub(crate) fn near_traffic(w: &Work) -> (f64, f64) {
+    w.traffic.iter().find(|t| t.loaded + t.stored > 0.0).map_or((0.0, 0.0), |t| (t.loaded, t.stored))
+}
+
+impl StepView {
+    /// What a plan says about a step; `number` counts over blocks, `whys` are the plan's.
+    pub fn new(number: u32, step: &Step, dims: &DimBox, whys: &[Why]) -> StepView {
+        let w = &step.cost_work;
+        let top = |d: &layout::Dim| dims.at_top(d).or(d.known());
+        let extent = |d: &layout::Dim| top(d).map_or_else(|| d.to_string(), |n| n.to_string());
+        let why = |pass: &str| whys.iter().rev().find(|y| y.subject == step.name && y.pass == pass).map(|y| y.reason.clone());
+        let (family, kernel, shapes, schedule, reason) = match &step.work {
+            StepWork::Kernel { kernel, schedule, .. } => {
+                let shapes: Vec<String> = kernel.axes.iter().map(|a| format!("{}={}", a.name, extent(&a.extent))).collect();
+                let family = format!("{:?}", kernel.family).to_lowercase();
+                let reason = why("schedule").or_else(|| why("fuse")).unwrap_or_default();
+                (family, kernel.name.clone(), shapes.join(" "), schedule_text(kernel, schedule), reason)
+            }
+            StepWork::Host { op, inputs, outputs } => {
+                let shape = |a: &plan::HostArg| format!("[{}]", a.shape.iter().map(extent).collect::<Vec<_>>().join(","));
+                let from: Vec<String> = inputs.iter().flatten().map(shape).collect();
+                let to: Vec<String> = outputs.iter().map(shape).collect();
+                ("host".into(), op.name.clone(), format!("{} -> {}", from.join(" "), to.join(" ")), "host".into(), op.reason.clone())
+            }
+        };
+        let (loaded, stored) = near_traffic(w);
+        StepView {
+            number,
+            name: step.name.clone(),
+            nodes: step.nodes.clone(),
+            family,
+            kernel,
+            shapes,
+            schedule,
+            tasks: top(&step.tasks).unwrap_or(1),
+            predicted_us: step.predicted.time_s * 1e6,
+            flop: w.flop(),
+            ops: w.ops_total(),
+            unique_read: w.unique_read,
+            unique_written: w.unique_written,
+            loaded,
+            stored,
+            bound: step.predicted.bound.to_string(),
+            reason,
+        }
+    }
+
+    /// Distinct bytes read and written.
+    pub fn unique_bytes(&self) -> f64 {
+        self.unique_read + self.unique_written
+    }
+
+    /// Bytes loaded from and stored to the level next to the registers.
+    pub fn all_bytes(&self) -> f64 {
+        self.loaded + self.stored
+    }
+
+    /// The nodes in short: the first one and how many more.
+    pub fn nodes_text(&self) -> String {
+        match self.nodes.as_slice() {
+            [] => self.name.clone(),
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} +{}", rest.len()),
+        }
+    }
+}

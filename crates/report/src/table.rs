@@ -1,0 +1,126 @@
+use crate::units;
+
+/// How reports are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns to print in.
+    pub width: usize,
+    /// Whether the terminal shows colours.
+    pub color: bool,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { width: 100, color: false }
+    }
+}
+
+impl Style {
+    /// `text` as a heading.
+    pub fn heading(self, text: &str) -> String {
+        if self.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// `text` made to stand back.
+    pub fn faint(self, text: &str) -> String {
+        if self.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+/// How a column's cells stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+    /// Text that is shortened in the middle, down to 8 characters, when the table is too wide.
+    Shrink,
+}
+
+/// Cells in aligned columns, two blanks apart.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new(columns: &[(&str, Align)]) -> Table {
+        Table { columns: columns.iter().map(|(n, a)| (n.to_string(), *a)).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True when there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table as lines, each ended by a line feed.
+    pub fn render(&self, style: Style) -> String {
+        let cell = |r: &'_ Vec<String>, c: usize| r.get(c).map_or(0, |s| s.chars().count());
+        let mut widths: Vec<usize> = (0..self.columns.len())
+            .map(|c| self.rows.iter().map(|r| cell(r, c)).max().unwrap_or(0).max(self.columns[c].0.chars().count()))
+            .collect();
+        let gaps = 2 * self.columns.len().saturating_sub(1);
+        while widths.iter().sum::<usize>() + gaps > style.width {
+            let widest = (0..widths.len())
+                .filter(|&c| self.columns[c].1 == Align::Shrink && widths[c] > 8)
+                .max_by_key(|&c| widths[c]);
+            match widest {
+                Some(c) => widths[c] -= 1,
+                None => break,
+            }
+        }
+        let mut out = String::new();
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut text = String::new();
+            for (c, (_, align)) in self.columns.iter().enumerate() {
+                if c > 0 {
+                    text.push_str("  ");
+                }
+                let s = units::shortened(cells.next().unwrap_or(""), widths[c]);
+                let pad = widths[c] - s.chars().count();
+                match align {
+                    Align::Right => text.extend([" ".repeat(pad), s]),
+                    _ => text.extend([s, " ".repeat(pad)]),
+                }
+            }
+            text.truncate(text.trim_end().len());
+            text
+        };
+        out.push_str(&style.heading(&line(&mut self.columns.iter().map(|c| c.0.as_str()))));
+        out.push('\n');
+        for r in &self.rows {
+            out.push_str(&line(&mut r.iter().map(String::as_str)));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_text_gives_way() {
+        let mut t = Table::new(&[("step", Align::Right), ("name", Align::Shrink), ("time", Align::Right)]);
+        t.row(vec!["0".into(), "/encoder/layer.11/attention/MatMul".into(), "1.20 us".into()]);
+        t.row(vec!["10".into(), "x".into(), "12 ms".into()]);
+        let text = t.render(Style { width: 30, color: false });
+        assert_eq!(text.lines().next(), Some("step  name                time"));
+        assert_eq!(text.lines().nth(1), Some("   0  /encode…/MatMul  1.20 us"));
+        assert!(text.lines().all(|l| l.chars().count() <= 30), "{text}");
+    }
+}

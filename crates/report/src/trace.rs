@@ -1,0 +1,72 @@
+use crate::Profile;
+use plan::Timeline;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A request as Chrome trace events (Perfetto and chrome://tracing open them): workers as threads of
+/// one process, the prediction, step after step, as another. Times are microseconds.
+pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
+    let by_name: BTreeMap<&str, &crate::StepProfile> = profile.steps.iter().map(|s| (s.step.name.as_str(), s)).collect();
+    let mut events: Vec<Value> = Vec::new();
+    let name = |pid: u32, tid: u32, what: &str, text: String| json!({"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": text}});
+    events.push(name(1, 0, "process_name", format!("measured: {} on {}", profile.model, profile.device)));
+    events.push(name(2, 0, "process_name", format!("predicted: {} on {}", profile.model, profile.machine)));
+    events.push(name(2, 0, "thread_name", "plan".into()));
+    let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).collect();
+    for w in workers {
+        let text = if w == 0 { "worker 0 (caller)".to_string() } else { format!("worker {w}") };
+        events.push(name(1, w, "thread_name", text));
+    }
+    let args = |s: &crate::StepProfile| {
+        json!({
+            "step": s.step.number,
+            "nodes": s.step.nodes,
+            "kernel": s.step.kernel,
+            "shapes": s.step.shapes,
+            "tiles": s.step.schedule,
+            "FLOP": s.step.flop,
+            "unique bytes": s.step.unique_bytes(),
+            "all bytes": s.step.all_bytes(),
+            "bound": s.step.bound,
+            "predicted us": s.step.predicted_us,
+            "median us": s.time_us,
+            "reason": s.step.reason,
+        })
+    };
+    let mut spans: Vec<_> = timeline.spans.iter().collect();
+    spans.sort_by_key(|s| (s.start_ns, s.worker));
+    for s in spans {
+        let step = timeline.steps.get(s.step as usize).map_or("", String::as_str);
+        let known = by_name.get(step);
+        let mut a = known.map_or_else(|| json!({}), |p| args(p));
+        a["first task"] = json!(s.first_task);
+        a["tasks"] = json!(s.tasks);
+        events.push(json!({
+            "name": step,
+            "cat": known.map_or("step", |p| p.step.family.as_str()),
+            "ph": "X",
+            "pid": 1,
+            "tid": s.worker,
+            "ts": s.start_ns as f64 * 1e-3,
+            "dur": s.end_ns.saturating_sub(s.start_ns) as f64 * 1e-3,
+            "args": a,
+        }));
+    }
+    let mut at = 0.0;
+    for step in &timeline.steps {
+        if let Some(p) = by_name.get(step.as_str()) {
+            events.push(json!({
+                "name": step,
+                "cat": p.step.family,
+                "ph": "X",
+                "pid": 2,
+                "tid": 0,
+                "ts": at,
+                "dur": p.step.predicted_us,
+                "args": args(p),
+            }));
+            at += p.step.predicted_us;
+        }
+    }
+    json!({"displayTimeUnit": "ns", "traceEvents": events}).to_string()
+}

@@ -1,0 +1,138 @@
+//! Numbers with units: k, M, G are decimal, Ki, Mi, Gi binary; three significant digits.
+
+fn digits(v: f64) -> String {
+    let a = v.abs();
+    if a >= 99.95 || a == 0.0 {
+        format!("{v:.0}")
+    } else if a >= 9.995 {
+        format!("{v:.1}")
+    } else {
+        format!("{v:.2}")
+    }
+}
+
+fn scaled(v: f64, step: f64, names: &[&str]) -> String {
+    if !v.is_finite() {
+        return "-".into();
+    }
+    let (mut v, mut i) = (v, 0);
+    // 999.5 would print as 1000 of the smaller unit.
+    while v.abs() >= step * 0.9995 && i + 1 < names.len() {
+        v /= step;
+        i += 1;
+    }
+    let text = if i == 0 && v.fract() == 0.0 { format!("{v:.0}") } else { digits(v) };
+    format!("{text} {}", names[i]).trim_end().to_string()
+}
+
+/// An amount: `1.23 M`.
+pub fn count(v: f64) -> String {
+    scaled(v, 1e3, &["", "k", "M", "G", "T", "P"])
+}
+
+/// Bytes: `4.50 MiB`.
+pub fn bytes(v: f64) -> String {
+    scaled(v, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// A rate of bytes: `12.3 GB/s`.
+pub fn byte_rate(v: f64) -> String {
+    scaled(v, 1e3, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+}
+
+/// A rate of operations: `12.3 GFLOPS`.
+pub fn flop_rate(v: f64) -> String {
+    scaled(v, 1e3, &["FLOPS", "kFLOPS", "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS"])
+}
+
+/// A frequency: `4.10 GHz`.
+pub fn hertz(v: f64) -> String {
+    scaled(v, 1e3, &["Hz", "kHz", "MHz", "GHz"])
+}
+
+/// A time given in seconds: `1.50 ns`, `12.3 us`, `4.56 ms`, `7.89 s`.
+pub fn seconds(v: f64) -> String {
+    if v == 0.0 {
+        return "0".into();
+    }
+    scaled(v * 1e9, 1e3, &["ns", "us", "ms", "s"])
+}
+
+/// A share of 1 as per cent: `12.3%`.
+pub fn percent(v: f64) -> String {
+    if v.is_finite() { format!("{:.1}%", v * 100.0) } else { "-".into() }
+}
+
+/// A signed difference in per cent: `+12%`.
+pub fn signed_percent(v: f64) -> String {
+    if !v.is_finite() {
+        "-".into()
+    } else if v.abs() >= 9.995 {
+        format!("{:+.0}x", v + v.signum())
+    } else {
+        format!("{:+.0}%", v * 100.0)
+    }
+}
+
+/// `v` with three significant digits.
+pub fn number(v: f64) -> String {
+    if v.is_finite() { digits(v) } else { "-".into() }
+}
+
+/// `text` cut to `width` characters, its middle replaced by an ellipsis: both ends of a node's
+/// name tell something.
+pub fn shortened(text: &str, width: usize) -> String {
+    let n = text.chars().count();
+    if n <= width {
+        return text.to_string();
+    }
+    if width <= 1 {
+        return "…".chars().take(width).collect();
+    }
+    let head = (width - 1) / 2;
+    let tail = width - 1 - head;
+    let chars: Vec<char> = text.chars().collect();
+    chars[..head].iter().chain(std::iter::once(&'…')).chain(&chars[n - tail..]).collect()
+}
+
+/// `text` broken at blanks into lines of at most `width` characters (longer words stay whole).
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(l) if l.chars().count() + 1 + word.chars().count() <= width => {
+                l.push(' ');
+                l.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        assert_eq!(count(23_658.0), "23.7 k");
+        assert_eq!(count(7.0), "7");
+        assert_eq!(count(999_960.0), "1.00 M");
+        assert_eq!(bytes(96_912.0), "94.6 KiB");
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(seconds(4.2e-5), "42.0 us");
+        assert_eq!(seconds(1.5e-7), "150 ns");
+        assert_eq!(byte_rate(1.0e11), "100 GB/s");
+        assert_eq!(percent(0.1234), "12.3%");
+        assert_eq!(signed_percent(-0.5), "-50%");
+        assert_eq!(signed_percent(f64::INFINITY), "-");
+    }
+
+    #[test]
+    fn cut_in_the_middle() {
+        assert_eq!(shortened("/layer1/conv2/Conv", 9), "/lay…Conv");
+        assert_eq!(shortened("abc", 3), "abc");
+        assert_eq!(wrapped("a bb ccc", 4), ["a bb", "ccc"]);
+    }
+}
