@@ -373,6 +373,26 @@ impl Dim {
         Some(sum)
     }
 
+    /// Number of symbols and operations: how hard a person finds it to read.
+    fn complexity(&self) -> usize {
+        self.terms()
+            .iter()
+            .map(|(_, atoms)| {
+                let inner = |a: &Atom| match a {
+                    Atom::Sym(_) => 1,
+                    Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => 2 + x.complexity() + y.complexity(),
+                };
+                1 + atoms.iter().map(inner).sum::<usize>()
+            })
+            .sum()
+    }
+
+    /// Of two extents that are meant to be equal, the one to go on with: a number, else the
+    /// simpler form, else `a`.
+    pub fn simpler<'a>(a: &'a Dim, b: &'a Dim) -> &'a Dim {
+        if b.complexity() < a.complexity() { b } else { a }
+    }
+
     /// Product of `dims`; 1 for none.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
         dims.into_iter().fold(Dim::ONE, |a, d| a * d.clone())

@@ -26,7 +26,7 @@ pub use plan::{
 };
 pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
 pub use program::{
-    Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment,
+    Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment,
     StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use timeline::{Span, Timeline};

@@ -204,6 +204,17 @@ pub struct WeightInfo {
     pub shape: Vec<usize>,
 }
 
+/// Two extents that must be equal when the model runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// Model node that needs it.
+    pub node: String,
+    /// One extent.
+    pub left: Dim,
+    /// The other.
+    pub right: Dim,
+}
+
 /// A model as fused kernels: symbolic dims, no schedule, bound many times.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
@@ -223,6 +234,10 @@ pub struct Program {
     pub segments: Vec<Segment>,
     /// Declared state.
     pub states: Vec<StatePair>,
+    /// Extents that the model takes to be equal and that no rule could prove equal: checked for
+    /// every request.
+    #[serde(default)]
+    pub constraints: Vec<Constraint>,
     /// What became of every node of the model.
     pub fates: Vec<NodeFate>,
     /// Decisions so far (fusion and layouts).

@@ -80,3 +80,55 @@ pub(crate) fn carried_dims(view: &View, shape_in: &[Dim], shape_out: &[Dim]) -> 
         View::Slice { .. } => None,
     }
 }
+
+/// The value under a reshape whose sizes no rule shows to be equal: dimensions that agree stay,
+/// extents of 1 appear, and a dimension without a partner is taken to be 1 (a squeezed size that
+/// only the data's dims give). `None` when the dimensions do not line up like that; otherwise the
+/// layout and the extents that must be 1.
+pub(crate) fn reshape_assuming(l: &Located, shape: &[Dim]) -> Option<(Located, Vec<Dim>)> {
+    let mut modes = Vec::new();
+    let mut ones = Vec::new();
+    let mut next = l.layout.modes.iter().peekable();
+    for want in shape {
+        if want.is_one() {
+            modes.push(Mode::flat(Dim::ONE, Dim::ZERO));
+            continue;
+        }
+        loop {
+            let m = next.next()?;
+            let e = m.extent();
+            if e == *want {
+                modes.push(m.clone());
+                break;
+            }
+            if e.is_one() {
+                continue;
+            }
+            e.known().is_none().then_some(())?;
+            ones.push(e);
+        }
+    }
+    for m in next {
+        let e = m.extent();
+        if !e.is_one() {
+            e.known().is_none().then_some(())?;
+            ones.push(e);
+        }
+    }
+    Some((Located { ix: l.ix, layout: Layout { offset: l.layout.offset.clone(), modes } }, ones))
+}
+
+/// `mode` with the extent `want`, which is taken to be its own; `None` when its leaves cannot say so.
+pub(crate) fn with_extent(mode: &Mode, want: &Dim) -> Option<Mode> {
+    let c = mode.coalesce();
+    match c.leaves.as_slice() {
+        [l] => Some(Mode::flat(want.clone(), l.stride.clone())),
+        [outer, inner @ ..] => {
+            let below = Dim::product(inner.iter().map(|l| &l.extent));
+            let mut leaves = vec![layout::Leaf { extent: want.exact_div(&below)?, stride: outer.stride.clone() }];
+            leaves.extend_from_slice(inner);
+            Some(Mode { leaves })
+        }
+        [] => None,
+    }
+}

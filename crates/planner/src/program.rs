@@ -39,6 +39,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             init: vec![],
             segments: vec![],
             states: vec![],
+            constraints: vec![],
             fates: vec![],
             whys,
             weights: graph.weights.clone(),

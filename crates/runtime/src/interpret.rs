@@ -93,6 +93,7 @@ pub(crate) fn run(
     }
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
+    constraints(program, &env)?;
     let asked = ctx.dims.clone();
     let epoch = unit.epoch(ctx.engine, &env, || box_for(program, &env, &asked), ctx.allotment)?;
     let mut slots: Slots = program.inputs.iter().copied().zip(inputs).collect();
@@ -155,6 +156,22 @@ pub(crate) fn run(
         late_symbols(program, &slots, &mut env);
     }
     program.outputs.iter().map(|(_, v)| slot(program, &slots, *v)).collect()
+}
+
+/// Extents that the model takes to be equal, as far as their symbols are known.
+fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
+    for c in &program.constraints {
+        let value = |d: &Dim| d.eval(&|s| lookup(env, s));
+        if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
+            && l != r
+        {
+            return Err(RunError::Control {
+                node: c.node.clone(),
+                why: format!("the model needs {} and {} to be equal, but for these inputs they are {l} and {r}; change the inputs' sizes", c.left, c.right),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Symbols that segments have determined since.

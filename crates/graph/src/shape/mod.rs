@@ -259,11 +259,7 @@ pub(crate) fn unify(a: &Dim, b: &Dim) -> Result<Dim, String> {
     if !may_equal(a, b) {
         return Err(format!("extents {a} and {b} differ"));
     }
-    Ok(if b.known().is_some() {
-        b.clone()
-    } else {
-        a.clone()
-    })
+    Ok(Dim::simpler(a, b).clone())
 }
 
 /// The extent of a dimension in which `a` and `b` are broadcast against each other.
@@ -276,7 +272,7 @@ pub(crate) fn broadcast_dim(a: &Dim, b: &Dim) -> Result<Dim, String> {
         // A symbol may turn out to be 1 or the number; either way the number is the result.
         (Dim::Known(_), _) => Ok(a.clone()),
         (_, Dim::Known(_)) => Ok(b.clone()),
-        _ => Ok(a.clone()),
+        _ => Ok(Dim::simpler(a, b).clone()),
     }
 }
 

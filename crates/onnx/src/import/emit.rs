@@ -34,7 +34,7 @@ pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Lowered<Vec<Dim>> {
                     Err(format!("shapes do not broadcast: {p} against {q}").into())
                 }
                 (None, Some(_)) => Ok(y),
-                _ => Ok(x),
+                _ => Ok(Dim::simpler(&x, &y).clone()),
             },
             (x, y) => Ok(x.or(y).unwrap_or(Dim::ONE)),
         })

@@ -6,8 +6,9 @@ use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Slice", lower)];
 
-/// Beyond this a bound means "to the end".
-const FAR: i64 = i32::MAX as i64 - 1;
+/// Beyond this a bound means "to the end": exporters write it in many ways, and no dimension that
+/// fits a machine's memory is longer.
+const FAR: i64 = 1_000_000_000;
 
 /// A bound counted from the start. Bounds of unknown sign are sizes, so not negative.
 fn from_start(b: &Dim, d: &Dim) -> Dim {

@@ -18,6 +18,18 @@ impl Lowering<'_> {
         let rank = self.shape(vq).len();
         let batch = rank - 2;
         let (q, k, v) = (self.locate(vq)?, self.locate(vk)?, self.locate(vv)?);
+        // Batch extents and the number of keys are said by several inputs: the simplest form stands.
+        let mut batch_dims: Vec<Option<Dim>> = Vec::new();
+        for d in 0..batch {
+            let seen: Vec<&Dim> = [vq, vk, vv].iter().map(|&x| &self.shape(x)[d]).filter(|e| !e.is_one()).collect();
+            batch_dims.push(seen.iter().copied().reduce(|a, b| Dim::simpler(a, b)).cloned());
+        }
+        let keys = Dim::simpler(&self.shape(vk)[batch], &self.shape(vv)[batch]).clone();
+        let with = |last: [Option<Dim>; 2]| batch_dims.iter().cloned().chain(last).collect::<Vec<_>>();
+        let depth = self.shape(vk)[batch + 1].clone();
+        let q = self.fit(q, &with([None, Some(depth)]), self.dtype(vq), self.name(vq))?;
+        let k = self.fit(k, &with([Some(keys.clone()), None]), self.dtype(vk), self.name(vk))?;
+        let v = self.fit(v, &with([Some(keys), None]), self.dtype(vv), self.name(vv))?;
         // Logical dimensions: batch.., q, t, d, e; each split as finely as one of its readers sees it.
         let (dq, dt, dd, de) = (batch, batch + 1, batch + 2, batch + 3);
         let roles = |last: [usize; 2]| (0..batch).chain(last).collect::<Vec<_>>();

@@ -14,6 +14,19 @@ impl Lowering<'_> {
         let Op::Contract(spec) = &node.op else { return self.fail(n, "not a contraction") };
         let (va, vb, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let (mut a, mut b) = (self.locate(va)?, self.locate(vb)?);
+        let extent_of = |l: &u8| -> Option<Dim> {
+            if let Some(d) = spec.out.iter().position(|o| o == l) {
+                return Some(self.shape(vo)[d].clone());
+            }
+            let at = |labels: &[u8], v| labels.iter().position(|x| x == l).map(|d| self.shape(v)[d].clone());
+            match (at(&spec.a, va), at(&spec.b, vb)) {
+                (Some(x), Some(y)) => Some(if x.is_one() { y } else { Dim::simpler(&x, &y).clone() }),
+                (x, y) => x.or(y),
+            }
+        };
+        let wants: Vec<Vec<Option<Dim>>> = [&spec.a, &spec.b].iter().map(|ls| ls.iter().map(extent_of).collect()).collect();
+        a = self.fit(a, &wants[0], self.dtype(va), self.name(va))?;
+        b = self.fit(b, &wants[1], self.dtype(vb), self.name(vb))?;
         // Each label is split as finely as one side sees it; a side that cannot follow is moved.
         let mut splits = label_splits(spec, &a, &b);
         for (side, v, labels) in [(&mut a, va, &spec.a), (&mut b, vb, &spec.b)] {

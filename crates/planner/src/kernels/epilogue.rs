@@ -73,8 +73,13 @@ impl Lowering<'_> {
         if let Some(&t) = body.tiles.get(&v) {
             return Ok(t);
         }
-        let mut l = self.locate(v)?;
+        let l = self.locate(v)?;
         let dims = body.axes_of(m);
+        let want: Vec<Option<Dim>> = dims
+            .iter()
+            .map(|axes| (!axes.is_empty()).then(|| Dim::product(axes.iter().map(|&a| body.builder.extent(a)))))
+            .collect();
+        let mut l = self.fit(l, &want, self.dtype(v), self.name(v))?;
         let access = match body.builder.access(&l.layout, &dims) {
             Some(a) => a,
             None => {

@@ -104,9 +104,21 @@ impl<'a> Lowering<'a> {
                     return self.fail(n, format!("value '{}' is read before it is made", value.name));
                 };
                 let input = self.locate(node.inputs[0])?;
-                match input.view(view) {
-                    Some(l) => l,
-                    None => {
+                let assumed = match view {
+                    graph::View::Reshape(shape) if input.layout.size() != Dim::product(shape) => {
+                        crate::located::reshape_assuming(&input, shape)
+                    }
+                    _ => None,
+                };
+                match (assumed, input.view(view)) {
+                    (Some((l, ones)), _) => {
+                        for e in ones {
+                            self.constrain(&self.origins(&[n]).join(" "), &e, &Dim::ONE);
+                        }
+                        l
+                    }
+                    (_, Some(l)) => l,
+                    _ => {
                         let moved = self.materialise(&input, self.dtype(node.inputs[0]), self.name(node.inputs[0]), &self.origins(&[n]))?;
                         self.program.whys.push(Why {
                             pass: "layout".into(),
@@ -117,7 +129,10 @@ impl<'a> Lowering<'a> {
                         });
                         match moved.view(view) {
                             Some(l) => l,
-                            None => return self.fail(n, "the view cannot be expressed; bind symbolic dims with --dim"),
+                            None => {
+                                let (from, to) = (self.shape(node.inputs[0]), self.shape(v));
+                                return self.fail(n, format!("a view of {from:?} as {to:?} cannot be shown to keep its size; bind symbolic dims with --dim"));
+                            }
                         }
                     }
                 }
@@ -132,6 +147,43 @@ impl<'a> Lowering<'a> {
         };
         self.located[v.0 as usize] = Some(found.clone());
         Ok(found)
+    }
+
+    /// Records that two extents must be equal when the model runs.
+    pub fn constrain(&mut self, node: &str, left: &Dim, right: &Dim) {
+        let c = plan::Constraint { node: node.into(), left: left.clone(), right: right.clone() };
+        if !self.program.constraints.contains(&c) {
+            self.program.constraints.push(c);
+        }
+    }
+
+    /// `l` with extents exactly `want` where it is not 1 (`None`: anything goes). Extents that no
+    /// rule shows to be equal are taken to be, and checked for every request.
+    pub fn fit(&mut self, l: Located, want: &[Option<Dim>], dtype: DType, name: &str) -> Result<Located> {
+        let mut l = l;
+        for d in 0..l.layout.modes.len() {
+            let e = l.layout.modes[d].extent();
+            let Some(Some(w)) = want.get(d) else { continue };
+            if e == *w || e.is_one() {
+                continue;
+            }
+            if let (Some(a), Some(b)) = (e.known(), w.known()) {
+                return Err(PlannerError::Node { node: name.into(), op: "tensor".into(), why: format!("an extent is {a} where {b} is needed") });
+            }
+            self.constrain(name, &e, w);
+            let mode = match crate::located::with_extent(&l.layout.modes[d], w) {
+                Some(m) => m,
+                None => {
+                    l = self.materialise(&l, dtype, name, &[])?;
+                    match crate::located::with_extent(&l.layout.modes[d], w) {
+                        Some(m) => m,
+                        None => continue,
+                    }
+                }
+            };
+            l.layout.modes[d] = mode;
+        }
+        Ok(l)
     }
 
     /// A dense row-major copy.
@@ -154,7 +206,7 @@ impl<'a> Lowering<'a> {
         let (kernel, args) = moves::copy_kernel(&format!("move {name}"), dtype, from, to).ok_or_else(|| PlannerError::Node {
             node: name.into(),
             op: "move".into(),
-            why: "its two layouts do not fit together; bind symbolic dims with --dim".into(),
+            why: format!("{:?} does not fit {:?}; bind symbolic dims with --dim", from.layout.shape(), to.layout.shape()),
         })?;
         self.emit(kernel, args, nodes.to_vec());
         Ok(())

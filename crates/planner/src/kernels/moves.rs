@@ -68,6 +68,9 @@ impl Lowering<'_> {
         for (i, &v) in node.inputs.iter().enumerate() {
             let extent = self.shape(v)[axis].clone();
             let from = self.locate(v)?;
+            let want: Vec<Option<Dim>> =
+                self.shape(out).iter().enumerate().map(|(d, e)| (d != axis).then(|| e.clone())).collect();
+            let from = self.fit(from, &want, self.dtype(v), self.name(v))?;
             let Some(piece) = to.layout.slice(axis, &at, 1, &extent) else {
                 return self.fail(n, "the joined dimension cannot be cut");
             };
@@ -144,6 +147,8 @@ impl Lowering<'_> {
             from = self.materialise(&from, self.dtype(data), self.name(data), &self.origins(&[n]))?;
         }
         let by = self.locate(idx)?;
+        let want: Vec<Option<Dim>> = self.shape(out)[axis..].iter().take(self.shape(idx).len()).cloned().map(Some).collect();
+        let by = self.fit(by, &want, self.dtype(idx), self.name(idx))?;
         let q = self.shape(idx).len();
         let rank = self.shape(data).len();
         let to = self.new_value(self.name(out), self.dtype(out), self.shape(out), &row_major(self.shape(out).len()));
