@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod equal;
 mod error;
 mod graph;
 mod ops;

@@ -73,6 +73,36 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Importe
 /// # Errors
 /// As [`import`].
 pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let mut options = options.clone();
+    let mut imported = import_once(file, &options)?;
+    // What the model takes to be equal is said once: the import is repeated with the input's own
+    // symbol replaced, so that shapes downstream are seen to agree.
+    for _ in 0..4 {
+        let equal = imported.graph.symbol_equalities();
+        if equal.is_empty() {
+            break;
+        }
+        for &v in &imported.graph.inputs {
+            let value = imported.graph.value(v);
+            let replace = |d: &Dim| {
+                d.substitute(&|s| {
+                    equal
+                        .iter()
+                        .find(|(name, _)| **name == *s)
+                        .map(|(_, e)| e.clone())
+                })
+            };
+            let shape: Vec<Dim> = value.shape.iter().map(replace).collect();
+            if shape != value.shape {
+                options.shapes.insert(value.name.clone(), shape);
+            }
+        }
+        imported = import_once(file, &options)?;
+    }
+    Ok(imported)
+}
+
+fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
     let mut c = Ctx::new(file);
     let graph = match lower(&mut c, options) {
         Ok(g) => g,
@@ -199,6 +229,9 @@ fn with_shapes(
         };
         for (d, s) in given.iter().zip(t.shape.iter().flatten()) {
             let Dimension::Param(p) = s else { continue };
+            if nameless(p) {
+                continue;
+            }
             let s = symbol_name(p);
             used.insert(s.clone());
             let Some(n) = d.known() else { continue };
@@ -223,13 +256,20 @@ fn bare_symbols(inputs: &[&ValueInfo]) -> BTreeSet<String> {
     for i in inputs {
         if let Some(Type::Tensor(t)) = &i.ty {
             for d in t.shape.iter().flatten() {
-                if let Dimension::Param(p) = d {
+                if let Dimension::Param(p) = d
+                    && !nameless(p)
+                {
                     out.insert(symbol_name(p));
                 }
             }
         }
     }
     out
+}
+
+/// A dimension whose name (`?`, `*`) says that it has none.
+fn nameless(p: &str) -> bool {
+    !p.contains(|c: char| c.is_alphanumeric())
 }
 
 /// A dimension's name as a symbol: letters, digits, `_` and `.` only.
@@ -305,6 +345,7 @@ fn input<'m>(
             }
             for (axis, (d, s)) in given.iter().zip(stated.iter().flatten()).enumerate() {
                 if let (Some(n), Dimension::Value(m)) = (d.known(), s)
+                    && *m >= 0
                     && n != *m
                 {
                     return Err(input_error(
@@ -343,6 +384,9 @@ fn input<'m>(
                             name,
                             format!("dimension {axis} is {n}; give its shape with --shape"),
                         ));
+                    }
+                    Dimension::Param(p) if nameless(p) => {
+                        bound(format!("{}.d{axis}", symbol_name(name)), used)
                     }
                     Dimension::Param(p) => match expression(p, bare) {
                         Some(e) => e.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))),
