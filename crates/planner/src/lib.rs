@@ -5,11 +5,14 @@
 //! reads [`machine::Machine`] and [`kernel::Target`], which are data.
 #![forbid(unsafe_code)]
 
+mod bind;
 mod error;
 mod fuse;
 mod kernels;
 mod located;
 mod program;
+mod state;
 
+pub use bind::{PlanOptions, Planner};
 pub use error::PlannerError;
 pub use program::{ProgramOptions, program};

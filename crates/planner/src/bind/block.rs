@@ -1,0 +1,660 @@
+//! One block: the steps of a straight segment with their buffers, waits and memory.
+use super::ctx::Ctx;
+use super::memory::{Life, align_up, assign};
+use super::predict::predict_step;
+use super::schedule;
+use super::waits::{Touch, lives, sharing, waits};
+use crate::state::StateValue;
+use kernel::{Kernel, Role, Schedule, TileProgram};
+use layout::{DType, Dim, Sym};
+use machine::{Cost, Work, predict};
+use plan::{
+    Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
+    StateRef, Step, StepWork, ValueIx, ValueOrigin, Why,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Alignment of arena buffers in bytes: a cache line and the widest vector.
+const ALIGN: u64 = 64;
+
+/// What a block takes from and gives to the rest of the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rim {
+    /// Values made elsewhere, in port order.
+    pub inputs: Vec<ValueIx>,
+    /// Values made here (or copied here) that are needed elsewhere, in port order.
+    pub outputs: Vec<ValueIx>,
+    /// Outputs that no item makes: constants and inputs passed on.
+    pub copies: Vec<ValueIx>,
+}
+
+pub(crate) struct BlockBuilder<'a> {
+    ctx: Ctx<'a>,
+    program: &'a Program,
+    whys: &'a mut Vec<Why>,
+    block: Block,
+    of_value: BTreeMap<ValueIx, BufferId>,
+    /// Buffers of passed-on values by value.
+    copied: BTreeMap<ValueIx, BufferId>,
+    packed: BTreeMap<(ValueIx, String), BufferId>,
+    touches: Vec<Touch>,
+    init_touches: Vec<Touch>,
+    init_done: BTreeSet<usize>,
+    names: BTreeSet<String>,
+}
+
+impl<'a> BlockBuilder<'a> {
+    pub fn new(ctx: Ctx<'a>, program: &'a Program, whys: &'a mut Vec<Why>) -> BlockBuilder<'a> {
+        BlockBuilder {
+            ctx,
+            program,
+            whys,
+            block: Block {
+                symbols: vec![],
+                buffers: vec![],
+                inputs: vec![],
+                outputs: vec![],
+                states: vec![],
+                init: vec![],
+                steps: vec![],
+                arena_bytes: 0,
+                scratch_bytes: 0,
+                predicted: Cost::zero(),
+            },
+            of_value: BTreeMap::new(),
+            copied: BTreeMap::new(),
+            packed: BTreeMap::new(),
+            touches: vec![],
+            init_touches: vec![],
+            init_done: BTreeSet::new(),
+            names: BTreeSet::new(),
+        }
+    }
+
+    fn error(&self, subject: &str, why: impl Into<String>) -> PlanError {
+        PlanError::Bind {
+            model: self.program.name.clone(),
+            subject: subject.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Binds `items` with ports as `rim` says.
+    pub fn build(
+        mut self,
+        items: &[Item],
+        rim: &Rim,
+        states: &[StateValue],
+    ) -> Result<Block, PlanError> {
+        self.ports(rim, states)?;
+        for item in items {
+            self.item(item)?;
+        }
+        for &v in &rim.copies {
+            self.copy(v)?;
+        }
+        self.finish()
+    }
+
+    fn ports(&mut self, rim: &Rim, states: &[StateValue]) -> Result<(), PlanError> {
+        let state_of = |v: ValueIx| states.iter().position(|s| s.past == v || s.present == v);
+        let mut buffers: BTreeMap<usize, BufferId> = BTreeMap::new();
+        for (out, list) in [(false, &rim.inputs), (true, &rim.outputs)] {
+            for (i, &v) in list.iter().enumerate() {
+                let value = self.program.value(v);
+                if !value.layout.is_row_major(1) {
+                    return Err(self.error(&value.name, "it crosses a segment but is not row-major; this is a fault of the program, report it"));
+                }
+                let kind = if out {
+                    BufferKind::Output(i as u32)
+                } else {
+                    BufferKind::Input(i as u32)
+                };
+                let buffer = match state_of(v) {
+                    Some(s) => match buffers.get(&s) {
+                        Some(&b) => b,
+                        None => {
+                            let number = buffers.len() as u32;
+                            let b = self.buffer(
+                                v,
+                                BufferKind::State(number),
+                                Some(states[s].elements),
+                            )?;
+                            buffers.insert(s, b);
+                            b
+                        }
+                    },
+                    None => self.buffer(v, kind, None)?,
+                };
+                match out && rim.copies.contains(&v) {
+                    true => self.copied.insert(v, buffer),
+                    false => self.of_value.insert(v, buffer),
+                };
+                let name = self.port_name(v, out);
+                let port = Port {
+                    name,
+                    value: v,
+                    dtype: value.dtype,
+                    shape: value.shape.clone(),
+                    buffer,
+                };
+                if out {
+                    self.block.outputs.push(port)
+                } else {
+                    self.block.inputs.push(port)
+                }
+            }
+        }
+        for (&s, &buffer) in &buffers {
+            let at = |list: &[ValueIx], v| list.iter().position(|&x| x == v).map(|i| i as u32);
+            if let (Some(input), Some(output)) = (
+                at(&rim.inputs, states[s].past),
+                at(&rim.outputs, states[s].present),
+            ) {
+                self.block.states.push(StateRef {
+                    input,
+                    output,
+                    buffer,
+                });
+            }
+        }
+        self.block
+            .states
+            .sort_by_key(|s| match self.block.buffers[s.buffer as usize].kind {
+                BufferKind::State(n) => n,
+                _ => 0,
+            });
+        Ok(())
+    }
+
+    fn port_name(&self, v: ValueIx, out: bool) -> String {
+        let named = self
+            .program
+            .outputs
+            .iter()
+            .find(|(_, x)| *x == v)
+            .map(|(n, _)| n.clone());
+        named
+            .filter(|_| out)
+            .unwrap_or_else(|| self.program.value(v).name.clone())
+    }
+
+    /// Adds a buffer that holds value `v`.
+    fn buffer(
+        &mut self,
+        v: ValueIx,
+        kind: BufferKind,
+        elements: Option<i64>,
+    ) -> Result<BufferId, PlanError> {
+        let value = self.program.value(v);
+        let n = match elements {
+            Some(n) => n,
+            None => {
+                let r = self.ctx.dims.bounds(&value.storage);
+                r.map(|r| r.hi.max(self.ctx.top(&value.storage)))
+                    .ok_or_else(|| {
+                        self.error(
+                            &value.name,
+                            format!(
+                                "its size {} is not known or too large; give its dims with --dim",
+                                value.storage
+                            ),
+                        )
+                    })?
+            }
+        };
+        let name = value.name.clone();
+        self.raw_buffer(name, kind, value.dtype, n)
+    }
+
+    fn raw_buffer(
+        &mut self,
+        name: String,
+        kind: BufferKind,
+        dtype: DType,
+        elements: i64,
+    ) -> Result<BufferId, PlanError> {
+        let bytes = usize::try_from(elements.max(0))
+            .ok()
+            .and_then(|n| dtype.bytes_for(n))
+            .filter(|&b| b < isize::MAX as usize)
+            .ok_or_else(|| {
+                self.error(
+                    &name,
+                    "it is too large for memory; use a smaller box of dims",
+                )
+            })?;
+        let align = match kind {
+            BufferKind::Arena | BufferKind::Init | BufferKind::State(_) => ALIGN as u32,
+            _ => (dtype.bits() / 8).max(1),
+        };
+        self.block.buffers.push(Buffer {
+            name,
+            kind,
+            place: 0,
+            dtype,
+            bytes: bytes as u64,
+            align,
+            offset: 0,
+        });
+        Ok((self.block.buffers.len() - 1) as BufferId)
+    }
+
+    /// The buffer of `v`, made when there is none; init items that fill it are added.
+    fn value(&mut self, v: ValueIx) -> Result<BufferId, PlanError> {
+        if let Some(&b) = self.of_value.get(&v) {
+            return Ok(b);
+        }
+        let kind = match self.program.value(v).origin {
+            ValueOrigin::Weight(w) => BufferKind::Weight(w),
+            ValueOrigin::Init => BufferKind::Init,
+            ValueOrigin::Input(_) | ValueOrigin::Made => BufferKind::Arena,
+        };
+        let b = self.buffer(v, kind, None)?;
+        self.of_value.insert(v, b);
+        if kind == BufferKind::Init {
+            self.init_for(v)?;
+        }
+        Ok(b)
+    }
+
+    /// Adds the init items that `v` depends on, in program order.
+    fn init_for(&mut self, v: ValueIx) -> Result<(), PlanError> {
+        let program = self.program;
+        let mut need: BTreeSet<usize> = BTreeSet::new();
+        let mut stack = vec![v];
+        while let Some(v) = stack.pop() {
+            for (i, item) in program.init.iter().enumerate() {
+                if !self.init_done.contains(&i)
+                    && !need.contains(&i)
+                    && item_writes(item).contains(&v)
+                {
+                    need.insert(i);
+                    stack.extend(item_reads(item));
+                }
+            }
+        }
+        self.init_done.extend(&need);
+        for i in need {
+            self.lower(&program.init[i], true)?;
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, item: &Item) -> Result<(), PlanError> {
+        self.lower(item, false)
+    }
+
+    fn lower(&mut self, item: &Item, init: bool) -> Result<(), PlanError> {
+        match &item.work {
+            ItemWork::Kernel { kernel, args } => {
+                self.check_dims(&item.name, kernel)?;
+                let program = self.program;
+                let constant = |o: u16| {
+                    args.get(o as usize).is_some_and(|&v| {
+                        matches!(
+                            program.value(v).origin,
+                            ValueOrigin::Weight(_) | ValueOrigin::Init
+                        )
+                    })
+                };
+                let pack = |o: u16| !init && constant(o);
+                let choice = schedule::choose(self.ctx, kernel, &pack, self.whys)
+                    .map_err(|e| self.error(&item.name, e))?;
+                let mut buffers = args
+                    .iter()
+                    .map(|&v| self.value(v))
+                    .collect::<Result<Vec<_>, _>>()?;
+                for (operand, packed) in choice.packed {
+                    let source = args[operand as usize];
+                    buffers[operand as usize] = self.pack(source, packed)?;
+                }
+                self.step(
+                    init,
+                    &item.name,
+                    choice.kernel,
+                    choice.schedule,
+                    buffers,
+                    item.nodes.clone(),
+                    choice.work,
+                    choice.cost,
+                )
+            }
+            ItemWork::Host {
+                op,
+                inputs,
+                outputs,
+            } => self.host(init, item, op, inputs, outputs),
+        }
+    }
+
+    /// Every dim of a kernel must have a value at the top of the box.
+    fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
+        let mut bad: Option<Dim> = None;
+        kernel.for_each_dim(&mut |d| {
+            if bad.is_none() && self.ctx.dims.at_top(d).is_none() {
+                bad = Some(d.clone());
+            }
+        });
+        match bad {
+            Some(d) => Err(self.error(
+                name,
+                format!(
+                    "the size {d} has no value at the top of the box; give its dims with --dim"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The buffer of a packed copy of `source`, with the init step that fills it.
+    fn pack(
+        &mut self,
+        source: ValueIx,
+        packed: super::pack::Packed,
+    ) -> Result<BufferId, PlanError> {
+        let text =
+            serde_json::to_string(&packed.kernel).map_err(|e| self.error("pack", e.to_string()))?;
+        if let Some(&b) = self.packed.get(&(source, text.clone())) {
+            return Ok(b);
+        }
+        let value = self.program.value(source);
+        let from = self.value(source)?;
+        let name = format!("{}.packed", value.name);
+        let b = self.raw_buffer(name, BufferKind::Init, value.dtype, packed.elements)?;
+        self.packed.insert((source, text), b);
+        let mut kernel = packed.kernel;
+        kernel.name = format!("pack {}", value.name);
+        let (work, cost) = predict_step(self.ctx, &kernel, &packed.schedule, 1.0)
+            .ok_or_else(|| self.error(&kernel.name, "its packing is no valid program"))?;
+        let name = kernel.name.clone();
+        self.step(
+            true,
+            &name,
+            kernel,
+            packed.schedule,
+            vec![from, b],
+            vec![],
+            work,
+            cost,
+        )?;
+        Ok(b)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn step(
+        &mut self,
+        init: bool,
+        name: &str,
+        kernel: Kernel,
+        schedule: Schedule,
+        args: Vec<BufferId>,
+        nodes: Vec<String>,
+        work: Work,
+        cost: Cost,
+    ) -> Result<(), PlanError> {
+        let tasks = kernel::work::tasks(&kernel, &schedule);
+        let program = TileProgram::new(kernel, schedule)?;
+        let scratch = kernel::work::scratch_bytes(&program, self.ctx.dims).ok_or_else(|| {
+            self.error(
+                name,
+                "the sizes of its tiles have no upper bound; give its dims with --dim",
+            )
+        })?;
+        let (kernel, schedule) = (program.kernel().clone(), program.schedule().clone());
+        let mut touch = Touch::default();
+        for (o, &b) in kernel.operands.iter().zip(&args) {
+            if o.role == Role::Read {
+                touch.reads.push(b)
+            } else {
+                touch.writes.push(b)
+            }
+        }
+        let step = Step {
+            name: self.unique(name),
+            work: StepWork::Kernel {
+                kernel: Box::new(kernel),
+                schedule: Box::new(schedule),
+                args,
+            },
+            device: 0,
+            tasks,
+            waits: vec![],
+            scratch,
+            nodes,
+            cost_work: work,
+            predicted: cost,
+        };
+        self.push(init, step, touch);
+        Ok(())
+    }
+
+    fn push(&mut self, init: bool, step: Step, touch: Touch) {
+        self.block.scratch_bytes = self.block.scratch_bytes.max(step.scratch);
+        if init {
+            self.block.init.push(step);
+            self.init_touches.push(touch);
+        } else {
+            self.block.predicted = self.block.predicted.then(&step.predicted);
+            self.block.steps.push(step);
+            self.touches.push(touch);
+        }
+    }
+
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_string();
+        let mut i = 1;
+        while !self.names.insert(unique.clone()) {
+            i += 1;
+            unique = format!("{name}#{i}");
+        }
+        unique
+    }
+
+    fn host(
+        &mut self,
+        init: bool,
+        item: &Item,
+        op: &HostOp,
+        inputs: &[Option<ValueIx>],
+        outputs: &[ValueIx],
+    ) -> Result<(), PlanError> {
+        let mut touch = Touch::default();
+        let mut work = Work {
+            tasks: 1,
+            steps: 1,
+            ..Work::default()
+        };
+        let memory = self.ctx.machine.memory_index();
+        let mut arg = |s: &mut Self, v: ValueIx, out: bool| -> Result<HostArg, PlanError> {
+            let buffer = s.value(v)?;
+            let value = s.program.value(v);
+            let bytes = s.block.buffers[buffer as usize].bytes as f64;
+            if out {
+                touch.writes.push(buffer);
+                work.unique_written += bytes;
+                work.add_traffic(memory, 0.0, bytes);
+            } else {
+                touch.reads.push(buffer);
+                work.unique_read += bytes;
+                work.add_traffic(memory, bytes, 0.0);
+            }
+            Ok(HostArg {
+                buffer,
+                dtype: value.dtype,
+                shape: value.shape.clone(),
+            })
+        };
+        let ins = inputs
+            .iter()
+            .map(|v| v.map(|v| arg(self, v, false)).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        let outs = outputs
+            .iter()
+            .map(|&v| arg(self, v, true))
+            .collect::<Result<Vec<_>, _>>()?;
+        let eff = &self.ctx.target.efficiencies.default;
+        let predicted = predict(self.ctx.machine, eff, &work, 1);
+        let step = Step {
+            name: self.unique(&item.name),
+            work: StepWork::Host {
+                op: op.clone(),
+                inputs: ins,
+                outputs: outs,
+            },
+            device: 0,
+            tasks: Dim::ONE,
+            waits: vec![],
+            scratch: 0,
+            nodes: item.nodes.clone(),
+            cost_work: work,
+            predicted,
+        };
+        self.whys.push(Why {
+            pass: "host".into(),
+            subject: step.name.clone(),
+            choice: format!("host step {}", op.name),
+            alternatives: vec![],
+            reason: op.reason.clone(),
+        });
+        self.push(init, step, touch);
+        Ok(())
+    }
+
+    /// A step that passes `v` on to its output port.
+    fn copy(&mut self, v: ValueIx) -> Result<(), PlanError> {
+        let from = self.value(v)?;
+        let Some(&to) = self.copied.get(&v) else {
+            return Ok(());
+        };
+        let value = self.program.value(v);
+        let kernel =
+            super::copy_kernel(&format!("copy {}", value.name), value.dtype, &value.storage);
+        self.check_dims(&value.name, &kernel)?;
+        let choice = schedule::choose(self.ctx, &kernel, &|_| false, self.whys)
+            .map_err(|e| self.error(&value.name, e))?;
+        let name = kernel.name.clone();
+        self.step(
+            false,
+            &name,
+            choice.kernel,
+            choice.schedule,
+            vec![from, to],
+            vec![],
+            choice.work,
+            choice.cost,
+        )
+    }
+
+    fn finish(mut self) -> Result<Block, PlanError> {
+        let lives = lives(&self.touches);
+        let arena: Vec<BufferId> = (0..self.block.buffers.len() as BufferId)
+            .filter(|&b| self.block.buffers[b as usize].kind == BufferKind::Arena)
+            .collect();
+        let life: Vec<Life> = arena
+            .iter()
+            .map(|b| {
+                let (first, last) = lives.get(b).copied().unwrap_or((0, 0));
+                Life {
+                    first,
+                    last,
+                    bytes: self.block.buffers[*b as usize].bytes,
+                }
+            })
+            .collect();
+        let (offsets, top) = assign(&life, ALIGN);
+        for (&b, &o) in arena.iter().zip(&offsets) {
+            self.block.buffers[b as usize].offset = o;
+        }
+        self.block.arena_bytes = align_up(top, ALIGN);
+        let placed: Vec<(BufferId, u64, Life)> = arena
+            .iter()
+            .zip(&offsets)
+            .zip(&life)
+            .map(|((b, o), l)| (*b, *o, *l))
+            .collect();
+        let shared = sharing(&placed);
+        let steps = &self.block.steps;
+        let apart = |i: usize, j: usize, b: BufferId| {
+            super::disjoint::writes(&steps[i], &steps[j], b, self.ctx.dims)
+        };
+        let w = waits(&self.touches, &shared, &apart);
+        let init = &self.block.init;
+        let apart = |i: usize, j: usize, b: BufferId| {
+            super::disjoint::writes(&init[i], &init[j], b, self.ctx.dims)
+        };
+        let iw = waits(&self.init_touches, &BTreeMap::new(), &apart);
+        self.block
+            .steps
+            .iter_mut()
+            .zip(w)
+            .for_each(|(s, w)| s.waits = w);
+        self.block
+            .init
+            .iter_mut()
+            .zip(iw)
+            .for_each(|(s, w)| s.waits = w);
+        self.block.symbols = self.symbols();
+        Ok(self.block)
+    }
+
+    /// Symbols that the block's parameters use, in the program's order.
+    fn symbols(&self) -> Vec<Sym> {
+        let mut used = BTreeSet::new();
+        for s in self.block.steps.iter().chain(&self.block.init) {
+            s.tasks.symbols(&mut used);
+            match &s.work {
+                StepWork::Kernel { kernel, .. } => {
+                    kernel.for_each_dim(&mut |d| d.symbols(&mut used))
+                }
+                StepWork::Host {
+                    inputs, outputs, ..
+                } => {
+                    inputs
+                        .iter()
+                        .flatten()
+                        .chain(outputs)
+                        .flat_map(|a| &a.shape)
+                        .for_each(|d| d.symbols(&mut used));
+                }
+            }
+        }
+        for p in self.block.inputs.iter().chain(&self.block.outputs) {
+            p.shape.iter().for_each(|d| d.symbols(&mut used));
+        }
+        self.program
+            .symbols
+            .iter()
+            .map(|s| s.name.clone())
+            .filter(|s| used.contains(s))
+            .collect()
+    }
+}
+
+/// Values that an item reads.
+pub(crate) fn item_reads(item: &Item) -> Vec<ValueIx> {
+    match &item.work {
+        ItemWork::Kernel { kernel, args } => kernel
+            .operands
+            .iter()
+            .zip(args)
+            .filter(|(o, _)| o.role == Role::Read)
+            .map(|(_, &v)| v)
+            .collect(),
+        ItemWork::Host { inputs, .. } => inputs.iter().flatten().copied().collect(),
+    }
+}
+
+/// Values that an item writes.
+pub(crate) fn item_writes(item: &Item) -> Vec<ValueIx> {
+    match &item.work {
+        ItemWork::Kernel { kernel, args } => kernel
+            .operands
+            .iter()
+            .zip(args)
+            .filter(|(o, _)| o.role == Role::Write)
+            .map(|(_, &v)| v)
+            .collect(),
+        ItemWork::Host { outputs, .. } => outputs.clone(),
+    }
+}

@@ -1,0 +1,384 @@
+//! From a program to a plan: schedules, buffers, waits and memory for a box of dims and a device.
+//!
+//! Every straight segment becomes a block, control segments are named, and the first straight
+//! segment that needs a size not in the box ends the plan. Part `i` of a plan is segment `i` of its
+//! program; one more block follows when nothing but constants or inputs is passed on.
+mod block;
+mod ctx;
+mod disjoint;
+mod memory;
+mod pack;
+mod predict;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod waits;
+
+use crate::state;
+use block::{BlockBuilder, Rim, item_reads, item_writes};
+use ctx::Ctx;
+use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
+use layout::{DType, Dim, DimBox};
+use machine::{Cost, Machine};
+use plan::{
+    Allotment, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
+    PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
+};
+use std::collections::BTreeSet;
+
+/// How a planner searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Candidates tried per step.
+    pub effort: usize,
+    /// Whether declared state stays in place between requests.
+    pub states_in_place: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        PlanOptions {
+            effort: 64,
+            states_in_place: true,
+        }
+    }
+}
+
+/// Plans for given devices. Plain data: it asks no device.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    devices: Vec<(Machine, Target)>,
+    options: PlanOptions,
+}
+
+impl Planner {
+    /// A planner for `devices`, the first of which runs everything.
+    pub fn new(devices: Vec<(Machine, Target)>, options: PlanOptions) -> Planner {
+        Planner { devices, options }
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &[(Machine, Target)] {
+        &self.devices
+    }
+}
+
+impl plan::Planner for Planner {
+    fn bind(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> Result<Plan, PlanError> {
+        let Some((machine, target)) = self.devices.first() else {
+            return Err(bind_error(
+                program,
+                "devices",
+                "the planner was given none; give it a machine and a target",
+            ));
+        };
+        let most = machine.worker_count().max(1);
+        let workers = allotment
+            .workers
+            .first()
+            .map_or(most, |&w| w as usize)
+            .clamp(1, most);
+        let footprint = footprint(program, dims);
+        let ctx = Ctx {
+            machine,
+            target,
+            dims,
+            workers,
+            effort: self.options.effort,
+            footprint,
+        };
+        let mut whys = program.whys.clone();
+        let hash = program_hash(program)?;
+        let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
+            true => state::alias(program, dims, &mut whys),
+            false => (vec![], None),
+        };
+        let program = rewritten.as_ref().unwrap_or(program);
+        let rims = rims(program, dims);
+        let mut segments = Vec::new();
+        let mut predicted = Cost::zero();
+        for (i, s) in program.segments.iter().enumerate() {
+            let part = match s {
+                Segment::Straight(items) => {
+                    if missing(program, items, dims) {
+                        segments.push(PlanSegment::Deferred { segment: i as u32 });
+                        break;
+                    }
+                    let b = BlockBuilder::new(ctx, program, &mut whys)
+                        .build(items, &rims[i], &states)?;
+                    predicted = predicted.then(&b.predicted);
+                    PlanSegment::Block(Box::new(b))
+                }
+                _ => PlanSegment::Control { segment: i as u32 },
+            };
+            segments.push(part);
+        }
+        let whole = segments.len() == program.segments.len()
+            && !segments
+                .iter()
+                .any(|s| matches!(s, PlanSegment::Deferred { .. }));
+        if let Some(rim) = rims
+            .get(program.segments.len())
+            .filter(|r| whole && !r.outputs.is_empty())
+        {
+            let b = BlockBuilder::new(ctx, program, &mut whys).build(&[], rim, &states)?;
+            predicted = predicted.then(&b.predicted);
+            segments.push(PlanSegment::Block(Box::new(b)));
+        }
+        let plan = Plan {
+            version: Plan::VERSION,
+            model: program.name.clone(),
+            program_hash: hash,
+            devices: vec![DeviceRef {
+                machine: machine.name.clone(),
+                machine_hash: machine.hash_hex(),
+                target: target.name.clone(),
+                workers: workers as u32,
+            }],
+            dims: dims.clone(),
+            goal: allotment.goal,
+            segments,
+            predicted,
+            whys,
+        };
+        check_memory(&plan, allotment)?;
+        Ok(plan)
+    }
+
+    /// Nothing yet: proposals come with the supervisor.
+    fn propose(&self, _: &Observations) -> Vec<Candidate> {
+        Vec::new()
+    }
+}
+
+fn bind_error(program: &Program, subject: &str, why: impl Into<String>) -> PlanError {
+    PlanError::Bind {
+        model: program.name.clone(),
+        subject: subject.into(),
+        why: why.into(),
+    }
+}
+
+/// Hash of a program's structure, weights left out, hexadecimal.
+pub(crate) fn program_hash(program: &Program) -> Result<String, PlanError> {
+    let text = serde_json::to_vec(program).map_err(|e| PlanError::File(e.to_string()))?;
+    Ok(blake3::hash(&text).to_hex().to_string())
+}
+
+/// Bytes of all values at the top of the box; late ones do not count.
+fn footprint(program: &Program, dims: &DimBox) -> f64 {
+    let bytes = |v: &plan::ProgramValue| {
+        dims.at_top(&v.storage).unwrap_or(0).max(0) as f64 * f64::from(v.dtype.bits()) / 8.0
+    };
+    program.values.iter().map(bytes).sum()
+}
+
+/// Arena, packed weights and scratch must fit what the session may use.
+fn check_memory(plan: &Plan, allotment: &Allotment) -> Result<(), PlanError> {
+    let Some(limit) = allotment.memory else {
+        return Ok(());
+    };
+    let workers = u64::from(plan.devices.first().map_or(1, |d| d.workers));
+    let mut total = 0u64;
+    for b in plan.blocks() {
+        let init: u64 = b
+            .buffers
+            .iter()
+            .filter(|b| b.kind == BufferKind::Init)
+            .map(|b| b.bytes)
+            .sum();
+        total = total
+            .saturating_add(init)
+            .saturating_add(b.arena_bytes)
+            .saturating_add(b.scratch_bytes.saturating_mul(workers));
+    }
+    if total > limit {
+        return Err(PlanError::Bind {
+            model: plan.model.clone(),
+            subject: "memory".into(),
+            why: format!(
+                "arena, packed weights and scratch take {total} B, the limit is {limit} B; raise the limit or shrink the box of dims"
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Whether items use a symbol that the box does not have.
+fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
+    let mut used = BTreeSet::new();
+    for item in items {
+        if let ItemWork::Kernel { kernel, .. } = &item.work {
+            kernel.for_each_dim(&mut |d| d.symbols(&mut used));
+        }
+        for v in item_reads(item).into_iter().chain(item_writes(item)) {
+            let v = program.value(v);
+            v.shape
+                .iter()
+                .chain([&v.storage])
+                .for_each(|d| d.symbols(&mut used));
+        }
+    }
+    used.iter().any(|s| dims.get(s).is_none())
+}
+
+/// Values that a control segment reads.
+fn control_reads(s: &Segment) -> Vec<ValueIx> {
+    match s {
+        Segment::Straight(_) => vec![],
+        Segment::If { cond, captures, .. } => std::iter::once(*cond)
+            .chain(captures.iter().copied())
+            .collect(),
+        Segment::Loop {
+            trip,
+            cond,
+            carried,
+            captures,
+            ..
+        } => trip
+            .iter()
+            .chain(cond)
+            .chain(carried)
+            .chain(captures)
+            .copied()
+            .collect(),
+        Segment::Late(item) => item_reads(item),
+    }
+}
+
+/// Ports of every straight segment, and of one more block at the end.
+fn rims(program: &Program, _dims: &DimBox) -> Vec<Rim> {
+    let n = program.segments.len();
+    let mut reads: Vec<BTreeSet<ValueIx>> = Vec::new();
+    let mut writes: Vec<BTreeSet<ValueIx>> = Vec::new();
+    for s in &program.segments {
+        let (mut r, mut w) = (BTreeSet::new(), BTreeSet::new());
+        match s {
+            Segment::Straight(items) => {
+                for i in items {
+                    r.extend(item_reads(i));
+                    w.extend(item_writes(i));
+                }
+            }
+            s => r.extend(control_reads(s)),
+        }
+        reads.push(r);
+        writes.push(w);
+    }
+    let wanted: BTreeSet<ValueIx> = program.outputs.iter().map(|o| o.1).collect();
+    let constant = |v: ValueIx| {
+        matches!(
+            program.value(v).origin,
+            ValueOrigin::Weight(_) | ValueOrigin::Init
+        )
+    };
+    let mut rims = vec![Rim::default(); n + 1];
+    let straight: Vec<usize> = (0..n)
+        .filter(|&i| matches!(program.segments[i], Segment::Straight(_)))
+        .collect();
+    for &i in &straight {
+        let rim = &mut rims[i];
+        rim.inputs = reads[i]
+            .iter()
+            .copied()
+            .filter(|v| !writes[i].contains(v) && !constant(*v))
+            .collect();
+        let later: BTreeSet<ValueIx> = reads[i + 1..].iter().flatten().copied().collect();
+        rim.outputs = writes[i]
+            .iter()
+            .copied()
+            .filter(|v| wanted.contains(v) || later.contains(v))
+            .collect();
+    }
+    // What is passed on without being made: outputs in the last block, constants that control flow
+    // takes in the block before it.
+    let last = straight.last().copied().unwrap_or(n);
+    let made = |v: &ValueIx| program.value(*v).origin == ValueOrigin::Made;
+    for &v in wanted.iter().filter(|v| !made(v)) {
+        rims[last].copies.push(v);
+    }
+    for (i, s) in program.segments.iter().enumerate() {
+        for v in control_reads(s)
+            .into_iter()
+            .filter(|&v| program.value(v).origin == ValueOrigin::Init)
+        {
+            if let Some(&at) = straight.iter().rfind(|&&b| b < i)
+                && !rims.iter().any(|r| r.copies.contains(&v))
+            {
+                rims[at].copies.push(v);
+            }
+        }
+    }
+    let input = |v: ValueIx| {
+        program
+            .inputs
+            .iter()
+            .position(|&x| x == v)
+            .unwrap_or(usize::MAX)
+    };
+    let output = |v: ValueIx| {
+        program
+            .outputs
+            .iter()
+            .position(|x| x.1 == v)
+            .unwrap_or(usize::MAX)
+    };
+    for r in &mut rims {
+        for &v in &r.copies {
+            if matches!(program.value(v).origin, ValueOrigin::Input(_)) && !r.inputs.contains(&v) {
+                r.inputs.push(v);
+            }
+            r.outputs.push(v);
+        }
+        r.inputs.sort_by_key(|&v| (input(v), v));
+        r.outputs.sort_by_key(|&v| (output(v), v));
+        r.outputs.dedup();
+    }
+    rims
+}
+
+/// A move of `storage` elements from one buffer to another.
+fn copy_kernel(name: &str, dtype: DType, storage: &Dim) -> Kernel {
+    let access = || Access::strided(Dim::ZERO, vec![Term::flat(0, storage.clone(), Dim::ONE)]);
+    let op = |name: &str, role| Operand {
+        name: name.into(),
+        dtype,
+        role,
+        access: access(),
+        elements: storage.clone(),
+    };
+    Kernel {
+        name: name.into(),
+        family: Family::Move,
+        axes: vec![Axis {
+            name: "i".into(),
+            extent: storage.clone(),
+        }],
+        operands: vec![op("x", Role::Read), op("y", Role::Write)],
+        tiles: vec![Tile {
+            name: "x".into(),
+            dtype,
+            axes: vec![0],
+        }],
+        body: vec![
+            Stmt::Load { dst: 0, operand: 0 },
+            Stmt::Store { operand: 1, src: 0 },
+        ],
+    }
+}
+
+/// A why of this pass.
+pub(crate) fn why(pass: &str, subject: &str, choice: &str, reason: impl Into<String>) -> Why {
+    Why {
+        pass: pass.into(),
+        subject: subject.into(),
+        choice: choice.into(),
+        alternatives: vec![],
+        reason: reason.into(),
+    }
+}

@@ -1,0 +1,115 @@
+//! Attention: a tile of query rows against pieces of the keys, online.
+use super::contract::Product;
+use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
+use crate::bind::ctx::Space;
+use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, Schedule, Stmt};
+
+/// Candidates, best guesses first; none when the kernel is not two products with folds between.
+pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
+    let kernel = space.kernel;
+    let mut products = kernel.body.iter().filter_map(|s| match s {
+        Stmt::Contract { acc, a, b, over } => Some(Product::new(kernel, *acc, *a, *b, over)),
+        _ => None,
+    });
+    let (Some(scores), Some(values)) = (products.next(), products.next()) else {
+        return vec![];
+    };
+    let Some(out) = space.main_output() else {
+        return vec![];
+    };
+    let keys: Vec<AxisId> = values.over.clone();
+    let parallel = space.parallel();
+    // Rows see the same keys; batch axes have keys of their own.
+    let rows: Vec<AxisId> = space.inner_first(
+        out,
+        &scores
+            .rows
+            .iter()
+            .copied()
+            .filter(|a| parallel.contains(a))
+            .collect::<Vec<_>>(),
+    );
+    let lanes = space
+        .unit_axis(out, &values.columns)
+        .or_else(|| values.columns.first().copied());
+    let batch: Vec<AxisId> = parallel
+        .iter()
+        .copied()
+        .filter(|a| !rows.contains(a) && !values.columns.contains(a))
+        .collect();
+    let m = space.points(&rows);
+    let wanted = wanted_tasks(space.ctx, kernel, &whole(kernel));
+    let outer = space.points(&batch).max(1);
+    let width = space.points(&scores.over) + space.points(&values.columns);
+    let share = space.ctx.share();
+    let nr = space
+        .ctx
+        .target
+        .micro
+        .iter()
+        .max_by(|a, b| a.efficiency.total_cmp(&b.efficiency))
+        .copied();
+    let mut found = Vec::new();
+    let fair = (m * outer / wanted.max(1)).clamp(1, m);
+    let mut row_sizes = vec![];
+    for r in [fair, 64, 128, 32, 16] {
+        let r = r.clamp(1, m).min(256);
+        if !row_sizes.contains(&r) {
+            row_sizes.push(r);
+        }
+    }
+    let mut batch_order = space.inner_first(out, &batch);
+    batch_order.retain(|a| !rows.contains(a));
+    for r in row_sizes {
+        let row_cut = tiles::fill(space, &rows, r, 1);
+        let real: i64 = row_cut.iter().map(|t| t.tile).product();
+        // Keys and values of a piece, and its scores twice, within the share.
+        let fit = (share / (4.0 * (width as f64 + 3.0 * real as f64))) as i64;
+        let t = space.points(&keys);
+        for tile in tiles::halves(fit.clamp(1, t.max(1)), 64.min(t))
+            .into_iter()
+            .take(3)
+        {
+            let mut body = kernel.clone();
+            let mut loops = vec![];
+            if let [axis] = keys.as_slice()
+                && tile < t
+                && let Some(b) = gather_loops(kernel, &[*axis])
+            {
+                body.body = b;
+                loops.push(AxisTile {
+                    axis: *axis,
+                    tile: tiles::even(t, tile, space.ctx.lanes()),
+                });
+            }
+            let mut cut = row_cut.clone();
+            cut.extend(batch_order.iter().map(|&axis| AxisTile { axis, tile: 1 }));
+            let grid = tiles::grid(space, &cut);
+            let mut row_axes = rows.clone();
+            row_axes.reverse();
+            let mapping = CpuMapping {
+                micro: nr.map(|s| MicroKernel { mr: s.mr, nr: s.nr }),
+                rows: row_axes,
+                lanes,
+            };
+            let schedule = Schedule {
+                grid,
+                loops,
+                places: places(space, lanes),
+                mapping: Mapping::Cpu(mapping),
+                ..whole(&body)
+            };
+            let what = tiles::describe(space, &schedule.grid, &schedule.loops);
+            if found.iter().all(|c: &Candidate| c.what != what) {
+                found.push(Candidate {
+                    what,
+                    kernel: body,
+                    schedule,
+                    packed: vec![],
+                    fma: 1.0,
+                });
+            }
+        }
+    }
+    found
+}

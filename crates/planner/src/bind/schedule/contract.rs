@@ -1,0 +1,384 @@
+//! Contractions and convolutions: a register tile of rows by lanes, looped over a task's tile.
+//!
+//! One factor is streamed along vector lanes (its panels are packed when it is a constant), the
+//! other is broadcast row by row. Rows are the axes of the broadcast factor alone, lanes an axis of
+//! the streamed one.
+use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
+use crate::bind::ctx::{Ctx, Space};
+use crate::bind::pack;
+use kernel::{
+    AxisId, AxisTile, CpuMapping, Kernel, Mapping, MicroKernel, MicroShape, OperandId, Place,
+    Schedule, Stmt, Swizzle, TileId,
+};
+use layout::DType;
+use std::collections::BTreeSet;
+
+/// The contraction of a kernel, with its axes by role.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub acc: TileId,
+    /// The factor that is broadcast.
+    pub a: TileId,
+    /// The factor that is streamed along lanes.
+    pub b: TileId,
+    pub over: Vec<AxisId>,
+    pub rows: Vec<AxisId>,
+    pub columns: Vec<AxisId>,
+    pub batch: Vec<AxisId>,
+}
+
+impl Product {
+    /// The only contraction of `kernel`.
+    pub fn of(kernel: &Kernel) -> Option<Product> {
+        let mut found = None;
+        for s in &kernel.body {
+            if let Stmt::Contract { acc, a, b, over } = s {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some(Product::new(kernel, *acc, *a, *b, over));
+            }
+        }
+        found
+    }
+
+    pub fn new(kernel: &Kernel, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) -> Product {
+        let axes = |t: TileId| kernel.tiles[t as usize].axes.as_slice();
+        let pick = |f: &dyn Fn(bool, bool) -> bool| {
+            axes(acc)
+                .iter()
+                .copied()
+                .filter(|x| f(axes(a).contains(x), axes(b).contains(x)))
+                .collect::<Vec<_>>()
+        };
+        Product {
+            acc,
+            a,
+            b,
+            over: over.to_vec(),
+            rows: pick(&|a, b| a && !b),
+            columns: pick(&|a, b| b && !a),
+            batch: pick(&|a, b| a == b),
+        }
+    }
+
+    pub fn swapped(&self) -> Product {
+        let mut p = self.clone();
+        std::mem::swap(&mut p.a, &mut p.b);
+        std::mem::swap(&mut p.rows, &mut p.columns);
+        p
+    }
+}
+
+/// The lane axis of an orientation and how good it is.
+fn lane(space: &Space, p: &Product, packs: bool) -> Option<(i64, AxisId)> {
+    let out = space.main_output()?;
+    let b = space.source(p.b);
+    let lanes = space.ctx.lanes();
+    p.columns
+        .iter()
+        .map(|&x| {
+            let unit = space.stride(out, x) == 1;
+            let near = b.is_some_and(|b| space.stride(b, x) == 1);
+            let score = 4 * i64::from(unit)
+                + 2 * i64::from(packs)
+                + i64::from(near && !packs)
+                + 2 * i64::from(space.extent(x) >= lanes);
+            (score, x)
+        })
+        .max_by_key(|&(s, x)| (s, space.extent(x), std::cmp::Reverse(x)))
+}
+
+/// Share of the multiply-add rate that `shape` reaches on `m` rows and `n` columns per task: row
+/// blocks are shared out evenly, the last panel takes only the vectors that it needs.
+pub(super) fn share(ctx: Ctx, shape: &MicroShape, m: i64, n: i64) -> f64 {
+    let lanes = ctx.lanes();
+    let (mr, nr) = (i64::from(shape.mr).max(1), i64::from(shape.nr).max(1));
+    let blocks = (m + mr - 1) / mr;
+    let rows = m as f64 / blocks.max(1) as f64;
+    let reached = |rows: f64, nr: i64| {
+        // The listed shape of this width that has at least so many rows, scaled down.
+        let mut fit: Option<&MicroShape> = None;
+        for s in &ctx.target.micro {
+            let good = i64::from(s.nr) >= nr && f64::from(s.mr) >= rows;
+            if good && fit.is_none_or(|f| (s.nr, s.mr) < (f.nr, f.mr)) {
+                fit = Some(s);
+            }
+        }
+        let s = fit.unwrap_or(shape);
+        s.efficiency * (rows / f64::from(s.mr)).min(1.0) * (nr as f64 / f64::from(s.nr)).min(1.0)
+    };
+    let full = n / nr * nr;
+    let rest = n - full;
+    let vectors = (rest + lanes - 1) / lanes * lanes;
+    let time = full as f64 / reached(rows, nr).max(1e-3)
+        + if rest > 0 {
+            vectors as f64 / reached(rows, vectors).max(1e-3)
+        } else {
+            0.0
+        };
+    (n as f64 / time.max(1e-9)).clamp(1e-3, 1.0)
+}
+
+/// Candidates, best guesses first; none when the kernel has no axis for lanes.
+pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candidate> {
+    let Some(p) = Product::of(space.kernel) else {
+        return vec![];
+    };
+    let f32s = [p.acc, p.a, p.b]
+        .iter()
+        .all(|&t| space.kernel.tiles[t as usize].dtype == DType::F32);
+    let packs = |p: &Product| {
+        f32s && space
+            .source(p.b)
+            .is_some_and(|o| constant(o) && pack::fits(space, o))
+    };
+    let (q, swapped) = (p.clone(), p.swapped());
+    let oriented = [
+        (lane(space, &q, packs(&q)), q),
+        (lane(space, &swapped, packs(&swapped)), swapped),
+    ];
+    let mut best: Option<(i64, AxisId, Product)> = None;
+    for (l, p) in oriented {
+        if let Some((score, axis)) = l
+            && best.as_ref().is_none_or(|b| score > b.0)
+        {
+            best = Some((score, axis, p));
+        }
+    }
+    let Some((_, lane, p)) = best else {
+        return vec![];
+    };
+    let out = space.main_output();
+    // A depthwise convolution has its only long axis in every factor: that one takes the lanes.
+    if let Some(o) = out
+        && let Some(u) = space.unit_axis(o, &p.batch)
+        && space.extent(u) >= space.ctx.lanes()
+        && space.extent(lane) < space.ctx.lanes()
+    {
+        return vec![];
+    }
+    build(space, &p, lane, packs(&p), f32s)
+}
+
+/// Parts of a schedule that do not change from candidate to candidate.
+struct Frame<'a, 'b> {
+    space: &'a Space<'b>,
+    p: &'a Product,
+    lane: AxisId,
+    packs: bool,
+    /// Summed axes as they are walked, innermost last.
+    order: Vec<AxisId>,
+    /// Row axes, innermost first.
+    rows: Vec<AxisId>,
+    /// Axes in single positions: batch axes and other columns, innermost first.
+    outer: Vec<AxisId>,
+}
+
+fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> Vec<Candidate> {
+    let ctx = space.ctx;
+    let k = space.kernel;
+    let out = space.main_output();
+    let sorted = |axes: &[AxisId]| out.map_or(axes.to_vec(), |o| space.inner_first(o, axes));
+    let mut order = p.over.clone();
+    if let Some(a) = space.source(p.a) {
+        order = space.inner_first(a, &p.over);
+        order.reverse();
+    }
+    let mut outer = sorted(
+        &p.columns
+            .iter()
+            .copied()
+            .filter(|&x| x != lane)
+            .collect::<Vec<_>>(),
+    );
+    outer.extend(sorted(&p.batch));
+    let frame = Frame {
+        space,
+        p,
+        lane,
+        packs,
+        order,
+        rows: sorted(&p.rows),
+        outer,
+    };
+    let (m, n, depth) = (
+        space.points(&p.rows),
+        space.extent(lane),
+        space.points(&p.over),
+    );
+    let size = 4.0;
+    let cache = ctx.share();
+    let mut shapes: Vec<Option<MicroShape>> = vec![None];
+    if f32s && !ctx.target.micro.is_empty() {
+        let mut ranked: Vec<&MicroShape> = ctx.target.micro.iter().collect();
+        ranked.sort_by(|a, b| {
+            share(ctx, b, m, n)
+                .total_cmp(&share(ctx, a, m, n))
+                .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))
+        });
+        shapes = ranked.into_iter().take(3).map(|s| Some(*s)).collect();
+    }
+    let wanted = wanted_tasks(ctx, k, &whole(k));
+    let outer_tasks = space.points(&frame.outer);
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut seen = BTreeSet::new();
+    // Bytes of the broadcast factor: windows share most of theirs.
+    let a_bytes = space.source(p.a).map_or(f64::MAX, |o| {
+        ctx.top(&k.operands[o as usize].elements) as f64 * size
+    });
+    // A step that is not worth sharing is one task, unless a worker's cache is too small for it.
+    if wanted == 1 && (m * n) as f64 * size <= cache && outer_tasks == 1 {
+        let one = |s: &Option<MicroShape>| {
+            frame.candidate(*s, vec![], s.map_or(1.0, |s| share(ctx, &s, m, n)), None)
+        };
+        let all: Vec<Candidate> = shapes.iter().filter_map(one).collect();
+        if !all.is_empty() {
+            return all;
+        }
+    }
+    for shape in shapes {
+        let (mr, nr) = shape.map_or((1, ctx.lanes()), |s| (i64::from(s.mr), i64::from(s.nr)));
+        // Columns: panels that stay near while the rows go by.
+        let widest = ((cache / (depth as f64 * size)) as i64 / nr * nr).max(nr);
+        let cut_depth = (nr * depth) as f64 * size > cache;
+        let widest_depth = (cache / (nr as f64 * size)) as i64;
+        for nt in tiles::halves(widest.min((n + nr - 1) / nr * nr), nr)
+            .into_iter()
+            .take(4)
+        {
+            let nt = tiles::even(n, nt, nr);
+            let col_tasks = (n + nt - 1) / nt;
+            // Rows: what fits beside the panels, or less so that all workers get some.
+            let room = cache - if a_bytes < cache / 2.0 { a_bytes } else { 0.0 };
+            let row = nt as f64 * size * 2.0
+                + if a_bytes < cache / 2.0 {
+                    0.0
+                } else {
+                    depth.min(widest_depth) as f64 * size
+                };
+            let fit = (room / row) as i64;
+            let fair = (m * col_tasks * outer_tasks) / wanted.max(1);
+            let most = fit.clamp(1, m.max(1)).max(mr.min(m));
+            let first = if wanted > 1 {
+                fair.clamp(1, most).max(mr.min(m))
+            } else {
+                most
+            };
+            let mut targets = vec![first];
+            targets.extend(tiles::halves(most, mr.min(m).max(1)).into_iter().take(4));
+            for mt in targets {
+                let rows = tiles::fill(space, &frame.rows, mt, 1);
+                let mut cut = rows.clone();
+                cut.push(AxisTile {
+                    axis: lane,
+                    tile: nt,
+                });
+                cut.extend(frame.outer.iter().map(|&axis| AxisTile { axis, tile: 1 }));
+                let grid = tiles::grid(space, &cut);
+                let cuts: Vec<(AxisId, i64)> = grid.iter().map(|t| (t.axis, t.tile)).collect();
+                if !seen.insert((cuts, mr, nr)) {
+                    continue;
+                }
+                let real: i64 = rows.iter().map(|t| t.tile).product();
+                let fma = shape.map_or(1.0, |s| share(ctx, &s, real, n.min(nt)));
+                found.extend(frame.candidate(
+                    shape,
+                    grid,
+                    fma,
+                    cut_depth.then(|| (cache / (nr as f64 * size)) as i64),
+                ));
+            }
+        }
+    }
+    found
+}
+
+impl Frame<'_, '_> {
+    fn candidate(
+        &self,
+        shape: Option<MicroShape>,
+        grid: Vec<AxisTile>,
+        fma: f64,
+        depth: Option<i64>,
+    ) -> Option<Candidate> {
+        let (space, p, lane) = (self.space, self.p, self.lane);
+        let mut kernel = space.kernel.clone();
+        let mut packed = Vec::new();
+        for s in &mut kernel.body {
+            if let Stmt::Contract { over, .. } = s {
+                over.clone_from(&self.order);
+            }
+        }
+        let b = space.source(p.b);
+        if let (true, Some(o), Some(s)) = (self.packs, b, shape) {
+            let others: Vec<AxisId> = kernel.tiles[p.b as usize]
+                .axes
+                .iter()
+                .copied()
+                .filter(|x| *x != lane && !self.order.contains(x))
+                .collect();
+            let new = pack::pack(space, o, &others, lane, i64::from(s.nr), &self.order)?;
+            kernel.operands[o as usize].access = new.access.clone();
+            kernel.operands[o as usize].elements = layout::Dim::Known(new.elements);
+            packed.push((o, new));
+        }
+        let mut place = places(space, Some(lane));
+        if let Some(o) = b {
+            let near = !packed.is_empty()
+                || (place[p.b as usize] == Place::InPlace && space.stride(o, lane) == 1);
+            let bounded = !kernel.operands[o as usize].access.bounds.is_empty();
+            let affine = place[p.b as usize] == Place::InPlace;
+            // What lies across the lanes is packed by the executor, panel by panel.
+            place[p.b as usize] = if (near || affine) && !bounded {
+                Place::InPlace
+            } else {
+                Place::Shared {
+                    swizzle: Swizzle::default(),
+                    stages: 1,
+                }
+            };
+        }
+        let mut loops = vec![];
+        if let Some(depth) = depth {
+            // The longest summed axis in pieces, so that a panel stays near.
+            let &axis = self.order.iter().max_by_key(|&&x| space.extent(x))?;
+            let rest = space.points(&self.order) / space.extent(axis).max(1);
+            let tile = tiles::even(space.extent(axis), (depth / rest.max(1)).max(1), 1);
+            if tile < space.extent(axis)
+                && let Some(body) = gather_loops(&kernel, &[axis])
+            {
+                kernel.body = body;
+                loops.push(AxisTile { axis, tile });
+            }
+        }
+        let mut rows = self.rows.clone();
+        rows.reverse();
+        let micro = shape.map(|s| MicroKernel { mr: s.mr, nr: s.nr });
+        let schedule = Schedule {
+            grid,
+            loops,
+            places: place,
+            mapping: Mapping::Cpu(CpuMapping {
+                micro,
+                rows,
+                lanes: Some(lane),
+            }),
+            ..whole(&kernel)
+        };
+        let mut what = tiles::describe(space, &schedule.grid, &schedule.loops);
+        if let Some(m) = micro {
+            what += &format!("; micro-kernel {}x{}", m.mr, m.nr);
+        }
+        if !packed.is_empty() {
+            what += ", packed";
+        }
+        Some(Candidate {
+            what,
+            kernel,
+            schedule,
+            packed,
+            fma,
+        })
+    }
+}

@@ -1,0 +1,398 @@
+//! Schedules: candidates from the target's legal values, ranked by predicted time.
+mod attention;
+mod contract;
+mod depthwise;
+mod flat;
+mod row;
+mod tiles;
+
+use super::ctx::{Ctx, Space};
+use super::pack::Packed;
+use super::predict::predict_step;
+use kernel::{
+    AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
+};
+use machine::{Cost, Work};
+use plan::{Alternative, Why};
+pub(crate) use tiles::fill;
+
+/// A way to run a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Short description.
+    pub what: String,
+    /// The kernel with accesses as this way wants them.
+    pub kernel: Kernel,
+    /// How.
+    pub schedule: Schedule,
+    /// Operands that are read from a packed copy.
+    pub packed: Vec<(OperandId, Packed)>,
+    /// Share of the multiply-add rate that the micro-kernel reaches on this shape.
+    pub fma: f64,
+}
+
+/// The way chosen, with its prediction.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub kernel: Kernel,
+    pub schedule: Schedule,
+    pub packed: Vec<(OperandId, Packed)>,
+    pub work: Work,
+    pub cost: Cost,
+}
+
+/// Alternatives that a why keeps.
+const KEPT: usize = 3;
+/// Below this many hand-offs between workers a step is not worth sharing out.
+const WORTH_SHARING: f64 = 64.0;
+/// A ticket should be worth this many hand-offs.
+const WORTH_A_TICKET: f64 = 32.0;
+
+/// Chooses the schedule of `kernel`. `constant` says which operands hold constants.
+///
+/// # Errors
+/// A text when no candidate makes a valid program.
+pub(crate) fn choose(
+    ctx: Ctx,
+    kernel: &Kernel,
+    constant: &dyn Fn(OperandId) -> bool,
+    whys: &mut Vec<Why>,
+) -> Result<Choice, String> {
+    let kernel = &ordered(kernel);
+    let space = Space::new(ctx, kernel);
+    let mut list = match kernel.family {
+        Family::Contract | Family::Conv => {
+            let mut c = contract::candidates(&space, constant);
+            if c.is_empty() {
+                c = depthwise::candidates(&space, constant);
+            }
+            c
+        }
+        Family::Attention => attention::candidates(&space),
+        Family::Row => row::candidates(&space),
+        _ => vec![],
+    };
+    if list.is_empty() {
+        list = flat::candidates(&space);
+    }
+    list.truncate(ctx.effort.max(1));
+    let mut best: Vec<(f64, usize, Work, Cost)> = list
+        .iter()
+        .enumerate()
+        .filter_map(|(i, c)| {
+            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
+            Some((cost.time_s, i, w, cost))
+        })
+        .collect();
+    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let alternatives: Vec<Alternative> = best
+        .iter()
+        .skip(1)
+        .take(KEPT)
+        .map(|b| Alternative {
+            what: list[b.1].what.clone(),
+            predicted_s: b.0,
+        })
+        .collect();
+    if best.is_empty() {
+        let first = list.swap_remove(0);
+        let why = kernel::TileProgram::new(first.kernel, first.schedule).err();
+        return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
+    }
+    let (seconds, at, work, cost) = best.swap_remove(0);
+    let mut chosen = list.swap_remove(at);
+    set_chunk(ctx, &mut chosen.schedule, &work, seconds);
+    whys.push(Why {
+        pass: "schedule".into(),
+        subject: kernel.name.clone(),
+        choice: chosen.what.clone(),
+        reason: format!("predicted {:.1} us, bound by {}", seconds * 1e6, cost.bound),
+        alternatives,
+    });
+    let (kernel, schedule) = lanes_last(chosen.kernel, chosen.schedule);
+    Ok(Choice {
+        kernel,
+        schedule,
+        packed: chosen.packed,
+        work,
+        cost,
+    })
+}
+
+/// The kernel with every fill and load right before the first statement that needs it, fills first:
+/// a product then stands behind its two factors, which lets an executor take the three as one.
+fn ordered(kernel: &Kernel) -> Kernel {
+    let mut out = kernel.clone();
+    out.body.clear();
+    let mut waiting: Vec<Stmt> = Vec::new();
+    let late = |s: &Stmt| s.as_fill().is_some() || matches!(s, Stmt::Load { .. });
+    for s in &kernel.body {
+        // A tile that is defined a second time keeps its order.
+        let defined = |t: &TileId| {
+            kernel
+                .body
+                .iter()
+                .filter(|s| late(s) && s.writes().contains(t))
+                .count()
+        };
+        if late(s) && s.writes().iter().all(|t| defined(t) == 1) {
+            waiting.push(s.clone());
+            continue;
+        }
+        let needs = |w: &Stmt| {
+            w.writes()
+                .iter()
+                .any(|t| s.reads().contains(t) || s.writes().contains(t))
+        };
+        let (now, later): (Vec<Stmt>, Vec<Stmt>) = waiting.into_iter().partition(needs);
+        waiting = later;
+        let (fills, loads): (Vec<Stmt>, Vec<Stmt>) =
+            now.into_iter().partition(|s| s.as_fill().is_some());
+        out.body.extend(fills);
+        out.body.extend(loads);
+        out.body.push(s.clone());
+    }
+    out.body.extend(waiting);
+    out
+}
+
+/// A ticket takes enough tasks to be worth fetching, and leaves enough tickets for balance.
+fn set_chunk(ctx: Ctx, schedule: &mut Schedule, work: &Work, seconds: f64) {
+    let tasks = work.tasks.max(1) as f64;
+    let active = (ctx.workers as f64).min(tasks);
+    let each = (seconds * active / tasks).max(1e-12);
+    let wanted = (WORTH_A_TICKET * ctx.machine.costs.handoff_s.value / each).ceil();
+    let most = (tasks / (4.0 * ctx.workers as f64)).floor().max(1.0);
+    schedule.chunk = wanted.min(most).max(1.0) as i64;
+}
+
+/// Tasks that a step of `elements`-like size should have at least: 1 when it is not worth sharing,
+/// else several per worker, so that the last one does not leave the others idle for long.
+pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
+    let single = Ctx { workers: 1, ..ctx };
+    let busy = predict_step(single, kernel, whole, 1.0)
+        .map_or(0.0, |(_, c)| (c.time_s - c.launch_s - c.latency_s).max(0.0));
+    if ctx.workers <= 1 || busy < WORTH_SHARING * ctx.machine.costs.handoff_s.value {
+        1
+    } else {
+        4 * ctx.workers as i64
+    }
+}
+
+/// A schedule without cuts.
+pub(crate) fn whole(kernel: &Kernel) -> Schedule {
+    Schedule {
+        grid: vec![],
+        loops: vec![],
+        places: vec![Place::Register; kernel.tiles.len()],
+        chunk: 1,
+        raster: 1,
+        mapping: Mapping::Cpu(CpuMapping::default()),
+    }
+}
+
+/// Whether a tile is used by contractions only, `b` role or `a` role.
+fn only_contracted(kernel: &Kernel, tile: TileId) -> bool {
+    let mut used = false;
+    for s in &kernel.body {
+        match s {
+            Stmt::Contract { a, b, acc, .. } if *acc != tile && (*a == tile || *b == tile) => {
+                used = true
+            }
+            s if s.reads().contains(&tile) => return false,
+            _ => {}
+        }
+    }
+    used
+}
+
+/// Places that follow from the accesses alone: loads whose elements can be read where they are, and
+/// stored tiles that can be written where they belong. `lanes` is the vector axis.
+pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
+    let k = space.kernel;
+    let mut out = vec![Place::Register; k.tiles.len()];
+    for s in &k.body {
+        let Stmt::Load { dst, operand } = s else {
+            continue;
+        };
+        let o = &k.operands[*operand as usize];
+        let affine =
+            o.access.indexed.is_empty() && o.access.terms.iter().all(|t| t.leaves.len() == 1);
+        let contracted = only_contracted(k, *dst);
+        let bounds = o.access.bounds.is_empty() || (contracted && o.access.outside == 0.0);
+        // Lanes that lie apart are brought together once instead of at each use.
+        let near = lanes.is_none_or(|l| matches!(space.stride(*operand, l), 0 | 1));
+        let moved = k.family == Family::Move;
+        if affine && bounds && (near || contracted || moved) {
+            out[*dst as usize] = Place::InPlace;
+        }
+    }
+    for (operand, src) in space.stores() {
+        let o = &k.operands[operand as usize];
+        let plain = o.access.indexed.is_empty()
+            && o.access.bounds.is_empty()
+            && o.access.terms.iter().all(|t| t.leaves.len() == 1);
+        let near = lanes.is_none_or(|l| space.stride(operand, l) <= 1);
+        let tile = &k.tiles[src as usize];
+        let covers = tile
+            .axes
+            .iter()
+            .all(|a| space.stride(operand, *a) != 0 || space.extent(*a) == 1);
+        let loaded = space.source(src).is_some();
+        let readers = k
+            .body
+            .iter()
+            .filter(|s| s.reads().contains(&src) && !s.writes().contains(&src))
+            .count();
+        let writers = k
+            .body
+            .iter()
+            .filter(|s| s.writes().contains(&src) && s.as_fill().is_none())
+            .count();
+        let folded = k
+            .body
+            .iter()
+            .any(|s| matches!(s, Stmt::Fold { .. }) && s.writes().contains(&src));
+        if plain
+            && near
+            && covers
+            && !loaded
+            && readers == 1
+            && writers <= 1
+            && !folded
+            && o.role == Role::Write
+        {
+            out[src as usize] = Place::InPlace;
+        }
+    }
+    out
+}
+
+/// Numbers the axes so that the vector axis is the last one of every tile that has memory of its
+/// own: tiles are stored in the order of their axes.
+fn lanes_last(kernel: Kernel, schedule: Schedule) -> (Kernel, Schedule) {
+    let Mapping::Cpu(CpuMapping {
+        lanes: Some(lane), ..
+    }) = &schedule.mapping
+    else {
+        return (kernel, schedule);
+    };
+    let lane = *lane;
+    let wrong = |t: usize| {
+        let axes = &kernel.tiles[t].axes;
+        let loaded = kernel
+            .body
+            .iter()
+            .any(|s| matches!(s, Stmt::Load { dst, .. } if *dst as usize == t));
+        axes.contains(&lane)
+            && axes.last() != Some(&lane)
+            && !(loaded && schedule.place(t as TileId) == Place::InPlace)
+    };
+    if !(0..kernel.tiles.len()).any(wrong) {
+        return (kernel, schedule);
+    }
+    let last = (kernel.axes.len() - 1) as AxisId;
+    let new = move |a: AxisId| match a {
+        a if a == lane => last,
+        a if a > lane => a - 1,
+        a => a,
+    };
+    (
+        renumbered(kernel, &new),
+        renumbered_schedule(schedule, &new),
+    )
+}
+
+fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kernel {
+    let old = k.axes.clone();
+    for (i, a) in old.into_iter().enumerate() {
+        k.axes[new(i as AxisId) as usize] = a;
+    }
+    let all = |v: &mut Vec<AxisId>| v.iter_mut().for_each(|a| *a = new(*a));
+    for o in &mut k.operands {
+        o.access.terms.iter_mut().for_each(|t| t.axis = new(t.axis));
+        o.access.terms.sort_by_key(|t| t.axis);
+        o.access
+            .bounds
+            .iter_mut()
+            .flat_map(|b| &mut b.terms)
+            .for_each(|t| t.0 = new(t.0));
+    }
+    for t in &mut k.tiles {
+        all(&mut t.axes);
+        t.axes.sort_unstable();
+    }
+    for s in &mut k.body {
+        match s {
+            Stmt::Map { expr, .. } => {
+                for i in &mut expr.insts {
+                    if let expr::Inst::Index { axis } = i {
+                        *axis = u32::from(new(*axis as AxisId));
+                    }
+                }
+            }
+            // A fold's own index counts its reduced axes, whose order stays.
+            Stmt::Contract { over, .. } | Stmt::Fold { over, .. } => all(over),
+            Stmt::Load { .. } | Stmt::Store { .. } => {}
+        }
+    }
+    k
+}
+
+fn renumbered_schedule(mut s: Schedule, new: &dyn Fn(AxisId) -> AxisId) -> Schedule {
+    s.grid
+        .iter_mut()
+        .chain(&mut s.loops)
+        .for_each(|t| t.axis = new(t.axis));
+    if let Mapping::Cpu(m) = &mut s.mapping {
+        m.rows.iter_mut().for_each(|a| *a = new(*a));
+        m.lanes = m.lanes.map(new);
+    }
+    s
+}
+
+/// Reorders statements so that those inside loops over `axes` stand together: what they need
+/// before them, the rest after. `None` when a statement outside stands between two inside for good
+/// reason.
+pub(crate) fn gather_loops(kernel: &Kernel, axes: &[AxisId]) -> Option<Vec<Stmt>> {
+    let inside: Vec<bool> = kernel
+        .body
+        .iter()
+        .map(|s| {
+            axes.iter().any(|x| {
+                s.over().contains(x)
+                    || s.reads()
+                        .iter()
+                        .chain(&s.writes())
+                        .any(|&t| kernel.tiles[t as usize].axes.contains(x))
+            })
+        })
+        .collect();
+    // A statement outside that depends on one inside must come after all of them.
+    let depends = |i: usize, j: usize| {
+        let (a, b) = (&kernel.body[i], &kernel.body[j]);
+        a.reads().iter().any(|t| b.writes().contains(t))
+            || a.writes()
+                .iter()
+                .any(|t| b.writes().contains(t) || b.reads().contains(t))
+    };
+    let n = kernel.body.len();
+    let mut after = vec![false; n];
+    for i in 0..n {
+        if !inside[i] {
+            after[i] = (0..i).any(|j| (inside[j] || after[j]) && depends(i, j));
+        } else if (0..i).any(|j| after[j] && depends(i, j)) {
+            return None;
+        }
+    }
+    let pick = |f: &dyn Fn(usize) -> bool| {
+        (0..n)
+            .filter(|&i| f(i))
+            .map(|i| kernel.body[i].clone())
+            .collect::<Vec<_>>()
+    };
+    let mut out = pick(&|i| !inside[i] && !after[i]);
+    out.extend(pick(&|i| inside[i]));
+    out.extend(pick(&|i| after[i]));
+    Some(out)
+}

@@ -1,0 +1,126 @@
+//! Rows: reductions with what surrounds them. Reduced axes stay whole in a tile, so that several
+//! passes over a row find it near; when that is more than a cache holds and one pass is enough, the
+//! reduced axis is walked in pieces.
+use super::{Candidate, flat, gather_loops, places, tiles, wanted_tasks, whole};
+use crate::bind::ctx::Space;
+use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
+
+/// Candidates, best guesses first.
+pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
+    let kernel = space.kernel;
+    let parallel = space.parallel();
+    let all: Vec<AxisId> = (0..kernel.axes.len() as AxisId).collect();
+    let lead = match (space.main_input(), space.main_output()) {
+        (Some(i), _) => i,
+        (None, Some(o)) => o,
+        _ => return vec![],
+    };
+    let lanes = space.unit_axis(lead, &all);
+    let kept_lanes = lanes.filter(|l| parallel.contains(l));
+    // Bytes of all tiles per position of the parallel axes.
+    let s = whole(kernel);
+    let points = space.points(&parallel).max(1);
+    let bytes: f64 = (0..kernel.tiles.len() as u16)
+        .map(|t| space.tile_bytes(&s, t) as f64)
+        .sum();
+    let per_point = (bytes / points as f64).max(1.0);
+    let most = (space.ctx.share() / per_point).floor();
+    let mut out = Vec::new();
+    if most < 1.0
+        && let Some(c) = walked(space, lanes, most)
+    {
+        out.push(c);
+        return out;
+    }
+    let most = (most as i64).clamp(1, points);
+    let wanted = wanted_tasks(space.ctx, kernel, &s);
+    let mut sizes: Vec<i64> = Vec::new();
+    if wanted == 1 {
+        sizes.push(points.min(most));
+    } else {
+        sizes.extend(
+            tiles::halves((points / wanted).clamp(1, most), 1)
+                .into_iter()
+                .take(6),
+        );
+    }
+    sizes.dedup();
+    let mut order = space.inner_first(lead, &parallel);
+    if kept_lanes.is_none() {
+        order = space.inner_first(lead, &parallel);
+    }
+    for target in sizes {
+        let multiple = if kept_lanes.is_some() {
+            space.ctx.lanes()
+        } else {
+            1
+        };
+        // Lanes in whole vectors even when the share would be less.
+        let target = if kept_lanes.is_some() {
+            target.max(multiple)
+        } else {
+            target
+        };
+        let cut = tiles::fill(space, &order, target, multiple);
+        out.push(flat::candidate(space, kernel, &cut, lanes));
+    }
+    out
+}
+
+/// The outermost reduced axis walked in pieces, for reductions of one pass.
+fn walked(space: &Space, lanes: Option<AxisId>, rows: f64) -> Option<Candidate> {
+    let mut kernel = space.kernel.clone();
+    let over: Vec<AxisId> = kernel
+        .body
+        .iter()
+        .find(|s| !s.over().is_empty())?
+        .over()
+        .to_vec();
+    if kernel
+        .body
+        .iter()
+        .any(|s| !s.over().is_empty() && s.over() != over.as_slice())
+    {
+        return None;
+    }
+    let parallel = space.parallel();
+    let &axis = over.first()?;
+    kernel.body = gather_loops(&kernel, &[axis])?;
+    // Two passes over one row would need the first to end before the second begins.
+    let stored_inside = space
+        .stores()
+        .iter()
+        .any(|(_, t)| kernel.tiles[*t as usize].axes.contains(&axis));
+    let folds = kernel.body.iter().filter(|s| !s.over().is_empty()).count();
+    if stored_inside || folds != 1 {
+        return None;
+    }
+    let tile = ((space.extent(axis) as f64 * rows) as i64).max(1);
+    let tile = tiles::even(space.extent(axis), tile, 1);
+    let lead = space.main_input()?;
+    let cut: Vec<AxisTile> = space
+        .inner_first(lead, &parallel)
+        .into_iter()
+        .map(|axis| AxisTile { axis, tile: 1 })
+        .collect();
+    let grid = tiles::grid(space, &cut);
+    let loops = vec![AxisTile { axis, tile }];
+    let schedule = Schedule {
+        places: places(space, lanes),
+        mapping: Mapping::Cpu(CpuMapping {
+            micro: None,
+            rows: vec![],
+            lanes,
+        }),
+        grid,
+        loops,
+        ..whole(&kernel)
+    };
+    Some(Candidate {
+        what: tiles::describe(space, &schedule.grid, &schedule.loops),
+        kernel,
+        schedule,
+        packed: vec![],
+        fma: 1.0,
+    })
+}

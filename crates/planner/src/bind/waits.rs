@@ -1,0 +1,132 @@
+//! What a step waits for: everything earlier that touches the same bytes, one of the two a write.
+use super::memory::Life;
+use plan::{BufferId, Wait};
+use std::collections::BTreeMap;
+
+/// Buffers that a step reads and writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touch {
+    /// Read.
+    pub reads: Vec<BufferId>,
+    /// Written.
+    pub writes: Vec<BufferId>,
+}
+
+/// A set of steps.
+#[derive(Clone)]
+struct Steps(Vec<u64>);
+
+impl Steps {
+    fn new(n: usize) -> Steps {
+        Steps(vec![0; n.div_ceil(64)])
+    }
+    fn has(&self, i: usize) -> bool {
+        self.0[i / 64] >> (i % 64) & 1 == 1
+    }
+    fn add(&mut self, i: usize) {
+        self.0[i / 64] |= 1 << (i % 64);
+    }
+    fn join(&mut self, o: &Steps) {
+        self.0.iter_mut().zip(&o.0).for_each(|(a, b)| *a |= b);
+    }
+}
+
+/// First and last step that touches each buffer.
+pub(crate) fn lives(touches: &[Touch]) -> BTreeMap<BufferId, (u32, u32)> {
+    let mut out: BTreeMap<BufferId, (u32, u32)> = BTreeMap::new();
+    for (i, t) in touches.iter().enumerate() {
+        for &b in t.reads.iter().chain(&t.writes) {
+            out.entry(b)
+                .and_modify(|l| l.1 = i as u32)
+                .or_insert((i as u32, i as u32));
+        }
+    }
+    out
+}
+
+/// Pairs of arena buffers that share bytes, as a list per buffer. `arena` gives id, offset and life.
+pub(crate) fn sharing(arena: &[(BufferId, u64, Life)]) -> BTreeMap<BufferId, Vec<BufferId>> {
+    let mut by_offset: Vec<&(BufferId, u64, Life)> =
+        arena.iter().filter(|a| a.2.bytes > 0).collect();
+    by_offset.sort_by_key(|a| (a.1, a.0));
+    let mut out: BTreeMap<BufferId, Vec<BufferId>> = BTreeMap::new();
+    for (i, a) in by_offset.iter().enumerate() {
+        for b in by_offset[i + 1..]
+            .iter()
+            .take_while(|b| b.1 < a.1 + a.2.bytes)
+        {
+            out.entry(a.0).or_default().push(b.0);
+            out.entry(b.0).or_default().push(a.0);
+        }
+    }
+    out
+}
+
+/// Waits of every step, without those that others imply. `disjoint(i, j, b)` says that steps `i`
+/// and `j` are known to write different bytes of buffer `b`.
+pub(crate) fn waits(
+    touches: &[Touch],
+    shared: &BTreeMap<BufferId, Vec<BufferId>>,
+    disjoint: &dyn Fn(usize, usize, BufferId) -> bool,
+) -> Vec<Vec<Wait>> {
+    let n = touches.len();
+    let mut before: Vec<Steps> = Vec::with_capacity(n);
+    let mut readers: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
+    let mut writers: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
+    let mut out = Vec::with_capacity(n);
+    let none = Vec::new();
+    for (i, t) in touches.iter().enumerate() {
+        let mut need = Steps::new(n);
+        for b in &t.reads {
+            writers
+                .get(b)
+                .unwrap_or(&none)
+                .iter()
+                .for_each(|&j| need.add(j));
+        }
+        for b in &t.writes {
+            readers
+                .get(b)
+                .unwrap_or(&none)
+                .iter()
+                .for_each(|&j| need.add(j));
+            for &j in writers.get(b).unwrap_or(&none) {
+                if !disjoint(j, i, *b) {
+                    need.add(j);
+                }
+            }
+            for o in shared.get(b).into_iter().flatten() {
+                readers
+                    .get(o)
+                    .unwrap_or(&none)
+                    .iter()
+                    .for_each(|&j| need.add(j));
+                writers
+                    .get(o)
+                    .unwrap_or(&none)
+                    .iter()
+                    .for_each(|&j| need.add(j));
+            }
+        }
+        // Latest first: whatever a kept step waits for is implied.
+        let mut reach = Steps::new(n);
+        let mut kept = Vec::new();
+        for j in (0..i).rev() {
+            if need.has(j) && !reach.has(j) {
+                kept.push(Wait::Step(j as u32));
+                reach.add(j);
+                reach.join(&before[j]);
+            }
+        }
+        kept.reverse();
+        before.push(reach);
+        out.push(kept);
+        for &b in &t.reads {
+            readers.entry(b).or_default().push(i);
+        }
+        for &b in &t.writes {
+            writers.entry(b).or_default().push(i);
+        }
+    }
+    out
+}
