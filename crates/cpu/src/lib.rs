@@ -1,6 +1,23 @@
-//! `cpu`: see ARCHITECTURE.md.
+//! Plans on the CPU: micro-kernels, tile programs, resident workers, and the present CPU described
+//! and measured.
+//!
+//! [`CpuDevice`] compiles a block of a verified plan into operations on whole tiles ([`ukr`] holds the loops) and
+//! runs requests on threads that never leave. It plans nothing.
 
 pub mod calibrate;
 pub mod detect;
+mod device;
+mod exec;
+mod executable;
+#[doc(hidden)]
+pub mod flow;
+mod host;
+mod init;
 pub mod isa;
+mod pool;
+mod target;
 pub mod ukr;
+
+pub use crate::device::{CpuDevice, CpuOptions};
+pub use isa::Isa;
+pub use target::target;

@@ -1,0 +1,97 @@
+//! The CPU as a device.
+use crate::executable::CpuExecutable;
+use crate::init;
+use crate::isa::Isa;
+use crate::pool::Pool;
+use crate::target::target;
+use crate::ukr::{Kernels, kernels};
+use device::{Device, DeviceError, Executable, PackedStore, Residency};
+use kernel::Target;
+use machine::Machine;
+use plan::VerifiedPlan;
+use std::sync::Arc;
+use tensor::WeightStore;
+
+/// What a [`CpuDevice`] is made with; every field has a default.
+#[derive(Clone, Debug, Default)]
+pub struct CpuOptions {
+    /// Workers, the calling thread included; `None`: one per core that this process may use.
+    pub threads: Option<usize>,
+    /// Instruction set; `None`: the best that the CPU has.
+    pub isa: Option<Isa>,
+    /// Description to plan with; `None`: the present CPU with its stored calibration.
+    pub machine: Option<Machine>,
+}
+
+/// The present CPU with its resident workers.
+pub struct CpuDevice {
+    machine: Machine,
+    target: Target,
+    kernels: &'static Kernels,
+    pool: Arc<Pool>,
+}
+
+/// Workers at most: more than any machine has.
+const MAX_THREADS: usize = 4096;
+
+impl CpuDevice {
+    /// Starts the workers. Fails where the CPU does not have the instruction set asked for, or where
+    /// no thread can be started.
+    pub fn new(options: CpuOptions) -> Result<CpuDevice, DeviceError> {
+        let isa = options.isa.unwrap_or_else(Isa::detect);
+        if !isa.available() {
+            return Err(DeviceError::Unsupported {
+                device: "cpu".into(),
+                step: "start".into(),
+                why: format!("this CPU does not have {isa}; use --isa {}", Isa::detect()),
+            });
+        }
+        let cpus = crate::detect::worker_cpus();
+        let workers = options.threads.unwrap_or(cpus.len()).clamp(1, MAX_THREADS);
+        Ok(CpuDevice {
+            machine: options.machine.unwrap_or_else(crate::detect::present),
+            target: target(isa),
+            kernels: kernels(isa),
+            pool: Arc::new(Pool::new(workers, &cpus)?),
+        })
+    }
+
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.kernels.isa
+    }
+}
+
+impl Device for CpuDevice {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn residency(&self) -> Residency {
+        Residency::Resident
+    }
+
+    fn workers(&self) -> usize {
+        self.pool.workers()
+    }
+
+    fn compile(
+        &self,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &Arc<WeightStore>,
+        packed: &PackedStore,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        let kept = init::kept(&self.pool, &plan, block, self.kernels, weights, packed)?;
+        let e = CpuExecutable::new(self.pool.clone(), plan, block, self.kernels, weights, kept)?;
+        Ok(Arc::new(e))
+    }
+}

@@ -1,0 +1,684 @@
+//! From a tile program to operations on tiles: parameters, scratch, roles, and the shapes of statements
+//! that run as one.
+use super::access::CAccess;
+use super::contract::{CContract, CNest, TABLE};
+use super::fold::{CFold, Lift, Simple, bytes};
+use super::map::CMap;
+use super::vm::{self, CH};
+use super::{CKernel, COperand, CTile, MAX_AXES, Op};
+use crate::isa::Isa;
+use crate::ukr::{Kernels, gemm_kernel, shapes};
+use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
+use kernel::{Mapping, Node, Place, Rescale, Stmt, TileProgram};
+use layout::{DType, Dim, DimBox};
+use plan::{BufferId, Params};
+
+/// Bytes of a packed factor beyond which it is not packed per task.
+const PACK_LIMIT: i64 = 16 << 20;
+/// Bytes of zeros beyond which rows outside a tensor are copied instead.
+const ZEROS_LIMIT: i64 = 16 << 20;
+
+/// Compiles `program` with operands in buffers `args`; `Err` says what this backend cannot run.
+pub(crate) fn compile(
+    program: &TileProgram,
+    args: &[BufferId],
+    params: &mut Params,
+    dims: &DimBox,
+    kernels: &'static Kernels,
+) -> Result<CKernel, String> {
+    let k = program.kernel();
+    let s = program.schedule();
+    if k.axes.len() > MAX_AXES {
+        return Err(format!("it has {} axes, more than {MAX_AXES}; fuse less", k.axes.len()));
+    }
+    if args.len() != k.operands.len() {
+        return Err(format!("it has {} operands, but {} buffers", k.operands.len(), args.len()));
+    }
+    let mapping = match &s.mapping {
+        Mapping::Cpu(m) => m.clone(),
+        Mapping::Gpu(_) => return Err("its schedule is for a GPU; plan for this device".into()),
+    };
+    let micro = mapping
+        .micro
+        .and_then(|m| gemm_kernel(kernels.isa, m.mr as usize, m.nr as usize))
+        .or_else(|| default_micro(kernels.isa));
+    let mut c = Compiler {
+        program,
+        params,
+        dims,
+        kernels,
+        micro,
+        caps: Vec::new(),
+        out: CKernel {
+            axes: Vec::new(),
+            grid: s.grid.iter().map(|t| (t.axis as usize, t.tile.max(1))).collect(),
+            operands: Vec::new(),
+            tiles: Vec::new(),
+            body: Vec::new(),
+            area: 0,
+            table: 0,
+            pack: 0,
+            scratch: 0,
+            zeros: 0,
+            kernels,
+        },
+        area: 0,
+        table: false,
+        pack: 0,
+    };
+    c.axes()?;
+    c.operands(args)?;
+    c.tiles()?;
+    c.out.body = c.nodes(program.body())?;
+    c.finish()
+}
+
+/// The widest register tile of an instruction set.
+fn default_micro(isa: Isa) -> Option<crate::ukr::GemmKernel> {
+    let want = match isa {
+        Isa::Avx512 => (6, 64),
+        Isa::Avx2 => (6, 16),
+        Isa::Portable => (6, 8),
+    };
+    let best = shapes(isa).iter().copied().find(|&s| s == want).or_else(|| shapes(isa).first().copied())?;
+    gemm_kernel(isa, best.0, best.1)
+}
+
+struct Compiler<'a> {
+    program: &'a TileProgram,
+    params: &'a mut Params,
+    dims: &'a DimBox,
+    kernels: &'static Kernels,
+    micro: Option<crate::ukr::GemmKernel>,
+    /// Most positions of each axis in a tile.
+    caps: Vec<i64>,
+    out: CKernel,
+    area: usize,
+    table: bool,
+    pack: usize,
+}
+
+fn round(n: usize) -> usize {
+    n.div_ceil(64) * 64
+}
+
+impl Compiler<'_> {
+    fn top(&self, d: &Dim) -> Result<i64, String> {
+        self.dims
+            .bounds(d)
+            .map(|r| r.hi)
+            .or_else(|| self.dims.at_top(d))
+            .ok_or_else(|| format!("the size '{d}' has no upper bound in the plan's box"))
+    }
+
+    fn axes(&mut self) -> Result<(), String> {
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        for (i, a) in k.axes.iter().enumerate() {
+            self.out.axes.push(self.params.intern(&a.extent));
+            let top = self.top(&a.extent)?.max(0);
+            let cut = s.tile(i as u16).unwrap_or(top).max(1);
+            self.caps.push(top.min(cut));
+        }
+        Ok(())
+    }
+
+    fn operands(&mut self, args: &[BufferId]) -> Result<(), String> {
+        for (o, &buffer) in self.program.kernel().operands.iter().zip(args) {
+            let bits = o.dtype.bits();
+            if bits < 8 && o.role == kernel::Role::Write {
+                return Err(format!("operand '{}' is written in 4-bit elements; store bytes", o.name));
+            }
+            let access = CAccess::new(&o.access, self.params);
+            let mut outside = [0; 8];
+            element(o.access.outside, o.dtype, &mut outside);
+            self.out.operands.push(COperand {
+                dtype: o.dtype,
+                elem: (bits / 8) as usize,
+                buffer: buffer as usize,
+                access,
+                outside,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a tile; `scratch`: it may need memory of its own.
+    fn tile(&mut self, dtype: DType, axes: &[u16], scratch: bool) -> Result<usize, String> {
+        let axes: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
+        let elem = bytes(dtype);
+        let mut size = elem as i64;
+        for &a in &axes {
+            size = size
+                .checked_mul(self.caps[a].max(1))
+                .filter(|&n| n < 1 << 46)
+                .ok_or("a tile is larger than the address space; cut more axes")?;
+        }
+        let offset = self.out.scratch;
+        if scratch {
+            self.out.scratch += round(size as usize + 64);
+        }
+        let mask = axes.iter().fold(0, |m, &a| m | 1 << a);
+        self.out.tiles.push(CTile { dtype, elem, axes, mask, offset, direct: None });
+        Ok(self.out.tiles.len() - 1)
+    }
+
+    fn tiles(&mut self) -> Result<(), String> {
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        for (i, t) in k.tiles.iter().enumerate() {
+            let t_id = i as u16;
+            let mut direct = None;
+            let mut loaded = None;
+            let mut others = false;
+            let mut last_write = 0;
+            let mut stores = Vec::new();
+            for (at, stmt) in k.body.iter().enumerate() {
+                match stmt {
+                    Stmt::Load { dst, operand } if *dst == t_id => loaded = Some(*operand as usize),
+                    Stmt::Store { operand, src } if *src == t_id => stores.push((at, *operand as usize)),
+                    _ => {}
+                }
+                if stmt.writes().contains(&t_id) {
+                    last_write = at;
+                    others |= !matches!(stmt, Stmt::Load { .. });
+                }
+            }
+            if let ([(at, o)], None) = (stores.as_slice(), loaded)
+                && last_write < *at
+                && k.operands[*o].dtype == t.dtype
+                && t.dtype.bits() >= 8
+                && k.operands[*o].access.indexed.is_empty()
+            {
+                direct = Some(*o);
+            }
+            // Read where it lies, whatever the piece: no memory of its own.
+            let always = loaded.is_some_and(|o| {
+                let a = &k.operands[o].access;
+                s.place(t_id) == Place::InPlace
+                    && !others
+                    && a.bounds.is_empty()
+                    && a.indexed.is_empty()
+                    && k.operands[o].dtype.bits() >= 8
+                    && a.terms.iter().all(|x| x.leaves.len() <= 1 || !t.axes.contains(&x.axis))
+            });
+            let id = self.tile(t.dtype, &t.axes, !always)?;
+            self.out.tiles[id].direct = direct;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<CKernel, String> {
+        let o = &mut self.out;
+        o.area = round(o.scratch);
+        o.table = o.area + round(self.area);
+        o.pack = o.table + if self.table { TABLE * size_of::<*const f32>() } else { 0 };
+        o.scratch = o.pack + round(self.pack) + 64;
+        if o.scratch > 1 << 40 {
+            return Err("its tiles take more than a terabyte of scratch memory; cut more axes".into());
+        }
+        Ok(self.out)
+    }
+
+    fn nodes(&mut self, nodes: &[Node]) -> Result<Vec<Op>, String> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while at < nodes.len() {
+            if let Some((n, taken)) = self.nest(&nodes[at..], &mut out)? {
+                out.push(Op::Nest(Box::new(n)));
+                at += taken;
+                continue;
+            }
+            match &nodes[at] {
+                Node::Loop { axis, body } => {
+                    let body = self.nodes(body)?;
+                    out.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body });
+                }
+                Node::Stmt(s) => self.stmt(s, &mut out)?,
+            }
+            at += 1;
+        }
+        Ok(out)
+    }
+
+    /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
+    fn nest(&mut self, nodes: &[Node], out: &mut Vec<Op>) -> Result<Option<(CNest, usize)>, String> {
+        let mut loops = Vec::new();
+        let mut body = nodes;
+        while let [Node::Loop { axis, body: inner }, ..] = body {
+            if !loops.is_empty() && body.len() != 1 {
+                return Ok(None);
+            }
+            loops.push((axis.axis as usize, axis.tile.max(1)));
+            body = inner;
+        }
+        if !loops.is_empty() && body.len() != 3 {
+            return Ok(None);
+        }
+        let [
+            Node::Stmt(Stmt::Load { dst: d1, operand: o1 }),
+            Node::Stmt(Stmt::Load { dst: d2, operand: o2 }),
+            Node::Stmt(contract @ Stmt::Contract { acc, a, b, over }),
+            ..,
+        ] = body
+        else {
+            return Ok(None);
+        };
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        let of = |t: &u16| if t == d1 { Some(*o1 as usize) } else if t == d2 { Some(*o2 as usize) } else { None };
+        let (Some(oa), Some(ob)) = (of(a), of(b)) else { return Ok(None) };
+        if a == b || !loops.iter().all(|l| over.contains(&(l.0 as u16))) {
+            return Ok(None);
+        }
+        let alone = |t: u16| {
+            k.body.iter().filter(|s| s.reads().contains(&t)).count() == 1
+                && k.body.iter().filter(|s| s.writes().contains(&t)).count() == 1
+        };
+        let fits = |t: u16, o: usize| {
+            s.place(t) == Place::InPlace
+                && alone(t)
+                && k.tiles[t as usize].dtype == DType::F32
+                && k.operands[o].dtype == DType::F32
+                && k.operands[o].access.indexed.is_empty()
+        };
+        if !fits(*a, oa) || !fits(*b, ob) || k.tiles[*acc as usize].dtype != DType::F32 {
+            return Ok(None);
+        }
+        let c = self.contract(contract)?;
+        let (oa, ob) = if c.a == *a as usize { (oa, ob) } else { (ob, oa) };
+        // Zeros that rows outside the tensor are read from.
+        let access = &k.operands[oa].access;
+        if !access.bounds.is_empty() {
+            let bounded = |x: u16| access.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == x));
+            let mut most = 64i64;
+            for x in over.iter().copied().chain(c.lane.map(|l| l as u16)) {
+                if let Some(t) = access.term(x)
+                    && !bounded(x)
+                {
+                    let extent = self.top(&k.axes[x as usize].extent)?;
+                    for l in &t.leaves {
+                        let st = self.top(&l.stride)?.abs();
+                        most = most.max(extent.saturating_mul(st));
+                    }
+                }
+            }
+            let bytes = most.saturating_mul(4).saturating_add(64);
+            if bytes > ZEROS_LIMIT {
+                return Ok(None);
+            }
+            self.out.zeros = self.out.zeros.max(bytes as usize);
+        }
+        let mut plain = Vec::new();
+        if loops.is_empty() {
+            for n in &body[..3] {
+                if let Node::Stmt(s) = n {
+                    self.stmt(s, &mut plain)?;
+                }
+            }
+        } else {
+            let Node::Loop { axis, body: inner } = &nodes[0] else { return Ok(None) };
+            let inner = self.plain(inner)?;
+            plain.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body: inner });
+        }
+        let zero = take_zero(out, &self.out, c.acc);
+        let taken = if loops.is_empty() { 3 } else { 1 };
+        Ok(Some((CNest { loops, contract: c, a: oa, b: ob, zero, body: plain }, taken)))
+    }
+
+    /// Nodes without looking for nests.
+    fn plain(&mut self, nodes: &[Node]) -> Result<Vec<Op>, String> {
+        let mut out = Vec::new();
+        for n in nodes {
+            match n {
+                Node::Loop { axis, body } => {
+                    let body = self.plain(body)?;
+                    out.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body });
+                }
+                Node::Stmt(s) => self.stmt(s, &mut out)?,
+            }
+        }
+        Ok(out)
+    }
+
+    fn stmt(&mut self, s: &Stmt, out: &mut Vec<Op>) -> Result<(), String> {
+        match s {
+            Stmt::Load { dst, operand } => {
+                let (d, o) = (*dst as usize, *operand as usize);
+                let (want, got) = (self.out.tiles[d].dtype, self.out.operands[o].dtype);
+                if want != got {
+                    return Err(format!("tile {d} of {want} is loaded from an operand of {got}; load it as {got} and cast"));
+                }
+                let in_place = self.program.schedule().place(*dst) == Place::InPlace;
+                out.push(Op::Load { dst: d, operand: o, in_place });
+            }
+            Stmt::Store { operand, src } => {
+                let (t, o) = (*src as usize, *operand as usize);
+                let (want, got) = (self.out.operands[o].dtype, self.out.tiles[t].dtype);
+                if want != got {
+                    return Err(format!("tile {t} of {got} is stored to an operand of {want}; cast it first"));
+                }
+                out.push(Op::Store { operand: o, src: t });
+            }
+            Stmt::Map { dst, expr, args } => {
+                let args: Vec<usize> = args.iter().map(|&a| a as usize).collect();
+                out.push(Op::Map(Box::new(self.map(*dst as usize, expr, args)?)));
+            }
+            Stmt::Contract { .. } => {
+                let c = self.casts(s, out)?;
+                let c = self.contract(&c)?;
+                out.push(Op::Contract(Box::new(c)));
+            }
+            Stmt::Fold { monoid, state, args, over, rescale } => {
+                self.fold(monoid, state, args, over, rescale.as_ref(), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Innermost axis with more than one position, else the innermost.
+    fn lane(&self, axes: &[usize]) -> Option<usize> {
+        axes.iter().rev().copied().find(|&a| self.caps[a] > 1).or(axes.last().copied())
+    }
+
+    fn map(&mut self, dst: usize, e: &Expr, args: Vec<usize>) -> Result<CMap, String> {
+        let lane = self.lane(&self.out.tiles[dst].axes);
+        let lanes: Vec<bool> = args.iter().map(|&t| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l))).collect();
+        self.types(e, &args)?;
+        let prog = vm::compile(e, &lanes, lane, self.kernels, self.params)?;
+        let want = self.out.tiles[dst].dtype;
+        let got = e.output_types().map_err(|x| x.to_string())?;
+        if got != [want] {
+            return Err(format!("a program gives {got:?} for a tile of {want}; cast its result"));
+        }
+        self.area = self.area.max(prog.bytes);
+        Ok(CMap { dst, args, prog, lane })
+    }
+
+    /// Argument types as the program's slots say.
+    fn types(&self, e: &Expr, args: &[usize]) -> Result<(), String> {
+        for i in &e.insts {
+            if let Inst::Input { slot, dtype } = i {
+                let got = args.get(*slot as usize).map(|&t| self.out.tiles[t].dtype);
+                if got != Some(*dtype) {
+                    return Err(format!("argument {slot} of a program is {got:?}, not {dtype}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Factors of another type than the accumulator's are cast into tiles of their own.
+    fn casts(&mut self, s: &Stmt, out: &mut Vec<Op>) -> Result<Stmt, String> {
+        let Stmt::Contract { acc, a, b, over } = s else { return Ok(s.clone()) };
+        let want = self.out.tiles[*acc as usize].dtype;
+        let mut f = [*a, *b];
+        for t in &mut f {
+            let from = self.out.tiles[*t as usize].dtype;
+            if from == want {
+                continue;
+            }
+            let axes: Vec<u16> = self.out.tiles[*t as usize].axes.iter().map(|&a| a as u16).collect();
+            let id = self.tile(want, &axes, true)?;
+            let mut e = ExprBuilder::new();
+            let x = e.input(0, from);
+            let x = e.cast(x, want);
+            let e = e.finish(&[x]);
+            let m = self.map(id, &e, vec![*t as usize])?;
+            out.push(Op::Map(Box::new(m)));
+            *t = id as u16;
+        }
+        Ok(Stmt::Contract { acc: *acc, a: f[0], b: f[1], over: over.clone() })
+    }
+
+    fn contract(&mut self, s: &Stmt) -> Result<CContract, String> {
+        let Stmt::Contract { acc, a, b, over } = s else { return Err("not a contraction".into()) };
+        let (acc, mut a, mut b) = (*acc as usize, *a as usize, *b as usize);
+        let t = &self.out.tiles;
+        let lane = self.lane(&t[acc].axes);
+        let has = |x: usize, l: usize| t[x].mask >> l & 1 == 1;
+        let mut depthwise = false;
+        if let Some(l) = lane {
+            match (has(a, l), has(b, l)) {
+                (true, false) => std::mem::swap(&mut a, &mut b),
+                (true, true) => depthwise = true,
+                _ => {}
+            }
+        }
+        let over: Vec<usize> = over.iter().map(|&x| x as usize).collect();
+        let (mut rows, mut columns, mut batch) = (Vec::new(), Vec::new(), Vec::new());
+        for &x in t[acc].axes.iter().filter(|&&x| Some(x) != lane) {
+            match (has(a, x), has(b, x)) {
+                // Depthwise: the factor with more axes is read through the row table.
+                (true, false) => rows.push(x),
+                (true, true) => batch.push(x),
+                _ => columns.push(x),
+            }
+        }
+        if depthwise && rows.is_empty() && !columns.is_empty() {
+            std::mem::swap(&mut a, &mut b);
+            std::mem::swap(&mut rows, &mut columns);
+        }
+        let dtype = t[acc].dtype;
+        let mut pack = 0;
+        if let (Some(l), Some(g), DType::F32, false) = (lane, self.micro, dtype, depthwise)
+            && !self.unit(b, l)
+        {
+            let k = over.iter().try_fold(1i64, |n, &x| n.checked_mul(self.caps[x].max(1)));
+            let nr = g.nr() as i64;
+            let need = k.and_then(|k| (self.caps[l] + nr - 1).div_euclid(nr).checked_mul(nr * 4)?.checked_mul(k));
+            if let Some(n) = need.filter(|&n| n <= PACK_LIMIT) {
+                pack = n as usize;
+            }
+        }
+        self.pack = self.pack.max(pack + 64);
+        self.table |= dtype == DType::F32;
+        Ok(CContract { acc, a, b, over, rows, columns, batch, lane, depthwise, dtype, gemm: self.micro, pack })
+    }
+
+    /// Whether neighbours along `lane` are neighbours in the memory of tile `t`, as far as can be seen.
+    fn unit(&self, t: usize, lane: usize) -> bool {
+        let k = self.program.kernel();
+        let load = k.body.iter().find_map(|s| match s {
+            Stmt::Load { dst, operand } if *dst as usize == t => Some(*operand as usize),
+            _ => None,
+        });
+        match load {
+            Some(o) if self.program.schedule().place(t as u16) == Place::InPlace => k.operands[o]
+                .access
+                .term(lane as u16)
+                .and_then(|t| t.leaves.last())
+                .is_some_and(|l| l.stride.is_one()),
+            _ => self.out.tiles[t].axes.last() == Some(&lane),
+        }
+    }
+
+    fn fold(
+        &mut self,
+        m: &Monoid,
+        state: &[u16],
+        args: &[u16],
+        over: &[u16],
+        rescale: Option<&Rescale>,
+        out: &mut Vec<Op>,
+    ) -> Result<(), String> {
+        let state: Vec<usize> = state.iter().map(|&t| t as usize).collect();
+        let args: Vec<usize> = args.iter().map(|&t| t as usize).collect();
+        let over: Vec<usize> = over.iter().map(|&a| a as usize).collect();
+        let mut old = Vec::new();
+        let state_axes: Vec<u16> =
+            state.first().map(|&t| self.out.tiles[t].axes.iter().map(|&a| a as u16).collect()).unwrap_or_default();
+        if rescale.is_some() {
+            for &t in &state {
+                let d = self.out.tiles[t].dtype;
+                let axes: Vec<u16> = self.out.tiles[t].axes.iter().map(|&a| a as u16).collect();
+                let id = self.tile(d, &axes, true)?;
+                let copy = self.map(id, &Expr::identity(d), vec![t])?;
+                out.push(Op::Map(Box::new(copy)));
+                old.push(id);
+            }
+        }
+        let f = self.plain_fold(m, &state, args, over)?;
+        out.push(Op::Fold(Box::new(f)));
+        let Some(r) = rescale else { return Ok(()) };
+        let types = r.factor.output_types().map_err(|x| x.to_string())?;
+        let d = *types.first().ok_or("a rescaling factor has no result")?;
+        let factor = self.tile(d, &state_axes, true)?;
+        old.extend(&state);
+        let fm = self.map(factor, &r.factor, old)?;
+        out.push(Op::Map(Box::new(fm)));
+        for &t in &r.tiles {
+            let t = t as usize;
+            let own = self.out.tiles[t].dtype;
+            let mut e = ExprBuilder::new();
+            let x = e.input(0, own);
+            let y = e.input(1, d);
+            let y = if own == d { y } else { e.cast(y, own) };
+            let z = e.mul(x, y);
+            let e = e.finish(&[z]);
+            let map = self.map(t, &e, vec![t, factor])?;
+            out.push(Op::Map(Box::new(map)));
+        }
+        Ok(())
+    }
+
+    fn plain_fold(&mut self, m: &Monoid, state: &[usize], args: Vec<usize>, over: Vec<usize>) -> Result<CFold, String> {
+        let dtypes: Vec<DType> = state.iter().map(|&t| self.out.tiles[t].dtype).collect();
+        let n = dtypes.len();
+        if n == 0 || m.state_len() != n || 2 * n > vm::MAX_ARGS {
+            return Err(format!("reduction '{}' has {} state scalars for {n} tiles", m.name, m.state_len()));
+        }
+        let lift_types = m.lift.output_types().map_err(|x| x.to_string())?;
+        let combine_types = m.combine.output_types().map_err(|x| x.to_string())?;
+        if lift_types != dtypes || combine_types != dtypes {
+            return Err(format!("reduction '{}' has states of {lift_types:?} for tiles of {dtypes:?}", m.name));
+        }
+        self.types(&m.lift, &args)?;
+        let kept: Vec<usize> = self.out.tiles[state[0]].axes.clone();
+        let widest = args.iter().max_by_key(|&&t| self.out.tiles[t].axes.len());
+        let axes = widest.map(|&t| self.out.tiles[t].axes.clone()).unwrap_or_default();
+        let lane = self.lane(&axes).or_else(|| self.lane(&kept));
+        let horizontal = lane.is_some_and(|l| over.contains(&l)) || lane.is_none();
+        let has = |t: usize| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l));
+        let lanes: Vec<bool> = args.iter().map(|&t| has(t)).collect();
+        let index_lane = if horizontal { 1 } else { 0 };
+        let lift = vm::compile_in(&m.lift, &lanes, index_lane, self.kernels, self.params)?;
+        let combine = vm::compile_in(&m.combine, &vec![true; 2 * n], 0, self.kernels, self.params)?;
+        if combine.outputs() != n {
+            return Err(format!("reduction '{}' combines into {} scalars, not {n}", m.name, combine.outputs()));
+        }
+        let simple = self.simple(m, &dtypes, &args, &lanes, lift.identity);
+        let combine_at = round(lift.bytes);
+        let rows = combine_at + round(combine.bytes);
+        self.area = self.area.max(rows + 2 * n * CH * 8);
+        let without = |v: &[usize]| v.iter().copied().filter(|&a| Some(a) != lane).collect::<Vec<_>>();
+        let rank = over.iter().map(|&a| (a, self.out.axes[a])).collect();
+        Ok(CFold {
+            state: state.to_vec(),
+            kept: without(&kept),
+            reduced: without(&over),
+            args,
+            lane,
+            horizontal,
+            lift,
+            combine,
+            simple,
+            combine_at,
+            rows,
+            dtypes,
+            rank,
+        })
+    }
+
+    fn simple(&self, m: &Monoid, dtypes: &[DType], args: &[usize], lanes: &[bool], identity: bool) -> Option<Simple> {
+        if dtypes != [DType::F32] {
+            return None;
+        }
+        let e = &m.combine;
+        let inst = |e: &Expr, r: u32| e.insts.get(r as usize).cloned();
+        let Some(Inst::Binary(op, x, y)) = inst(e, *e.outputs.first()?) else { return None };
+        let slot = |e: &Expr, r| match inst(e, r) {
+            Some(Inst::Input { slot, dtype: DType::F32 }) => Some(slot),
+            _ => None,
+        };
+        let mut slots = [slot(e, x)?, slot(e, y)?];
+        slots.sort_unstable();
+        if slots != [0, 1] {
+            return None;
+        }
+        let k = self.kernels;
+        let (combine, reduce): (_, Option<crate::ukr::ReduceFn>) = match op {
+            Binary::Add => (k.add, Some(k.row_sum)),
+            Binary::Max => (k.max, Some(k.row_max)),
+            Binary::Min => (k.min, Some(k.row_min)),
+            Binary::Mul => (k.mul, None),
+            _ => return None,
+        };
+        let l = &m.lift;
+        let first_lane = lanes.first() == Some(&true) && self.out.tiles[args[0]].dtype == DType::F32;
+        let mut lift = Lift::Program;
+        if identity && first_lane {
+            lift = Lift::Identity;
+        } else if op == Binary::Add && first_lane {
+            let squared = match inst(l, *l.outputs.first()?) {
+                Some(Inst::Binary(Binary::Mul, p, q)) if p == q => Some(p),
+                Some(Inst::Binary(Binary::Pow, p, q)) if matches!(inst(l, q), Some(Inst::Float { bits, .. }) if f64::from_bits(bits) == 2.0) => {
+                    Some(p)
+                }
+                _ => None,
+            };
+            if let Some(p) = squared {
+                lift = match inst(l, p) {
+                    Some(Inst::Input { slot: 0, .. }) => Lift::Square,
+                    Some(Inst::Binary(Binary::Sub, u, v))
+                        if slot(l, u) == Some(0) && slot(l, v) == Some(1) && lanes.get(1) == Some(&false) =>
+                    {
+                        Lift::Deviation
+                    }
+                    _ => Lift::Program,
+                };
+            }
+        }
+        Some(Simple { combine, reduce, lift })
+    }
+}
+
+/// Takes the fill of `acc` with zeros off the end of `out`, when nothing since has touched it.
+fn take_zero(out: &mut Vec<Op>, k: &CKernel, acc: usize) -> Option<CMap> {
+    let _ = k;
+    for i in (0..out.len()).rev() {
+        match &out[i] {
+            Op::Map(m) if m.dst == acc => {
+                if !m.args.is_empty() || !m.prog.is_zero() {
+                    return None;
+                }
+                return match out.remove(i) {
+                    Op::Map(m) => Some(*m),
+                    _ => None,
+                };
+            }
+            Op::Map(m) if !m.args.contains(&acc) => {}
+            Op::Load { dst, .. } if *dst != acc => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// `v` as an element of `d`, little endian.
+fn element(v: f64, d: DType, out: &mut [u8; 8]) {
+    use half::{bf16, f16};
+    let mut put = |b: &[u8]| out[..b.len()].copy_from_slice(b);
+    match d {
+        DType::F32 => put(&(v as f32).to_le_bytes()),
+        DType::F64 => put(&v.to_le_bytes()),
+        DType::F16 => put(&f16::from_f64(v).to_bits().to_le_bytes()),
+        DType::BF16 => put(&bf16::from_f64(v).to_bits().to_le_bytes()),
+        DType::I64 => put(&(v as i64).to_le_bytes()),
+        DType::U64 => put(&(v as u64).to_le_bytes()),
+        DType::I32 => put(&(v as i32).to_le_bytes()),
+        DType::U32 => put(&(v as u32).to_le_bytes()),
+        DType::I16 => put(&(v as i16).to_le_bytes()),
+        DType::U16 => put(&(v as u16).to_le_bytes()),
+        DType::I8 | DType::I4 => put(&[v as i8 as u8]),
+        DType::U8 | DType::U4 => put(&[v as u8]),
+        DType::Bool => put(&[u8::from(v != 0.0)]),
+    }
+}

@@ -1,0 +1,329 @@
+//! `Contract`: products summed along axes, on micro-kernels where operands are f32 and lie right.
+//!
+//! The accumulator's innermost axis runs along lanes. Where only one factor has it, that factor is B of a
+//! matrix product and the other is A; where both have it, the product is depthwise. Axes of the accumulator
+//! and A only are rows, axes in all three are batch axes, summed axes are one contiguous block (`kin`) and taps.
+
+mod depthwise;
+mod gemm;
+mod generic;
+
+use super::access::CAccess;
+use super::{Axes, Ctx, Fault, MAX_AXES, Op, View, run as tasks};
+use crate::ukr::GemmKernel;
+use layout::DType;
+
+/// Pointers in a row table.
+pub(crate) const TABLE: usize = 16 * 1024;
+
+/// A compiled `Contract`.
+#[derive(Debug)]
+pub(crate) struct CContract {
+    pub acc: usize,
+    /// Rows' factor.
+    pub a: usize,
+    /// Lanes' factor (with the lane axis).
+    pub b: usize,
+    pub over: Vec<usize>,
+    /// Accumulator axes but the lane axis, outermost first: of A only, of B only, of both.
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
+    pub batch: Vec<usize>,
+    pub lane: Option<usize>,
+    /// The lane axis is in both factors.
+    pub depthwise: bool,
+    pub dtype: DType,
+    pub gemm: Option<GemmKernel>,
+    /// Bytes of scratch for packing B; 0 where it lies right.
+    pub pack: usize,
+}
+
+/// Loads, loops and a contraction run as one sequence of micro-kernel calls, A and B in place.
+#[derive(Debug)]
+pub(crate) struct CNest {
+    pub loops: Vec<(usize, i64)>,
+    pub contract: CContract,
+    /// Operands of the factors.
+    pub a: usize,
+    pub b: usize,
+    /// The accumulator is filled with zeros first.
+    pub zero: Option<super::map::CMap>,
+    /// The same statement by statement.
+    pub body: Vec<Op>,
+}
+
+/// What a contraction works on: the current piece's views.
+pub(crate) struct Job<'a> {
+    pub a: View,
+    pub b: View,
+    pub c: View,
+    /// Bounds of A that do not hold everywhere: elements outside count as zeros.
+    pub bounds: Option<&'a CAccess>,
+    pub accumulate: bool,
+}
+
+/// Runs a contraction on the current piece.
+pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
+    let job = Job { a: ctx.views[c.a], b: ctx.views[c.b], c: ctx.views[c.acc], bounds: None, accumulate: true };
+    if !fast(ctx, c, &job) {
+        generic::run(ctx, c, &job);
+    }
+}
+
+fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
+    if c.dtype != DType::F32 {
+        return false;
+    }
+    if c.depthwise { depthwise::run(ctx, c, job) } else { gemm::run(ctx, c, job) }
+}
+
+/// Runs a nest: pieces of loops that the schedule cuts one after the other, all others whole.
+pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
+    let (org, len) = (ctx.org, ctx.len);
+    if fast_nest(ctx, n) {
+        (ctx.org, ctx.len) = (org, len);
+        return Ok(());
+    }
+    (ctx.org, ctx.len) = (org, len);
+    if let Some(z) = &n.zero {
+        super::map::run(ctx, z);
+    }
+    tasks::ops(ctx, &n.body)
+}
+
+fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
+    let c = &n.contract;
+    let k = ctx.kernel;
+    if c.dtype != DType::F32 || c.over.iter().any(|&a| ctx.len[a] <= 0) {
+        return false;
+    }
+    let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
+    for &(a, t) in &n.loops {
+        if t > 1 && t < ctx.len[a] {
+            cut[cuts] = (a, t, ctx.len[a]);
+            cuts += 1;
+        }
+    }
+    let acc = match n.zero {
+        Some(_) => ctx.define(c.acc),
+        None => ctx.views[c.acc],
+    };
+    let (ta, tb) = (&k.tiles[c.a], &k.tiles[c.b]);
+    let (oa, ob) = (&k.operands[n.a], &k.operands[n.b]);
+    // Whether everything lies right is the same for every piece but for bounds, which are looked at whole.
+    let bounded = !oa.access.bounds_hold(ctx, ta.mask);
+    if bounded && oa.access.outside != 0.0 || !ob.access.bounds_hold(ctx, tb.mask) {
+        return false;
+    }
+    let mut started = n.zero.is_none();
+    let mut at = [0i64; MAX_AXES];
+    let org = ctx.org;
+    'pieces: loop {
+        for (i, &(a, t, whole)) in cut[..cuts].iter().enumerate() {
+            ctx.org[a] = org[a] + at[i];
+            ctx.len[a] = t.min(whole - at[i]);
+        }
+        let views = (oa.access.view(ctx, ta.mask, oa, false), ob.access.view(ctx, tb.mask, ob, true));
+        let (Some(a), Some(b)) = views else {
+            // Only before anything was computed: layouts are the same for every piece of a tile.
+            if started && n.zero.is_some() {
+                generic_piece(ctx, n, acc);
+                if !advance(&cut[..cuts], &mut at) {
+                    break 'pieces;
+                }
+                continue;
+            }
+            return false;
+        };
+        let job = Job { a, b, c: acc, bounds: bounded.then_some(&oa.access), accumulate: started };
+        if !fast(ctx, c, &job) {
+            if started && n.zero.is_some() {
+                generic_piece(ctx, n, acc);
+            } else {
+                return false;
+            }
+        }
+        started = true;
+        if !advance(&cut[..cuts], &mut at) {
+            break;
+        }
+    }
+    ctx.views[c.acc] = acc;
+    true
+}
+
+/// A later piece that cannot run on the fast way although an earlier one did: statement by statement.
+fn generic_piece(ctx: &mut Ctx, n: &CNest, acc: View) {
+    let c = &n.contract;
+    ctx.views[c.acc] = acc;
+    for (t, o) in [(c.a, n.a), (c.b, n.b)] {
+        ctx.views[t] = ctx.scratch_view(t);
+        // Accesses of a nest gather nothing, so that loading cannot fail.
+        let _ = super::transfer::load(ctx, o, t, ctx.views[t]);
+    }
+    run(ctx, c);
+}
+
+fn advance(cut: &[(usize, i64, i64)], at: &mut [i64; MAX_AXES]) -> bool {
+    for (i, &(_, t, whole)) in cut.iter().enumerate().rev() {
+        at[i] += t;
+        if at[i] < whole {
+            return true;
+        }
+        at[i] = 0;
+    }
+    false
+}
+
+/// Steps coordinates `c` of `axes` with extents `len`; false when they are back at the start.
+fn next(axes: &[usize], c: &mut Axes<i64>, len: &Axes<i64>) -> bool {
+    for &a in axes.iter().rev() {
+        c[a] += 1;
+        if c[a] < len[a] {
+            return true;
+        }
+        c[a] = 0;
+    }
+    false
+}
+
+/// A short list of axes without allocation.
+#[derive(Clone, Copy)]
+struct List {
+    n: usize,
+    a: Axes<usize>,
+}
+
+impl List {
+    const NONE: List = List { n: 0, a: [0; MAX_AXES] };
+
+    fn push(&mut self, a: usize) {
+        self.a[self.n] = a;
+        self.n += 1;
+    }
+
+    fn as_slice(&self) -> &[usize] {
+        &self.a[..self.n]
+    }
+
+    /// Those of `axes` with more than one position.
+    fn long(axes: &[usize], len: &Axes<i64>) -> List {
+        let mut l = List::NONE;
+        for &a in axes {
+            if len[a] > 1 {
+                l.push(a);
+            }
+        }
+        l
+    }
+
+    /// Takes the axes off the front that do not continue one another in `st`; they are added to `outer`.
+    fn merge(&mut self, len: &Axes<i64>, st: &Axes<i64>, outer: &mut List) {
+        let mut first = self.n.saturating_sub(1);
+        while first > 0 && st[self.a[first - 1]] == st[self.a[first]] * len[self.a[first]] {
+            first -= 1;
+        }
+        for i in 0..first {
+            outer.push(self.a[i]);
+        }
+        for i in first..self.n {
+            self.a[i - first] = self.a[i];
+        }
+        self.n -= first;
+    }
+
+    fn count(&self, len: &Axes<i64>) -> i64 {
+        self.as_slice().iter().map(|&a| len[a]).product()
+    }
+
+    /// Stride of the innermost axis.
+    fn inner(&self, st: &Axes<i64>) -> i64 {
+        if self.n == 0 { 0 } else { st[self.a[self.n - 1]] }
+    }
+}
+
+/// Pointers of rows `first..first + count` (row-major rank over `rows`) at the taps' coordinates in `org`:
+/// `out[i * step]`. Rows outside the bounds point to zeros.
+struct Rows<'a> {
+    ctx: &'a Ctx<'a>,
+    rows: &'a [usize],
+    view: &'a View,
+    bounds: Option<&'a CAccess>,
+    /// Axes that are not at their origin: (axis, coordinate within the piece).
+    org: Axes<i64>,
+    base: *mut u8,
+}
+
+impl Rows<'_> {
+    /// # Safety
+    ///
+    /// `out` has `count` places `step` apart.
+    unsafe fn fill(&self, first: i64, count: i64, out: *mut *const f32, step: usize) {
+        let ctx = self.ctx;
+        let len = &ctx.len;
+        let mut c = [0i64; MAX_AXES];
+        let mut rest = first;
+        for &a in self.rows.iter().rev() {
+            c[a] = rest % len[a];
+            rest /= len[a];
+        }
+        let inner = self.rows.last().copied();
+        let st = inner.map_or(0, |a| self.view.st[a]) * 4;
+        let mut done = 0;
+        while done < count {
+            let (from, run) = match inner {
+                Some(a) => (c[a], (len[a] - c[a]).min(count - done)),
+                None => (0, 1),
+            };
+            let off: i64 = self.rows.iter().map(|&a| c[a] * self.view.st[a]).sum();
+            let p = self.base.wrapping_offset((off * 4) as isize);
+            let (mut lo, mut hi) = (0, run);
+            for b in self.bounds.iter().flat_map(|b| &b.bounds) {
+                let mut v = ctx.param(b.base);
+                let mut per = 0;
+                for &(a, k) in &b.terms {
+                    let k = ctx.param(k);
+                    let here = if self.rows.contains(&a) { self.org[a] + c[a] } else { self.org[a] };
+                    v += k * here;
+                    if Some(a) == inner {
+                        per = k;
+                    }
+                }
+                let e = ctx.param(b.extent);
+                if per == 0 {
+                    if v < 0 || v >= e {
+                        hi = 0;
+                    }
+                } else if per > 0 {
+                    lo = lo.max((-v + per - 1).div_euclid(per));
+                    hi = hi.min((e - v + per - 1).div_euclid(per));
+                } else {
+                    lo = lo.max((v - e + 1 - per - 1).div_euclid(-per));
+                    hi = hi.min(v.div_euclid(-per) + 1);
+                }
+            }
+            let (lo, hi) = (lo.clamp(0, run), hi.clamp(0, run));
+            // SAFETY: the caller gives `count` places.
+            unsafe {
+                let put = |i: i64, p: *const u8| *out.add((done + i) as usize * step) = p.cast();
+                for i in 0..lo.min(run) {
+                    put(i, ctx.zeros);
+                }
+                for i in lo..hi {
+                    put(i, p.wrapping_offset((i * st) as isize));
+                }
+                for i in hi.max(lo)..run {
+                    put(i, ctx.zeros);
+                }
+            }
+            done += run;
+            if let Some(a) = inner {
+                c[a] = from + run;
+                if c[a] >= len[a] {
+                    c[a] = 0;
+                    next(&self.rows[..self.rows.len() - 1], &mut c, len);
+                }
+            }
+        }
+    }
+}

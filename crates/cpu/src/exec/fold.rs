@@ -1,0 +1,358 @@
+//! `Fold`: a monoid's state carried over the elements of tiles.
+//!
+//! The lane axis is the innermost axis of the widest argument. Where it is kept, states change row by
+//! row (ascending along the reduced axes); where it is reduced, a row is reduced by itself, then combined
+//! with the state. Either order is fixed by the program and its extents.
+use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
+use super::{Ctx, MAX_AXES, View};
+use crate::ukr::kernels::{BinaryFn, ReduceFn};
+use layout::DType;
+
+/// A monoid of one f32 whose combine is one instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Simple {
+    pub combine: BinaryFn,
+    /// Reduction of a row, where a micro-kernel has it.
+    pub reduce: Option<ReduceFn>,
+    pub lift: Lift,
+}
+
+/// Lifts that need no program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lift {
+    /// The element itself.
+    Identity,
+    /// The square of the element, summed.
+    Square,
+    /// The square of (argument 0 - argument 1), argument 1 without lanes, summed.
+    Deviation,
+    /// Anything else.
+    Program,
+}
+
+/// A compiled `Fold` (without rescaling, which is maps of its own).
+#[derive(Debug)]
+pub(crate) struct CFold {
+    pub state: Vec<usize>,
+    pub args: Vec<usize>,
+    /// Kept and reduced axes, outermost first, the lane axis left out.
+    pub kept: Vec<usize>,
+    pub reduced: Vec<usize>,
+    pub lane: Option<usize>,
+    /// Whether the lane axis is reduced.
+    pub horizontal: bool,
+    pub lift: Program,
+    /// Element by element: states in slots, lifted values behind them.
+    pub combine: Program,
+    /// The short way, where there is one.
+    pub simple: Option<Simple>,
+    /// Offset of `combine`'s scratch in the operation's area.
+    pub combine_at: usize,
+    /// Offset of rows of `CH` 8-byte elements: two sets of one per state scalar.
+    pub rows: usize,
+    pub dtypes: Vec<DType>,
+    /// Extents of the kernel's axes as parameters (for ranks along `over`).
+    pub rank: Vec<(usize, u32)>,
+}
+
+/// Steps the coordinates of `axes`; false when they are back at the start.
+fn next(axes: &[usize], c: &mut [i64; MAX_AXES], ctx: &Ctx) -> bool {
+    for &a in axes.iter().rev() {
+        c[a] += 1;
+        if c[a] < ctx.len[a] {
+            return true;
+        }
+        c[a] = 0;
+    }
+    false
+}
+
+fn at(v: &View, c: &[i64; MAX_AXES], axes: &[usize], elem: usize) -> *mut u8 {
+    let off: i64 = axes.iter().map(|&a| c[a] * v.st[a]).sum();
+    v.ptr.wrapping_offset((off * elem as i64) as isize)
+}
+
+/// Runs a fold on the current piece.
+pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
+    let ctx = &*ctx;
+    let all = f.kept.iter().chain(&f.reduced).chain(&f.lane);
+    if all.into_iter().any(|&a| ctx.len[a] <= 0) {
+        return;
+    }
+    let mut w = Walk {
+        ctx,
+        f,
+        c: [0; MAX_AXES],
+        n: f.lane.map_or(1, |a| ctx.len[a] as usize),
+        reduced: &f.reduced,
+        lift: Run::new(&f.lift, ctx.kernel.kernels, ctx.area(0), ctx.p),
+        combine: Run::new(&f.combine, ctx.kernel.kernels, ctx.area(f.combine_at), ctx.p),
+    };
+    if f.horizontal && f.lift.index == 0 {
+        // Reduced neighbours of the lane axis join it where every argument continues.
+        while let (Some(l), Some((&a, rest))) = (f.lane, w.reduced.split_last()) {
+            let merges = |&t: &usize| {
+                let v = &ctx.views[t];
+                v.st[a] == v.st[l] * w.n as i64
+            };
+            if !f.args.iter().all(merges) {
+                break;
+            }
+            w.n *= ctx.len[a] as usize;
+            w.reduced = rest;
+        }
+    }
+    loop {
+        if f.horizontal {
+            w.horizontal();
+        } else {
+            w.vertical();
+        }
+        if !next(&f.kept, &mut w.c, ctx) {
+            return;
+        }
+    }
+}
+
+struct Walk<'a> {
+    ctx: &'a Ctx<'a>,
+    f: &'a CFold,
+    /// Coordinates within the piece.
+    c: [i64; MAX_AXES],
+    /// Elements per row.
+    n: usize,
+    reduced: &'a [usize],
+    lift: Run<'a>,
+    combine: Run<'a>,
+}
+
+impl Walk<'_> {
+    fn lane_st(&self, v: &View) -> i64 {
+        self.f.lane.map_or(0, |a| v.st[a])
+    }
+
+    fn args(&self) -> [Lane; MAX_ARGS] {
+        let mut rows = [Lane::NONE; MAX_ARGS];
+        for (r, &t) in rows.iter_mut().zip(&self.f.args) {
+            let v = &self.ctx.views[t];
+            let off: i64 = self.f.kept.iter().chain(self.reduced).map(|&a| self.c[a] * v.st[a]).sum();
+            let elem = self.ctx.kernel.tiles[t].elem as i64;
+            *r = Lane { ptr: v.ptr.wrapping_offset((off * elem) as isize), st: self.lane_st(v) };
+        }
+        rows
+    }
+
+    fn state(&self, i: usize) -> Lane {
+        let t = self.f.state[i];
+        let v = &self.ctx.views[t];
+        let st = if self.f.horizontal { 0 } else { self.lane_st(v) };
+        Lane { ptr: at(v, &self.c, &self.f.kept, self.ctx.kernel.tiles[t].elem), st }
+    }
+
+    /// Row `i` of set `set` of the temporaries.
+    fn temp(&self, set: usize, i: usize) -> Lane {
+        let row = set * self.f.dtypes.len() + i;
+        Lane { ptr: self.ctx.area(self.f.rows + row * CH * 8), st: 1 }
+    }
+
+    /// Rank along the reduced axes of the row's element `from`, and its step: `Index(0)` of the lift.
+    fn coords(&self, from: usize) -> ([i64; MAX_AXES], [i64; MAX_AXES]) {
+        let (mut base, mut step) = ([0; MAX_AXES], [0; MAX_AXES]);
+        let mut rank = 0;
+        let mut below = 0;
+        for &(a, extent) in &self.f.rank {
+            let e = self.ctx.param(extent);
+            rank = rank * e + self.ctx.org[a] + self.c[a];
+            below = if Some(a) == self.f.lane { 1 } else { below * e };
+        }
+        step[0] = if self.f.horizontal { below } else { 0 };
+        base[0] = rank + step[0] * from as i64;
+        (base, step)
+    }
+
+    /// The lifted values of elements `from..from + n` of the current row, in set `set`.
+    fn lifted(&self, from: usize, n: usize, set: usize) {
+        let f = self.f;
+        let mut args = self.args();
+        for (r, &t) in args.iter_mut().zip(&f.args) {
+            r.ptr = r.ptr.wrapping_offset((from as i64 * r.st) as isize * self.ctx.kernel.tiles[t].elem as isize);
+        }
+        let (base, step) = self.coords(from);
+        let mut outs = [Lane::NONE; MAX_ARGS];
+        for (i, o) in outs.iter_mut().enumerate().take(f.dtypes.len()) {
+            *o = self.temp(set, i);
+        }
+        self.lift.row(&args[..f.args.len()], &Coords { at: &base, step: &step }, &outs[..f.dtypes.len()], n, true);
+    }
+
+    /// Combines `n` left states with `n` right ones into `outs`, which may be either.
+    fn combined(&self, left: &[Lane], right: &[Lane], outs: &[Lane], n: usize) {
+        let s = self.f.dtypes.len();
+        let mut args = [Lane::NONE; MAX_ARGS];
+        args[..s].copy_from_slice(left);
+        args[s..2 * s].copy_from_slice(right);
+        let zero = [0; MAX_AXES];
+        let mut from = 0;
+        while from < n {
+            let m = CH.min(n - from);
+            let shift = |l: &Lane, i: usize| Lane {
+                ptr: l.ptr.wrapping_offset((from as i64 * l.st) as isize * bytes(self.f.dtypes[i]) as isize),
+                st: l.st,
+            };
+            let mut a = [Lane::NONE; MAX_ARGS];
+            for (i, l) in args[..2 * s].iter().enumerate() {
+                a[i] = shift(l, i % s);
+            }
+            let mut o = [Lane::NONE; MAX_ARGS];
+            for (i, l) in outs.iter().enumerate() {
+                o[i] = shift(l, i);
+            }
+            self.combine.row(&a[..2 * s], &Coords { at: &zero, step: &zero }, &o[..s], m, false);
+            from += m;
+        }
+    }
+
+    fn vertical(&mut self) {
+        let f = self.f;
+        loop {
+            self.vertical_row();
+            if !next(self.reduced, &mut self.c, self.ctx) {
+                break;
+            }
+        }
+        debug_assert!(f.reduced.iter().all(|&a| self.c[a] == 0));
+    }
+
+    fn vertical_row(&self) {
+        let f = self.f;
+        let s = f.dtypes.len();
+        if let Some(simple) = f.simple {
+            let state = self.state(0);
+            let a = self.args()[0];
+            let unit = |l: &Lane| l.st == 1 || self.n == 1;
+            if unit(&state) && simple.lift == Lift::Identity && unit(&a) {
+                let p = state.ptr.cast::<f32>();
+                // SAFETY: rows of n elements in tiles.
+                unsafe { (simple.combine)(p, a.ptr.cast(), p, self.n) };
+                return;
+            }
+            if unit(&state) {
+                let mut from = 0;
+                while from < self.n {
+                    let m = CH.min(self.n - from);
+                    self.lifted(from, m, 0);
+                    // SAFETY: as above; the temporary row has CH elements.
+                    unsafe {
+                        let p = state.ptr.cast::<f32>().add(from);
+                        (simple.combine)(p, self.temp(0, 0).ptr.cast(), p, m);
+                    }
+                    from += m;
+                }
+                return;
+            }
+        }
+        let mut from = 0;
+        while from < self.n {
+            let m = CH.min(self.n - from);
+            self.lifted(from, m, 0);
+            let (mut states, mut lifts) = ([Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS]);
+            for i in 0..s {
+                let l = self.state(i);
+                let e = bytes(f.dtypes[i]) as isize;
+                states[i] = Lane { ptr: l.ptr.wrapping_offset((from as i64 * l.st) as isize * e), st: l.st };
+                lifts[i] = self.temp(0, i);
+            }
+            self.combined(&states[..s], &lifts[..s], &states[..s], m);
+            from += m;
+        }
+    }
+
+    fn horizontal(&mut self) {
+        loop {
+            self.horizontal_row();
+            if !next(self.reduced, &mut self.c, self.ctx) {
+                return;
+            }
+        }
+    }
+
+    fn horizontal_row(&self) {
+        let f = self.f;
+        let k = self.ctx.kernel.kernels;
+        let s = f.dtypes.len();
+        if let Some(simple) = f.simple
+            && let Some(reduce) = simple.reduce
+        {
+            let p = self.state(0).ptr.cast::<f32>();
+            let args = self.args();
+            let x = args[0].ptr.cast::<f32>();
+            // SAFETY: rows of n elements in tiles; the state is one element.
+            unsafe {
+                let mut r = None;
+                if args[0].st == 1 || self.n == 1 {
+                    r = match simple.lift {
+                        Lift::Identity => Some(reduce(x, self.n)),
+                        Lift::Square => Some((k.row_sum_sq)(x, 0.0, self.n)),
+                        Lift::Deviation => Some((k.row_sum_sq)(x, *args[1].ptr.cast::<f32>(), self.n)),
+                        Lift::Program => None,
+                    };
+                }
+                match r {
+                    Some(v) => (simple.combine)(p, &v, p, 1),
+                    None => {
+                        let mut from = 0;
+                        while from < self.n {
+                            let m = CH.min(self.n - from);
+                            self.lifted(from, m, 0);
+                            let v = reduce(self.temp(0, 0).ptr.cast(), m);
+                            (simple.combine)(p, &v, p, 1);
+                            from += m;
+                        }
+                    }
+                }
+            }
+            return;
+        }
+        let mut from = 0;
+        while from < self.n {
+            let mut m = CH.min(self.n - from);
+            self.lifted(from, m, 0);
+            from += m;
+            let (mut set, mut to) = (0, 1);
+            // Neighbours are combined in pairs until one is left: a fixed order that keeps left left.
+            while m > 1 {
+                let (mut left, mut right, mut outs) = ([Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS]);
+                for i in 0..s {
+                    let l = self.temp(set, i);
+                    left[i] = Lane { ptr: l.ptr, st: 2 };
+                    right[i] = Lane { ptr: l.ptr.wrapping_add(bytes(f.dtypes[i])), st: 2 };
+                    outs[i] = self.temp(to, i);
+                }
+                self.combined(&left[..s], &right[..s], &outs[..s], m / 2);
+                if m % 2 == 1 {
+                    for i in 0..s {
+                        let e = bytes(f.dtypes[i]);
+                        // SAFETY: elements m - 1 and m / 2 of rows of CH.
+                        unsafe {
+                            let from = left[i].ptr.add((m - 1) * e);
+                            std::ptr::copy_nonoverlapping(from, outs[i].ptr.add(m / 2 * e), e);
+                        }
+                    }
+                }
+                m = m.div_ceil(2);
+                (set, to) = (to, set);
+            }
+            let (mut states, mut lifts) = ([Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS]);
+            for i in 0..s {
+                states[i] = self.state(i);
+                lifts[i] = self.temp(set, i);
+            }
+            self.combined(&states[..s], &lifts[..s], &states[..s], 1);
+        }
+    }
+}
+
+/// Bytes of an element in a tile.
+pub(crate) fn bytes(d: DType) -> usize {
+    (d.bits() as usize / 8).max(1)
+}

@@ -1,0 +1,188 @@
+//! Tile programs on the CPU: compiled once into a list of operations on whole tiles, run per task.
+//!
+//! A tile is a [`View`]: a pointer and one stride per kernel axis, either of scratch memory or of the
+//! operand itself. Everything that depends on dims is a parameter number until a task runs.
+
+pub(crate) mod access;
+pub(crate) mod compile;
+pub(crate) mod contract;
+pub(crate) mod copy;
+pub(crate) mod fold;
+pub(crate) mod map;
+pub(crate) mod run;
+pub(crate) mod transfer;
+pub(crate) mod vm;
+
+use crate::ukr::Kernels;
+use access::CAccess;
+use layout::DType;
+
+/// Axes that a kernel may have on this backend.
+pub(crate) const MAX_AXES: usize = 16;
+/// One value per kernel axis.
+pub(crate) type Axes<T> = [T; MAX_AXES];
+
+/// An axis whose positions lie in blocks: `size` neighbours by the view's stride, then `stride` on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub axis: usize,
+    pub size: i64,
+    pub stride: i64,
+}
+
+/// Where a tile lies: address of its first element and strides in elements, by kernel axis
+/// (0 for axes that it does not have).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub ptr: *mut u8,
+    pub st: Axes<i64>,
+    pub block: Option<Block>,
+    /// The memory is that of the operand that the tile is stored to.
+    pub direct: bool,
+}
+
+impl View {
+    pub(crate) const EMPTY: View = View { ptr: std::ptr::null_mut(), st: [0; MAX_AXES], block: None, direct: false };
+}
+
+/// A tensor in memory as a compiled kernel sees it.
+#[derive(Debug)]
+pub(crate) struct COperand {
+    pub dtype: DType,
+    /// Bytes per element; 0 for types of 4 bits.
+    pub elem: usize,
+    /// Block's buffer.
+    pub buffer: usize,
+    pub access: CAccess,
+    /// `access.outside` as an element's bytes.
+    pub outside: [u8; 8],
+}
+
+/// A tile of a compiled kernel.
+#[derive(Debug)]
+pub(crate) struct CTile {
+    pub dtype: DType,
+    /// Bytes per element.
+    pub elem: usize,
+    pub axes: Vec<usize>,
+    /// `axes` as a bit set.
+    pub mask: u32,
+    /// Offset of its scratch memory.
+    pub offset: usize,
+    /// Operand that it may be written straight into.
+    pub direct: Option<usize>,
+}
+
+/// An operation on whole tiles.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Loop { axis: usize, tile: i64, body: Vec<Op> },
+    Load { dst: usize, operand: usize, in_place: bool },
+    Store { operand: usize, src: usize },
+    Map(Box<map::CMap>),
+    Fold(Box<fold::CFold>),
+    Contract(Box<contract::CContract>),
+    Nest(Box<contract::CNest>),
+}
+
+/// A compiled tile program.
+#[derive(Debug)]
+pub(crate) struct CKernel {
+    /// Parameter of each axis' extent.
+    pub axes: Vec<u32>,
+    /// Axes of the grid with their tiles.
+    pub grid: Vec<(usize, i64)>,
+    pub operands: Vec<COperand>,
+    pub tiles: Vec<CTile>,
+    pub body: Vec<Op>,
+    /// Offset of the scratch that every operation may use for itself (programs, rows).
+    pub area: usize,
+    /// Offset of the row table of contractions.
+    pub table: usize,
+    /// Offset of packed factors.
+    pub pack: usize,
+    /// Scratch bytes per worker.
+    pub scratch: usize,
+    /// Bytes of zeros that rows outside a tensor may be read from.
+    pub zeros: usize,
+    pub kernels: &'static Kernels,
+}
+
+/// Why a task failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// An index outside `-extent..extent`.
+    Index { value: i64, extent: i64 },
+}
+
+impl Fault {
+    pub(crate) fn text(self) -> String {
+        match self {
+            Fault::Index { value, extent } => {
+                format!("index {value} is outside -{extent}..{extent}; give indices within the indexed dimension")
+            }
+        }
+    }
+}
+
+/// A task at work: everything an operation may look at.
+pub(crate) struct Ctx<'a> {
+    pub kernel: &'a CKernel,
+    /// Parameters' values.
+    pub p: &'a [i64],
+    /// Addresses of the block's buffers.
+    pub bufs: &'a [*mut u8],
+    /// This worker's scratch memory, `kernel.scratch` bytes.
+    pub scratch: *mut u8,
+    /// Current tiles.
+    pub views: &'a mut [View],
+    /// Zeros, `kernel.zeros` bytes.
+    pub zeros: *const u8,
+    /// First coordinate of the current piece of each axis.
+    pub org: Axes<i64>,
+    /// Positions of the current piece of each axis.
+    pub len: Axes<i64>,
+}
+
+impl Ctx<'_> {
+    /// Value of parameter `i`.
+    pub(crate) fn param(&self, i: u32) -> i64 {
+        self.p[i as usize]
+    }
+
+    /// This operation's own scratch from `offset` on.
+    pub(crate) fn area(&self, offset: usize) -> *mut u8 {
+        self.scratch.wrapping_add(self.kernel.area + offset)
+    }
+
+    /// The dense view of `tile` in scratch memory.
+    pub(crate) fn scratch_view(&self, tile: usize) -> View {
+        let t = &self.kernel.tiles[tile];
+        let mut v = View { ptr: self.scratch.wrapping_add(t.offset), ..View::EMPTY };
+        let mut st = 1;
+        for &a in t.axes.iter().rev() {
+            v.st[a] = st;
+            st *= self.len[a];
+        }
+        v
+    }
+
+    /// Where `tile` is to be written: the operand it is stored to when that is legal and fast,
+    /// otherwise scratch memory.
+    pub(crate) fn define(&self, tile: usize) -> View {
+        let t = &self.kernel.tiles[tile];
+        if let Some(o) = t.direct {
+            let o = &self.kernel.operands[o];
+            if o.access.bounds_hold(self, t.mask)
+                && let Some(mut v) = o.access.view(self, t.mask, o, false)
+            {
+                let lane = t.axes.iter().rev().find(|&&a| self.len[a] > 1);
+                if lane.is_none_or(|&a| v.st[a] == 1) {
+                    v.direct = true;
+                    return v;
+                }
+            }
+        }
+        self.scratch_view(tile)
+    }
+}

@@ -1,0 +1,98 @@
+//! Running a compiled tile program's tasks.
+use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, transfer};
+
+/// Number of tasks under the parameters `p`; `None` when it does not fit 32 bits.
+pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
+    k.grid.iter().try_fold(1u32, |n, &(a, t)| {
+        let pieces = p[k.axes[a] as usize].max(0).checked_add(t - 1)? / t;
+        n.checked_mul(u32::try_from(pieces).ok()?)
+    })
+}
+
+/// Runs task `t`.
+pub(crate) fn task(ctx: &mut Ctx, t: u32) -> Result<(), Fault> {
+    let k = ctx.kernel;
+    for (a, &e) in k.axes.iter().enumerate() {
+        ctx.org[a] = 0;
+        ctx.len[a] = ctx.p[e as usize];
+    }
+    let mut rest = i64::from(t);
+    for &(a, tile) in k.grid.iter().rev() {
+        let extent = ctx.len[a];
+        let pieces = ((extent + tile - 1) / tile).max(1);
+        ctx.org[a] = rest % pieces * tile;
+        ctx.len[a] = tile.min(extent - ctx.org[a]);
+        rest /= pieces;
+    }
+    ops(ctx, &k.body)
+}
+
+/// Runs operations in order.
+pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
+    for op in list {
+        match op {
+            Op::Loop { axis, tile, body } => {
+                let (org, len) = (ctx.org[*axis], ctx.len[*axis]);
+                let mut at = 0;
+                while at < len {
+                    ctx.org[*axis] = org + at;
+                    ctx.len[*axis] = (*tile).min(len - at);
+                    let r = ops(ctx, body);
+                    if r.is_err() {
+                        return r;
+                    }
+                    at += tile;
+                }
+                (ctx.org[*axis], ctx.len[*axis]) = (org, len);
+            }
+            Op::Load { dst, operand, in_place } => {
+                let view = load_view(ctx, *dst, *operand, *in_place);
+                let v = match view {
+                    Some(v) => v,
+                    None => {
+                        let v = ctx.scratch_view(*dst);
+                        transfer::load(ctx, *operand, *dst, v)?;
+                        v
+                    }
+                };
+                ctx.views[*dst] = v;
+            }
+            Op::Store { operand, src } => {
+                let v = ctx.views[*src];
+                if !v.direct {
+                    transfer::store(ctx, *operand, *src, v)?;
+                }
+            }
+            Op::Map(m) => map::run(ctx, m),
+            Op::Fold(f) => fold::run(ctx, f),
+            Op::Contract(c) => contract::run(ctx, c),
+            Op::Nest(n) => contract::nest(ctx, n)?,
+        }
+    }
+    Ok(())
+}
+
+/// The operand's own memory as the tile, where that is possible for the current piece.
+pub(crate) fn load_view(ctx: &Ctx, dst: usize, operand: usize, in_place: bool) -> Option<View> {
+    if !in_place {
+        return None;
+    }
+    let o = &ctx.kernel.operands[operand];
+    let mask = ctx.kernel.tiles[dst].mask;
+    if !o.access.bounds_hold(ctx, mask) {
+        return None;
+    }
+    o.access.view(ctx, mask, o, false)
+}
+
+/// A context for `kernel` over this worker's memory.
+pub(crate) fn context<'a>(
+    kernel: &'a super::CKernel,
+    p: &'a [i64],
+    bufs: &'a [*mut u8],
+    scratch: *mut u8,
+    views: &'a mut [View],
+    zeros: *const u8,
+) -> Ctx<'a> {
+    Ctx { kernel, p, bufs, scratch, views, zeros, org: [0; MAX_AXES], len: [0; MAX_AXES] }
+}

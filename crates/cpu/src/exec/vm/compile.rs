@@ -1,0 +1,487 @@
+//! From an [`Expr`] to a vector program: classes, fused forms, registers.
+use super::{CH, Class, Kind, MAX_ARGS, Program, R, VInst, VOp};
+use crate::ukr::Kernels;
+use expr::{Binary, Compare, Expr, Inst, Ref, Scalar, Unary};
+use layout::DType;
+use plan::Params;
+
+/// Compiles `e`. `lanes[slot]`: whether argument `slot` changes along the lane axis;
+/// `lane`: the axis whose `Index` does.
+pub(crate) fn compile(
+    e: &Expr,
+    lanes: &[bool],
+    lane: Option<usize>,
+    k: &'static Kernels,
+    params: &mut Params,
+) -> Result<Program, String> {
+    compile_in(e, lanes, lane.map_or(0, |a| 1 << a), k, params)
+}
+
+/// [`compile`] with a set of axes whose `Index` changes along lanes.
+pub(crate) fn compile_in(
+    e: &Expr,
+    lanes: &[bool],
+    lane_axes: u32,
+    k: &'static Kernels,
+    params: &mut Params,
+) -> Result<Program, String> {
+    let types = e.types().map_err(|x| x.to_string())?;
+    if lanes.len() > MAX_ARGS {
+        return Err(format!("a program has {} arguments, more than {MAX_ARGS}; fuse less", lanes.len()));
+    }
+    let mut c = Compiler {
+        e,
+        types,
+        lanes,
+        lane_axes,
+        k,
+        insts: Vec::new(),
+        map: vec![None; e.insts.len()],
+        uses: vec![0; e.insts.len()],
+        index: 0,
+    };
+    for i in &e.insts {
+        for a in i.args() {
+            c.uses[a as usize] += 1;
+        }
+    }
+    for &o in &e.outputs {
+        c.uses[o as usize] += 1;
+    }
+    let mut outputs = Vec::new();
+    for &o in &e.outputs {
+        let r = c.value(o, params)?;
+        outputs.push((r, c.types[o as usize]));
+    }
+    let identity = matches!(outputs.as_slice(), [(r, _)] if matches!(c.insts[*r].op, VOp::Arg(0)));
+    // Output 0 may be computed in its destination when nothing runs after it and it is a computed row of f32.
+    let direct = matches!(outputs.as_slice(), [(r, DType::F32)]
+        if *r + 1 == c.insts.len() && c.insts[*r].class == Class::Lane && !matches!(c.insts[*r].op, VOp::Arg(_) | VOp::Splat(_)));
+    let index = c.index;
+    let mut insts = c.insts;
+    let bytes = assign(&mut insts, &outputs);
+    Ok(Program { insts, outputs, direct, identity, index, bytes })
+}
+
+struct Compiler<'a> {
+    e: &'a Expr,
+    types: Vec<DType>,
+    lanes: &'a [bool],
+    lane_axes: u32,
+    k: &'static Kernels,
+    insts: Vec<VInst>,
+    map: Vec<Option<R>>,
+    uses: Vec<u32>,
+    index: u32,
+}
+
+fn operands(op: &VOp) -> ([R; 3], usize) {
+    match *op {
+        VOp::Splat(a) | VOp::FUn(_, a) | VOp::MNot(a) | VOp::Un(_, a) | VOp::Cast(a, ..) => ([a, 0, 0], 1),
+        VOp::FBin(_, a, b) | VOp::FBinK(_, a, b) | VOp::Bin(_, a, b) | VOp::Cmp(_, a, b) => ([a, b, 0], 2),
+        VOp::Fma(a, b, c) | VOp::FSelect(a, b, c) | VOp::Sel(a, b, c) => ([a, b, c], 3),
+        _ => ([0; 3], 0),
+    }
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, op: VOp, dtype: DType, kind: Kind, class: Class) -> R {
+        self.insts.push(VInst { op, dtype, kind, class, at: usize::MAX });
+        self.insts.len() - 1
+    }
+
+    fn class(&self, rs: &[R]) -> Class {
+        rs.iter().map(|&r| self.insts[r].class).max().unwrap_or(Class::Const)
+    }
+
+    /// `r` as a full row.
+    fn row(&mut self, r: R) -> R {
+        let i = self.insts[r];
+        if i.class == Class::Lane {
+            return r;
+        }
+        let at = self.insts.iter().position(|x| matches!(x.op, VOp::Splat(a) if a == r));
+        at.unwrap_or_else(|| self.push(VOp::Splat(r), i.dtype, i.kind, i.class))
+    }
+
+    fn inst(&self, r: Ref) -> &Inst {
+        &self.e.insts[r as usize]
+    }
+
+    fn is_const(&self, r: Ref, v: f64) -> bool {
+        match self.inst(r) {
+            Inst::Float { bits, .. } => {
+                let x = f64::from_bits(*bits);
+                (x - v).abs() <= 1e-6 * v.abs()
+            }
+            _ => false,
+        }
+    }
+
+    /// `x` of `mul(x, constant v)`, either way round.
+    fn times(&self, r: Ref, v: f64) -> Option<Ref> {
+        match self.inst(r) {
+            Inst::Binary(Binary::Mul, a, b) if self.is_const(*b, v) => Some(*a),
+            Inst::Binary(Binary::Mul, a, b) if self.is_const(*a, v) => Some(*b),
+            Inst::Binary(Binary::Div, a, b) if self.is_const(*b, 1.0 / v) => Some(*a),
+            _ => None,
+        }
+    }
+
+    /// `x` of `add(x, 1)`.
+    fn plus_one(&self, r: Ref) -> Option<Ref> {
+        match self.inst(r) {
+            Inst::Binary(Binary::Add, a, b) if self.is_const(*b, 1.0) => Some(*a),
+            Inst::Binary(Binary::Add, a, b) if self.is_const(*a, 1.0) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// `erf(x / sqrt 2)`'s `x`.
+    fn erf_of(&self, r: Ref) -> Option<Ref> {
+        match self.inst(r) {
+            Inst::Unary(Unary::Erf, a) => self.times(*a, std::f64::consts::FRAC_1_SQRT_2),
+            _ => None,
+        }
+    }
+
+    /// The argument of `tanh(sqrt(2/pi) (x + 0.044715 x^3))`.
+    fn gelu_tanh_of(&self, r: Ref) -> Option<Ref> {
+        let Inst::Unary(Unary::Tanh, a) = self.inst(r) else { return None };
+        let s = self.times(*a, (2.0 / std::f64::consts::PI).sqrt())?;
+        let Inst::Binary(Binary::Add, p, q) = self.inst(s) else { return None };
+        let cubed = |r: Ref, x: Ref| {
+            let Some(c) = self.times(r, 0.044715) else { return false };
+            match self.inst(c) {
+                Inst::Binary(Binary::Pow, b, e) => *b == x && self.is_const(*e, 3.0),
+                Inst::Binary(Binary::Mul, u, v) => {
+                    let square = |r: Ref| match self.inst(r) {
+                        Inst::Binary(Binary::Mul, a, b) => *a == x && *b == x,
+                        Inst::Binary(Binary::Pow, b, e) => *b == x && self.is_const(*e, 2.0),
+                        _ => false,
+                    };
+                    (*u == x && square(*v)) || (*v == x && square(*u))
+                }
+                _ => false,
+            }
+        };
+        if cubed(*q, *p) {
+            Some(*p)
+        } else if cubed(*p, *q) {
+            Some(*q)
+        } else {
+            None
+        }
+    }
+
+    /// GELU, SiLU and their like, whichever way they are written: function and argument.
+    fn fused(&self, r: Ref) -> Option<(crate::ukr::UnaryFn, Ref)> {
+        let k = self.k;
+        if self.types[r as usize] != DType::F32 {
+            return None;
+        }
+        match self.inst(r) {
+            Inst::Binary(Binary::Mul, a, b) => {
+                for (a, b) in [(*a, *b), (*b, *a)] {
+                    // (x/2) * (1 + erf), and x * (1 + erf) below a factor 1/2, come here by parts.
+                    if let Some(inner) = self.plus_one(b) {
+                        if let (Some(x), Some(y)) = (self.times(a, 0.5), self.erf_of(inner))
+                            && x == y
+                        {
+                            return Some((k.gelu, x));
+                        }
+                        if let (Some(x), Some(y)) = (self.times(a, 0.5), self.gelu_tanh_of(inner))
+                            && x == y
+                        {
+                            return Some((k.gelu_tanh, x));
+                        }
+                    }
+                    if self.is_const(b, 0.5)
+                        && let Inst::Binary(Binary::Mul, p, q) = self.inst(a)
+                    {
+                        for (p, q) in [(*p, *q), (*q, *p)] {
+                            if let Some(inner) = self.plus_one(q) {
+                                if self.erf_of(inner) == Some(p) {
+                                    return Some((k.gelu, p));
+                                }
+                                if self.gelu_tanh_of(inner) == Some(p) {
+                                    return Some((k.gelu_tanh, p));
+                                }
+                            }
+                        }
+                    }
+                    // x * ((1 + f) / 2)
+                    if let Some(half) = self.times(b, 0.5)
+                        && let Some(inner) = self.plus_one(half)
+                    {
+                        if self.erf_of(inner) == Some(a) {
+                            return Some((k.gelu, a));
+                        }
+                        if self.gelu_tanh_of(inner) == Some(a) {
+                            return Some((k.gelu_tanh, a));
+                        }
+                    }
+                    if matches!(self.inst(b), Inst::Unary(Unary::Sigmoid, x) if *x == a) {
+                        return Some((k.silu, a));
+                    }
+                }
+                None
+            }
+            Inst::Binary(Binary::Div, x, d) => {
+                let e = self.plus_one(*d)?;
+                let Inst::Unary(Unary::Exp, n) = self.inst(e) else { return None };
+                match self.inst(*n) {
+                    Inst::Unary(Unary::Neg, y) if y == x => Some((k.silu, *x)),
+                    Inst::Unary(Unary::Neg, y) if self.is_const(*x, 1.0) => Some((k.sigmoid, *y)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
+        if let Some(v) = self.map[r as usize] {
+            return Ok(v);
+        }
+        let v = self.make(r, params)?;
+        self.map[r as usize] = Some(v);
+        Ok(v)
+    }
+
+    fn make(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
+        let own = self.types[r as usize];
+        let kind = Kind::of(own);
+        if let Some((g, x)) = self.fused(r) {
+            let x = self.value(x, params)?;
+            let class = self.class(&[x]);
+            return Ok(self.push(VOp::FUn(g, x), DType::F32, Kind::F, class));
+        }
+        Ok(match self.inst(r).clone() {
+            Inst::Input { slot, dtype } => {
+                let slot = slot as usize;
+                let Some(&l) = self.lanes.get(slot) else {
+                    return Err(format!("a program reads argument {slot}, but only {} are given", self.lanes.len()));
+                };
+                self.push(VOp::Arg(slot), dtype, kind, if l { Class::Lane } else { Class::Row })
+            }
+            Inst::Float { bits, dtype } => {
+                let s = Scalar::Float(f64::from_bits(bits)).of(dtype);
+                self.push(VOp::Const(s), dtype, kind, Class::Const)
+            }
+            Inst::Int { value, dtype } => self.push(VOp::Const(Scalar::Int(value).of(dtype)), dtype, kind, Class::Const),
+            Inst::Index { axis } => {
+                let a = axis as usize;
+                if a >= super::super::MAX_AXES {
+                    return Err(format!("a program reads the coordinate along axis {a}, which is not there"));
+                }
+                self.index |= 1 << a;
+                let class = if self.lane_axes >> a & 1 == 1 { Class::Lane } else { Class::Row };
+                self.push(VOp::Index(a), own, kind, class)
+            }
+            Inst::Dim(d) => {
+                let p = params.intern(&d);
+                self.push(VOp::Dim(p), own, kind, Class::Const)
+            }
+            Inst::Unary(g, a) => {
+                let ty = self.types[a as usize];
+                let x = self.value(a, params)?;
+                let class = self.class(&[x]);
+                if ty == DType::F32
+                    && let Some(f) = self.funary(g)
+                {
+                    return Ok(self.push(VOp::FUn(f, x), ty, Kind::F, class));
+                }
+                if ty == DType::Bool && g == Unary::Not {
+                    return Ok(self.push(VOp::MNot(x), ty, Kind::M, class));
+                }
+                if g == Unary::IsNan && ty == DType::F32 {
+                    return Ok(self.push(VOp::Cmp(Compare::Ne, x, x), ty, Kind::M, class));
+                }
+                self.push(VOp::Un(g, x), ty, kind, class)
+            }
+            Inst::Binary(g, a, b) => self.binary(g, a, b, own, params)?,
+            Inst::Compare(g, a, b) => {
+                let ty = self.types[a as usize];
+                let (x, y) = (self.value(a, params)?, self.value(b, params)?);
+                let class = self.class(&[x, y]);
+                if ty == DType::F32 {
+                    return Ok(self.fcompare(g, x, y, class));
+                }
+                self.push(VOp::Cmp(g, x, y), ty, Kind::M, class)
+            }
+            Inst::Select(c, a, b) => {
+                let (c, a, b) = (self.value(c, params)?, self.value(a, params)?, self.value(b, params)?);
+                let class = self.class(&[c, a, b]);
+                if kind == Kind::F && class == Class::Lane {
+                    let (c, a, b) = (self.row(c), self.row(a), self.row(b));
+                    self.push(VOp::FSelect(c, a, b), own, kind, class)
+                } else {
+                    self.push(VOp::Sel(c, a, b), own, kind, class)
+                }
+            }
+            Inst::Cast(a, to) => {
+                let from = self.types[a as usize];
+                let x = self.value(a, params)?;
+                if from == to {
+                    return Ok(x);
+                }
+                let class = self.class(&[x]);
+                self.push(VOp::Cast(x, from, to), to, kind, class)
+            }
+        })
+    }
+
+    fn funary(&self, g: Unary) -> Option<crate::ukr::UnaryFn> {
+        let k = self.k;
+        Some(match g {
+            Unary::Neg => k.neg,
+            Unary::Abs => k.abs,
+            Unary::Sqrt => k.sqrt,
+            Unary::Rsqrt => k.rsqrt,
+            Unary::Reciprocal => k.recip,
+            Unary::Exp => k.exp,
+            Unary::Log => k.log,
+            Unary::Sin => k.sin,
+            Unary::Cos => k.cos,
+            Unary::Tanh => k.tanh,
+            Unary::Erf => k.erf,
+            Unary::Sigmoid => k.sigmoid,
+            Unary::Floor => k.floor,
+            Unary::Ceil => k.ceil,
+            Unary::Round => k.round,
+            _ => return None,
+        })
+    }
+
+    fn binary(&mut self, g: Binary, a: Ref, b: Ref, own: DType, params: &mut Params) -> Result<R, String> {
+        let kind = Kind::of(own);
+        let k = self.k;
+        if own != DType::F32 {
+            let (x, y) = (self.value(a, params)?, self.value(b, params)?);
+            let class = self.class(&[x, y]);
+            return Ok(self.push(VOp::Bin(g, x, y), own, kind, class));
+        }
+        if g == Binary::Pow && self.is_const(b, 2.0) {
+            let x = self.value(a, params)?;
+            let class = self.class(&[x]);
+            return Ok(self.push(VOp::FBin(k.mul, x, x), own, kind, class));
+        }
+        if g == Binary::Pow && self.is_const(b, 0.5) {
+            let x = self.value(a, params)?;
+            let class = self.class(&[x]);
+            return Ok(self.push(VOp::FUn(k.sqrt, x), own, kind, class));
+        }
+        if g == Binary::Add {
+            // a * b + c in one pass, where all three change along lanes.
+            for (m, c) in [(a, b), (b, a)] {
+                if let Inst::Binary(Binary::Mul, p, q) = *self.inst(m)
+                    && self.uses[m as usize] == 1
+                    && self.fused(m).is_none()
+                    && m != c
+                {
+                    let (p, q, c) = (self.value(p, params)?, self.value(q, params)?, self.value(c, params)?);
+                    if [p, q, c].iter().all(|&r| self.insts[r].class == Class::Lane) {
+                        return Ok(self.push(VOp::Fma(p, q, c), own, kind, Class::Lane));
+                    }
+                    break;
+                }
+            }
+        }
+        let (x, y) = (self.value(a, params)?, self.value(b, params)?);
+        let class = self.class(&[x, y]);
+        let (cx, cy) = (self.insts[x].class, self.insts[y].class);
+        // Both of a kind, lanes with uniform, uniform with lanes.
+        let table: Option<(crate::ukr::BinaryFn, crate::ukr::ScalarFn, crate::ukr::ScalarFn)> = match g {
+            Binary::Add => Some((k.add, k.add_k, k.add_k)),
+            Binary::Sub => Some((k.sub, k.sub_k, k.rsub_k)),
+            Binary::Mul => Some((k.mul, k.mul_k, k.mul_k)),
+            Binary::Div => Some((k.div, k.div_k, k.rdiv_k)),
+            Binary::Min => Some((k.min, k.min_k, k.min_k)),
+            Binary::Max => Some((k.max, k.max_k, k.max_k)),
+            Binary::Pow => Some((k.pow, k.pow_k, k.rpow_k)),
+            _ => None,
+        };
+        let Some((both, right, left)) = table else {
+            return Ok(self.push(VOp::Bin(g, x, y), own, kind, class));
+        };
+        let op = match (cx == Class::Lane, cy == Class::Lane) {
+            (true, false) => VOp::FBinK(right, x, y),
+            (false, true) => VOp::FBinK(left, y, x),
+            _ => VOp::FBin(both, x, y),
+        };
+        Ok(self.push(op, own, kind, class))
+    }
+
+    fn fcompare(&mut self, g: Compare, x: R, y: R, class: Class) -> R {
+        let k = self.k;
+        let lane = |c: &Self, r: R| c.insts[r].class == Class::Lane;
+        let op = match (lane(self, x), lane(self, y)) {
+            (true, false) => match g {
+                Compare::Lt => VOp::FBinK(k.lt_k, x, y),
+                Compare::Le => VOp::FBinK(k.le_k, x, y),
+                Compare::Gt => VOp::FBinK(k.gt_k, x, y),
+                Compare::Ge => VOp::FBinK(k.ge_k, x, y),
+                Compare::Eq => VOp::FBinK(k.eq_k, x, y),
+                Compare::Ne => VOp::Cmp(g, x, y),
+            },
+            (false, true) => match g {
+                Compare::Lt => VOp::FBinK(k.gt_k, y, x),
+                Compare::Le => VOp::FBinK(k.ge_k, y, x),
+                Compare::Gt => VOp::FBinK(k.lt_k, y, x),
+                Compare::Ge => VOp::FBinK(k.le_k, y, x),
+                Compare::Eq => VOp::FBinK(k.eq_k, y, x),
+                Compare::Ne => VOp::Cmp(g, x, y),
+            },
+            _ => match g {
+                Compare::Lt => VOp::FBin(k.lt, x, y),
+                Compare::Le => VOp::FBin(k.le, x, y),
+                Compare::Gt => VOp::FBin(k.lt, y, x),
+                Compare::Ge => VOp::FBin(k.le, y, x),
+                Compare::Eq => VOp::FBin(k.eq, x, y),
+                Compare::Ne => VOp::Cmp(g, x, y),
+            },
+        };
+        self.push(op, DType::F32, Kind::M, class)
+    }
+}
+
+/// Gives every instruction a register; rows whose last reader has run are used again. Returns the
+/// bytes of scratch.
+fn assign(insts: &mut [VInst], outputs: &[(R, DType)]) -> usize {
+    let mut last = vec![0; insts.len()];
+    for (i, inst) in insts.iter().enumerate() {
+        let (ops, n) = operands(&inst.op);
+        for &a in &ops[..n] {
+            last[a] = last[a].max(i);
+        }
+    }
+    for &(o, _) in outputs {
+        last[o] = usize::MAX;
+    }
+    let round = |n: usize| n.div_ceil(64) * 64;
+    let mut top = round(insts.len() * size_of::<*mut u8>());
+    let mut free: Vec<(usize, usize)> = Vec::new();
+    for i in 0..insts.len() {
+        let inst = insts[i];
+        let full = inst.class == Class::Lane || matches!(inst.op, VOp::Splat(_));
+        let bytes = if full { CH * inst.kind.bytes() } else { 64 };
+        // Values of other rows and uniform values keep their registers.
+        let at = match free.iter().position(|f| f.0 == bytes) {
+            Some(f) if inst.class == Class::Lane => free.swap_remove(f).1,
+            _ => {
+                top += bytes;
+                top - bytes
+            }
+        };
+        insts[i].at = at;
+        let (ops, n) = operands(&inst.op);
+        for j in 0..n {
+            let a = ops[j];
+            if last[a] == i && insts[a].class == Class::Lane && !ops[..j].contains(&a) {
+                free.push((CH * insts[a].kind.bytes(), insts[a].at));
+            }
+        }
+    }
+    top
+}

@@ -1,0 +1,271 @@
+//! Scalar programs as vector programs over rows of up to [`CH`] elements.
+//!
+//! Every value is a row in one of four forms: f32, f64 (for f16, bf16 and f64), i64 (integers) and masks
+//! (`Bool`, as f32 0 or 1). f32 runs on the micro-kernels; the others on plain loops with the exact
+//! rules of [`expr::Scalar`].
+
+mod compile;
+mod rows;
+
+use super::Axes;
+use crate::ukr::Kernels;
+use crate::ukr::kernels::{BinaryFn, ScalarFn, UnaryFn};
+use expr::{Binary, Compare, Scalar, Unary};
+use layout::DType;
+
+/// Elements per row of a register.
+pub(crate) const CH: usize = 256;
+/// Arguments that a program may have on this backend.
+pub(crate) const MAX_ARGS: usize = 32;
+
+/// How a register holds its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    F,
+    D,
+    I,
+    M,
+}
+
+impl Kind {
+    pub(crate) fn of(d: DType) -> Kind {
+        match d {
+            DType::F32 => Kind::F,
+            DType::F64 | DType::F16 | DType::BF16 => Kind::D,
+            DType::Bool => Kind::M,
+            _ => Kind::I,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Kind::F | Kind::M => 4,
+            Kind::D | Kind::I => 8,
+        }
+    }
+}
+
+/// How often a value changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Once per run.
+    Const,
+    /// Once per row.
+    Row,
+    /// With every element.
+    Lane,
+}
+
+type R = usize;
+
+#[derive(Clone, Copy, Debug)]
+enum VOp {
+    Arg(usize),
+    Const(Scalar),
+    Index(usize),
+    Dim(u32),
+    /// Fills a row with a uniform value.
+    Splat(R),
+    FUn(UnaryFn, R),
+    /// Both lanes, or both uniform.
+    FBin(BinaryFn, R, R),
+    /// Lanes with a uniform value.
+    FBinK(ScalarFn, R, R),
+    Fma(R, R, R),
+    /// Lanes (or all uniform) f32 choice.
+    FSelect(R, R, R),
+    /// 1 where 0, else 0.
+    MNot(R),
+    Un(Unary, R),
+    Bin(Binary, R, R),
+    Cmp(Compare, R, R),
+    Sel(R, R, R),
+    Cast(R, DType, DType),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct VInst {
+    op: VOp,
+    /// Type that the operation works in.
+    dtype: DType,
+    /// Form of the result.
+    kind: Kind,
+    class: Class,
+    /// Offset of its register in the scratch, or `usize::MAX` (an argument read in place).
+    at: usize,
+}
+
+/// A compiled program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    insts: Vec<VInst>,
+    /// Result registers with their types.
+    outputs: Vec<(R, DType)>,
+    /// Output 0 may be computed in the destination.
+    direct: bool,
+    /// The program gives argument 0 back.
+    pub identity: bool,
+    /// Bit set of `Index` axes.
+    pub index: u32,
+    /// Scratch bytes.
+    pub bytes: usize,
+}
+
+/// A row of elements in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub ptr: *mut u8,
+    /// Stride in elements.
+    pub st: i64,
+}
+
+impl Lane {
+    pub(crate) const NONE: Lane = Lane { ptr: std::ptr::null_mut(), st: 0 };
+}
+
+/// Coordinates of a row's first element, and their change from element to element.
+pub(crate) struct Coords<'a> {
+    pub at: &'a Axes<i64>,
+    pub step: &'a Axes<i64>,
+}
+
+/// A program at work.
+pub(crate) struct Run<'a> {
+    prog: &'a Program,
+    k: &'static Kernels,
+    base: *mut u8,
+    /// Pointer of each value; at the start of the scratch.
+    ptrs: *mut *mut u8,
+    p: &'a [i64],
+}
+
+impl Program {
+    /// Whether the program gives 0 whatever it reads.
+    pub(crate) fn is_zero(&self) -> bool {
+        matches!(self.outputs.as_slice(), [(r, _)]
+            if matches!(self.insts[*r].op, VOp::Const(Scalar::Float(0.0) | Scalar::Int(0))))
+    }
+
+    /// Number of results.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs.len()
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Starts `prog` with `base`, `prog.bytes` of scratch aligned to 64.
+    pub(crate) fn new(prog: &'a Program, k: &'static Kernels, base: *mut u8, p: &'a [i64]) -> Run<'a> {
+        let r = Run { prog, k, base, ptrs: base.cast(), p };
+        for (i, inst) in prog.insts.iter().enumerate() {
+            if inst.at != usize::MAX {
+                // SAFETY: the scratch begins with one pointer per instruction.
+                unsafe { *r.ptrs.add(i) = base.wrapping_add(inst.at) };
+            }
+            if inst.class == Class::Const {
+                r.step(i, inst, if matches!(inst.op, VOp::Splat(_)) { CH } else { 1 }, None, 0);
+            }
+        }
+        r
+    }
+
+    fn ptr(&self, r: R) -> *mut u8 {
+        // SAFETY: one pointer per instruction.
+        unsafe { *self.ptrs.add(r) }
+    }
+
+    /// Runs `n` elements; results go to `outs`. `in_place`: a result may be computed in its
+    /// destination (no argument but one read element by element with it lies there).
+    pub(crate) fn row(&self, args: &[Lane], c: &Coords, outs: &[Lane], n: usize, in_place: bool) {
+        let p = self.prog;
+        for (i, inst) in p.insts.iter().enumerate() {
+            if inst.class == Class::Row {
+                let m = if matches!(inst.op, VOp::Splat(_)) { CH.min(n) } else { 1 };
+                self.step(i, inst, m, Some((args, c)), 0);
+            }
+        }
+        let direct = in_place && p.direct && outs[0].st == 1;
+        let mut from = 0;
+        while from < n {
+            let m = CH.min(n - from);
+            if direct {
+                // SAFETY: one pointer per instruction; the destination has `n` elements of 4 bytes.
+                unsafe { *self.ptrs.add(p.outputs[0].0) = outs[0].ptr.add(from * 4) };
+            }
+            for (i, inst) in p.insts.iter().enumerate() {
+                if inst.class == Class::Lane {
+                    self.step(i, inst, m, Some((args, c)), from);
+                }
+            }
+            for (j, &(r, d)) in p.outputs.iter().enumerate() {
+                if direct && j == 0 {
+                    continue;
+                }
+                let uniform = p.insts[r].class != Class::Lane;
+                rows::store(self.ptr(r), Kind::of(d), uniform, d, outs[j], from, m);
+            }
+            from += m;
+        }
+    }
+
+    fn uniform(&self, r: R) -> bool {
+        self.prog.insts[r].class != Class::Lane && !matches!(self.prog.insts[r].op, VOp::Splat(_))
+    }
+
+    fn step(&self, i: usize, inst: &VInst, n: usize, row: Option<(&[Lane], &Coords)>, from: usize) {
+        let k = self.k;
+        let f = |r: R| self.ptr(r).cast::<f32>();
+        let dst = self.ptr(i);
+        // SAFETY: registers hold CH elements of their form, n is at most CH; rows in memory have the
+        // elements that the caller names.
+        unsafe {
+            match inst.op {
+                VOp::Arg(slot) => {
+                    let Some((args, _)) = row else { return };
+                    let a = args[slot];
+                    let in_memory = inst.dtype == DType::F32 && (a.st == 1 || inst.class != Class::Lane);
+                    if in_memory {
+                        *self.ptrs.add(i) = a.ptr.wrapping_offset((from as i64 * a.st * 4) as isize);
+                    } else {
+                        // The pointer may still be that of an earlier row's memory.
+                        let own = self.base.wrapping_add(inst.at);
+                        *self.ptrs.add(i) = own;
+                        rows::load(own, inst.dtype, a, from, n);
+                    }
+                }
+                VOp::Const(s) => rows::put(dst, inst.kind, s),
+                VOp::Dim(d) => *dst.cast::<i64>() = self.p[d as usize],
+                VOp::Index(a) => {
+                    let Some((_, c)) = row else { return };
+                    let d = dst.cast::<i64>();
+                    let first = c.at[a] + c.step[a] * from as i64;
+                    for j in 0..n {
+                        *d.add(j) = first + c.step[a] * j as i64;
+                    }
+                }
+                VOp::Splat(a) => rows::splat(dst, self.ptr(a), inst.kind, n),
+                VOp::FUn(g, a) => g(f(a), dst.cast(), n),
+                VOp::FBin(g, a, b) => g(f(a), f(b), dst.cast(), n),
+                VOp::FBinK(g, a, b) => g(f(a), *f(b), dst.cast(), n),
+                VOp::Fma(a, b, c) => (k.fma)(f(a), f(b), f(c), dst.cast(), n),
+                VOp::FSelect(c, a, b) => (k.select)(f(c), f(a), f(b), dst.cast(), n),
+                VOp::MNot(a) => (k.rsub_k)(f(a), 1.0, dst.cast(), n),
+                VOp::Un(g, a) => rows::unary(g, inst.dtype, self.ptr(a), dst, n),
+                VOp::Bin(g, a, b) => {
+                    let (x, y) = (!self.uniform(a) as usize, !self.uniform(b) as usize);
+                    rows::binary(g, inst.dtype, self.ptr(a), x, self.ptr(b), y, dst, n);
+                }
+                VOp::Cmp(g, a, b) => {
+                    let (x, y) = (!self.uniform(a) as usize, !self.uniform(b) as usize);
+                    rows::compare(g, inst.dtype, self.ptr(a), x, self.ptr(b), y, dst.cast(), n);
+                }
+                VOp::Sel(c, a, b) => {
+                    let s = [c, a, b].map(|r| !self.uniform(r) as usize);
+                    rows::select(inst.kind, self.ptr(c).cast(), self.ptr(a), self.ptr(b), s, dst, n);
+                }
+                VOp::Cast(a, from, to) => rows::cast(self.ptr(a), from, dst, to, n),
+            }
+        }
+    }
+}
+
+pub(crate) use compile::{compile, compile_in};

@@ -1,0 +1,342 @@
+//! Plain loops over rows: conversions, and every operation that has no micro-kernel.
+use super::{Kind, Lane};
+use expr::{Binary, Compare, Scalar, Unary};
+use half::{bf16, f16};
+use layout::DType;
+
+/// Element `i` of a register as a scalar.
+///
+/// # Safety
+///
+/// The register has it.
+unsafe fn get(p: *const u8, k: Kind, i: usize) -> Scalar {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match k {
+            Kind::F => Scalar::Float(*p.cast::<f32>().add(i) as f64),
+            Kind::D => Scalar::Float(*p.cast::<f64>().add(i)),
+            Kind::I => Scalar::Int(*p.cast::<i64>().add(i)),
+            Kind::M => Scalar::Int((*p.cast::<f32>().add(i) != 0.0) as i64),
+        }
+    }
+}
+
+/// Sets element `i` of a register.
+///
+/// # Safety
+///
+/// The register has it.
+unsafe fn set(p: *mut u8, k: Kind, i: usize, s: Scalar) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match k {
+            Kind::F => *p.cast::<f32>().add(i) = s.as_f64() as f32,
+            Kind::D => *p.cast::<f64>().add(i) = s.as_f64(),
+            Kind::I => *p.cast::<i64>().add(i) = s.as_i64(),
+            Kind::M => *p.cast::<f32>().add(i) = (s.as_i64() != 0) as i64 as f32,
+        }
+    }
+}
+
+/// Sets element 0.
+///
+/// # Safety
+///
+/// The register has an element.
+pub(super) unsafe fn put(p: *mut u8, k: Kind, s: Scalar) {
+    // SAFETY: the caller's contract.
+    unsafe { set(p, k, 0, s) }
+}
+
+/// Repeats element 0 of `src` `n` times.
+///
+/// # Safety
+///
+/// Registers of form `k`.
+pub(super) unsafe fn splat(dst: *mut u8, src: *const u8, k: Kind, n: usize) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match k {
+            Kind::F | Kind::M => {
+                std::slice::from_raw_parts_mut(dst.cast::<u32>(), n).fill(*src.cast::<u32>());
+            }
+            Kind::D | Kind::I => {
+                std::slice::from_raw_parts_mut(dst.cast::<u64>(), n).fill(*src.cast::<u64>());
+            }
+        }
+    }
+}
+
+/// Loads `n` elements from position `from` of a row in memory into a register.
+///
+/// # Safety
+///
+/// The row and the register have them.
+pub(super) unsafe fn load(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
+    macro_rules! go {
+        ($t:ty, $to:ty, |$x:ident| $e:expr) => {{
+            let src = a.ptr.cast::<$t>().wrapping_offset(from as isize * a.st as isize);
+            let dst = dst.cast::<$to>();
+            if a.st == 1 {
+                for i in 0..n {
+                    // SAFETY: the caller's contract.
+                    unsafe {
+                        let $x = *src.add(i);
+                        *dst.add(i) = $e;
+                    }
+                }
+            } else {
+                for i in 0..n {
+                    // SAFETY: the caller's contract.
+                    unsafe {
+                        let $x = *src.wrapping_offset(i as isize * a.st as isize);
+                        *dst.add(i) = $e;
+                    }
+                }
+            }
+        }};
+    }
+    match d {
+        DType::F32 => go!(f32, f32, |x| x),
+        DType::F64 => go!(f64, f64, |x| x),
+        DType::F16 => go!(u16, f64, |x| f16::from_bits(x).to_f64()),
+        DType::BF16 => go!(u16, f64, |x| bf16::from_bits(x).to_f64()),
+        DType::Bool => go!(u8, f32, |x| (x != 0) as u8 as f32),
+        DType::I64 | DType::U64 => go!(i64, i64, |x| x),
+        DType::I32 => go!(i32, i64, |x| x as i64),
+        DType::U32 => go!(u32, i64, |x| x as i64),
+        DType::I16 => go!(i16, i64, |x| x as i64),
+        DType::U16 => go!(u16, i64, |x| x as i64),
+        DType::I8 | DType::I4 => go!(i8, i64, |x| x as i64),
+        DType::U8 | DType::U4 => go!(u8, i64, |x| x as i64),
+    }
+}
+
+/// Stores `n` elements of a register (`uniform`: its first one) at position `from` of a row.
+pub(super) fn store(src: *const u8, k: Kind, uniform: bool, d: DType, out: Lane, from: usize, n: usize) {
+    macro_rules! go {
+        ($s:ty, $t:ty, |$x:ident| $e:expr) => {{
+            let dst = out.ptr.cast::<$t>().wrapping_offset(from as isize * out.st as isize);
+            let src = src.cast::<$s>();
+            let st = !uniform as usize;
+            if out.st == 1 && !uniform {
+                for i in 0..n {
+                    // SAFETY: register and row have n elements.
+                    unsafe {
+                        let $x = *src.add(i);
+                        *dst.add(i) = $e;
+                    }
+                }
+            } else {
+                for i in 0..n {
+                    // SAFETY: register and row have n elements.
+                    unsafe {
+                        let $x = *src.add(i * st);
+                        *dst.wrapping_offset(i as isize * out.st as isize) = $e;
+                    }
+                }
+            }
+        }};
+    }
+    debug_assert_eq!(k, Kind::of(d));
+    match d {
+        DType::F32 => go!(f32, f32, |x| x),
+        DType::F64 => go!(f64, f64, |x| x),
+        DType::F16 => go!(f64, u16, |x| f16::from_f64(x).to_bits()),
+        DType::BF16 => go!(f64, u16, |x| bf16::from_f64(x).to_bits()),
+        DType::Bool => go!(f32, u8, |x| (x != 0.0) as u8),
+        DType::I64 | DType::U64 => go!(i64, i64, |x| x),
+        DType::I32 | DType::U32 => go!(i64, i32, |x| x as i32),
+        DType::I16 | DType::U16 => go!(i64, i16, |x| x as i16),
+        DType::I8 | DType::U8 | DType::I4 | DType::U4 => go!(i64, i8, |x| x as i8),
+    }
+}
+
+/// A function of one argument of type `d`.
+///
+/// # Safety
+///
+/// Registers of `n` elements in the forms of their types.
+pub(super) unsafe fn unary(g: Unary, d: DType, a: *const u8, dst: *mut u8, n: usize) {
+    let k = Kind::of(d);
+    let to = if matches!(g, Unary::IsNan | Unary::IsInf) { Kind::M } else { k };
+    for i in 0..n {
+        // SAFETY: the caller's contract.
+        unsafe { set(dst, to, i, get(a, k, i).unary(g, d)) }
+    }
+}
+
+/// A function of two arguments of type `d`; `sa` and `sb` are 0 for uniform ones.
+///
+/// # Safety
+///
+/// Registers of `n` elements (uniform: 1) in the form of `d`.
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+pub(super) unsafe fn binary(
+    g: Binary,
+    d: DType,
+    a: *const u8,
+    sa: usize,
+    b: *const u8,
+    sb: usize,
+    dst: *mut u8,
+    n: usize,
+) {
+    let k = Kind::of(d);
+    macro_rules! go {
+        ($t:ty, |$x:ident, $y:ident| $e:expr) => {{
+            let (a, b, dst) = (a.cast::<$t>(), b.cast::<$t>(), dst.cast::<$t>());
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    let ($x, $y) = (*a.add(i * sa), *b.add(i * sb));
+                    *dst.add(i) = $e;
+                }
+            }
+        }};
+    }
+    match (k, d, g) {
+        (_, DType::I64, Binary::Add) => go!(i64, |x, y| x.wrapping_add(y)),
+        (_, DType::I64, Binary::Sub) => go!(i64, |x, y| x.wrapping_sub(y)),
+        (_, DType::I64, Binary::Mul) => go!(i64, |x, y| x.wrapping_mul(y)),
+        (_, DType::I64, Binary::Min) => go!(i64, |x, y| x.min(y)),
+        (_, DType::I64, Binary::Max) => go!(i64, |x, y| x.max(y)),
+        (_, DType::I32, Binary::Add) => go!(i64, |x, y| (x as i32).wrapping_add(y as i32) as i64),
+        (_, DType::I32, Binary::Sub) => go!(i64, |x, y| (x as i32).wrapping_sub(y as i32) as i64),
+        (_, DType::I32, Binary::Mul) => go!(i64, |x, y| (x as i32).wrapping_mul(y as i32) as i64),
+        (_, DType::F64, Binary::Add) => go!(f64, |x, y| x + y),
+        (_, DType::F64, Binary::Sub) => go!(f64, |x, y| x - y),
+        (_, DType::F64, Binary::Mul) => go!(f64, |x, y| x * y),
+        (_, DType::F64, Binary::Div) => go!(f64, |x, y| x / y),
+        (Kind::M, _, Binary::And | Binary::Mul | Binary::Min) => go!(f32, |x, y| x * y),
+        (Kind::M, _, Binary::Or | Binary::Max | Binary::Add) => go!(f32, |x, y| if x + y != 0.0 { 1.0 } else { 0.0 }),
+        (Kind::M, _, Binary::Xor | Binary::Sub) => go!(f32, |x, y| if x != y { 1.0 } else { 0.0 }),
+        _ => {
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe { set(dst, k, i, get(a, k, i * sa).binary(g, get(b, k, i * sb), d)) }
+            }
+        }
+    }
+}
+
+/// A comparison of two values of type `d`; the result is a mask.
+///
+/// # Safety
+///
+/// As for [`binary`].
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+pub(super) unsafe fn compare(
+    g: Compare,
+    d: DType,
+    a: *const u8,
+    sa: usize,
+    b: *const u8,
+    sb: usize,
+    dst: *mut f32,
+    n: usize,
+) {
+    macro_rules! go {
+        ($t:ty, $op:tt) => {{
+            let (a, b) = (a.cast::<$t>(), b.cast::<$t>());
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe { *dst.add(i) = if *a.add(i * sa) $op *b.add(i * sb) { 1.0 } else { 0.0 } }
+            }
+        }};
+    }
+    macro_rules! all {
+        ($t:ty) => {
+            match g {
+                Compare::Eq => go!($t, ==),
+                Compare::Ne => go!($t, !=),
+                Compare::Lt => go!($t, <),
+                Compare::Le => go!($t, <=),
+                Compare::Gt => go!($t, >),
+                Compare::Ge => go!($t, >=),
+            }
+        };
+    }
+    match Kind::of(d) {
+        Kind::F | Kind::M => all!(f32),
+        Kind::D => all!(f64),
+        Kind::I if d == DType::U64 => all!(u64),
+        Kind::I => all!(i64),
+    }
+}
+
+/// `c ? a : b` for values of form `k`; strides 0 for uniform ones.
+///
+/// # Safety
+///
+/// As for [`binary`].
+pub(super) unsafe fn select(
+    k: Kind,
+    c: *const f32,
+    a: *const u8,
+    b: *const u8,
+    s: [usize; 3],
+    dst: *mut u8,
+    n: usize,
+) {
+    macro_rules! go {
+        ($t:ty) => {{
+            let (a, b, dst) = (a.cast::<$t>(), b.cast::<$t>(), dst.cast::<$t>());
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    let (x, y) = (*a.add(i * s[1]), *b.add(i * s[2]));
+                    *dst.add(i) = if *c.add(i * s[0]) != 0.0 { x } else { y };
+                }
+            }
+        }};
+    }
+    match k {
+        Kind::F | Kind::M => go!(u32),
+        Kind::D | Kind::I => go!(u64),
+    }
+}
+
+/// Conversion between types.
+///
+/// # Safety
+///
+/// As for [`unary`].
+pub(super) unsafe fn cast(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize) {
+    macro_rules! go {
+        ($s:ty, $t:ty, |$x:ident| $e:expr) => {{
+            let (a, dst) = (a.cast::<$s>(), dst.cast::<$t>());
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    let $x = *a.add(i);
+                    *dst.add(i) = $e;
+                }
+            }
+        }};
+    }
+    use DType as T;
+    match (Kind::of(from), Kind::of(to)) {
+        (Kind::F, Kind::F) | (Kind::M, Kind::M) | (Kind::M, Kind::F) => go!(f32, f32, |x| x),
+        (Kind::F, Kind::M) => go!(f32, f32, |x| if x != 0.0 { 1.0 } else { 0.0 }),
+        (Kind::M, Kind::I) => go!(f32, i64, |x| (x != 0.0) as i64),
+        (Kind::I, Kind::M) => go!(i64, f32, |x| if x != 0 { 1.0 } else { 0.0 }),
+        (Kind::I, Kind::F) if from != T::U64 => go!(i64, f32, |x| x as f32),
+        (Kind::D, Kind::F) => go!(f64, f32, |x| x as f32),
+        (Kind::F, Kind::D) if to == T::F64 => go!(f32, f64, |x| x as f64),
+        (Kind::F, Kind::D) if to == T::F16 => go!(f32, f64, |x| f16::from_f32(x).to_f64()),
+        (Kind::F, Kind::D) if to == T::BF16 => go!(f32, f64, |x| bf16::from_f32(x).to_f64()),
+        (Kind::F, Kind::I) if to == T::I64 => go!(f32, i64, |x| x as i64),
+        (Kind::F, Kind::I) if to == T::I32 => go!(f32, i64, |x| x as i32 as i64),
+        (Kind::F, Kind::I) if to == T::U8 => go!(f32, i64, |x| x as u8 as i64),
+        (Kind::F, Kind::I) if to == T::I8 => go!(f32, i64, |x| x as i8 as i64),
+        (Kind::I, Kind::I) if to == T::I32 => go!(i64, i64, |x| x as i32 as i64),
+        (Kind::I, Kind::I) if to == T::I64 => go!(i64, i64, |x| x),
+        (f, t) => {
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe { set(dst, t, i, get(a, f, i).cast(from, to)) }
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! A compiled block: its steps, the memory of a request, and the run of one.
+use crate::exec::{CKernel, View, run as tasks};
+use crate::flow::{Flow, StepSpec};
+use crate::host::CHost;
+use crate::pool::{Desk, Pool};
+use device::{AlignedBytes, DeviceError, Executable, Frame, Request};
+use layout::{DType, DimBox};
+use plan::{Block, Bound, BufferKind, Params, Span, Step, VerifiedPlan, Wait};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tensor::WeightStore;
+
+/// Below this predicted time a request runs on the calling thread alone.
+const TINY_S: f64 = 20e-6;
+/// Tasks of one step at most: counters are 32 bits and overshoot by a chunk per worker.
+const MAX_TASKS: u32 = 1 << 30;
+/// Tasks that one ticket takes at most.
+const MAX_CHUNK: i64 = 1 << 16;
+
+/// A compiled step's work.
+pub(crate) enum CWork {
+    Kernel(Box<CKernel>),
+    Host(Box<CHost>),
+}
+
+/// Steps in order, compiled.
+pub(crate) struct Steps {
+    pub names: Vec<String>,
+    pub nodes: Vec<String>,
+    pub work: Vec<CWork>,
+    pub specs: Vec<StepSpec>,
+    pub params: Params,
+    /// Scratch bytes and tiles per worker, bytes of zeros.
+    pub scratch: usize,
+    pub views: usize,
+    pub zeros: AlignedBytes,
+}
+
+impl Steps {
+    pub(crate) fn compile(
+        steps: &[Step],
+        programs: &[Option<kernel::TileProgram>],
+        dims: &DimBox,
+        kernels: &'static crate::ukr::Kernels,
+        mut params: Params,
+    ) -> Result<Steps, DeviceError> {
+        let (mut work, mut specs, mut scratch, mut views, mut zeros) = (Vec::new(), Vec::new(), 0, 0, 0);
+        for (s, program) in steps.iter().zip(programs) {
+            let fail = |why: String| DeviceError::Unsupported { device: "cpu".into(), step: s.name.clone(), why };
+            let mut chunk = 1;
+            match (&s.work, program) {
+                (plan::StepWork::Kernel { args, schedule, .. }, Some(p)) => {
+                    let k = crate::exec::compile::compile(p, args, &mut params, dims, kernels).map_err(fail)?;
+                    chunk = schedule.chunk.clamp(1, MAX_CHUNK);
+                    scratch = scratch.max(k.scratch);
+                    views = views.max(k.tiles.len());
+                    zeros = zeros.max(k.zeros);
+                    work.push(CWork::Kernel(Box::new(k)));
+                }
+                (plan::StepWork::Host { op, inputs, outputs }, _) => {
+                    work.push(CWork::Host(Box::new(CHost::new(op, inputs, outputs, &mut params))));
+                }
+                _ => return Err(fail("it has no tile program; verify the plan".into())),
+            }
+            let waits = s
+                .waits
+                .iter()
+                .map(|w| match w {
+                    // Waiting for all tasks covers waiting for some.
+                    Wait::Step(s) | Wait::Tiles { step: s, .. } => *s,
+                })
+                .collect();
+            specs.push(StepSpec { chunk: chunk as u32, waits });
+        }
+        Ok(Steps {
+            names: steps.iter().map(|s| s.name.clone()).collect(),
+            nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
+            work,
+            specs,
+            params,
+            scratch,
+            views,
+            zeros: AlignedBytes::new(zeros, "zeros")?,
+        })
+    }
+
+    /// Tasks of every step under the parameters `p`.
+    pub(crate) fn tasks(&self, p: &[i64], out: &mut [u32]) -> Result<(), DeviceError> {
+        for (i, (w, o)) in self.work.iter().zip(out).enumerate() {
+            *o = match w {
+                CWork::Kernel(k) => tasks::tasks(k, p).filter(|&n| n <= MAX_TASKS),
+                CWork::Host(_) => Some(1),
+            }
+            .ok_or_else(|| self.error(i, format!("it has more than {MAX_TASKS} tasks; use larger tiles")))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn error(&self, step: usize, why: String) -> DeviceError {
+        DeviceError::Step { step: self.names[step].clone(), nodes: self.nodes[step].clone(), why }
+    }
+}
+
+/// A request at work, as every worker sees it.
+pub(crate) struct Job<'a> {
+    pub steps: &'a Steps,
+    pub flow: &'a Flow,
+    pub tasks: &'a [u32],
+    pub p: &'a [i64],
+    pub bufs: &'a [*mut u8],
+    pub error: &'a Mutex<Option<(usize, String)>>,
+    /// Where each worker records what it ran, and since when.
+    pub spans: Option<(&'a [Mutex<Vec<Span>>], Instant)>,
+}
+
+// SAFETY: buffers are shared as the verified plan orders it: no task writes what another one uses
+// without a wait between them.
+unsafe impl Sync for Job<'_> {}
+
+impl Job<'_> {
+    /// Works until no task is left to take.
+    pub(crate) fn work(&self, worker: usize, desk: &mut Desk) {
+        self.flow.walk(&self.steps.specs, self.tasks, |s, first, count| {
+            let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
+            let r = catch_unwind(AssertUnwindSafe(|| self.run(s, first, count, desk)));
+            let r = r.unwrap_or_else(|_| Err("a task panicked, which is a bug of this program; please report it".into()));
+            if let Err(why) = r {
+                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((s, why));
+                self.flow.fail();
+            }
+            if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
+                && let Some(m) = spans.get(worker)
+            {
+                let end_ns = t.elapsed().as_nanos() as u64;
+                let span = Span { step: s as u32, worker: worker as u32, first_task: first, tasks: count, start_ns, end_ns };
+                m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+            }
+        });
+    }
+
+    fn run(&self, s: usize, first: u32, count: u32, desk: &mut Desk) -> Result<(), String> {
+        match &self.steps.work[s] {
+            CWork::Host(h) => h.run(self.p, self.bufs),
+            CWork::Kernel(k) => {
+                let zeros = self.steps.zeros.as_ptr();
+                let mut ctx = tasks::context(k, self.p, self.bufs, desk.scratch.as_ptr(), &mut desk.views, zeros);
+                (first..first + count).try_for_each(|t| tasks::task(&mut ctx, t)).map_err(|f| f.text())
+            }
+        }
+    }
+
+    /// Waits until every task is done.
+    pub(crate) fn finish(&self) {
+        self.flow.finish(self.tasks);
+    }
+}
+
+/// Memory of a buffer that outlives requests.
+pub(crate) enum Kept {
+    /// Init results and aligned copies.
+    Bytes(Arc<AlignedBytes>),
+    /// A constant in the mapped file.
+    Weight(*const u8),
+    /// Belongs to a frame or a request.
+    No,
+}
+
+/// A port's size as parameters.
+struct CPort {
+    name: String,
+    dtype: DType,
+    shape: Vec<u32>,
+    buffer: usize,
+    state: bool,
+}
+
+impl CPort {
+    fn bytes(&self, p: &[i64]) -> Option<usize> {
+        let n = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(p[d as usize]).ok()?));
+        n.and_then(|n| self.dtype.bytes_for(n))
+    }
+}
+
+/// A compiled block of a plan.
+pub(crate) struct CpuExecutable {
+    id: u64,
+    pool: Arc<Pool>,
+    plan: Arc<VerifiedPlan>,
+    block: usize,
+    steps: Steps,
+    kept: Vec<Kept>,
+    inputs: Vec<CPort>,
+    outputs: Vec<CPort>,
+    tiny: bool,
+    packed: u64,
+    /// Keeps mapped weights alive.
+    _weights: Arc<WeightStore>,
+}
+
+// SAFETY: weights are read only and kept alive by the store.
+unsafe impl Send for CpuExecutable {}
+// SAFETY: as above.
+unsafe impl Sync for CpuExecutable {}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Block number `block` of a plan, counting blocks only.
+pub(crate) fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
+    plan.plan().blocks().nth(block).ok_or_else(|| DeviceError::Unsupported {
+        device: "cpu".into(),
+        step: format!("block {block}"),
+        why: "the plan has no such block".into(),
+    })
+}
+
+impl CpuExecutable {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        kernels: &'static crate::ukr::Kernels,
+        weights: &Arc<WeightStore>,
+        kept: Vec<Kept>,
+    ) -> Result<CpuExecutable, DeviceError> {
+        let b = block_of(&plan, block)?;
+        let mut params = Params::new();
+        let mut ports = |ports: &[plan::Port], states: Vec<u32>| -> Vec<CPort> {
+            ports
+                .iter()
+                .enumerate()
+                .map(|(i, p)| CPort {
+                    name: p.name.clone(),
+                    dtype: p.dtype,
+                    shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                    buffer: p.buffer as usize,
+                    state: states.contains(&(i as u32)),
+                })
+                .collect()
+        };
+        let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect());
+        let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
+        let steps = Steps::compile(&b.steps, plan.step_programs(block), &plan.plan().dims, kernels, params)?;
+        pool.reserve(steps.scratch, steps.views)?;
+        let packed = kept.iter().map(|k| if let Kept::Bytes(b) = k { b.len() as u64 } else { 0 }).sum();
+        let tiny = b.predicted.time_s > 0.0 && b.predicted.time_s < TINY_S;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(CpuExecutable {
+            id,
+            pool,
+            block,
+            steps,
+            kept,
+            inputs,
+            outputs,
+            tiny,
+            packed,
+            _weights: weights.clone(),
+            plan,
+        })
+    }
+
+    fn block(&self) -> Result<&Block, DeviceError> {
+        block_of(&self.plan, self.block)
+    }
+}
+
+/// Memory of one request slot.
+struct CpuFrame {
+    executable: u64,
+    bound: Bound,
+    arena: AlignedBytes,
+    bufs: Vec<*mut u8>,
+    tasks: Vec<u32>,
+    flow: Flow,
+    desk: Desk,
+    spans: Vec<Mutex<Vec<Span>>>,
+    /// Copies of callers' memory that is not aligned to its elements.
+    staged: Vec<Option<AlignedBytes>>,
+}
+
+// SAFETY: the pointers are to the frame's own arena, to kept memory, or of one request, set anew by each.
+unsafe impl Send for CpuFrame {}
+
+impl Executable for CpuExecutable {
+    fn new_frame(&self) -> Result<Frame, DeviceError> {
+        let b = self.block()?;
+        let bound = Bound::new(&self.steps.params, &b.symbols, &self.plan.plan().dims)?;
+        let size = usize::try_from(b.arena_bytes)
+            .map_err(|_| DeviceError::Memory { what: "the arena".into(), bytes: b.arena_bytes })?;
+        let arena = AlignedBytes::new(size, "the arena of a request")?;
+        let mut bufs = Vec::new();
+        for (buf, kept) in b.buffers.iter().zip(&self.kept) {
+            bufs.push(match (kept, buf.kind) {
+                (Kept::Bytes(k), _) => k.as_ptr(),
+                (Kept::Weight(w), _) => w.cast_mut(),
+                (Kept::No, BufferKind::Arena) => {
+                    let end = buf.offset.checked_add(buf.bytes).filter(|&e| e <= b.arena_bytes);
+                    if end.is_none() {
+                        return Err(DeviceError::Unsupported {
+                            device: "cpu".into(),
+                            step: buf.name.clone(),
+                            why: "its buffer lies outside the arena; verify the plan".into(),
+                        });
+                    }
+                    arena.as_ptr().wrapping_add(buf.offset as usize)
+                }
+                (Kept::No, _) => std::ptr::null_mut(),
+            });
+        }
+        let mut desk = Desk::new()?;
+        desk.grow(self.steps.scratch, self.steps.views)?;
+        let n = self.steps.work.len();
+        Ok(Frame(Box::new(CpuFrame {
+            executable: self.id,
+            bound,
+            arena,
+            bufs,
+            tasks: vec![0; n],
+            flow: Flow::new(n),
+            desk,
+            spans: (0..self.pool.workers()).map(|_| Mutex::new(Vec::new())).collect(),
+            staged: (0..self.inputs.len() + self.outputs.len()).map(|_| None).collect(),
+        })))
+    }
+
+    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
+        let b = self.block()?;
+        let f = frame.0.downcast_mut::<CpuFrame>().filter(|f| f.executable == self.id).ok_or_else(|| {
+            DeviceError::Unsupported {
+                device: "cpu".into(),
+                step: "request".into(),
+                why: "the frame was made by another executable; make one with new_frame".into(),
+            }
+        })?;
+        debug_assert!(f.arena.len() as u64 >= b.arena_bytes);
+        if request.symbols.len() != b.symbols.len() {
+            return Err(DeviceError::Port { port: "the list of dimensions".into(), want: b.symbols.len() as u64, got: request.symbols.len() as u64 });
+        }
+        let start = Instant::now();
+        f.bound.at(request.symbols)?;
+        let p = f.bound.values();
+        // Ports.
+        let count = |got: usize, want: usize, what: &str| {
+            if got == want {
+                Ok(())
+            } else {
+                Err(DeviceError::Port { port: format!("the list of {what}"), want: want as u64, got: got as u64 })
+            }
+        };
+        count(request.inputs.len(), self.inputs.len(), "inputs")?;
+        count(request.outputs.len(), self.outputs.len(), "outputs")?;
+        count(request.states.len(), b.states.len(), "states")?;
+        let fits = |port: &CPort, got: usize| {
+            let want = port.bytes(p).unwrap_or(usize::MAX);
+            if want == got {
+                Ok(())
+            } else {
+                Err(DeviceError::Port { port: port.name.clone(), want: want as u64, got: got as u64 })
+            }
+        };
+        for (i, (port, bytes)) in self.inputs.iter().zip(request.inputs).enumerate() {
+            if port.state {
+                continue;
+            }
+            fits(port, bytes.len())?;
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
+                bytes.as_ptr().cast_mut()
+            } else {
+                let s = stage(&mut f.staged[i], bytes.len(), &port.name)?;
+                s[..bytes.len()].copy_from_slice(bytes);
+                s.as_ptr()
+            };
+        }
+        for (i, (port, bytes)) in self.outputs.iter().zip(request.outputs.iter_mut()).enumerate() {
+            if port.state {
+                continue;
+            }
+            fits(port, bytes.len())?;
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
+                bytes.as_mut_ptr()
+            } else {
+                stage(&mut f.staged[self.inputs.len() + i], bytes.len(), &port.name)?.as_ptr()
+            };
+        }
+        for (s, bytes) in b.states.iter().zip(request.states.iter()) {
+            let buffer = &b.buffers[s.buffer as usize];
+            if (bytes.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port { port: buffer.name.clone(), want: buffer.bytes, got: bytes.len() as u64 });
+            }
+            f.bufs[s.buffer as usize] = bytes.as_ptr();
+        }
+        self.steps.tasks(p, &mut f.tasks)?;
+        let n = request.stop_after.map_or(f.tasks.len(), |s| (s as usize + 1).min(f.tasks.len()));
+        f.flow.reset();
+        let error = Mutex::new(None);
+        let record = request.timeline.is_some();
+        if record {
+            for m in &mut f.spans {
+                m.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+        }
+        let tasks = &f.tasks[..n];
+        let job = Job {
+            steps: &self.steps,
+            flow: &f.flow,
+            tasks,
+            p,
+            bufs: &f.bufs,
+            error: &error,
+            spans: record.then_some((&f.spans, start)),
+        };
+        let alone = self.tiny || tasks.iter().all(|&t| t <= 1);
+        self.pool.run(&job, &mut f.desk, alone);
+        if let Some((s, why)) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(self.steps.error(s, why));
+        }
+        for (i, (port, bytes)) in self.outputs.iter().zip(request.outputs.iter_mut()).enumerate() {
+            if let (false, false, Some(s)) =
+                (port.state, aligned(bytes.as_ptr(), port.dtype), &f.staged[self.inputs.len() + i])
+            {
+                bytes.copy_from_slice(&s[..bytes.len()]);
+            }
+        }
+        if let Some(t) = request.timeline {
+            t.steps = self.step_names();
+            t.spans.clear();
+            for m in &mut f.spans {
+                t.spans.append(m.get_mut().unwrap_or_else(PoisonError::into_inner));
+            }
+            t.total_ns = start.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    fn step_names(&self) -> Vec<String> {
+        self.steps.names.clone()
+    }
+
+    fn packed_bytes(&self) -> u64 {
+        self.packed
+    }
+}
+
+/// Whether memory may be read as elements of `d`.
+pub(crate) fn aligned(p: *const u8, d: DType) -> bool {
+    (p as usize).is_multiple_of((d.bits() as usize / 8).max(1))
+}
+
+fn stage<'a>(slot: &'a mut Option<AlignedBytes>, bytes: usize, what: &str) -> Result<&'a mut AlignedBytes, DeviceError> {
+    let fresh = match slot.take() {
+        Some(s) if s.len() >= bytes => s,
+        _ => AlignedBytes::new(bytes, what)?,
+    };
+    Ok(slot.insert(fresh))
+}
+
+/// Runs steps once, outside any frame (the init segment).
+pub(crate) fn run_once(
+    pool: &Pool,
+    steps: &Steps,
+    p: &[i64],
+    bufs: &[*mut u8],
+    tasks: &[u32],
+) -> Result<(), DeviceError> {
+    pool.reserve(steps.scratch, steps.views)?;
+    let mut desk = Desk::new()?;
+    desk.grow(steps.scratch, steps.views)?;
+    let flow = Flow::new(tasks.len());
+    let error = Mutex::new(None);
+    let job = Job { steps, flow: &flow, tasks, p, bufs, error: &error, spans: None };
+    pool.run(&job, &mut desk, false);
+    match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((s, why)) => Err(steps.error(s, why)),
+        None => Ok(()),
+    }
+}
+
+/// Views are plain memory.
+const _: () = assert!(size_of::<View>() < 256);

@@ -1,0 +1,239 @@
+//! The algorithm by which workers share a request: tickets, done counters, waits, slots and parking.
+//!
+//! Nothing here knows what a step does. Atomics come from a shim so that loom can run every interleaving.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+
+use crossbeam_utils::CachePadded;
+
+/// Rounds of a spin loop before the processor is offered to another thread: only where threads
+/// outnumber processors does that ever matter.
+#[cfg(not(loom))]
+const ROUNDS: u32 = 4096;
+
+/// Waits until `ready`; never parks.
+pub fn spin_until(ready: impl Fn() -> bool) {
+    #[cfg(loom)]
+    while !ready() {
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    {
+        let mut n = 0;
+        while !ready() {
+            if n < ROUNDS {
+                n += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// What a walk must know of a step.
+#[derive(Debug)]
+pub struct StepSpec {
+    /// Tasks that one ticket takes.
+    pub chunk: u32,
+    /// Earlier steps of which every task must be done.
+    pub waits: Vec<u32>,
+}
+
+struct Counters {
+    ticket: CachePadded<AtomicU32>,
+    done: CachePadded<AtomicU32>,
+}
+
+/// Counters of one request slot, a pair per step. They only grow while anybody is in the slot.
+pub struct Flow {
+    steps: Vec<Counters>,
+    failed: AtomicBool,
+}
+
+impl Flow {
+    /// Counters for `steps` steps.
+    pub fn new(steps: usize) -> Flow {
+        let zero = || CachePadded::new(AtomicU32::new(0));
+        Flow {
+            steps: (0..steps).map(|_| Counters { ticket: zero(), done: zero() }).collect(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Back to the start. The caller has the slot to itself: it is retired, or was never published.
+    pub fn reset(&mut self) {
+        for s in &mut self.steps {
+            s.ticket.store(0, Ordering::Relaxed);
+            s.done.store(0, Ordering::Relaxed);
+        }
+        self.failed.store(false, Ordering::Relaxed);
+    }
+
+    /// Marks the request as failed: what is left of it is passed over.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// True once [`Flow::fail`] was called.
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Takes tasks of every step in plan order until there are none left: `run(step, first, count)`.
+    /// Each task is run exactly once among all callers, and only when all tasks of the steps that its
+    /// step waits for are done (their effects are then visible).
+    pub fn walk(&self, specs: &[StepSpec], tasks: &[u32], mut run: impl FnMut(usize, u32, u32)) {
+        for (s, (spec, &total)) in specs.iter().zip(tasks).enumerate() {
+            let c = &self.steps[s];
+            if c.ticket.load(Ordering::Relaxed) >= total {
+                continue;
+            }
+            for &w in &spec.waits {
+                self.wait(w as usize, tasks);
+            }
+            loop {
+                let first = c.ticket.fetch_add(spec.chunk, Ordering::Relaxed);
+                if first >= total {
+                    break;
+                }
+                let count = spec.chunk.min(total - first);
+                if !self.failed() {
+                    run(s, first, count);
+                }
+                // Release: whoever sees the count sees what the tasks wrote.
+                c.done.fetch_add(count, Ordering::Release);
+            }
+        }
+    }
+
+    fn wait(&self, step: usize, tasks: &[u32]) {
+        let done = &self.steps[step].done;
+        spin_until(|| done.load(Ordering::Acquire) >= tasks[step]);
+    }
+
+    /// Waits until every task of every step is done.
+    pub fn finish(&self, tasks: &[u32]) {
+        for s in (0..tasks.len()).rev() {
+            self.wait(s, tasks);
+        }
+    }
+}
+
+/// A place where a caller shows a job to the workers.
+pub struct Slot<T> {
+    taken: AtomicBool,
+    job: AtomicPtr<T>,
+    /// Which job it is, so that a worker that found nothing left in it does not come back.
+    generation: AtomicUsize,
+    users: CachePadded<AtomicUsize>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Slot::new()
+    }
+}
+
+impl<T> Slot<T> {
+    /// An empty slot.
+    pub fn new() -> Slot<T> {
+        Slot {
+            taken: AtomicBool::new(false),
+            job: AtomicPtr::new(std::ptr::null_mut()),
+            generation: AtomicUsize::new(0),
+            users: CachePadded::new(AtomicUsize::new(0)),
+        }
+    }
+
+    /// Takes the slot, if it is free.
+    pub fn claim(&self) -> bool {
+        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Shows `job` to the workers. Only after [`Slot::claim`]; `job` lives until [`Slot::retire`] returns.
+    pub fn publish(&self, job: *const T) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.job.store(job.cast_mut(), Ordering::SeqCst);
+    }
+
+    /// Takes the job away and waits until no worker is in it, then frees the slot.
+    pub fn retire(&self) {
+        self.job.store(std::ptr::null_mut(), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        spin_until(|| self.users.load(Ordering::SeqCst) == 0);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// Whether a job is shown that is not of generation `seen`.
+    pub fn has_other_than(&self, seen: usize) -> bool {
+        !self.job.load(Ordering::SeqCst).is_null() && self.generation.load(Ordering::Relaxed) != seen
+    }
+
+    /// Runs `work` on the job that is shown, if there is one other than that of generation `seen`.
+    /// Returns the generation worked on.
+    pub fn enter(&self, seen: usize, work: impl FnOnce(&T)) -> Option<usize> {
+        if !self.has_other_than(seen) {
+            return None;
+        }
+        self.users.fetch_add(1, Ordering::SeqCst);
+        // A caller that retires either sees this user, or is seen to have taken the job away.
+        fence(Ordering::SeqCst);
+        let job = self.job.load(Ordering::SeqCst);
+        let generation = self.generation.load(Ordering::Relaxed);
+        let found = !job.is_null();
+        if found {
+            // SAFETY: the job was shown after `users` was raised, so `retire` waits for it to fall
+            // before the caller lets go of the job.
+            work(unsafe { &*job });
+        }
+        self.users.fetch_sub(1, Ordering::SeqCst);
+        found.then_some(generation)
+    }
+}
+
+const AWAKE: u32 = 0;
+const PARKED: u32 = 1;
+
+/// Whether a worker sleeps.
+pub struct Bed {
+    state: AtomicU32,
+}
+
+impl Default for Bed {
+    fn default() -> Self {
+        Bed::new()
+    }
+}
+
+impl Bed {
+    /// An awake worker's.
+    pub fn new() -> Bed {
+        Bed { state: AtomicU32::new(AWAKE) }
+    }
+
+    /// Sleeps by `park` until woken, unless `work` tells that there is something to do. Looking for
+    /// work after having said that one sleeps is what makes a wake-up impossible to miss.
+    pub fn sleep(&self, work: impl Fn() -> bool, park: impl Fn()) {
+        self.state.store(PARKED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if work() {
+            self.state.store(AWAKE, Ordering::SeqCst);
+            return;
+        }
+        while self.state.load(Ordering::SeqCst) == PARKED {
+            park();
+        }
+    }
+
+    /// Wakes the worker by `unpark`, if it sleeps; called after the work was published.
+    pub fn wake(&self, unpark: impl FnOnce()) {
+        fence(Ordering::SeqCst);
+        if self.state.load(Ordering::SeqCst) == PARKED && self.state.swap(AWAKE, Ordering::SeqCst) == PARKED {
+            unpark();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the CPU backend can do, as data for the planner.
+use crate::isa::Isa;
+use crate::ukr::shapes;
+use kernel::{Family, MicroShape, Target, TargetKind};
+use layout::DType;
+use machine::{Efficiencies, EfficiencyTable};
+
+/// The target of an instruction set.
+pub fn target(isa: Isa) -> Target {
+    let lanes = isa.lanes() as u32;
+    let micro = shapes(isa)
+        .iter()
+        .map(|&(mr, nr)| MicroShape { mr: mr as u32, nr: nr as u32, efficiency: efficiency(mr as f64, nr as f64, lanes as f64) })
+        .collect();
+    let families = [
+        ("contract", Efficiencies::default().with_unit("fma", 0.95).with_level("L1", 0.9).with_level("L2", 0.8)),
+        ("conv", Efficiencies::default().with_unit("fma", 0.92).with_level("L1", 0.9).with_level("L2", 0.8)),
+        ("attention", Efficiencies::default().with_unit("fma", 0.6).with_level("L1", 0.8)),
+        ("row", Efficiencies::default().with_level("L1", 0.6)),
+        ("pool", Efficiencies::default().with_level("L1", 0.5)),
+        ("map", Efficiencies::default().with_level("L1", 0.7)),
+        ("move", Efficiencies::default().with_level("L1", 0.5)),
+    ];
+    Target {
+        name: format!("cpu-{isa}"),
+        kind: TargetKind::Cpu,
+        families: vec![
+            Family::Contract,
+            Family::Conv,
+            Family::Map,
+            Family::Row,
+            Family::Pool,
+            Family::Move,
+            Family::Attention,
+        ],
+        dtypes: DType::ALL.to_vec(),
+        vector_bytes: lanes * 4,
+        micro,
+        gpu: None,
+        efficiencies: EfficiencyTable {
+            default: Efficiencies::default(),
+            families: families.into_iter().map(|(n, e)| (n.to_string(), e)).collect(),
+        },
+    }
+}
+
+/// Share of the FMA peak of a register tile: FMA takes four cycles and two start per cycle, so eight
+/// accumulators must be in flight (small tiles split their sums to get there), and each step loads
+/// `nr / lanes` vectors and broadcasts `mr` numbers through two load ports.
+fn efficiency(mr: f64, nr: f64, lanes: f64) -> f64 {
+    let vectors = nr / lanes;
+    let fmas = mr * vectors;
+    // Broadcasts are folded into the multiply-add where it has a memory operand.
+    let loads = mr + vectors;
+    let cycles = (fmas / 2.0).max(loads / 2.0).max(1.0);
+    let latency: f64 = if fmas < 8.0 { 0.9 } else { 1.0 };
+    (fmas / 2.0 / cycles * latency * 0.98).min(0.98)
+}
