@@ -35,6 +35,10 @@ fn simplify(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
                 args.push(b.push(c));
                 continue;
             }
+            if inline && let Some(p) = uniform(e, v) {
+                args.push(b.inline(p, &[], None)[0]);
+                continue;
+            }
             let slot = kept.iter().position(|k| *k == v).unwrap_or(kept.len());
             if slot == kept.len() {
                 kept.push(v);
@@ -60,6 +64,18 @@ fn simplify(e: &mut Edit, n: NodeId) -> Result<bool, Error> {
     }
     e.set(n, Op::Map(program), &used);
     Ok(true)
+}
+
+/// The program of a fill that has one value everywhere.
+fn uniform<'a>(e: &'a Edit, v: ValueId) -> Option<&'a Expr> {
+    let node = e.node(e.writer(v)?);
+    match &node.op {
+        Op::Map(p) if node.inputs.is_empty() && p.outputs.len() == 1 => {
+            let varies = p.insts.iter().any(|i| matches!(i, Inst::Index { .. }));
+            (!varies).then_some(p)
+        }
+        _ => None,
+    }
 }
 
 /// `e` with its arguments numbered without gaps, and the values for them.
