@@ -32,6 +32,7 @@ impl TileProgram {
     /// Places `kernel`'s statements into loops as `schedule` says and verifies the result: when
     /// this is Ok, the program can be executed, emitted and costed without failing.
     pub fn new(kernel: Kernel, schedule: Schedule) -> Result<TileProgram, KernelError> {
+        crate::verify::parts(&kernel, &schedule)?;
         let body = lower::place(&kernel, &schedule)?;
         let p = TileProgram {
             kernel,

@@ -1,0 +1,101 @@
+//! The verifier of kernels and tile programs.
+//!
+//! A program that keeps these rules can be executed, emitted and costed without failing, whatever
+//! file it came from. Addresses against the sizes of buffers are the plan verifier's business.
+//!
+//! Kernel
+//! - `names`: the kernel, axes, operands and tiles have names; those of one kind are unique.
+//! - `size`: at most 64 axes and 4,096 of everything else; at most 16 leaves in a term.
+//! - `ids`: every axis, operand and tile that is named exists.
+//! - `axes`: a tile's axes are sorted and unique; an `over` list names an axis once.
+//! - `access`: at most one term per axis, each with a leaf; a bound names an axis once; `outside`
+//!   is no NaN.
+//! - `indexed`: only Read operands gather, by an earlier Read operand of integer type that does not
+//!   gather itself.
+//! - `program`: every program is well typed, its slots have the types of their arguments and its
+//!   results those of what they define; coordinates are those of axes that the result has.
+//! - `defined`: a tile is defined before it is used; accumulators and states begin with a fill.
+//! - `load`: a Read operand is loaded into a tile of its type with exactly the axes of its access.
+//! - `store`: a Write operand is stored by exactly one statement, from a tile of its type with
+//!   exactly the axes of its access; it is never loaded.
+//! - `map`: the result has all axes of the arguments.
+//! - `contract`: the accumulator has no summed axis and all others of the factors.
+//! - `fold`: the states have the same axes, none of them folded and all others of the arguments.
+//! - `rescale`: rescaled tiles have all axes of the state, are neither states nor arguments, and
+//!   have the type of the factor.
+//!
+//! Schedule
+//! - `tiling`: an axis is cut at most once, into pieces of at least 1; chunk and raster are at
+//!   least 1.
+//! - `grid`: no grid axis is summed or folded over, and every stored tile has all grid axes, so that
+//!   no two tasks write the same element.
+//! - `loop`: a tile with a looped axis is used only inside the loop that defines it; what a loop
+//!   accumulates is read after the loop, or inside it when everything accumulated from it is
+//!   rescaled by the fold that makes it; a fold that counts positions goes through them in order.
+//! - `places`: one place per tile; a tile in place is a loaded tile that nothing else writes, or one
+//!   that is stored once; pipelines have 1 to 16 stages and swizzles stay within 32 bits.
+//! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
+mod body;
+mod kernel;
+mod schedule;
+
+use crate::{Kernel, KernelError, Schedule, TileProgram};
+
+/// Checks kernel and schedule by themselves, before loops are placed.
+pub(crate) fn parts(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelError> {
+    kernel::check(kernel)?;
+    schedule::check(kernel, schedule)
+}
+
+/// Checks what loops do to the statements; the parts were checked before.
+pub(crate) fn program(p: &TileProgram) -> Result<(), KernelError> {
+    body::check(p)
+}
+
+impl Kernel {
+    /// Checks every rule that needs no schedule.
+    ///
+    /// # Errors
+    /// [`KernelError::Rule`] with the rule's short name and what is wrong.
+    pub fn verify(&self) -> Result<(), KernelError> {
+        kernel::check(self)
+    }
+}
+
+/// Kernel's name and a rule, to make errors of.
+pub(crate) struct Blame<'a>(&'a Kernel);
+
+impl Blame<'_> {
+    fn error(&self, rule: &'static str, why: impl Into<String>) -> KernelError {
+        KernelError::Rule {
+            kernel: self.0.name.clone(),
+            rule,
+            why: why.into(),
+        }
+    }
+
+    fn need(
+        &self,
+        ok: bool,
+        rule: &'static str,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), KernelError> {
+        if ok {
+            Ok(())
+        } else {
+            Err(self.error(rule, why()))
+        }
+    }
+}
+
+/// Whether every element of a sorted list is above the one before.
+pub(crate) fn strictly_rising<T: PartialOrd>(list: &[T]) -> bool {
+    list.windows(2).all(|w| w[0] < w[1])
+}
+
+/// Whether nothing is listed twice.
+pub(crate) fn unique<T: Ord + Clone>(list: &[T]) -> bool {
+    let mut sorted = list.to_vec();
+    sorted.sort();
+    strictly_rising(&sorted)
+}

@@ -1,0 +1,170 @@
+//! Rules of schedules.
+use super::{Blame, unique};
+use crate::{AxisId, Kernel, KernelError, Mapping, Place, Schedule, Stmt};
+
+const MAX_STAGES: u32 = 16;
+const MAX_REGISTER_TILE: u32 = 4096;
+const MAX_THREADS: u32 = 1024;
+const WARP: u32 = 32;
+
+type Checked = Result<(), KernelError>;
+
+pub(super) fn check(k: &Kernel, s: &Schedule) -> Checked {
+    let b = Blame(k);
+    tiling(k, s, &b)?;
+    grid(k, s, &b)?;
+    places(k, s, &b)?;
+    mapping(k, s, &b)
+}
+
+fn name(k: &Kernel, a: AxisId) -> &str {
+    k.axes.get(a as usize).map_or("?", |a| &a.name)
+}
+
+fn tiling(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
+    let cut: Vec<AxisId> = s.grid.iter().chain(&s.loops).map(|t| t.axis).collect();
+    b.need(cut.len() <= k.axes.len() && unique(&cut), "tiling", || {
+        "an axis is cut twice".into()
+    })?;
+    for t in s.grid.iter().chain(&s.loops) {
+        b.need((t.axis as usize) < k.axes.len(), "ids", || {
+            "an axis that is not there is cut".into()
+        })?;
+        b.need(t.tile >= 1, "tiling", || {
+            format!(
+                "axis '{}' is cut into pieces of {}",
+                name(k, t.axis),
+                t.tile
+            )
+        })?;
+    }
+    b.need(s.chunk >= 1 && s.raster >= 1, "tiling", || {
+        format!(
+            "chunk {} and raster {} must be at least 1",
+            s.chunk, s.raster
+        )
+    })
+}
+
+fn grid(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
+    for t in &s.grid {
+        for stmt in &k.body {
+            b.need(!stmt.over().contains(&t.axis), "grid", || {
+                format!(
+                    "axis '{}' is reduced and cannot be split over tasks",
+                    name(k, t.axis)
+                )
+            })?;
+            if let Stmt::Store { src, .. } = stmt {
+                let tile = &k.tiles[*src as usize];
+                b.need(tile.axes.contains(&t.axis), "grid", || {
+                    format!(
+                        "tasks along '{}' would write the same elements of tile '{}'",
+                        name(k, t.axis),
+                        tile.name
+                    )
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
+    b.need(s.places.len() == k.tiles.len(), "places", || {
+        format!("{} places for {} tiles", s.places.len(), k.tiles.len())
+    })?;
+    let n = k.tiles.len();
+    let (mut loads, mut writes, mut stores) = (vec![0usize; n], vec![0usize; n], vec![0usize; n]);
+    for stmt in &k.body {
+        match stmt {
+            Stmt::Load { dst, .. } => loads[*dst as usize] += 1,
+            Stmt::Store { src, .. } => stores[*src as usize] += 1,
+            _ => {}
+        }
+        stmt.writes().iter().for_each(|&t| writes[t as usize] += 1);
+    }
+    for (t, p) in s.places.iter().enumerate() {
+        let tile = &k.tiles[t].name;
+        match p {
+            Place::Register => {}
+            Place::InPlace => {
+                let loaded = loads[t] == 1 && writes[t] == 1;
+                let stored = loads[t] == 0 && stores[t] == 1;
+                b.need(loaded || stored, "places", || {
+                    format!(
+                        "tile '{tile}' is in place but neither loaded only once nor stored once"
+                    )
+                })?;
+            }
+            Place::Shared { swizzle, stages } => {
+                b.need((1..=MAX_STAGES).contains(stages), "places", || {
+                    format!("tile '{tile}' has {stages} stages; 1 to {MAX_STAGES}")
+                })?;
+                let sum = [swizzle.bits, swizzle.base, swizzle.shift]
+                    .into_iter()
+                    .try_fold(0u32, u32::checked_add);
+                b.need(sum.is_some_and(|n| n < 32), "places", || {
+                    format!("the swizzle of tile '{tile}' leaves 32 bits")
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
+    let fits = |list: &[AxisId]| unique(list) && list.iter().all(|&a| (a as usize) < k.axes.len());
+    let shape = |n: u32| (1..=MAX_REGISTER_TILE).contains(&n);
+    match &s.mapping {
+        Mapping::Cpu(c) => {
+            let lanes: Vec<AxisId> = c.lanes.into_iter().collect();
+            b.need(
+                fits(&c.rows) && fits(&lanes) && !lanes.iter().any(|a| c.rows.contains(a)),
+                "mapping",
+                || "rows and lanes are not different axes of the kernel".into(),
+            )?;
+            b.need(
+                c.micro.is_none_or(|m| shape(m.mr) && shape(m.nr)),
+                "mapping",
+                || "the register tile is empty or too large".into(),
+            )
+        }
+        Mapping::Gpu(g) => {
+            let both = [g.rows.clone(), g.columns.clone()].concat();
+            b.need(fits(&both), "mapping", || {
+                "rows and columns are not different axes of the kernel".into()
+            })?;
+            b.need((1..=MAX_THREADS).contains(&g.threads), "mapping", || {
+                format!("{} threads in a CTA; 1 to {MAX_THREADS}", g.threads)
+            })?;
+            let warps = g.warps[0]
+                .checked_mul(g.warps[1])
+                .and_then(|w| w.checked_mul(WARP));
+            b.need(
+                warps.is_some_and(|w| w >= 1 && (g.fragment.is_none() || w == g.threads)),
+                "mapping",
+                || {
+                    format!(
+                        "{}x{} warps are not the CTA's {} threads",
+                        g.warps[0], g.warps[1], g.threads
+                    )
+                },
+            )?;
+            b.need(
+                matches!(g.load_bytes, 1 | 2 | 4 | 8 | 16),
+                "mapping",
+                || format!("loads of {} bytes", g.load_bytes),
+            )?;
+            b.need((1..=255).contains(&g.registers), "mapping", || {
+                format!("{} registers per thread", g.registers)
+            })?;
+            b.need(
+                g.fragment
+                    .is_none_or(|f| shape(f.m) && shape(f.n) && shape(f.k)),
+                "mapping",
+                || "the fragment is empty or too large".into(),
+            )
+        }
+    }
+}
