@@ -329,7 +329,12 @@ impl<'m> Ctx<'m> {
             "com.microsoft" => "ms.",
             _ => "",
         };
-        let name = format!("{prefix}{}", n.op);
+        let own = if n.op == "Scatter" {
+            "ScatterElements"
+        } else {
+            n.op
+        };
+        let name = format!("{prefix}{own}");
         let inputs: Vec<ValueId> = n.inputs.iter().copied().flatten().collect();
         let names: Vec<String> = (0..outputs.len()).map(|i| n.name(i)).collect();
         let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outputs

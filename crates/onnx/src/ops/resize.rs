@@ -73,17 +73,17 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let given = |c: &Ctx<'m>, v: Option<ValueId>| v.filter(|&v| !c.shape(v).iter().any(Dim::is_zero));
     let scales_in = given(c, n.opt(if first { 1 } else { 2 }));
     let sizes_in = given(c, if first { None } else { n.opt(3) });
-    let d = c.dtype(x);
     let late: Vec<Option<Dim>> =
         s.iter().enumerate().map(|(i, d)| if axes.contains(&i) { None } else { Some(d.clone()) }).collect();
+    let plain = !first && axes.len() == rank && policy == "stretch";
     if coordinates == "tf_crop_and_resize" {
-        return c.host(n, &[(d, late)]);
+        return Err(LowerError::Unsupported("crops by regions; crop with Slice first".into()));
     }
     let (mut out, mut scales) = (s.clone(), vec![1.0; rank]);
     match (scales_in, sizes_in) {
         (Some(v), None) => {
             let known = c.known(v).filter(|k| k.len() == axes.len());
-            let Some(known) = known else { return c.host(n, &[(d, late)]) };
+            let Some(known) = known else { return by_host(c, n, late, plain); };
             for (&i, k) in axes.iter().zip(&known) {
                 let o = match k {
                     Num::Ratio(p, q) => Some((s[i].clone() * p.clone()).floor_div(q)),
@@ -101,19 +101,19 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 if k.float().is_none() {
                     scales[i] = 0.0;
                 }
-                let Some(o) = o else { return c.host(n, &[(d, late)]) };
+                let Some(o) = o else { return by_host(c, n, late, plain); };
                 out[i] = o;
             }
         }
         (None, Some(v)) => {
             let sizes = c.sizes(v)?.filter(|k| k.len() == axes.len());
-            let Some(sizes) = sizes else { return c.host(n, &[(d, late)]) };
+            let Some(sizes) = sizes else { return by_host(c, n, late, plain); };
             for (&i, o) in axes.iter().zip(&sizes) {
                 out[i] = o.clone();
             }
             if policy != "stretch" {
                 let ratio = axes.iter().map(|&i| Some(out[i].known()? as f64 / s[i].known()? as f64)).collect::<Option<Vec<_>>>();
-                let Some(ratio) = ratio else { return c.host(n, &[(d, late)]) };
+                let Some(ratio) = ratio else { return by_host(c, n, late, plain); };
                 let k = match policy.as_str() {
                     "not_larger" => ratio.into_iter().fold(f64::INFINITY, f64::min),
                     "not_smaller" => ratio.into_iter().fold(0.0, f64::max),
@@ -138,6 +138,17 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         _ => return Err("needs either scales or sizes".into()),
     }
     emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias }, out)
+}
+
+/// A resize whose sizes come from data.
+fn by_host<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, late: Vec<Option<Dim>>, plain: bool) -> Lowered {
+    if !plain {
+        return Err(LowerError::Unsupported(
+            "its sizes are computed from data for some axes only; make them constant".into(),
+        ));
+    }
+    let d = c.dtype(n.input(0)?);
+    c.host(n, &[(d, late)])
 }
 
 /// The whole factor along a dimension for which the nearest neighbour repeats each element.

@@ -1,6 +1,6 @@
 //! Split: one slice per output.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView, axis_of};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Split", lower)];
@@ -19,11 +19,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             Some(v) => match c.sizes(v)? {
                 Some(s) => Some(s),
                 None => {
-                    let t = c.dtype(x);
-                    let mut s: Vec<Option<Dim>> = shape.into_iter().map(Some).collect();
-                    s[axis] = None;
-                    return c.host(n, &vec![(t, s); outs]);
-                }
+ return Err(LowerError::Unsupported(
+ "the sizes of its parts are computed from data; make them constant".into(),
+ ));
+ }
             },
         },
     };
