@@ -105,6 +105,30 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Float list attribute; empty when left out.
+    pub fn floats(&self, name: &str) -> R<Vec<f64>> {
+        match self.attrs.get(name) {
+            None => Ok(Vec::new()),
+            Some(Attr::Floats(v)) => Ok(v.clone()),
+            Some(Attr::Tensor(t)) => Ok(data::f64s(t)),
+            Some(_) => Err(format!("attribute '{name}' must be a list of floats").into()),
+        }
+    }
+
+    /// Text list attribute; empty when left out.
+    pub fn texts(&self, name: &str) -> R<Vec<String>> {
+        match self.attrs.get(name) {
+            None => Ok(Vec::new()),
+            Some(Attr::Strs(v)) => Ok(v.clone()),
+            Some(_) => Err(format!("attribute '{name}' must be a list of texts").into()),
+        }
+    }
+
+    /// Version of the operator's set; the newest when it is not told.
+    pub fn opset(&self) -> R<i64> {
+        self.int("opset", i64::MAX)
+    }
+
     /// Element type attribute: a name (`f32`) or the ONNX number.
     pub fn dtype(&self, name: &str) -> R<Option<DType>> {
         let d = match self.attrs.get(name) {
@@ -135,4 +159,30 @@ impl<'a> Args<'a> {
             None => Err(format!("attribute '{name}' names no element type that is known").into()),
         }
     }
+}
+
+/// Inputs put where attribute `present` says that they belong; `None` without the attribute.
+pub(crate) fn spread<'a>(
+    attrs: &Attrs,
+    inputs: &[Option<&'a Tensor>],
+) -> R<Option<Vec<Option<&'a Tensor>>>> {
+    let Some(Attr::Ints(present)) = attrs.get("present") else {
+        return Ok(None);
+    };
+    if present.iter().filter(|p| **p != 0).count() != inputs.len() {
+        return Err(format!(
+            "attribute 'present' {present:?} does not fit {} inputs",
+            inputs.len()
+        )
+        .into());
+    }
+    let mut given = inputs.iter().copied();
+    let place = |p: &i64| {
+        if *p != 0 {
+            given.next().flatten()
+        } else {
+            None
+        }
+    };
+    Ok(Some(present.iter().map(place).collect()))
 }

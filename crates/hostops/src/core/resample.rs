@@ -5,7 +5,7 @@ use crate::error::{R, Why, named};
 use graph::{ResampleMode, ResampleSpec};
 use tensor::Tensor;
 
-/// `input` resampled to `shape`. Coordinates are computed in f32 as other runtimes do, so that
+/// `input` resampled to `shape`; a scale of 0 is output over input extent. Coordinates are computed in f32 as other runtimes do, so that
 /// ties of nearest fall the same way.
 pub fn resample(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> Result<Tensor, HostError> {
     named("Resize", run(spec, input, shape))
@@ -109,7 +109,16 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
     if s.contains(&0) && !shape.contains(&0) {
         return Err(format!("an empty tensor {s:?} cannot be resampled to {shape:?}").into());
     }
-    let scales: Vec<f32> = spec.scales.iter().map(|v| *v as f32).collect();
+    // A scale of 0 stands for output extent over input extent.
+    let scales: Vec<f32> = spec
+        .scales
+        .iter()
+        .zip(shape.iter().zip(s))
+        .map(|(v, (o, i))| match *v {
+            0.0 => *o as f32 / (*i).max(1) as f32,
+            v => v as f32,
+        })
+        .collect();
     if let Some(v) = scales.iter().find(|v| !(1e-6..1e6).contains(*v)) {
         return Err(format!("scale {v} is outside 1e-6 to 1e6").into());
     }
@@ -117,9 +126,6 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
     let at = |d: usize, o: usize| position(&spec.coordinates, o, scales[d], s[d], shape[d]);
     // Before anything is listed per coordinate the output must be of a size that can be had.
     let mut out = RawOut::new(input.dtype(), shape)?;
-    if out.bytes.is_empty() {
-        return out.finish();
-    }
     if let ResampleMode::Nearest { rounding } = &spec.mode {
         let by = strides(s);
         let maps: Vec<Vec<usize>> = (0..s.len())

@@ -1,42 +1,60 @@
-//! Resize whose scales or sizes come from data; every dimension must have one.
+//! Resize and Upsample whose scales or sizes come from data.
 use crate::args::Args;
 use crate::core;
-use crate::data::{extent, f64s, ints};
-use crate::error::{R, Why};
+use crate::data::{axis, extent, f64s, ints};
+use crate::error::R;
 use graph::{ResampleMode, ResampleSpec};
 use tensor::Tensor;
 
 pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     let x = a.input(0)?;
     let s = x.shape();
-    let (scales, shape): (Vec<f64>, Vec<usize>) = match (a.opt(2), a.opt(3)) {
-        (Some(t), _) if !t.is_empty() => {
-            let v = f64s(t);
-            let shape = s
-                .iter()
-                .zip(&v)
-                .map(|(n, k)| (*n as f64 * k).floor() as usize);
-            let shape = shape.collect();
-            (v, shape)
-        }
-        (_, Some(t)) => {
-            let shape: Vec<usize> = ints(t).into_iter().map(extent).collect::<R<_>>()?;
-            let ratio = |(o, n): (&usize, &usize)| (*o as f32 / *n as f32) as f64;
-            (shape.iter().zip(s).map(ratio).collect(), shape)
-        }
-        _ => return Err("neither scales nor sizes are given".into()),
+    let old = a.opset()? < 11;
+    let axes: Vec<usize> = match a.attr_ints("axes")? {
+        Some(v) => v.into_iter().map(|d| axis(d, s.len())).collect::<R<_>>()?,
+        None => (0..s.len()).collect(),
     };
-    let unlike = ["keep_aspect_ratio_policy", "axes"]
-        .into_iter()
-        .find(|n| a.attrs.contains_key(*n) && a.text(n, "").ok() != Some("stretch"));
-    if let Some(n) = unlike {
-        return Err(Why(format!(
-            "attribute '{n}' is not covered when sizes come from data; give every dimension its size"
-        )));
+    let given = |i: usize| a.opt(i).filter(|t| !t.is_empty());
+    let (mut scales, mut shape) = (vec![1.0; s.len()], s.to_vec());
+    match (given(if old { 1 } else { 2 }), given(3)) {
+        (Some(t), _) if t.len() == axes.len() => {
+            for (d, k) in axes.iter().zip(f64s(t)) {
+                scales[*d] = k;
+                shape[*d] = (s[*d] as f32 * k as f32).floor() as usize;
+            }
+        }
+        (None, Some(t)) if t.len() == axes.len() => {
+            let sizes: Vec<usize> = ints(t).into_iter().map(extent).collect::<R<_>>()?;
+            let ratios = || {
+                axes.iter()
+                    .zip(&sizes)
+                    .map(|(d, o)| *o as f64 / s[*d] as f64)
+            };
+            let one = match a.text("keep_aspect_ratio_policy", "stretch")? {
+                "stretch" => None,
+                "not_larger" => Some(ratios().fold(f64::INFINITY, f64::min)),
+                "not_smaller" => Some(ratios().fold(0.0, f64::max)),
+                p => return Err(format!("policy '{p}' is not one that ONNX lists").into()),
+            };
+            for (d, o) in axes.iter().zip(&sizes) {
+                shape[*d] = one.map_or(*o, |k| (s[*d] as f64 * k + 0.5).floor() as usize);
+                scales[*d] = one.unwrap_or(0.0);
+            }
+        }
+        _ => return Err("scales or sizes must be given, one per dimension".into()),
     }
+    let coordinates = a.text(
+        "coordinate_transformation_mode",
+        if old { "asymmetric" } else { "half_pixel" },
+    )?;
     let mode = match a.text("mode", "nearest")? {
         "nearest" => ResampleMode::Nearest {
-            rounding: a.text("nearest_mode", "round_prefer_floor")?.into(),
+            rounding: a
+                .text(
+                    "nearest_mode",
+                    if old { "floor" } else { "round_prefer_floor" },
+                )?
+                .into(),
         },
         "linear" => ResampleMode::Linear,
         "cubic" => ResampleMode::Cubic {
@@ -47,9 +65,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     };
     let spec = ResampleSpec {
         mode,
-        coordinates: a
-            .text("coordinate_transformation_mode", "half_pixel")?
-            .into(),
+        coordinates: coordinates.into(),
         scales,
         antialias: a.int("antialias", 0)? != 0,
     };

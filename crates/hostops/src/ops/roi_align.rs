@@ -51,7 +51,12 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     let (oh, ow) = (size("output_height")?, size("output_width")?);
     let ratio = a.int("sampling_ratio", 0)?;
     let scale = a.float("spatial_scale", 1.0)?;
-    let half = match a.text("coordinate_transformation_mode", "half_pixel")? {
+    let usual = if a.opset()? < 16 {
+        "output_half_pixel"
+    } else {
+        "half_pixel"
+    };
+    let half = match a.text("coordinate_transformation_mode", usual)? {
         "half_pixel" => true,
         "output_half_pixel" => false,
         m => return Err(format!("coordinate mode '{m}' is not one that ONNX lists").into()),
