@@ -11,6 +11,7 @@ mod error;
 mod kernel;
 mod lower;
 mod schedule;
+mod staging;
 mod target;
 mod text;
 mod tile;

@@ -1,0 +1,54 @@
+//! Rules about tiles in shared memory that planners and emitters must agree on.
+use crate::{Access, AxisId, Swizzle};
+use layout::Dim;
+
+impl Access {
+    /// How many neighbours along `axis` can be moved at once: the largest power of two up to `most`
+    /// of which every aligned run is contiguous, begins on a multiple of itself (the buffer does),
+    /// and is inside or outside as a whole. `extent` is the axis', `tile` its positions per tile.
+    pub fn run(&self, axis: AxisId, extent: &Dim, tile: i64, most: u32) -> u32 {
+        let unit = self
+            .term(axis)
+            .is_some_and(|t| t.stride().is_some_and(Dim::is_one));
+        let bound = self
+            .bounds
+            .iter()
+            .any(|b| b.terms.iter().any(|t| t.0 == axis));
+        if !unit || bound || !self.indexed.is_empty() {
+            return 1;
+        }
+        let others = || {
+            let terms = self.terms.iter().filter(|t| t.axis != axis);
+            terms.flat_map(|t| &t.leaves).map(|l| &l.stride)
+        };
+        let mut n = most.max(1);
+        while n > 1 {
+            let fits = |d: &Dim| d.exact_div(&Dim::Known(n.into())).is_some();
+            let whole = n.is_power_of_two() && tile % i64::from(n) == 0;
+            if whole && fits(extent) && fits(&self.offset) && others().all(fits) {
+                return n;
+            }
+            n /= 2;
+        }
+        1
+    }
+}
+
+impl Swizzle {
+    /// Whether the swizzle maps lines of `inner` 2-byte elements onto themselves and blocks of 16
+    /// by 16 elements commute with it: it moves whole vectors of 8 elements within a line, by bits
+    /// of the line's number that eight neighbouring lines go through.
+    pub fn fits(&self, inner: u32) -> bool {
+        if self.bits == 0 {
+            return inner.is_multiple_of(8);
+        }
+        self.base == 3
+            && self.bits <= 5
+            && (self.bits..=10).contains(&self.shift)
+            && inner.is_power_of_two()
+            && (1 << (self.base + self.bits)..=1 << (self.base + self.shift)).contains(&inner)
+            && inner
+                .checked_mul(8)
+                .is_some_and(|n| n.is_multiple_of(1 << (self.base + self.shift + self.bits)))
+    }
+}
