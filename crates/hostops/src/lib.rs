@@ -17,7 +17,7 @@ pub use data::MAX_OUTPUT_BYTES;
 pub use error::HostError;
 
 use args::Args;
-use tensor::{Attr, Attrs, Tensor};
+use tensor::{Attrs, Tensor};
 
 /// Evaluates operator `name` of the table. Inputs are in ONNX order, `None` where an optional one
 /// is left out, or only those given while the attribute `present` marks the left out ones by 0;
@@ -32,15 +32,6 @@ pub fn run(
         .binary_search_by(|(n, _)| (*n).cmp(name))
         .map(|i| ops::TABLE[i].1)
         .map_err(|_| HostError::Unknown { name: name.into() })?;
-    let Some(Attr::Ints(present)) = attrs.get("present") else {
-        return error::named(name, f(&Args { attrs, inputs }));
-    };
-    let mut given = inputs.iter().copied();
-    let inputs: Vec<Option<&Tensor>> = present
-        .iter()
-        .map(|&p| if p != 0 { given.next().flatten() } else { None })
-        .collect();
-    let inputs = &inputs;
     let spread = error::named(name, args::spread(attrs, inputs))?;
     let inputs = spread.as_deref().unwrap_or(inputs);
     error::named(name, f(&Args { attrs, inputs }))

@@ -346,3 +346,100 @@ fn outrageous_sizes_are_errors() {
         );
     }
 }
+
+#[test]
+fn inputs_that_are_left_out() {
+    // As import writes it: only the inputs that are there, and which those are.
+    let x = f(&[1, 1, 2, 2], &[1., 2., 3., 4.]);
+    let present = ("present", Attr::Ints(vec![1, 0, 0, 1]));
+    let y = call(
+        "Resize",
+        std::slice::from_ref(&present),
+        &[&x, &i(&[4], &[1, 1, 4, 2])],
+    );
+    assert_eq!(y[0], f(&[1, 1, 4, 2], &[1., 2., 1., 2., 3., 4., 3., 4.]));
+    let attrs = Attrs::from([(present.0.to_string(), present.1)]);
+    assert!(run("Resize", &attrs, &[Some(&x)]).is_err());
+    let old = [
+        ("opset", Attr::Int(10)),
+        ("mode", Attr::Str("nearest".into())),
+    ];
+    let y = call("Resize", &old, &[&x, &f(&[4], &[1., 1., 1., 2.])]);
+    assert_eq!(y[0], f(&[1, 1, 2, 4], &[1., 1., 2., 2., 3., 3., 4., 4.]));
+}
+
+#[test]
+fn small_operators() {
+    let y = call(
+        "Split",
+        &[("axis", Attr::Int(1))],
+        &[&f(&[1, 3], &[1., 2., 3.]), &i(&[2], &[1, 2])],
+    );
+    assert_eq!(y, [f(&[1, 1], &[1.]), f(&[1, 2], &[2., 3.])]);
+    let y = call(
+        "Det",
+        &[],
+        &[&f(&[2, 2, 2], &[1., 2., 3., 4., 0., 2., 3., 0.])],
+    );
+    assert_eq!(y[0], f(&[2], &[-2., -6.]));
+    let y = call("HannWindow", &[], &[&i(&[], &[4])]);
+    assert_eq!(y[0], f(&[4], &[0., 0.5, 1., 0.5]));
+}
+
+#[test]
+fn classical_models() {
+    let x = f(&[2, 2], &[1., 2., 3., 8.]);
+    let floats = |v: &[f64]| Attr::Floats(v.to_vec());
+    let y = call(
+        "ml.Scaler",
+        &[("offset", floats(&[1., 2.])), ("scale", floats(&[0.5]))],
+        &[&x],
+    );
+    assert_eq!(y[0], f(&[2, 2], &[0., 0., 1., 3.]));
+    let y = call("ml.Normalizer", &[("norm", Attr::Str("L1".into()))], &[&x]);
+    assert_eq!(y[0], f(&[2, 2], &[1. / 3., 2. / 3., 3. / 11., 8. / 11.]));
+    let linear = [
+        ("coefficients", floats(&[1., 0., 0., 1.])),
+        ("intercepts", floats(&[0., -4.])),
+        ("classlabels_ints", Attr::Ints(vec![7, 9])),
+    ];
+    let y = call("ml.LinearClassifier", &linear, &[&x]);
+    assert_eq!(y[0], i(&[2], &[7, 9]));
+    assert_eq!(y[1], f(&[2, 2], &[1., -2., 3., 4.]));
+    // One tree: column 1 <= 5 gives class 0, else class 1.
+    let tree = |kind: &str| {
+        vec![
+            ("nodes_treeids".to_string(), Attr::Ints(vec![0, 0, 0])),
+            ("nodes_nodeids".into(), Attr::Ints(vec![0, 1, 2])),
+            ("nodes_featureids".into(), Attr::Ints(vec![1, 0, 0])),
+            ("nodes_values".into(), floats(&[5., 0., 0.])),
+            (
+                "nodes_modes".into(),
+                Attr::Strs(["BRANCH_LEQ", "LEAF", "LEAF"].map(String::from).to_vec()),
+            ),
+            ("nodes_truenodeids".into(), Attr::Ints(vec![1, 0, 0])),
+            ("nodes_falsenodeids".into(), Attr::Ints(vec![2, 0, 0])),
+            (format!("{kind}_treeids"), Attr::Ints(vec![0, 0])),
+            (format!("{kind}_nodeids"), Attr::Ints(vec![1, 2])),
+        ]
+    };
+    let mut attrs: Attrs = tree("class").into_iter().collect();
+    attrs.insert("class_ids".into(), Attr::Ints(vec![0, 1]));
+    attrs.insert("class_weights".into(), floats(&[1., 1.]));
+    attrs.insert("classlabels_int64s".into(), Attr::Ints(vec![3, 4]));
+    let y = run("ml.TreeEnsembleClassifier", &attrs, &[Some(&x)]).unwrap();
+    assert_eq!(y[0], i(&[2], &[3, 4]));
+    assert_eq!(y[1], f(&[2, 2], &[1., 0., 0., 1.]));
+    let mut attrs: Attrs = tree("target").into_iter().collect();
+    attrs.insert("target_ids".into(), Attr::Ints(vec![0, 0]));
+    attrs.insert("target_weights".into(), floats(&[10., 20.]));
+    attrs.insert("base_values".into(), floats(&[0.5]));
+    let y = run("ml.TreeEnsembleRegressor", &attrs, &[Some(&x)]).unwrap();
+    assert_eq!(y[0], f(&[2, 1], &[10.5, 20.5]));
+    // A tree that leads back to its root ends in an error.
+    attrs.insert(
+        "nodes_modes".into(),
+        Attr::Strs(vec!["BRANCH_LEQ".into(); 3]),
+    );
+    assert!(run("ml.TreeEnsembleRegressor", &attrs, &[Some(&x)]).is_err());
+}

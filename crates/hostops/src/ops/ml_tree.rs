@@ -1,0 +1,220 @@
+//! ai.onnx.ml TreeEnsembleRegressor and TreeEnsembleClassifier.
+use super::ml_scores::{classified, labels, largest, logistic, rows, transform};
+use crate::args::Args;
+use crate::data::from_f64s;
+use crate::error::{R, Why};
+use layout::DType;
+use std::collections::BTreeMap;
+use tensor::Tensor;
+
+/// Comparison at a branch.
+#[derive(Clone, Copy)]
+enum Mode {
+    Le,
+    Lt,
+    Ge,
+    Gt,
+    Eq,
+    Ne,
+    Leaf,
+}
+
+struct Branch {
+    mode: Mode,
+    feature: usize,
+    value: f32,
+    yes: usize,
+    no: usize,
+    missing_is_yes: bool,
+    /// Output and weight of a leaf.
+    leaves: Vec<(usize, f64)>,
+}
+
+struct Ensemble {
+    nodes: Vec<Branch>,
+    roots: Vec<usize>,
+}
+
+fn long(a: &Args, name: &str, len: Option<usize>) -> R<Vec<i64>> {
+    let v = a.attr_ints(name)?.unwrap_or_default();
+    match len {
+        Some(n) if v.len() != n => {
+            Err(format!("attribute '{name}' has {} values, not {n}", v.len()).into())
+        }
+        _ => Ok(v),
+    }
+}
+
+/// Reads the trees; `kind` is `target` or `class`.
+fn ensemble(a: &Args, kind: &str, columns: usize, outputs: usize) -> R<Ensemble> {
+    let trees = long(a, "nodes_treeids", None)?;
+    let n = trees.len();
+    let ids = long(a, "nodes_nodeids", Some(n))?;
+    let features = long(a, "nodes_featureids", Some(n))?;
+    let yes = long(a, "nodes_truenodeids", Some(n))?;
+    let no = long(a, "nodes_falsenodeids", Some(n))?;
+    let missing = long(a, "nodes_missing_value_tracks_true", None)?;
+    let (values, modes) = (a.floats("nodes_values")?, a.texts("nodes_modes")?);
+    if values.len() != n || modes.len() != n {
+        return Err(format!("nodes_values and nodes_modes must have {n} values").into());
+    }
+    let at: BTreeMap<(i64, i64), usize> = trees
+        .iter()
+        .copied()
+        .zip(ids.iter().copied())
+        .zip(0..)
+        .collect();
+    let find = |t: i64, id: i64| {
+        at.get(&(t, id))
+            .copied()
+            .ok_or_else(|| Why(format!("tree {t} has no node {id}")))
+    };
+    let mut nodes = Vec::with_capacity(n);
+    let mut roots: Vec<usize> = Vec::new();
+    for i in 0..n {
+        let mode = match modes[i].as_str() {
+            "BRANCH_LEQ" => Mode::Le,
+            "BRANCH_LT" => Mode::Lt,
+            "BRANCH_GTE" => Mode::Ge,
+            "BRANCH_GT" => Mode::Gt,
+            "BRANCH_EQ" => Mode::Eq,
+            "BRANCH_NEQ" => Mode::Ne,
+            "LEAF" => Mode::Leaf,
+            m => return Err(format!("mode '{m}' is not one that ONNX lists").into()),
+        };
+        let leaf = matches!(mode, Mode::Leaf);
+        let feature = usize::try_from(features[i]).unwrap_or(usize::MAX);
+        if !leaf && feature >= columns {
+            return Err(format!("feature {} is outside {columns} columns", features[i]).into());
+        }
+        if i == 0 || trees[i] != trees[i - 1] {
+            roots.push(i);
+        }
+        nodes.push(Branch {
+            mode,
+            feature,
+            value: values[i] as f32,
+            yes: if leaf { 0 } else { find(trees[i], yes[i])? },
+            no: if leaf { 0 } else { find(trees[i], no[i])? },
+            missing_is_yes: missing.get(i).is_some_and(|m| *m != 0),
+            leaves: Vec::new(),
+        });
+    }
+    let owners = long(a, &format!("{kind}_treeids"), None)?;
+    let leaf_ids = long(a, &format!("{kind}_nodeids"), Some(owners.len()))?;
+    let targets = long(a, &format!("{kind}_ids"), Some(owners.len()))?;
+    let weights = a.floats(&format!("{kind}_weights"))?;
+    if weights.len() != owners.len() {
+        return Err(format!("{kind}_weights must have {} values", owners.len()).into());
+    }
+    for i in 0..owners.len() {
+        let o = usize::try_from(targets[i]).ok().filter(|o| *o < outputs);
+        let o = o.ok_or_else(|| format!("{kind} {} is outside {outputs}", targets[i]))?;
+        nodes[find(owners[i], leaf_ids[i])?]
+            .leaves
+            .push((o, weights[i]));
+    }
+    Ok(Ensemble { nodes, roots })
+}
+
+impl Ensemble {
+    /// The leaf that a row ends in; an error when a tree has a cycle.
+    fn leaf(&self, root: usize, x: &[f32]) -> R<&Branch> {
+        let mut at = root;
+        for _ in 0..=self.nodes.len() {
+            let b = &self.nodes[at];
+            let v = x.get(b.feature).copied().unwrap_or(0.0);
+            let yes = match b.mode {
+                Mode::Leaf => return Ok(b),
+                Mode::Le => v <= b.value,
+                Mode::Lt => v < b.value,
+                Mode::Ge => v >= b.value,
+                Mode::Gt => v > b.value,
+                Mode::Eq => v == b.value,
+                Mode::Ne => v != b.value,
+            };
+            at = if yes || v.is_nan() && b.missing_is_yes {
+                b.yes
+            } else {
+                b.no
+            };
+        }
+        Err("a tree has a cycle".into())
+    }
+}
+
+pub(crate) fn regressor(a: &Args) -> R<Vec<Tensor>> {
+    let (n, columns, x) = rows(a)?;
+    let k = crate::data::extent(a.int("n_targets", 1)?)?;
+    let e = ensemble(a, "target", columns, k)?;
+    let base = a.floats("base_values")?;
+    let how = a.text("aggregate_function", "SUM")?;
+    let mut y = Vec::new();
+    for r in 0..n {
+        let mut s: Vec<Option<f64>> = vec![None; k];
+        for root in &e.roots {
+            for (o, w) in &e.leaf(*root, &x[r * columns..(r + 1) * columns])?.leaves {
+                let old = s[*o];
+                s[*o] = Some(match (how, old) {
+                    ("SUM" | "AVERAGE", _) => old.unwrap_or(0.0) + w,
+                    ("MIN", Some(v)) => v.min(*w),
+                    ("MAX", Some(v)) => v.max(*w),
+                    ("MIN" | "MAX", None) => *w,
+                    _ => return Err(format!("aggregate '{how}' is not one that ONNX lists").into()),
+                });
+            }
+        }
+        let trees = if how == "AVERAGE" {
+            e.roots.len().max(1)
+        } else {
+            1
+        } as f64;
+        let mut s: Vec<f64> = (0..k)
+            .map(|o| s[o].unwrap_or(0.0) / trees + base.get(o).copied().unwrap_or(0.0))
+            .collect();
+        transform(a, &mut s)?;
+        y.extend(s);
+    }
+    Ok(vec![from_f64s(DType::F32, &[n, k], &y)?])
+}
+
+pub(crate) fn classifier(a: &Args) -> R<Vec<Tensor>> {
+    let (n, columns, x) = rows(a)?;
+    let names = labels(a)?;
+    let k = names.len();
+    let e = ensemble(a, "class", columns, k)?;
+    let base = a.floats("base_values")?;
+    let ids = long(a, "class_ids", None)?;
+    // Two classes of which the leaves speak of one only.
+    let single = k == 2 && ids.windows(2).all(|w| w[0] == w[1]);
+    let positive = a.floats("class_weights")?.iter().all(|w| *w >= 0.0);
+    let logit = a.text("post_transform", "NONE")? == "LOGISTIC";
+    let (mut picked, mut y) = (Vec::with_capacity(n), Vec::new());
+    for r in 0..n {
+        let mut s = vec![0.0; k];
+        for root in &e.roots {
+            for (o, w) in &e.leaf(*root, &x[r * columns..(r + 1) * columns])?.leaves {
+                s[*o] += w;
+            }
+        }
+        if single {
+            let spoken = ids.first().map_or(0, |i| *i as usize);
+            let v = s[spoken] + base.get(1).or(base.first()).copied().unwrap_or(0.0);
+            let second = v > if positive { 0.5 } else { 0.0 };
+            picked.push(names[second as usize]);
+            y.extend(match (positive, logit) {
+                (true, _) => [1.0 - v, v],
+                (false, true) => [logistic(-v), logistic(v)],
+                (false, false) => [-v, v],
+            });
+            continue;
+        }
+        for (v, b) in s.iter_mut().zip(&base) {
+            *v += b;
+        }
+        picked.push(*names.get(largest(&s)).ok_or("there is no class")?);
+        transform(a, &mut s)?;
+        y.extend(s);
+    }
+    classified(&picked, &y)
+}
