@@ -268,6 +268,17 @@ fn resampling() {
         v.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6),
         "{v:?}"
     );
+    // Scales of 0 stand for the ratio of extents; nothing from nothing is nothing.
+    for (x, n) in [(vec![1., 2.], 4), (vec![], 0), (vec![1.], 0)] {
+        let s = ResampleSpec {
+            mode: near("floor"),
+            coordinates: "asymmetric".into(),
+            scales: vec![0.0],
+            antialias: false,
+        };
+        let y = resample(&s, &f(&[x.len()], &x), &[n]).unwrap();
+        assert_eq!(y.to_f32().unwrap(), [1., 1., 2., 2.][..n]);
+    }
     let bad = ResampleSpec {
         mode: ResampleMode::Linear,
         coordinates: "odd".into(),
