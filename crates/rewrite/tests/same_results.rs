@@ -444,6 +444,19 @@ impl Gen {
         };
         let mut y = self.node(Op::Contract(spec), &[q, key]).unwrap();
         let own = self.shape(y);
+        if self.r.chance() {
+            // A bias per batch and head, under whichever grouping.
+            let m = View::Slice {
+                starts: vec![Dim::ZERO; 4],
+                steps: vec![1; 4],
+                extents: vec![n.clone(), k(2), s.clone(), k(1)],
+            };
+            let mut m = self.view(x, m).unwrap();
+            if flat {
+                m = self.reshape(m, vec![n.clone() * k(2), s.clone(), k(1)]);
+            }
+            y = self.map(&[m, y], |e, a| e.sub(a[1], a[0]));
+        }
         let masked = self.r.chance();
         if masked {
             if flat {

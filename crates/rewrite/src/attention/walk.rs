@@ -1,6 +1,6 @@
 //! From the weights of a softmax back to the scores, as one scalar program.
 use crate::edit::Edit;
-use crate::pattern::folds_with;
+use crate::pattern::{folds_with, groups};
 use expr::{Binary, Expr, ExprBuilder, Inst, Ref};
 use graph::{NodeId, Op, ValueId, View};
 use layout::Dim;
@@ -343,12 +343,33 @@ impl<'a, 'f> Walk<'a, 'f> {
                 extras.push((v, None));
                 continue;
             }
-            let lead = own.len().saturating_sub(2);
-            if !own[..lead].iter().all(Dim::is_one) {
-                return Err("masks are given under different groupings of the batch".into());
-            }
-            extras.push((v, (lead > 0).then(|| own[lead..].to_vec())));
+            extras.push((v, self.regrouped(own, l, batch)?));
         }
         Ok((e, extras))
+    }
+
+    /// The shape that a mask of shape `own`, given at level `l`, has under `batch`; `None` when
+    /// it may stay.
+    fn regrouped(&self, own: &[Dim], l: &[Dim], batch: &[Dim]) -> Result<Option<Vec<Dim>>, String> {
+        let lead = own.len().saturating_sub(2);
+        if lead == 0 {
+            return Ok(None);
+        }
+        if own[..lead].iter().all(Dim::is_one) {
+            return Ok(Some(own[lead..].to_vec()));
+        }
+        let fail = || "masks are given under different groupings of the batch".to_string();
+        let joined = groups(batch, &l[..l.len() - 2]).ok_or_else(fail)?;
+        let missing = l.len() - own.len();
+        let mut to = Vec::new();
+        for (i, g) in joined.iter().enumerate().skip(missing) {
+            match &own[i - missing] {
+                d if d.is_one() => to.extend(g.clone().map(|_| Dim::ONE)),
+                d if *d == l[i] => to.extend(batch[g.clone()].iter().cloned()),
+                _ => return Err(fail()),
+            }
+        }
+        to.extend(own[lead..].iter().cloned());
+        Ok(Some(to))
     }
 }
