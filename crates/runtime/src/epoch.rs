@@ -75,6 +75,15 @@ impl Unit {
         inner.entry(key).or_insert_with(|| Arc::new(Unit::new(Arc::new(make())))).clone()
     }
 
+    /// The current plan, those kept beside it, and those of the programs inside, in that order.
+    pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
+        let mut out: Vec<Arc<VerifiedPlan>> = self.current().iter().map(|e| e.plan.clone()).collect();
+        out.extend(self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|e| e.plan.clone()));
+        let inner: Vec<Arc<Unit>> = self.inner.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        out.extend(inner.iter().flat_map(|u| u.plans()));
+        out
+    }
+
     /// Compiles a plan into an epoch of this unit.
     pub fn compile(&self, engine: &Engine, plan: Plan) -> Result<Arc<Epoch>, RunError> {
         self.compile_verified(engine, Arc::new(plan.verify()?))

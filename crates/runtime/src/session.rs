@@ -184,6 +184,11 @@ impl Session {
         self.unit.current().map(|e| e.plan.clone())
     }
 
+    /// Every plan that was made so far, those of branches and loop bodies included.
+    pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
+        self.unit.plans()
+    }
+
     /// A stream: state declared by the program stays in place between its requests. `dims` is the
     /// box that one plan covers for the stream's whole life.
     pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, RunError> {

@@ -1,4 +1,61 @@
-//! `shopfloor-cli`: see ARCHITECTURE.md.
+//! `shopfloor`: plans, runs, measures and explains ONNX models on the command line.
+//!
+//! The commands hold no logic of their own: they parse, call the library and print.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod commands;
+mod output;
+
+use clap::{Parser, Subcommand};
+use output::Failure;
+use std::process::ExitCode;
+
+/// Plans, runs, measures and explains ONNX models.
+///
+/// Exit codes: 0 done, 1 failure, 2 wrong usage, 3 the model has operators that are not supported,
+/// 4 outputs differ from the reference, 5 a stated goal was missed.
+#[derive(Parser)]
+#[command(name = "shopfloor", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What is in a model: inputs, outputs, operators, parameters, work, what is not supported
+    Inspect(commands::inspect::Args),
+    /// The plan of a model as a table, with the memory it will take and the reasons
+    Plan(commands::plan::Args),
+    /// Run a model once on inputs from files
+    Run(commands::run::Args),
+    /// How long requests take
+    Bench(commands::bench::Args),
+    /// Predicted beside measured for every step, and what became of every node
+    Profile(commands::profile::Args),
+    /// Machines that can be planned for
+    #[command(subcommand)]
+    Machines(commands::machines::Command),
+    /// Run a bundled model that reads handwritten digits, and show how
+    Demo(commands::demo::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Inspect(a) => commands::inspect::run(a),
+        Command::Plan(a) => commands::plan::run(a),
+        Command::Run(a) => commands::run::run(a),
+        Command::Bench(a) => commands::bench::run(a),
+        Command::Profile(a) => commands::profile::run(a),
+        Command::Machines(c) => commands::machines::run(c),
+        Command::Demo(a) => commands::demo::run(a),
+    };
+    match result {
+        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(f) => {
+            output::complain(&f);
+            ExitCode::from(f.code())
+        }
+    }
+}

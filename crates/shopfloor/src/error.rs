@@ -23,6 +23,12 @@ pub enum Error {
     /// A machine description is wrong or unknown.
     #[error(transparent)]
     Machine(#[from] machine::MachineError),
+    /// The machine cannot be calibrated.
+    #[error(transparent)]
+    Calibrate(#[from] cpu::calibrate::CalibrateError),
+    /// A graph cannot be put together.
+    #[error(transparent)]
+    Graph(#[from] graph::GraphError),
     /// A tensor's bytes and shape disagree.
     #[error(transparent)]
     Tensor(#[from] tensor::TensorError),

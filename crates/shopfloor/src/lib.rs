@@ -16,20 +16,35 @@
 //! This crate is the only stable interface; the crates behind it may change.
 #![forbid(unsafe_code)]
 
+mod bench;
+mod compare;
 mod error;
+pub mod inputs;
+mod inspect;
+pub mod machines;
 mod model;
+mod op;
 mod outputs;
+pub mod planview;
+mod profile;
 mod session;
 
+pub use bench::{BenchOptions, Subject, bench, peak_rss};
+pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use error::Error;
+pub use inspect::inspect;
 pub use model::{Model, ModelOptions};
+pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;
+pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine};
 
 pub use cpu::isa::Isa;
+pub use data;
 pub use layout::{DType, Dim, DimBox};
 pub use machine::Machine;
 pub use plan::{Goal, Plan, Timeline, Why};
+pub use report;
 pub use runtime::{Engine, Stream};
 pub use tensor::Tensor;
 

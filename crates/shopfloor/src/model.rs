@@ -44,17 +44,37 @@ impl Model {
             }
         }
         let imported = onnx::import(path, &import)?;
-        let (graph, changes) = rewrite::run(&imported.graph, &rewrite::Options { fuel: options.fuel, ..Default::default() })?;
-        let model_nodes = imported.report.nodes.iter().map(|o| (o.name.clone(), o.op_type.clone())).collect();
-        let mut program = planner::program(&graph, &planner::ProgramOptions { states: options.states.clone(), model_nodes })?;
-        if let Some(stem) = path.file_stem().and_then(|s| s.to_str()) {
-            program.name = stem.to_string();
-            if stem == "model"
-                && let Some(folder) = path.parent().and_then(|p| p.file_name()).and_then(|s| s.to_str())
-            {
-                program.name = folder.to_string();
+        let mut name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("model").to_string();
+        if name == "model"
+            && let Some(folder) = path.parent().and_then(|p| p.file_name()).and_then(|s| s.to_str())
+        {
+            name = folder.to_string();
+        }
+        let model = Model::made(path.to_path_buf(), &name, &imported.graph, imported.report, options)?;
+        // Import checks bound dims; a range it does not see.
+        for (dim, r) in options.dims.iter().filter(|(_, r)| r.lo != r.hi) {
+            if !model.program.symbols.iter().any(|s| s.name == *dim) {
+                let all: Vec<String> = model.program.symbols.iter().map(|s| format!("'{}'", s.name)).collect();
+                let has = if all.is_empty() { "it has none".into() } else { format!("it has {}", all.join(", ")) };
+                return Err(Error::Usage(format!("model '{}' has no symbolic dimension '{dim}' to range over {}..{}; {has}", model.program.name, r.lo, r.hi)));
             }
         }
+        Ok(model)
+    }
+
+    /// A model of core ops that were put together by hand; `name` is used in tables and errors.
+    ///
+    /// # Errors
+    /// The graph cannot be rewritten or planned.
+    pub fn from_graph(name: &str, graph: &Graph, options: &ModelOptions) -> Result<Model, Error> {
+        Model::made(PathBuf::from(name), name, graph, onnx::Report::default(), options)
+    }
+
+    fn made(path: PathBuf, name: &str, graph: &Graph, report: onnx::Report, options: &ModelOptions) -> Result<Model, Error> {
+        let (graph, changes) = rewrite::run(graph, &rewrite::Options { fuel: options.fuel, ..Default::default() })?;
+        let model_nodes = report.nodes.iter().map(|o| (o.name.clone(), o.op_type.clone())).collect();
+        let mut program = planner::program(&graph, &planner::ProgramOptions { states: options.states.clone(), model_nodes })?;
+        program.name = name.to_string();
         program.whys.splice(
             0..0,
             changes.into_iter().map(|c| Why {
@@ -65,13 +85,7 @@ impl Model {
                 reason: c.why,
             }),
         );
-        Ok(Model {
-            path: path.to_path_buf(),
-            graph: Arc::new(graph),
-            program: Arc::new(program),
-            report: imported.report,
-            dims: options.dims.clone(),
-        })
+        Ok(Model { path, graph: Arc::new(graph), program: Arc::new(program), report, dims: options.dims.clone() })
     }
 
     /// Where it was read from.

@@ -20,7 +20,7 @@ use tensor::Tensor;
 /// The instruction set is not there, or threads cannot be started.
 pub fn default_engine(threads: Option<usize>, isa: Option<Isa>, machine: Option<Machine>) -> Result<Arc<Engine>, Error> {
     let device = CpuDevice::new(cpu::CpuOptions { threads, isa, machine })?;
-    let planner = planner::Planner::new(vec![(device.machine().clone(), device.target().clone())]);
+    let planner = planner::Planner::new(vec![(device.machine().clone(), device.target().clone())], planner::PlanOptions::default());
     Ok(Engine::new(Arc::new(device), Arc::new(planner)))
 }
 
@@ -176,6 +176,15 @@ impl Session {
     /// As [`Session::run`].
     pub fn run_timed(&self, inputs: &[(&str, &Tensor)], timeline: &mut Timeline) -> Result<Outputs, Error> {
         Ok(Outputs(self.inner.run_with(inputs, Some(timeline), None)?))
+    }
+
+    /// Runs steps 0 to `last` of one request (counted over the plan's blocks) and records them; what
+    /// the outputs then hold is not specified.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_until(&self, inputs: &[(&str, &Tensor)], last: u32, timeline: &mut Timeline) -> Result<Outputs, Error> {
+        Ok(Outputs(self.inner.run_with(inputs, Some(timeline), Some(last))?))
     }
 
     /// The plan for a box of dims, without running it.

@@ -1,0 +1,179 @@
+//! Options that commands share.
+
+use crate::output::{Failure, note};
+use clap::Args;
+use shopfloor::{Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines, planview};
+
+fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let wrong = || format!("'{text}' should be INPUT=SIZExSIZE..., such as image=1x3x224x224");
+    let (name, list) = text.rsplit_once('=').ok_or_else(wrong)?;
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    // A scalar has no sizes.
+    if list.is_empty() || list == "scalar" {
+        return Ok((name.into(), vec![]));
+    }
+    let sizes: Result<Vec<usize>, _> = list.split(['x', ',']).map(|s| s.trim().parse::<u32>().map(|n| n as usize)).collect();
+    Ok((name.into(), sizes.map_err(|_| wrong())?))
+}
+
+fn dim(text: &str) -> Result<(String, i64, i64), String> {
+    let wrong = || format!("'{text}' should be NAME=SIZE or NAME=FROM..TO, such as batch=1..8");
+    let (name, range) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let number = |s: &str| s.trim().parse::<u32>().map(i64::from).map_err(|_| wrong());
+    let (lo, hi) = match range.split_once("..") {
+        Some((a, b)) => (number(a)?, number(b.trim_start_matches('='))?),
+        None => (number(range)?, number(range)?),
+    };
+    if name.is_empty() || lo > hi {
+        return Err(wrong());
+    }
+    Ok((name.into(), lo, hi))
+}
+
+fn isa(text: &str) -> Result<Isa, String> {
+    let isa = Isa::from_name(text).ok_or_else(|| format!("'{text}' is no instruction set of ours; they are avx512, avx2 and portable"))?;
+    if !isa.available() {
+        return Err(format!("this CPU does not have {text}; leave --isa out or choose another"));
+    }
+    Ok(isa)
+}
+
+/// A goal with its bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GoalArg {
+    pub goal: Goal,
+    /// Seconds that the slowest of a hundred requests may take.
+    pub bound_s: Option<f64>,
+}
+
+fn goal(text: &str) -> Result<GoalArg, String> {
+    let wrong = || format!("'{text}' should be latency, throughput, or one of them with a bound, such as throughput:5ms");
+    let (name, bound) = match text.split_once(':') {
+        Some((n, b)) => (n, Some(b)),
+        None => (text, None),
+    };
+    let bound_s = match bound {
+        None => None,
+        Some(b) => {
+            let (digits, unit) = b.split_at(b.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(b.len()));
+            let scale = match unit {
+                "us" => 1e-6,
+                "ms" | "" => 1e-3,
+                "s" => 1.0,
+                _ => return Err(wrong()),
+            };
+            let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
+            Some(v * scale).filter(|v| v.is_finite() && *v > 0.0).ok_or_else(wrong)?.into()
+        }
+    };
+    let goal = match name {
+        "latency" => Goal::Latency,
+        "throughput" => Goal::Throughput { max_latency_s: bound_s },
+        _ => return Err(wrong()),
+    };
+    Ok(GoalArg { goal, bound_s })
+}
+
+fn state(text: &str) -> Result<(String, String), String> {
+    match text.rsplit_once('=') {
+        Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok((i.into(), o.into())),
+        _ => Err(format!("'{text}' should be INPUT=OUTPUT, such as past=present")),
+    }
+}
+
+/// What a model is bound to.
+#[derive(Args, Clone, Debug)]
+pub struct ModelArgs {
+    /// Shape of an input, such as image=1x3x224x224; repeatable
+    #[arg(long, value_name = "INPUT=SIZES", value_parser = shape)]
+    pub shape: Vec<(String, Vec<usize>)>,
+    /// Size or range of a symbolic dimension, such as batch=4 or batch=1..8; repeatable
+    #[arg(long, value_name = "NAME=RANGE", value_parser = dim)]
+    pub dim: Vec<(String, i64, i64)>,
+    /// State: what OUTPUT gives is what INPUT takes in the next request of a stream; repeatable
+    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = state)]
+    pub state: Vec<(String, String)>,
+    /// Most graph rewrites to do, to find a bad one by bisection
+    #[arg(long, value_name = "N")]
+    pub fuel: Option<usize>,
+}
+
+impl ModelArgs {
+    /// For the library.
+    pub fn options(&self) -> ModelOptions {
+        let mut dims = DimBox::new();
+        for (name, lo, hi) in &self.dim {
+            dims.insert(name.as_str(), *lo, *hi);
+        }
+        ModelOptions {
+            shapes: self.shape.iter().map(|(n, s)| (n.clone(), s.iter().map(|&d| Dim::from(d)).collect())).collect(),
+            dims,
+            states: self.state.clone(),
+            fuel: self.fuel,
+        }
+    }
+}
+
+/// What it runs on.
+#[derive(Args, Clone, Debug)]
+pub struct EngineArgs {
+    /// Workers, the calling thread included [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// Instruction set: avx512, avx2 or portable [default: the best there is]
+    #[arg(long, value_parser = isa)]
+    pub isa: Option<Isa>,
+    /// Machine to plan for: a name, a TOML file, `detected` or `present` [default: present]
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// What the plan is to be good at: latency or throughput, with a bound such as throughput:5ms
+    #[arg(long, value_parser = goal)]
+    pub goal: Option<GoalArg>,
+}
+
+impl EngineArgs {
+    /// The machine asked for.
+    pub fn machine(&self) -> Result<Option<Machine>, Failure> {
+        Ok(self.machine.as_deref().map(machines::find).transpose()?)
+    }
+
+    /// The goal asked for.
+    pub fn goal(&self) -> GoalArg {
+        self.goal.unwrap_or_default()
+    }
+
+    /// A session on the CPU at hand.
+    pub fn builder(&self) -> Result<SessionBuilder, Failure> {
+        let mut b = Session::builder().with_goal(self.goal().goal);
+        if let Some(t) = self.threads {
+            b = b.with_threads(t as usize);
+        }
+        if let Some(i) = self.isa {
+            b = b.with_isa(i);
+        }
+        if let Some(m) = self.machine()? {
+            b = b.with_machine(m);
+        }
+        Ok(b)
+    }
+}
+
+/// Loads a saved plan and makes it the session's, verified.
+pub fn use_plan(session: &Session, path: &str) -> Result<(), Failure> {
+    session.swap_plan(planview::load(path)?)?;
+    Ok(())
+}
+
+/// Says which dims were not given and are taken as 1.
+pub fn tell_assumed(model: &Model, assumed: &[String]) {
+    if !assumed.is_empty() {
+        note(&format!(
+            "dimension {} of {} not given and taken as 1; choose with --dim {}=N",
+            assumed.join(", "),
+            model.program().name,
+            assumed[0]
+        ));
+    }
+}

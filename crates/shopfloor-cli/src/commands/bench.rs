@@ -1,0 +1,71 @@
+use crate::args::{EngineArgs, ModelArgs};
+use crate::output::{self, Done, Failure};
+use shopfloor::{BenchOptions, Subject, inputs, report::units};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    #[arg(required_unless_present = "op", conflicts_with = "op")]
+    model: Option<String>,
+    /// One operator instead of a model: matmul:MxNxK:f32[:dynamic],
+    /// conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32], or map:N:f32:FUNCTION with relu, gelu, gelu_tanh,
+    /// sigmoid, silu, tanh, erf, exp, log, sqrt, add or mul
+    #[arg(long, value_name = "OP")]
+    op: Option<String>,
+    /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
+    #[arg(long, value_name = "FILE")]
+    inputs: Vec<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Requests before measuring, of every caller
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    warmup: usize,
+    /// Requests to measure [default: as many as fit into --seconds]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// How long to measure
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Callers at once, on one session
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: u32,
+    /// The figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let given = if a.inputs.is_empty() { None } else { Some(inputs::read_inputs(&a.inputs)?) };
+    let subject = match (&a.op, &a.model) {
+        (Some(op), _) => Subject::Op(op),
+        (None, Some(path)) => Subject::File(path.as_ref()),
+        (None, None) => return Err(Failure::Usage("give a model or --op".into())),
+    };
+    let options = BenchOptions {
+        warmup: a.warmup,
+        iterations: a.iterations.map(|n| n as usize),
+        seconds: a.seconds,
+        concurrency: a.concurrency as usize,
+    };
+    let bar = output::bar("measuring");
+    let report = shopfloor::bench(a.engine.builder()?, subject, &a.bound.options(), given, options, &|done| {
+        bar.set_position((done * 1000.0) as u64);
+    })?;
+    bar.finish_and_clear();
+    if a.json {
+        output::json(&report)?;
+    } else {
+        output::print(&report.render(output::style()))?;
+    }
+    match a.engine.goal().bound_s {
+        Some(bound) if report.latency_ms.p99 > bound * 1e3 => Err(Failure::Missed(format!(
+            "{}: the goal was {} for 99 of 100 requests, and they took up to {}; allow more time, more threads or less concurrency",
+            report.model,
+            units::seconds(bound),
+            units::seconds(report.latency_ms.p99 * 1e-3)
+        ))),
+        _ => Ok(()),
+    }
+}

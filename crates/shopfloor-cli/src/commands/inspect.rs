@@ -1,0 +1,38 @@
+use crate::args::ModelArgs;
+use crate::output::{self, Done, Failure};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    model: String,
+    #[command(flatten)]
+    bound: ModelArgs,
+    /// List every kernel, not only the 20 that move most bytes
+    #[arg(long)]
+    all: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let found = shopfloor::inspect(&a.model, &a.bound.options())?;
+    if a.json {
+        output::json(&found)?;
+    } else {
+        output::print(&found.render(output::style(), a.all))?;
+    }
+    match found.unsupported.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Failure::Unsupported(format!("{}: node '{}' ({} of opset {}) is not supported: {}", a.model, one.node, one.operator, one.opset, one.remedy))),
+        many => Err(Failure::Unsupported(format!(
+            "{}: {} nodes are not supported, the first being '{}' ({} of opset {}): {}",
+            a.model,
+            many.len(),
+            many[0].node,
+            many[0].operator,
+            many[0].opset,
+            many[0].remedy
+        ))),
+    }
+}

@@ -1,0 +1,8 @@
+//! One module per command.
+pub mod bench;
+pub mod demo;
+pub mod inspect;
+pub mod machines;
+pub mod plan;
+pub mod profile;
+pub mod run;

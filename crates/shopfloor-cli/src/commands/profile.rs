@@ -1,0 +1,59 @@
+use crate::args::{EngineArgs, ModelArgs, tell_assumed, use_plan};
+use crate::output::{self, Done};
+use shopfloor::{Model, inputs, report};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    model: String,
+    /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
+    #[arg(long, value_name = "FILE")]
+    inputs: Vec<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Requests before measuring
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    warmup: usize,
+    /// Requests to measure
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    active: u32,
+    /// Save the last request as Chrome trace events, for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
+    /// Run by this saved plan (`shopfloor plan --out`)
+    #[arg(long, value_name = "FILE")]
+    plan: Option<String>,
+    /// Steps to list, those that take most time first
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    top: usize,
+    /// List what became of every node of the model
+    #[arg(long)]
+    nodes: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let waiting = output::spinner("measuring");
+    let session = a.engine.builder()?.commit(Model::open(&a.model, &a.bound.options())?)?;
+    let named = if a.inputs.is_empty() {
+        let (sizes, assumed) = inputs::sizes(session.model());
+        tell_assumed(session.model(), &assumed);
+        inputs::random_inputs(session.model(), &sizes)?
+    } else {
+        inputs::read_inputs(&a.inputs)?
+    };
+    if let Some(path) = &a.plan {
+        use_plan(&session, path)?;
+    }
+    let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
+    waiting.finish_and_clear();
+    if let Some(path) = &a.trace {
+        let text = report::chrome_trace(&profile, &timeline);
+        std::fs::write(path, text).map_err(|source| shopfloor::Error::Io { path: path.clone(), source })?;
+    }
+    if a.json { output::json(&profile) } else { output::print(&profile.render(output::style(), a.top, a.nodes)) }
+}

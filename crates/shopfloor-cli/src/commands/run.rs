@@ -1,0 +1,244 @@
+use crate::args::{EngineArgs, ModelArgs, use_plan};
+use crate::output::{self, Done, Failure};
+use serde::Serialize;
+use shopfloor::report::units;
+use shopfloor::{Comparison, Model, Tensor, Timeline, Tolerance, data, inputs, planview};
+use std::fmt::Write;
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    model: String,
+    /// Inputs: an npz file whose arrays have the inputs' names, or INPUT=FILE.npy; repeatable
+    #[arg(long, value_name = "FILE")]
+    inputs: Vec<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Save the outputs to an npz file
+    #[arg(long, value_name = "FILE")]
+    outputs: Option<String>,
+    /// Compare the outputs with those of an npz file; exit code 4 when they differ
+    #[arg(long, value_name = "FILE")]
+    compare: Option<String>,
+    /// Allowed difference, relative to the output's largest magnitude [default: 0.0001]
+    #[arg(long, requires = "compare")]
+    rtol: Option<f64>,
+    /// Allowed difference besides [default: 0]
+    #[arg(long, requires = "compare")]
+    atol: Option<f64>,
+    /// The reference holds only every Nth element of each output, as one dimension
+    #[arg(long, value_name = "N", requires = "compare")]
+    stride: Option<usize>,
+    /// Run by this saved plan (`shopfloor plan --out`)
+    #[arg(long, value_name = "FILE")]
+    plan: Option<String>,
+    /// Names of the classes, one per line: shown for outputs that have as many entries
+    #[arg(long, value_name = "FILE")]
+    labels: Option<String>,
+    /// Stop after the step of this number or name, and list what ran
+    #[arg(long, value_name = "STEP")]
+    stop_after: Option<String>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct OutputSummary {
+    name: String,
+    dtype: String,
+    shape: Vec<usize>,
+    min: Option<f64>,
+    mean: Option<f64>,
+    max: Option<f64>,
+    first: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct Timings {
+    load: f64,
+    first_run: f64,
+}
+
+#[derive(Serialize)]
+struct RunReport {
+    model: String,
+    device: String,
+    outputs: Vec<OutputSummary>,
+    fallback_steps: Vec<planview::Fallback>,
+    timings_ms: Timings,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compare: Option<Comparison>,
+}
+
+fn summary(name: &str, t: &Tensor) -> OutputSummary {
+    let (mut lo, mut hi, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
+    for i in 0..t.len() {
+        let v = t.get_f64(i);
+        (lo, hi, sum) = (lo.min(v), hi.max(v), sum + v);
+    }
+    let some = |v: f64| v.is_finite().then_some(v);
+    OutputSummary {
+        name: name.into(),
+        dtype: t.dtype().to_string(),
+        shape: t.shape().to_vec(),
+        min: some(lo),
+        mean: if t.is_empty() { None } else { some(sum / t.len() as f64) },
+        max: some(hi),
+        first: (0..t.len().min(6)).map(|i| t.get_f64(i)).collect(),
+    }
+}
+
+fn figure(v: f64) -> String {
+    if v == v.trunc() && v.abs() < 1e6 {
+        format!("{v}")
+    } else if v != 0.0 && !(1e-3..1e6).contains(&v.abs()) {
+        format!("{v:.3e}")
+    } else {
+        format!("{v:.4}")
+    }
+}
+
+/// The five largest of each row, with their labels.
+fn best(t: &Tensor, labels: &[String], out: &mut String) {
+    let Some(&classes) = t.shape().last() else { return };
+    if classes != labels.len() || classes < 2 || !t.dtype().is_float() {
+        return;
+    }
+    let rows = t.len() / classes;
+    for r in 0..rows.min(20) {
+        let mut order: Vec<usize> = (0..classes).collect();
+        order.sort_by(|&a, &b| t.get_f64(r * classes + b).total_cmp(&t.get_f64(r * classes + a)));
+        let top: Vec<String> = order.iter().take(5).map(|&c| format!("{} {}", labels[c], figure(t.get_f64(r * classes + c)))).collect();
+        let _ = writeln!(out, "    [{r}] {}", top.join(", "));
+    }
+    if rows > 20 {
+        let _ = writeln!(out, "    ({} more rows)", rows - 20);
+    }
+}
+
+/// Number of the step that `text` names.
+fn step_number(session: &shopfloor::Session, text: &str, named: &[(String, Tensor)]) -> Result<u32, Failure> {
+    if let Ok(n) = text.parse() {
+        return Ok(n);
+    }
+    let model = session.model();
+    let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, named)))?;
+    let names: Vec<&String> = plan.blocks().flat_map(|b| b.steps.iter().map(|s| &s.name)).collect();
+    match names.iter().position(|n| *n == text) {
+        Some(i) => Ok(i as u32),
+        None => Err(Failure::Usage(format!(
+            "--stop-after {text}: the plan has no step of that name; give a number up to {} or a name that `shopfloor plan --json` lists",
+            names.len().saturating_sub(1)
+        ))),
+    }
+}
+
+pub fn run(a: Args) -> Done {
+    let began = Instant::now();
+    let given = inputs::read_inputs(&a.inputs)?;
+    let waiting = output::spinner("loading");
+    let session = a.engine.builder()?.commit(Model::open(&a.model, &a.bound.options())?)?;
+    if let Some(path) = &a.plan {
+        use_plan(&session, path)?;
+    }
+    let load = began.elapsed().as_secs_f64() * 1e3;
+    let borrowed = inputs::borrowed(&given);
+    if let Some(step) = &a.stop_after {
+        let last = step_number(&session, step, &given)?;
+        let mut t = Timeline::default();
+        session.run_until(&borrowed, last, &mut t)?;
+        waiting.finish_and_clear();
+        let wall = t.step_wall_ns();
+        let ran: Vec<(usize, &String, f64)> = t.steps.iter().enumerate().take(last as usize + 1).map(|(i, n)| (i, n, wall[i] as f64 * 1e-9)).collect();
+        if a.json {
+            let list: Vec<_> = ran.iter().map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6})).collect();
+            return output::json(&serde_json::json!({"stopped_after": last, "steps": list}));
+        }
+        let mut text = format!("stopped after step {last}\n");
+        for (i, n, s) in ran {
+            let _ = writeln!(text, "  {i:>4}  {:>9}  {n}", units::seconds(s));
+        }
+        return output::print(&text);
+    }
+    let began = Instant::now();
+    let outputs = session.run(&borrowed)?;
+    let first_run = began.elapsed().as_secs_f64() * 1e3;
+    waiting.finish_and_clear();
+    let outputs = outputs.into_vec();
+    if let Some(path) = &a.outputs {
+        data::write_npz(path, &outputs)?;
+    }
+    let comparison = match &a.compare {
+        None => None,
+        Some(path) => {
+            let want = data::read_npz(path)?;
+            let d = Tolerance::default();
+            let tolerance = Tolerance { rtol: a.rtol.unwrap_or(d.rtol), atol: a.atol.unwrap_or(d.atol) };
+            let thin: Vec<(String, Tensor)> = outputs.iter().map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1)))).collect();
+            Some(shopfloor::compare(&thin, &want, tolerance))
+        }
+    };
+    let fallback_steps = planview::fallbacks(&session);
+    let device = session.runtime().engine().device();
+    let report = RunReport {
+        model: session.model().program().name.clone(),
+        device: format!("{} ({})", device.name(), device.target().name),
+        outputs: outputs.iter().map(|(n, t)| summary(n, t)).collect(),
+        fallback_steps,
+        timings_ms: Timings { load, first_run },
+        compare: comparison,
+    };
+    if a.json {
+        output::json(&report)?;
+    } else {
+        let labels: Vec<String> = match &a.labels {
+            None => vec![],
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|source| shopfloor::Error::Io { path: path.clone(), source })?
+                .lines()
+                .map(str::to_string)
+                .collect(),
+        };
+        output::print(&text(&report, &outputs, &labels))?;
+    }
+    match report.compare.as_ref().and_then(Comparison::complaint) {
+        Some(c) => Err(Failure::Differ(format!("{}: {c}", a.model))),
+        None => Ok(()),
+    }
+}
+
+fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> String {
+    let mut out = String::new();
+    let t = &report.timings_ms;
+    let _ = writeln!(
+        out,
+        "{} on {}: loaded in {}, first run (planning included) {}",
+        report.model,
+        report.device,
+        units::seconds(t.load * 1e-3),
+        units::seconds(t.first_run * 1e-3)
+    );
+    for (s, (_, tensor)) in report.outputs.iter().zip(outputs) {
+        let dims: Vec<String> = s.shape.iter().map(ToString::to_string).collect();
+        let _ = writeln!(out, "  {} {} [{}]", s.name, s.dtype, dims.join(", "));
+        if let (Some(lo), Some(mean), Some(hi)) = (s.min, s.mean, s.max) {
+            let first: Vec<String> = s.first.iter().map(|&v| figure(v)).collect();
+            let more = if tensor.len() > first.len() { ", ..." } else { "" };
+            let _ = writeln!(out, "    min {}, mean {}, max {}; {}{more}", figure(lo), figure(mean), figure(hi), first.join(", "));
+        }
+        best(tensor, labels, &mut out);
+    }
+    for f in &report.fallback_steps {
+        let _ = writeln!(out, "  host step for {}: {}", f.node, f.reason);
+    }
+    for c in report.compare.iter().flat_map(|c| &c.outputs) {
+        let verdict = if c.agrees { "agrees with the reference" } else { "DIFFERS from the reference" };
+        let by = c.difference.map_or_else(String::new, |d| format!(" (largest difference {d:.2e} of the largest magnitude)"));
+        let _ = writeln!(out, "  {}: {verdict}{by}", c.name);
+    }
+    out
+}

@@ -1,0 +1,127 @@
+//! What goes to the terminal, and how commands end.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use shopfloor::report::Style;
+use std::io::{ErrorKind, IsTerminal, Write};
+
+/// Why a command ends without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// The library says so.
+    Library(shopfloor::Error),
+    /// Operators that are not covered were already listed.
+    Unsupported(String),
+    /// Outputs differ from the reference.
+    Differ(String),
+    /// A stated goal was missed.
+    Missed(String),
+    /// A value on the command line is wrong.
+    Usage(String),
+    /// Standard output cannot be written.
+    Write(std::io::Error),
+    /// The reader of standard output has gone: no fault.
+    Closed,
+}
+
+impl From<shopfloor::Error> for Failure {
+    fn from(e: shopfloor::Error) -> Failure {
+        Failure::Library(e)
+    }
+}
+
+impl From<shopfloor::data::DataError> for Failure {
+    fn from(e: shopfloor::data::DataError) -> Failure {
+        Failure::Library(e.into())
+    }
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Library(e) if e.is_unsupported() => 3,
+            Failure::Library(shopfloor::Error::Usage(_)) | Failure::Usage(_) => 2,
+            Failure::Unsupported(_) => 3,
+            Failure::Differ(_) => 4,
+            Failure::Missed(_) => 5,
+            Failure::Library(_) | Failure::Write(_) => 1,
+            Failure::Closed => 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Library(e) => e.fmt(f),
+            Failure::Unsupported(s) | Failure::Differ(s) | Failure::Missed(s) | Failure::Usage(s) => f.write_str(s),
+            Failure::Write(e) => write!(f, "standard output cannot be written: {e}; check where it goes"),
+            Failure::Closed => Ok(()),
+        }
+    }
+}
+
+/// What a command gives.
+pub type Done = Result<(), Failure>;
+
+fn color(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+}
+
+/// How tables are printed: colours on a terminal only, 100 columns unless `COLUMNS` says more or less.
+pub fn style() -> Style {
+    let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|w| (60..=1000).contains(w));
+    Style { width: width.unwrap_or(100), color: color(std::io::stdout().is_terminal()) }
+}
+
+/// Writes to standard output.
+pub fn print(text: &str) -> Done {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::Write(e),
+    })
+}
+
+/// Writes `value` as JSON.
+pub fn json(value: &impl Serialize) -> Done {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Failure::Write(std::io::Error::other(e)))?;
+    print(&(text + "\n"))
+}
+
+/// Says something on standard error that is no result.
+pub fn note(text: &str) {
+    // Nobody is left to tell when standard error is gone.
+    let _ = writeln!(std::io::stderr(), "note: {text}");
+}
+
+/// Says on standard error why a command failed.
+pub fn complain(f: &Failure) {
+    let label = if color(std::io::stderr().is_terminal()) { "\x1b[1;31merror\x1b[0m" } else { "error" };
+    let _ = writeln!(std::io::stderr(), "{label}: {f}");
+}
+
+/// A bar on standard error where that is a terminal, of thousandths.
+pub fn bar(what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1000);
+    if let Ok(s) = ProgressStyle::with_template("{msg} [{bar:40}] {percent}%") {
+        bar.set_style(s.progress_chars("=> "));
+    }
+    bar.set_message(what.to_string());
+    bar
+}
+
+/// A sign of life on standard error, where that is a terminal, while something takes its time.
+pub fn spinner(what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.set_message(what.to_string());
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}

@@ -1,0 +1,149 @@
+//! How long requests take.
+use crate::{Error, Model, ModelOptions, Session, SessionBuilder, inputs};
+use report::{BenchReport, LatencyMs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tensor::Tensor;
+
+/// How a benchmark runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BenchOptions {
+    /// Requests before measuring, of every caller.
+    pub warmup: usize,
+    /// Requests to measure, of all callers together; `None`: as many as fit into `seconds`.
+    pub iterations: Option<usize>,
+    /// How long to measure when `iterations` is not given, in seconds.
+    pub seconds: f64,
+    /// Callers at once, each sending its next request when the last is answered.
+    pub concurrency: usize,
+}
+
+impl Default for BenchOptions {
+    fn default() -> BenchOptions {
+        BenchOptions { warmup: 5, iterations: None, seconds: 2.0, concurrency: 1 }
+    }
+}
+
+/// Latencies kept at most; a benchmark ends there.
+const MOST: usize = 20_000_000;
+
+/// What to measure.
+pub enum Subject<'a> {
+    /// The model in a file.
+    File(&'a std::path::Path),
+    /// One operator; see [`crate::op_model`].
+    Op(&'a str),
+}
+
+/// Makes a session of `subject`, plans it for the sizes of the inputs and measures requests with
+/// them. Without `given` inputs they are random ([`inputs::random_inputs`]) for sizes by
+/// [`inputs::sizes`]. `progress` hears the share done, 0 to 1, at times.
+///
+/// # Errors
+/// As [`Model::open`] and [`Session::run`].
+pub fn bench(
+    builder: SessionBuilder,
+    subject: Subject<'_>,
+    model_options: &ModelOptions,
+    given: Option<Vec<(String, Tensor)>>,
+    options: BenchOptions,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<BenchReport, Error> {
+    let began = Instant::now();
+    let model = match subject {
+        Subject::File(path) => Model::open(path, model_options)?,
+        Subject::Op(text) => crate::op_model(text)?,
+    };
+    let concurrency = options.concurrency.clamp(1, 1024);
+    let session = builder.with_queue(concurrency.max(8), 1024).commit(model)?;
+    let made = began.elapsed();
+    let named = match given {
+        Some(n) => n,
+        None => inputs::random_inputs(session.model(), &inputs::sizes(session.model()).0)?,
+    };
+    let sizes = inputs::sizes_of(session.model(), &named);
+    let dims = inputs::box_of(session.model(), &sizes);
+    let began = Instant::now();
+    let plan = session.plan(&dims)?;
+    let planned = began.elapsed();
+    let predicted_ms = plan.predicted.time_s * 1e3;
+    let began = Instant::now();
+    session.swap_plan(plan)?;
+    let load = made + began.elapsed();
+    let (ms, took) = measure(&session, &named, options, concurrency, progress)?;
+    let device = session.runtime().engine().device();
+    Ok(BenchReport {
+        model: session.model().program().name.clone(),
+        device: format!("{} ({})", device.name(), device.target().name),
+        threads: device.workers(),
+        iterations: ms.len(),
+        latency_ms: LatencyMs::of(&ms),
+        throughput_per_s: ms.len() as f64 / took.as_secs_f64().max(1e-12),
+        predicted_ms,
+        load_ms: load.as_secs_f64() * 1e3,
+        plan_ms: planned.as_secs_f64() * 1e3,
+        peak_rss_bytes: peak_rss(),
+    })
+}
+
+fn measure(
+    session: &Session,
+    named: &[(String, Tensor)],
+    options: BenchOptions,
+    concurrency: usize,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<(Vec<f64>, Duration), Error> {
+    let taken = AtomicUsize::new(0);
+    let barrier = std::sync::Barrier::new(concurrency);
+    let caller = |first: bool| -> Result<(Vec<f64>, Instant, Instant), Error> {
+        let borrowed = inputs::borrowed(named);
+        let warm: Result<(), Error> = (0..options.warmup).try_for_each(|_| session.run(&borrowed).map(drop));
+        // Every caller gets here, also one that failed, so that none waits for ever.
+        barrier.wait();
+        warm?;
+        let began = Instant::now();
+        let mut told = began;
+        let mut ms = Vec::new();
+        loop {
+            let i = taken.fetch_add(1, Ordering::Relaxed);
+            let now = Instant::now();
+            let done = match options.iterations {
+                Some(n) => i as f64 / n.max(1) as f64,
+                None => now.duration_since(began).as_secs_f64() / options.seconds.max(1e-9),
+            };
+            if i >= MOST || (done >= 1.0 && i >= concurrency) {
+                return Ok((ms, began, Instant::now()));
+            }
+            if first && now.duration_since(told) > Duration::from_millis(100) {
+                progress(done.min(1.0));
+                told = now;
+            }
+            let start = Instant::now();
+            let outputs = session.run(&borrowed)?;
+            ms.push(start.elapsed().as_secs_f64() * 1e3);
+            drop(outputs);
+        }
+    };
+    let results: Vec<Result<(Vec<f64>, Instant, Instant), Error>> = std::thread::scope(|s| {
+        let others: Vec<_> = (1..concurrency).map(|_| s.spawn(|| caller(false))).collect();
+        let mut all = vec![caller(true)];
+        all.extend(others.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(Error::Usage("a calling thread died".into())))));
+        all
+    });
+    let (mut ms, mut first, mut last) = (Vec::new(), None::<Instant>, None::<Instant>);
+    for r in results {
+        let (m, b, e) = r?;
+        ms.extend(m);
+        first = Some(first.map_or(b, |f| f.min(b)));
+        last = Some(last.map_or(e, |l| l.max(e)));
+    }
+    let took = first.zip(last).map_or(Duration::ZERO, |(f, l)| l.duration_since(f));
+    Ok((ms, took))
+}
+
+/// Most memory this process ever had resident, in bytes; `None` where the system does not say.
+pub fn peak_rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,73 @@
+//! Machines by name, and the calibration of the present one.
+use crate::{Error, Machine};
+use cpu::calibrate;
+use machine::Measurements;
+use report::MachineEntry;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Every machine that a name is known for: the catalog, the CPU at hand as detected (`detected`), and
+/// the same with its stored calibration (`present`).
+pub fn list() -> Vec<MachineEntry> {
+    let mut out: Vec<MachineEntry> = machine::catalog()
+        .iter()
+        .map(|e| MachineEntry {
+            name: e.machine.name.clone(),
+            aliases: e.machine.aliases.clone(),
+            from: "catalog".into(),
+            machine: e.machine.clone(),
+        })
+        .collect();
+    for (name, machine) in [("detected", cpu::detect::detect()), ("present", cpu::detect::present())] {
+        out.push(MachineEntry { name: name.into(), aliases: vec![], from: name.into(), machine });
+    }
+    out
+}
+
+/// The machine called `name`: `detected`, `present`, a name or alias of the catalog, or the path of a
+/// TOML file.
+///
+/// # Errors
+/// No such machine, or a file that does not read.
+pub fn find(name: &str) -> Result<Machine, Error> {
+    Ok(match name {
+        "detected" => cpu::detect::detect(),
+        "present" => cpu::detect::present(),
+        _ => Machine::load(name)?,
+    })
+}
+
+/// Measures the present CPU for about `budget` (the default when `None`); `progress` hears the share
+/// done (0 to 1) and what comes next.
+///
+/// # Errors
+/// Threads that cannot be started.
+pub fn measure(budget: Option<Duration>, progress: &mut dyn FnMut(f64, &str)) -> Result<Measurements, Error> {
+    let mut options = calibrate::Options::default();
+    if let Some(b) = budget {
+        options.budget = b;
+    }
+    Ok(calibrate::calibrate(&cpu::detect::detect(), &options, progress)?)
+}
+
+/// Keeps measurements for every later plan on this machine, or writes the calibrated description to
+/// `out`, where `--machine` finds it. Gives the file written.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn keep(measurements: &Measurements, out: Option<&Path>) -> Result<PathBuf, Error> {
+    let detected = cpu::detect::detect();
+    match out {
+        None => Ok(calibrate::store_calibration(&detected, measurements)?),
+        Some(path) => {
+            let text = detected.calibrated(measurements).to_toml()?;
+            std::fs::write(path, text).map_err(|source| Error::Io { path: path.display().to_string(), source })?;
+            Ok(path.to_path_buf())
+        }
+    }
+}
+
+/// The detected machine with `measurements` in place of what was assumed.
+pub fn calibrated(measurements: &Measurements) -> Machine {
+    cpu::detect::detect().calibrated(measurements)
+}

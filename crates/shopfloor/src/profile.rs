@@ -1,0 +1,76 @@
+//! Predicted beside measured.
+use crate::{Error, Session, Timeline, inputs};
+use kernel::TileProgram;
+use machine::Work;
+use plan::VerifiedPlan;
+use report::{Profile, ProfileInput, StepView};
+use std::collections::BTreeMap;
+use tensor::Tensor;
+
+/// Most timelines kept: each holds every span of a request.
+const KEPT: usize = 4096;
+
+/// Runs `warmup` and then `active` requests of the same inputs and joins what was measured with the
+/// plans; beside it gives the timeline of the last request.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn profile(session: &Session, named: &[(String, Tensor)], warmup: usize, active: usize) -> Result<(Profile, Timeline), Error> {
+    let borrowed = inputs::borrowed(named);
+    for _ in 0..warmup {
+        session.run_timed(&borrowed, &mut Timeline::default())?;
+    }
+    let mut timelines = Vec::new();
+    for _ in 0..active.clamp(1, KEPT) {
+        let mut t = Timeline::default();
+        let began = std::time::Instant::now();
+        session.run_timed(&borrowed, &mut t)?;
+        // The whole request as its caller sees it, transfers and control flow included.
+        t.total_ns = began.elapsed().as_nanos() as u64;
+        timelines.push(t);
+    }
+    let sizes = inputs::sizes_of(session.model(), named);
+    let engine = session.runtime().engine();
+    let device = engine.device();
+    let (mut steps, mut range) = (Vec::new(), String::new());
+    let mut seen = std::collections::BTreeSet::new();
+    for plan in session.runtime().plans() {
+        let dims = &plan.plan().dims;
+        if steps.is_empty() && dims.iter().any(|(_, r)| r.lo != r.hi) {
+            range = dims.to_string();
+        }
+        for (view, work) in views(&plan, device.machine(), &sizes) {
+            if seen.insert(view.name.clone()) {
+                steps.push((StepView { number: steps.len() as u32, ..view }, work));
+            }
+        }
+    }
+    let program = session.model().program();
+    let profile = Profile::new(ProfileInput {
+        model: &program.name,
+        device: &format!("{} ({})", device.name(), device.target().name),
+        machine: &device.machine().name,
+        threads: device.workers(),
+        warmup,
+        steps,
+        timelines: &timelines,
+        fates: &program.fates,
+        dims: range,
+    });
+    Ok((profile, timelines.pop().unwrap_or_default()))
+}
+
+/// Steps of a plan with the work that they do for `sizes`, read off their tile programs.
+fn views(plan: &VerifiedPlan, machine: &machine::Machine, sizes: &BTreeMap<String, i64>) -> Vec<(StepView, Option<Work>)> {
+    let p = plan.plan();
+    let lookup = |s: &str| sizes.get(s).copied().or_else(|| p.dims.get(s).map(|r| r.hi));
+    let mut out = Vec::new();
+    for (b, block) in p.blocks().enumerate() {
+        for (step, program) in block.steps.iter().zip(plan.step_programs(b)) {
+            let view = StepView::new(out.len() as u32, step, &p.dims, &p.whys);
+            let work = program.as_ref().and_then(|t: &TileProgram| kernel::work::work(t, machine, &lookup));
+            out.push((view, work));
+        }
+    }
+    out
+}
