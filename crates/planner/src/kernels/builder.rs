@@ -26,7 +26,14 @@ impl KernelBuilder {
     }
 
     pub fn axis(&mut self, name: &str, extent: &Dim) -> AxisId {
-        self.kernel.axes.push(Axis { name: name.into(), extent: extent.clone() });
+        let taken = |n: &str| self.kernel.axes.iter().any(|a| a.name == n);
+        let mut unique = name.to_string();
+        let mut i = 1;
+        while taken(&unique) {
+            i += 1;
+            unique = format!("{name}_{i}");
+        }
+        self.kernel.axes.push(Axis { name: unique, extent: extent.clone() });
         (self.kernel.axes.len() - 1) as AxisId
     }
 
@@ -134,6 +141,15 @@ impl KernelBuilder {
 
     pub fn store(&mut self, name: &str, access: Access, elements: Dim, value: ValueIx, src: TileId) {
         let dtype = self.tile_dtype(src);
+        // What is stored has all axes of the store: a value that repeats along some is spread first.
+        let mut axes: Vec<AxisId> = access.terms.iter().map(|t| t.axis).collect();
+        axes.sort_unstable();
+        axes.dedup();
+        let held = self.tile_axes(src).to_vec();
+        let src = match axes != held && held.iter().all(|a| axes.contains(a)) {
+            true => self.map(name, dtype, &axes, Expr::identity(dtype), &[src]),
+            false => src,
+        };
         let o = self.operand(name, dtype, Role::Write, access, elements, value);
         self.kernel.body.push(Stmt::Store { operand: o, src });
     }
