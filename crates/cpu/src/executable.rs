@@ -46,21 +46,39 @@ impl Steps {
         kernels: &'static crate::ukr::Kernels,
         mut params: Params,
     ) -> Result<Steps, DeviceError> {
-        let (mut work, mut specs, mut scratch, mut views, mut zeros) = (Vec::new(), Vec::new(), 0, 0, 0);
+        let (mut work, mut specs, mut scratch, mut views, mut zeros) =
+            (Vec::new(), Vec::new(), 0, 0, 0);
         for (s, program) in steps.iter().zip(programs) {
-            let fail = |why: String| DeviceError::Unsupported { device: "cpu".into(), step: s.name.clone(), why };
+            let fail = |why: String| DeviceError::Unsupported {
+                device: "cpu".into(),
+                step: s.name.clone(),
+                why,
+            };
             let mut chunk = 1;
             match (&s.work, program) {
                 (plan::StepWork::Kernel { args, schedule, .. }, Some(p)) => {
-                    let k = crate::exec::compile::compile(p, args, &mut params, dims, kernels).map_err(fail)?;
+                    let k = crate::exec::compile::compile(p, args, &mut params, dims, kernels)
+                        .map_err(fail)?;
                     chunk = schedule.chunk.clamp(1, MAX_CHUNK);
                     scratch = scratch.max(k.scratch);
                     views = views.max(k.tiles.len());
                     zeros = zeros.max(k.zeros);
                     work.push(CWork::Kernel(Box::new(k)));
                 }
-                (plan::StepWork::Host { op, inputs, outputs }, _) => {
-                    work.push(CWork::Host(Box::new(CHost::new(op, inputs, outputs, &mut params))));
+                (
+                    plan::StepWork::Host {
+                        op,
+                        inputs,
+                        outputs,
+                    },
+                    _,
+                ) => {
+                    work.push(CWork::Host(Box::new(CHost::new(
+                        op,
+                        inputs,
+                        outputs,
+                        &mut params,
+                    ))));
                 }
                 _ => return Err(fail("it has no tile program; verify the plan".into())),
             }
@@ -72,7 +90,10 @@ impl Steps {
                     Wait::Step(s) | Wait::Tiles { step: s, .. } => *s,
                 })
                 .collect();
-            specs.push(StepSpec { chunk: chunk as u32, waits });
+            specs.push(StepSpec {
+                chunk: chunk as u32,
+                waits,
+            });
         }
         Ok(Steps {
             names: steps.iter().map(|s| s.name.clone()).collect(),
@@ -93,13 +114,22 @@ impl Steps {
                 CWork::Kernel(k) => tasks::tasks(k, p).filter(|&n| n <= MAX_TASKS),
                 CWork::Host(_) => Some(1),
             }
-            .ok_or_else(|| self.error(i, format!("it has more than {MAX_TASKS} tasks; use larger tiles")))?;
+            .ok_or_else(|| {
+                self.error(
+                    i,
+                    format!("it has more than {MAX_TASKS} tasks; use larger tiles"),
+                )
+            })?;
         }
         Ok(())
     }
 
     pub(crate) fn error(&self, step: usize, why: String) -> DeviceError {
-        DeviceError::Step { step: self.names[step].clone(), nodes: self.nodes[step].clone(), why }
+        DeviceError::Step {
+            step: self.names[step].clone(),
+            nodes: self.nodes[step].clone(),
+            why,
+        }
     }
 }
 
@@ -122,22 +152,35 @@ unsafe impl Sync for Job<'_> {}
 impl Job<'_> {
     /// Works until no task is left to take.
     pub(crate) fn work(&self, worker: usize, desk: &mut Desk) {
-        self.flow.walk(&self.steps.specs, self.tasks, |s, first, count| {
-            let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-            let r = catch_unwind(AssertUnwindSafe(|| self.run(s, first, count, desk)));
-            let r = r.unwrap_or_else(|_| Err("a task panicked, which is a bug of this program; please report it".into()));
-            if let Err(why) = r {
-                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((s, why));
-                self.flow.fail();
-            }
-            if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
-                && let Some(m) = spans.get(worker)
-            {
-                let end_ns = t.elapsed().as_nanos() as u64;
-                let span = Span { step: s as u32, worker: worker as u32, first_task: first, tasks: count, start_ns, end_ns };
-                m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
-            }
-        });
+        self.flow
+            .walk(&self.steps.specs, self.tasks, |s, first, count| {
+                let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
+                let r = catch_unwind(AssertUnwindSafe(|| self.run(s, first, count, desk)));
+                let r = r.unwrap_or_else(|_| {
+                    Err("a task panicked, which is a bug of this program; please report it".into())
+                });
+                if let Err(why) = r {
+                    self.error
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert((s, why));
+                    self.flow.fail();
+                }
+                if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
+                    && let Some(m) = spans.get(worker)
+                {
+                    let end_ns = t.elapsed().as_nanos() as u64;
+                    let span = Span {
+                        step: s as u32,
+                        worker: worker as u32,
+                        first_task: first,
+                        tasks: count,
+                        start_ns,
+                        end_ns,
+                    };
+                    m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+                }
+            });
     }
 
     fn run(&self, s: usize, first: u32, count: u32, desk: &mut Desk) -> Result<(), String> {
@@ -145,8 +188,17 @@ impl Job<'_> {
             CWork::Host(h) => h.run(self.p, self.bufs),
             CWork::Kernel(k) => {
                 let zeros = self.steps.zeros.as_ptr();
-                let mut ctx = tasks::context(k, self.p, self.bufs, desk.scratch.as_ptr(), &mut desk.views, zeros);
-                (first..first + count).try_for_each(|t| tasks::task(&mut ctx, t)).map_err(|f| f.text())
+                let mut ctx = tasks::context(
+                    k,
+                    self.p,
+                    self.bufs,
+                    desk.scratch.as_ptr(),
+                    &mut desk.views,
+                    zeros,
+                );
+                (first..first + count)
+                    .try_for_each(|t| tasks::task(&mut ctx, t))
+                    .map_err(|f| f.text())
             }
         }
     }
@@ -178,7 +230,9 @@ struct CPort {
 
 impl CPort {
     fn bytes(&self, p: &[i64]) -> Option<usize> {
-        let n = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(p[d as usize]).ok()?));
+        let n = self.shape.iter().try_fold(1usize, |n, &d| {
+            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
+        });
         n.and_then(|n| self.dtype.bytes_for(n))
     }
 }
@@ -208,11 +262,14 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Block number `block` of a plan, counting blocks only.
 pub(crate) fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
-    plan.plan().blocks().nth(block).ok_or_else(|| DeviceError::Unsupported {
-        device: "cpu".into(),
-        step: format!("block {block}"),
-        why: "the plan has no such block".into(),
-    })
+    plan.plan()
+        .blocks()
+        .nth(block)
+        .ok_or_else(|| DeviceError::Unsupported {
+            device: "cpu".into(),
+            step: format!("block {block}"),
+            why: "the plan has no such block".into(),
+        })
 }
 
 impl CpuExecutable {
@@ -241,9 +298,24 @@ impl CpuExecutable {
         };
         let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect());
         let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
-        let steps = Steps::compile(&b.steps, plan.step_programs(block), &plan.plan().dims, kernels, params)?;
+        let steps = Steps::compile(
+            &b.steps,
+            plan.step_programs(block),
+            &plan.plan().dims,
+            kernels,
+            params,
+        )?;
         pool.reserve(steps.scratch, steps.views)?;
-        let packed = kept.iter().map(|k| if let Kept::Bytes(b) = k { b.len() as u64 } else { 0 }).sum();
+        let packed = kept
+            .iter()
+            .map(|k| {
+                if let Kept::Bytes(b) = k {
+                    b.len() as u64
+                } else {
+                    0
+                }
+            })
+            .sum();
         let tiny = b.predicted.time_s > 0.0 && b.predicted.time_s < TINY_S;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(CpuExecutable {
@@ -287,8 +359,10 @@ impl Executable for CpuExecutable {
     fn new_frame(&self) -> Result<Frame, DeviceError> {
         let b = self.block()?;
         let bound = Bound::new(&self.steps.params, &b.symbols, &self.plan.plan().dims)?;
-        let size = usize::try_from(b.arena_bytes)
-            .map_err(|_| DeviceError::Memory { what: "the arena".into(), bytes: b.arena_bytes })?;
+        let size = usize::try_from(b.arena_bytes).map_err(|_| DeviceError::Memory {
+            what: "the arena".into(),
+            bytes: b.arena_bytes,
+        })?;
         let arena = AlignedBytes::new(size, "the arena of a request")?;
         let mut bufs = Vec::new();
         for (buf, kept) in b.buffers.iter().zip(&self.kept) {
@@ -296,7 +370,10 @@ impl Executable for CpuExecutable {
                 (Kept::Bytes(k), _) => k.as_ptr(),
                 (Kept::Weight(w), _) => w.cast_mut(),
                 (Kept::No, BufferKind::Arena) => {
-                    let end = buf.offset.checked_add(buf.bytes).filter(|&e| e <= b.arena_bytes);
+                    let end = buf
+                        .offset
+                        .checked_add(buf.bytes)
+                        .filter(|&e| e <= b.arena_bytes);
                     if end.is_none() {
                         return Err(DeviceError::Unsupported {
                             device: "cpu".into(),
@@ -320,23 +397,33 @@ impl Executable for CpuExecutable {
             tasks: vec![0; n],
             flow: Flow::new(n),
             desk,
-            spans: (0..self.pool.workers()).map(|_| Mutex::new(Vec::new())).collect(),
-            staged: (0..self.inputs.len() + self.outputs.len()).map(|_| None).collect(),
+            spans: (0..self.pool.workers())
+                .map(|_| Mutex::new(Vec::new()))
+                .collect(),
+            staged: (0..self.inputs.len() + self.outputs.len())
+                .map(|_| None)
+                .collect(),
         })))
     }
 
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let b = self.block()?;
-        let f = frame.0.downcast_mut::<CpuFrame>().filter(|f| f.executable == self.id).ok_or_else(|| {
-            DeviceError::Unsupported {
+        let f = frame
+            .0
+            .downcast_mut::<CpuFrame>()
+            .filter(|f| f.executable == self.id)
+            .ok_or_else(|| DeviceError::Unsupported {
                 device: "cpu".into(),
                 step: "request".into(),
                 why: "the frame was made by another executable; make one with new_frame".into(),
-            }
-        })?;
+            })?;
         debug_assert!(f.arena.len() as u64 >= b.arena_bytes);
         if request.symbols.len() != b.symbols.len() {
-            return Err(DeviceError::Port { port: "the list of dimensions".into(), want: b.symbols.len() as u64, got: request.symbols.len() as u64 });
+            return Err(DeviceError::Port {
+                port: "the list of dimensions".into(),
+                want: b.symbols.len() as u64,
+                got: request.symbols.len() as u64,
+            });
         }
         let start = Instant::now();
         f.bound.at(request.symbols)?;
@@ -346,7 +433,11 @@ impl Executable for CpuExecutable {
             if got == want {
                 Ok(())
             } else {
-                Err(DeviceError::Port { port: format!("the list of {what}"), want: want as u64, got: got as u64 })
+                Err(DeviceError::Port {
+                    port: format!("the list of {what}"),
+                    want: want as u64,
+                    got: got as u64,
+                })
             }
         };
         count(request.inputs.len(), self.inputs.len(), "inputs")?;
@@ -357,7 +448,11 @@ impl Executable for CpuExecutable {
             if want == got {
                 Ok(())
             } else {
-                Err(DeviceError::Port { port: port.name.clone(), want: want as u64, got: got as u64 })
+                Err(DeviceError::Port {
+                    port: port.name.clone(),
+                    want: want as u64,
+                    got: got as u64,
+                })
             }
         };
         for (i, (port, bytes)) in self.inputs.iter().zip(request.inputs).enumerate() {
@@ -373,7 +468,12 @@ impl Executable for CpuExecutable {
                 s.as_ptr()
             };
         }
-        for (i, (port, bytes)) in self.outputs.iter().zip(request.outputs.iter_mut()).enumerate() {
+        for (i, (port, bytes)) in self
+            .outputs
+            .iter()
+            .zip(request.outputs.iter_mut())
+            .enumerate()
+        {
             if port.state {
                 continue;
             }
@@ -381,18 +481,29 @@ impl Executable for CpuExecutable {
             f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
                 bytes.as_mut_ptr()
             } else {
-                stage(&mut f.staged[self.inputs.len() + i], bytes.len(), &port.name)?.as_ptr()
+                stage(
+                    &mut f.staged[self.inputs.len() + i],
+                    bytes.len(),
+                    &port.name,
+                )?
+                .as_ptr()
             };
         }
         for (s, bytes) in b.states.iter().zip(request.states.iter()) {
             let buffer = &b.buffers[s.buffer as usize];
             if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port { port: buffer.name.clone(), want: buffer.bytes, got: bytes.len() as u64 });
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: bytes.len() as u64,
+                });
             }
             f.bufs[s.buffer as usize] = bytes.as_ptr();
         }
         self.steps.tasks(p, &mut f.tasks)?;
-        let n = request.stop_after.map_or(f.tasks.len(), |s| (s as usize + 1).min(f.tasks.len()));
+        let n = request
+            .stop_after
+            .map_or(f.tasks.len(), |s| (s as usize + 1).min(f.tasks.len()));
         f.flow.reset();
         let error = Mutex::new(None);
         let record = request.timeline.is_some();
@@ -416,10 +527,17 @@ impl Executable for CpuExecutable {
         if let Some((s, why)) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(self.steps.error(s, why));
         }
-        for (i, (port, bytes)) in self.outputs.iter().zip(request.outputs.iter_mut()).enumerate() {
-            if let (false, false, Some(s)) =
-                (port.state, aligned(bytes.as_ptr(), port.dtype), &f.staged[self.inputs.len() + i])
-            {
+        for (i, (port, bytes)) in self
+            .outputs
+            .iter()
+            .zip(request.outputs.iter_mut())
+            .enumerate()
+        {
+            if let (false, false, Some(s)) = (
+                port.state,
+                aligned(bytes.as_ptr(), port.dtype),
+                &f.staged[self.inputs.len() + i],
+            ) {
                 bytes.copy_from_slice(&s[..bytes.len()]);
             }
         }
@@ -427,7 +545,8 @@ impl Executable for CpuExecutable {
             t.steps = self.step_names();
             t.spans.clear();
             for m in &mut f.spans {
-                t.spans.append(m.get_mut().unwrap_or_else(PoisonError::into_inner));
+                t.spans
+                    .append(m.get_mut().unwrap_or_else(PoisonError::into_inner));
             }
             t.total_ns = start.elapsed().as_nanos() as u64;
         }
@@ -448,7 +567,11 @@ pub(crate) fn aligned(p: *const u8, d: DType) -> bool {
     (p as usize).is_multiple_of((d.bits() as usize / 8).max(1))
 }
 
-fn stage<'a>(slot: &'a mut Option<AlignedBytes>, bytes: usize, what: &str) -> Result<&'a mut AlignedBytes, DeviceError> {
+fn stage<'a>(
+    slot: &'a mut Option<AlignedBytes>,
+    bytes: usize,
+    what: &str,
+) -> Result<&'a mut AlignedBytes, DeviceError> {
     let fresh = match slot.take() {
         Some(s) if s.len() >= bytes => s,
         _ => AlignedBytes::new(bytes, what)?,
@@ -469,7 +592,15 @@ pub(crate) fn run_once(
     desk.grow(steps.scratch, steps.views)?;
     let flow = Flow::new(tasks.len());
     let error = Mutex::new(None);
-    let job = Job { steps, flow: &flow, tasks, p, bufs, error: &error, spans: None };
+    let job = Job {
+        steps,
+        flow: &flow,
+        tasks,
+        p,
+        bufs,
+        error: &error,
+        spans: None,
+    };
     pool.run(&job, &mut desk, false);
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((s, why)) => Err(steps.error(s, why)),

@@ -59,7 +59,12 @@ impl Flow {
     pub fn new(steps: usize) -> Flow {
         let zero = || CachePadded::new(AtomicU32::new(0));
         Flow {
-            steps: (0..steps).map(|_| Counters { ticket: zero(), done: zero() }).collect(),
+            steps: (0..steps)
+                .map(|_| Counters {
+                    ticket: zero(),
+                    done: zero(),
+                })
+                .collect(),
             failed: AtomicBool::new(false),
         }
     }
@@ -151,7 +156,9 @@ impl<T> Slot<T> {
 
     /// Takes the slot, if it is free.
     pub fn claim(&self) -> bool {
-        self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Shows `job` to the workers. Only after [`Slot::claim`]; `job` lives until [`Slot::retire`] returns.
@@ -170,7 +177,8 @@ impl<T> Slot<T> {
 
     /// Whether a job is shown that is not of generation `seen`.
     pub fn has_other_than(&self, seen: usize) -> bool {
-        !self.job.load(Ordering::SeqCst).is_null() && self.generation.load(Ordering::Relaxed) != seen
+        !self.job.load(Ordering::SeqCst).is_null()
+            && self.generation.load(Ordering::Relaxed) != seen
     }
 
     /// Runs `work` on the job that is shown, if there is one other than that of generation `seen`.
@@ -212,7 +220,9 @@ impl Default for Bed {
 impl Bed {
     /// An awake worker's.
     pub fn new() -> Bed {
-        Bed { state: AtomicU32::new(AWAKE) }
+        Bed {
+            state: AtomicU32::new(AWAKE),
+        }
     }
 
     /// Sleeps by `park` until woken, unless `work` tells that there is something to do. Looking for
@@ -232,7 +242,9 @@ impl Bed {
     /// Wakes the worker by `unpark`, if it sleeps; called after the work was published.
     pub fn wake(&self, unpark: impl FnOnce()) {
         fence(Ordering::SeqCst);
-        if self.state.load(Ordering::SeqCst) == PARKED && self.state.swap(AWAKE, Ordering::SeqCst) == PARKED {
+        if self.state.load(Ordering::SeqCst) == PARKED
+            && self.state.swap(AWAKE, Ordering::SeqCst) == PARKED
+        {
             unpark();
         }
     }

@@ -19,20 +19,35 @@ pub(crate) struct CHost {
 
 impl CArg {
     fn new(a: &HostArg, params: &mut Params) -> CArg {
-        CArg { buffer: a.buffer as usize, dtype: a.dtype, shape: a.shape.iter().map(|d| params.intern(d)).collect() }
+        CArg {
+            buffer: a.buffer as usize,
+            dtype: a.dtype,
+            shape: a.shape.iter().map(|d| params.intern(d)).collect(),
+        }
     }
 
     fn shape(&self, p: &[i64]) -> Vec<usize> {
-        self.shape.iter().map(|&d| p[d as usize].max(0) as usize).collect()
+        self.shape
+            .iter()
+            .map(|&d| p[d as usize].max(0) as usize)
+            .collect()
     }
 }
 
 impl CHost {
-    pub(crate) fn new(op: &HostOp, inputs: &[Option<HostArg>], outputs: &[HostArg], params: &mut Params) -> CHost {
+    pub(crate) fn new(
+        op: &HostOp,
+        inputs: &[Option<HostArg>],
+        outputs: &[HostArg],
+        params: &mut Params,
+    ) -> CHost {
         CHost {
             name: op.name.clone(),
             attrs: op.attrs.clone(),
-            inputs: inputs.iter().map(|a| a.as_ref().map(|a| CArg::new(a, params))).collect(),
+            inputs: inputs
+                .iter()
+                .map(|a| a.as_ref().map(|a| CArg::new(a, params)))
+                .collect(),
             outputs: outputs.iter().map(|a| CArg::new(a, params)).collect(),
         }
     }
@@ -61,11 +76,18 @@ impl CHost {
         let made = evaluate(&self.name, &self.attrs, &refs, &shapes)?;
         for (i, (o, shape)) in self.outputs.iter().zip(&shapes).enumerate() {
             let Some(t) = made.get(i) else {
-                return Err(format!("it gave {} outputs, but the plan has {}", made.len(), self.outputs.len()));
+                return Err(format!(
+                    "it gave {} outputs, but the plan has {}",
+                    made.len(),
+                    self.outputs.len()
+                ));
             };
             let want = Tensor::byte_len(o.dtype, shape).map_err(|e| e.to_string())?;
             if t.dtype() != o.dtype || t.bytes().len() != want {
-                return Err(format!("output {i} came out as {t:?}, but the plan has {}{shape:?}", o.dtype));
+                return Err(format!(
+                    "output {i} came out as {t:?}, but the plan has {}{shape:?}",
+                    o.dtype
+                ));
             }
             // SAFETY: a verified plan's buffer holds its dense tensor, and nobody else uses it now.
             unsafe { std::ptr::copy_nonoverlapping(t.bytes().as_ptr(), bufs[o.buffer], want) };

@@ -24,10 +24,16 @@ pub(crate) fn kept(
                 let w = weights.get(id).ok_or_else(|| DeviceError::Unsupported {
                     device: "cpu".into(),
                     step: buf.name.clone(),
-                    why: format!("the model has no constant {id}; the plan was made for another model"),
+                    why: format!(
+                        "the model has no constant {id}; the plan was made for another model"
+                    ),
                 })?;
                 if (w.bytes.len() as u64) < buf.bytes {
-                    return Err(DeviceError::Port { port: buf.name.clone(), want: buf.bytes, got: w.bytes.len() as u64 });
+                    return Err(DeviceError::Port {
+                        port: buf.name.clone(),
+                        want: buf.bytes,
+                        got: w.bytes.len() as u64,
+                    });
                 }
                 keys[i] = Some(weight_key(w));
                 if aligned(w.bytes.as_ptr(), w.dtype) {
@@ -84,15 +90,28 @@ pub(crate) fn kept(
         return Ok(kept);
     }
     let dims = &plan.plan().dims;
-    let steps = Steps::compile(&b.init, plan.init_programs(block), dims, kernels, Params::new())?;
+    let steps = Steps::compile(
+        &b.init,
+        plan.init_programs(block),
+        dims,
+        kernels,
+        Params::new(),
+    )?;
     let mut bound = Bound::new(&steps.params, &b.symbols, dims)?;
-    let top: Vec<i64> = b.symbols.iter().map(|s| dims.get(s).map_or(1, |r| r.hi)).collect();
+    let top: Vec<i64> = b
+        .symbols
+        .iter()
+        .map(|s| dims.get(s).map_or(1, |r| r.hi))
+        .collect();
     let p = bound.at(&top)?;
     let mut tasks = vec![0; b.init.len()];
     steps.tasks(p, &mut tasks)?;
     // Steps whose results somebody holds already are not run.
     for (t, s) in tasks.iter_mut().zip(&b.init) {
-        if !written(s).iter().any(|&w| fresh.iter().any(|f| f.0 == w as usize)) {
+        if !written(s)
+            .iter()
+            .any(|&w| fresh.iter().any(|f| f.0 == w as usize))
+        {
             *t = 0;
         }
     }
@@ -110,7 +129,11 @@ pub(crate) fn kept(
 fn written(s: &Step) -> Vec<u32> {
     match &s.work {
         StepWork::Kernel { kernel, args, .. } => {
-            let writes = kernel.operands.iter().zip(args).filter(|(o, _)| o.role == kernel::Role::Write);
+            let writes = kernel
+                .operands
+                .iter()
+                .zip(args)
+                .filter(|(o, _)| o.role == kernel::Role::Write);
             writes.map(|(_, &a)| a).collect()
         }
         StepWork::Host { outputs, .. } => outputs.iter().map(|o| o.buffer).collect(),
@@ -129,7 +152,11 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
         h.update(&b.buffers[buffer as usize].bytes.to_le_bytes());
     };
     match &s.work {
-        StepWork::Kernel { kernel, schedule, args } => {
+        StepWork::Kernel {
+            kernel,
+            schedule,
+            args,
+        } => {
             h.update(&serde_json::to_vec(kernel).map_err(fail)?);
             h.update(&serde_json::to_vec(schedule).map_err(fail)?);
             for (o, &a) in kernel.operands.iter().zip(args) {
@@ -138,10 +165,17 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
                 }
             }
         }
-        StepWork::Host { op, inputs, outputs } => {
+        StepWork::Host {
+            op,
+            inputs,
+            outputs,
+        } => {
             h.update(&serde_json::to_vec(op).map_err(fail)?);
             h.update(&serde_json::to_vec(&(inputs, outputs)).map_err(fail)?);
-            inputs.iter().flatten().for_each(|a| source(&mut h, a.buffer));
+            inputs
+                .iter()
+                .flatten()
+                .for_each(|a| source(&mut h, a.buffer));
         }
     }
     Ok(*h.finalize().as_bytes())

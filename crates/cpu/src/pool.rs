@@ -1,6 +1,6 @@
 //! Resident workers: threads that start once per device and serve every request of every session.
-use crate::executable::Job;
 use crate::exec::View;
+use crate::executable::Job;
 use crate::flow::{Bed, Slot};
 use device::{AlignedBytes, DeviceError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,10 @@ unsafe impl Send for Desk {}
 
 impl Desk {
     pub(crate) fn new() -> Result<Desk, DeviceError> {
-        Ok(Desk { scratch: AlignedBytes::new(0, "scratch")?, views: Vec::new() })
+        Ok(Desk {
+            scratch: AlignedBytes::new(0, "scratch")?,
+            views: Vec::new(),
+        })
     }
 
     /// Room for `scratch` bytes and `views` tiles.
@@ -69,18 +72,34 @@ impl Pool {
         let shared = Arc::new(Shared {
             slots: (0..SLOTS).map(|_| Slot::new()).collect(),
             workers: (0..residents)
-                .map(|_| Ok(Worker { bed: Bed::new(), thread: Mutex::new(None), desk: Mutex::new(Desk::new()?) }))
+                .map(|_| {
+                    Ok(Worker {
+                        bed: Bed::new(),
+                        thread: Mutex::new(None),
+                        desk: Mutex::new(Desk::new()?),
+                    })
+                })
                 .collect::<Result<_, DeviceError>>()?,
             stop: AtomicBool::new(false),
         });
-        let mut pool = Pool { shared, threads: Vec::new() };
+        let mut pool = Pool {
+            shared,
+            threads: Vec::new(),
+        };
         for i in 0..residents {
             let shared = pool.shared.clone();
-            let cpu = if workers <= cpus.len() { cpus.get(i + 1).copied() } else { None };
+            let cpu = if workers <= cpus.len() {
+                cpus.get(i + 1).copied()
+            } else {
+                None
+            };
             let t = std::thread::Builder::new()
                 .name(format!("shopfloor-{}", i + 1))
                 .spawn(move || reside(&shared, i, cpu))
-                .map_err(|_| DeviceError::Memory { what: "a worker thread's stack".into(), bytes: 2 << 20 })?;
+                .map_err(|_| DeviceError::Memory {
+                    what: "a worker thread's stack".into(),
+                    bytes: 2 << 20,
+                })?;
             *lock(&pool.shared.workers[i].thread) = Some(t.thread().clone());
             pool.threads.push(t);
         }
@@ -94,7 +113,10 @@ impl Pool {
 
     /// Gives every resident worker room for a plan.
     pub(crate) fn reserve(&self, scratch: usize, views: usize) -> Result<(), DeviceError> {
-        self.shared.workers.iter().try_for_each(|w| lock(&w.desk).grow(scratch, views))
+        self.shared
+            .workers
+            .iter()
+            .try_for_each(|w| lock(&w.desk).grow(scratch, views))
     }
 
     /// Runs `job` to its end, with the residents' help unless `alone`. The caller is worker 0 and
@@ -178,7 +200,11 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
         if since.elapsed() > SPIN {
             let work = || {
                 shared.stop.load(Ordering::SeqCst)
-                    || shared.slots.iter().zip(&seen).any(|(s, &g)| s.has_other_than(g))
+                    || shared
+                        .slots
+                        .iter()
+                        .zip(&seen)
+                        .any(|(s, &g)| s.has_other_than(g))
             };
             worker.bed.sleep(work, std::thread::park);
             idle = None;

@@ -10,12 +10,33 @@ pub fn target(isa: Isa) -> Target {
     let lanes = isa.lanes() as u32;
     let micro = shapes(isa)
         .iter()
-        .map(|&(mr, nr)| MicroShape { mr: mr as u32, nr: nr as u32, efficiency: efficiency(mr as f64, nr as f64, lanes as f64) })
+        .map(|&(mr, nr)| MicroShape {
+            mr: mr as u32,
+            nr: nr as u32,
+            efficiency: efficiency(mr as f64, nr as f64, lanes as f64),
+        })
         .collect();
     let families = [
-        ("contract", Efficiencies::default().with_unit("fma", 0.95).with_level("L1", 0.9).with_level("L2", 0.8)),
-        ("conv", Efficiencies::default().with_unit("fma", 0.92).with_level("L1", 0.9).with_level("L2", 0.8)),
-        ("attention", Efficiencies::default().with_unit("fma", 0.6).with_level("L1", 0.8)),
+        (
+            "contract",
+            Efficiencies::default()
+                .with_unit("fma", 0.95)
+                .with_level("L1", 0.9)
+                .with_level("L2", 0.8),
+        ),
+        (
+            "conv",
+            Efficiencies::default()
+                .with_unit("fma", 0.92)
+                .with_level("L1", 0.9)
+                .with_level("L2", 0.8),
+        ),
+        (
+            "attention",
+            Efficiencies::default()
+                .with_unit("fma", 0.6)
+                .with_level("L1", 0.8),
+        ),
         ("row", Efficiencies::default().with_level("L1", 0.6)),
         ("pool", Efficiencies::default().with_level("L1", 0.5)),
         ("map", Efficiencies::default().with_level("L1", 0.7)),
@@ -39,7 +60,10 @@ pub fn target(isa: Isa) -> Target {
         gpu: None,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default(),
-            families: families.into_iter().map(|(n, e)| (n.to_string(), e)).collect(),
+            families: families
+                .into_iter()
+                .map(|(n, e)| (n.to_string(), e))
+                .collect(),
         },
     }
 }

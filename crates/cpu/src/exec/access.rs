@@ -43,14 +43,22 @@ impl CAccess {
                 .iter()
                 .map(|t| CTerm {
                     axis: t.axis as usize,
-                    leaves: t.leaves.iter().map(|l| (params.intern(&l.extent), params.intern(&l.stride))).collect(),
+                    leaves: t
+                        .leaves
+                        .iter()
+                        .map(|l| (params.intern(&l.extent), params.intern(&l.stride)))
+                        .collect(),
                 })
                 .collect(),
             bounds: a
                 .bounds
                 .iter()
                 .map(|b| CBound {
-                    terms: b.terms.iter().map(|(a, d)| (*a as usize, params.intern(d))).collect(),
+                    terms: b
+                        .terms
+                        .iter()
+                        .map(|(a, d)| (*a as usize, params.intern(d)))
+                        .collect(),
                     base: params.intern(&b.base),
                     extent: params.intern(&b.extent),
                 })
@@ -86,12 +94,22 @@ impl CAccess {
 
     /// Smallest and largest value of bound `b` over the piece `org`, `len` of the axes in `mask`
     /// (other axes: at `org`).
-    pub(crate) fn bound_range(b: &CBound, p: &[i64], org: &Axes<i64>, len: &Axes<i64>, mask: u32) -> (i64, i64) {
+    pub(crate) fn bound_range(
+        b: &CBound,
+        p: &[i64],
+        org: &Axes<i64>,
+        len: &Axes<i64>,
+        mask: u32,
+    ) -> (i64, i64) {
         let (mut lo, mut hi) = (p[b.base as usize], p[b.base as usize]);
         for &(a, c) in &b.terms {
             let c = p[c as usize];
             let first = c * org[a];
-            let last = if mask >> a & 1 == 1 { first + c * (len[a] - 1).max(0) } else { first };
+            let last = if mask >> a & 1 == 1 {
+                first + c * (len[a] - 1).max(0)
+            } else {
+                first
+            };
             lo += first.min(last);
             hi += first.max(last);
         }
@@ -112,7 +130,12 @@ impl CAccess {
         if !self.indexed.is_empty() || o.elem == 0 {
             return None;
         }
-        let mut v = View { ptr: std::ptr::null_mut(), st: [0; MAX_AXES], block: None, direct: false };
+        let mut v = View {
+            ptr: std::ptr::null_mut(),
+            st: [0; MAX_AXES],
+            block: None,
+            direct: false,
+        };
         let at = self.address(ctx.p, &ctx.org);
         v.ptr = ctx.bufs[o.buffer].wrapping_offset((at * o.elem as i64) as isize);
         for t in &self.terms {
@@ -123,7 +146,11 @@ impl CAccess {
                 Piece::Affine(s) => v.st[t.axis] = s,
                 Piece::Blocks { size, inner, outer } if blocks && v.block.is_none() => {
                     v.st[t.axis] = inner;
-                    v.block = Some(Block { axis: t.axis, size, stride: outer });
+                    v.block = Some(Block {
+                        axis: t.axis,
+                        size,
+                        stride: outer,
+                    });
                 }
                 _ => return None,
             }
@@ -181,7 +208,11 @@ pub(crate) fn piece(t: &CTerm, p: &[i64], org: i64, len: i64) -> Piece {
         } else {
             let blocks = (len + size - 1) / size;
             if r == 0 && (i == 1 || (org / size).rem_euclid(e) + blocks <= e) {
-                return Piece::Blocks { size, inner: stride, outer: s };
+                return Piece::Blocks {
+                    size,
+                    inner: stride,
+                    outer: s,
+                };
             }
             return Piece::First(size - r);
         }

@@ -29,10 +29,17 @@ pub(crate) fn compile(
     let k = program.kernel();
     let s = program.schedule();
     if k.axes.len() > MAX_AXES {
-        return Err(format!("it has {} axes, more than {MAX_AXES}; fuse less", k.axes.len()));
+        return Err(format!(
+            "it has {} axes, more than {MAX_AXES}; fuse less",
+            k.axes.len()
+        ));
     }
     if args.len() != k.operands.len() {
-        return Err(format!("it has {} operands, but {} buffers", k.operands.len(), args.len()));
+        return Err(format!(
+            "it has {} operands, but {} buffers",
+            k.operands.len(),
+            args.len()
+        ));
     }
     let mapping = match &s.mapping {
         Mapping::Cpu(m) => m.clone(),
@@ -51,7 +58,11 @@ pub(crate) fn compile(
         caps: Vec::new(),
         out: CKernel {
             axes: Vec::new(),
-            grid: s.grid.iter().map(|t| (t.axis as usize, t.tile.max(1))).collect(),
+            grid: s
+                .grid
+                .iter()
+                .map(|t| (t.axis as usize, t.tile.max(1)))
+                .collect(),
             operands: Vec::new(),
             tiles: Vec::new(),
             body: Vec::new(),
@@ -80,7 +91,11 @@ fn default_micro(isa: Isa) -> Option<crate::ukr::GemmKernel> {
         Isa::Avx2 => (6, 16),
         Isa::Portable => (6, 8),
     };
-    let best = shapes(isa).iter().copied().find(|&s| s == want).or_else(|| shapes(isa).first().copied())?;
+    let best = shapes(isa)
+        .iter()
+        .copied()
+        .find(|&s| s == want)
+        .or_else(|| shapes(isa).first().copied())?;
     gemm_kernel(isa, best.0, best.1)
 }
 
@@ -126,7 +141,10 @@ impl Compiler<'_> {
         for (o, &buffer) in self.program.kernel().operands.iter().zip(args) {
             let bits = o.dtype.bits();
             if bits < 8 && o.role == kernel::Role::Write {
-                return Err(format!("operand '{}' is written in 4-bit elements; store bytes", o.name));
+                return Err(format!(
+                    "operand '{}' is written in 4-bit elements; store bytes",
+                    o.name
+                ));
             }
             let access = CAccess::new(&o.access, self.params);
             let mut outside = [0; 8];
@@ -158,7 +176,14 @@ impl Compiler<'_> {
             self.out.scratch += round(size as usize + 64);
         }
         let mask = axes.iter().fold(0, |m, &a| m | 1 << a);
-        self.out.tiles.push(CTile { dtype, elem, axes, mask, offset, direct: None });
+        self.out.tiles.push(CTile {
+            dtype,
+            elem,
+            axes,
+            mask,
+            offset,
+            direct: None,
+        });
         Ok(self.out.tiles.len() - 1)
     }
 
@@ -174,7 +199,9 @@ impl Compiler<'_> {
             for (at, stmt) in k.body.iter().enumerate() {
                 match stmt {
                     Stmt::Load { dst, operand } if *dst == t_id => loaded = Some(*operand as usize),
-                    Stmt::Store { operand, src } if *src == t_id => stores.push((at, *operand as usize)),
+                    Stmt::Store { operand, src } if *src == t_id => {
+                        stores.push((at, *operand as usize))
+                    }
                     _ => {}
                 }
                 if stmt.writes().contains(&t_id) {
@@ -198,7 +225,9 @@ impl Compiler<'_> {
                     && a.bounds.is_empty()
                     && a.indexed.is_empty()
                     && k.operands[o].dtype.bits() >= 8
-                    && a.terms.iter().all(|x| x.leaves.len() <= 1 || !t.axes.contains(&x.axis))
+                    && a.terms
+                        .iter()
+                        .all(|x| x.leaves.len() <= 1 || !t.axes.contains(&x.axis))
             });
             let id = self.tile(t.dtype, &t.axes, !always)?;
             self.out.tiles[id].direct = direct;
@@ -210,10 +239,17 @@ impl Compiler<'_> {
         let o = &mut self.out;
         o.area = round(o.scratch);
         o.table = o.area + round(self.area);
-        o.pack = o.table + if self.table { TABLE * size_of::<*const f32>() } else { 0 };
+        o.pack = o.table
+            + if self.table {
+                TABLE * size_of::<*const f32>()
+            } else {
+                0
+            };
         o.scratch = o.pack + round(self.pack) + 64;
         if o.scratch > 1 << 40 {
-            return Err("its tiles take more than a terabyte of scratch memory; cut more axes".into());
+            return Err(
+                "its tiles take more than a terabyte of scratch memory; cut more axes".into(),
+            );
         }
         Ok(self.out)
     }
@@ -230,7 +266,11 @@ impl Compiler<'_> {
             match &nodes[at] {
                 Node::Loop { axis, body } => {
                     let body = self.nodes(body)?;
-                    out.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body });
+                    out.push(Op::Loop {
+                        axis: axis.axis as usize,
+                        tile: axis.tile.max(1),
+                        body,
+                    });
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
@@ -240,7 +280,11 @@ impl Compiler<'_> {
     }
 
     /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
-    fn nest(&mut self, nodes: &[Node], out: &mut Vec<Op>) -> Result<Option<(CNest, usize)>, String> {
+    fn nest(
+        &mut self,
+        nodes: &[Node],
+        out: &mut Vec<Op>,
+    ) -> Result<Option<(CNest, usize)>, String> {
         let mut loops = Vec::new();
         let mut body = nodes;
         while let [Node::Loop { axis, body: inner }, ..] = body {
@@ -254,8 +298,14 @@ impl Compiler<'_> {
             return Ok(None);
         }
         let [
-            Node::Stmt(Stmt::Load { dst: d1, operand: o1 }),
-            Node::Stmt(Stmt::Load { dst: d2, operand: o2 }),
+            Node::Stmt(Stmt::Load {
+                dst: d1,
+                operand: o1,
+            }),
+            Node::Stmt(Stmt::Load {
+                dst: d2,
+                operand: o2,
+            }),
             Node::Stmt(contract @ Stmt::Contract { acc, a, b, over }),
             ..,
         ] = body
@@ -263,8 +313,18 @@ impl Compiler<'_> {
             return Ok(None);
         };
         let (k, s) = (self.program.kernel(), self.program.schedule());
-        let of = |t: &u16| if t == d1 { Some(*o1 as usize) } else if t == d2 { Some(*o2 as usize) } else { None };
-        let (Some(oa), Some(ob)) = (of(a), of(b)) else { return Ok(None) };
+        let of = |t: &u16| {
+            if t == d1 {
+                Some(*o1 as usize)
+            } else if t == d2 {
+                Some(*o2 as usize)
+            } else {
+                None
+            }
+        };
+        let (Some(oa), Some(ob)) = (of(a), of(b)) else {
+            return Ok(None);
+        };
         if a == b || !loops.iter().all(|l| over.contains(&(l.0 as u16))) {
             return Ok(None);
         }
@@ -283,11 +343,20 @@ impl Compiler<'_> {
             return Ok(None);
         }
         let c = self.contract(contract)?;
-        let (oa, ob) = if c.a == *a as usize { (oa, ob) } else { (ob, oa) };
+        let (oa, ob) = if c.a == *a as usize {
+            (oa, ob)
+        } else {
+            (ob, oa)
+        };
         // Zeros that rows outside the tensor are read from.
         let access = &k.operands[oa].access;
         if !access.bounds.is_empty() {
-            let bounded = |x: u16| access.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == x));
+            let bounded = |x: u16| {
+                access
+                    .bounds
+                    .iter()
+                    .any(|b| b.terms.iter().any(|t| t.0 == x))
+            };
             let mut most = 64i64;
             for x in over.iter().copied().chain(c.lane.map(|l| l as u16)) {
                 if let Some(t) = access.term(x)
@@ -314,13 +383,29 @@ impl Compiler<'_> {
                 }
             }
         } else {
-            let Node::Loop { axis, body: inner } = &nodes[0] else { return Ok(None) };
+            let Node::Loop { axis, body: inner } = &nodes[0] else {
+                return Ok(None);
+            };
             let inner = self.plain(inner)?;
-            plain.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body: inner });
+            plain.push(Op::Loop {
+                axis: axis.axis as usize,
+                tile: axis.tile.max(1),
+                body: inner,
+            });
         }
         let zero = take_zero(out, &self.out, c.acc);
         let taken = if loops.is_empty() { 3 } else { 1 };
-        Ok(Some((CNest { loops, contract: c, a: oa, b: ob, zero, body: plain }, taken)))
+        Ok(Some((
+            CNest {
+                loops,
+                contract: c,
+                a: oa,
+                b: ob,
+                zero,
+                body: plain,
+            },
+            taken,
+        )))
     }
 
     /// Nodes without looking for nests.
@@ -330,7 +415,11 @@ impl Compiler<'_> {
             match n {
                 Node::Loop { axis, body } => {
                     let body = self.plain(body)?;
-                    out.push(Op::Loop { axis: axis.axis as usize, tile: axis.tile.max(1), body });
+                    out.push(Op::Loop {
+                        axis: axis.axis as usize,
+                        tile: axis.tile.max(1),
+                        body,
+                    });
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
@@ -344,16 +433,24 @@ impl Compiler<'_> {
                 let (d, o) = (*dst as usize, *operand as usize);
                 let (want, got) = (self.out.tiles[d].dtype, self.out.operands[o].dtype);
                 if want != got {
-                    return Err(format!("tile {d} of {want} is loaded from an operand of {got}; load it as {got} and cast"));
+                    return Err(format!(
+                        "tile {d} of {want} is loaded from an operand of {got}; load it as {got} and cast"
+                    ));
                 }
                 let in_place = self.program.schedule().place(*dst) == Place::InPlace;
-                out.push(Op::Load { dst: d, operand: o, in_place });
+                out.push(Op::Load {
+                    dst: d,
+                    operand: o,
+                    in_place,
+                });
             }
             Stmt::Store { operand, src } => {
                 let (t, o) = (*src as usize, *operand as usize);
                 let (want, got) = (self.out.operands[o].dtype, self.out.tiles[t].dtype);
                 if want != got {
-                    return Err(format!("tile {t} of {got} is stored to an operand of {want}; cast it first"));
+                    return Err(format!(
+                        "tile {t} of {got} is stored to an operand of {want}; cast it first"
+                    ));
                 }
                 out.push(Op::Store { operand: o, src: t });
             }
@@ -366,7 +463,13 @@ impl Compiler<'_> {
                 let c = self.contract(&c)?;
                 out.push(Op::Contract(Box::new(c)));
             }
-            Stmt::Fold { monoid, state, args, over, rescale } => {
+            Stmt::Fold {
+                monoid,
+                state,
+                args,
+                over,
+                rescale,
+            } => {
                 self.fold(monoid, state, args, over, rescale.as_ref(), out)?;
             }
         }
@@ -375,21 +478,35 @@ impl Compiler<'_> {
 
     /// Innermost axis with more than one position, else the innermost.
     fn lane(&self, axes: &[usize]) -> Option<usize> {
-        axes.iter().rev().copied().find(|&a| self.caps[a] > 1).or(axes.last().copied())
+        axes.iter()
+            .rev()
+            .copied()
+            .find(|&a| self.caps[a] > 1)
+            .or(axes.last().copied())
     }
 
     fn map(&mut self, dst: usize, e: &Expr, args: Vec<usize>) -> Result<CMap, String> {
         let lane = self.lane(&self.out.tiles[dst].axes);
-        let lanes: Vec<bool> = args.iter().map(|&t| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l))).collect();
+        let lanes: Vec<bool> = args
+            .iter()
+            .map(|&t| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l)))
+            .collect();
         self.types(e, &args)?;
         let prog = vm::compile(e, &lanes, lane, self.kernels, self.params)?;
         let want = self.out.tiles[dst].dtype;
         let got = e.output_types().map_err(|x| x.to_string())?;
         if got != [want] {
-            return Err(format!("a program gives {got:?} for a tile of {want}; cast its result"));
+            return Err(format!(
+                "a program gives {got:?} for a tile of {want}; cast its result"
+            ));
         }
         self.area = self.area.max(prog.bytes);
-        Ok(CMap { dst, args, prog, lane })
+        Ok(CMap {
+            dst,
+            args,
+            prog,
+            lane,
+        })
     }
 
     /// Argument types as the program's slots say.
@@ -398,7 +515,9 @@ impl Compiler<'_> {
             if let Inst::Input { slot, dtype } = i {
                 let got = args.get(*slot as usize).map(|&t| self.out.tiles[t].dtype);
                 if got != Some(*dtype) {
-                    return Err(format!("argument {slot} of a program is {got:?}, not {dtype}"));
+                    return Err(format!(
+                        "argument {slot} of a program is {got:?}, not {dtype}"
+                    ));
                 }
             }
         }
@@ -407,7 +526,9 @@ impl Compiler<'_> {
 
     /// Factors of another type than the accumulator's are cast into tiles of their own.
     fn casts(&mut self, s: &Stmt, out: &mut Vec<Op>) -> Result<Stmt, String> {
-        let Stmt::Contract { acc, a, b, over } = s else { return Ok(s.clone()) };
+        let Stmt::Contract { acc, a, b, over } = s else {
+            return Ok(s.clone());
+        };
         let want = self.out.tiles[*acc as usize].dtype;
         let mut f = [*a, *b];
         for t in &mut f {
@@ -415,7 +536,11 @@ impl Compiler<'_> {
             if from == want {
                 continue;
             }
-            let axes: Vec<u16> = self.out.tiles[*t as usize].axes.iter().map(|&a| a as u16).collect();
+            let axes: Vec<u16> = self.out.tiles[*t as usize]
+                .axes
+                .iter()
+                .map(|&a| a as u16)
+                .collect();
             let id = self.tile(want, &axes, true)?;
             let mut e = ExprBuilder::new();
             let x = e.input(0, from);
@@ -425,11 +550,18 @@ impl Compiler<'_> {
             out.push(Op::Map(Box::new(m)));
             *t = id as u16;
         }
-        Ok(Stmt::Contract { acc: *acc, a: f[0], b: f[1], over: over.clone() })
+        Ok(Stmt::Contract {
+            acc: *acc,
+            a: f[0],
+            b: f[1],
+            over: over.clone(),
+        })
     }
 
     fn contract(&mut self, s: &Stmt) -> Result<CContract, String> {
-        let Stmt::Contract { acc, a, b, over } = s else { return Err("not a contraction".into()) };
+        let Stmt::Contract { acc, a, b, over } = s else {
+            return Err("not a contraction".into());
+        };
         let (acc, mut a, mut b) = (*acc as usize, *a as usize, *b as usize);
         let t = &self.out.tiles;
         let lane = self.lane(&t[acc].axes);
@@ -461,16 +593,36 @@ impl Compiler<'_> {
         if let (Some(l), Some(g), DType::F32, false) = (lane, self.micro, dtype, depthwise)
             && !self.unit(b, l)
         {
-            let k = over.iter().try_fold(1i64, |n, &x| n.checked_mul(self.caps[x].max(1)));
+            let k = over
+                .iter()
+                .try_fold(1i64, |n, &x| n.checked_mul(self.caps[x].max(1)));
             let nr = g.nr() as i64;
-            let need = k.and_then(|k| (self.caps[l] + nr - 1).div_euclid(nr).checked_mul(nr * 4)?.checked_mul(k));
+            let need = k.and_then(|k| {
+                (self.caps[l] + nr - 1)
+                    .div_euclid(nr)
+                    .checked_mul(nr * 4)?
+                    .checked_mul(k)
+            });
             if let Some(n) = need.filter(|&n| n <= PACK_LIMIT) {
                 pack = n as usize;
             }
         }
         self.pack = self.pack.max(pack + 64);
         self.table |= dtype == DType::F32;
-        Ok(CContract { acc, a, b, over, rows, columns, batch, lane, depthwise, dtype, gemm: self.micro, pack })
+        Ok(CContract {
+            acc,
+            a,
+            b,
+            over,
+            rows,
+            columns,
+            batch,
+            lane,
+            depthwise,
+            dtype,
+            gemm: self.micro,
+            pack,
+        })
     }
 
     /// Whether neighbours along `lane` are neighbours in the memory of tile `t`, as far as can be seen.
@@ -503,8 +655,10 @@ impl Compiler<'_> {
         let args: Vec<usize> = args.iter().map(|&t| t as usize).collect();
         let over: Vec<usize> = over.iter().map(|&a| a as usize).collect();
         let mut old = Vec::new();
-        let state_axes: Vec<u16> =
-            state.first().map(|&t| self.out.tiles[t].axes.iter().map(|&a| a as u16).collect()).unwrap_or_default();
+        let state_axes: Vec<u16> = state
+            .first()
+            .map(|&t| self.out.tiles[t].axes.iter().map(|&a| a as u16).collect())
+            .unwrap_or_default();
         if rescale.is_some() {
             for &t in &state {
                 let d = self.out.tiles[t].dtype;
@@ -539,21 +693,36 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn plain_fold(&mut self, m: &Monoid, state: &[usize], args: Vec<usize>, over: Vec<usize>) -> Result<CFold, String> {
+    fn plain_fold(
+        &mut self,
+        m: &Monoid,
+        state: &[usize],
+        args: Vec<usize>,
+        over: Vec<usize>,
+    ) -> Result<CFold, String> {
         let dtypes: Vec<DType> = state.iter().map(|&t| self.out.tiles[t].dtype).collect();
         let n = dtypes.len();
         if n == 0 || m.state_len() != n || 2 * n > vm::MAX_ARGS {
-            return Err(format!("reduction '{}' has {} state scalars for {n} tiles", m.name, m.state_len()));
+            return Err(format!(
+                "reduction '{}' has {} state scalars for {n} tiles",
+                m.name,
+                m.state_len()
+            ));
         }
         let lift_types = m.lift.output_types().map_err(|x| x.to_string())?;
         let combine_types = m.combine.output_types().map_err(|x| x.to_string())?;
         if lift_types != dtypes || combine_types != dtypes {
-            return Err(format!("reduction '{}' has states of {lift_types:?} for tiles of {dtypes:?}", m.name));
+            return Err(format!(
+                "reduction '{}' has states of {lift_types:?} for tiles of {dtypes:?}",
+                m.name
+            ));
         }
         self.types(&m.lift, &args)?;
         let kept: Vec<usize> = self.out.tiles[state[0]].axes.clone();
         let widest = args.iter().max_by_key(|&&t| self.out.tiles[t].axes.len());
-        let axes = widest.map(|&t| self.out.tiles[t].axes.clone()).unwrap_or_default();
+        let axes = widest
+            .map(|&t| self.out.tiles[t].axes.clone())
+            .unwrap_or_default();
         let lane = self.lane(&axes).or_else(|| self.lane(&kept));
         let horizontal = lane.is_some_and(|l| over.contains(&l)) || lane.is_none();
         let has = |t: usize| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l));
@@ -562,13 +731,22 @@ impl Compiler<'_> {
         let lift = vm::compile_in(&m.lift, &lanes, index_lane, self.kernels, self.params)?;
         let combine = vm::compile_in(&m.combine, &vec![true; 2 * n], 0, self.kernels, self.params)?;
         if combine.outputs() != n {
-            return Err(format!("reduction '{}' combines into {} scalars, not {n}", m.name, combine.outputs()));
+            return Err(format!(
+                "reduction '{}' combines into {} scalars, not {n}",
+                m.name,
+                combine.outputs()
+            ));
         }
         let simple = self.simple(m, &dtypes, &args, &lanes, lift.identity);
         let combine_at = round(lift.bytes);
         let rows = combine_at + round(combine.bytes);
         self.area = self.area.max(rows + 2 * n * CH * 8);
-        let without = |v: &[usize]| v.iter().copied().filter(|&a| Some(a) != lane).collect::<Vec<_>>();
+        let without = |v: &[usize]| {
+            v.iter()
+                .copied()
+                .filter(|&a| Some(a) != lane)
+                .collect::<Vec<_>>()
+        };
         let rank = over.iter().map(|&a| (a, self.out.axes[a])).collect();
         Ok(CFold {
             state: state.to_vec(),
@@ -587,15 +765,27 @@ impl Compiler<'_> {
         })
     }
 
-    fn simple(&self, m: &Monoid, dtypes: &[DType], args: &[usize], lanes: &[bool], identity: bool) -> Option<Simple> {
+    fn simple(
+        &self,
+        m: &Monoid,
+        dtypes: &[DType],
+        args: &[usize],
+        lanes: &[bool],
+        identity: bool,
+    ) -> Option<Simple> {
         if dtypes != [DType::F32] {
             return None;
         }
         let e = &m.combine;
         let inst = |e: &Expr, r: u32| e.insts.get(r as usize).cloned();
-        let Some(Inst::Binary(op, x, y)) = inst(e, *e.outputs.first()?) else { return None };
+        let Some(Inst::Binary(op, x, y)) = inst(e, *e.outputs.first()?) else {
+            return None;
+        };
         let slot = |e: &Expr, r| match inst(e, r) {
-            Some(Inst::Input { slot, dtype: DType::F32 }) => Some(slot),
+            Some(Inst::Input {
+                slot,
+                dtype: DType::F32,
+            }) => Some(slot),
             _ => None,
         };
         let mut slots = [slot(e, x)?, slot(e, y)?];
@@ -612,7 +802,8 @@ impl Compiler<'_> {
             _ => return None,
         };
         let l = &m.lift;
-        let first_lane = lanes.first() == Some(&true) && self.out.tiles[args[0]].dtype == DType::F32;
+        let first_lane =
+            lanes.first() == Some(&true) && self.out.tiles[args[0]].dtype == DType::F32;
         let mut lift = Lift::Program;
         if identity && first_lane {
             lift = Lift::Identity;
@@ -628,7 +819,9 @@ impl Compiler<'_> {
                 lift = match inst(l, p) {
                     Some(Inst::Input { slot: 0, .. }) => Lift::Square,
                     Some(Inst::Binary(Binary::Sub, u, v))
-                        if slot(l, u) == Some(0) && slot(l, v) == Some(1) && lanes.get(1) == Some(&false) =>
+                        if slot(l, u) == Some(0)
+                            && slot(l, v) == Some(1)
+                            && lanes.get(1) == Some(&false) =>
                     {
                         Lift::Deviation
                     }
@@ -636,7 +829,11 @@ impl Compiler<'_> {
                 };
             }
         }
-        Some(Simple { combine, reduce, lift })
+        Some(Simple {
+            combine,
+            reduce,
+            lift,
+        })
     }
 }
 

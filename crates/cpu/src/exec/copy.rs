@@ -11,7 +11,12 @@ struct Dims {
 }
 
 fn normal(ds: &[i64], ss: &[i64], len: &[i64]) -> Option<Dims> {
-    let mut d = Dims { n: 0, len: [1; MAX_AXES], ds: [0; MAX_AXES], ss: [0; MAX_AXES] };
+    let mut d = Dims {
+        n: 0,
+        len: [1; MAX_AXES],
+        ds: [0; MAX_AXES],
+        ss: [0; MAX_AXES],
+    };
     for i in 0..len.len() {
         if len[i] <= 0 {
             return None;
@@ -67,7 +72,9 @@ pub(crate) unsafe fn strided_copy(
     }
     let l = d.n - 1;
     // A dimension contiguous on the other side: transposed in blocks.
-    let unit = (elem == 4 && d.ds[l] == 1 && d.ss[l] > 1).then(|| (0..l).find(|&j| d.ss[j] == 1 && d.ds[j] > 0)).flatten();
+    let unit = (elem == 4 && d.ds[l] == 1 && d.ss[l] > 1)
+        .then(|| (0..l).find(|&j| d.ss[j] == 1 && d.ds[j] > 0))
+        .flatten();
     let mut c = [0i64; MAX_AXES];
     let (mut dp, mut sp) = (dst, src);
     loop {
@@ -131,7 +138,24 @@ unsafe fn row(elem: usize, dst: *mut u8, ds: i64, src: *const u8, ss: i64, n: us
 /// # Safety
 ///
 /// Every address is valid for writing.
-pub(crate) unsafe fn strided_fill(k: &Kernels, elem: usize, dst: *mut u8, ds: &[i64], value: &[u8; 8], len: &[i64]) {
+pub(crate) unsafe fn strided_fill(
+    k: &Kernels,
+    elem: usize,
+    dst: *mut u8,
+    ds: &[i64],
+    value: &[u8; 8],
+    len: &[i64],
+) {
     // SAFETY: the source is one element, broadcast.
-    unsafe { strided_copy(k, elem, dst, ds, value.as_ptr(), &[0; MAX_AXES][..len.len()], len) }
+    unsafe {
+        strided_copy(
+            k,
+            elem,
+            dst,
+            ds,
+            value.as_ptr(),
+            &[0; MAX_AXES][..len.len()],
+            len,
+        )
+    }
 }

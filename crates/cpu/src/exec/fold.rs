@@ -86,7 +86,12 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
         n: f.lane.map_or(1, |a| ctx.len[a] as usize),
         reduced: &f.reduced,
         lift: Run::new(&f.lift, ctx.kernel.kernels, ctx.area(0), ctx.p),
-        combine: Run::new(&f.combine, ctx.kernel.kernels, ctx.area(f.combine_at), ctx.p),
+        combine: Run::new(
+            &f.combine,
+            ctx.kernel.kernels,
+            ctx.area(f.combine_at),
+            ctx.p,
+        ),
     };
     if f.horizontal && f.lift.index == 0 {
         // Reduced neighbours of the lane axis join it where every argument continues.
@@ -135,9 +140,18 @@ impl Walk<'_> {
         let mut rows = [Lane::NONE; MAX_ARGS];
         for (r, &t) in rows.iter_mut().zip(&self.f.args) {
             let v = &self.ctx.views[t];
-            let off: i64 = self.f.kept.iter().chain(self.reduced).map(|&a| self.c[a] * v.st[a]).sum();
+            let off: i64 = self
+                .f
+                .kept
+                .iter()
+                .chain(self.reduced)
+                .map(|&a| self.c[a] * v.st[a])
+                .sum();
             let elem = self.ctx.kernel.tiles[t].elem as i64;
-            *r = Lane { ptr: v.ptr.wrapping_offset((off * elem) as isize), st: self.lane_st(v) };
+            *r = Lane {
+                ptr: v.ptr.wrapping_offset((off * elem) as isize),
+                st: self.lane_st(v),
+            };
         }
         rows
     }
@@ -145,14 +159,24 @@ impl Walk<'_> {
     fn state(&self, i: usize) -> Lane {
         let t = self.f.state[i];
         let v = &self.ctx.views[t];
-        let st = if self.f.horizontal { 0 } else { self.lane_st(v) };
-        Lane { ptr: at(v, &self.c, &self.f.kept, self.ctx.kernel.tiles[t].elem), st }
+        let st = if self.f.horizontal {
+            0
+        } else {
+            self.lane_st(v)
+        };
+        Lane {
+            ptr: at(v, &self.c, &self.f.kept, self.ctx.kernel.tiles[t].elem),
+            st,
+        }
     }
 
     /// Row `i` of set `set` of the temporaries.
     fn temp(&self, set: usize, i: usize) -> Lane {
         let row = set * self.f.dtypes.len() + i;
-        Lane { ptr: self.ctx.area(self.f.rows + row * CH * 8), st: 1 }
+        Lane {
+            ptr: self.ctx.area(self.f.rows + row * CH * 8),
+            st: 1,
+        }
     }
 
     /// Rank along the reduced axes of the row's element `from`, and its step: `Index(0)` of the lift.
@@ -175,14 +199,25 @@ impl Walk<'_> {
         let f = self.f;
         let mut args = self.args();
         for (r, &t) in args.iter_mut().zip(&f.args) {
-            r.ptr = r.ptr.wrapping_offset((from as i64 * r.st) as isize * self.ctx.kernel.tiles[t].elem as isize);
+            r.ptr = r.ptr.wrapping_offset(
+                (from as i64 * r.st) as isize * self.ctx.kernel.tiles[t].elem as isize,
+            );
         }
         let (base, step) = self.coords(from);
         let mut outs = [Lane::NONE; MAX_ARGS];
         for (i, o) in outs.iter_mut().enumerate().take(f.dtypes.len()) {
             *o = self.temp(set, i);
         }
-        self.lift.row(&args[..f.args.len()], &Coords { at: &base, step: &step }, &outs[..f.dtypes.len()], n, true);
+        self.lift.row(
+            &args[..f.args.len()],
+            &Coords {
+                at: &base,
+                step: &step,
+            },
+            &outs[..f.dtypes.len()],
+            n,
+            true,
+        );
     }
 
     /// Combines `n` left states with `n` right ones into `outs`, which may be either.
@@ -196,7 +231,9 @@ impl Walk<'_> {
         while from < n {
             let m = CH.min(n - from);
             let shift = |l: &Lane, i: usize| Lane {
-                ptr: l.ptr.wrapping_offset((from as i64 * l.st) as isize * bytes(self.f.dtypes[i]) as isize),
+                ptr: l.ptr.wrapping_offset(
+                    (from as i64 * l.st) as isize * bytes(self.f.dtypes[i]) as isize,
+                ),
                 st: l.st,
             };
             let mut a = [Lane::NONE; MAX_ARGS];
@@ -207,7 +244,16 @@ impl Walk<'_> {
             for (i, l) in outs.iter().enumerate() {
                 o[i] = shift(l, i);
             }
-            self.combine.row(&a[..2 * s], &Coords { at: &zero, step: &zero }, &o[..s], m, false);
+            self.combine.row(
+                &a[..2 * s],
+                &Coords {
+                    at: &zero,
+                    step: &zero,
+                },
+                &o[..s],
+                m,
+                false,
+            );
             from += m;
         }
     }
@@ -259,7 +305,10 @@ impl Walk<'_> {
             for i in 0..s {
                 let l = self.state(i);
                 let e = bytes(f.dtypes[i]) as isize;
-                states[i] = Lane { ptr: l.ptr.wrapping_offset((from as i64 * l.st) as isize * e), st: l.st };
+                states[i] = Lane {
+                    ptr: l.ptr.wrapping_offset((from as i64 * l.st) as isize * e),
+                    st: l.st,
+                };
                 lifts[i] = self.temp(0, i);
             }
             self.combined(&states[..s], &lifts[..s], &states[..s], m);
@@ -293,7 +342,9 @@ impl Walk<'_> {
                     r = match simple.lift {
                         Lift::Identity => Some(reduce(x, self.n)),
                         Lift::Square => Some((k.row_sum_sq)(x, 0.0, self.n)),
-                        Lift::Deviation => Some((k.row_sum_sq)(x, *args[1].ptr.cast::<f32>(), self.n)),
+                        Lift::Deviation => {
+                            Some((k.row_sum_sq)(x, *args[1].ptr.cast::<f32>(), self.n))
+                        }
                         Lift::Program => None,
                     };
                 }
@@ -321,11 +372,18 @@ impl Walk<'_> {
             let (mut set, mut to) = (0, 1);
             // Neighbours are combined in pairs until one is left: a fixed order that keeps left left.
             while m > 1 {
-                let (mut left, mut right, mut outs) = ([Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS], [Lane::NONE; MAX_ARGS]);
+                let (mut left, mut right, mut outs) = (
+                    [Lane::NONE; MAX_ARGS],
+                    [Lane::NONE; MAX_ARGS],
+                    [Lane::NONE; MAX_ARGS],
+                );
                 for i in 0..s {
                     let l = self.temp(set, i);
                     left[i] = Lane { ptr: l.ptr, st: 2 };
-                    right[i] = Lane { ptr: l.ptr.wrapping_add(bytes(f.dtypes[i])), st: 2 };
+                    right[i] = Lane {
+                        ptr: l.ptr.wrapping_add(bytes(f.dtypes[i])),
+                        st: 2,
+                    };
                     outs[i] = self.temp(to, i);
                 }
                 self.combined(&left[..s], &right[..s], &outs[..s], m / 2);

@@ -40,7 +40,11 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         let merges = |v: &View| v.st[a] == lane_st(v) * n;
         let l = lane.unwrap_or(0);
         // A reader without either axis repeats its value: it may merge only when its lanes are uniform.
-        if m.prog.index >> a & 1 == 1 || m.prog.index >> l & 1 == 1 || !merges(&dst) || !m.args.iter().all(|&t| merges(view(t))) {
+        if m.prog.index >> a & 1 == 1
+            || m.prog.index >> l & 1 == 1
+            || !merges(&dst)
+            || !m.args.iter().all(|&t| merges(view(t)))
+        {
             break;
         }
         n *= ctx.len[a];
@@ -49,9 +53,15 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
     let mut rows = [Lane::NONE; MAX_ARGS];
     for (r, &t) in rows.iter_mut().zip(&m.args) {
         let v = view(t);
-        *r = Lane { ptr: v.ptr, st: lane_st(v) };
+        *r = Lane {
+            ptr: v.ptr,
+            st: lane_st(v),
+        };
     }
-    let mut out = [Lane { ptr: dst.ptr, st: lane_st(&dst) }];
+    let mut out = [Lane {
+        ptr: dst.ptr,
+        st: lane_st(&dst),
+    }];
     if lane.is_none() {
         out[0].st = 1;
     }
@@ -63,7 +73,16 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
     let prog = Run::new(&m.prog, k.kernels, ctx.area(0), ctx.p);
     let elem = |t: usize| k.tiles[t].elem as i64;
     'rows: loop {
-        prog.row(&rows[..n_args], &Coords { at: &at, step: &step }, &out, n as usize, true);
+        prog.row(
+            &rows[..n_args],
+            &Coords {
+                at: &at,
+                step: &step,
+            },
+            &out,
+            n as usize,
+            true,
+        );
         let mut i = count;
         loop {
             if i == 0 {
@@ -75,9 +94,13 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
             let by = if wrap { 1 - ctx.len[a] } else { 1 };
             at[a] += by;
             for (r, &t) in rows.iter_mut().zip(&m.args) {
-                r.ptr = r.ptr.wrapping_offset((by * view(t).st[a] * elem(t)) as isize);
+                r.ptr = r
+                    .ptr
+                    .wrapping_offset((by * view(t).st[a] * elem(t)) as isize);
             }
-            out[0].ptr = out[0].ptr.wrapping_offset((by * dst.st[a] * elem(m.dst)) as isize);
+            out[0].ptr = out[0]
+                .ptr
+                .wrapping_offset((by * dst.st[a] * elem(m.dst)) as isize);
             if !wrap {
                 break;
             }

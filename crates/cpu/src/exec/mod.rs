@@ -42,7 +42,12 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) const EMPTY: View = View { ptr: std::ptr::null_mut(), st: [0; MAX_AXES], block: None, direct: false };
+    pub(crate) const EMPTY: View = View {
+        ptr: std::ptr::null_mut(),
+        st: [0; MAX_AXES],
+        block: None,
+        direct: false,
+    };
 }
 
 /// A tensor in memory as a compiled kernel sees it.
@@ -76,9 +81,20 @@ pub(crate) struct CTile {
 /// An operation on whole tiles.
 #[derive(Debug)]
 pub(crate) enum Op {
-    Loop { axis: usize, tile: i64, body: Vec<Op> },
-    Load { dst: usize, operand: usize, in_place: bool },
-    Store { operand: usize, src: usize },
+    Loop {
+        axis: usize,
+        tile: i64,
+        body: Vec<Op>,
+    },
+    Load {
+        dst: usize,
+        operand: usize,
+        in_place: bool,
+    },
+    Store {
+        operand: usize,
+        src: usize,
+    },
     Map(Box<map::CMap>),
     Fold(Box<fold::CFold>),
     Contract(Box<contract::CContract>),
@@ -119,7 +135,9 @@ impl Fault {
     pub(crate) fn text(self) -> String {
         match self {
             Fault::Index { value, extent } => {
-                format!("index {value} is outside -{extent}..{extent}; give indices within the indexed dimension")
+                format!(
+                    "index {value} is outside -{extent}..{extent}; give indices within the indexed dimension"
+                )
             }
         }
     }
@@ -158,7 +176,10 @@ impl Ctx<'_> {
     /// The dense view of `tile` in scratch memory.
     pub(crate) fn scratch_view(&self, tile: usize) -> View {
         let t = &self.kernel.tiles[tile];
-        let mut v = View { ptr: self.scratch.wrapping_add(t.offset), ..View::EMPTY };
+        let mut v = View {
+            ptr: self.scratch.wrapping_add(t.offset),
+            ..View::EMPTY
+        };
         let mut st = 1;
         for &a in t.axes.iter().rev() {
             v.st[a] = st;

@@ -45,7 +45,11 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
                 }
                 (ctx.org[*axis], ctx.len[*axis]) = (org, len);
             }
-            Op::Load { dst, operand, in_place } => {
+            Op::Load {
+                dst,
+                operand,
+                in_place,
+            } => {
                 let view = load_view(ctx, *dst, *operand, *in_place);
                 let v = match view {
                     Some(v) => v,
@@ -94,5 +98,14 @@ pub(crate) fn context<'a>(
     views: &'a mut [View],
     zeros: *const u8,
 ) -> Ctx<'a> {
-    Ctx { kernel, p, bufs, scratch, views, zeros, org: [0; MAX_AXES], len: [0; MAX_AXES] }
+    Ctx {
+        kernel,
+        p,
+        bufs,
+        scratch,
+        views,
+        zeros,
+        org: [0; MAX_AXES],
+        len: [0; MAX_AXES],
+    }
 }

@@ -24,7 +24,13 @@ pub(crate) fn store(ctx: &Ctx, operand: usize, tile: usize, view: View) -> Resul
 }
 
 fn run(ctx: &Ctx, operand: usize, tile: usize, view: View, load: bool) -> Result<(), Fault> {
-    let t = Transfer { ctx, op: &ctx.kernel.operands[operand], tile: &ctx.kernel.tiles[tile], view, load };
+    let t = Transfer {
+        ctx,
+        op: &ctx.kernel.operands[operand],
+        tile: &ctx.kernel.tiles[tile],
+        view,
+        load,
+    };
     t.go(&ctx.org, &ctx.len, 0)
 }
 
@@ -51,7 +57,12 @@ fn index_value(ctx: &Ctx, o: &COperand, c: &Axes<i64>, depth: usize) -> Result<i
     })
 }
 
-fn gathered(ctx: &Ctx, i: &super::access::CIndexed, c: &Axes<i64>, depth: usize) -> Result<i64, Fault> {
+fn gathered(
+    ctx: &Ctx,
+    i: &super::access::CIndexed,
+    c: &Axes<i64>,
+    depth: usize,
+) -> Result<i64, Fault> {
     let v = index_value(ctx, &ctx.kernel.operands[i.by], c, depth)?;
     let extent = ctx.param(i.extent);
     let at = if v < 0 { v.wrapping_add(extent) } else { v };
@@ -68,7 +79,9 @@ impl Transfer<'_> {
         for &a in &self.tile.axes {
             at += (org[a] - self.ctx.org[a]) * self.view.st[a];
         }
-        self.view.ptr.wrapping_offset((at * self.tile.elem as i64) as isize)
+        self.view
+            .ptr
+            .wrapping_offset((at * self.tile.elem as i64) as isize)
     }
 
     fn fill(&self, org: &Axes<i64>, len: &Axes<i64>) {
@@ -119,7 +132,8 @@ impl Transfer<'_> {
                 self.fill(org, len);
                 return Ok(());
             }
-            let varies = |&(a, c): &(usize, u32)| t.mask >> a & 1 == 1 && len[a] > 1 && ctx.param(c) != 0;
+            let varies =
+                |&(a, c): &(usize, u32)| t.mask >> a & 1 == 1 && len[a] > 1 && ctx.param(c) != 0;
             let mut axes = b.terms.iter().filter(|x| varies(x));
             let (Some(&(a, c)), more) = (axes.next(), axes.next()) else {
                 self.fill(org, len);
@@ -127,7 +141,12 @@ impl Transfer<'_> {
             };
             if more.is_some() {
                 // Two axes in one bound: taken apart along the outer one.
-                let a = t.axes.iter().copied().find(|&a| b.terms.iter().any(|x| x.0 == a && varies(x))).unwrap_or(a);
+                let a = t
+                    .axes
+                    .iter()
+                    .copied()
+                    .find(|&a| b.terms.iter().any(|x| x.0 == a && varies(x)))
+                    .unwrap_or(a);
                 return self.each(a, org, len, depth + 1);
             }
             let c = ctx.param(c);
@@ -135,11 +154,17 @@ impl Transfer<'_> {
             let first = if c > 0 { lo } else { hi };
             // Positions i with 0 <= first + c * i < extent.
             let (from, to) = if c > 0 {
-                ((-first).max(0).div_euclid(c) + i64::from((-first).max(0).rem_euclid(c) != 0), (extent - first + c - 1).div_euclid(c))
+                (
+                    (-first).max(0).div_euclid(c) + i64::from((-first).max(0).rem_euclid(c) != 0),
+                    (extent - first + c - 1).div_euclid(c),
+                )
             } else {
                 let d = -c;
                 let over = (first - extent + 1).max(0);
-                (over.div_euclid(d) + i64::from(over.rem_euclid(d) != 0), first.div_euclid(d) + 1)
+                (
+                    over.div_euclid(d) + i64::from(over.rem_euclid(d) != 0),
+                    first.div_euclid(d) + 1,
+                )
             };
             let (from, to) = (from.clamp(0, len[a]), to.clamp(0, len[a]));
             let (mut o, mut l) = (*org, *len);
@@ -157,7 +182,10 @@ impl Transfer<'_> {
         let mut extra = 0;
         for i in &op.access.indexed {
             let by = &ctx.kernel.operands[i.by].access;
-            let vary = by.mask() | by.indexed.iter().fold(0, |m, j| m | ctx.kernel.operands[j.by].access.mask());
+            let vary = by.mask()
+                | by.indexed
+                    .iter()
+                    .fold(0, |m, j| m | ctx.kernel.operands[j.by].access.mask());
             if let Some(&a) = t.axes.iter().find(|&&a| len[a] > 1 && vary >> a & 1 == 1) {
                 return self.each(a, org, len, depth + 1);
             }
@@ -167,7 +195,9 @@ impl Transfer<'_> {
         let r = t.axes.len();
         for (i, &a) in t.axes.iter().enumerate() {
             (ts[i], n[i]) = (self.view.st[a], len[a]);
-            let Some(term) = op.access.terms.iter().find(|x| x.axis == a) else { continue };
+            let Some(term) = op.access.terms.iter().find(|x| x.axis == a) else {
+                continue;
+            };
             match piece(term, ctx.p, org[a], len[a]) {
                 Piece::Affine(s) => os[i] = s,
                 other => {
@@ -227,7 +257,11 @@ impl Transfer<'_> {
             // SAFETY: inside the operand, inside the tile.
             unsafe {
                 let n = *base.offset((e >> 1) as isize) >> (4 * (e & 1)) & 15;
-                let v = if self.op.dtype == DType::I4 && n > 7 { n | 0xf0 } else { n };
+                let v = if self.op.dtype == DType::I4 && n > 7 {
+                    n | 0xf0
+                } else {
+                    n
+                };
                 *tp.offset(d as isize) = v;
             }
             let mut i = axes.len();

@@ -7,14 +7,26 @@ use crate::ukr::Depthwise;
 pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let len = &ctx.len;
     let Some(lane) = c.lane else { return false };
-    if c.rows.iter().chain(&c.columns).chain(&c.batch).chain(&c.lane).any(|&a| len[a] <= 0) {
+    if c.rows
+        .iter()
+        .chain(&c.columns)
+        .chain(&c.batch)
+        .chain(&c.lane)
+        .any(|&a| len[a] <= 0)
+    {
         return true;
     }
     let n = len[lane];
     if n > 1 && [&job.a, &job.b, &job.c].iter().any(|v| v.st[lane] != 1) || job.b.block.is_some() {
         return false;
     }
-    let bounded = |a: usize| job.bounds.is_some_and(|b| b.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0)));
+    let bounded = |a: usize| {
+        job.bounds.is_some_and(|b| {
+            b.bounds
+                .iter()
+                .any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0))
+        })
+    };
     if bounded(lane) || c.over.iter().any(|&a| len[a] <= 0) {
         return false;
     }
@@ -25,7 +37,11 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let summed = outer.n;
     let mut rows = List::long(&c.rows, len);
     rows.merge(len, &job.c.st, &mut outer);
-    for &a in List::long(&c.columns, len).as_slice().iter().chain(List::long(&c.batch, len).as_slice()) {
+    for &a in List::long(&c.columns, len)
+        .as_slice()
+        .iter()
+        .chain(List::long(&c.batch, len).as_slice())
+    {
         outer.push(a);
     }
     let (m, nt) = (rows.count(len), taps.count(len));
@@ -34,7 +50,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         return false;
     }
     let per = (TABLE as i64 / nt.max(1)).max(1);
-    let table = ctx.scratch.wrapping_add(ctx.kernel.table).cast::<*const f32>();
+    let table = ctx
+        .scratch
+        .wrapping_add(ctx.kernel.table)
+        .cast::<*const f32>();
     let axes = outer.as_slice();
     let mut o = [0i64; MAX_AXES];
     loop {
@@ -60,7 +79,14 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
                     here[x] += t[x];
                     off += t[x] * job.a.st[x];
                 }
-                let r = Rows { ctx, rows: rows.as_slice(), view: &job.a, bounds: job.bounds, org: here, base: shift(job.a.ptr, off) };
+                let r = Rows {
+                    ctx,
+                    rows: rows.as_slice(),
+                    view: &job.a,
+                    bounds: job.bounds,
+                    org: here,
+                    base: shift(job.a.ptr, off),
+                };
                 // SAFETY: `per * nt` pointers fit the table.
                 unsafe { r.fill(row, count, table.add(at), nt as usize) };
                 at += 1;

@@ -23,7 +23,13 @@ struct Plan<'a> {
 pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let len = &ctx.len;
     let Some(kernel) = c.gemm else { return false };
-    if c.rows.iter().chain(&c.columns).chain(&c.batch).chain(&c.lane).any(|&a| len[a] <= 0) {
+    if c.rows
+        .iter()
+        .chain(&c.columns)
+        .chain(&c.batch)
+        .chain(&c.lane)
+        .any(|&a| len[a] <= 0)
+    {
         return true;
     }
     if c.over.iter().any(|&a| len[a] <= 0) {
@@ -34,14 +40,26 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if n > 1 && lane_st(&job.c) != 1 {
         return false;
     }
-    let bounded = |a: usize| job.bounds.is_some_and(|b| b.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0)));
+    let bounded = |a: usize| {
+        job.bounds.is_some_and(|b| {
+            b.bounds
+                .iter()
+                .any(|b| b.terms.iter().any(|t| t.0 == a && ctx.param(t.1) != 0))
+        })
+    };
     if c.lane.is_some_and(&bounded) {
         return false;
     }
     // The block of k: the summed axis that is contiguous in A, else the longest.
     let long = List::long(&c.over, len);
     let free = |a: &&usize| !bounded(**a) && job.a.st[**a] >= 0;
-    let kin = long.as_slice().iter().filter(free).find(|&&a| job.a.st[a] == 1).or_else(|| long.as_slice().iter().filter(free).max_by_key(|&&a| len[a])).copied();
+    let kin = long
+        .as_slice()
+        .iter()
+        .filter(free)
+        .find(|&&a| job.a.st[a] == 1)
+        .or_else(|| long.as_slice().iter().filter(free).max_by_key(|&&a| len[a]))
+        .copied();
     let kc = kin.map_or(1, |a| len[a]);
     let mut taps = List::NONE;
     for &a in long.as_slice() {
@@ -76,7 +94,11 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     for &a in merged_c.as_slice() {
         outer.push(a);
     }
-    for &a in List::long(&c.columns, len).as_slice().iter().chain(List::long(&c.batch, len).as_slice()) {
+    for &a in List::long(&c.columns, len)
+        .as_slice()
+        .iter()
+        .chain(List::long(&c.batch, len).as_slice())
+    {
         outer.push(a);
     }
     let (m, nkb) = (rows.count(len), taps.count(len));
@@ -102,7 +124,20 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if ldc < 0 || (lda.is_none() && nkb > TABLE as i64) {
         return false;
     }
-    let p = Plan { ctx, c, job, rows, taps, kin, m, n, kc, nkb, lda, ldc };
+    let p = Plan {
+        ctx,
+        c,
+        job,
+        rows,
+        taps,
+        kin,
+        m,
+        n,
+        kc,
+        nkb,
+        lda,
+        ldc,
+    };
     let k_total = kc * nkb;
     let b_k = match kin {
         Some(a) => job.b.st[a],
@@ -117,7 +152,12 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         How::Panels
     } else if b_k == 1 && p.lda.is_some() && a_ks(&p) == 1 && m < 16 {
         How::Dot
-    } else if (k_total * ((n + kernel.nr() as i64 - 1) / kernel.nr() as i64) * kernel.nr() as i64 * 4) as usize <= c.pack {
+    } else if (k_total
+        * ((n + kernel.nr() as i64 - 1) / kernel.nr() as i64)
+        * kernel.nr() as i64
+        * 4) as usize
+        <= c.pack
+    {
         How::Pack
     } else if b_k == 1 && p.lda.is_some() && a_ks(&p) == 1 {
         How::Dot
@@ -133,17 +173,54 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         How::Panels => p.each(&outer, taps_outer, |p, a, b, c, acc, org| {
             let lanes = kernel_lanes(&kernel);
             match job.b.block {
-                None => p.call(&kernel, a, Panels { b: b.cast(), ldb: b_k as usize, panel: kernel.nr(), padded: false }, n, c, acc, org),
-                Some(blk) if blk.size as usize == kernel.nr() => {
-                    p.call(&kernel, a, Panels { b: b.cast(), ldb: b_k as usize, panel: blk.stride as usize, padded: true }, n, c, acc, org)
-                }
+                None => p.call(
+                    &kernel,
+                    a,
+                    Panels {
+                        b: b.cast(),
+                        ldb: b_k as usize,
+                        panel: kernel.nr(),
+                        padded: false,
+                    },
+                    n,
+                    c,
+                    acc,
+                    org,
+                ),
+                Some(blk) if blk.size as usize == kernel.nr() => p.call(
+                    &kernel,
+                    a,
+                    Panels {
+                        b: b.cast(),
+                        ldb: b_k as usize,
+                        panel: blk.stride as usize,
+                        padded: true,
+                    },
+                    n,
+                    c,
+                    acc,
+                    org,
+                ),
                 Some(blk) => {
                     let padded = blk.size as usize % lanes == 0;
                     let mut at = 0;
                     while at < n {
                         let b = b.wrapping_offset((at / blk.size * blk.stride * 4) as isize);
-                        let panels = Panels { b: b.cast(), ldb: b_k as usize, panel: kernel.nr(), padded };
-                        p.call(&kernel, a, panels, blk.size.min(n - at), c.wrapping_offset((at * 4) as isize), acc, org);
+                        let panels = Panels {
+                            b: b.cast(),
+                            ldb: b_k as usize,
+                            panel: kernel.nr(),
+                            padded,
+                        };
+                        p.call(
+                            &kernel,
+                            a,
+                            panels,
+                            blk.size.min(n - at),
+                            c.wrapping_offset((at * 4) as isize),
+                            acc,
+                            org,
+                        );
                         at += blk.size;
                     }
                 }
@@ -154,9 +231,22 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             let to = ctx.scratch.wrapping_add(ctx.kernel.pack);
             // SAFETY: the pack area has room (checked above); B's elements are the tile's.
             unsafe {
-                (ctx.kernel.kernels.pack_b)(k_total as usize, n as usize, b.cast(), b_k as usize, lane_st(&job.b) as usize, nr, to.cast());
+                (ctx.kernel.kernels.pack_b)(
+                    k_total as usize,
+                    n as usize,
+                    b.cast(),
+                    b_k as usize,
+                    lane_st(&job.b) as usize,
+                    nr,
+                    to.cast(),
+                );
             }
-            let panels = Panels { b: to.cast(), ldb: nr, panel: k_total as usize * nr, padded: true };
+            let panels = Panels {
+                b: to.cast(),
+                ldb: nr,
+                panel: k_total as usize * nr,
+                padded: true,
+            };
             p.call(&kernel, a, panels, n, c, acc, org);
         }),
     }
@@ -207,7 +297,14 @@ impl Plan<'_> {
             for &x in axes {
                 org[x] += c[x];
             }
-            f(self, shift(job.a.ptr, a), shift(job.b.ptr, b), shift(job.c.ptr, o), job.accumulate || !first, &org);
+            f(
+                self,
+                shift(job.a.ptr, a),
+                shift(job.b.ptr, b),
+                shift(job.c.ptr, o),
+                job.accumulate || !first,
+                &org,
+            );
             if !next(axes, &mut c, &ctx.len) {
                 return true;
             }
@@ -234,7 +331,16 @@ impl Plan<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
-    fn call(&self, kernel: &GemmKernel, a: *mut u8, b: Panels, n: i64, c: *mut u8, accumulate: bool, org: &[i64; MAX_AXES]) {
+    fn call(
+        &self,
+        kernel: &GemmKernel,
+        a: *mut u8,
+        b: Panels,
+        n: i64,
+        c: *mut u8,
+        accumulate: bool,
+        org: &[i64; MAX_AXES],
+    ) {
         if let Some(lda) = self.lda {
             let g = Gemm {
                 m: self.m as usize,
@@ -242,7 +348,11 @@ impl Plan<'_> {
                 k: (self.kc * self.nkb) as usize,
                 a: a.cast(),
                 lda: lda as usize,
-                a_ks: if self.kc * self.nkb == 1 { 1 } else { a_ks(self) as usize },
+                a_ks: if self.kc * self.nkb == 1 {
+                    1
+                } else {
+                    a_ks(self) as usize
+                },
                 b,
                 c: c.cast(),
                 ldc: self.ldc as usize,
@@ -254,7 +364,10 @@ impl Plan<'_> {
         }
         let ctx = self.ctx;
         let len = &ctx.len;
-        let table = ctx.scratch.wrapping_add(ctx.kernel.table).cast::<*const f32>();
+        let table = ctx
+            .scratch
+            .wrapping_add(ctx.kernel.table)
+            .cast::<*const f32>();
         let mr = kernel.mr() as i64;
         let per = ((TABLE as i64 / self.nkb.max(1)) / mr * mr).max(1);
         let mut row = 0;

@@ -10,27 +10,49 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
     match c.dtype {
         DType::F32 => typed::<f32>(ctx, c, job, |x, y, z| x + y * z),
         DType::F64 => typed::<f64>(ctx, c, job, |x, y, z| x + y * z),
-        DType::I32 | DType::U32 => typed::<i32>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z))),
-        DType::I64 | DType::U64 => typed::<i64>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z))),
-        DType::I16 | DType::U16 => typed::<i16>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z))),
-        DType::I8 | DType::U8 | DType::I4 | DType::U4 => typed::<i8>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z))),
+        DType::I32 | DType::U32 => {
+            typed::<i32>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z)))
+        }
+        DType::I64 | DType::U64 => {
+            typed::<i64>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z)))
+        }
+        DType::I16 | DType::U16 => {
+            typed::<i16>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z)))
+        }
+        DType::I8 | DType::U8 | DType::I4 | DType::U4 => {
+            typed::<i8>(ctx, c, job, |x, y, z| x.wrapping_add(y.wrapping_mul(z)))
+        }
         DType::Bool => typed::<u8>(ctx, c, job, |x, y, z| x | (y & z)),
         DType::F16 => typed::<u16>(ctx, c, job, |x, y, z| {
             let f = |v: u16| Scalar::Float(f16::from_bits(v).to_f64());
             let d = DType::F16;
-            f16::from_f64(f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d).as_f64()).to_bits()
+            f16::from_f64(
+                f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d)
+                    .as_f64(),
+            )
+            .to_bits()
         }),
         DType::BF16 => typed::<u16>(ctx, c, job, |x, y, z| {
             let f = |v: u16| Scalar::Float(bf16::from_bits(v).to_f64());
             let d = DType::BF16;
-            bf16::from_f64(f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d).as_f64()).to_bits()
+            bf16::from_f64(
+                f(x).binary(Binary::Add, f(y).binary(Binary::Mul, f(z), d), d)
+                    .as_f64(),
+            )
+            .to_bits()
         }),
     }
 }
 
 fn typed<T: Copy>(ctx: &Ctx, c: &CContract, job: &Job, step: impl Fn(T, T, T) -> T) {
     let len = &ctx.len;
-    let kept = || c.rows.iter().chain(&c.columns).chain(&c.batch).chain(&c.lane);
+    let kept = || {
+        c.rows
+            .iter()
+            .chain(&c.columns)
+            .chain(&c.batch)
+            .chain(&c.lane)
+    };
     if kept().chain(&c.over).any(|&a| len[a] <= 0) {
         return;
     }
@@ -44,7 +66,11 @@ fn typed<T: Copy>(ctx: &Ctx, c: &CContract, job: &Job, step: impl Fn(T, T, T) ->
         Some((i, o)) => (Some(*i), o),
         None => (None, &[][..]),
     };
-    let (a, b, o) = (job.a.ptr.cast::<T>(), job.b.ptr.cast::<T>(), job.c.ptr.cast::<T>());
+    let (a, b, o) = (
+        job.a.ptr.cast::<T>(),
+        job.b.ptr.cast::<T>(),
+        job.c.ptr.cast::<T>(),
+    );
     // B may lie in blocks along one axis.
     let b_at = |x: usize, i: i64| match job.b.block {
         Some(k) if k.axis == x => i / k.size * k.stride + i % k.size * job.b.st[x],
@@ -73,7 +99,11 @@ fn typed<T: Copy>(ctx: &Ctx, c: &CContract, job: &Job, step: impl Fn(T, T, T) ->
                     Some(x) => {
                         let (sa, sb) = (job.a.st[x] as isize, job.b.st[x] as isize);
                         for j in 0..len[x] as isize {
-                            sum = step(sum, *a.offset(qa as isize + j * sa), *b.offset(qb as isize + j * sb));
+                            sum = step(
+                                sum,
+                                *a.offset(qa as isize + j * sa),
+                                *b.offset(qb as isize + j * sb),
+                            );
                         }
                     }
                 }

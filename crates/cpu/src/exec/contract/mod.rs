@@ -64,7 +64,13 @@ pub(crate) struct Job<'a> {
 
 /// Runs a contraction on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
-    let job = Job { a: ctx.views[c.a], b: ctx.views[c.b], c: ctx.views[c.acc], bounds: None, accumulate: true };
+    let job = Job {
+        a: ctx.views[c.a],
+        b: ctx.views[c.b],
+        c: ctx.views[c.acc],
+        bounds: None,
+        accumulate: true,
+    };
     if !fast(ctx, c, &job) {
         generic::run(ctx, c, &job);
     }
@@ -74,7 +80,11 @@ fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if c.dtype != DType::F32 {
         return false;
     }
-    if c.depthwise { depthwise::run(ctx, c, job) } else { gemm::run(ctx, c, job) }
+    if c.depthwise {
+        depthwise::run(ctx, c, job)
+    } else {
+        gemm::run(ctx, c, job)
+    }
 }
 
 /// Runs a nest: pieces of loops that the schedule cuts one after the other, all others whole.
@@ -123,7 +133,10 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
             ctx.org[a] = org[a] + at[i];
             ctx.len[a] = t.min(whole - at[i]);
         }
-        let views = (oa.access.view(ctx, ta.mask, oa, false), ob.access.view(ctx, tb.mask, ob, true));
+        let views = (
+            oa.access.view(ctx, ta.mask, oa, false),
+            ob.access.view(ctx, tb.mask, ob, true),
+        );
         let (Some(a), Some(b)) = views else {
             // Only before anything was computed: layouts are the same for every piece of a tile.
             if started && n.zero.is_some() {
@@ -135,7 +148,13 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
             }
             return false;
         };
-        let job = Job { a, b, c: acc, bounds: bounded.then_some(&oa.access), accumulate: started };
+        let job = Job {
+            a,
+            b,
+            c: acc,
+            bounds: bounded.then_some(&oa.access),
+            accumulate: started,
+        };
         if !fast(ctx, c, &job) {
             if started && n.zero.is_some() {
                 generic_piece(ctx, n, acc);
@@ -195,7 +214,10 @@ struct List {
 }
 
 impl List {
-    const NONE: List = List { n: 0, a: [0; MAX_AXES] };
+    const NONE: List = List {
+        n: 0,
+        a: [0; MAX_AXES],
+    };
 
     fn push(&mut self, a: usize) {
         self.a[self.n] = a;
@@ -238,7 +260,11 @@ impl List {
 
     /// Stride of the innermost axis.
     fn inner(&self, st: &Axes<i64>) -> i64 {
-        if self.n == 0 { 0 } else { st[self.a[self.n - 1]] }
+        if self.n == 0 {
+            0
+        } else {
+            st[self.a[self.n - 1]]
+        }
     }
 }
 
@@ -283,7 +309,11 @@ impl Rows<'_> {
                 let mut per = 0;
                 for &(a, k) in &b.terms {
                     let k = ctx.param(k);
-                    let here = if self.rows.contains(&a) { self.org[a] + c[a] } else { self.org[a] };
+                    let here = if self.rows.contains(&a) {
+                        self.org[a] + c[a]
+                    } else {
+                        self.org[a]
+                    };
                     v += k * here;
                     if Some(a) == inner {
                         per = k;

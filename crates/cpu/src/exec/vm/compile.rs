@@ -27,7 +27,10 @@ pub(crate) fn compile_in(
 ) -> Result<Program, String> {
     let types = e.types().map_err(|x| x.to_string())?;
     if lanes.len() > MAX_ARGS {
-        return Err(format!("a program has {} arguments, more than {MAX_ARGS}; fuse less", lanes.len()));
+        return Err(format!(
+            "a program has {} arguments, more than {MAX_ARGS}; fuse less",
+            lanes.len()
+        ));
     }
     let mut c = Compiler {
         e,
@@ -60,7 +63,14 @@ pub(crate) fn compile_in(
     let index = c.index;
     let mut insts = c.insts;
     let bytes = assign(&mut insts, &outputs);
-    Ok(Program { insts, outputs, direct, identity, index, bytes })
+    Ok(Program {
+        insts,
+        outputs,
+        direct,
+        identity,
+        index,
+        bytes,
+    })
 }
 
 struct Compiler<'a> {
@@ -77,8 +87,12 @@ struct Compiler<'a> {
 
 fn operands(op: &VOp) -> ([R; 3], usize) {
     match *op {
-        VOp::Splat(a) | VOp::FUn(_, a) | VOp::MNot(a) | VOp::Un(_, a) | VOp::Cast(a, ..) => ([a, 0, 0], 1),
-        VOp::FBin(_, a, b) | VOp::FBinK(_, a, b) | VOp::Bin(_, a, b) | VOp::Cmp(_, a, b) => ([a, b, 0], 2),
+        VOp::Splat(a) | VOp::FUn(_, a) | VOp::MNot(a) | VOp::Un(_, a) | VOp::Cast(a, ..) => {
+            ([a, 0, 0], 1)
+        }
+        VOp::FBin(_, a, b) | VOp::FBinK(_, a, b) | VOp::Bin(_, a, b) | VOp::Cmp(_, a, b) => {
+            ([a, b, 0], 2)
+        }
         VOp::Fma(a, b, c) | VOp::FSelect(a, b, c) | VOp::Sel(a, b, c) => ([a, b, c], 3),
         _ => ([0; 3], 0),
     }
@@ -86,12 +100,21 @@ fn operands(op: &VOp) -> ([R; 3], usize) {
 
 impl Compiler<'_> {
     fn push(&mut self, op: VOp, dtype: DType, kind: Kind, class: Class) -> R {
-        self.insts.push(VInst { op, dtype, kind, class, at: usize::MAX });
+        self.insts.push(VInst {
+            op,
+            dtype,
+            kind,
+            class,
+            at: usize::MAX,
+        });
         self.insts.len() - 1
     }
 
     fn class(&self, rs: &[R]) -> Class {
-        rs.iter().map(|&r| self.insts[r].class).max().unwrap_or(Class::Const)
+        rs.iter()
+            .map(|&r| self.insts[r].class)
+            .max()
+            .unwrap_or(Class::Const)
     }
 
     /// `r` as a full row.
@@ -100,7 +123,10 @@ impl Compiler<'_> {
         if i.class == Class::Lane {
             return r;
         }
-        let at = self.insts.iter().position(|x| matches!(x.op, VOp::Splat(a) if a == r));
+        let at = self
+            .insts
+            .iter()
+            .position(|x| matches!(x.op, VOp::Splat(a) if a == r));
         at.unwrap_or_else(|| self.push(VOp::Splat(r), i.dtype, i.kind, i.class))
     }
 
@@ -147,11 +173,17 @@ impl Compiler<'_> {
 
     /// The argument of `tanh(sqrt(2/pi) (x + 0.044715 x^3))`.
     fn gelu_tanh_of(&self, r: Ref) -> Option<Ref> {
-        let Inst::Unary(Unary::Tanh, a) = self.inst(r) else { return None };
+        let Inst::Unary(Unary::Tanh, a) = self.inst(r) else {
+            return None;
+        };
         let s = self.times(*a, (2.0 / std::f64::consts::PI).sqrt())?;
-        let Inst::Binary(Binary::Add, p, q) = self.inst(s) else { return None };
+        let Inst::Binary(Binary::Add, p, q) = self.inst(s) else {
+            return None;
+        };
         let cubed = |r: Ref, x: Ref| {
-            let Some(c) = self.times(r, 0.044715) else { return false };
+            let Some(c) = self.times(r, 0.044715) else {
+                return false;
+            };
             match self.inst(c) {
                 Inst::Binary(Binary::Pow, b, e) => *b == x && self.is_const(*e, 3.0),
                 Inst::Binary(Binary::Mul, u, v) => {
@@ -229,7 +261,9 @@ impl Compiler<'_> {
             }
             Inst::Binary(Binary::Div, x, d) => {
                 let e = self.plus_one(*d)?;
-                let Inst::Unary(Unary::Exp, n) = self.inst(e) else { return None };
+                let Inst::Unary(Unary::Exp, n) = self.inst(e) else {
+                    return None;
+                };
                 match self.inst(*n) {
                     Inst::Unary(Unary::Neg, y) if y == x => Some((k.silu, *x)),
                     Inst::Unary(Unary::Neg, y) if self.is_const(*x, 1.0) => Some((k.sigmoid, *y)),
@@ -261,22 +295,41 @@ impl Compiler<'_> {
             Inst::Input { slot, dtype } => {
                 let slot = slot as usize;
                 let Some(&l) = self.lanes.get(slot) else {
-                    return Err(format!("a program reads argument {slot}, but only {} are given", self.lanes.len()));
+                    return Err(format!(
+                        "a program reads argument {slot}, but only {} are given",
+                        self.lanes.len()
+                    ));
                 };
-                self.push(VOp::Arg(slot), dtype, kind, if l { Class::Lane } else { Class::Row })
+                self.push(
+                    VOp::Arg(slot),
+                    dtype,
+                    kind,
+                    if l { Class::Lane } else { Class::Row },
+                )
             }
             Inst::Float { bits, dtype } => {
                 let s = Scalar::Float(f64::from_bits(bits)).of(dtype);
                 self.push(VOp::Const(s), dtype, kind, Class::Const)
             }
-            Inst::Int { value, dtype } => self.push(VOp::Const(Scalar::Int(value).of(dtype)), dtype, kind, Class::Const),
+            Inst::Int { value, dtype } => self.push(
+                VOp::Const(Scalar::Int(value).of(dtype)),
+                dtype,
+                kind,
+                Class::Const,
+            ),
             Inst::Index { axis } => {
                 let a = axis as usize;
                 if a >= super::super::MAX_AXES {
-                    return Err(format!("a program reads the coordinate along axis {a}, which is not there"));
+                    return Err(format!(
+                        "a program reads the coordinate along axis {a}, which is not there"
+                    ));
                 }
                 self.index |= 1 << a;
-                let class = if self.lane_axes >> a & 1 == 1 { Class::Lane } else { Class::Row };
+                let class = if self.lane_axes >> a & 1 == 1 {
+                    Class::Lane
+                } else {
+                    Class::Row
+                };
                 self.push(VOp::Index(a), own, kind, class)
             }
             Inst::Dim(d) => {
@@ -311,7 +364,11 @@ impl Compiler<'_> {
                 self.push(VOp::Cmp(g, x, y), ty, Kind::M, class)
             }
             Inst::Select(c, a, b) => {
-                let (c, a, b) = (self.value(c, params)?, self.value(a, params)?, self.value(b, params)?);
+                let (c, a, b) = (
+                    self.value(c, params)?,
+                    self.value(a, params)?,
+                    self.value(b, params)?,
+                );
                 let class = self.class(&[c, a, b]);
                 if kind == Kind::F && class == Class::Lane {
                     let (c, a, b) = (self.row(c), self.row(a), self.row(b));
@@ -354,7 +411,14 @@ impl Compiler<'_> {
         })
     }
 
-    fn binary(&mut self, g: Binary, a: Ref, b: Ref, own: DType, params: &mut Params) -> Result<R, String> {
+    fn binary(
+        &mut self,
+        g: Binary,
+        a: Ref,
+        b: Ref,
+        own: DType,
+        params: &mut Params,
+    ) -> Result<R, String> {
         let kind = Kind::of(own);
         let k = self.k;
         if own != DType::F32 {
@@ -380,8 +444,15 @@ impl Compiler<'_> {
                     && self.fused(m).is_none()
                     && m != c
                 {
-                    let (p, q, c) = (self.value(p, params)?, self.value(q, params)?, self.value(c, params)?);
-                    if [p, q, c].iter().all(|&r| self.insts[r].class == Class::Lane) {
+                    let (p, q, c) = (
+                        self.value(p, params)?,
+                        self.value(q, params)?,
+                        self.value(c, params)?,
+                    );
+                    if [p, q, c]
+                        .iter()
+                        .all(|&r| self.insts[r].class == Class::Lane)
+                    {
                         return Ok(self.push(VOp::Fma(p, q, c), own, kind, Class::Lane));
                     }
                     break;
@@ -392,7 +463,11 @@ impl Compiler<'_> {
         let class = self.class(&[x, y]);
         let (cx, cy) = (self.insts[x].class, self.insts[y].class);
         // Both of a kind, lanes with uniform, uniform with lanes.
-        let table: Option<(crate::ukr::BinaryFn, crate::ukr::ScalarFn, crate::ukr::ScalarFn)> = match g {
+        let table: Option<(
+            crate::ukr::BinaryFn,
+            crate::ukr::ScalarFn,
+            crate::ukr::ScalarFn,
+        )> = match g {
             Binary::Add => Some((k.add, k.add_k, k.add_k)),
             Binary::Sub => Some((k.sub, k.sub_k, k.rsub_k)),
             Binary::Mul => Some((k.mul, k.mul_k, k.mul_k)),

@@ -120,7 +120,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) const NONE: Lane = Lane { ptr: std::ptr::null_mut(), st: 0 };
+    pub(crate) const NONE: Lane = Lane {
+        ptr: std::ptr::null_mut(),
+        st: 0,
+    };
 }
 
 /// Coordinates of a row's first element, and their change from element to element.
@@ -154,15 +157,36 @@ impl Program {
 
 impl<'a> Run<'a> {
     /// Starts `prog` with `base`, `prog.bytes` of scratch aligned to 64.
-    pub(crate) fn new(prog: &'a Program, k: &'static Kernels, base: *mut u8, p: &'a [i64]) -> Run<'a> {
-        let r = Run { prog, k, base, ptrs: base.cast(), p };
+    pub(crate) fn new(
+        prog: &'a Program,
+        k: &'static Kernels,
+        base: *mut u8,
+        p: &'a [i64],
+    ) -> Run<'a> {
+        let r = Run {
+            prog,
+            k,
+            base,
+            ptrs: base.cast(),
+            p,
+        };
         for (i, inst) in prog.insts.iter().enumerate() {
             if inst.at != usize::MAX {
                 // SAFETY: the scratch begins with one pointer per instruction.
                 unsafe { *r.ptrs.add(i) = base.wrapping_add(inst.at) };
             }
             if inst.class == Class::Const {
-                r.step(i, inst, if matches!(inst.op, VOp::Splat(_)) { CH } else { 1 }, None, 0);
+                r.step(
+                    i,
+                    inst,
+                    if matches!(inst.op, VOp::Splat(_)) {
+                        CH
+                    } else {
+                        1
+                    },
+                    None,
+                    0,
+                );
             }
         }
         r
@@ -179,7 +203,11 @@ impl<'a> Run<'a> {
         let p = self.prog;
         for (i, inst) in p.insts.iter().enumerate() {
             if inst.class == Class::Row {
-                let m = if matches!(inst.op, VOp::Splat(_)) { CH.min(n) } else { 1 };
+                let m = if matches!(inst.op, VOp::Splat(_)) {
+                    CH.min(n)
+                } else {
+                    1
+                };
                 self.step(i, inst, m, Some((args, c)), 0);
             }
         }
@@ -222,9 +250,11 @@ impl<'a> Run<'a> {
                 VOp::Arg(slot) => {
                     let Some((args, _)) = row else { return };
                     let a = args[slot];
-                    let in_memory = inst.dtype == DType::F32 && (a.st == 1 || inst.class != Class::Lane);
+                    let in_memory =
+                        inst.dtype == DType::F32 && (a.st == 1 || inst.class != Class::Lane);
                     if in_memory {
-                        *self.ptrs.add(i) = a.ptr.wrapping_offset((from as i64 * a.st * 4) as isize);
+                        *self.ptrs.add(i) =
+                            a.ptr.wrapping_offset((from as i64 * a.st * 4) as isize);
                     } else {
                         // The pointer may still be that of an earlier row's memory.
                         let own = self.base.wrapping_add(inst.at);
@@ -260,7 +290,15 @@ impl<'a> Run<'a> {
                 }
                 VOp::Sel(c, a, b) => {
                     let s = [c, a, b].map(|r| !self.uniform(r) as usize);
-                    rows::select(inst.kind, self.ptr(c).cast(), self.ptr(a), self.ptr(b), s, dst, n);
+                    rows::select(
+                        inst.kind,
+                        self.ptr(c).cast(),
+                        self.ptr(a),
+                        self.ptr(b),
+                        s,
+                        dst,
+                        n,
+                    );
                 }
                 VOp::Cast(a, from, to) => rows::cast(self.ptr(a), from, dst, to, n),
             }

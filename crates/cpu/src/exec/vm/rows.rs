@@ -113,7 +113,15 @@ pub(super) unsafe fn load(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize
 }
 
 /// Stores `n` elements of a register (`uniform`: its first one) at position `from` of a row.
-pub(super) fn store(src: *const u8, k: Kind, uniform: bool, d: DType, out: Lane, from: usize, n: usize) {
+pub(super) fn store(
+    src: *const u8,
+    k: Kind,
+    uniform: bool,
+    d: DType,
+    out: Lane,
+    from: usize,
+    n: usize,
+) {
     macro_rules! go {
         ($s:ty, $t:ty, |$x:ident| $e:expr) => {{
             let dst = out.ptr.cast::<$t>().wrapping_offset(from as isize * out.st as isize);
@@ -159,7 +167,11 @@ pub(super) fn store(src: *const u8, k: Kind, uniform: bool, d: DType, out: Lane,
 /// Registers of `n` elements in the forms of their types.
 pub(super) unsafe fn unary(g: Unary, d: DType, a: *const u8, dst: *mut u8, n: usize) {
     let k = Kind::of(d);
-    let to = if matches!(g, Unary::IsNan | Unary::IsInf) { Kind::M } else { k };
+    let to = if matches!(g, Unary::IsNan | Unary::IsInf) {
+        Kind::M
+    } else {
+        k
+    };
     for i in 0..n {
         // SAFETY: the caller's contract.
         unsafe { set(dst, to, i, get(a, k, i).unary(g, d)) }
@@ -209,7 +221,9 @@ pub(super) unsafe fn binary(
         (_, DType::F64, Binary::Mul) => go!(f64, |x, y| x * y),
         (_, DType::F64, Binary::Div) => go!(f64, |x, y| x / y),
         (Kind::M, _, Binary::And | Binary::Mul | Binary::Min) => go!(f32, |x, y| x * y),
-        (Kind::M, _, Binary::Or | Binary::Max | Binary::Add) => go!(f32, |x, y| if x + y != 0.0 { 1.0 } else { 0.0 }),
+        (Kind::M, _, Binary::Or | Binary::Max | Binary::Add) => {
+            go!(f32, |x, y| if x + y != 0.0 { 1.0 } else { 0.0 })
+        }
         (Kind::M, _, Binary::Xor | Binary::Sub) => go!(f32, |x, y| if x != y { 1.0 } else { 0.0 }),
         _ => {
             for i in 0..n {
