@@ -100,7 +100,7 @@ fn evaluate(
     name: &str,
     attrs: &Attrs,
     inputs: &[Option<&Tensor>],
-    _shapes: &[Vec<usize>],
+    shapes: &[Vec<usize>],
 ) -> Result<Vec<Tensor>, String> {
-    hostops::run(name, attrs, inputs).map_err(|e| e.to_string())
+    hostops::run_step(name, attrs, inputs, shapes).map_err(|e| e.to_string())
 }

@@ -54,7 +54,7 @@ fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
             out.insert(s.name.clone(), r.lo, r.hi);
             continue;
         }
-        let computed = s.name.contains('.');
+        let computed = !matches!(s.origin, SymbolOrigin::Input { .. });
         if computed && v > 2 {
             let hi = (v as u64).next_power_of_two() as i64;
             out.insert(s.name.clone(), hi / 2 + 1, hi);

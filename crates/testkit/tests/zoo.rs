@@ -1,141 +1,82 @@
-//! Generated weights have the sha256 of their descriptions; references agree with themselves and
-//! with nothing else.
+//! Whole models against their references: as exported, with symbolic dims and with dims fixed, on
+//! one and two threads. Models that are in neither `../shared/zoo` nor `models/` are left out by
+//! name and count.
+use libtest_mimic::{Arguments, Failed, Trial};
+use shopfloor::{Session, SessionBuilder, Tensor};
+use std::path::Path;
+use std::sync::Mutex;
+use testkit::zoo::{self, ZooModel};
 
-use layout::DType;
-use shopfloor_testkit::{compare, zoo};
-use tensor::Tensor;
-
-const BUNDLED: [&str; 5] = [
+/// The models of the first milestone.
+const MODELS: &[&str] = &[
     "digits_cnn",
     "magika",
     "ppocr_cls",
+    "ppocr_det",
     "ppocr_rec",
     "silero_vad",
+    "resnet50_ts",
+    "resnet50_dynamo",
+    "mobilenet_v3_small",
+    "vit_tiny_ts",
+    "vit_tiny_dynamo",
+    "minilm_l6",
+    "bert_base_ts",
+    "gpt2_kv",
+    "llama_gqa_ts",
+    "convnext_tiny",
+    "unet_small",
+    "lstm_text_classifier",
+    "if_branches",
+    "loop_greedy",
+    "skl_mlp",
 ];
 
-/// Outputs that equal the references: stored ones as they are, sampled ones with zeros between.
-fn perfect(model: &zoo::ZooModel) -> Vec<(String, Tensor)> {
-    let stored = model.references().unwrap();
-    stored
-        .into_iter()
-        .map(|(name, t)| {
-            let meta = &model.meta().output[&name];
-            let mut full =
-                Tensor::zeros(zoo::element_type(&meta.dtype).unwrap(), &meta.shape).unwrap();
-            for i in 0..t.len() {
-                let at = i * meta.stride.unwrap_or(1);
-                if t.dtype().is_float() {
-                    full.set_f64(at, t.get_f64(i))
-                } else {
-                    full.set_i64(at, t.get_i64(i))
-                }
-            }
-            (name, full)
-        })
-        .collect()
-}
+/// Weights are generated for one model at a time: several at once would fill memory and disk.
+static ONE: Mutex<()> = Mutex::new(());
 
-#[test]
-fn bundled_models_are_complete() {
-    for name in BUNDLED {
-        let model = zoo::ZooModel::open(zoo::bundled().join(name)).unwrap();
-        assert!(!model.inputs().unwrap().is_empty());
-        assert!(model.prepare("unused").unwrap().is_file());
-        for file in ["LICENSE", "NOTICE"] {
-            assert!(model.folder().join(file).is_file(), "{name} has no {file}");
-        }
-        let outputs = perfect(&model);
-        assert!(model.check(&outputs).unwrap().passed());
+fn check(model: &ZooModel, path: &Path, builder: SessionBuilder, how: &str) -> Result<(), Failed> {
+    let fail = |e: &dyn std::fmt::Display| Failed::from(format!("{} ({how}): {e}", model.name()));
+    let session = builder.commit_from_file(path).map_err(|e| fail(&e))?;
+    let inputs = model.inputs().map_err(|e| fail(&e))?;
+    let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let outputs = session.run(&named).map_err(|e| fail(&e))?.into_vec();
+    let report = model.check(&outputs).map_err(|e| fail(&e))?;
+    if !report.passed() {
+        return Err(fail(&report));
     }
-}
-
-#[test]
-fn wrong_outputs_fail() {
-    let model = zoo::find("digits_cnn").unwrap();
-    let good = perfect(&model);
-    let mut bad = good.clone();
-    let v = bad[0].1.get_f64(3);
-    bad[0].1.set_f64(3, v + 0.01);
-    let report = model.check(&bad).unwrap();
-    assert!(
-        !report.passed() && (report.worst() - 0.01).abs() < 1e-3,
-        "{report}"
-    );
-    bad[0].1.set_f64(3, f64::NAN);
-    assert!(!model.check(&bad).unwrap().passed());
-    assert!(!model.check(&[]).unwrap().passed());
-    let wrong = vec![(
-        good[0].0.clone(),
-        Tensor::zeros(DType::F64, good[0].1.shape()).unwrap(),
-    )];
-    assert!(model.check(&wrong).unwrap().to_string().contains("f64"));
-    let sampled = zoo::find("ppocr_rec").unwrap();
-    let mut outputs = perfect(&sampled);
-    assert_eq!(sampled.check(&outputs).unwrap().worst(), 0.0);
-    outputs[0].1.set_f64(19, 5.0);
-    assert!(!sampled.check(&outputs).unwrap().passed());
-}
-
-#[test]
-fn what_is_left_out_is_named() {
-    assert_eq!(
-        zoo::missing(&["digits_cnn", "no_such_model"]),
-        ["no_such_model"]
-    );
-    assert_eq!(
-        zoo::left_out(&["a", "b", "c"]),
-        "left out (no ../shared/zoo): a, b, c (3)"
-    );
-}
-
-#[test]
-fn generated_weights_have_their_sha256() {
-    // float32; 4-bit; int8 and uint8; float16.
-    let names = [
-        "gnn_gcn",
-        "int4_blocked_mlp",
-        "mobilenet_v3_qoperator",
-        "resnet18_f16",
-    ];
-    let missing = zoo::missing(&names);
-    for name in names.iter().filter(|n| !missing.contains(n)) {
-        let model = zoo::find(name).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let mut last = (0, 1);
-        let path = model
-            .prepare_with(dir.path(), |done, all| last = (done, all))
-            .unwrap();
-        assert_eq!(last.0, last.1);
-        let bin = path.with_file_name("weights.bin");
-        let first = std::fs::metadata(&bin).unwrap().modified().unwrap();
-        // Not made a second time; made again when it was cut short.
-        assert_eq!(model.prepare(dir.path()).unwrap(), path);
-        assert_eq!(std::fs::metadata(&bin).unwrap().modified().unwrap(), first);
-        let len = std::fs::metadata(&bin).unwrap().len();
-        std::fs::File::options()
-            .write(true)
-            .open(&bin)
-            .unwrap()
-            .set_len(len - 1)
-            .unwrap();
-        model.prepare(dir.path()).unwrap();
-        assert_eq!(std::fs::metadata(&bin).unwrap().len(), len);
-        let once = model.prepare_temporary().unwrap();
-        let place = once.model.clone();
-        assert!(place.is_file());
-        drop(once);
-        assert!(!place.exists());
+    // The same plan gives the same bits.
+    let again = session.run(&named).map_err(|e| fail(&e))?.into_vec();
+    if outputs != again {
+        return Err(fail(&"a second run gave other bits"));
     }
+    Ok(())
 }
 
-#[test]
-fn every_model_at_hand_has_inputs_and_references() {
-    for name in zoo::names() {
-        let model = zoo::find(&name).unwrap();
-        model.inputs().unwrap();
-        let report = model.check(&perfect(&model)).unwrap();
-        assert!(report.passed() && report.worst() == 0.0, "{report}");
+fn run(name: &str) -> Result<(), Failed> {
+    let Some(model) = zoo::find(name) else {
+        return Err(Failed::from(format!("{name} is gone")));
+    };
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let prepared = model.prepare_temporary().map_err(|e| Failed::from(e.to_string()))?;
+    let path = prepared.model.as_path();
+    for threads in [1, 2] {
+        check(&model, path, Session::builder().with_threads(threads), &format!("symbolic dims, {threads} threads"))?;
     }
-    let one = Tensor::from_f32(&[1], &[1.0]).unwrap();
-    assert_eq!(compare::difference(&one, &one), 0.0);
+    let mut fixed = Session::builder().with_threads(2);
+    for (n, t) in model.inputs().map_err(|e| Failed::from(e.to_string()))? {
+        fixed = fixed.with_shape(&n, t.shape());
+    }
+    check(&model, path, fixed, "fixed dims, 2 threads")
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let missing = zoo::missing(MODELS);
+    let trials = MODELS
+        .iter()
+        .filter(|m| !missing.iter().any(|x| x == *m))
+        .map(|&m| Trial::test(m, move || run(m)))
+        .collect();
+    libtest_mimic::run(&args, trials).exit();
 }

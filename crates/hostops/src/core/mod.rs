@@ -9,6 +9,7 @@ mod resample;
 mod scan;
 mod scatter_nd;
 mod sort;
+mod step;
 mod view;
 
 pub use concat::concat;
@@ -20,6 +21,7 @@ pub use resample::resample;
 pub use scan::scan;
 pub use scatter_nd::scatter_nd;
 pub use sort::sort;
+pub use step::run_step;
 pub use view::{expand, permute, reshape, slice};
 
 pub(crate) use scatter_nd::merge;
