@@ -71,7 +71,7 @@ impl BenchReport {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!("{} on {}, {} threads, {} requests", self.model, self.device, self.threads, self.iterations))
+            style.heading(&format!("{} on {}, {}, {} requests", self.model, self.device, units::plural(self.threads as u64, "thread"), self.iterations))
         );
         let _ = writeln!(
             out,

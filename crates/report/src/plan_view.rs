@@ -164,11 +164,12 @@ impl PlanView {
             Goal::Throughput { max_latency_s: Some(s) } => format!("throughput within {}", units::seconds(s)),
         };
         let _ = writeln!(out, "{}", style.heading(&format!("plan of {}", self.model)));
-        let _ = writeln!(out, "  machine  {} ({}), {} workers", self.machine, self.target, self.workers);
+        let _ = writeln!(out, "  machine  {} ({}), {}", self.machine, self.target, units::plural(u64::from(self.workers), "worker"));
         if !self.dims.is_empty() {
             let _ = writeln!(out, "  dims     {} (figures below are for the largest)", self.dims);
         }
-        let _ = writeln!(out, "  goal     {goal}\n");
+        let _ = writeln!(out, "  goal     {goal}");
+        out.push('\n');
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Shrink),
@@ -180,10 +181,14 @@ impl PlanView {
             ("bound", Align::Left),
         ]);
         let mut control = self.control.iter().peekable();
+        let shared = units::common_path(self.steps.iter().flat_map(|s| s.nodes.first()).map(String::as_str));
+        if !shared.is_empty() && self.steps.len() > 1 {
+            let _ = writeln!(out, "  names of nodes begin with {shared}\n");
+        }
         let row = |t: &mut Table, s: &StepView| {
             t.row(vec![
                 s.number.to_string(),
-                s.nodes_text(),
+                s.nodes_text(shared),
                 s.family.clone(),
                 s.schedule.clone(),
                 s.tasks.to_string(),
@@ -223,7 +228,7 @@ impl PlanView {
         let mut t = Table::new(&[("what", Align::Left), ("bytes", Align::Right), ("", Align::Left)]);
         t.row(vec!["  packed weights".into(), size(m.packed), "made at load, shared by all requests".into()]);
         t.row(vec!["  arena".into(), size(m.arena), format!("per request; up to {} run at once", m.requests)]);
-        t.row(vec!["  scratch".into(), size(m.scratch), format!("per worker; {} workers", m.workers)]);
+        t.row(vec!["  scratch".into(), size(m.scratch), format!("per worker; {}", units::plural(m.workers, "worker"))]);
         t.row(vec!["  at most".into(), size(m.total), "the above together".into()]);
         t.row(vec!["  weights in the file".into(), size(m.weights), "mapped, not copied".into()]);
         t.row(vec!["  inputs and outputs".into(), size(m.ports), "the caller's".into()]);

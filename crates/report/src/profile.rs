@@ -188,8 +188,8 @@ impl Profile {
         for (mut step, work) in input.steps {
             let Some((times, runs, workers)) = seen.get_mut(step.name.as_str()) else { continue };
             if let Some(w) = work {
-                step.flop = w.flop();
-                step.ops = w.ops_total();
+                step.flop = w.flop() + 0.0;
+                step.ops = w.ops_total() + 0.0;
                 (step.unique_read, step.unique_written) = (w.unique_read, w.unique_written);
                 (step.loaded, step.stored) = near_traffic(&w);
             }
@@ -237,11 +237,18 @@ impl Profile {
         }
     }
 
+    fn shared(&self) -> &str {
+        if self.steps.len() < 2 {
+            return "";
+        }
+        units::common_path(self.steps.iter().flat_map(|s| s.step.nodes.first()).map(String::as_str))
+    }
+
     /// As text: the `top` steps by time, sums, and the nodes' accounting (each one with `nodes`).
     pub fn render(&self, style: Style, top: usize, nodes: bool) -> String {
         let us = |v: f64| units::seconds(v * 1e-6);
         let mut out = String::new();
-        let _ = writeln!(out, "{}", style.heading(&format!("profile of {} on {}, {} threads", self.model, self.device, self.threads)));
+        let _ = writeln!(out, "{}", style.heading(&format!("profile of {} on {}, {}", self.model, self.device, units::plural(self.threads as u64, "thread"))));
         let _ = writeln!(out, "  planned for {}; {} requests measured after {}", self.machine, self.active, self.warmup);
         if !self.dims.is_empty() {
             let _ = writeln!(out, "  the plan covers {}; predictions are for the largest", self.dims);
@@ -249,6 +256,10 @@ impl Profile {
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();
         order.sort_by(|a, b| b.time_us.total_cmp(&a.time_us).then(a.step.number.cmp(&b.step.number)));
         order.truncate(top);
+        let shared = self.shared();
+        if !shared.is_empty() {
+            let _ = writeln!(out, "  names of nodes begin with {shared}");
+        }
         let _ = writeln!(out, "\n{}", style.heading(&format!("the {} steps that take most time, of {}", order.len(), self.steps.len())));
         let mut t = Table::new(&[
             ("step", Align::Right),
@@ -260,13 +271,12 @@ impl Profile {
             ("error", Align::Right),
             ("GFLOPS", Align::Right),
             ("GB/s unique|all", Align::Right),
-            ("ops/B", Align::Right),
             ("bound", Align::Left),
         ]);
         for s in &order {
             t.row(vec![
                 s.step.number.to_string(),
-                s.step.nodes_text(),
+                s.step.nodes_text(shared),
                 s.step.family.clone(),
                 us(s.time_us),
                 units::percent(s.share),
@@ -274,7 +284,6 @@ impl Profile {
                 units::signed_percent(s.error),
                 units::number(s.gflops),
                 format!("{}|{}", units::number(s.unique_gb_per_s), units::number(s.all_gb_per_s)),
-                units::number(s.intensity),
                 s.step.bound.clone(),
             ]);
         }
@@ -282,24 +291,24 @@ impl Profile {
         let _ = writeln!(out, "\n{}", style.heading("how they run"));
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("kernel", Align::Shrink),
             ("shapes", Align::Shrink),
             ("tiles", Align::Shrink),
             ("tasks", Align::Right),
             ("workers", Align::Right),
             ("FLOP", Align::Right),
             ("bytes unique|all", Align::Right),
+            ("ops/B", Align::Right),
         ]);
         for s in &order {
             t.row(vec![
                 s.step.number.to_string(),
-                s.step.kernel.clone(),
                 s.step.shapes.clone(),
                 s.step.schedule.clone(),
                 s.step.tasks.to_string(),
                 s.workers.to_string(),
                 units::count(s.step.flop),
                 format!("{}|{}", units::bytes(s.step.unique_bytes()), units::bytes(s.step.all_bytes())),
+                units::number(s.intensity),
             ]);
         }
         out.push_str(&t.render(style));
@@ -343,6 +352,7 @@ impl Profile {
 
     /// Per step, predicted beside measured in a short table.
     pub fn render_short(&self, style: Style) -> String {
+        let shared = self.shared();
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Shrink),
@@ -356,7 +366,7 @@ impl Profile {
         for s in &self.steps {
             t.row(vec![
                 s.step.number.to_string(),
-                s.step.nodes_text(),
+                s.step.nodes_text(shared),
                 s.step.family.clone(),
                 s.step.schedule.clone(),
                 units::seconds(s.step.predicted_us * s.runs * 1e-6),

@@ -44,12 +44,12 @@ pub struct StepView {
 }
 
 /// Tiles of a schedule: grid axes with their tiles, `|` and the looped axes, `|` and the micro-kernel
-/// or warp layout (`m96 n512 | k256 | 6x16`). An empty grid is one task.
+/// or warp layout (`m:96 n:512 | k:256 | 6x16`). An empty grid is one task.
 pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
     let axes = |list: &[kernel::AxisTile]| {
         let parts: Vec<String> = list
             .iter()
-            .map(|t| format!("{}{}", kernel.axes.get(t.axis as usize).map_or("?", |a| a.name.as_str()), t.tile))
+            .map(|t| format!("{}:{}", kernel.axes.get(t.axis as usize).map_or("?", |a| a.name.as_str()), t.tile))
             .collect();
         parts.join(" ")
     };
@@ -105,8 +105,8 @@ impl StepView {
             schedule,
             tasks: top(&step.tasks).unwrap_or(1),
             predicted_us: step.predicted.time_s * 1e6,
-            flop: w.flop(),
-            ops: w.ops_total(),
+            flop: w.flop() + 0.0,
+            ops: w.ops_total() + 0.0,
             unique_read: w.unique_read,
             unique_written: w.unique_written,
             loaded,
@@ -126,12 +126,13 @@ impl StepView {
         self.loaded + self.stored
     }
 
-    /// The nodes in short: the first one and how many more.
-    pub fn nodes_text(&self) -> String {
-        match self.nodes.as_slice() {
-            [] => self.name.clone(),
-            [one] => one.clone(),
-            [first, rest @ ..] => format!("{first} +{}", rest.len()),
+    /// The nodes in short: the first one, without the path `shared` by all, and how many more.
+    pub fn nodes_text(&self, shared: &str) -> String {
+        let first = self.nodes.first().unwrap_or(&self.name);
+        let first = first.strip_prefix(shared).filter(|s| !s.is_empty()).unwrap_or(first);
+        match self.nodes.len() {
+            0 | 1 => first.to_string(),
+            n => format!("{first} +{}", n - 1),
         }
     }
 }

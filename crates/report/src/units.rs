@@ -15,7 +15,8 @@ fn scaled(v: f64, step: f64, names: &[&str]) -> String {
     if !v.is_finite() {
         return "-".into();
     }
-    let (mut v, mut i) = (v, 0);
+    // A sum over nothing is -0.
+    let (mut v, mut i) = (v + 0.0, 0);
     // 999.5 would print as 1000 of the smaller unit.
     while v.abs() >= step * 0.9995 && i + 1 < names.len() {
         v /= step;
@@ -63,20 +64,25 @@ pub fn percent(v: f64) -> String {
     if v.is_finite() { format!("{:.1}%", v * 100.0) } else { "-".into() }
 }
 
-/// A signed difference in per cent: `+12%`.
+/// A signed difference in per cent (`+12%`), from ten times on as the ratio itself (`19x`).
 pub fn signed_percent(v: f64) -> String {
     if !v.is_finite() {
         "-".into()
     } else if v.abs() >= 9.995 {
-        format!("{:+.0}x", v + v.signum())
+        format!("{:.0}x", v + 1.0)
     } else {
         format!("{:+.0}%", v * 100.0)
     }
 }
 
+/// `1 thread`, `2 threads`.
+pub fn plural(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// `v` with three significant digits.
 pub fn number(v: f64) -> String {
-    if v.is_finite() { digits(v) } else { "-".into() }
+    if v.is_finite() { digits(v + 0.0) } else { "-".into() }
 }
 
 /// `text` cut to `width` characters, its middle replaced by an ellipsis: both ends of a node's
@@ -93,6 +99,18 @@ pub fn shortened(text: &str, width: usize) -> String {
     let tail = width - 1 - head;
     let chars: Vec<char> = text.chars().collect();
     chars[..head].iter().chain(std::iter::once(&'…')).chain(&chars[n - tail..]).collect()
+}
+
+/// The longest beginning that all of `names` share and that ends in a slash.
+pub fn common_path<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
+    let mut shared: Option<&str> = None;
+    for n in names {
+        let s = shared.unwrap_or(n);
+        let same = s.char_indices().zip(n.chars()).take_while(|((_, a), b)| a == b).map(|((i, a), _)| i + a.len_utf8()).last();
+        shared = Some(&s[..same.unwrap_or(0)]);
+    }
+    let s = shared.unwrap_or("");
+    &s[..s.rfind('/').map_or(0, |i| i + 1)]
 }
 
 /// `text` broken at blanks into lines of at most `width` characters (longer words stay whole).
@@ -126,6 +144,7 @@ mod tests {
         assert_eq!(byte_rate(1.0e11), "100 GB/s");
         assert_eq!(percent(0.1234), "12.3%");
         assert_eq!(signed_percent(-0.5), "-50%");
+        assert_eq!(signed_percent(18.0), "19x");
         assert_eq!(signed_percent(f64::INFINITY), "-");
     }
 
@@ -133,6 +152,8 @@ mod tests {
     fn cut_in_the_middle() {
         assert_eq!(shortened("/layer1/conv2/Conv", 9), "/lay…Conv");
         assert_eq!(shortened("abc", 3), "abc");
+        assert_eq!(common_path(["/a/b/c", "/a/b/d", "/a/bc"].into_iter()), "/a/");
+        assert_eq!(common_path(["x", "y"].into_iter()), "");
         assert_eq!(wrapped("a bb ccc", 4), ["a bb", "ccc"]);
     }
 }

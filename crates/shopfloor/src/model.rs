@@ -93,6 +93,11 @@ impl Model {
         &self.path
     }
 
+    /// Names of the inputs, in the model's order.
+    pub fn input_names(&self) -> Vec<String> {
+        self.program.inputs.iter().map(|&v| self.program.value(v).name.clone()).collect()
+    }
+
     /// Core ops after rewriting.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.graph

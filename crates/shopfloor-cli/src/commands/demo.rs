@@ -102,7 +102,7 @@ pub fn run(a: Args) -> Done {
         let _ = writeln!(out, "    {} {verdict} the stored reference (largest difference {:.1e})", c.name, c.difference.unwrap_or(f64::NAN));
     }
     let _ = writeln!(out, "\n{}", style.heading(&format!("the plan's steps, predicted beside measured (median of {} requests)", profile.active)));
-    let _ = writeln!(out, "on {} with {} threads, planned for {}\n", profile.device, profile.threads, profile.machine);
+    let _ = writeln!(out, "on {} with {}, planned for {}\n", profile.device, units::plural(profile.threads as u64, "thread"), profile.machine);
     out.push_str(&profile.render_short(style));
     let _ = writeln!(
         out,

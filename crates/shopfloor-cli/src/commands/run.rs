@@ -146,6 +146,16 @@ pub fn run(a: Args) -> Done {
         use_plan(&session, path)?;
     }
     let load = began.elapsed().as_secs_f64() * 1e3;
+    let needs = session.model().input_names();
+    let lacking: Vec<&str> = needs.iter().map(String::as_str).filter(|n| !given.iter().any(|g| g.0 == *n)).collect();
+    if !lacking.is_empty() {
+        return Err(Failure::Usage(format!(
+            "{}: input {} missing; give it with --inputs FILE.npz or --inputs {}=FILE.npy (`shopfloor inspect` shows dtypes and shapes)",
+            a.model,
+            lacking.iter().map(|n| format!("'{n}'")).collect::<Vec<_>>().join(", ") + if lacking.len() == 1 { " is" } else { " are" },
+            lacking[0]
+        )));
+    }
     let borrowed = inputs::borrowed(&given);
     if let Some(step) = &a.stop_after {
         let last = step_number(&session, step, &given)?;

@@ -1,0 +1,62 @@
+//! Tokens completed one by one, the keys and values of those before kept in place.
+use crate::{Failure, argmax};
+use shopfloor::{DimBox, Session, Tensor};
+use testkit::zoo;
+
+/// The model: six layers of grouped-query attention, generated weights (so its words mean nothing).
+pub const MODEL: &str = "llama_gqa_ts";
+/// Longest text in tokens.
+const LONGEST: i64 = 64;
+
+/// What came of it.
+pub enum Answer {
+    /// The model is not there; names it.
+    LeftOut(String),
+    /// The tokens that follow the prompt, and the bytes of keys and values that stayed in place.
+    Tokens(Vec<i64>, u64),
+}
+
+/// Completes `prompt` by `count` tokens, always the likeliest one.
+///
+/// `input_ids` and `position_ids` are i64 [1, tokens]; `attention_mask` is i64 [1, past + tokens] of
+/// ones; `logits` is f32 [1, tokens, 8192]. `past_key_values.N.key` and `.value`, f32 [1, 2, past, 64],
+/// are state: the stream keeps them.
+///
+/// # Errors
+/// Files that are missing or damaged.
+pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
+    let Some(model) = zoo::find(MODEL) else {
+        return Ok(Answer::LeftOut(zoo::left_out(&[MODEL])));
+    };
+    let prepared = model.prepare_temporary()?;
+    let mut builder = Session::builder();
+    for layer in 0..6 {
+        for part in ["key", "value"] {
+            builder = builder.with_state(&format!("past_key_values.{layer}.{part}"), &format!("present.{layer}.{part}"));
+        }
+    }
+    let session = builder.commit_from_file(&prepared.model)?;
+    // One plan for the prompt and for every token after it.
+    let mut dims = DimBox::new();
+    dims.insert("batch_size", 1, 1);
+    dims.insert("sequence_length", 1, prompt.len().max(1) as i64);
+    dims.insert("past_sequence_length", 0, LONGEST - 1);
+    let mut stream = session.stream(&dims)?;
+    let mut tokens = prompt.to_vec();
+    let (mut new, mut past) = (prompt.to_vec(), 0);
+    while tokens.len() < prompt.len() + count {
+        let n = new.len();
+        let ids = Tensor::from_i64(&[1, n], &new)?;
+        let positions: Vec<i64> = (past..past + n).map(|p| p as i64).collect();
+        let positions = Tensor::from_i64(&[1, n], &positions)?;
+        let mask = Tensor::from_i64(&[1, past + n], &vec![1; past + n])?;
+        let outputs = stream.run(&[("input_ids", &ids), ("attention_mask", &mask), ("position_ids", &positions)])?;
+        let logits = outputs.iter().find(|(name, _)| name == "logits").map(|(_, t)| t).ok_or("the model has no output 'logits'")?;
+        let words = logits.shape().last().copied().unwrap_or(0);
+        let next = argmax(logits, (n - 1) * words, words) as i64;
+        tokens.push(next);
+        past += n;
+        new = vec![next];
+    }
+    Ok(Answer::Tokens(tokens.split_off(prompt.len()), stream.state_bytes()))
+}
