@@ -1,0 +1,113 @@
+//! Every interleaving of the workers' algorithm, on models small enough to be exhausted:
+//! `RUSTFLAGS="--cfg loom" cargo test -p shopfloor-cpu --test loom_flow --release`.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use shopfloor_cpu::flow::{Bed, Flow, Slot, StepSpec};
+
+fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
+    waits.iter().map(|w| StepSpec { chunk: 1, waits: w.to_vec() }).collect()
+}
+
+/// Two workers, two steps: every task once, and a step sees what it waited for.
+#[test]
+fn tickets_and_waits() {
+    loom::model(|| {
+        struct Shared {
+            flow: Flow,
+            first: [UnsafeCell<usize>; 2],
+            second: AtomicUsize,
+        }
+        // SAFETY: the waits order the accesses, which is what loom checks here.
+        unsafe impl Sync for Shared {}
+        let s = Arc::new(Shared {
+            flow: Flow::new(2),
+            first: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            second: AtomicUsize::new(0),
+        });
+        let work = |s: &Shared| {
+            s.flow.walk(&specs(&[&[], &[0]]), &[2, 1], |step, first, count| {
+                assert_eq!(count, 1);
+                if step == 0 {
+                    // SAFETY: task `first` is run by one worker only.
+                    s.first[first as usize].with_mut(|p| unsafe { *p += 1 });
+                } else {
+                    // SAFETY: all tasks of step 0 are done.
+                    let sum: usize = s.first.iter().map(|c| c.with(|p| unsafe { *p })).sum();
+                    assert_eq!(sum, 2);
+                    s.second.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || work(&other));
+        work(&s);
+        s.flow.finish(&[2, 1]);
+        assert_eq!(s.second.load(Ordering::Relaxed), 1);
+        t.join().unwrap();
+    });
+}
+
+/// A job is not let go of while a worker is in it, and a slot serves one job after another.
+#[test]
+fn slots() {
+    loom::model(|| {
+        struct Shared {
+            slot: Slot<UnsafeCell<usize>>,
+        }
+        // SAFETY: the slot's protocol is what is checked.
+        unsafe impl Sync for Shared {}
+        // SAFETY: as above.
+        unsafe impl Send for Shared {}
+        let s = Arc::new(Shared { slot: Slot::new() });
+        let other = s.clone();
+        let t = thread::spawn(move || {
+            let mut seen = 0;
+            for _ in 0..2 {
+                let g = other.slot.enter(seen, |job| {
+                    // SAFETY: readers share the job until it is retired.
+                    job.with(|p| unsafe { assert_ne!(*p, 0) });
+                });
+                if let Some(g) = g {
+                    assert_ne!(g, seen);
+                    seen = g;
+                }
+            }
+        });
+        for n in 1..=2 {
+            let job = Box::new(UnsafeCell::new(n));
+            assert!(s.slot.claim());
+            s.slot.publish(&*job);
+            s.slot.retire();
+            // SAFETY: nobody else is in the job any more.
+            job.with_mut(|p| unsafe { *p = 0 });
+        }
+        t.join().unwrap();
+    });
+}
+
+/// A worker that goes to sleep does not miss what was published meanwhile.
+#[test]
+fn parking() {
+    loom::model(|| {
+        struct Shared {
+            bed: Bed,
+            work: AtomicUsize,
+        }
+        let s = Arc::new(Shared { bed: Bed::new(), work: AtomicUsize::new(0) });
+        let other = s.clone();
+        let t = thread::spawn(move || {
+            let found = || other.work.load(Ordering::SeqCst) == 1;
+            while !found() {
+                other.bed.sleep(found, thread::park);
+            }
+        });
+        let handle = t.thread().clone();
+        s.work.store(1, Ordering::SeqCst);
+        s.bed.wake(|| handle.unpark());
+        t.join().unwrap();
+    });
+}
