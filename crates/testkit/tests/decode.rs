@@ -1,0 +1,109 @@
+//! Decoding with a KV cache: 32 tokens in a row inside one plan, the cache aliased in place,
+//! against a session that is handed the cache anew for every token.
+use layout::DType;
+use shopfloor::{DimBox, Session, Tensor};
+use testkit::zoo;
+
+const TOKENS: usize = 32;
+const PROMPT: &[i64] = &[11, 7, 5, 3];
+
+fn argmax(logits: &Tensor) -> i64 {
+    let values = logits.to_f32().expect("logits are f32");
+    let width = *logits.shape().last().expect("logits have a last dimension");
+    let last = &values[values.len() - width..];
+    let mut best = 0;
+    for (i, v) in last.iter().enumerate() {
+        if *v > last[best] {
+            best = i;
+        }
+    }
+    best as i64
+}
+
+fn step_inputs(names: &[String], tokens: &[i64], past: usize) -> Vec<(String, Tensor)> {
+    let n = tokens.len();
+    let mut out = Vec::new();
+    for name in names {
+        let t = match name.as_str() {
+            "input_ids" => Tensor::from_i64(&[1, n], tokens),
+            "attention_mask" => Tensor::from_i64(&[1, past + n], &vec![1; past + n]),
+            "position_ids" => Tensor::from_i64(&[1, n], &(past..past + n).map(|p| p as i64).collect::<Vec<_>>()),
+            _ => continue,
+        };
+        out.push((name.clone(), t.expect("a small tensor")));
+    }
+    out
+}
+
+fn decode(model: &str) {
+    let Some(model) = zoo::find(model) else {
+        eprintln!("{}", zoo::left_out(&[model]));
+        return;
+    };
+    let prepared = model.prepare_temporary().expect("weights");
+    let inputs = model.inputs().expect("inputs");
+    let names: Vec<String> = inputs.iter().map(|(n, _)| n.clone()).collect();
+    let pasts: Vec<(String, Vec<usize>)> = inputs
+        .iter()
+        .filter(|(n, _)| n.starts_with("past_key_values."))
+        .map(|(n, t)| (n.clone(), t.shape().to_vec()))
+        .collect();
+    assert!(!pasts.is_empty());
+    let mut builder = Session::builder().with_threads(2);
+    for (p, _) in &pasts {
+        builder = builder.with_state(p, &p.replace("past_key_values", "present"));
+    }
+    let session = builder.commit_from_file(&prepared.model).expect("session");
+    let mut dims = DimBox::new();
+    for s in &session.model().program().symbols {
+        let range = match &*s.name {
+            "batch_size" => (1, 1),
+            "past_sequence_length" => (0, (PROMPT.len() + TOKENS) as i64),
+            _ => (1, PROMPT.len() as i64),
+        };
+        dims.insert(s.name.clone(), range.0, range.1);
+    }
+    let mut stream = session.stream(&dims).expect("stream");
+    assert_eq!(stream.state_inputs().len(), pasts.len(), "every cache stays in place");
+    let before = session.runtime().engine().memory();
+
+    let plain = Session::builder().with_threads(2).commit_from_file(&prepared.model).expect("session");
+    let mut cache: Vec<(String, Tensor)> = pasts
+        .iter()
+        .map(|(n, s)| (n.clone(), Tensor::zeros(DType::F32, &[1, s[1], 0, s[3]]).expect("empty cache")))
+        .collect();
+    let mut tokens = PROMPT.to_vec();
+    let mut past = 0;
+    for i in 0..TOKENS {
+        let given = step_inputs(&names, &tokens, past);
+        let named: Vec<(&str, &Tensor)> = given.iter().map(|(n, t)| (n.as_str(), t)).collect();
+        let streamed = stream.run(&named).expect("a streamed token");
+        let mut all = named.clone();
+        all.extend(cache.iter().map(|(n, t)| (n.as_str(), t)));
+        let passed = plain.run(&all).expect("a token with the cache passed through").into_vec();
+        let logits = |o: &[(String, Tensor)]| o.iter().find(|(n, _)| n == "logits").expect("logits").1.clone();
+        let (a, b) = (logits(&streamed), logits(&passed));
+        let d = testkit::compare::difference(&a, &b);
+        assert!(d <= 1e-5, "{} token {i}: the stream's logits differ by {d:.2e}", model.name());
+        assert_eq!(argmax(&a), argmax(&b), "token {i}");
+        past += tokens.len();
+        tokens = vec![argmax(&a)];
+        cache = passed
+            .into_iter()
+            .filter(|(n, _)| n.starts_with("present."))
+            .map(|(n, t)| (n.replace("present", "past_key_values"), t))
+            .collect();
+    }
+    // One plan for the whole life of the stream: nothing was packed anew.
+    assert_eq!(before, session.runtime().engine().memory());
+}
+
+#[test]
+fn llama_decodes_in_place() {
+    decode("llama_gqa_ts");
+}
+
+#[test]
+fn gpt2_decodes_in_place() {
+    decode("gpt2_kv");
+}
