@@ -20,7 +20,7 @@ fn plan_text(name: &str) -> String {
             dims.insert(s.name.clone(), n, n);
         }
     }
-    session.plan(&dims).expect("plan").to_json()
+    session.plan(&dims).expect("plan").to_json().expect("JSON")
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn plans_read_back_and_verify() {
     for m in MODELS {
         let text = plan_text(m);
         let plan = plan::Plan::from_json(&text).expect("the plan reads back");
-        assert_eq!(plan.to_json(), text);
+        assert_eq!(plan.to_json().expect("JSON"), text);
         plan.verify().expect("the plan verifies");
     }
 }
