@@ -102,7 +102,7 @@ impl<'a> BlockBuilder<'a> {
         for (out, list) in [(false, &rim.inputs), (true, &rim.outputs)] {
             for (i, &v) in list.iter().enumerate() {
                 let value = self.program.value(v);
-                if !value.layout.is_row_major(1) {
+                if state_of(v).is_none() && !value.layout.is_row_major(1) {
                     return Err(self.error(&value.name, "it crosses a segment but is not row-major; this is a fault of the program, report it"));
                 }
                 let kind = if out {

@@ -15,7 +15,8 @@ mod tests;
 mod waits;
 
 use crate::state;
-use block::{BlockBuilder, Rim, item_reads, item_writes};
+use block::{BlockBuilder, Rim};
+pub(crate) use block::{item_reads, item_writes};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
 use layout::{DType, Dim, DimBox};
@@ -99,7 +100,7 @@ impl plan::Planner for Planner {
             false => (vec![], None),
         };
         let program = rewritten.as_ref().unwrap_or(program);
-        let rims = rims(program, dims);
+        let rims = rims(program, &states);
         let mut segments = Vec::new();
         let mut predicted = Cost::zero();
         for (i, s) in program.segments.iter().enumerate() {
@@ -252,7 +253,7 @@ fn control_reads(s: &Segment) -> Vec<ValueIx> {
 }
 
 /// Ports of every straight segment, and of one more block at the end.
-fn rims(program: &Program, _dims: &DimBox) -> Vec<Rim> {
+fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
     let n = program.segments.len();
     let mut reads: Vec<BTreeSet<ValueIx>> = Vec::new();
     let mut writes: Vec<BTreeSet<ValueIx>> = Vec::new();
@@ -329,6 +330,12 @@ fn rims(program: &Program, _dims: &DimBox) -> Vec<Rim> {
             .unwrap_or(usize::MAX)
     };
     for r in &mut rims {
+        // State comes in even when nothing reads the past any more: it is already in its place.
+        for s in states {
+            if r.outputs.contains(&s.present) && !r.inputs.contains(&s.past) {
+                r.inputs.push(s.past);
+            }
+        }
         for &v in &r.copies {
             if matches!(program.value(v).origin, ValueOrigin::Input(_)) && !r.inputs.contains(&v) {
                 r.inputs.push(v);

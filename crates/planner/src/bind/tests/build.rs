@@ -336,11 +336,7 @@ pub fn concat() -> Program {
     let mut p = program("concat");
     let (r, a, c) = (Dim::sym("rows"), n(48), n(80));
     let w = a.clone() + c.clone();
-    p.symbols.push(plan::ProgramSymbol {
-        name: "rows".into(),
-        origin: plan::SymbolOrigin::Input { input: 0, axis: 0 },
-    });
-    let (r, a, c) = if true { (n(256), a, c) } else { (r, a, c) };
+    symbol(&mut p, "rows", 0, 0);
     let x = value(&mut p, "x", &[r.clone(), a.clone()], ValueOrigin::Input(0));
     let y = value(&mut p, "y", &[r.clone(), c.clone()], ValueOrigin::Input(1));
     let j = value(&mut p, "joined", &[r.clone(), w.clone()], ValueOrigin::Made);
@@ -376,5 +372,68 @@ pub fn concat() -> Program {
     items.push(b.item());
     p.segments.push(Segment::Straight(items));
     p.outputs.push(("z".into(), z));
+    p
+}
+
+fn symbol(p: &mut Program, name: &str, input: u32, axis: u32) {
+    p.symbols.push(plan::ProgramSymbol {
+        name: name.into(),
+        origin: plan::SymbolOrigin::Input { input, axis },
+    });
+}
+
+/// The box of all symbols that these programs have.
+pub fn dims() -> DimBox {
+    let mut d = DimBox::new();
+    d.insert("rows", 1, 256);
+    d.insert("past", 0, 96);
+    d.insert("new", 1, 32);
+    d
+}
+
+/// present [4, past + new, 64] = past with new behind it; y = relu(present).
+pub fn state() -> Program {
+    let mut p = program("state");
+    let (past, new) = (Dim::sym("past"), Dim::sym("new"));
+    let all = past.clone() + new.clone();
+    let shape = |t: &Dim| [n(4), t.clone(), n(64)];
+    let vp = value(&mut p, "past", &shape(&past), ValueOrigin::Input(0));
+    let vn = value(&mut p, "new", &shape(&new), ValueOrigin::Input(1));
+    let vq = value(&mut p, "present", &shape(&all), ValueOrigin::Made);
+    let vy = value(&mut p, "y", &shape(&all), ValueOrigin::Made);
+    symbol(&mut p, "past", 0, 1);
+    symbol(&mut p, "new", 1, 1);
+    let row = |t: &Dim| t.clone() * n(64);
+    // Positions and channels joined, as lowering joins what lies side by side.
+    let part = |name: &str, t: &Dim, at: Dim, from: ValueIx| {
+        moved(
+            name,
+            n(4),
+            row(t),
+            (n(0), row(t), n(1)),
+            (at, row(&all), n(1)),
+            from,
+            vq,
+        )
+    };
+    let mut items = vec![
+        part("part 0", &past, n(0), vp),
+        part("part 1", &new, row(&past), vn),
+    ];
+    let mut b = kernel("relu", Family::Map, &[("i", n(4) * row(&all))]);
+    let access = b.access(&[(0, n(1))]);
+    let t = b.load("x", access.clone(), vq);
+    let mut e = ExprBuilder::new();
+    let i = e.input(0, DType::F32);
+    let o = expr::functions::relu(&mut e, i, DType::F32);
+    let t = b.map("y", &[0], e.finish(&[o]), &[t]);
+    b.store("out", access, vy, t);
+    items.push(b.item());
+    p.segments.push(Segment::Straight(items));
+    p.outputs = vec![("y".into(), vy), ("present".into(), vq)];
+    p.states.push(plan::StatePair {
+        input: 0,
+        output: 1,
+    });
     p
 }

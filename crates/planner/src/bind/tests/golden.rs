@@ -86,25 +86,32 @@ fn step(x: &Step) -> String {
     s
 }
 
+/// Differences are meant to be read; `SHOPFLOOR_BLESS=1` writes what the planner says now.
 #[test]
-fn print_all() {
-    for p in [
-        gemm(384, 768, 3072),
-        gemm(1, 768, 50000),
-        gemm(3, 40, 10),
-        convs(1, 56, 64),
-        convs(1, 7, 512),
-        softmax(),
-        concat(),
-    ] {
-        let plan = bind(&p, &DimBox::new());
-        println!("== {} {:?}", p.name, plan.predicted.time_s);
-        println!("{}", text(&plan));
-        for w in &plan.whys {
-            println!("{} | {} | {}", w.subject, w.choice, w.reason);
-            for a in &w.alternatives {
-                println!("      {} {:.1}", a.what, a.predicted_s * 1e6);
-            }
-        }
+fn decisions() {
+    let all = [
+        ("gemm 384x768x3072", gemm(384, 768, 3072)),
+        ("gemm 1x768x50000", gemm(1, 768, 50000)),
+        ("gemm 3x40x10", gemm(3, 40, 10)),
+        ("convolutions 56x56x64", convs(1, 56, 64)),
+        ("convolutions 7x7x512", convs(1, 7, 512)),
+        ("softmax 1536x384", softmax()),
+        ("concat", concat()),
+        ("state", state()),
+    ];
+    let mut s = String::new();
+    for (name, p) in all {
+        let plan = bind(&p, &dims());
+        let _ = writeln!(s, "== {name}\n{}", text(&plan));
+        plan.verify().unwrap_or_else(|e| panic!("{name}: {e}"));
     }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bind/tests/golden.txt");
+    if std::env::var_os("SHOPFLOOR_BLESS").is_some() {
+        std::fs::write(path, &s).unwrap();
+    }
+    let want = std::fs::read_to_string(path).unwrap();
+    for (n, (a, b)) in want.lines().zip(s.lines()).enumerate() {
+        assert_eq!(a, b, "line {}", n + 1);
+    }
+    assert_eq!(want.len(), s.len());
 }

@@ -1,6 +1,7 @@
 //! Plans of small programs written by hand.
 mod build;
 mod golden;
+mod memory;
 
 use super::*;
 use build::*;
@@ -14,10 +15,104 @@ fn bind(p: &Program, dims: &DimBox) -> Plan {
 
 #[test]
 fn same_arguments_same_bytes() {
-    for p in [gemm(384, 768, 3072), convs(1, 28, 64), softmax(), concat()] {
+    for p in [
+        gemm(384, 768, 3072),
+        convs(1, 28, 64),
+        softmax(),
+        concat(),
+        state(),
+    ] {
         let json = |p: &Plan| serde_json::to_string(p).unwrap();
-        let (a, b) = (bind(&p, &DimBox::new()), bind(&p, &DimBox::new()));
+        let (a, b) = (bind(&p, &dims()), bind(&p, &dims()));
         assert_eq!(json(&a), json(&b));
         a.verify().unwrap();
     }
+}
+
+#[test]
+fn state_stays_in_place() {
+    let plan = bind(&state(), &dims());
+    let b = plan.blocks().next().unwrap();
+    assert_eq!(b.states.len(), 1);
+    assert_eq!(b.steps.len(), 2, "the copy of the past is gone");
+    let s = &b.states[0];
+    assert_eq!(
+        b.inputs[s.input as usize].buffer,
+        b.outputs[s.output as usize].buffer
+    );
+    assert_eq!(b.buffers[s.buffer as usize].bytes, 4 * 128 * 64 * 4);
+}
+
+#[test]
+fn state_that_is_reordered_is_not_shared() {
+    let mut p = state();
+    let Segment::Straight(items) = &mut p.segments[0] else {
+        panic!()
+    };
+    let ItemWork::Kernel { kernel, .. } = &mut items[0].work else {
+        panic!()
+    };
+    // The past goes to the end of the present: no longer where it lay.
+    kernel.operands[1].access.offset = Dim::sym("new") * n(64);
+    let plan = bind(&p, &dims());
+    assert!(
+        plan.blocks()
+            .all(|b| b.states.is_empty() && b.steps.len() == 3)
+    );
+    let why = plan.whys.iter().find(|w| w.pass == "state").unwrap();
+    assert_eq!(why.choice, "not in place");
+}
+
+#[test]
+fn a_late_size_ends_the_plan() {
+    let plan = bind(&concat(), &DimBox::new());
+    assert_eq!(plan.segments, vec![PlanSegment::Deferred { segment: 0 }]);
+}
+
+#[test]
+fn too_little_memory_is_an_error() {
+    let a = Allotment {
+        memory: Some(1000),
+        ..Allotment::default()
+    };
+    let e = planner()
+        .bind(&gemm(384, 768, 3072), &DimBox::new(), &a)
+        .unwrap_err();
+    assert!(e.to_string().contains("memory"), "{e}");
+}
+
+#[test]
+fn two_readers_share_one_packed_copy() {
+    let mut p = gemm(384, 768, 3072);
+    let Segment::Straight(items) = &mut p.segments[0] else {
+        panic!()
+    };
+    let mut second = items[0].clone();
+    second.name = "again".into();
+    let ItemWork::Kernel { args, .. } = &mut second.work else {
+        panic!()
+    };
+    let out = p.values.len() as ValueIx;
+    *args.last_mut().unwrap() = out;
+    items.push(second);
+    let made = p.values[3].clone();
+    p.values.push(plan::ProgramValue {
+        name: "z".into(),
+        ..made
+    });
+    p.outputs.push(("z".into(), out));
+    let plan = bind(&p, &DimBox::new());
+    assert_eq!(plan.blocks().next().unwrap().init.len(), 1);
+    plan.verify().unwrap();
+}
+
+#[test]
+fn an_input_passed_on_is_copied() {
+    let mut p = gemm(3, 40, 10);
+    p.outputs.push(("x again".into(), 0));
+    let plan = bind(&p, &DimBox::new());
+    let b = plan.blocks().next().unwrap();
+    assert_eq!((b.steps.len(), b.outputs.len()), (2, 2));
+    assert_eq!(b.outputs[1].name, "x again");
+    plan.verify().unwrap();
 }
