@@ -74,7 +74,7 @@ pub struct Inspection {
     pub outputs: Vec<InspectedValue>,
     /// Nodes by operator.
     pub operators: BTreeMap<String, usize>,
-    /// Elements of all constants that the file names.
+    /// Elements of the constants that the file names, 64-bit integers and booleans (shapes, indices) left out.
     pub parameters: u64,
     /// Sizes that the figures are for; those not given are 1.
     pub dims: BTreeMap<String, i64>,

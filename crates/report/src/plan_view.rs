@@ -254,7 +254,7 @@ fn whys_text(whys: &[Why], style: Style) -> String {
     }
     let mut out = String::new();
     for (pass, list) in passes {
-        let _ = writeln!(out, "\n{} ({} decisions)", style.heading(&format!("why: {pass}")), list.len());
+        let _ = writeln!(out, "\n{} ({})", style.heading(&format!("why: {pass}")), units::plural(list.len() as u64, "decision"));
         for w in list {
             let _ = writeln!(out, "  {}: {}", w.subject, w.choice);
             for line in units::wrapped(&w.reason, style.width.saturating_sub(6).max(20)) {

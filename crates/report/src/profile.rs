@@ -271,7 +271,6 @@ impl Profile {
             ("error", Align::Right),
             ("GFLOPS", Align::Right),
             ("GB/s unique|all", Align::Right),
-            ("bound", Align::Left),
         ]);
         for s in &order {
             t.row(vec![
@@ -284,7 +283,6 @@ impl Profile {
                 units::signed_percent(s.error),
                 units::number(s.gflops),
                 format!("{}|{}", units::number(s.unique_gb_per_s), units::number(s.all_gb_per_s)),
-                s.step.bound.clone(),
             ]);
         }
         out.push_str(&t.render(style));
@@ -293,22 +291,22 @@ impl Profile {
             ("step", Align::Right),
             ("shapes", Align::Shrink),
             ("tiles", Align::Shrink),
-            ("tasks", Align::Right),
-            ("workers", Align::Right),
+            ("tasks/workers", Align::Right),
             ("FLOP", Align::Right),
             ("bytes unique|all", Align::Right),
             ("ops/B", Align::Right),
+            ("bound", Align::Left),
         ]);
         for s in &order {
             t.row(vec![
                 s.step.number.to_string(),
                 s.step.shapes.clone(),
                 s.step.schedule.clone(),
-                s.step.tasks.to_string(),
-                s.workers.to_string(),
+                format!("{}/{}", s.step.tasks, s.workers),
                 units::count(s.step.flop),
                 format!("{}|{}", units::bytes(s.step.unique_bytes()), units::bytes(s.step.all_bytes())),
                 units::number(s.intensity),
+                s.step.bound.clone(),
             ]);
         }
         out.push_str(&t.render(style));

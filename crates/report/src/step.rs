@@ -1,3 +1,4 @@
+use crate::units;
 use kernel::{Mapping, Schedule};
 use layout::DimBox;
 use machine::Work;
@@ -79,7 +80,12 @@ impl StepView {
         let w = &step.cost_work;
         let top = |d: &layout::Dim| dims.at_top(d).or(d.known());
         let extent = |d: &layout::Dim| top(d).map_or_else(|| d.to_string(), |n| n.to_string());
-        let why = |pass: &str| whys.iter().rev().find(|y| y.subject == step.name && y.pass == pass).map(|y| y.reason.clone());
+        let why = |pass: &str| {
+            let y = whys.iter().rev().find(|y| y.subject == step.name && y.pass == pass)?;
+            let next = y.alternatives.first();
+            let next = next.map_or_else(String::new, |a| format!("; next best: {}, {}", a.what, units::seconds(a.predicted_s)));
+            Some(format!("{}: {}{next}", y.choice, y.reason))
+        };
         let (family, kernel, shapes, schedule, reason) = match &step.work {
             StepWork::Kernel { kernel, schedule, .. } => {
                 let shapes: Vec<String> = kernel.axes.iter().map(|a| format!("{}={}", a.name, extent(&a.extent))).collect();

@@ -2,7 +2,7 @@
 use crate::{Error, Machine, Model, ModelOptions, inputs};
 use kernel::{CpuMapping, Kernel, Mapping, Place, Schedule, TileProgram};
 use layout::Dim;
-use onnx::proto::{AttributeValue, Dimension, Graph as ModelGraph, Node as ModelNode, Type};
+use onnx::proto::{AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, Type};
 use onnx::{ImportError, ModelFile};
 use plan::{Item, ItemWork, Program, Segment};
 use report::{InspectedKernel, InspectedValue, Inspection, Unsupported};
@@ -37,7 +37,7 @@ fn stated(values: &[onnx::proto::ValueInfo], g: &ModelGraph) -> Vec<InspectedVal
         .map(|v| {
             let (dtype, shape) = match &v.ty {
                 Some(Type::Tensor(t)) => (
-                    onnx::proto::DataType::from_code(t.dtype).map_or_else(|| "unknown".into(), |d| format!("{d:?}").to_lowercase()),
+                    DataType::from_code(t.dtype).map_or_else(|| "unknown".into(), |d| format!("{d:?}").to_lowercase()),
                     t.shape.as_ref().map_or_else(|| vec!["...".into()], |s| s.iter().map(dimension).collect()),
                 ),
                 Some(_) => ("no tensor".into(), vec![]),
@@ -148,7 +148,9 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     for f in &m.functions {
         count(&f.nodes, &mut out.operators, 0);
     }
-    for t in &m.graph.initializers {
+    // Wide integers are shapes and indices, not what was trained.
+    let trained = |code: i32| !matches!(DataType::from_code(code), Some(DataType::Int64 | DataType::Bool | DataType::String));
+    for t in m.graph.initializers.iter().filter(|t| trained(t.dtype)) {
         let n = t.dims.iter().try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
         out.parameters = out.parameters.saturating_add(n.unwrap_or(0));
     }
@@ -171,7 +173,6 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     };
     let program = model.program();
     out.model = program.name.clone();
-    out.parameters = model.report().parameters;
     let value = |name: &str, v: u32| {
         let value = program.value(v);
         InspectedValue { name: name.into(), dtype: value.dtype.to_string(), shape: value.shape.iter().map(ToString::to_string).collect() }

@@ -16,6 +16,7 @@ pub struct Args {
 
 fn folder(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let built = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models"));
+    let built = built.canonicalize().unwrap_or(built);
     let tried = match given {
         Some(g) => vec![g],
         None => vec![built, PathBuf::from("models")],
@@ -106,7 +107,7 @@ pub fn run(a: Args) -> Done {
     out.push_str(&profile.render_short(style));
     let _ = writeln!(
         out,
-        "\na request of {count} images takes {}; nodes of the model: {} = {} in steps, {} views, {} folded, {} not needed",
+        "\na request of {count} images takes {}; nodes of the model: {} = {} in steps + {} as views + {} folded + {} not needed",
         units::seconds(profile.request_us * 1e-6),
         profile.accounting.total,
         profile.accounting.in_steps,

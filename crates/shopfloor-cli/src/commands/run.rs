@@ -238,7 +238,8 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
         if let (Some(lo), Some(mean), Some(hi)) = (s.min, s.mean, s.max) {
             let first: Vec<String> = s.first.iter().map(|&v| figure(v)).collect();
             let more = if tensor.len() > first.len() { ", ..." } else { "" };
-            let _ = writeln!(out, "    min {}, mean {}, max {}; {}{more}", figure(lo), figure(mean), figure(hi), first.join(", "));
+            let _ = writeln!(out, "    min {}, mean {}, max {}", figure(lo), figure(mean), figure(hi));
+            let _ = writeln!(out, "    begins {}{more}", first.join(", "));
         }
         best(tensor, labels, &mut out);
     }
