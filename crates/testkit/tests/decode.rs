@@ -1,5 +1,7 @@
 //! Decoding with a KV cache: 32 tokens in a row inside one plan, the cache aliased in place,
 //! against a session that is handed the cache anew for every token.
+extern crate shopfloor_testkit as testkit;
+
 use layout::DType;
 use shopfloor::{DimBox, Session, Tensor};
 use testkit::zoo;

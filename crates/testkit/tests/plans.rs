@@ -1,4 +1,6 @@
 //! Plans of real models: the same in every process, read back equal, refused when changed.
+extern crate shopfloor_testkit as testkit;
+
 use shopfloor::{DimBox, Session};
 use std::process::Command;
 use testkit::zoo;

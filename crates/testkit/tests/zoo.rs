@@ -1,6 +1,8 @@
 //! Whole models against their references: as exported, with symbolic dims and with dims fixed, on
 //! one and two threads. Models that are in neither `../shared/zoo` nor `models/` are left out by
 //! name and count.
+extern crate shopfloor_testkit as testkit;
+
 use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::path::Path;
