@@ -195,7 +195,11 @@ pub(crate) fn pack(
     let schedule = Schedule {
         grid,
         loops: vec![],
-        places: vec![Place::Register],
+        places: vec![if padded == n {
+            Place::InPlace
+        } else {
+            Place::Register
+        }],
         chunk: 1,
         raster: 1,
         mapping: Mapping::Cpu(CpuMapping {

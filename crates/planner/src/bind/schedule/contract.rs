@@ -89,6 +89,10 @@ fn lane(space: &Space, p: &Product, packs: bool) -> Option<(i64, AxisId)> {
         .max_by_key(|&(s, x)| (s, space.extent(x), std::cmp::Reverse(x)))
 }
 
+/// Weight of elements read per multiply-add against the share of the multiply-add rate when register
+/// shapes are ranked: what is read overlaps arithmetic, but never all of it.
+const READS_WEIGH: f64 = 0.2;
+
 /// Share of the multiply-add rate that `shape` reaches on `m` rows and `n` columns per task: row
 /// blocks are shared out evenly, the last panel takes only the vectors that it needs.
 pub(super) fn share(ctx: Ctx, shape: &MicroShape, m: i64, n: i64) -> f64 {
@@ -150,11 +154,10 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
         return vec![];
     };
     let out = space.main_output();
-    // A depthwise convolution has its only long axis in every factor: that one takes the lanes.
-    if let Some(o) = out
-        && let Some(u) = space.unit_axis(o, &p.batch)
-        && space.extent(u) >= space.ctx.lanes()
-        && space.extent(lane) < space.ctx.lanes()
+    // A depthwise convolution: every factor has the axis along which the output is contiguous, and
+    // one of them has no axis of its own.
+    if out.and_then(|o| space.unit_axis(o, &p.batch)).is_some()
+        && (p.rows.is_empty() || p.columns.is_empty())
     {
         return vec![];
     }
@@ -212,9 +215,14 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     let mut shapes: Vec<Option<MicroShape>> = vec![None];
     if f32s && !ctx.target.micro.is_empty() {
         let mut ranked: Vec<&MicroShape> = ctx.target.micro.iter().collect();
+        // Shapes that compute about equally fast differ in what they read per multiply-add.
+        let score = |s: &MicroShape| {
+            let (mr, nr) = (f64::from(s.mr), f64::from(s.nr));
+            share(ctx, s, m, n) - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
+        };
         ranked.sort_by(|a, b| {
-            share(ctx, b, m, n)
-                .total_cmp(&share(ctx, a, m, n))
+            score(b)
+                .total_cmp(&score(a))
                 .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))
         });
         shapes = ranked.into_iter().take(3).map(|s| Some(*s)).collect();

@@ -3,6 +3,7 @@ mod attention;
 mod contract;
 mod depthwise;
 mod flat;
+mod gpu;
 mod row;
 mod tiles;
 
@@ -41,6 +42,9 @@ pub(crate) struct Choice {
     pub cost: Cost,
 }
 
+/// How much of what could overlap is taken to overlap when candidates are compared: between equals
+/// the one that moves less is the safer choice.
+const OVERLAP: f64 = 0.9;
 /// Alternatives that a why keeps.
 const KEPT: usize = 3;
 /// Below this many hand-offs between workers a step is not worth sharing out.
@@ -60,7 +64,9 @@ pub(crate) fn choose(
 ) -> Result<Choice, String> {
     let kernel = &ordered(kernel);
     let space = Space::new(ctx, kernel);
+    let gpu = ctx.target.gpu.is_some();
     let mut list = match kernel.family {
+        _ if gpu => gpu::candidates(&space),
         Family::Contract | Family::Conv => {
             let mut c = contract::candidates(&space, constant);
             if c.is_empty() {
@@ -72,6 +78,12 @@ pub(crate) fn choose(
         Family::Row => row::candidates(&space),
         _ => vec![],
     };
+    if list.is_empty() && gpu {
+        return Err(format!(
+            "target {} has no schedule for a kernel of family {:?} with these element types and extents",
+            ctx.target.name, kernel.family
+        ));
+    }
     if list.is_empty() {
         list = flat::candidates(&space);
     }
@@ -81,7 +93,8 @@ pub(crate) fn choose(
         .enumerate()
         .filter_map(|(i, c)| {
             let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
-            Some((cost.time_s, i, w, cost))
+            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
+            Some((overlap, i, w, cost))
         })
         .collect();
     best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -91,7 +104,7 @@ pub(crate) fn choose(
         .take(KEPT)
         .map(|b| Alternative {
             what: list[b.1].what.clone(),
-            predicted_s: b.0,
+            predicted_s: b.3.time_s,
         })
         .collect();
     if best.is_empty() {
@@ -99,9 +112,13 @@ pub(crate) fn choose(
         let why = kernel::TileProgram::new(first.kernel, first.schedule).err();
         return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
     }
-    let (seconds, at, work, cost) = best.swap_remove(0);
+    let (_, at, work, cost) = best.swap_remove(0);
+    let seconds = cost.time_s;
     let mut chosen = list.swap_remove(at);
-    set_chunk(ctx, &mut chosen.schedule, &work, seconds);
+    // A CTA takes one task: handing out is what its hardware does.
+    if !gpu {
+        set_chunk(ctx, &mut chosen.schedule, &work, seconds);
+    }
     whys.push(Why {
         pass: "schedule".into(),
         subject: kernel.name.clone(),

@@ -1,0 +1,434 @@
+//! Schedules for GPUs with tensor cores: candidates from the target's legal values, pruned by shared
+//! memory and registers.
+//!
+//! Factors of contractions are staged in shared memory, everything else is in registers or read
+//! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
+//! operand is contiguous: tiles are stored in the order of their axes.
+use super::contract::Product;
+use super::{Candidate, gather_loops, renumbered, tiles};
+use crate::bind::ctx::Space;
+use kernel::{
+    AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
+    Stmt, Swizzle, TileId,
+};
+use layout::DType;
+
+/// Elements per thread beyond which too little is left of 255 registers for fragments, addresses
+/// of copies and the epilogue: of a product's accumulators, and of attention's scores, weights and
+/// results together.
+const MOST_SUMS: u32 = 64;
+const MOST_HELD: u32 = 128;
+
+/// Candidates, best guesses first; none for a kernel without contractions of f16.
+pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
+    let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
+        return vec![];
+    };
+    let half = |f: &&Fragment| f.input == DType::F16 && f.acc == DType::F32;
+    let Some(fragment) = gpu.fragments.iter().find(half) else {
+        return vec![];
+    };
+    let products: Vec<Product> = kernel
+        .body
+        .iter()
+        .filter_map(|s| match s {
+            Stmt::Contract { acc, a, b, over } => Some(Product::new(kernel, *acc, *a, *b, over)),
+            _ => None,
+        })
+        .collect();
+    let g = Gpu {
+        space,
+        gpu,
+        fragment: *fragment,
+    };
+    match products.as_slice() {
+        [one] => g.product(one),
+        [scores, values] => g.attention(scores, values),
+        _ => vec![],
+    }
+}
+
+struct Gpu<'a> {
+    space: &'a Space<'a>,
+    gpu: &'a GpuTarget,
+    fragment: Fragment,
+}
+
+/// What a candidate fixes beside the kernel.
+struct Shape<'a> {
+    grid: Vec<AxisTile>,
+    loops: Vec<AxisTile>,
+    rows: &'a [AxisId],
+    columns: &'a [AxisId],
+    /// Staged tiles with their pipeline depth, and the axes and positions of a line.
+    staged: Vec<(TileId, u32)>,
+    warps: [u32; 2],
+    raster: i64,
+}
+
+impl Gpu<'_> {
+    /// One contraction with whatever follows it.
+    fn product(&self, p: &Product) -> Vec<Candidate> {
+        let space = self.space;
+        let Some(out) = space.main_output() else {
+            return vec![];
+        };
+        // Neighbouring columns are stored together.
+        let p = match space.unit_axis(out, &p.rows) {
+            Some(_) => p.swapped(),
+            None => p.clone(),
+        };
+        let Some(&innermost) = p.over.last() else {
+            return vec![];
+        };
+        let mut found = vec![];
+        for &(m, n) in &self.gpu.tiles {
+            let (rows, columns) = (self.split(&p.rows, m), self.split(&p.columns, n));
+            if rows.is_empty() || columns.is_empty() {
+                continue;
+            }
+            let batch = p.batch.iter().map(|&axis| AxisTile { axis, tile: 1 });
+            let grid: Vec<AxisTile> = batch.chain(rows).chain(columns).collect();
+            for &depth in &self.gpu.depths {
+                if i64::from(depth) > space.extent(innermost).max(16) {
+                    continue;
+                }
+                let cut = |&axis: &AxisId| AxisTile {
+                    axis,
+                    tile: if axis == innermost { depth.into() } else { 1 },
+                };
+                let loops: Vec<AxisTile> = p.over.iter().map(cut).collect();
+                for &threads in &self.gpu.threads {
+                    let Some(warps) = self.warps(threads, m, n) else {
+                        continue;
+                    };
+                    // The deepest pipeline that fits, bands no wider than there are rows.
+                    let raster = self.raster(&grid);
+                    found.extend(self.gpu.stages.iter().find_map(|&stages| {
+                        let shape = Shape {
+                            grid: grid.clone(),
+                            loops: loops.clone(),
+                            rows: &p.rows,
+                            columns: &p.columns,
+                            staged: vec![(p.a, stages), (p.b, stages)],
+                            warps,
+                            raster,
+                        };
+                        self.candidate(shape, m * n / threads)
+                    }));
+                }
+            }
+        }
+        found
+    }
+
+    /// Scores, folds over them, and a second contraction over the folded axis.
+    fn attention(&self, scores: &Product, values: &Product) -> Vec<Candidate> {
+        let space = self.space;
+        let known = |axes: &[AxisId]| {
+            let mut n = 1i64;
+            for &a in axes {
+                n = n.checked_mul(space.kernel.axes[a as usize].extent.known()?)?;
+            }
+            u32::try_from(n).ok()
+        };
+        let (Some(depth), Some(width)) = (known(&scores.over), known(&values.columns)) else {
+            return vec![];
+        };
+        let [key] = values.over.as_slice() else {
+            return vec![];
+        };
+        if depth % 16 != 0 || width % 16 != 0 || !width.is_power_of_two() {
+            return vec![];
+        }
+        let mut found = vec![];
+        for &(m, n) in &self.gpu.tiles {
+            // One warp holds whole rows of scores: all warps lie along the rows.
+            let rows = self.split(&scores.rows, m);
+            if rows.is_empty() {
+                continue;
+            }
+            let batch = scores.batch.iter().map(|&axis| AxisTile { axis, tile: 1 });
+            let grid: Vec<AxisTile> = batch.chain(rows).collect();
+            for &threads in &self.gpu.threads {
+                let warps = threads / 32;
+                if m % (warps * 16) != 0 {
+                    continue;
+                }
+                found.extend(self.gpu.stages.iter().find_map(|&stages| {
+                    let shape = Shape {
+                        grid: grid.clone(),
+                        loops: vec![AxisTile {
+                            axis: *key,
+                            tile: n.into(),
+                        }],
+                        rows: &scores.rows,
+                        columns: &values.columns,
+                        staged: vec![(scores.a, 1), (scores.b, stages), (values.b, stages)],
+                        warps: [warps, 1],
+                        raster: 1,
+                    };
+                    self.candidate(shape, m * (2 * n + width) / threads)
+                }));
+            }
+        }
+        found
+    }
+
+    /// The widest bands of which there is at least one whole.
+    fn raster(&self, grid: &[AxisTile]) -> i64 {
+        let pieces = |c: &AxisTile| (self.space.extent(c.axis) + c.tile - 1) / c.tile;
+        let most = grid.iter().rev().nth(1).map_or(1, pieces);
+        let fitting = self
+            .gpu
+            .rasters
+            .iter()
+            .map(|&r| i64::from(r))
+            .filter(|&r| r <= most);
+        fitting.max().unwrap_or(1)
+    }
+
+    /// `target` positions over `axes` in powers of two, such that least is computed in vain.
+    fn split(&self, axes: &[AxisId], target: u32) -> Vec<AxisTile> {
+        let mut best: Option<(i64, Vec<i64>)> = None;
+        let mut tiles = vec![1i64; axes.len()];
+        self.splits(axes, 0, target.into(), &mut tiles, &mut best);
+        let tiles = best.map_or_else(Vec::new, |b| b.1);
+        axes.iter()
+            .zip(tiles)
+            .map(|(&axis, tile)| AxisTile { axis, tile })
+            .collect()
+    }
+
+    fn splits(
+        &self,
+        axes: &[AxisId],
+        at: usize,
+        left: i64,
+        tiles: &mut Vec<i64>,
+        best: &mut Option<(i64, Vec<i64>)>,
+    ) {
+        if at == axes.len() {
+            if left == 1 {
+                let done = axes.iter().zip(&*tiles).fold(1i64, |p, (&a, &t)| {
+                    let pieces = self.space.extent(a).saturating_add(t - 1) / t;
+                    p.saturating_mul(pieces.saturating_mul(t))
+                });
+                if best.as_ref().is_none_or(|b| done < b.0) {
+                    *best = Some((done, tiles.clone()));
+                }
+            }
+            return;
+        }
+        // The first of equals wins: outer axes get little, so that lines stay long.
+        let mut t = 1;
+        while t <= left {
+            tiles[at] = t;
+            self.splits(axes, at + 1, left / t, tiles, best);
+            t *= 2;
+        }
+    }
+
+    /// The squarest way to lay warps over `m` by `n` accumulators.
+    fn warps(&self, threads: u32, m: u32, n: u32) -> Option<[u32; 2]> {
+        let count = threads / 32;
+        let mut best: Option<(u32, [u32; 2])> = None;
+        for wm in (0..=count.ilog2()).map(|i| 1 << i) {
+            let wn = count / wm;
+            if wm * wn != count || m % (wm * 16) != 0 || n % (wn * 16) != 0 {
+                continue;
+            }
+            let rim = m / wm + n / wn;
+            if best.is_none_or(|b| rim < b.0) {
+                best = Some((rim, [wm, wn]));
+            }
+        }
+        best.map(|b| b.1)
+    }
+
+    fn candidate(&self, s: Shape, held: u32) -> Option<Candidate> {
+        let (space, limits) = (self.space, &self.space.ctx.machine.limits);
+        let threads = s.warps[0] * s.warps[1] * 32;
+        let most = if s.staged.len() > 2 {
+            MOST_HELD
+        } else {
+            MOST_SUMS
+        };
+        if held > most {
+            return None;
+        }
+        let mut kernel = space.kernel.clone();
+        let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
+        kernel.body = gather_loops(&kernel, &looped)?;
+        let sources: Vec<(TileId, OperandId)> = s
+            .staged
+            .iter()
+            .map(|&(t, _)| Some((t, space.source(t)?)))
+            .collect::<Option<_>>()?;
+        let new = order(&kernel, &sources)?;
+        let to = |a: AxisId| new[a as usize];
+        let kernel = renumbered(kernel, &to);
+        let cuts = |v: &[AxisTile]| {
+            v.iter()
+                .map(|c| AxisTile {
+                    axis: to(c.axis),
+                    ..*c
+                })
+                .collect::<Vec<_>>()
+        };
+        let (grid, loops) = (cuts(&s.grid), cuts(&s.loops));
+        let list = |v: &[AxisId]| v.iter().map(|&a| to(a)).collect::<Vec<_>>();
+        let tile_of = |a: AxisId| {
+            let cut = grid
+                .iter()
+                .chain(&loops)
+                .find(|t| t.axis == a)
+                .map(|t| t.tile);
+            cut.or_else(|| kernel.axes[a as usize].extent.known())
+        };
+        let mut places: Vec<Place> = vec![Place::Register; kernel.tiles.len()];
+        for st in &kernel.body {
+            if let Stmt::Load { dst, .. } = st {
+                places[*dst as usize] = Place::InPlace;
+            }
+        }
+        let (mut bytes, mut run) = (0i64, 8);
+        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&sources) {
+            let axes = &kernel.tiles[tile as usize].axes;
+            let mut elements = 1i64;
+            for &a in axes {
+                elements = elements.checked_mul(tile_of(a)?)?;
+            }
+            let &last = axes.last()?;
+            // A line is what lies along the last axis and its neighbours of the same group.
+            let group = self.group_of(&kernel, tile, last, &list(s.rows), &list(s.columns));
+            let line = group
+                .iter()
+                .try_fold(1i64, |n, &a| n.checked_mul(tile_of(a)?))?;
+            let swizzle = self.swizzle(u32::try_from(line).ok()?)?;
+            places[tile as usize] = Place::Shared { swizzle, stages };
+            bytes = bytes.checked_add(elements.checked_mul(2 * i64::from(stages))?)?;
+            let access = &kernel.operands[operand as usize].access;
+            run = run.min(access.run(last, &kernel.axes[last as usize].extent, tile_of(last)?, 8));
+        }
+        let room = limits
+            .shared_per_cta
+            .as_ref()
+            .map_or(48 << 10, |l| l.value as i64);
+        if bytes > room {
+            return None;
+        }
+        let load_bytes = *self
+            .gpu
+            .load_bytes
+            .iter()
+            .filter(|&&b| b <= run * 2)
+            .max()?;
+        let file = limits
+            .registers_per_sm
+            .as_ref()
+            .map_or(65536, |l| l.value as u32);
+        let each = limits
+            .registers_per_thread
+            .as_ref()
+            .map_or(255, |l| l.value as u32);
+        let registers = each.min(file / threads / 8 * 8);
+        let mapping = GpuMapping {
+            threads,
+            warps: s.warps,
+            rows: list(s.rows),
+            columns: list(s.columns),
+            fragment: Some(self.fragment),
+            load_bytes,
+            registers,
+        };
+        let what = format!(
+            "{}, {} warps, {bytes} B shared, raster {}",
+            tiles::describe(space, &s.grid, &s.loops),
+            threads / 32,
+            s.raster
+        );
+        let schedule = Schedule {
+            grid,
+            loops,
+            places,
+            chunk: 1,
+            raster: s.raster,
+            mapping: Mapping::Gpu(mapping),
+        };
+        Some(Candidate {
+            what,
+            kernel,
+            schedule,
+            packed: vec![],
+            fma: 1.0,
+        })
+    }
+
+    /// Axes of `tile` that are summed, rows or columns together with `axis`.
+    fn group_of(
+        &self,
+        kernel: &Kernel,
+        tile: TileId,
+        axis: AxisId,
+        rows: &[AxisId],
+        columns: &[AxisId],
+    ) -> Vec<AxisId> {
+        let over = kernel.body.iter().find_map(|s| match s {
+            Stmt::Contract { a, b, over, .. } if *a == tile || *b == tile => Some(over.clone()),
+            _ => None,
+        });
+        let over = over.unwrap_or_default();
+        let axes = &kernel.tiles[tile as usize].axes;
+        if over.contains(&axis) {
+            return over;
+        }
+        for g in [rows, columns] {
+            if g.contains(&axis) {
+                return g.to_vec();
+            }
+        }
+        axes.iter()
+            .copied()
+            .filter(|a| !over.contains(a) && !rows.contains(a))
+            .collect()
+    }
+
+    /// The swizzle that spreads lines of `inner` elements over most banks.
+    fn swizzle(&self, inner: u32) -> Option<Swizzle> {
+        self.gpu
+            .swizzles
+            .iter()
+            .copied()
+            .filter(|s| s.fits(inner))
+            .max_by_key(|s| s.bits)
+    }
+}
+
+/// New numbers of the axes such that each staged tile's last axis is the contiguous one of its
+/// operand; `None` when tiles disagree.
+fn order(kernel: &Kernel, sources: &[(TileId, OperandId)]) -> Option<Vec<AxisId>> {
+    let n = kernel.axes.len();
+    let mut after: Vec<Vec<AxisId>> = vec![vec![]; n];
+    for &(tile, operand) in sources {
+        let access = &kernel.operands[operand as usize].access;
+        let axes = &kernel.tiles[tile as usize].axes;
+        let unit = |a: &&AxisId| {
+            access
+                .term(**a)
+                .and_then(|t| t.stride())
+                .is_some_and(|s| s.is_one())
+        };
+        if let Some(&last) = axes.iter().find(unit) {
+            after[last as usize].extend(axes.iter().filter(|&&a| a != last));
+        }
+    }
+    let mut new = vec![None; n];
+    for number in 0..n {
+        let free =
+            |a: usize| new[a].is_none() && after[a].iter().all(|&b| new[b as usize].is_some());
+        let next = (0..n).find(|&a| free(a))?;
+        new[next] = Some(number as AxisId);
+    }
+    new.into_iter().collect()
+}
