@@ -32,7 +32,10 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
     let mut builder = Session::builder();
     for layer in 0..6 {
         for part in ["key", "value"] {
-            builder = builder.with_state(&format!("past_key_values.{layer}.{part}"), &format!("present.{layer}.{part}"));
+            builder = builder.with_state(
+                &format!("past_key_values.{layer}.{part}"),
+                &format!("present.{layer}.{part}"),
+            );
         }
     }
     let session = builder.commit_from_file(&prepared.model)?;
@@ -41,6 +44,7 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
     dims.insert("batch_size", 1, 1);
     dims.insert("sequence_length", 1, prompt.len().max(1) as i64);
     dims.insert("past_sequence_length", 0, LONGEST - 1);
+    dims.insert("total_sequence_length", 1, LONGEST);
     let mut stream = session.stream(&dims)?;
     let mut tokens = prompt.to_vec();
     let (mut new, mut past) = (prompt.to_vec(), 0);
@@ -50,13 +54,24 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
         let positions: Vec<i64> = (past..past + n).map(|p| p as i64).collect();
         let positions = Tensor::from_i64(&[1, n], &positions)?;
         let mask = Tensor::from_i64(&[1, past + n], &vec![1; past + n])?;
-        let outputs = stream.run(&[("input_ids", &ids), ("attention_mask", &mask), ("position_ids", &positions)])?;
-        let logits = outputs.iter().find(|(name, _)| name == "logits").map(|(_, t)| t).ok_or("the model has no output 'logits'")?;
+        let outputs = stream.run(&[
+            ("input_ids", &ids),
+            ("attention_mask", &mask),
+            ("position_ids", &positions),
+        ])?;
+        let logits = outputs
+            .iter()
+            .find(|(name, _)| name == "logits")
+            .map(|(_, t)| t)
+            .ok_or("the model has no output 'logits'")?;
         let words = logits.shape().last().copied().unwrap_or(0);
         let next = argmax(logits, (n - 1) * words, words) as i64;
         tokens.push(next);
         past += n;
         new = vec![next];
     }
-    Ok(Answer::Tokens(tokens.split_off(prompt.len()), stream.state_bytes()))
+    Ok(Answer::Tokens(
+        tokens.split_off(prompt.len()),
+        stream.state_bytes(),
+    ))
 }

@@ -54,9 +54,21 @@ pub fn run() -> Result<Answer, Failure> {
                 input.set_f64(i, samples.get_f64(s));
             }
         }
-        let outputs = session.run(shopfloor::inputs!["input" => &input, "state" => &state, "sr" => &rate])?;
-        speech.push(outputs.get("output").ok_or("the model has no output 'output'")?.get_f64(0));
-        state = outputs.get("stateN").ok_or("the model has no output 'stateN'")?.clone();
+        let outputs =
+            session.run(shopfloor::inputs!["input" => &input, "state" => &state, "sr" => &rate])?;
+        speech.push(
+            outputs
+                .get("output")
+                .ok_or("the model has no output 'output'")?
+                .get_f64(0),
+        );
+        state = outputs
+            .get("stateN")
+            .ok_or("the model has no output 'stateN'")?
+            .clone();
     }
-    Ok(Answer { rate: sound.rate, speech })
+    Ok(Answer {
+        rate: sound.rate,
+        speech,
+    })
 }

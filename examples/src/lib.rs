@@ -21,10 +21,19 @@ pub type Failure = Box<dyn std::error::Error>;
 
 /// A file of a bundled model.
 pub fn bundled(model: &str, file: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../models").join(model).join(file)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../models")
+        .join(model)
+        .join(file)
 }
 
 /// The largest of `n` entries from `first` on, counted from there.
 pub fn argmax(t: &Tensor, first: usize, n: usize) -> usize {
-    (0..n).fold(0, |best, i| if t.get_f64(first + i) > t.get_f64(first + best) { i } else { best })
+    (0..n).fold(0, |best, i| {
+        if t.get_f64(first + i) > t.get_f64(first + best) {
+            i
+        } else {
+            best
+        }
+    })
 }

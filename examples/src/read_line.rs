@@ -13,7 +13,9 @@ pub fn run() -> Result<String, Failure> {
     let labels = std::fs::read_to_string(bundled("ppocr_rec", "labels.txt"))?;
     let labels: Vec<&str> = labels.split('\n').collect();
     let picture = data::read_png(bundled("ppocr_rec", "line.png"))?;
-    let &[h, w, channels] = picture.shape() else { return Err("the picture has no channels".into()) };
+    let &[h, w, channels] = picture.shape() else {
+        return Err("the picture has no channels".into());
+    };
     let mut x = Tensor::zeros(DType::F32, &[1, 3, h, w])?;
     for c in 0..3 {
         for p in 0..h * w {
@@ -24,7 +26,9 @@ pub fn run() -> Result<String, Failure> {
     let session = Session::builder().commit_from_file(bundled("ppocr_rec", "model.onnx"))?;
     let outputs = session.run(shopfloor::inputs!["x" => &x])?;
     let y = &outputs[0];
-    let &[_, columns, classes] = y.shape() else { return Err("the output has another rank than 3".into()) };
+    let &[_, columns, classes] = y.shape() else {
+        return Err("the output has another rank than 3".into());
+    };
     // Connectionist temporal classification: the best class of each column, repeats merged, class 0 dropped.
     let (mut text, mut before) = (String::new(), 0);
     for c in 0..columns {

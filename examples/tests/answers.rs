@@ -13,8 +13,18 @@ fn digits_are_read() {
 fn speech_is_found() {
     let a = detect_speech::run().unwrap();
     // What the model's description states, from the reference run.
-    for (chunk, want) in [(0, 0.03488), (22, 0.00303), (25, 0.92372), (28, 0.23307), (32, 0.99949)] {
-        assert!((a.speech[chunk] - want).abs() < 2e-4, "chunk {chunk}: {} should be {want}", a.speech[chunk]);
+    for (chunk, want) in [
+        (0, 0.03488),
+        (22, 0.00303),
+        (25, 0.92372),
+        (28, 0.23307),
+        (32, 0.99949),
+    ] {
+        assert!(
+            (a.speech[chunk] - want).abs() < 2e-4,
+            "chunk {chunk}: {} should be {want}",
+            a.speech[chunk]
+        );
     }
     let first = a.stretches()[0];
     assert!((first.0 - 0.8).abs() < 1e-6, "{first:?}");
@@ -28,7 +38,10 @@ fn the_line_is_read() {
 #[test]
 fn tokens_are_completed_the_same_twice() {
     let prompt = [11, 42, 7, 99];
-    match (complete_tokens::run(&prompt, 8).unwrap(), complete_tokens::run(&prompt, 8).unwrap()) {
+    match (
+        complete_tokens::run(&prompt, 8).unwrap(),
+        complete_tokens::run(&prompt, 8).unwrap(),
+    ) {
         (Answer::Tokens(a, bytes), Answer::Tokens(b, _)) => {
             assert_eq!(a, b);
             assert_eq!(a.len(), 8);

@@ -71,7 +71,13 @@ impl BenchReport {
         let _ = writeln!(
             out,
             "{}",
-            style.heading(&format!("{} on {}, {}, {} requests", self.model, self.device, units::plural(self.threads as u64, "thread"), self.iterations))
+            style.heading(&format!(
+                "{} on {}, {}, {} requests",
+                self.model,
+                self.device,
+                units::plural(self.threads as u64, "thread"),
+                self.iterations
+            ))
         );
         let _ = writeln!(
             out,
@@ -83,10 +89,23 @@ impl BenchReport {
             ms(l.p99),
             ms(l.p999)
         );
-        let ratio = if self.predicted_ms > 0.0 { format!(" (p50 is {:.2} times that)", l.p50 / self.predicted_ms) } else { String::new() };
+        let ratio = if self.predicted_ms > 0.0 {
+            format!(" (p50 is {:.2} times that)", l.p50 / self.predicted_ms)
+        } else {
+            String::new()
+        };
         let _ = writeln!(out, "  predicted   {}{ratio}", ms(self.predicted_ms));
-        let _ = writeln!(out, "  throughput  {} requests/s", units::count(self.throughput_per_s).trim_end());
-        let _ = writeln!(out, "  load {}, plan {}", ms(self.load_ms), ms(self.plan_ms));
+        let _ = writeln!(
+            out,
+            "  throughput  {} requests/s",
+            units::count(self.throughput_per_s).trim_end()
+        );
+        let _ = writeln!(
+            out,
+            "  load {}, plan {}",
+            ms(self.load_ms),
+            ms(self.plan_ms)
+        );
         if let Some(b) = self.peak_rss_bytes {
             let _ = writeln!(out, "  peak memory {}", units::bytes(b as f64));
         }
@@ -102,7 +121,10 @@ mod tests {
     fn nearest_ranks() {
         let v: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         let l = LatencyMs::of(&v);
-        assert_eq!((l.min, l.mean, l.p50, l.p90, l.p99, l.p999), (1.0, 50.5, 50.0, 90.0, 99.0, 100.0));
+        assert_eq!(
+            (l.min, l.mean, l.p50, l.p90, l.p99, l.p999),
+            (1.0, 50.5, 50.0, 90.0, 99.0, 100.0)
+        );
         assert_eq!(LatencyMs::of(&[]), LatencyMs::default());
         assert_eq!(LatencyMs::of(&[3.0]).p999, 3.0);
     }

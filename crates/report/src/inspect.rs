@@ -101,26 +101,57 @@ impl Inspection {
         let _ = writeln!(out, "{}", style.heading(&self.model));
         let opset: Vec<String> = self.opset.iter().map(|(d, v)| format!("{d} {v}")).collect();
         let _ = writeln!(out, "  file        {}", self.file);
-        let producer = if self.producer.is_empty() { String::new() } else { format!(", written by {}", self.producer) };
-        let _ = writeln!(out, "  opset       {} (IR {}){producer}", opset.join(", "), self.ir_version);
+        let producer = if self.producer.is_empty() {
+            String::new()
+        } else {
+            format!(", written by {}", self.producer)
+        };
+        let _ = writeln!(
+            out,
+            "  opset       {} (IR {}){producer}",
+            opset.join(", "),
+            self.ir_version
+        );
         for (i, v) in self.inputs.iter().enumerate() {
-            let _ = writeln!(out, "  {:<10}  {}", if i == 0 { "inputs" } else { "" }, v.text());
+            let _ = writeln!(
+                out,
+                "  {:<10}  {}",
+                if i == 0 { "inputs" } else { "" },
+                v.text()
+            );
         }
         for (i, v) in self.outputs.iter().enumerate() {
-            let _ = writeln!(out, "  {:<10}  {}", if i == 0 { "outputs" } else { "" }, v.text());
+            let _ = writeln!(
+                out,
+                "  {:<10}  {}",
+                if i == 0 { "outputs" } else { "" },
+                v.text()
+            );
         }
-        let _ = writeln!(out, "  parameters  {}", units::count(self.parameters as f64));
+        let _ = writeln!(
+            out,
+            "  parameters  {}",
+            units::count(self.parameters as f64)
+        );
         let mut by_count: Vec<(&String, &usize)> = self.operators.iter().collect();
         by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let nodes: usize = self.operators.values().sum();
         let text: Vec<String> = by_count.iter().map(|(o, n)| format!("{n} {o}")).collect();
         let lines = units::wrapped(&text.join(", "), style.width.saturating_sub(14));
-        let _ = writeln!(out, "  nodes       {nodes} of {} operators:", self.operators.len());
+        let _ = writeln!(
+            out,
+            "  nodes       {nodes} of {} operators:",
+            self.operators.len()
+        );
         for l in lines {
             let _ = writeln!(out, "              {l}");
         }
         if !self.unsupported.is_empty() {
-            let _ = writeln!(out, "\n{}", style.heading(&format!("not supported: {} nodes", self.unsupported.len())));
+            let _ = writeln!(
+                out,
+                "\n{}",
+                style.heading(&format!("not supported: {} nodes", self.unsupported.len()))
+            );
             for u in &self.unsupported {
                 let _ = writeln!(out, "  {} ({} of opset {})", u.node, u.operator, u.opset);
                 for l in units::wrapped(&u.remedy, style.width.saturating_sub(6)) {
@@ -131,13 +162,22 @@ impl Inspection {
         }
         let _ = writeln!(out, "  supported   all nodes");
         let given: Vec<String> = self.dims.iter().map(|(d, v)| format!("{d}={v}")).collect();
-        let at = if given.is_empty() { String::new() } else { format!(" at {}", given.join(", ")) };
+        let at = if given.is_empty() {
+            String::new()
+        } else {
+            format!(" at {}", given.join(", "))
+        };
         let _ = writeln!(out, "\n{}", style.heading(&format!("one request{at}")));
         if !self.assumed.is_empty() {
             let _ = writeln!(
                 out,
                 "  {} not given and taken as 1; choose with --dim {}=N",
-                self.assumed.join(", ") + if self.assumed.len() == 1 { " was" } else { " were" },
+                self.assumed.join(", ")
+                    + if self.assumed.len() == 1 {
+                        " was"
+                    } else {
+                        " were"
+                    },
                 self.assumed[0]
             );
         }
@@ -184,7 +224,11 @@ impl Inspection {
         out.push('\n');
         out.push_str(&t.render(style));
         if order.len() < self.kernels.len() {
-            let _ = writeln!(out, "  ({} more with fewer bytes; --all lists them)", self.kernels.len() - order.len());
+            let _ = writeln!(
+                out,
+                "  ({} more with fewer bytes; --all lists them)",
+                self.kernels.len() - order.len()
+            );
         }
         out
     }

@@ -17,7 +17,7 @@ pub mod units;
 
 pub use bench::{BenchReport, LatencyMs};
 pub use inspect::{InspectedKernel, InspectedValue, Inspection, Unsupported};
-pub use machines::{machine_list, machine_table, MachineEntry};
+pub use machines::{MachineEntry, machine_list, machine_table};
 pub use plan_view::{MemoryView, PlanView};
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use step::StepView;

@@ -31,16 +31,26 @@ pub fn machine_list(entries: &[MachineEntry], style: Style) -> String {
     ]);
     for e in entries {
         let m = &e.machine;
-        let peak = m.unit(machine::UnitClass::Fma, machine::NumType::F32).map_or_else(|| "-".into(), |u| units::flop_rate(u.all.value));
+        let peak = m
+            .unit(machine::UnitClass::Fma, machine::NumType::F32)
+            .map_or_else(|| "-".into(), |u| units::flop_rate(u.all.value));
         t.row(vec![
             e.name.clone(),
-            if m.kind == MachineKind::Cpu { "cpu".into() } else { "gpu".into() },
+            if m.kind == MachineKind::Cpu {
+                "cpu".into()
+            } else {
+                "gpu".into()
+            },
             m.worker_count().to_string(),
             units::hertz(m.workers.clock_hz.value),
             peak,
             units::bytes(m.memory().bytes.value),
             units::byte_rate(m.memory().read.all.value),
-            if e.from == "catalog" { e.aliases.join(", ") } else { m.name.clone() },
+            if e.from == "catalog" {
+                e.aliases.join(", ")
+            } else {
+                m.name.clone()
+            },
         ]);
     }
     t.render(style)
@@ -49,15 +59,25 @@ pub fn machine_list(entries: &[MachineEntry], style: Style) -> String {
 /// Everything of a machine: levels, units, costs, each number with its source.
 pub fn machine_table(m: &Machine, style: Style) -> String {
     let mut out = String::new();
-    let kind = if m.kind == MachineKind::Cpu { "cpu" } else { "gpu" };
+    let kind = if m.kind == MachineKind::Cpu {
+        "cpu"
+    } else {
+        "gpu"
+    };
     let _ = writeln!(out, "{}", style.heading(&format!("{} ({kind})", m.name)));
     if !m.aliases.is_empty() {
         let _ = writeln!(out, "  also     {}", m.aliases.join(", "));
     }
-    let arch: Vec<&str> = [m.vendor.as_str(), m.arch.as_str(), m.isa.name.as_str()].into_iter().filter(|s| !s.is_empty()).collect();
+    let arch: Vec<&str> = [m.vendor.as_str(), m.arch.as_str(), m.isa.name.as_str()]
+        .into_iter()
+        .filter(|s| !s.is_empty())
+        .collect();
     let _ = writeln!(out, "  made by  {}", arch.join(", "));
     if !m.isa.features.is_empty() {
-        for (i, l) in units::wrapped(&m.isa.features.join(" "), style.width.saturating_sub(11)).iter().enumerate() {
+        for (i, l) in units::wrapped(&m.isa.features.join(" "), style.width.saturating_sub(11))
+            .iter()
+            .enumerate()
+        {
             let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "has" } else { "" });
         }
     }
@@ -76,12 +96,21 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         let _ = writeln!(out, "  power    {} W ({})", p.value, p.source);
     }
     if !m.note.is_empty() {
-        for (i, l) in units::wrapped(&m.note, style.width.saturating_sub(11)).iter().enumerate() {
+        for (i, l) in units::wrapped(&m.note, style.width.saturating_sub(11))
+            .iter()
+            .enumerate()
+        {
             let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "note" } else { "" });
         }
     }
-    let with = |s: &Sourced, f: fn(f64) -> String| format!("{} {}", f(s.value), &s.source.to_string()[..1]);
-    let _ = writeln!(out, "\n{} (s spec, m measured, f fitted, a assumed)", style.heading("memory levels"));
+    let with = |s: &Sourced, f: fn(f64) -> String| {
+        format!("{} {}", f(s.value), &s.source.to_string()[..1])
+    };
+    let _ = writeln!(
+        out,
+        "\n{} (s spec, m measured, f fitted, a assumed)",
+        style.heading("memory levels")
+    );
     let mut t = Table::new(&[
         ("  level", Align::Left),
         ("size", Align::Right),
@@ -105,7 +134,11 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ]);
     }
     out.push_str(&t.render(style));
-    let _ = writeln!(out, "\n{} (operations per second; a multiply-add counts as two)", style.heading("units"));
+    let _ = writeln!(
+        out,
+        "\n{} (operations per second; a multiply-add counts as two)",
+        style.heading("units")
+    );
     let mut t = Table::new(&[
         ("  unit", Align::Left),
         ("operations", Align::Left),
@@ -119,7 +152,11 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         t.row(vec![
             format!("  {}", u.name),
             u.class.to_string(),
-            if u.dtype_in == u.dtype_acc { u.dtype_in.to_string() } else { format!("{} -> {}", u.dtype_in, u.dtype_acc) },
+            if u.dtype_in == u.dtype_acc {
+                u.dtype_in.to_string()
+            } else {
+                format!("{} -> {}", u.dtype_in, u.dtype_acc)
+            },
             format!("{}x{}x{}", u.tile.0, u.tile.1, u.tile.2),
             u.isa.clone(),
             with(&u.per_worker, units::count),
@@ -136,7 +173,12 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ("hand-off between workers", &c.handoff_s),
         ("wake-up of a parked worker", &c.wake_s),
     ] {
-        let _ = writeln!(out, "  {name:<27} {} ({})", units::seconds(v.value), v.source);
+        let _ = writeln!(
+            out,
+            "  {name:<27} {} ({})",
+            units::seconds(v.value),
+            v.source
+        );
     }
     for l in &m.links {
         let _ = writeln!(

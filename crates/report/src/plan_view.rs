@@ -70,14 +70,32 @@ fn control_text(program: Option<&Program>, segment: u32, deferred: bool) -> Stri
         return format!("segment {segment}");
     };
     let what = match s {
-        Segment::If { node, then_branch, else_branch, .. } => {
-            format!("if {node}: {} kernels, else {}", kernels(then_branch), kernels(else_branch))
+        Segment::If {
+            node,
+            then_branch,
+            else_branch,
+            ..
+        } => {
+            format!(
+                "if {node}: {} kernels, else {}",
+                kernels(then_branch),
+                kernels(else_branch)
+            )
         }
-        Segment::Loop { node, body, .. } => format!("loop {node}: {} kernels each time", kernels(body)),
-        Segment::Late(i) => format!("host {}: its output sizes are known only when it has run", i.name),
+        Segment::Loop { node, body, .. } => {
+            format!("loop {node}: {} kernels each time", kernels(body))
+        }
+        Segment::Late(i) => format!(
+            "host {}: its output sizes are known only when it has run",
+            i.name
+        ),
         Segment::Straight(items) => format!("{} kernels", items.len()),
     };
-    if deferred { format!("planned when sizes are known, from here on: {what}") } else { what }
+    if deferred {
+        format!("planned when sizes are known, from here on: {what}")
+    } else {
+        what
+    }
 }
 
 fn kernels(p: &Program) -> usize {
@@ -86,7 +104,11 @@ fn kernels(p: &Program) -> usize {
         .map(|s| match s {
             Segment::Straight(i) => i.len(),
             Segment::Late(_) => 1,
-            Segment::If { then_branch, else_branch, .. } => kernels(then_branch) + kernels(else_branch),
+            Segment::If {
+                then_branch,
+                else_branch,
+                ..
+            } => kernels(then_branch) + kernels(else_branch),
             Segment::Loop { body, .. } => kernels(body),
         })
         .sum()
@@ -97,14 +119,23 @@ impl PlanView {
     pub fn new(plan: &Plan, program: Option<&Program>, requests: u64) -> PlanView {
         let device = plan.devices.first();
         let (mut steps, mut init, mut control) = (Vec::new(), Vec::new(), Vec::new());
-        let mut memory = MemoryView { requests, workers: device.map_or(1, |d| u64::from(d.workers)), ..MemoryView::default() };
+        let mut memory = MemoryView {
+            requests,
+            workers: device.map_or(1, |d| u64::from(d.workers)),
+            ..MemoryView::default()
+        };
         let mut weights = BTreeMap::new();
         let (mut flop, mut unique) = (0.0, 0.0);
         for s in &plan.segments {
             match s {
                 PlanSegment::Block(b) => {
                     for step in &b.init {
-                        init.push(StepView::new(init.len() as u32, step, &plan.dims, &plan.whys));
+                        init.push(StepView::new(
+                            init.len() as u32,
+                            step,
+                            &plan.dims,
+                            &plan.whys,
+                        ));
                     }
                     for step in &b.steps {
                         let v = StepView::new(steps.len() as u32, step, &plan.dims, &plan.whys);
@@ -119,15 +150,21 @@ impl PlanView {
                             }
                             BufferKind::Init => memory.packed += buffer.bytes,
                             BufferKind::State(_) => memory.state += buffer.bytes,
-                            BufferKind::Input(_) | BufferKind::Output(_) => memory.ports += buffer.bytes,
+                            BufferKind::Input(_) | BufferKind::Output(_) => {
+                                memory.ports += buffer.bytes
+                            }
                             BufferKind::Arena => {}
                         }
                     }
                     memory.arena += b.arena_bytes;
                     memory.scratch = memory.scratch.max(b.scratch_bytes);
                 }
-                PlanSegment::Control { segment } => control.push((steps.len() as u32, control_text(program, *segment, false))),
-                PlanSegment::Deferred { segment } => control.push((steps.len() as u32, control_text(program, *segment, true))),
+                PlanSegment::Control { segment } => {
+                    control.push((steps.len() as u32, control_text(program, *segment, false)))
+                }
+                PlanSegment::Deferred { segment } => {
+                    control.push((steps.len() as u32, control_text(program, *segment, true)))
+                }
             }
         }
         memory.weights = weights.values().sum();
@@ -141,14 +178,21 @@ impl PlanView {
             machine_hash: device.map_or_else(String::new, |d| d.machine_hash.clone()),
             target: device.map_or_else(String::new, |d| d.target.clone()),
             workers: device.map_or(1, |d| d.workers),
-            dims: if plan.dims.is_empty() { String::new() } else { plan.dims.to_string() },
+            dims: if plan.dims.is_empty() {
+                String::new()
+            } else {
+                plan.dims.to_string()
+            },
             goal: plan.goal,
             steps,
             init,
             control,
             memory,
             predicted_us: plan.predicted.time_s * 1e6,
-            interval_us: (plan.predicted.interval.0 * 1e6, plan.predicted.interval.1 * 1e6),
+            interval_us: (
+                plan.predicted.interval.0 * 1e6,
+                plan.predicted.interval.1 * 1e6,
+            ),
             flop,
             unique_bytes: unique,
             whys: plan.whys.clone(),
@@ -160,13 +204,27 @@ impl PlanView {
         let mut out = String::new();
         let goal = match self.goal {
             Goal::Latency => "latency".to_string(),
-            Goal::Throughput { max_latency_s: None } => "throughput".to_string(),
-            Goal::Throughput { max_latency_s: Some(s) } => format!("throughput within {}", units::seconds(s)),
+            Goal::Throughput {
+                max_latency_s: None,
+            } => "throughput".to_string(),
+            Goal::Throughput {
+                max_latency_s: Some(s),
+            } => format!("throughput within {}", units::seconds(s)),
         };
         let _ = writeln!(out, "{}", style.heading(&format!("plan of {}", self.model)));
-        let _ = writeln!(out, "  machine  {} ({}), {}", self.machine, self.target, units::plural(u64::from(self.workers), "worker"));
+        let _ = writeln!(
+            out,
+            "  machine  {} ({}), {}",
+            self.machine,
+            self.target,
+            units::plural(u64::from(self.workers), "worker")
+        );
         if !self.dims.is_empty() {
-            let _ = writeln!(out, "  dims     {} (figures below are for the largest)", self.dims);
+            let _ = writeln!(
+                out,
+                "  dims     {} (figures below are for the largest)",
+                self.dims
+            );
         }
         let _ = writeln!(out, "  goal     {goal}");
         out.push('\n');
@@ -181,7 +239,12 @@ impl PlanView {
             ("bound", Align::Left),
         ]);
         let mut control = self.control.iter().peekable();
-        let shared = units::common_path(self.steps.iter().flat_map(|s| s.nodes.first()).map(String::as_str));
+        let shared = units::common_path(
+            self.steps
+                .iter()
+                .flat_map(|s| s.nodes.first())
+                .map(String::as_str),
+        );
         if !shared.is_empty() && self.steps.len() > 1 {
             let _ = writeln!(out, "  names of nodes begin with {shared}\n");
         }
@@ -209,7 +272,12 @@ impl PlanView {
         out.push_str(&t.render(style));
         let init: f64 = self.init.iter().map(|s| s.predicted_us).sum();
         if !self.init.is_empty() {
-            let _ = writeln!(out, "\n{} more steps run once at load (packing, constants), predicted {}.", self.init.len(), units::seconds(init * 1e-6));
+            let _ = writeln!(
+                out,
+                "\n{} more steps run once at load (packing, constants), predicted {}.",
+                self.init.len(),
+                units::seconds(init * 1e-6)
+            );
         }
         let _ = writeln!(
             out,
@@ -225,13 +293,41 @@ impl PlanView {
         let m = &self.memory;
         let size = |n: u64| units::bytes(n as f64);
         let _ = writeln!(out, "\n{}", style.heading("memory"));
-        let mut t = Table::new(&[("what", Align::Left), ("bytes", Align::Right), ("", Align::Left)]);
-        t.row(vec!["  packed weights".into(), size(m.packed), "made at load, shared by all requests".into()]);
-        t.row(vec!["  arena".into(), size(m.arena), format!("per request; up to {} run at once", m.requests)]);
-        t.row(vec!["  scratch".into(), size(m.scratch), format!("per worker; {}", units::plural(m.workers, "worker"))]);
-        t.row(vec!["  at most".into(), size(m.total), "the above together".into()]);
-        t.row(vec!["  weights in the file".into(), size(m.weights), "mapped, not copied".into()]);
-        t.row(vec!["  inputs and outputs".into(), size(m.ports), "the caller's".into()]);
+        let mut t = Table::new(&[
+            ("what", Align::Left),
+            ("bytes", Align::Right),
+            ("", Align::Left),
+        ]);
+        t.row(vec![
+            "  packed weights".into(),
+            size(m.packed),
+            "made at load, shared by all requests".into(),
+        ]);
+        t.row(vec![
+            "  arena".into(),
+            size(m.arena),
+            format!("per request; up to {} run at once", m.requests),
+        ]);
+        t.row(vec![
+            "  scratch".into(),
+            size(m.scratch),
+            format!("per worker; {}", units::plural(m.workers, "worker")),
+        ]);
+        t.row(vec![
+            "  at most".into(),
+            size(m.total),
+            "the above together".into(),
+        ]);
+        t.row(vec![
+            "  weights in the file".into(),
+            size(m.weights),
+            "mapped, not copied".into(),
+        ]);
+        t.row(vec![
+            "  inputs and outputs".into(),
+            size(m.ports),
+            "the caller's".into(),
+        ]);
         if m.state > 0 {
             t.row(vec!["  state".into(), size(m.state), "per stream".into()]);
         }
@@ -254,14 +350,25 @@ fn whys_text(whys: &[Why], style: Style) -> String {
     }
     let mut out = String::new();
     for (pass, list) in passes {
-        let _ = writeln!(out, "\n{} ({})", style.heading(&format!("why: {pass}")), units::plural(list.len() as u64, "decision"));
+        let _ = writeln!(
+            out,
+            "\n{} ({})",
+            style.heading(&format!("why: {pass}")),
+            units::plural(list.len() as u64, "decision")
+        );
         for w in list {
             let _ = writeln!(out, "  {}: {}", w.subject, w.choice);
             for line in units::wrapped(&w.reason, style.width.saturating_sub(6).max(20)) {
                 let _ = writeln!(out, "      {line}");
             }
             for a in &w.alternatives {
-                let _ = writeln!(out, "      {} {}, predicted {}", style.faint("instead:"), a.what, units::seconds(a.predicted_s));
+                let _ = writeln!(
+                    out,
+                    "      {} {}, predicted {}",
+                    style.faint("instead:"),
+                    a.what,
+                    units::seconds(a.predicted_s)
+                );
             }
         }
     }

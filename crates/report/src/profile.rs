@@ -68,7 +68,10 @@ pub struct Accounting {
 impl Accounting {
     /// Counts `fates`.
     pub fn new(fates: &[NodeFate]) -> Accounting {
-        let mut a = Accounting { total: fates.len(), ..Accounting::default() };
+        let mut a = Accounting {
+            total: fates.len(),
+            ..Accounting::default()
+        };
         for f in fates {
             let (fate, steps) = match &f.fate {
                 Fate::Items(s) => {
@@ -92,7 +95,12 @@ impl Accounting {
                     ("control", vec![])
                 }
             };
-            a.nodes.push(NodeAccount { node: f.node.clone(), op_type: f.op_type.clone(), fate, steps });
+            a.nodes.push(NodeAccount {
+                node: f.node.clone(),
+                op_type: f.op_type.clone(),
+                fate,
+                steps,
+            });
         }
         a
     }
@@ -178,7 +186,9 @@ impl Profile {
                 }
             }
             for (i, name) in t.steps.iter().enumerate() {
-                let e = seen.entry(name).or_insert_with(|| (vec![0.0; active], 0, 0));
+                let e = seen
+                    .entry(name)
+                    .or_insert_with(|| (vec![0.0; active], 0, 0));
                 e.0[r] += wall[i] as f64 * 1e-3;
                 e.1 += 1;
                 e.2 = e.2.max(workers[i].count_ones());
@@ -186,7 +196,9 @@ impl Profile {
         }
         let mut steps = Vec::new();
         for (mut step, work) in input.steps {
-            let Some((times, runs, workers)) = seen.get_mut(step.name.as_str()) else { continue };
+            let Some((times, runs, workers)) = seen.get_mut(step.name.as_str()) else {
+                continue;
+            };
             if let Some(w) = work {
                 step.flop = w.flop() + 0.0;
                 step.ops = w.ops_total() + 0.0;
@@ -195,7 +207,13 @@ impl Profile {
             }
             let runs = *runs as f64 / active.max(1) as f64;
             let time_us = median(times);
-            let per_s = |amount: f64| if time_us > 0.0 { amount * runs / (time_us * 1e3) } else { 0.0 };
+            let per_s = |amount: f64| {
+                if time_us > 0.0 {
+                    amount * runs / (time_us * 1e3)
+                } else {
+                    0.0
+                }
+            };
             let predicted = step.predicted_us * runs;
             steps.push(StepProfile {
                 runs,
@@ -205,20 +223,36 @@ impl Profile {
                 gflops: per_s(step.flop),
                 unique_gb_per_s: per_s(step.unique_bytes()),
                 all_gb_per_s: per_s(step.all_bytes()),
-                intensity: if step.unique_bytes() > 0.0 { step.ops / step.unique_bytes() } else { 0.0 },
-                error: if predicted > 0.0 { time_us / predicted - 1.0 } else { 0.0 },
+                intensity: if step.unique_bytes() > 0.0 {
+                    step.ops / step.unique_bytes()
+                } else {
+                    0.0
+                },
+                error: if predicted > 0.0 {
+                    time_us / predicted - 1.0
+                } else {
+                    0.0
+                },
                 step,
             });
         }
         let steps_us: f64 = steps.iter().map(|s| s.time_us).sum();
         let mut other = 0.0;
         for s in &mut steps {
-            s.share = if steps_us > 0.0 { s.time_us / steps_us } else { 0.0 };
+            s.share = if steps_us > 0.0 {
+                s.time_us / steps_us
+            } else {
+                0.0
+            };
             if !matches!(s.step.family.as_str(), "contract" | "conv") {
                 other += s.share;
             }
         }
-        let mut totals: Vec<f64> = input.timelines.iter().map(|t| t.total_ns as f64 * 1e-3).collect();
+        let mut totals: Vec<f64> = input
+            .timelines
+            .iter()
+            .map(|t| t.total_ns as f64 * 1e-3)
+            .collect();
         Profile {
             model: input.model.into(),
             device: input.device.into(),
@@ -241,26 +275,60 @@ impl Profile {
         if self.steps.len() < 2 {
             return "";
         }
-        units::common_path(self.steps.iter().flat_map(|s| s.step.nodes.first()).map(String::as_str))
+        units::common_path(
+            self.steps
+                .iter()
+                .flat_map(|s| s.step.nodes.first())
+                .map(String::as_str),
+        )
     }
 
     /// As text: the `top` steps by time, sums, and the nodes' accounting (each one with `nodes`).
     pub fn render(&self, style: Style, top: usize, nodes: bool) -> String {
         let us = |v: f64| units::seconds(v * 1e-6);
         let mut out = String::new();
-        let _ = writeln!(out, "{}", style.heading(&format!("profile of {} on {}, {}", self.model, self.device, units::plural(self.threads as u64, "thread"))));
-        let _ = writeln!(out, "  planned for {}; {} requests measured after {}", self.machine, self.active, self.warmup);
+        let _ = writeln!(
+            out,
+            "{}",
+            style.heading(&format!(
+                "profile of {} on {}, {}",
+                self.model,
+                self.device,
+                units::plural(self.threads as u64, "thread")
+            ))
+        );
+        let _ = writeln!(
+            out,
+            "  planned for {}; {} requests measured after {}",
+            self.machine, self.active, self.warmup
+        );
         if !self.dims.is_empty() {
-            let _ = writeln!(out, "  the plan covers {}; predictions are for the largest", self.dims);
+            let _ = writeln!(
+                out,
+                "  the plan covers {}; predictions are for the largest",
+                self.dims
+            );
         }
         let mut order: Vec<&StepProfile> = self.steps.iter().collect();
-        order.sort_by(|a, b| b.time_us.total_cmp(&a.time_us).then(a.step.number.cmp(&b.step.number)));
+        order.sort_by(|a, b| {
+            b.time_us
+                .total_cmp(&a.time_us)
+                .then(a.step.number.cmp(&b.step.number))
+        });
         order.truncate(top);
         let shared = self.shared();
         if !shared.is_empty() {
             let _ = writeln!(out, "  names of nodes begin with {shared}");
         }
-        let _ = writeln!(out, "\n{}", style.heading(&format!("the {} steps that take most time, of {}", order.len(), self.steps.len())));
+        let _ = writeln!(
+            out,
+            "\n{}",
+            style.heading(&format!(
+                "the {} steps that take most time, of {}",
+                order.len(),
+                self.steps.len()
+            ))
+        );
         let mut t = Table::new(&[
             ("step", Align::Right),
             ("nodes", Align::Shrink),
@@ -282,7 +350,11 @@ impl Profile {
                 us(s.step.predicted_us * s.runs),
                 units::signed_percent(s.error),
                 units::number(s.gflops),
-                format!("{}|{}", units::number(s.unique_gb_per_s), units::number(s.all_gb_per_s)),
+                format!(
+                    "{}|{}",
+                    units::number(s.unique_gb_per_s),
+                    units::number(s.all_gb_per_s)
+                ),
             ]);
         }
         out.push_str(&t.render(style));
@@ -304,7 +376,11 @@ impl Profile {
                 s.step.schedule.clone(),
                 format!("{}/{}", s.step.tasks, s.workers),
                 units::count(s.step.flop),
-                format!("{}|{}", units::bytes(s.step.unique_bytes()), units::bytes(s.step.all_bytes())),
+                format!(
+                    "{}|{}",
+                    units::bytes(s.step.unique_bytes()),
+                    units::bytes(s.step.all_bytes())
+                ),
                 units::number(s.intensity),
                 s.step.bound.clone(),
             ]);
@@ -312,15 +388,34 @@ impl Profile {
         out.push_str(&t.render(style));
         let _ = writeln!(out, "\n{}", style.heading("why they run so"));
         for s in &order {
-            let reason = if s.step.reason.is_empty() { "no decision is recorded" } else { s.step.reason.as_str() };
-            for (i, l) in units::wrapped(reason, style.width.saturating_sub(6).max(20)).iter().enumerate() {
-                let number = if i == 0 { s.step.number.to_string() } else { String::new() };
+            let reason = if s.step.reason.is_empty() {
+                "no decision is recorded"
+            } else {
+                s.step.reason.as_str()
+            };
+            for (i, l) in units::wrapped(reason, style.width.saturating_sub(6).max(20))
+                .iter()
+                .enumerate()
+            {
+                let number = if i == 0 {
+                    s.step.number.to_string()
+                } else {
+                    String::new()
+                };
                 let _ = writeln!(out, "{number:>4}  {l}");
             }
         }
         let _ = writeln!(out, "\n{}", style.heading("one request"));
-        let rate = if self.steps_us > 0.0 { self.flop / (self.steps_us * 1e-6) } else { 0.0 };
-        let off = if self.predicted_us > 0.0 { self.steps_us / self.predicted_us - 1.0 } else { 0.0 };
+        let rate = if self.steps_us > 0.0 {
+            self.flop / (self.steps_us * 1e-6)
+        } else {
+            0.0
+        };
+        let off = if self.predicted_us > 0.0 {
+            self.steps_us / self.predicted_us - 1.0
+        } else {
+            0.0
+        };
         let _ = writeln!(
             out,
             "  measured {} (steps {}), predicted {} ({}), {}",
@@ -330,7 +425,11 @@ impl Profile {
             units::signed_percent(off),
             units::flop_rate(rate)
         );
-        let _ = writeln!(out, "  {} of the steps' time is neither contract nor conv", units::percent(self.other_share));
+        let _ = writeln!(
+            out,
+            "  {} of the steps' time is neither contract nor conv",
+            units::percent(self.other_share)
+        );
         let a = &self.accounting;
         let _ = writeln!(
             out,
@@ -338,9 +437,19 @@ impl Profile {
             a.total, a.in_steps, a.views, a.folded, a.dead, a.control
         );
         if nodes {
-            let mut t = Table::new(&[("  node", Align::Shrink), ("operator", Align::Left), ("became", Align::Left), ("steps", Align::Shrink)]);
+            let mut t = Table::new(&[
+                ("  node", Align::Shrink),
+                ("operator", Align::Left),
+                ("became", Align::Left),
+                ("steps", Align::Shrink),
+            ]);
             for n in &a.nodes {
-                t.row(vec![format!("  {}", n.node), n.op_type.clone(), n.fate.into(), n.steps.join(", ")]);
+                t.row(vec![
+                    format!("  {}", n.node),
+                    n.op_type.clone(),
+                    n.fate.into(),
+                    n.steps.join(", "),
+                ]);
             }
             out.push('\n');
             out.push_str(&t.render(style));
@@ -380,7 +489,11 @@ impl Profile {
             "".into(),
             units::seconds(self.predicted_us * 1e-6),
             units::seconds(self.steps_us * 1e-6),
-            units::signed_percent(if self.predicted_us > 0.0 { self.steps_us / self.predicted_us - 1.0 } else { 0.0 }),
+            units::signed_percent(if self.predicted_us > 0.0 {
+                self.steps_us / self.predicted_us - 1.0
+            } else {
+                0.0
+            }),
         ]);
         t.render(style)
     }
@@ -415,15 +528,34 @@ mod tests {
 
     #[test]
     fn medians_shares_and_every_node_once() {
-        let span = |step, worker, a, b| Span { step, worker, first_task: 0, tasks: 1, start_ns: a, end_ns: b };
+        let span = |step, worker, a, b| Span {
+            step,
+            worker,
+            first_task: 0,
+            tasks: 1,
+            start_ns: a,
+            end_ns: b,
+        };
         let t = |slow: u64| Timeline {
             steps: vec!["a".into(), "b".into()],
-            spans: vec![span(0, 0, 0, 3000 * slow), span(0, 1, 1000, 2000), span(1, 0, 3000, 4000)],
+            spans: vec![
+                span(0, 0, 0, 3000 * slow),
+                span(0, 1, 1000, 2000),
+                span(1, 0, 3000, 4000),
+            ],
             total_ns: 5000,
         };
         let fates = [
-            NodeFate { node: "/a".into(), op_type: "MatMul".into(), fate: Fate::Items(vec!["a".into()]) },
-            NodeFate { node: "/r".into(), op_type: "Reshape".into(), fate: Fate::View },
+            NodeFate {
+                node: "/a".into(),
+                op_type: "MatMul".into(),
+                fate: Fate::Items(vec!["a".into()]),
+            },
+            NodeFate {
+                node: "/r".into(),
+                op_type: "Reshape".into(),
+                fate: Fate::View,
+            },
         ];
         let p = Profile::new(ProfileInput {
             model: "m",
@@ -431,7 +563,11 @@ mod tests {
             machine: "x",
             threads: 2,
             warmup: 1,
-            steps: vec![(view(0, "a", "contract"), None), (view(1, "b", "map"), None), (view(2, "not run", "map"), None)],
+            steps: vec![
+                (view(0, "a", "contract"), None),
+                (view(1, "b", "map"), None),
+                (view(2, "not run", "map"), None),
+            ],
             timelines: &[t(1), t(1), t(9)],
             fates: &fates,
             dims: String::new(),
@@ -441,7 +577,14 @@ mod tests {
         assert!((p.other_share - 0.25).abs() < 1e-9);
         assert!((p.steps[0].error - 0.5).abs() < 1e-9);
         assert!((p.steps[0].gflops - 4000.0 / 3000.0).abs() < 1e-9);
-        assert_eq!((p.accounting.total, p.accounting.in_steps, p.accounting.views), (2, 1, 1));
+        assert_eq!(
+            (
+                p.accounting.total,
+                p.accounting.in_steps,
+                p.accounting.views
+            ),
+            (2, 1, 1)
+        );
         let text = p.render(Style::default(), 15, true);
         assert!(text.contains("0.67|1.67"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");

@@ -50,11 +50,24 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
     let axes = |list: &[kernel::AxisTile]| {
         let parts: Vec<String> = list
             .iter()
-            .map(|t| format!("{}:{}", kernel.axes.get(t.axis as usize).map_or("?", |a| a.name.as_str()), t.tile))
+            .map(|t| {
+                format!(
+                    "{}:{}",
+                    kernel
+                        .axes
+                        .get(t.axis as usize)
+                        .map_or("?", |a| a.name.as_str()),
+                    t.tile
+                )
+            })
             .collect();
         parts.join(" ")
     };
-    let mut parts = vec![if s.grid.is_empty() { "1 task".to_string() } else { axes(&s.grid) }];
+    let mut parts = vec![if s.grid.is_empty() {
+        "1 task".to_string()
+    } else {
+        axes(&s.grid)
+    }];
     if !s.loops.is_empty() {
         parts.push(axes(&s.loops));
     }
@@ -64,14 +77,20 @@ pub fn schedule_text(kernel: &kernel::Kernel, s: &Schedule) -> String {
                 parts.push(format!("{}x{}", m.mr, m.nr));
             }
         }
-        Mapping::Gpu(g) => parts.push(format!("{} threads {}x{}", g.threads, g.warps[0], g.warps[1])),
+        Mapping::Gpu(g) => parts.push(format!(
+            "{} threads {}x{}",
+            g.threads, g.warps[0], g.warps[1]
+        )),
     }
     parts.join(" | ")
 }
 
 /// Bytes loaded and stored at the first level that has traffic.
 pub(crate) fn near_traffic(w: &Work) -> (f64, f64) {
-    w.traffic.iter().find(|t| t.loaded + t.stored > 0.0).map_or((0.0, 0.0), |t| (t.loaded, t.stored))
+    w.traffic
+        .iter()
+        .find(|t| t.loaded + t.stored > 0.0)
+        .map_or((0.0, 0.0), |t| (t.loaded, t.stored))
 }
 
 impl StepView {
@@ -81,23 +100,55 @@ impl StepView {
         let top = |d: &layout::Dim| dims.at_top(d).or(d.known());
         let extent = |d: &layout::Dim| top(d).map_or_else(|| d.to_string(), |n| n.to_string());
         let why = |pass: &str| {
-            let y = whys.iter().rev().find(|y| y.subject == step.name && y.pass == pass)?;
+            let y = whys
+                .iter()
+                .rev()
+                .find(|y| y.subject == step.name && y.pass == pass)?;
             let next = y.alternatives.first();
-            let next = next.map_or_else(String::new, |a| format!("; next best: {}, {}", a.what, units::seconds(a.predicted_s)));
+            let next = next.map_or_else(String::new, |a| {
+                format!("; next best: {}, {}", a.what, units::seconds(a.predicted_s))
+            });
             Some(format!("{}: {}{next}", y.choice, y.reason))
         };
         let (family, kernel, shapes, schedule, reason) = match &step.work {
-            StepWork::Kernel { kernel, schedule, .. } => {
-                let shapes: Vec<String> = kernel.axes.iter().map(|a| format!("{}={}", a.name, extent(&a.extent))).collect();
+            StepWork::Kernel {
+                kernel, schedule, ..
+            } => {
+                let shapes: Vec<String> = kernel
+                    .axes
+                    .iter()
+                    .map(|a| format!("{}={}", a.name, extent(&a.extent)))
+                    .collect();
                 let family = format!("{:?}", kernel.family).to_lowercase();
                 let reason = why("schedule").or_else(|| why("fuse")).unwrap_or_default();
-                (family, kernel.name.clone(), shapes.join(" "), schedule_text(kernel, schedule), reason)
+                (
+                    family,
+                    kernel.name.clone(),
+                    shapes.join(" "),
+                    schedule_text(kernel, schedule),
+                    reason,
+                )
             }
-            StepWork::Host { op, inputs, outputs } => {
-                let shape = |a: &plan::HostArg| format!("[{}]", a.shape.iter().map(extent).collect::<Vec<_>>().join(","));
+            StepWork::Host {
+                op,
+                inputs,
+                outputs,
+            } => {
+                let shape = |a: &plan::HostArg| {
+                    format!(
+                        "[{}]",
+                        a.shape.iter().map(extent).collect::<Vec<_>>().join(",")
+                    )
+                };
                 let from: Vec<String> = inputs.iter().flatten().map(shape).collect();
                 let to: Vec<String> = outputs.iter().map(shape).collect();
-                ("host".into(), op.name.clone(), format!("{} -> {}", from.join(" "), to.join(" ")), "host".into(), op.reason.clone())
+                (
+                    "host".into(),
+                    op.name.clone(),
+                    format!("{} -> {}", from.join(" "), to.join(" ")),
+                    "host".into(),
+                    op.reason.clone(),
+                )
             }
         };
         let (loaded, stored) = near_traffic(w);
@@ -135,7 +186,10 @@ impl StepView {
     /// The nodes in short: the first one, without the path `shared` by all, and how many more.
     pub fn nodes_text(&self, shared: &str) -> String {
         let first = self.nodes.first().unwrap_or(&self.name);
-        let first = first.strip_prefix(shared).filter(|s| !s.is_empty()).unwrap_or(first);
+        let first = first
+            .strip_prefix(shared)
+            .filter(|s| !s.is_empty())
+            .unwrap_or(first);
         match self.nodes.len() {
             0 | 1 => first.to_string(),
             n => format!("{first} +{}", n - 1),

@@ -11,19 +11,30 @@ pub struct Style {
 
 impl Default for Style {
     fn default() -> Style {
-        Style { width: 100, color: false }
+        Style {
+            width: 100,
+            color: false,
+        }
     }
 }
 
 impl Style {
     /// `text` as a heading.
     pub fn heading(self, text: &str) -> String {
-        if self.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
+        if self.color {
+            format!("\x1b[1m{text}\x1b[0m")
+        } else {
+            text.to_string()
+        }
     }
 
     /// `text` made to stand back.
     pub fn faint(self, text: &str) -> String {
-        if self.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+        if self.color {
+            format!("\x1b[2m{text}\x1b[0m")
+        } else {
+            text.to_string()
+        }
     }
 }
 
@@ -48,7 +59,10 @@ pub struct Table {
 impl Table {
     /// A table with these columns.
     pub fn new(columns: &[(&str, Align)]) -> Table {
-        Table { columns: columns.iter().map(|(n, a)| (n.to_string(), *a)).collect(), rows: Vec::new() }
+        Table {
+            columns: columns.iter().map(|(n, a)| (n.to_string(), *a)).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row; missing cells are empty.
@@ -70,7 +84,14 @@ impl Table {
     pub fn render(&self, style: Style) -> String {
         let cell = |r: &'_ Vec<String>, c: usize| r.get(c).map_or(0, |s| s.chars().count());
         let mut widths: Vec<usize> = (0..self.columns.len())
-            .map(|c| self.rows.iter().map(|r| cell(r, c)).max().unwrap_or(0).max(self.columns[c].0.chars().count()))
+            .map(|c| {
+                self.rows
+                    .iter()
+                    .map(|r| cell(r, c))
+                    .max()
+                    .unwrap_or(0)
+                    .max(self.columns[c].0.chars().count())
+            })
             .collect();
         let gaps = 2 * self.columns.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > style.width {
@@ -115,10 +136,21 @@ mod tests {
 
     #[test]
     fn columns_align_and_text_gives_way() {
-        let mut t = Table::new(&[("step", Align::Right), ("name", Align::Shrink), ("time", Align::Right)]);
-        t.row(vec!["0".into(), "/encoder/layer.11/attention/MatMul".into(), "1.20 us".into()]);
+        let mut t = Table::new(&[
+            ("step", Align::Right),
+            ("name", Align::Shrink),
+            ("time", Align::Right),
+        ]);
+        t.row(vec![
+            "0".into(),
+            "/encoder/layer.11/attention/MatMul".into(),
+            "1.20 us".into(),
+        ]);
         t.row(vec!["10".into(), "x".into(), "12 ms".into()]);
-        let text = t.render(Style { width: 30, color: false });
+        let text = t.render(Style {
+            width: 30,
+            color: false,
+        });
         assert_eq!(text.lines().next(), Some("step  name                time"));
         assert_eq!(text.lines().nth(1), Some("   0  /encode…/MatMul  1.20 us"));
         assert!(text.lines().all(|l| l.chars().count() <= 30), "{text}");

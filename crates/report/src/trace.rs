@@ -6,15 +6,33 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A request as Chrome trace events (Perfetto and chrome://tracing open them): workers as threads of
 /// one process, the prediction, step after step, as another. Times are microseconds.
 pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
-    let by_name: BTreeMap<&str, &crate::StepProfile> = profile.steps.iter().map(|s| (s.step.name.as_str(), s)).collect();
+    let by_name: BTreeMap<&str, &crate::StepProfile> = profile
+        .steps
+        .iter()
+        .map(|s| (s.step.name.as_str(), s))
+        .collect();
     let mut events: Vec<Value> = Vec::new();
     let name = |pid: u32, tid: u32, what: &str, text: String| json!({"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": text}});
-    events.push(name(1, 0, "process_name", format!("measured: {} on {}", profile.model, profile.device)));
-    events.push(name(2, 0, "process_name", format!("predicted: {} on {}", profile.model, profile.machine)));
+    events.push(name(
+        1,
+        0,
+        "process_name",
+        format!("measured: {} on {}", profile.model, profile.device),
+    ));
+    events.push(name(
+        2,
+        0,
+        "process_name",
+        format!("predicted: {} on {}", profile.model, profile.machine),
+    ));
     events.push(name(2, 0, "thread_name", "plan".into()));
     let workers: BTreeSet<u32> = timeline.spans.iter().map(|s| s.worker).collect();
     for w in workers {
-        let text = if w == 0 { "worker 0 (caller)".to_string() } else { format!("worker {w}") };
+        let text = if w == 0 {
+            "worker 0 (caller)".to_string()
+        } else {
+            format!("worker {w}")
+        };
         events.push(name(1, w, "thread_name", text));
     }
     let args = |s: &crate::StepProfile| {
@@ -36,7 +54,10 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
     let mut spans: Vec<_> = timeline.spans.iter().collect();
     spans.sort_by_key(|s| (s.start_ns, s.worker));
     for s in spans {
-        let step = timeline.steps.get(s.step as usize).map_or("", String::as_str);
+        let step = timeline
+            .steps
+            .get(s.step as usize)
+            .map_or("", String::as_str);
         let known = by_name.get(step);
         let mut a = known.map_or_else(|| json!({}), |p| args(p));
         a["first task"] = json!(s.first_task);

@@ -22,7 +22,11 @@ fn scaled(v: f64, step: f64, names: &[&str]) -> String {
         v /= step;
         i += 1;
     }
-    let text = if i == 0 && v.fract() == 0.0 { format!("{v:.0}") } else { digits(v) };
+    let text = if i == 0 && v.fract() == 0.0 {
+        format!("{v:.0}")
+    } else {
+        digits(v)
+    };
     format!("{text} {}", names[i]).trim_end().to_string()
 }
 
@@ -43,7 +47,11 @@ pub fn byte_rate(v: f64) -> String {
 
 /// A rate of operations: `12.3 GFLOPS`.
 pub fn flop_rate(v: f64) -> String {
-    scaled(v, 1e3, &["FLOPS", "kFLOPS", "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS"])
+    scaled(
+        v,
+        1e3,
+        &["FLOPS", "kFLOPS", "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS"],
+    )
 }
 
 /// A frequency: `4.10 GHz`.
@@ -61,7 +69,11 @@ pub fn seconds(v: f64) -> String {
 
 /// A share of 1 as per cent: `12.3%`.
 pub fn percent(v: f64) -> String {
-    if v.is_finite() { format!("{:.1}%", v * 100.0) } else { "-".into() }
+    if v.is_finite() {
+        format!("{:.1}%", v * 100.0)
+    } else {
+        "-".into()
+    }
 }
 
 /// A signed difference in per cent (`+12%`), from ten times on as the ratio itself (`19x`).
@@ -77,12 +89,20 @@ pub fn signed_percent(v: f64) -> String {
 
 /// `1 thread`, `2 threads`.
 pub fn plural(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+    if n == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{n} {what}s")
+    }
 }
 
 /// `v` with three significant digits.
 pub fn number(v: f64) -> String {
-    if v.is_finite() { digits(v + 0.0) } else { "-".into() }
+    if v.is_finite() {
+        digits(v + 0.0)
+    } else {
+        "-".into()
+    }
 }
 
 /// `text` cut to `width` characters, its middle replaced by an ellipsis: both ends of a node's
@@ -98,7 +118,11 @@ pub fn shortened(text: &str, width: usize) -> String {
     let head = (width - 1) / 2;
     let tail = width - 1 - head;
     let chars: Vec<char> = text.chars().collect();
-    chars[..head].iter().chain(std::iter::once(&'…')).chain(&chars[n - tail..]).collect()
+    chars[..head]
+        .iter()
+        .chain(std::iter::once(&'…'))
+        .chain(&chars[n - tail..])
+        .collect()
 }
 
 /// The longest beginning that all of `names` share and that ends in a slash.
@@ -106,7 +130,12 @@ pub fn common_path<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
     let mut shared: Option<&str> = None;
     for n in names {
         let s = shared.unwrap_or(n);
-        let same = s.char_indices().zip(n.chars()).take_while(|((_, a), b)| a == b).map(|((i, a), _)| i + a.len_utf8()).last();
+        let same = s
+            .char_indices()
+            .zip(n.chars())
+            .take_while(|((_, a), b)| a == b)
+            .map(|((i, a), _)| i + a.len_utf8())
+            .last();
         shared = Some(&s[..same.unwrap_or(0)]);
     }
     let s = shared.unwrap_or("");
@@ -152,7 +181,10 @@ mod tests {
     fn cut_in_the_middle() {
         assert_eq!(shortened("/layer1/conv2/Conv", 9), "/lay…Conv");
         assert_eq!(shortened("abc", 3), "abc");
-        assert_eq!(common_path(["/a/b/c", "/a/b/d", "/a/bc"].into_iter()), "/a/");
+        assert_eq!(
+            common_path(["/a/b/c", "/a/b/d", "/a/bc"].into_iter()),
+            "/a/"
+        );
         assert_eq!(common_path(["x", "y"].into_iter()), "");
         assert_eq!(wrapped("a bb ccc", 4), ["a bb", "ccc"]);
     }

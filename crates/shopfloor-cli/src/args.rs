@@ -2,7 +2,10 @@
 
 use crate::output::{Failure, note};
 use clap::Args;
-use shopfloor::{Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines, planview};
+use shopfloor::{
+    Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines,
+    planview,
+};
 
 fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let wrong = || format!("'{text}' should be INPUT=SIZExSIZE..., such as image=1x3x224x224");
@@ -14,7 +17,10 @@ fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
     if list.is_empty() || list == "scalar" {
         return Ok((name.into(), vec![]));
     }
-    let sizes: Result<Vec<usize>, _> = list.split(['x', ',']).map(|s| s.trim().parse::<u32>().map(|n| n as usize)).collect();
+    let sizes: Result<Vec<usize>, _> = list
+        .split(['x', ','])
+        .map(|s| s.trim().parse::<u32>().map(|n| n as usize))
+        .collect();
     Ok((name.into(), sizes.map_err(|_| wrong())?))
 }
 
@@ -33,9 +39,13 @@ fn dim(text: &str) -> Result<(String, i64, i64), String> {
 }
 
 fn isa(text: &str) -> Result<Isa, String> {
-    let isa = Isa::from_name(text).ok_or_else(|| format!("'{text}' is no instruction set of ours; they are avx512, avx2 and portable"))?;
+    let isa = Isa::from_name(text).ok_or_else(|| {
+        format!("'{text}' is no instruction set of ours; they are avx512, avx2 and portable")
+    })?;
     if !isa.available() {
-        return Err(format!("this CPU does not have {text}; leave --isa out or choose another"));
+        return Err(format!(
+            "this CPU does not have {text}; leave --isa out or choose another"
+        ));
     }
     Ok(isa)
 }
@@ -49,7 +59,11 @@ pub struct GoalArg {
 }
 
 fn goal(text: &str) -> Result<GoalArg, String> {
-    let wrong = || format!("'{text}' should be latency, throughput, or one of them with a bound, such as throughput:5ms");
+    let wrong = || {
+        format!(
+            "'{text}' should be latency, throughput, or one of them with a bound, such as throughput:5ms"
+        )
+    };
     let (name, bound) = match text.split_once(':') {
         Some((n, b)) => (n, Some(b)),
         None => (text, None),
@@ -57,7 +71,8 @@ fn goal(text: &str) -> Result<GoalArg, String> {
     let bound_s = match bound {
         None => None,
         Some(b) => {
-            let (digits, unit) = b.split_at(b.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(b.len()));
+            let (digits, unit) =
+                b.split_at(b.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(b.len()));
             let scale = match unit {
                 "us" => 1e-6,
                 "ms" | "" => 1e-3,
@@ -65,12 +80,17 @@ fn goal(text: &str) -> Result<GoalArg, String> {
                 _ => return Err(wrong()),
             };
             let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
-            Some(v * scale).filter(|v| v.is_finite() && *v > 0.0).ok_or_else(wrong)?.into()
+            Some(v * scale)
+                .filter(|v| v.is_finite() && *v > 0.0)
+                .ok_or_else(wrong)?
+                .into()
         }
     };
     let goal = match name {
         "latency" => Goal::Latency,
-        "throughput" => Goal::Throughput { max_latency_s: bound_s },
+        "throughput" => Goal::Throughput {
+            max_latency_s: bound_s,
+        },
         _ => return Err(wrong()),
     };
     Ok(GoalArg { goal, bound_s })
@@ -79,7 +99,9 @@ fn goal(text: &str) -> Result<GoalArg, String> {
 fn state(text: &str) -> Result<(String, String), String> {
     match text.rsplit_once('=') {
         Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok((i.into(), o.into())),
-        _ => Err(format!("'{text}' should be INPUT=OUTPUT, such as past=present")),
+        _ => Err(format!(
+            "'{text}' should be INPUT=OUTPUT, such as past=present"
+        )),
     }
 }
 
@@ -108,7 +130,11 @@ impl ModelArgs {
             dims.insert(name.as_str(), *lo, *hi);
         }
         ModelOptions {
-            shapes: self.shape.iter().map(|(n, s)| (n.clone(), s.iter().map(|&d| Dim::from(d)).collect())).collect(),
+            shapes: self
+                .shape
+                .iter()
+                .map(|(n, s)| (n.clone(), s.iter().map(|&d| Dim::from(d)).collect()))
+                .collect(),
             dims,
             states: self.state.clone(),
             fuel: self.fuel,

@@ -55,8 +55,14 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::Library(e) => e.fmt(f),
-            Failure::Unsupported(s) | Failure::Differ(s) | Failure::Missed(s) | Failure::Usage(s) => f.write_str(s),
-            Failure::Write(e) => write!(f, "standard output cannot be written: {e}; check where it goes"),
+            Failure::Unsupported(s)
+            | Failure::Differ(s)
+            | Failure::Missed(s)
+            | Failure::Usage(s) => f.write_str(s),
+            Failure::Write(e) => write!(
+                f,
+                "standard output cannot be written: {e}; check where it goes"
+            ),
             Failure::Closed => Ok(()),
         }
     }
@@ -66,27 +72,38 @@ impl std::fmt::Display for Failure {
 pub type Done = Result<(), Failure>;
 
 fn color(terminal: bool) -> bool {
-    terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+    terminal
+        && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+        && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
 /// How tables are printed: colours on a terminal only, 100 columns unless `COLUMNS` says more or less.
 pub fn style() -> Style {
-    let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|w| (60..=1000).contains(w));
-    Style { width: width.unwrap_or(100), color: color(std::io::stdout().is_terminal()) }
+    let width = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|c| c.parse().ok())
+        .filter(|w| (60..=1000).contains(w));
+    Style {
+        width: width.unwrap_or(100),
+        color: color(std::io::stdout().is_terminal()),
+    }
 }
 
 /// Writes to standard output.
 pub fn print(text: &str) -> Done {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
-        ErrorKind::BrokenPipe => Failure::Closed,
-        _ => Failure::Write(e),
-    })
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| match e.kind() {
+            ErrorKind::BrokenPipe => Failure::Closed,
+            _ => Failure::Write(e),
+        })
 }
 
 /// Writes `value` as JSON.
 pub fn json(value: &impl Serialize) -> Done {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Failure::Write(std::io::Error::other(e)))?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Failure::Write(std::io::Error::other(e)))?;
     print(&(text + "\n"))
 }
 
@@ -98,7 +115,11 @@ pub fn note(text: &str) {
 
 /// Says on standard error why a command failed.
 pub fn complain(f: &Failure) {
-    let label = if color(std::io::stderr().is_terminal()) { "\x1b[1;31merror\x1b[0m" } else { "error" };
+    let label = if color(std::io::stderr().is_terminal()) {
+        "\x1b[1;31merror\x1b[0m"
+    } else {
+        "error"
+    };
     let _ = writeln!(std::io::stderr(), "{label}: {f}");
 }
 

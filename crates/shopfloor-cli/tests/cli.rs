@@ -13,13 +13,21 @@ fn file(model: &str, name: &str) -> String {
 }
 
 fn shopfloor(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_shopfloor")).args(args).env("NO_COLOR", "1").env_remove("COLUMNS").output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_shopfloor"))
+        .args(args)
+        .env("NO_COLOR", "1")
+        .env_remove("COLUMNS")
+        .output()
+        .unwrap()
 }
 
 /// Standard output of a command that ends with `code`.
 fn ends(code: i32, args: &[&str]) -> String {
     let o = shopfloor(args);
-    let (out, err) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&o.stdout),
+        String::from_utf8_lossy(&o.stderr),
+    );
     assert_eq!(o.status.code(), Some(code), "{args:?}\n{out}\n{err}");
     out.into_owned()
 }
@@ -51,30 +59,102 @@ fn narrow(text: &str) {
 #[test]
 fn the_demo_reads_digits() {
     let out = ends(0, &["demo", "--threads", "2"]);
-    assert!(out.contains("all 16: 2 0 4 9 4 1 2 4 6 7 9 1 8 0 9 8"), "{out}");
+    assert!(
+        out.contains("all 16: 2 0 4 9 4 1 2 4 6 7 9 1 8 0 9 8"),
+        "{out}"
+    );
     assert!(out.contains("agrees with the stored reference"), "{out}");
-    assert!(out.contains("predicted") && out.contains("measured"), "{out}");
+    assert!(
+        out.contains("predicted") && out.contains("measured"),
+        "{out}"
+    );
 }
 
 #[test]
 fn run_compares_saves_and_reports() {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("y.npz").display().to_string();
-    let (model, inputs, want) = (file("digits_cnn", "model.onnx"), file("digits_cnn", "inputs.npz"), file("digits_cnn", "outputs.npz"));
-    let v = json(&["run", &model, "--inputs", &inputs, "--outputs", &saved, "--compare", &want, "--json"]);
+    let (model, inputs, want) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+        file("digits_cnn", "outputs.npz"),
+    );
+    let v = json(&[
+        "run",
+        &model,
+        "--inputs",
+        &inputs,
+        "--outputs",
+        &saved,
+        "--compare",
+        &want,
+        "--json",
+    ]);
     assert_eq!(v["outputs"][0]["shape"], serde_json::json!([16, 10]));
     assert_eq!(v["fallback_steps"], serde_json::json!([]));
     assert_eq!(v["compare"]["agrees"], true);
     // What was saved compares equal, within nothing at all.
-    ends(0, &["run", &model, "--inputs", &inputs, "--compare", &saved, "--rtol", "0"]);
-    let out = ends(0, &["run", &model, "--inputs", &inputs, "--labels", &file("digits_cnn", "labels.txt")]);
-    assert!(out.contains("probabilities f32 [16, 10]") && out.contains("[0] "), "{out}");
+    ends(
+        0,
+        &[
+            "run",
+            &model,
+            "--inputs",
+            &inputs,
+            "--compare",
+            &saved,
+            "--rtol",
+            "0",
+        ],
+    );
+    let out = ends(
+        0,
+        &[
+            "run",
+            &model,
+            "--inputs",
+            &inputs,
+            "--labels",
+            &file("digits_cnn", "labels.txt"),
+        ],
+    );
+    assert!(
+        out.contains("probabilities f32 [16, 10]") && out.contains("[0] "),
+        "{out}"
+    );
     narrow(&out);
     // Another model's reference: the output is named.
-    let err = fails(4, &["run", &model, "--inputs", &inputs, "--compare", &file("magika", "outputs.npz")]);
+    let err = fails(
+        4,
+        &[
+            "run",
+            &model,
+            "--inputs",
+            &inputs,
+            "--compare",
+            &file("magika", "outputs.npz"),
+        ],
+    );
     assert!(err.contains("'target_label'"), "{err}");
-    let err = fails(4, &["run", &model, "--inputs", &inputs, "--compare", &want, "--rtol", "0", "--isa", "portable"]);
-    assert!(err.contains("'probabilities'") && err.contains("element ["), "{err}");
+    let err = fails(
+        4,
+        &[
+            "run",
+            &model,
+            "--inputs",
+            &inputs,
+            "--compare",
+            &want,
+            "--rtol",
+            "0",
+            "--isa",
+            "portable",
+        ],
+    );
+    assert!(
+        err.contains("'probabilities'") && err.contains("element ["),
+        "{err}"
+    );
 }
 
 #[test]
@@ -89,7 +169,17 @@ fn wrong_inputs_are_named() {
     assert!(fails(1, &["run", &model, "--inputs", "nowhere.npz"]).contains("nowhere.npz"));
     assert!(fails(2, &["run", &model, "--inputs", "image.npy"]).contains("NAME="));
     let bytes = file("magika", "inputs.npz");
-    let err = fails(2, &["run", &file("magika", "model.onnx"), "--inputs", &bytes, "--inputs", &bytes]);
+    let err = fails(
+        2,
+        &[
+            "run",
+            &file("magika", "model.onnx"),
+            "--inputs",
+            &bytes,
+            "--inputs",
+            &bytes,
+        ],
+    );
     assert!(err.contains("given twice"), "{err}");
 }
 
@@ -132,8 +222,20 @@ fn unsupported_operators_end_with_3() {
         let tensor = [vec![0x08, 1], shape].concat();
         [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
     };
-    let node = [field(1, b"x"), field(2, b"y"), field(3, b"n0"), field(4, b"Flimflam")].concat();
-    let graph = [field(1, &node), field(2, b"g"), field(11, &value("x")), field(12, &value("y"))].concat();
+    let node = [
+        field(1, b"x"),
+        field(2, b"y"),
+        field(3, b"n0"),
+        field(4, b"Flimflam"),
+    ]
+    .concat();
+    let graph = [
+        field(1, &node),
+        field(2, b"g"),
+        field(11, &value("x")),
+        field(12, &value("y")),
+    ]
+    .concat();
     let model = [vec![0x08, 8], field(7, &graph), field(8, &[0x10, 17])].concat();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.onnx");
@@ -164,13 +266,48 @@ fn plans_print_save_and_load() {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("plan.json").display().to_string();
     let again = dir.path().join("again.json").display().to_string();
-    let (model, inputs) = (file("digits_cnn", "model.onnx"), file("digits_cnn", "inputs.npz"));
-    let out = ends(0, &["plan", &model, "--dim", "batch=1..16", "--out", &saved, "--why"]);
-    assert!(out.contains("packed weights") && out.contains("why: "), "{out}");
-    ends(0, &["plan", &model, "--dim", "batch=1..16", "--out", &again]);
-    assert_eq!(std::fs::read(&saved).unwrap(), std::fs::read(&again).unwrap());
+    let (model, inputs) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+    );
+    let out = ends(
+        0,
+        &[
+            "plan",
+            &model,
+            "--dim",
+            "batch=1..16",
+            "--out",
+            &saved,
+            "--why",
+        ],
+    );
+    assert!(
+        out.contains("packed weights") && out.contains("why: "),
+        "{out}"
+    );
+    ends(
+        0,
+        &["plan", &model, "--dim", "batch=1..16", "--out", &again],
+    );
+    assert_eq!(
+        std::fs::read(&saved).unwrap(),
+        std::fs::read(&again).unwrap()
+    );
     let want = file("digits_cnn", "outputs.npz");
-    ends(0, &["run", &model, "--inputs", &inputs, "--plan", &saved, "--compare", &want]);
+    ends(
+        0,
+        &[
+            "run",
+            &model,
+            "--inputs",
+            &inputs,
+            "--plan",
+            &saved,
+            "--compare",
+            &want,
+        ],
+    );
     let v = json(&["plan", &model, "--dim", "batch=4", "--json"]);
     assert!(v["predicted_us"].as_f64().unwrap() > 0.0);
     assert!(!v["steps"].as_array().unwrap().is_empty());
@@ -186,22 +323,72 @@ fn plans_print_save_and_load() {
 #[test]
 fn bench_has_its_keys_and_goals() {
     let want = [
-        "device", "iterations", "latency_ms", "load_ms", "model", "peak_rss_bytes", "plan_ms", "predicted_ms", "threads", "throughput_per_s",
+        "device",
+        "iterations",
+        "latency_ms",
+        "load_ms",
+        "model",
+        "peak_rss_bytes",
+        "plan_ms",
+        "predicted_ms",
+        "threads",
+        "throughput_per_s",
     ];
-    for op in ["matmul:32x48x64:f32", "matmul:32x48x64:f32:dynamic", "conv:1,8,14,14,16,3,3,1,1", "map:1000:f32:gelu", "map:1000:f32:add"] {
-        let v = json(&["bench", "--op", op, "--iterations", "5", "--threads", "1", "--json"]);
+    for op in [
+        "matmul:32x48x64:f32",
+        "matmul:32x48x64:f32:dynamic",
+        "conv:1,8,14,14,16,3,3,1,1",
+        "map:1000:f32:gelu",
+        "map:1000:f32:add",
+    ] {
+        let v = json(&[
+            "bench",
+            "--op",
+            op,
+            "--iterations",
+            "5",
+            "--threads",
+            "1",
+            "--json",
+        ]);
         let mut found = keys(&v);
         found.sort_unstable();
         assert_eq!(found, want);
-        assert_eq!((v["model"].as_str(), v["iterations"].as_u64()), (Some(op), Some(5)));
+        assert_eq!(
+            (v["model"].as_str(), v["iterations"].as_u64()),
+            (Some(op), Some(5))
+        );
         let mut found = keys(&v["latency_ms"]);
         found.sort_unstable();
         assert_eq!(found, ["mean", "min", "p50", "p90", "p99", "p999"]);
     }
     let model = file("digits_cnn", "model.onnx");
-    let v = json(&["bench", &model, "--iterations", "20", "--concurrency", "3", "--threads", "2", "--json"]);
-    assert_eq!((v["iterations"].as_u64(), v["threads"].as_u64()), (Some(20), Some(2)));
-    let err = fails(5, &["bench", &model, "--iterations", "3", "--goal", "latency:0.001us"]);
+    let v = json(&[
+        "bench",
+        &model,
+        "--iterations",
+        "20",
+        "--concurrency",
+        "3",
+        "--threads",
+        "2",
+        "--json",
+    ]);
+    assert_eq!(
+        (v["iterations"].as_u64(), v["threads"].as_u64()),
+        (Some(20), Some(2))
+    );
+    let err = fails(
+        5,
+        &[
+            "bench",
+            &model,
+            "--iterations",
+            "3",
+            "--goal",
+            "latency:0.001us",
+        ],
+    );
     assert!(err.contains("goal"), "{err}");
 }
 
@@ -209,12 +396,21 @@ fn bench_has_its_keys_and_goals() {
 fn profile_accounts_for_every_node() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace.json").display().to_string();
-    let (model, inputs) = (file("digits_cnn", "model.onnx"), file("digits_cnn", "inputs.npz"));
-    let v = json(&["profile", &model, "--inputs", &inputs, "--warmup", "1", "--active", "3", "--trace", &trace, "--json"]);
+    let (model, inputs) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+    );
+    let v = json(&[
+        "profile", &model, "--inputs", &inputs, "--warmup", "1", "--active", "3", "--trace",
+        &trace, "--json",
+    ]);
     let a = &v["accounting"];
     let n = |k: &str| a[k].as_u64().unwrap();
     assert_eq!(n("total"), 11);
-    assert_eq!(n("in_steps") + n("views") + n("folded") + n("dead") + n("control"), 11);
+    assert_eq!(
+        n("in_steps") + n("views") + n("folded") + n("dead") + n("control"),
+        11
+    );
     let steps = v["steps"].as_array().unwrap();
     let share: f64 = steps.iter().map(|s| s["share"].as_f64().unwrap()).sum();
     assert!((share - 1.0).abs() < 1e-6, "{share}");
@@ -226,18 +422,50 @@ fn profile_accounts_for_every_node() {
     }
     let t: Value = serde_json::from_str(&std::fs::read_to_string(&trace).unwrap()).unwrap();
     let events = t["traceEvents"].as_array().unwrap();
-    assert!(events.iter().any(|e| e["ph"] == "X" && e["pid"] == 1) && events.iter().any(|e| e["ph"] == "X" && e["pid"] == 2));
-    let out = ends(0, &["profile", &model, "--inputs", &inputs, "--warmup", "1", "--active", "3", "--nodes"]);
+    assert!(
+        events.iter().any(|e| e["ph"] == "X" && e["pid"] == 1)
+            && events.iter().any(|e| e["ph"] == "X" && e["pid"] == 2)
+    );
+    let out = ends(
+        0,
+        &[
+            "profile", &model, "--inputs", &inputs, "--warmup", "1", "--active", "3", "--nodes",
+        ],
+    );
     assert!(out.contains("nodes of the model: 11 ="), "{out}");
     narrow(&out);
 }
 
 #[test]
 fn a_run_stops_after_a_step() {
-    let (model, inputs) = (file("digits_cnn", "model.onnx"), file("digits_cnn", "inputs.npz"));
-    let v = json(&["run", &model, "--inputs", &inputs, "--stop-after", "1", "--json"]);
+    let (model, inputs) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+    );
+    let v = json(&[
+        "run",
+        &model,
+        "--inputs",
+        &inputs,
+        "--stop-after",
+        "1",
+        "--json",
+    ]);
     assert_eq!(v["steps"].as_array().unwrap().len(), 2);
-    assert!(fails(2, &["run", &model, "--inputs", &inputs, "--stop-after", "nothing"]).contains("nothing"));
+    assert!(
+        fails(
+            2,
+            &[
+                "run",
+                &model,
+                "--inputs",
+                &inputs,
+                "--stop-after",
+                "nothing"
+            ]
+        )
+        .contains("nothing")
+    );
 }
 
 #[test]
@@ -262,5 +490,9 @@ fn a_closed_pipe_is_no_fault() {
     drop(child.stdout.take());
     let o = child.wait_with_output().unwrap();
     assert!(o.status.success());
-    assert!(o.stderr.is_empty(), "{}", String::from_utf8_lossy(&o.stderr));
+    assert!(
+        o.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&o.stderr)
+    );
 }

@@ -20,7 +20,12 @@ pub struct BenchOptions {
 
 impl Default for BenchOptions {
     fn default() -> BenchOptions {
-        BenchOptions { warmup: 5, iterations: None, seconds: 2.0, concurrency: 1 }
+        BenchOptions {
+            warmup: 5,
+            iterations: None,
+            seconds: 2.0,
+            concurrency: 1,
+        }
     }
 }
 
@@ -86,6 +91,9 @@ pub fn bench(
     })
 }
 
+/// One caller's latencies in milliseconds, and when it began and ended.
+type Measured = (Vec<f64>, Instant, Instant);
+
 fn measure(
     session: &Session,
     named: &[(String, Tensor)],
@@ -95,9 +103,10 @@ fn measure(
 ) -> Result<(Vec<f64>, Duration), Error> {
     let taken = AtomicUsize::new(0);
     let barrier = std::sync::Barrier::new(concurrency);
-    let caller = |first: bool| -> Result<(Vec<f64>, Instant, Instant), Error> {
+    let caller = |first: bool| -> Result<Measured, Error> {
         let borrowed = inputs::borrowed(named);
-        let warm: Result<(), Error> = (0..options.warmup).try_for_each(|_| session.run(&borrowed).map(drop));
+        let warm: Result<(), Error> =
+            (0..options.warmup).try_for_each(|_| session.run(&borrowed).map(drop));
         // Every caller gets here, also one that failed, so that none waits for ever.
         barrier.wait();
         warm?;
@@ -124,10 +133,15 @@ fn measure(
             drop(outputs);
         }
     };
-    let results: Vec<Result<(Vec<f64>, Instant, Instant), Error>> = std::thread::scope(|s| {
-        let others: Vec<_> = (1..concurrency).map(|_| s.spawn(|| caller(false))).collect();
+    let results: Vec<Result<Measured, Error>> = std::thread::scope(|s| {
+        let others: Vec<_> = (1..concurrency)
+            .map(|_| s.spawn(|| caller(false)))
+            .collect();
         let mut all = vec![caller(true)];
-        all.extend(others.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(Error::Usage("a calling thread died".into())))));
+        all.extend(others.into_iter().map(|t| {
+            t.join()
+                .unwrap_or_else(|_| Err(Error::Usage("a calling thread died".into())))
+        }));
         all
     });
     let (mut ms, mut first, mut last) = (Vec::new(), None::<Instant>, None::<Instant>);
@@ -137,7 +151,9 @@ fn measure(
         first = Some(first.map_or(b, |f| f.min(b)));
         last = Some(last.map_or(e, |l| l.max(e)));
     }
-    let took = first.zip(last).map_or(Duration::ZERO, |(f, l)| l.duration_since(f));
+    let took = first
+        .zip(last)
+        .map_or(Duration::ZERO, |(f, l)| l.duration_since(f));
     Ok((ms, took))
 }
 
@@ -145,5 +161,9 @@ fn measure(
 pub fn peak_rss() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+    line.split_whitespace()
+        .nth(1)?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }

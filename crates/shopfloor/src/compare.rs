@@ -14,7 +14,10 @@ pub struct Tolerance {
 
 impl Default for Tolerance {
     fn default() -> Tolerance {
-        Tolerance { rtol: 1e-4, atol: 0.0 }
+        Tolerance {
+            rtol: 1e-4,
+            atol: 0.0,
+        }
     }
 }
 
@@ -81,17 +84,34 @@ fn coordinates(shape: &[usize], mut i: usize) -> Vec<usize> {
 }
 
 fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) -> OutputComparison {
-    let mut out = OutputComparison { name: name.into(), agrees: false, difference: None, worst: None, problem: None };
+    let mut out = OutputComparison {
+        name: name.into(),
+        agrees: false,
+        difference: None,
+        worst: None,
+        problem: None,
+    };
     let Some(got) = got else {
-        out.problem = Some("is in the reference, but the model does not give it; take it out of the reference".into());
+        out.problem = Some(
+            "is in the reference, but the model does not give it; take it out of the reference"
+                .into(),
+        );
         return out;
     };
     if got.shape() != want.shape() {
-        out.problem = Some(format!("has shape {:?}, but the reference has {:?}; compare with a reference for the same inputs", got.shape(), want.shape()));
+        out.problem = Some(format!(
+            "has shape {:?}, but the reference has {:?}; compare with a reference for the same inputs",
+            got.shape(),
+            want.shape()
+        ));
         return out;
     }
     if got.dtype() != want.dtype() {
-        out.problem = Some(format!("is {}, but the reference is {}; convert the reference", got.dtype(), want.dtype()));
+        out.problem = Some(format!(
+            "is {}, but the reference is {}; convert the reference",
+            got.dtype(),
+            want.dtype()
+        ));
         return out;
     }
     let mut worst: Option<(f64, usize)> = None;
@@ -112,12 +132,29 @@ fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) ->
             size = size.max(b.abs());
         }
         let same = a == b || (a.is_nan() && b.is_nan());
-        note(if same { 0.0 } else if a.is_finite() && b.is_finite() { (a - b).abs() } else { f64::INFINITY }, i);
+        note(
+            if same {
+                0.0
+            } else if a.is_finite() && b.is_finite() {
+                (a - b).abs()
+            } else {
+                f64::INFINITY
+            },
+            i,
+        );
     }
     let apart = worst.map_or(0.0, |w| w.0);
-    let allowed = if want.dtype().is_float() { tolerance.atol + tolerance.rtol * size } else { 0.0 };
+    let allowed = if want.dtype().is_float() {
+        tolerance.atol + tolerance.rtol * size
+    } else {
+        0.0
+    };
     out.agrees = apart <= allowed;
-    out.difference = Some(if apart == 0.0 { 0.0 } else { apart / size.max(1e-30) });
+    out.difference = Some(if apart == 0.0 {
+        0.0
+    } else {
+        apart / size.max(1e-30)
+    });
     out.worst = worst.filter(|w| w.0 > 0.0).map(|(_, i)| Element {
         at: coordinates(want.shape(), i),
         got: got.get_f64(i),
@@ -127,12 +164,27 @@ fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) ->
 }
 
 /// Compares every tensor of `want` with the one of its name in `got`.
-pub fn compare(got: &[(String, Tensor)], want: &[(String, Tensor)], tolerance: Tolerance) -> Comparison {
+pub fn compare(
+    got: &[(String, Tensor)],
+    want: &[(String, Tensor)],
+    tolerance: Tolerance,
+) -> Comparison {
     let outputs: Vec<OutputComparison> = want
         .iter()
-        .map(|(name, w)| one(name, got.iter().find(|(n, _)| n == name).map(|(_, t)| t), w, tolerance))
+        .map(|(name, w)| {
+            one(
+                name,
+                got.iter().find(|(n, _)| n == name).map(|(_, t)| t),
+                w,
+                tolerance,
+            )
+        })
         .collect();
-    Comparison { tolerance, agrees: outputs.iter().all(|o| o.agrees), outputs }
+    Comparison {
+        tolerance,
+        agrees: outputs.iter().all(|o| o.agrees),
+        outputs,
+    }
 }
 
 /// Elements 0, `stride`, 2 x `stride`, ... of a tensor of whole bytes in row-major order, as one dimension: what a
@@ -142,7 +194,11 @@ pub fn thinned(t: &Tensor, stride: usize) -> Tensor {
     if stride <= 1 || width == 0 {
         return t.clone();
     }
-    let bytes: Vec<u8> = (0..t.len()).step_by(stride).flat_map(|i| &t.bytes()[i * width..(i + 1) * width]).copied().collect();
+    let bytes: Vec<u8> = (0..t.len())
+        .step_by(stride)
+        .flat_map(|i| &t.bytes()[i * width..(i + 1) * width])
+        .copied()
+        .collect();
     Tensor::from_bytes(t.dtype(), &[t.len().div_ceil(stride)], bytes).unwrap_or_else(|_| t.clone())
 }
 
@@ -152,7 +208,10 @@ mod tests {
 
     #[test]
     fn the_worst_element_is_named() {
-        let want = vec![("y".to_string(), Tensor::from_f32(&[2, 2], &[1.0, 2.0, -4.0, 0.0]).unwrap())];
+        let want = vec![(
+            "y".to_string(),
+            Tensor::from_f32(&[2, 2], &[1.0, 2.0, -4.0, 0.0]).unwrap(),
+        )];
         let mut got = want.clone();
         got[0].1.set_f64(3, 1e-4);
         assert!(compare(&got, &want, Tolerance::default()).agrees);
@@ -162,15 +221,43 @@ mod tests {
         let w = c.outputs[0].worst.clone().unwrap();
         assert_eq!(w.at, [1, 1]);
         assert!(c.complaint().unwrap().contains("element [1, 1]"));
-        assert!(compare(&got, &want, Tolerance { rtol: 0.0, atol: 0.1 }).agrees);
+        assert!(
+            compare(
+                &got,
+                &want,
+                Tolerance {
+                    rtol: 0.0,
+                    atol: 0.1
+                }
+            )
+            .agrees
+        );
         got[0].1.set_f64(0, f64::NAN);
-        assert!(!compare(&got, &want, Tolerance { rtol: 1.0, atol: 1.0 }).agrees);
-        assert!(compare(&[], &want, Tolerance::default()).complaint().unwrap().contains("does not give it"));
+        assert!(
+            !compare(
+                &got,
+                &want,
+                Tolerance {
+                    rtol: 1.0,
+                    atol: 1.0
+                }
+            )
+            .agrees
+        );
+        assert!(
+            compare(&[], &want, Tolerance::default())
+                .complaint()
+                .unwrap()
+                .contains("does not give it")
+        );
     }
 
     #[test]
     fn every_third() {
         let t = Tensor::from_f32(&[7], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-        assert_eq!(thinned(&t, 3), Tensor::from_f32(&[3], &[0.0, 3.0, 6.0]).unwrap());
+        assert_eq!(
+            thinned(&t, 3),
+            Tensor::from_f32(&[3], &[0.0, 3.0, 6.0]).unwrap()
+        );
     }
 }

@@ -77,7 +77,9 @@ fn bits(seed: u64, i: u64) -> u64 {
 /// More bytes than can be addressed.
 pub fn random_tensor(name: &str, dtype: DType, shape: &[usize]) -> Result<Tensor, Error> {
     let mut t = Tensor::zeros(dtype, shape)?;
-    let seed = name.bytes().fold(0x5eed, |h: u64, b| h.wrapping_mul(0x100_0000_01B3) ^ u64::from(b));
+    let seed = name.bytes().fold(0x5eed, |h: u64, b| {
+        h.wrapping_mul(0x100_0000_01B3) ^ u64::from(b)
+    });
     let mask = name.to_lowercase().contains("mask");
     for i in 0..t.len() {
         let z = bits(seed, i as u64);
@@ -85,7 +87,14 @@ pub fn random_tensor(name: &str, dtype: DType, shape: &[usize]) -> Result<Tensor
             let u = (z >> 40) as f64 / (1u64 << 24) as f64;
             t.set_f64(i, if mask { 1.0 } else { 2.0 * u - 1.0 });
         } else {
-            t.set_i64(i, if mask || dtype == DType::Bool { 1 } else { (z >> 63) as i64 });
+            t.set_i64(
+                i,
+                if mask || dtype == DType::Bool {
+                    1
+                } else {
+                    (z >> 63) as i64
+                },
+            );
         }
     }
     Ok(t)
@@ -100,13 +109,23 @@ pub fn random_inputs(model: &Model, sizes: &BTreeMap<String, i64>) -> Result<Nam
     let mut out = Vec::new();
     for &v in &program.inputs {
         let value = program.value(v);
-        let extent = |d: &Dim| d.eval(&|s| sizes.get(s).copied()).and_then(|n| usize::try_from(n).ok());
+        let extent = |d: &Dim| {
+            d.eval(&|s| sizes.get(s).copied())
+                .and_then(|n| usize::try_from(n).ok())
+        };
         let shape: Option<Vec<usize>> = value.shape.iter().map(extent).collect();
         let shape = shape.ok_or_else(|| {
             let dims: Vec<String> = value.shape.iter().map(ToString::to_string).collect();
-            Error::Usage(format!("input '{0}' has shape [{1}], which is not known; give it with --shape {0}=...", value.name, dims.join(", ")))
+            Error::Usage(format!(
+                "input '{0}' has shape [{1}], which is not known; give it with --shape {0}=...",
+                value.name,
+                dims.join(", ")
+            ))
         })?;
-        out.push((value.name.clone(), random_tensor(&value.name, value.dtype, &shape)?));
+        out.push((
+            value.name.clone(),
+            random_tensor(&value.name, value.dtype, &shape)?,
+        ));
     }
     Ok(out)
 }
@@ -120,15 +139,21 @@ pub fn read_inputs(files: &[String]) -> Result<Named, Error> {
     let mut out: Named = Vec::new();
     for f in files {
         let read = match f.split_once('=') {
-            Some((name, path)) if !Path::new(f).is_file() => vec![(name.to_string(), data::read_npy(path)?)],
+            Some((name, path)) if !Path::new(f).is_file() => {
+                vec![(name.to_string(), data::read_npy(path)?)]
+            }
             _ if f.ends_with(".npy") => {
-                return Err(Error::Usage(format!("{f}: say which input the array is for: NAME={f}")));
+                return Err(Error::Usage(format!(
+                    "{f}: say which input the array is for: NAME={f}"
+                )));
             }
             _ => data::read_npz(f)?,
         };
         for (name, t) in read {
             if out.iter().any(|(n, _)| *n == name) {
-                return Err(Error::Usage(format!("input '{name}' is given twice, the second time by {f}; give it once")));
+                return Err(Error::Usage(format!(
+                    "input '{name}' is given twice, the second time by {f}; give it once"
+                )));
             }
             out.push((name, t));
         }

@@ -2,7 +2,9 @@
 use crate::{Error, Machine, Model, ModelOptions, inputs};
 use kernel::{CpuMapping, Kernel, Mapping, Place, Schedule, TileProgram};
 use layout::Dim;
-use onnx::proto::{AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, Type};
+use onnx::proto::{
+    AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, Type,
+};
 use onnx::{ImportError, ModelFile};
 use plan::{Item, ItemWork, Program, Segment};
 use report::{InspectedKernel, InspectedValue, Inspection, Unsupported};
@@ -15,14 +17,20 @@ fn domain(d: &str) -> &str {
 
 fn count(nodes: &[ModelNode], into: &mut BTreeMap<String, usize>, depth: usize) {
     for n in nodes {
-        let name = if n.domain.is_empty() { n.op_type.clone() } else { format!("{}::{}", n.domain, n.op_type) };
+        let name = if n.domain.is_empty() {
+            n.op_type.clone()
+        } else {
+            format!("{}::{}", n.domain, n.op_type)
+        };
         *into.entry(name).or_default() += 1;
         // A damaged file may nest without end.
         if depth < 32 {
             for a in &n.attributes {
                 match &a.value {
                     AttributeValue::Graph(g) => count(&g.nodes, into, depth + 1),
-                    AttributeValue::Graphs(gs) => gs.iter().for_each(|g| count(&g.nodes, into, depth + 1)),
+                    AttributeValue::Graphs(gs) => {
+                        gs.iter().for_each(|g| count(&g.nodes, into, depth + 1))
+                    }
                     _ => {}
                 }
             }
@@ -37,13 +45,20 @@ fn stated(values: &[onnx::proto::ValueInfo], g: &ModelGraph) -> Vec<InspectedVal
         .map(|v| {
             let (dtype, shape) = match &v.ty {
                 Some(Type::Tensor(t)) => (
-                    DataType::from_code(t.dtype).map_or_else(|| "unknown".into(), |d| format!("{d:?}").to_lowercase()),
-                    t.shape.as_ref().map_or_else(|| vec!["...".into()], |s| s.iter().map(dimension).collect()),
+                    DataType::from_code(t.dtype)
+                        .map_or_else(|| "unknown".into(), |d| format!("{d:?}").to_lowercase()),
+                    t.shape
+                        .as_ref()
+                        .map_or_else(|| vec!["...".into()], |s| s.iter().map(dimension).collect()),
                 ),
                 Some(_) => ("no tensor".into(), vec![]),
                 None => ("unknown".into(), vec!["...".into()]),
             };
-            InspectedValue { name: v.name.clone(), dtype, shape }
+            InspectedValue {
+                name: v.name.clone(),
+                dtype,
+                shape,
+            }
         })
         .collect()
 }
@@ -81,7 +96,11 @@ impl Walk<'_> {
             match s {
                 Segment::Straight(items) => items.iter().for_each(|i| self.item(p, i, in_control)),
                 Segment::Late(i) => self.item(p, i, in_control),
-                Segment::If { then_branch, else_branch, .. } => {
+                Segment::If {
+                    then_branch,
+                    else_branch,
+                    ..
+                } => {
                     self.program(then_branch, true);
                     self.program(else_branch, true);
                 }
@@ -95,10 +114,16 @@ impl Walk<'_> {
         let lookup = |s: &str| Some(self.sizes.get(s).copied().unwrap_or(1));
         let (family, work) = match &i.work {
             ItemWork::Kernel { kernel, .. } => {
-                let work = unscheduled(kernel).and_then(|t| kernel::work::work(&t, self.machine, &lookup));
-                (format!("{:?}", kernel.family).to_lowercase(), work.unwrap_or_default())
+                let work =
+                    unscheduled(kernel).and_then(|t| kernel::work::work(&t, self.machine, &lookup));
+                (
+                    format!("{:?}", kernel.family).to_lowercase(),
+                    work.unwrap_or_default(),
+                )
             }
-            ItemWork::Host { inputs, outputs, .. } => {
+            ItemWork::Host {
+                inputs, outputs, ..
+            } => {
                 let bytes = |v: u32| {
                     let value = p.value(v);
                     let elements = Dim::product(&value.shape).eval(&lookup).unwrap_or(0).max(0);
@@ -138,8 +163,14 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
         model: m.graph.name.clone(),
         file: path.display().to_string(),
         ir_version: m.ir_version,
-        opset: m.opset_imports.iter().map(|o| (domain(&o.domain).to_string(), o.version)).collect(),
-        producer: format!("{} {}", m.producer_name, m.producer_version).trim().to_string(),
+        opset: m
+            .opset_imports
+            .iter()
+            .map(|o| (domain(&o.domain).to_string(), o.version))
+            .collect(),
+        producer: format!("{} {}", m.producer_name, m.producer_version)
+            .trim()
+            .to_string(),
         inputs: stated(&m.graph.inputs, &m.graph),
         outputs: stated(&m.graph.outputs, &m.graph),
         ..Inspection::default()
@@ -149,9 +180,17 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
         count(&f.nodes, &mut out.operators, 0);
     }
     // Wide integers are shapes and indices, not what was trained.
-    let trained = |code: i32| !matches!(DataType::from_code(code), Some(DataType::Int64 | DataType::Bool | DataType::String));
+    let trained = |code: i32| {
+        !matches!(
+            DataType::from_code(code),
+            Some(DataType::Int64 | DataType::Bool | DataType::String)
+        )
+    };
     for t in m.graph.initializers.iter().filter(|t| trained(t.dtype)) {
-        let n = t.dims.iter().try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
+        let n = t
+            .dims
+            .iter()
+            .try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
         out.parameters = out.parameters.saturating_add(n.unwrap_or(0));
     }
     drop(file);
@@ -175,17 +214,33 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     out.model = program.name.clone();
     let value = |name: &str, v: u32| {
         let value = program.value(v);
-        InspectedValue { name: name.into(), dtype: value.dtype.to_string(), shape: value.shape.iter().map(ToString::to_string).collect() }
+        InspectedValue {
+            name: name.into(),
+            dtype: value.dtype.to_string(),
+            shape: value.shape.iter().map(ToString::to_string).collect(),
+        }
     };
-    out.inputs = program.inputs.iter().map(|&v| value(&program.value(v).name, v)).collect();
+    out.inputs = program
+        .inputs
+        .iter()
+        .map(|&v| value(&program.value(v).name, v))
+        .collect();
     out.outputs = program.outputs.iter().map(|(n, v)| value(n, *v)).collect();
     (out.dims, out.assumed) = inputs::sizes(&model);
     let machine = cpu::detect::detect();
-    let mut walk = Walk { machine: &machine, sizes: &out.dims, out: Vec::new() };
+    let mut walk = Walk {
+        machine: &machine,
+        sizes: &out.dims,
+        out: Vec::new(),
+    };
     walk.program(program, false);
     out.kernels = walk.out;
     let sum = |f: fn(&InspectedKernel) -> f64| out.kernels.iter().map(f).sum::<f64>();
     (out.flop, out.ops, out.bytes) = (sum(|k| k.flop), sum(|k| k.ops), sum(|k| k.bytes));
-    out.intensity = if out.bytes > 0.0 { out.ops / out.bytes } else { 0.0 };
+    out.intensity = if out.bytes > 0.0 {
+        out.ops / out.bytes
+    } else {
+        0.0
+    };
     Ok(out)
 }

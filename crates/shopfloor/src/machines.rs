@@ -18,8 +18,16 @@ pub fn list() -> Vec<MachineEntry> {
             machine: e.machine.clone(),
         })
         .collect();
-    for (name, machine) in [("detected", cpu::detect::detect()), ("present", cpu::detect::present())] {
-        out.push(MachineEntry { name: name.into(), aliases: vec![], from: name.into(), machine });
+    for (name, machine) in [
+        ("detected", cpu::detect::detect()),
+        ("present", cpu::detect::present()),
+    ] {
+        out.push(MachineEntry {
+            name: name.into(),
+            aliases: vec![],
+            from: name.into(),
+            machine,
+        });
     }
     out
 }
@@ -42,12 +50,19 @@ pub fn find(name: &str) -> Result<Machine, Error> {
 ///
 /// # Errors
 /// Threads that cannot be started.
-pub fn measure(budget: Option<Duration>, progress: &mut dyn FnMut(f64, &str)) -> Result<Measurements, Error> {
+pub fn measure(
+    budget: Option<Duration>,
+    progress: &mut dyn FnMut(f64, &str),
+) -> Result<Measurements, Error> {
     let mut options = calibrate::Options::default();
     if let Some(b) = budget {
         options.budget = b;
     }
-    Ok(calibrate::calibrate(&cpu::detect::detect(), &options, progress)?)
+    Ok(calibrate::calibrate(
+        &cpu::detect::detect(),
+        &options,
+        progress,
+    )?)
 }
 
 /// Keeps measurements for every later plan on this machine, or writes the calibrated description to
@@ -61,7 +76,10 @@ pub fn keep(measurements: &Measurements, out: Option<&Path>) -> Result<PathBuf, 
         None => Ok(calibrate::store_calibration(&detected, measurements)?),
         Some(path) => {
             let text = detected.calibrated(measurements).to_toml()?;
-            std::fs::write(path, text).map_err(|source| Error::Io { path: path.display().to_string(), source })?;
+            std::fs::write(path, text).map_err(|source| Error::Io {
+                path: path.display().to_string(),
+                source,
+            })?;
             Ok(path.to_path_buf())
         }
     }

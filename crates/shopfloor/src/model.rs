@@ -37,26 +37,54 @@ impl Model {
     /// them all); bound shapes that do not fit.
     pub fn open(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model, Error> {
         let path = path.as_ref();
-        let mut import = onnx::ImportOptions { shapes: options.shapes.clone(), dims: BTreeMap::new() };
+        let mut import = onnx::ImportOptions {
+            shapes: options.shapes.clone(),
+            dims: BTreeMap::new(),
+        };
         for (name, r) in options.dims.iter() {
             if r.lo == r.hi {
                 import.dims.insert(name.to_string(), r.lo);
             }
         }
         let imported = onnx::import(path, &import)?;
-        let mut name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("model").to_string();
+        let mut name = path
+            .file_stem()
+            .and_then(|s| s.to_str())
+            .unwrap_or("model")
+            .to_string();
         if name == "model"
-            && let Some(folder) = path.parent().and_then(|p| p.file_name()).and_then(|s| s.to_str())
+            && let Some(folder) = path
+                .parent()
+                .and_then(|p| p.file_name())
+                .and_then(|s| s.to_str())
         {
             name = folder.to_string();
         }
-        let model = Model::made(path.to_path_buf(), &name, &imported.graph, imported.report, options)?;
+        let model = Model::made(
+            path.to_path_buf(),
+            &name,
+            &imported.graph,
+            imported.report,
+            options,
+        )?;
         // Import checks bound dims; a range it does not see.
         for (dim, r) in options.dims.iter().filter(|(_, r)| r.lo != r.hi) {
             if !model.program.symbols.iter().any(|s| s.name == *dim) {
-                let all: Vec<String> = model.program.symbols.iter().map(|s| format!("'{}'", s.name)).collect();
-                let has = if all.is_empty() { "it has none".into() } else { format!("it has {}", all.join(", ")) };
-                return Err(Error::Usage(format!("model '{}' has no symbolic dimension '{dim}' to range over {}..{}; {has}", model.program.name, r.lo, r.hi)));
+                let all: Vec<String> = model
+                    .program
+                    .symbols
+                    .iter()
+                    .map(|s| format!("'{}'", s.name))
+                    .collect();
+                let has = if all.is_empty() {
+                    "it has none".into()
+                } else {
+                    format!("it has {}", all.join(", "))
+                };
+                return Err(Error::Usage(format!(
+                    "model '{}' has no symbolic dimension '{dim}' to range over {}..{}; {has}",
+                    model.program.name, r.lo, r.hi
+                )));
             }
         }
         Ok(model)
@@ -67,25 +95,63 @@ impl Model {
     /// # Errors
     /// The graph cannot be rewritten or planned.
     pub fn from_graph(name: &str, graph: &Graph, options: &ModelOptions) -> Result<Model, Error> {
-        Model::made(PathBuf::from(name), name, graph, onnx::Report::default(), options)
+        Model::made(
+            PathBuf::from(name),
+            name,
+            graph,
+            onnx::Report::default(),
+            options,
+        )
     }
 
-    fn made(path: PathBuf, name: &str, graph: &Graph, report: onnx::Report, options: &ModelOptions) -> Result<Model, Error> {
-        let (graph, changes) = rewrite::run(graph, &rewrite::Options { fuel: options.fuel, ..Default::default() })?;
-        let model_nodes = report.nodes.iter().map(|o| (o.name.clone(), o.op_type.clone())).collect();
-        let mut program = planner::program(&graph, &planner::ProgramOptions { states: options.states.clone(), model_nodes })?;
+    fn made(
+        path: PathBuf,
+        name: &str,
+        graph: &Graph,
+        report: onnx::Report,
+        options: &ModelOptions,
+    ) -> Result<Model, Error> {
+        let (graph, changes) = rewrite::run(
+            graph,
+            &rewrite::Options {
+                fuel: options.fuel,
+                ..Default::default()
+            },
+        )?;
+        let model_nodes = report
+            .nodes
+            .iter()
+            .map(|o| (o.name.clone(), o.op_type.clone()))
+            .collect();
+        let mut program = planner::program(
+            &graph,
+            &planner::ProgramOptions {
+                states: options.states.clone(),
+                model_nodes,
+            },
+        )?;
         program.name = name.to_string();
         program.whys.splice(
             0..0,
             changes.into_iter().map(|c| Why {
                 pass: format!("rewrite:{}", c.pass),
                 subject: c.subject,
-                choice: if c.done { "done".into() } else { "not done".into() },
+                choice: if c.done {
+                    "done".into()
+                } else {
+                    "not done".into()
+                },
                 alternatives: vec![],
                 reason: c.why,
             }),
         );
-        Ok(Model { path, graph: Arc::new(graph), program: Arc::new(program), report, dims: options.dims.clone() })
+        Ok(Model {
+            path,
+            graph: Arc::new(graph),
+            program: Arc::new(program),
+            report,
+            dims: options.dims.clone(),
+        })
     }
 
     /// Where it was read from.
@@ -95,7 +161,11 @@ impl Model {
 
     /// Names of the inputs, in the model's order.
     pub fn input_names(&self) -> Vec<String> {
-        self.program.inputs.iter().map(|&v| self.program.value(v).name.clone()).collect()
+        self.program
+            .inputs
+            .iter()
+            .map(|&v| self.program.value(v).name.clone())
+            .collect()
     }
 
     /// Core ops after rewriting.

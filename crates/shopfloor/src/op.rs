@@ -8,22 +8,51 @@ use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
 /// How operators are written.
-pub const OP_FORMS: &str = "matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32] or map:N:f32:FUNCTION";
+pub const OP_FORMS: &str =
+    "matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32] or map:N:f32:FUNCTION";
 
 /// Functions that `map` knows.
-const FUNCTIONS: &[&str] = &["relu", "gelu", "gelu_tanh", "sigmoid", "silu", "tanh", "erf", "exp", "log", "sqrt", "add", "mul"];
+const FUNCTIONS: &[&str] = &[
+    "relu",
+    "gelu",
+    "gelu_tanh",
+    "sigmoid",
+    "silu",
+    "tanh",
+    "erf",
+    "exp",
+    "log",
+    "sqrt",
+    "add",
+    "mul",
+];
 
 fn bad(text: &str, why: &str) -> Error {
     Error::Usage(format!("operator '{text}': {why}; write {OP_FORMS}"))
 }
 
 fn numbers(text: &str, list: &str, by: char, n: usize) -> Result<Vec<i64>, Error> {
-    let v: Option<Vec<i64>> = list.split(by).map(|s| s.trim().parse().ok().filter(|&n: &i64| (0..=1 << 32).contains(&n))).collect();
-    v.filter(|v| v.len() == n).ok_or_else(|| bad(text, &format!("'{list}' should be {n} whole numbers with '{by}' between")))
+    let v: Option<Vec<i64>> = list
+        .split(by)
+        .map(|s| {
+            s.trim()
+                .parse()
+                .ok()
+                .filter(|&n: &i64| (0..=1 << 32).contains(&n))
+        })
+        .collect();
+    v.filter(|v| v.len() == n).ok_or_else(|| {
+        bad(
+            text,
+            &format!("'{list}' should be {n} whole numbers with '{by}' between"),
+        )
+    })
 }
 
 fn dtype(text: &str, name: Option<&str>) -> Result<DType, Error> {
-    DType::from_name(name.unwrap_or("f32")).filter(|d| d.is_float()).ok_or_else(|| bad(text, "the element type should be f32, f64, f16 or bf16"))
+    DType::from_name(name.unwrap_or("f32"))
+        .filter(|d| d.is_float())
+        .ok_or_else(|| bad(text, "the element type should be f32, f64, f16 or bf16"))
 }
 
 fn dims(v: &[i64]) -> Vec<Dim> {
@@ -40,12 +69,18 @@ fn dims(v: &[i64]) -> Vec<Dim> {
 /// Text of another form, or sizes that do not fit.
 pub fn op_model(text: &str) -> Result<Model, Error> {
     let parts: Vec<&str> = text.split(':').collect();
-    let origin = Origin { name: parts[0].to_string(), op_type: parts[0].to_string() };
+    let origin = Origin {
+        name: parts[0].to_string(),
+        op_type: parts[0].to_string(),
+    };
     let mut weights = WeightStore::new();
     let mut constant = |shape: &[i64], d: DType| -> Result<_, Error> {
         let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
         // Checked before it is filled: the sizes come from the command line.
-        Tensor::byte_len(d, &shape).ok().filter(|&b| b <= 1 << 34).ok_or_else(|| bad(text, "its weights take more than 16 GiB"))?;
+        Tensor::byte_len(d, &shape)
+            .ok()
+            .filter(|&b| b <= 1 << 34)
+            .ok_or_else(|| bad(text, "its weights take more than 16 GiB"))?;
         Ok(weights.add_tensor("weights", random_tensor("weights", d, &shape)?)?)
     };
     match parts.as_slice() {
@@ -58,14 +93,22 @@ pub fn op_model(text: &str) -> Result<Model, Error> {
                 Some("dynamic") => true,
                 Some(other) => return Err(bad(text, &format!("'{other}' is not understood"))),
             };
-            let w = if dynamic { None } else { Some(constant(&[k, n], d)?) };
+            let w = if dynamic {
+                None
+            } else {
+                Some(constant(&[k, n], d)?)
+            };
             let mut b = GraphBuilder::new(text, Arc::new(weights));
             let a = b.input("a", d, dims(&[m, k]));
             let w = match w {
                 Some(w) => b.weight(w)?,
                 None => b.input("b", d, dims(&[k, n])),
             };
-            let spec = ContractSpec { a: vec![0, 1], b: vec![1, 2], out: vec![0, 2] };
+            let spec = ContractSpec {
+                a: vec![0, 1],
+                b: vec![1, 2],
+                out: vec![0, 2],
+            };
             let y = b.node(Op::Contract(spec), &[a, w], &["c"], &origin)?;
             finish(text, b, &y)
         }
@@ -111,9 +154,21 @@ pub fn op_model(text: &str) -> Result<Model, Error> {
                 "add" | "mul" => {
                     two = true;
                     let y = e.input(1, d);
-                    if *f == "add" { e.add(x, y) } else { e.mul(x, y) }
+                    if *f == "add" {
+                        e.add(x, y)
+                    } else {
+                        e.mul(x, y)
+                    }
                 }
-                other => return Err(bad(text, &format!("there is no function '{other}' here, but {}", FUNCTIONS.join(", ")))),
+                other => {
+                    return Err(bad(
+                        text,
+                        &format!(
+                            "there is no function '{other}' here, but {}",
+                            FUNCTIONS.join(", ")
+                        ),
+                    ));
+                }
             };
             let program = e.finish(&[y]);
             let mut b = GraphBuilder::new(text, Arc::new(weights));

@@ -17,7 +17,11 @@ pub struct Fallback {
 
 /// What there is to show of `plan`; at most as many requests run at once as the session allows.
 pub fn view(session: &Session, plan: &Plan) -> PlanView {
-    PlanView::new(plan, Some(session.model().program()), session.runtime().options().max_running as u64)
+    PlanView::new(
+        plan,
+        Some(session.model().program()),
+        session.runtime().options().max_running as u64,
+    )
 }
 
 /// The plan of `model` for a machine that need not be there. CPUs only: what a GPU runs is planned
@@ -25,7 +29,13 @@ pub fn view(session: &Session, plan: &Plan) -> PlanView {
 ///
 /// # Errors
 /// A GPU, dims without a range, or sizes that do not fit.
-pub fn plan_for(model: &Model, machine: &Machine, threads: Option<usize>, goal: Goal, dims: &DimBox) -> Result<Plan, Error> {
+pub fn plan_for(
+    model: &Model,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
     if machine.kind != machine::MachineKind::Cpu {
         return Err(Error::Usage(format!(
             "machine '{}' is a GPU, and there is no backend for whole models on it yet; name a CPU (`shopfloor machines list`)",
@@ -38,9 +48,20 @@ pub fn plan_for(model: &Model, machine: &Machine, threads: Option<usize>, goal: 
         _ => true,
     });
     let target = cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable));
-    let planner = planner::Planner::new(vec![(machine.clone(), target)], planner::PlanOptions::default());
+    let planner = planner::Planner::new(
+        vec![(machine.clone(), target)],
+        planner::PlanOptions::default(),
+    );
     let workers = threads.unwrap_or_else(|| machine.worker_count()) as u32;
-    Ok(planner.bind(model.program(), dims, &Allotment { workers: vec![workers], memory: None, goal })?)
+    Ok(planner.bind(
+        model.program(),
+        dims,
+        &Allotment {
+            workers: vec![workers],
+            memory: None,
+            goal,
+        },
+    )?)
 }
 
 /// Host steps of every plan that the session has made, each node once.
@@ -51,7 +72,10 @@ pub fn fallbacks(session: &Session) -> Vec<Fallback> {
             if let StepWork::Host { op, .. } = &step.work {
                 let node = step.nodes.first().unwrap_or(&step.name).clone();
                 if !out.iter().any(|f| f.node == node) {
-                    out.push(Fallback { node, reason: op.reason.clone() });
+                    out.push(Fallback {
+                        node,
+                        reason: op.reason.clone(),
+                    });
                 }
             }
         }
@@ -65,7 +89,10 @@ pub fn fallbacks(session: &Session) -> Vec<Fallback> {
 /// A file that cannot be written.
 pub fn save(plan: &Plan, path: impl AsRef<Path>) -> Result<(), Error> {
     let path = path.as_ref();
-    let io = |source| Error::Io { path: path.display().to_string(), source };
+    let io = |source| Error::Io {
+        path: path.display().to_string(),
+        source,
+    };
     let text = serde_json::to_string_pretty(plan).map_err(|e| io(std::io::Error::other(e)))?;
     std::fs::write(path, text + "\n").map_err(io)
 }
@@ -76,6 +103,14 @@ pub fn save(plan: &Plan, path: impl AsRef<Path>) -> Result<(), Error> {
 /// A file that cannot be read or is no plan.
 pub fn load(path: impl AsRef<Path>) -> Result<Plan, Error> {
     let path = path.as_ref();
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.display().to_string(), source })?;
-    serde_json::from_str(&text).map_err(|e| Error::Usage(format!("{}: no plan: {e}; make it anew with `shopfloor plan --out`", path.display())))
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
+    serde_json::from_str(&text).map_err(|e| {
+        Error::Usage(format!(
+            "{}: no plan: {e}; make it anew with `shopfloor plan --out`",
+            path.display()
+        ))
+    })
 }

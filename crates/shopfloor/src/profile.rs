@@ -15,7 +15,12 @@ const KEPT: usize = 4096;
 ///
 /// # Errors
 /// As [`Session::run`].
-pub fn profile(session: &Session, named: &[(String, Tensor)], warmup: usize, active: usize) -> Result<(Profile, Timeline), Error> {
+pub fn profile(
+    session: &Session,
+    named: &[(String, Tensor)],
+    warmup: usize,
+    active: usize,
+) -> Result<(Profile, Timeline), Error> {
     let borrowed = inputs::borrowed(named);
     for _ in 0..warmup {
         session.run_timed(&borrowed, &mut Timeline::default())?;
@@ -41,7 +46,13 @@ pub fn profile(session: &Session, named: &[(String, Tensor)], warmup: usize, act
         }
         for (view, work) in views(&plan, device.machine(), &sizes) {
             if seen.insert(view.name.clone()) {
-                steps.push((StepView { number: steps.len() as u32, ..view }, work));
+                steps.push((
+                    StepView {
+                        number: steps.len() as u32,
+                        ..view
+                    },
+                    work,
+                ));
             }
         }
     }
@@ -61,14 +72,25 @@ pub fn profile(session: &Session, named: &[(String, Tensor)], warmup: usize, act
 }
 
 /// Steps of a plan with the work that they do for `sizes`, read off their tile programs.
-fn views(plan: &VerifiedPlan, machine: &machine::Machine, sizes: &BTreeMap<String, i64>) -> Vec<(StepView, Option<Work>)> {
+fn views(
+    plan: &VerifiedPlan,
+    machine: &machine::Machine,
+    sizes: &BTreeMap<String, i64>,
+) -> Vec<(StepView, Option<Work>)> {
     let p = plan.plan();
-    let lookup = |s: &str| sizes.get(s).copied().or_else(|| p.dims.get(s).map(|r| r.hi));
+    let lookup = |s: &str| {
+        sizes
+            .get(s)
+            .copied()
+            .or_else(|| p.dims.get(s).map(|r| r.hi))
+    };
     let mut out = Vec::new();
     for (b, block) in p.blocks().enumerate() {
         for (step, program) in block.steps.iter().zip(plan.step_programs(b)) {
             let view = StepView::new(out.len() as u32, step, &p.dims, &p.whys);
-            let work = program.as_ref().and_then(|t: &TileProgram| kernel::work::work(t, machine, &lookup));
+            let work = program
+                .as_ref()
+                .and_then(|t: &TileProgram| kernel::work::work(t, machine, &lookup));
             out.push((view, work));
         }
     }

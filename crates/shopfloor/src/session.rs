@@ -18,9 +18,20 @@ use tensor::Tensor;
 ///
 /// # Errors
 /// The instruction set is not there, or threads cannot be started.
-pub fn default_engine(threads: Option<usize>, isa: Option<Isa>, machine: Option<Machine>) -> Result<Arc<Engine>, Error> {
-    let device = CpuDevice::new(cpu::CpuOptions { threads, isa, machine })?;
-    let planner = planner::Planner::new(vec![(device.machine().clone(), device.target().clone())], planner::PlanOptions::default());
+pub fn default_engine(
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
+    let device = CpuDevice::new(cpu::CpuOptions {
+        threads,
+        isa,
+        machine,
+    })?;
+    let planner = planner::Planner::new(
+        vec![(device.machine().clone(), device.target().clone())],
+        planner::PlanOptions::default(),
+    );
     Ok(Engine::new(Arc::new(device), Arc::new(planner)))
 }
 
@@ -77,7 +88,9 @@ impl SessionBuilder {
 
     /// Binds the shape of an input.
     pub fn with_shape(mut self, input: &str, shape: &[usize]) -> Self {
-        self.options.shapes.insert(input.into(), shape.iter().map(|&d| Dim::from(d)).collect());
+        self.options
+            .shapes
+            .insert(input.into(), shape.iter().map(|&d| Dim::from(d)).collect());
         self
     }
 
@@ -129,7 +142,11 @@ impl SessionBuilder {
         let defaults = runtime::SessionOptions::default();
         let options = runtime::SessionOptions {
             dims: model.dims().clone(),
-            allotment: Allotment { workers: vec![workers], memory: self.memory, goal: self.goal },
+            allotment: Allotment {
+                workers: vec![workers],
+                memory: self.memory,
+                goal: self.goal,
+            },
             max_running: self.max_running.unwrap_or(defaults.max_running),
             max_queued: self.max_queued.unwrap_or(defaults.max_queued),
         };
@@ -174,8 +191,16 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn run_timed(&self, inputs: &[(&str, &Tensor)], timeline: &mut Timeline) -> Result<Outputs, Error> {
-        Ok(Outputs(self.inner.run_with(inputs, Some(timeline), None)?))
+    pub fn run_timed(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        timeline: &mut Timeline,
+    ) -> Result<Outputs, Error> {
+        Ok(Outputs(self.inner.run_with(
+            inputs,
+            Some(timeline),
+            None,
+        )?))
     }
 
     /// Runs steps 0 to `last` of one request (counted over the plan's blocks) and records them; what
@@ -183,8 +208,17 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn run_until(&self, inputs: &[(&str, &Tensor)], last: u32, timeline: &mut Timeline) -> Result<Outputs, Error> {
-        Ok(Outputs(self.inner.run_with(inputs, Some(timeline), Some(last))?))
+    pub fn run_until(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        last: u32,
+        timeline: &mut Timeline,
+    ) -> Result<Outputs, Error> {
+        Ok(Outputs(self.inner.run_with(
+            inputs,
+            Some(timeline),
+            Some(last),
+        )?))
     }
 
     /// The plan for a box of dims, without running it.

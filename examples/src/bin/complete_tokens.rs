@@ -1,6 +1,6 @@
 //! Completes 16 tokens with a cache of keys and values that stays in place.
-use shopfloor_examples::complete_tokens::{Answer, run};
 use shopfloor_examples::Failure;
+use shopfloor_examples::complete_tokens::{Answer, run};
 
 fn main() -> Result<(), Failure> {
     match run(&[11, 42, 7, 99], 16)? {

@@ -37,7 +37,11 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    let given = if a.inputs.is_empty() { None } else { Some(inputs::read_inputs(&a.inputs)?) };
+    let given = if a.inputs.is_empty() {
+        None
+    } else {
+        Some(inputs::read_inputs(&a.inputs)?)
+    };
     let subject = match (&a.op, &a.model) {
         (Some(op), _) => Subject::Op(op),
         (None, Some(path)) => Subject::File(path.as_ref()),
@@ -50,9 +54,16 @@ pub fn run(a: Args) -> Done {
         concurrency: a.concurrency as usize,
     };
     let bar = output::bar("measuring");
-    let report = shopfloor::bench(a.engine.builder()?, subject, &a.bound.options(), given, options, &|done| {
-        bar.set_position((done * 1000.0) as u64);
-    })?;
+    let report = shopfloor::bench(
+        a.engine.builder()?,
+        subject,
+        &a.bound.options(),
+        given,
+        options,
+        &|done| {
+            bar.set_position((done * 1000.0) as u64);
+        },
+    )?;
     bar.finish_and_clear();
     if a.json {
         output::json(&report)?;

@@ -21,9 +21,15 @@ fn folder(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
         Some(g) => vec![g],
         None => vec![built, PathBuf::from("models")],
     };
-    let found = tried.iter().map(|d| d.join("digits_cnn")).find(|d| d.join("model.onnx").is_file());
+    let found = tried
+        .iter()
+        .map(|d| d.join("digits_cnn"))
+        .find(|d| d.join("model.onnx").is_file());
     found.ok_or_else(|| {
-        Failure::Usage(format!("{} has no digits_cnn/model.onnx; name the repository's models folder with --models", tried[0].display()))
+        Failure::Usage(format!(
+            "{} has no digits_cnn/model.onnx; name the repository's models folder with --models",
+            tried[0].display()
+        ))
     })
 }
 
@@ -33,14 +39,18 @@ fn picture(t: &Tensor, image: usize) -> Vec<String> {
         [_, _, h, w] => (*h, *w),
         _ => return vec![],
     };
-    let brightest = (0..t.len()).map(|i| t.get_f64(i)).fold(0.0, f64::max).max(1e-9);
+    let brightest = (0..t.len())
+        .map(|i| t.get_f64(i))
+        .fold(0.0, f64::max)
+        .max(1e-9);
     let shades: Vec<char> = " .:-=+*#%@".chars().collect();
     (0..h)
         .map(|y| {
             (0..w)
                 .flat_map(|x| {
                     let v = t.get_f64((image * h + y) * w + x) / brightest;
-                    let c = shades[((v * (shades.len() - 1) as f64).round().max(0.0) as usize).min(shades.len() - 1)];
+                    let c = shades[((v * (shades.len() - 1) as f64).round().max(0.0) as usize)
+                        .min(shades.len() - 1)];
                     [c, c]
                 })
                 .collect()
@@ -64,17 +74,31 @@ pub fn run(a: Args) -> Done {
     let dir = folder(a.models.clone())?;
     let path = |name: &str| dir.join(name);
     let labels_file = path("labels.txt");
-    let labels = std::fs::read_to_string(&labels_file)
-        .map_err(|source| shopfloor::Error::Io { path: labels_file.display().to_string(), source })?;
+    let labels = std::fs::read_to_string(&labels_file).map_err(|source| shopfloor::Error::Io {
+        path: labels_file.display().to_string(),
+        source,
+    })?;
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
-    let session = a.engine.builder()?.commit(Model::open(path("model.onnx"), &ModelOptions::default())?)?;
+    let session = a
+        .engine
+        .builder()?
+        .commit(Model::open(path("model.onnx"), &ModelOptions::default())?)?;
     let outputs = session.run(&inputs::borrowed(&named))?.into_vec();
-    let comparison = shopfloor::compare(&outputs, &data::read_npz(path("outputs.npz"))?, Tolerance::default());
+    let comparison = shopfloor::compare(
+        &outputs,
+        &data::read_npz(path("outputs.npz"))?,
+        Tolerance::default(),
+    );
     let (profile, _) = shopfloor::profile(&session, &named, 200, 200)?;
     let ((_, images), (_, answer)) = match (named.first(), outputs.first()) {
         (Some(i), Some(o)) => (i, o),
-        _ => return Err(Failure::Usage(format!("{} has no inputs or outputs", dir.display()))),
+        _ => {
+            return Err(Failure::Usage(format!(
+                "{} has no inputs or outputs",
+                dir.display()
+            )));
+        }
     };
     let style = output::style();
     let count = images.shape().first().copied().unwrap_or(0);
@@ -92,18 +116,49 @@ pub fn run(a: Args) -> Done {
     let says: Vec<String> = (0..shown.len())
         .map(|i| {
             let (c, p) = argmax(answer, i);
-            format!("{:<24}", format!("reads {} ({})", labels.get(c).unwrap_or(&"?"), units::percent(p)))
+            format!(
+                "{:<24}",
+                format!(
+                    "reads {} ({})",
+                    labels.get(c).unwrap_or(&"?"),
+                    units::percent(p)
+                )
+            )
         })
         .collect();
     let _ = writeln!(out, "\n    {}", says.concat().trim_end());
-    let all: Vec<&str> = (0..count).map(|i| labels.get(argmax(answer, i).0).copied().unwrap_or("?")).collect();
+    let all: Vec<&str> = (0..count)
+        .map(|i| labels.get(argmax(answer, i).0).copied().unwrap_or("?"))
+        .collect();
     let _ = writeln!(out, "    all {count}: {}", all.join(" "));
     for c in &comparison.outputs {
-        let verdict = if c.agrees { "agrees with" } else { "DIFFERS from" };
-        let _ = writeln!(out, "    {} {verdict} the stored reference (largest difference {:.1e})", c.name, c.difference.unwrap_or(f64::NAN));
+        let verdict = if c.agrees {
+            "agrees with"
+        } else {
+            "DIFFERS from"
+        };
+        let _ = writeln!(
+            out,
+            "    {} {verdict} the stored reference (largest difference {:.1e})",
+            c.name,
+            c.difference.unwrap_or(f64::NAN)
+        );
     }
-    let _ = writeln!(out, "\n{}", style.heading(&format!("the plan's steps, predicted beside measured (median of {} requests)", profile.active)));
-    let _ = writeln!(out, "on {} with {}, planned for {}\n", profile.device, units::plural(profile.threads as u64, "thread"), profile.machine);
+    let _ = writeln!(
+        out,
+        "\n{}",
+        style.heading(&format!(
+            "the plan's steps, predicted beside measured (median of {} requests)",
+            profile.active
+        ))
+    );
+    let _ = writeln!(
+        out,
+        "on {} with {}, planned for {}\n",
+        profile.device,
+        units::plural(profile.threads as u64, "thread"),
+        profile.machine
+    );
     out.push_str(&profile.render_short(style));
     let _ = writeln!(
         out,
@@ -115,7 +170,11 @@ pub fn run(a: Args) -> Done {
         profile.accounting.folded,
         profile.accounting.dead
     );
-    let _ = writeln!(out, "more: shopfloor profile, plan --why and inspect on {}", path("model.onnx").display());
+    let _ = writeln!(
+        out,
+        "more: shopfloor profile, plan --why and inspect on {}",
+        path("model.onnx").display()
+    );
     output::print(&out)?;
     match comparison.complaint() {
         Some(c) => Err(Failure::Differ(c)),

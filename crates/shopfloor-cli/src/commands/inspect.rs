@@ -24,7 +24,10 @@ pub fn run(a: Args) -> Done {
     }
     match found.unsupported.as_slice() {
         [] => Ok(()),
-        [one] => Err(Failure::Unsupported(format!("{}: node '{}' ({} of opset {}) is not supported: {}", a.model, one.node, one.operator, one.opset, one.remedy))),
+        [one] => Err(Failure::Unsupported(format!(
+            "{}: node '{}' ({} of opset {}) is not supported: {}",
+            a.model, one.node, one.operator, one.opset, one.remedy
+        ))),
         many => Err(Failure::Unsupported(format!(
             "{}: {} nodes are not supported, the first being '{}' ({} of opset {}): {}",
             a.model,

@@ -37,14 +37,24 @@ pub fn run(c: Command) -> Done {
     match c {
         Command::List { json } => {
             let list = machines::list();
-            if json { output::json(&list) } else { output::print(&report::machine_list(&list, output::style())) }
+            if json {
+                output::json(&list)
+            } else {
+                output::print(&report::machine_list(&list, output::style()))
+            }
         }
         Command::Show { machine, json } => {
             let m = machines::find(&machine)?;
-            if json { output::json(&m) } else { output::print(&report::machine_table(&m, output::style())) }
+            if json {
+                output::json(&m)
+            } else {
+                output::print(&report::machine_table(&m, output::style()))
+            }
         }
         Command::Calibrate { out, seconds, json } => {
-            let budget = seconds.filter(|s| s.is_finite()).map(|s| Duration::from_secs_f64(s.clamp(0.1, 3600.0)));
+            let budget = seconds
+                .filter(|s| s.is_finite())
+                .map(|s| Duration::from_secs_f64(s.clamp(0.1, 3600.0)));
             let bar = output::bar("calibrating");
             let measured = machines::measure(budget, &mut |done, what| {
                 bar.set_position((done * 1000.0) as u64);

@@ -49,5 +49,9 @@ pub fn run(a: Args) -> Done {
     if let Some(path) = &a.out {
         planview::save(&plan, path)?;
     }
-    if a.json { output::json(&view) } else { output::print(&view.render(output::style(), a.why)) }
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style(), a.why))
+    }
 }

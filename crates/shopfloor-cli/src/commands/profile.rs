@@ -38,7 +38,10 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     let waiting = output::spinner("measuring");
-    let session = a.engine.builder()?.commit(Model::open(&a.model, &a.bound.options())?)?;
+    let session = a
+        .engine
+        .builder()?
+        .commit(Model::open(&a.model, &a.bound.options())?)?;
     let named = if a.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
         tell_assumed(session.model(), &assumed);
@@ -53,7 +56,14 @@ pub fn run(a: Args) -> Done {
     waiting.finish_and_clear();
     if let Some(path) = &a.trace {
         let text = report::chrome_trace(&profile, &timeline);
-        std::fs::write(path, text).map_err(|source| shopfloor::Error::Io { path: path.clone(), source })?;
+        std::fs::write(path, text).map_err(|source| shopfloor::Error::Io {
+            path: path.clone(),
+            source,
+        })?;
     }
-    if a.json { output::json(&profile) } else { output::print(&profile.render(output::style(), a.top, a.nodes)) }
+    if a.json {
+        output::json(&profile)
+    } else {
+        output::print(&profile.render(output::style(), a.top, a.nodes))
+    }
 }

@@ -86,7 +86,11 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
         dtype: t.dtype().to_string(),
         shape: t.shape().to_vec(),
         min: some(lo),
-        mean: if t.is_empty() { None } else { some(sum / t.len() as f64) },
+        mean: if t.is_empty() {
+            None
+        } else {
+            some(sum / t.len() as f64)
+        },
         max: some(hi),
         first: (0..t.len().min(6)).map(|i| t.get_f64(i)).collect(),
     }
@@ -104,15 +108,24 @@ fn figure(v: f64) -> String {
 
 /// The five largest of each row, with their labels.
 fn best(t: &Tensor, labels: &[String], out: &mut String) {
-    let Some(&classes) = t.shape().last() else { return };
+    let Some(&classes) = t.shape().last() else {
+        return;
+    };
     if classes != labels.len() || classes < 2 || !t.dtype().is_float() {
         return;
     }
     let rows = t.len() / classes;
     for r in 0..rows.min(20) {
         let mut order: Vec<usize> = (0..classes).collect();
-        order.sort_by(|&a, &b| t.get_f64(r * classes + b).total_cmp(&t.get_f64(r * classes + a)));
-        let top: Vec<String> = order.iter().take(5).map(|&c| format!("{} {}", labels[c], figure(t.get_f64(r * classes + c)))).collect();
+        order.sort_by(|&a, &b| {
+            t.get_f64(r * classes + b)
+                .total_cmp(&t.get_f64(r * classes + a))
+        });
+        let top: Vec<String> = order
+            .iter()
+            .take(5)
+            .map(|&c| format!("{} {}", labels[c], figure(t.get_f64(r * classes + c))))
+            .collect();
         let _ = writeln!(out, "    [{r}] {}", top.join(", "));
     }
     if rows > 20 {
@@ -121,13 +134,20 @@ fn best(t: &Tensor, labels: &[String], out: &mut String) {
 }
 
 /// Number of the step that `text` names.
-fn step_number(session: &shopfloor::Session, text: &str, named: &[(String, Tensor)]) -> Result<u32, Failure> {
+fn step_number(
+    session: &shopfloor::Session,
+    text: &str,
+    named: &[(String, Tensor)],
+) -> Result<u32, Failure> {
     if let Ok(n) = text.parse() {
         return Ok(n);
     }
     let model = session.model();
     let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, named)))?;
-    let names: Vec<&String> = plan.blocks().flat_map(|b| b.steps.iter().map(|s| &s.name)).collect();
+    let names: Vec<&String> = plan
+        .blocks()
+        .flat_map(|b| b.steps.iter().map(|s| &s.name))
+        .collect();
     match names.iter().position(|n| *n == text) {
         Some(i) => Ok(i as u32),
         None => Err(Failure::Usage(format!(
@@ -141,18 +161,30 @@ pub fn run(a: Args) -> Done {
     let began = Instant::now();
     let given = inputs::read_inputs(&a.inputs)?;
     let waiting = output::spinner("loading");
-    let session = a.engine.builder()?.commit(Model::open(&a.model, &a.bound.options())?)?;
+    let session = a
+        .engine
+        .builder()?
+        .commit(Model::open(&a.model, &a.bound.options())?)?;
     if let Some(path) = &a.plan {
         use_plan(&session, path)?;
     }
     let load = began.elapsed().as_secs_f64() * 1e3;
     let needs = session.model().input_names();
-    let lacking: Vec<&str> = needs.iter().map(String::as_str).filter(|n| !given.iter().any(|g| g.0 == *n)).collect();
+    let lacking: Vec<&str> = needs
+        .iter()
+        .map(String::as_str)
+        .filter(|n| !given.iter().any(|g| g.0 == *n))
+        .collect();
     if !lacking.is_empty() {
         return Err(Failure::Usage(format!(
             "{}: input {} missing; give it with --inputs FILE.npz or --inputs {}=FILE.npy (`shopfloor inspect` shows dtypes and shapes)",
             a.model,
-            lacking.iter().map(|n| format!("'{n}'")).collect::<Vec<_>>().join(", ") + if lacking.len() == 1 { " is" } else { " are" },
+            lacking
+                .iter()
+                .map(|n| format!("'{n}'"))
+                .collect::<Vec<_>>()
+                .join(", ")
+                + if lacking.len() == 1 { " is" } else { " are" },
             lacking[0]
         )));
     }
@@ -163,9 +195,18 @@ pub fn run(a: Args) -> Done {
         session.run_until(&borrowed, last, &mut t)?;
         waiting.finish_and_clear();
         let wall = t.step_wall_ns();
-        let ran: Vec<(usize, &String, f64)> = t.steps.iter().enumerate().take(last as usize + 1).map(|(i, n)| (i, n, wall[i] as f64 * 1e-9)).collect();
+        let ran: Vec<(usize, &String, f64)> = t
+            .steps
+            .iter()
+            .enumerate()
+            .take(last as usize + 1)
+            .map(|(i, n)| (i, n, wall[i] as f64 * 1e-9))
+            .collect();
         if a.json {
-            let list: Vec<_> = ran.iter().map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6})).collect();
+            let list: Vec<_> = ran
+                .iter()
+                .map(|(i, n, s)| serde_json::json!({"step": i, "name": n, "us": s * 1e6}))
+                .collect();
             return output::json(&serde_json::json!({"stopped_after": last, "steps": list}));
         }
         let mut text = format!("stopped after step {last}\n");
@@ -187,8 +228,14 @@ pub fn run(a: Args) -> Done {
         Some(path) => {
             let want = data::read_npz(path)?;
             let d = Tolerance::default();
-            let tolerance = Tolerance { rtol: a.rtol.unwrap_or(d.rtol), atol: a.atol.unwrap_or(d.atol) };
-            let thin: Vec<(String, Tensor)> = outputs.iter().map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1)))).collect();
+            let tolerance = Tolerance {
+                rtol: a.rtol.unwrap_or(d.rtol),
+                atol: a.atol.unwrap_or(d.atol),
+            };
+            let thin: Vec<(String, Tensor)> = outputs
+                .iter()
+                .map(|(n, t)| (n.clone(), shopfloor::thinned(t, a.stride.unwrap_or(1))))
+                .collect();
             Some(shopfloor::compare(&thin, &want, tolerance))
         }
     };
@@ -208,7 +255,10 @@ pub fn run(a: Args) -> Done {
         let labels: Vec<String> = match &a.labels {
             None => vec![],
             Some(path) => std::fs::read_to_string(path)
-                .map_err(|source| shopfloor::Error::Io { path: path.clone(), source })?
+                .map_err(|source| shopfloor::Error::Io {
+                    path: path.clone(),
+                    source,
+                })?
                 .lines()
                 .map(str::to_string)
                 .collect(),
@@ -237,8 +287,18 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
         let _ = writeln!(out, "  {} {} [{}]", s.name, s.dtype, dims.join(", "));
         if let (Some(lo), Some(mean), Some(hi)) = (s.min, s.mean, s.max) {
             let first: Vec<String> = s.first.iter().map(|&v| figure(v)).collect();
-            let more = if tensor.len() > first.len() { ", ..." } else { "" };
-            let _ = writeln!(out, "    min {}, mean {}, max {}", figure(lo), figure(mean), figure(hi));
+            let more = if tensor.len() > first.len() {
+                ", ..."
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                out,
+                "    min {}, mean {}, max {}",
+                figure(lo),
+                figure(mean),
+                figure(hi)
+            );
             let _ = writeln!(out, "    begins {}{more}", first.join(", "));
         }
         best(tensor, labels, &mut out);
@@ -247,8 +307,14 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
         let _ = writeln!(out, "  host step for {}: {}", f.node, f.reason);
     }
     for c in report.compare.iter().flat_map(|c| &c.outputs) {
-        let verdict = if c.agrees { "agrees with the reference" } else { "DIFFERS from the reference" };
-        let by = c.difference.map_or_else(String::new, |d| format!(" (largest difference {d:.2e} of the largest magnitude)"));
+        let verdict = if c.agrees {
+            "agrees with the reference"
+        } else {
+            "DIFFERS from the reference"
+        };
+        let by = c.difference.map_or_else(String::new, |d| {
+            format!(" (largest difference {d:.2e} of the largest magnitude)")
+        });
         let _ = writeln!(out, "  {}: {verdict}{by}", c.name);
     }
     out
