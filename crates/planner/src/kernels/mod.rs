@@ -216,16 +216,19 @@ impl<'a> Lowering<'a> {
     pub fn dense(&mut self, v: ValueId) -> Result<ValueIx> {
         let l = self.locate(v)?;
         let whole = self.program.value(l.ix).storage == Dim::product(self.shape(v));
-        // Host operators see the program value's own shape.
-        let whole = whole && self.program.value(l.ix).shape == self.shape(v);
         if whole && l.layout.is_row_major(1) {
-            // Seen through this view the value's own memory is row-major: it is declared so.
             let shape = self.shape(v).to_vec();
             let value = &mut self.program.values[l.ix as usize];
             if matches!(value.origin, ValueOrigin::Made) && !value.layout.is_row_major(1) {
+                // Seen through this view its memory is row-major, and it is declared so: nobody
+                // else relies on the old form, which host operators and ports do not take.
                 value.shape = shape;
-                value.layout = l.layout;
+                value.layout = l.layout.clone();
             }
+        }
+        // Host operators see the program value's own shape.
+        let whole = whole && self.program.value(l.ix).shape == self.shape(v);
+        if whole && l.layout.is_row_major(1) {
             return Ok(l.ix);
         }
         let nodes = self.graph.producer(v).map(|n| n.origins.iter().map(|o| o.name.clone()).collect()).unwrap_or_else(Vec::new);

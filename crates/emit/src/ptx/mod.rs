@@ -1,0 +1,205 @@
+//! PTX for NVIDIA GPUs: text that needs only the driver.
+//!
+//! One CTA runs one task: `%ctaid.x` is the task's number in raster order. Every tile program with
+//! [`kernel::Mapping::Gpu`] whose statements are of the kinds below is printed, whatever its family:
+//! loads staged in shared memory (`cp.async`, zero fill outside the bounds, a ring of stages in
+//! loops), contractions of f16 into f32 (`ldmatrix`, `mma.sync.m16n8k16`), maps, folds over the
+//! columns of a tile, and bounded stores. GEMM, convolution as an implicit GEMM and online-softmax
+//! attention are of this form.
+//!
+//! Rules of storage: a tile in shared memory has the order of the tile's own axes, the last one
+//! innermost, so a schedule that loads `load_bytes` at a time puts the operand's unit-stride axis
+//! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
+//! are 64 bits.
+mod address;
+mod fold;
+mod group;
+mod math;
+mod mma;
+mod params;
+mod stage;
+mod target;
+mod text;
+mod value;
+mod walk;
+
+use crate::EmitError;
+use group::Group;
+use kernel::{Mapping, TileProgram};
+use layout::DType;
+use params::Params;
+pub use params::{ParamSpec, ParamValue};
+use std::collections::BTreeMap;
+pub use target::target;
+use text::{Kind, Text};
+use walk::{Emitter, Ids};
+
+/// Architectures that are printed for.
+pub const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
+
+/// A module with one entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ptx {
+    /// The module.
+    pub text: String,
+    /// Name of the entry.
+    pub entry: String,
+    /// Parameters in order, 8 bytes each.
+    pub params: Vec<ParamSpec>,
+    /// Threads per CTA; CTAs are one per task.
+    pub threads: u32,
+    /// Dynamic shared memory per CTA, in bytes.
+    pub shared_bytes: u32,
+    /// Registers per thread, roughly: held values and addresses plus a margin.
+    pub registers_estimate: u32,
+}
+
+/// Prints `program` for `arch`. Nothing is chosen here: what the schedule says is printed, or the
+/// error names the statement and the rule.
+pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
+    if !ARCHS.contains(&arch) {
+        return Err(EmitError::Arch(arch.into()));
+    }
+    let (kernel, schedule) = (program.kernel(), program.schedule());
+    let rule = |rule: &'static str, why: String| {
+        Err(EmitError::Rule {
+            kernel: kernel.name.clone(),
+            statement: "the mapping".into(),
+            rule,
+            why,
+        })
+    };
+    let Mapping::Gpu(map) = &schedule.mapping else {
+        return rule(
+            "GPU mapping",
+            "the schedule is for a CPU; bind the program to a PTX target".into(),
+        );
+    };
+    if map.threads == 0
+        || map.threads > 1024
+        || map.warps[0]
+            .checked_mul(map.warps[1])
+            .and_then(|w| w.checked_mul(32))
+            != Some(map.threads)
+    {
+        return rule(
+            "threads",
+            format!(
+                "{} threads for {} x {} warps of 32; 1024 at most",
+                map.threads, map.warps[0], map.warps[1]
+            ),
+        );
+    }
+    match map.fragment {
+        Some(f) if (f.m, f.n, f.k, f.input, f.acc) == (16, 8, 16, DType::F16, DType::F32) => {}
+        _ => return rule("fragment", "mma.m16n8k16 of f16 into f32 is printed".into()),
+    }
+    if schedule.chunk != 1 {
+        return rule(
+            "chunk",
+            format!("a CTA takes one task, not {}", schedule.chunk),
+        );
+    }
+    if !(24..=255).contains(&map.registers) {
+        return rule(
+            "registers",
+            format!(
+                "{} registers per thread; 24 to 255 can be asked for",
+                map.registers
+            ),
+        );
+    }
+    let mut t = Text::default();
+    let tid = t.r("mov.u32", format_args!("%tid.x"));
+    let lane = t.r("and.b32", format_args!("{tid}, 31"));
+    let warp = t.r("shr.u32", format_args!("{tid}, 5"));
+    let warp_m = t.r("div.u32", format_args!("{warp}, {}", map.warps[1]));
+    let warp_n = t.r("rem.u32", format_args!("{warp}, {}", map.warps[1]));
+    let quad = t.r("shr.u32", format_args!("{lane}, 2"));
+    let pair = t.r("and.b32", format_args!("{lane}, 3"));
+    let pair = t.r("shl.b32", format_args!("{pair}, 1"));
+    let shared = t.def(Kind::R, |d| format!("mov.u32 {d}, shared_bytes"));
+    let mut e = Emitter {
+        kernel,
+        schedule,
+        map,
+        t,
+        params: Params::default(),
+        ids: Ids {
+            tid,
+            lane,
+            warp: [warp_m, warp_n],
+            quad,
+            pair,
+        },
+        base: BTreeMap::new(),
+        rows: Group { axes: vec![] },
+        tiles: BTreeMap::new(),
+        staged: BTreeMap::new(),
+        cache: address::Cache::default(),
+        shared,
+        shared_bytes: 0,
+        read_stage: None,
+        unwaited: false,
+        held: 0,
+        at: "the mapping".into(),
+    };
+    for cut in schedule.grid.iter().chain(&schedule.loops) {
+        e.tile_size(cut.axis)?;
+    }
+    let narrow = |d: &layout::Dim| d.known().is_none_or(|v| i32::try_from(v).is_ok());
+    let bounds = kernel.operands.iter().flat_map(|o| &o.access.bounds);
+    let sizes = bounds.flat_map(|b| b.terms.iter().map(|t| &t.1).chain([&b.base, &b.extent]));
+    if !kernel
+        .axes
+        .iter()
+        .map(|a| &a.extent)
+        .chain(sizes)
+        .all(narrow)
+    {
+        return rule(
+            "coordinates",
+            "an extent or bound is 2^31 or more; coordinates have 32 bits".into(),
+        );
+    }
+    e.rows = e.group(&map.rows)?;
+    e.grid()?;
+    e.nodes(program.body())?;
+    e.t.op("ret");
+    let entry = "tile_program".to_string();
+    let (params, shared_bytes, held) = (e.params.specs, e.shared_bytes, e.held);
+    let body = e.t.finish();
+    // PTX ISA 7.8 knows sm_90; 7.1 would do for sm_80.
+    let list: Vec<String> = params
+        .iter()
+        .map(|p| match p.value {
+            ParamValue::Operand(_) => format!("\t.param .u64 {}", p.name),
+            ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
+        })
+        .collect();
+    let name: String = kernel
+        .name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect();
+    let text = format!(
+        "// {name}\n.version 7.8\n.target {arch}\n.address_size 64\n\n.extern .shared .align 128 .b8 shared_bytes[];\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{body}}}\n",
+        list.join(",\n"),
+        map.threads,
+        map.registers,
+    );
+    Ok(Ptx {
+        text,
+        entry,
+        params,
+        threads: map.threads,
+        shared_bytes,
+        registers_estimate: (held + 40).min(1 << 16),
+    })
+}

@@ -1,0 +1,71 @@
+//! What the PTX emitter can print, as data for the planner.
+use kernel::{Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
+use layout::DType;
+use machine::{Efficiencies, EfficiencyTable};
+
+/// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
+/// other name it has no families, so that nothing is planned for it.
+pub fn target(arch: &str) -> Target {
+    let known = super::ARCHS.contains(&arch);
+    Target {
+        name: format!("ptx-{arch}"),
+        kind: TargetKind::Ptx,
+        families: if known {
+            vec![Family::Contract, Family::Conv, Family::Attention]
+        } else {
+            vec![]
+        },
+        dtypes: vec![DType::F16, DType::F32, DType::I32, DType::I64, DType::Bool],
+        vector_bytes: 16,
+        micro: vec![],
+        gpu: Some(GpuTarget {
+            arch: arch.into(),
+            threads: vec![64, 128, 256],
+            tiles: vec![(128, 128), (128, 64), (64, 128), (64, 64), (32, 64)],
+            depths: vec![64, 32, 16],
+            stages: vec![4, 3, 2, 1],
+            fragments: vec![Fragment {
+                m: 16,
+                n: 8,
+                k: 16,
+                input: DType::F16,
+                acc: DType::F32,
+            }],
+            swizzles: vec![
+                Swizzle::default(),
+                Swizzle {
+                    bits: 1,
+                    base: 3,
+                    shift: 3,
+                },
+                Swizzle {
+                    bits: 2,
+                    base: 3,
+                    shift: 3,
+                },
+                Swizzle {
+                    bits: 3,
+                    base: 3,
+                    shift: 3,
+                },
+                Swizzle {
+                    bits: 3,
+                    base: 3,
+                    shift: 4,
+                },
+                Swizzle {
+                    bits: 3,
+                    base: 3,
+                    shift: 5,
+                },
+            ],
+            load_bytes: vec![16, 8, 4, 2],
+            rasters: vec![8, 4, 1],
+        }),
+        // Not measured yet: plain guesses for mma.sync kernels with a cp.async pipeline.
+        efficiencies: EfficiencyTable {
+            default: Efficiencies::default(),
+            ..EfficiencyTable::default()
+        },
+    }
+}

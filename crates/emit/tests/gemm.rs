@@ -1,0 +1,297 @@
+//! A hand-made GEMM: what the text holds, and what is refused by which rule.
+use expr::{ExprBuilder, Inst};
+use kernel::*;
+use layout::{DType, Dim};
+use shopfloor_emit::{EmitError, ptx};
+
+const A: TileId = 0;
+const B: TileId = 1;
+const ACC: TileId = 2;
+const Y: TileId = 3;
+
+/// y[m, n] = cast(sum over k of a[m, k] * b[k, n]); axes m, k, n.
+fn gemm(k: Dim) -> Kernel {
+    let (m, n) = (Dim::sym("m"), Dim::Known(96));
+    let flat = |axis, extent: &Dim, stride: Dim| Term::flat(axis, extent.clone(), stride);
+    let operand = |name: &str, role, terms| Operand {
+        name: name.into(),
+        dtype: DType::F16,
+        role,
+        access: Access::strided(Dim::ZERO, terms),
+        elements: Dim::ONE,
+    };
+    let tile = |name: &str, dtype, axes: &[AxisId]| Tile {
+        name: name.into(),
+        dtype,
+        axes: axes.to_vec(),
+    };
+    let mut e = ExprBuilder::new();
+    let zero = e.constant(0.0, DType::F32);
+    let zero = e.finish(&[zero]);
+    let mut e = ExprBuilder::new();
+    let x = e.input(0, DType::F32);
+    let x = e.cast(x, DType::F16);
+    let cast = e.finish(&[x]);
+    let axis = |name: &str, extent: &Dim| Axis {
+        name: name.into(),
+        extent: extent.clone(),
+    };
+    Kernel {
+        name: "gemm".into(),
+        family: Family::Contract,
+        axes: vec![axis("m", &m), axis("k", &k), axis("n", &n)],
+        operands: vec![
+            operand(
+                "a",
+                Role::Read,
+                vec![flat(0, &m, k.clone()), flat(1, &k, Dim::ONE)],
+            ),
+            operand(
+                "b",
+                Role::Read,
+                vec![flat(1, &k, n.clone()), flat(2, &n, Dim::ONE)],
+            ),
+            operand(
+                "y",
+                Role::Write,
+                vec![flat(0, &m, n.clone()), flat(2, &n, Dim::ONE)],
+            ),
+        ],
+        tiles: vec![
+            tile("ta", DType::F16, &[0, 1]),
+            tile("tb", DType::F16, &[1, 2]),
+            tile("acc", DType::F32, &[0, 2]),
+            tile("ty", DType::F16, &[0, 2]),
+        ],
+        body: vec![
+            Stmt::Map {
+                dst: ACC,
+                expr: zero,
+                args: vec![],
+            },
+            Stmt::Load { dst: A, operand: 0 },
+            Stmt::Load { dst: B, operand: 1 },
+            Stmt::Contract {
+                acc: ACC,
+                a: A,
+                b: B,
+                over: vec![1],
+            },
+            Stmt::Map {
+                dst: Y,
+                expr: cast,
+                args: vec![ACC],
+            },
+            Stmt::Store { operand: 2, src: Y },
+        ],
+    }
+}
+
+fn schedule() -> Schedule {
+    let shared = |bits| Place::Shared {
+        swizzle: Swizzle {
+            bits,
+            base: 3,
+            shift: 3,
+        },
+        stages: 3,
+    };
+    Schedule {
+        grid: vec![
+            AxisTile { axis: 0, tile: 64 },
+            AxisTile { axis: 2, tile: 64 },
+        ],
+        loops: vec![AxisTile { axis: 1, tile: 32 }],
+        places: vec![shared(2), shared(3), Place::Register, Place::Register],
+        chunk: 1,
+        raster: 4,
+        mapping: Mapping::Gpu(GpuMapping {
+            threads: 128,
+            warps: [2, 2],
+            rows: vec![0],
+            columns: vec![2],
+            fragment: Some(Fragment {
+                m: 16,
+                n: 8,
+                k: 16,
+                input: DType::F16,
+                acc: DType::F32,
+            }),
+            load_bytes: 16,
+            registers: 128,
+        }),
+    }
+}
+
+fn emit(k: Kernel, s: Schedule) -> Result<ptx::Ptx, EmitError> {
+    ptx::emit(&TileProgram::new(k, s).unwrap(), "sm_80")
+}
+
+fn rule(k: Kernel, change: impl Fn(&mut Schedule, &mut GpuMapping)) -> &'static str {
+    let mut s = schedule();
+    let Mapping::Gpu(mut m) = s.mapping.clone() else {
+        unreachable!()
+    };
+    change(&mut s, &mut m);
+    if matches!(s.mapping, Mapping::Gpu(_)) {
+        s.mapping = Mapping::Gpu(m);
+    }
+    // Some schedules the verifier refuses before the emitter sees them.
+    let program = match TileProgram::new(k, s) {
+        Ok(p) => p,
+        Err(KernelError::Rule { rule, .. }) => return rule,
+        Err(e) => panic!("{e}"),
+    };
+    match ptx::emit(&program, "sm_80") {
+        Err(EmitError::Rule {
+            rule,
+            statement,
+            why,
+            ..
+        }) => {
+            assert!(!statement.is_empty() && !why.is_empty());
+            rule
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_text_follows_the_schedule() {
+    let p = emit(gemm(Dim::Known(256)), schedule()).unwrap();
+    let count = |what: &str| p.text.lines().filter(|l| l.contains(what)).count();
+    // A warp has 32 x 32 of the accumulator and 32 of depth: 2 x 4 x 2 blocks.
+    assert_eq!(count("mma.sync"), 16);
+    // Per 16 of depth: two blocks of A, two of B (which is stored depth first: transposed).
+    assert_eq!(count("ldmatrix"), 8);
+    assert_eq!(count(".x4.trans"), 4);
+    // 64 x 32 of A and of B in vectors of 8: two of each per thread, before the loop and in it.
+    assert_eq!(count("cp.async.cg"), 8);
+    assert_eq!(count("cp.async.wait_group 1"), 1);
+    assert_eq!(count("bar.sync"), 1);
+    assert_eq!(p.shared_bytes, 3 * 2 * 64 * 32 * 2);
+    // Rows end inside a tile, and so do the 96 columns; depth does not.
+    assert_eq!(count("selp.b32"), 8);
+    assert!(
+        p.params
+            .iter()
+            .any(|p| p.value == ptx::ParamValue::Dim(Dim::sym("m")))
+    );
+    assert_eq!(
+        p.params.len(),
+        3 + 2,
+        "three pointers, m and its number of tiles: {:?}",
+        p.params
+    );
+}
+
+#[test]
+fn narrow_loads_where_rows_are_not_aligned() {
+    let change = |m: &mut GpuMapping, b| m.load_bytes = b;
+    let k = || gemm(Dim::sym("k"));
+    assert_eq!(rule(k(), |_, _| ()), "load bytes");
+    let mut s = schedule();
+    let Mapping::Gpu(mut m) = s.mapping.clone() else {
+        unreachable!()
+    };
+    change(&mut m, 2);
+    s.mapping = Mapping::Gpu(m);
+    let p = emit(k(), s).unwrap();
+    assert!(p.text.contains("st.shared.b16") && !p.text.contains("shared.global"));
+}
+
+#[test]
+fn what_cannot_be_printed_is_named() {
+    let k = || gemm(Dim::Known(256));
+    assert_eq!(rule(k(), |_, m| m.threads = 64), "mapping");
+    assert_eq!(rule(k(), |_, m| m.fragment = None), "fragment");
+    assert_eq!(rule(k(), |s, _| s.chunk = 2), "chunk");
+    assert_eq!(rule(k(), |_, m| m.registers = 300), "mapping");
+    assert_eq!(rule(k(), |s, _| s.grid[0].tile = 48), "rows of a warp");
+    assert_eq!(rule(k(), |s, _| s.grid[0].tile = 1 << 30), "tile size");
+    assert_eq!(rule(k(), |s, _| s.loops[0].tile = 24), "depth");
+    assert_eq!(
+        rule(k(), |s, _| s.places[0] = Place::Shared {
+            swizzle: Swizzle {
+                bits: 3,
+                base: 3,
+                shift: 3
+            },
+            stages: 3
+        }),
+        "swizzle"
+    );
+    assert_eq!(
+        rule(k(), |s, _| s.places[0] = Place::Shared {
+            swizzle: Swizzle::default(),
+            stages: 2
+        }),
+        "one pipeline depth"
+    );
+    assert_eq!(
+        rule(k(), |s, _| s.mapping = Mapping::Cpu(CpuMapping::default())),
+        "GPU mapping"
+    );
+    let mut squared = k();
+    if let Stmt::Map { expr, .. } = &mut squared.body[4] {
+        expr.insts.insert(1, Inst::Unary(expr::Unary::Sin, 0));
+        expr.insts[2] = Inst::Cast(1, DType::F16);
+        expr.outputs = vec![2];
+    }
+    assert_eq!(rule(squared, |_, _| ()), "scalar program");
+    assert!(matches!(
+        ptx::emit(&TileProgram::new(k(), schedule()).unwrap(), "sm_70"),
+        Err(EmitError::Arch(_))
+    ));
+    assert!(ptx::target("sm_70").families.is_empty());
+}
+
+#[test]
+fn swizzles_keep_lines_and_spread_banks() {
+    let gpu = ptx::target("sm_80").gpu.unwrap();
+    for s in &gpu.swizzles {
+        for inner in [16u32, 24, 32, 64, 128, 256]
+            .into_iter()
+            .filter(|&n| s.fits(n))
+        {
+            let place = |line: u32, i: u32| {
+                let at = line * inner + i;
+                let mask = if s.bits == 0 {
+                    0
+                } else {
+                    ((1 << s.bits) - 1) << s.base
+                };
+                at ^ (at >> s.shift & mask)
+            };
+            let mut seen = vec![false; 64 * inner as usize];
+            for line in 0..64 {
+                for i in 0..inner {
+                    let p = place(line, i);
+                    assert_eq!(p / inner, line, "{s:?} leaves its line");
+                    assert!(!std::mem::replace(&mut seen[p as usize], true));
+                    assert_eq!(p % 8, i % 8, "vectors of 8 stay whole");
+                    // Blocks of 16 commute with it: what fragment addresses rely on.
+                    if i < 16 && inner.is_multiple_of(32) {
+                        assert_eq!(place(line, i ^ 16), p ^ 16);
+                    }
+                    assert_eq!(place(line + 8, i), p + 8 * inner);
+                }
+            }
+            // The eight lines of one 8x8 matrix: 16 bytes each, over 8 groups of 4 banks.
+            let best = s.bits
+                == gpu
+                    .swizzles
+                    .iter()
+                    .filter(|x| x.fits(inner))
+                    .map(|x| x.bits)
+                    .max()
+                    .unwrap();
+            if best && inner.is_power_of_two() {
+                let mut groups: Vec<u32> = (0..8).map(|line| place(line, 0) / 8 % 8).collect();
+                groups.sort_unstable();
+                groups.dedup();
+                assert_eq!(groups.len(), 8, "{s:?} on lines of {inner}");
+            }
+        }
+    }
+}
