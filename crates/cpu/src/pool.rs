@@ -193,7 +193,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
         }
         std::hint::spin_loop();
         rounds = rounds.wrapping_add(1);
-        if rounds % 32 != 0 {
+        if !rounds.is_multiple_of(32) {
             continue;
         }
         let since = *idle.get_or_insert_with(Instant::now);

@@ -37,10 +37,7 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
                 while at < len {
                     ctx.org[*axis] = org + at;
                     ctx.len[*axis] = (*tile).min(len - at);
-                    let r = ops(ctx, body);
-                    if r.is_err() {
-                        return r;
-                    }
+                    ops(ctx, body)?;
                     at += tile;
                 }
                 (ctx.org[*axis], ctx.len[*axis]) = (org, len);

@@ -95,6 +95,7 @@ fn gemms() {
 }
 
 /// Channels-last convolution; weights [r][s][c][oc].
+#[allow(clippy::too_many_arguments)]
 fn conv(
     batch: i64,
     h: i64,

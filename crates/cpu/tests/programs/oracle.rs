@@ -235,11 +235,6 @@ impl Whole<'_> {
     }
 }
 
-/// Elements that operand `o` of `k` needs.
-pub fn len(k: &Kernel, o: usize, syms: &Syms) -> usize {
-    eval(&k.operands[o].elements, syms) as usize
-}
-
 pub fn written(k: &Kernel) -> Vec<usize> {
     (0..k.operands.len())
         .filter(|&o| k.operands[o].role == Role::Write)

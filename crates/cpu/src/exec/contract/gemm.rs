@@ -202,7 +202,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
                     org,
                 ),
                 Some(blk) => {
-                    let padded = blk.size as usize % lanes == 0;
+                    let padded = (blk.size as usize).is_multiple_of(lanes);
                     let mut at = 0;
                     while at < n {
                         let b = b.wrapping_offset((at / blk.size * blk.stride * 4) as isize);
