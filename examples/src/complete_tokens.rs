@@ -1,6 +1,6 @@
 //! Tokens completed one by one, the keys and values of those before kept in place.
 use crate::{Failure, argmax};
-use shopfloor::{DimBox, Session, Tensor};
+use shopfloor::{Dim, DimBox, ModelOptions, Session, Tensor};
 use testkit::zoo;
 
 /// The model: six layers of grouped-query attention, generated weights (so its words mean nothing).
@@ -29,22 +29,32 @@ pub fn run(prompt: &[i64], count: usize) -> Result<Answer, Failure> {
         return Ok(Answer::LeftOut(zoo::left_out(&[MODEL])));
     };
     let prepared = model.prepare_temporary()?;
-    let mut builder = Session::builder();
+    let mut options = ModelOptions::default();
     for layer in 0..6 {
         for part in ["key", "value"] {
-            builder = builder.with_state(
-                &format!("past_key_values.{layer}.{part}"),
-                &format!("present.{layer}.{part}"),
-            );
+            options.states.push((
+                format!("past_key_values.{layer}.{part}"),
+                format!("present.{layer}.{part}"),
+            ));
         }
     }
-    let session = builder.commit_from_file(&prepared.model)?;
+    // The file gives the mask a length of its own; that it covers what was and what is new lets one
+    // plan serve every length.
+    let (past, new) = (
+        Dim::sym("past_sequence_length"),
+        Dim::sym("sequence_length"),
+    );
+    options
+        .shapes
+        .insert("attention_mask".into(), vec![Dim::from(1usize), past + new]);
+    options.dims.insert("batch_size", 1, 1);
+    let session = Session::builder()
+        .with_model_options(options)
+        .commit_from_file(&prepared.model)?;
     // One plan for the prompt and for every token after it.
     let mut dims = DimBox::new();
-    dims.insert("batch_size", 1, 1);
     dims.insert("sequence_length", 1, prompt.len().max(1) as i64);
     dims.insert("past_sequence_length", 0, LONGEST - 1);
-    dims.insert("total_sequence_length", 1, LONGEST);
     let mut stream = session.stream(&dims)?;
     let mut tokens = prompt.to_vec();
     let (mut new, mut past) = (prompt.to_vec(), 0);

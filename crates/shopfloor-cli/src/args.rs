@@ -7,8 +7,12 @@ use shopfloor::{
     planview,
 };
 
-fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
-    let wrong = || format!("'{text}' should be INPUT=SIZExSIZE..., such as image=1x3x224x224");
+fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
+    let wrong = || {
+        format!(
+            "'{text}' should be INPUT=SIZExSIZE..., such as image=1x3x224x224, or INPUT=DIM,DIM,... with names of dimensions, such as mask=1,past+new"
+        )
+    };
     let (name, list) = text.rsplit_once('=').ok_or_else(wrong)?;
     if name.is_empty() {
         return Err(wrong());
@@ -17,11 +21,14 @@ fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
     if list.is_empty() || list == "scalar" {
         return Ok((name.into(), vec![]));
     }
-    let sizes: Result<Vec<usize>, _> = list
-        .split(['x', ','])
-        .map(|s| s.trim().parse::<u32>().map(|n| n as usize))
-        .collect();
-    Ok((name.into(), sizes.map_err(|_| wrong())?))
+    let size = |s: &str| s.trim().parse::<u32>().ok().map(|n| Dim::from(n as usize));
+    let sizes: Option<Vec<Dim>> = list.split('x').map(size).collect();
+    let dims = || {
+        list.split(',')
+            .map(|d| d.trim().parse::<Dim>().ok())
+            .collect()
+    };
+    Ok((name.into(), sizes.or_else(dims).ok_or_else(wrong)?))
 }
 
 fn dim(text: &str) -> Result<(String, i64, i64), String> {
@@ -108,9 +115,9 @@ fn state(text: &str) -> Result<(String, String), String> {
 /// What a model is bound to.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
-    /// Shape of an input, such as image=1x3x224x224; repeatable
+    /// Shape of an input, such as image=1x3x224x224, or mask=1,past+new with names; repeatable
     #[arg(long, value_name = "INPUT=SIZES", value_parser = shape)]
-    pub shape: Vec<(String, Vec<usize>)>,
+    pub shape: Vec<(String, Vec<Dim>)>,
     /// Size or range of a symbolic dimension, such as batch=4 or batch=1..8; repeatable
     #[arg(long, value_name = "NAME=RANGE", value_parser = dim)]
     pub dim: Vec<(String, i64, i64)>,
@@ -130,11 +137,7 @@ impl ModelArgs {
             dims.insert(name.as_str(), *lo, *hi);
         }
         ModelOptions {
-            shapes: self
-                .shape
-                .iter()
-                .map(|(n, s)| (n.clone(), s.iter().map(|&d| Dim::from(d)).collect()))
-                .collect(),
+            shapes: self.shape.iter().cloned().collect(),
             dims,
             states: self.state.clone(),
             fuel: self.fuel,
