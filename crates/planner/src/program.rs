@@ -46,6 +46,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         },
         located: vec![None; graph.values.len()],
         is_output,
+        per_request: false,
     };
     for (i, &v) in graph.inputs.iter().enumerate() {
         let value = graph.value(v);

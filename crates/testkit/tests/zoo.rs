@@ -34,6 +34,10 @@ const MODELS: &[&str] = &[
     "skl_mlp",
 ];
 
+/// Not run with dims fixed: the branch that these inputs do not take is invalid for their sizes,
+/// and import checks both branches.
+const SYMBOLIC_ONLY: &[&str] = &["silero_vad"];
+
 /// Weights are generated for one model at a time: several at once would fill memory and disk.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -64,6 +68,9 @@ fn run(name: &str) -> Result<(), Failed> {
     let path = prepared.model.as_path();
     for threads in [1, 2] {
         check(&model, path, Session::builder().with_threads(threads), &format!("symbolic dims, {threads} threads"))?;
+    }
+    if SYMBOLIC_ONLY.contains(&name) {
+        return Ok(());
     }
     let mut fixed = Session::builder().with_threads(2);
     for (n, t) in model.inputs().map_err(|e| Failed::from(e.to_string()))? {

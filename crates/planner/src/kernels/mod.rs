@@ -25,6 +25,9 @@ pub(crate) struct Lowering<'a> {
     pub program: Program,
     pub located: Vec<Option<Located>>,
     pub is_output: Vec<bool>,
+    /// Items made now run for every request even when they read constants only: they write a part
+    /// of a value whose other parts do not.
+    pub per_request: bool,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, PlannerError>;
@@ -243,7 +246,7 @@ impl<'a> Lowering<'a> {
         let mut symbols = Default::default();
         kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
         // An output of the model is the caller's memory: the init segment cannot fill it.
-        let init = constant && symbols.is_empty();
+        let init = constant && symbols.is_empty() && !self.per_request;
         for (o, &a) in kernel.operands.iter().zip(&args) {
             if o.role == kernel::Role::Write {
                 self.program.values[a as usize].origin = if init { ValueOrigin::Init } else { ValueOrigin::Made };

@@ -64,6 +64,11 @@ impl Lowering<'_> {
         let to = self.new_value(self.name(out), self.dtype(out), self.shape(out), &order);
         self.located[out.0 as usize] = Some(to.clone());
         let nodes = self.origins(&[n]);
+        for &v in &node.inputs {
+            let l = self.locate(v)?;
+            let origin = self.program.value(l.ix).origin;
+            self.per_request |= !matches!(origin, plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init);
+        }
         let mut at = Dim::ZERO;
         for (i, &v) in node.inputs.iter().enumerate() {
             let extent = self.shape(v)[axis].clone();
@@ -81,6 +86,7 @@ impl Lowering<'_> {
             let place = Located { ix: to.ix, layout: piece };
             self.copy(&from, &place, self.dtype(v), &format!("{} part {i}", self.name(out)), &nodes)?;
         }
+        self.per_request = false;
         Ok(())
     }
 
