@@ -235,7 +235,7 @@ impl Gpu<'_> {
         let mut best: Option<(u32, [u32; 2])> = None;
         for wm in (0..=count.ilog2()).map(|i| 1 << i) {
             let wn = count / wm;
-            if wm * wn != count || m % (wm * 16) != 0 || n % (wn * 16) != 0 {
+            if wm * wn != count || !m.is_multiple_of(wm * 16) || !n.is_multiple_of(wn * 16) {
                 continue;
             }
             let rim = m / wm + n / wn;
