@@ -183,8 +183,8 @@ impl Inspection {
         }
         let _ = writeln!(
             out,
-            "  {}FLOP in contractions, {} operations in all, {} in {} kernels: {} operations per byte",
-            units::count(self.flop),
+            "  {} in contractions, {} operations in all, {} in {} kernels: {} operations per byte",
+            units::flop(self.flop),
             units::count(self.ops),
             units::bytes(self.bytes),
             self.kernels.len(),

@@ -220,11 +220,12 @@ impl PlanView {
             units::plural(u64::from(self.workers), "worker")
         );
         if !self.dims.is_empty() {
-            let _ = writeln!(
-                out,
-                "  dims     {} (figures below are for the largest)",
-                self.dims
-            );
+            let range = if self.dims.contains("..") {
+                " (figures below are for the largest)"
+            } else {
+                ""
+            };
+            let _ = writeln!(out, "  dims     {}{range}", self.dims);
         }
         let _ = writeln!(out, "  goal     {goal}");
         out.push('\n');
@@ -281,14 +282,14 @@ impl PlanView {
         }
         let _ = writeln!(
             out,
-            "\n{}\n  predicted {} ({} .. {}), {}FLOP, {} distinct bytes in {} steps",
+            "\n{}\n  predicted {} ({} .. {}), {}, {} of distinct bytes in {}",
             style.heading("one request"),
             units::seconds(self.predicted_us * 1e-6),
             units::seconds(self.interval_us.0 * 1e-6),
             units::seconds(self.interval_us.1 * 1e-6),
-            units::count(self.flop),
+            units::flop(self.flop),
             units::bytes(self.unique_bytes),
-            self.steps.len(),
+            units::plural(self.steps.len() as u64, "step"),
         );
         let m = &self.memory;
         let size = |n: u64| units::bytes(n as f64);

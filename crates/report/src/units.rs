@@ -35,6 +35,15 @@ pub fn count(v: f64) -> String {
     scaled(v, 1e3, &["", "k", "M", "G", "T", "P"])
 }
 
+/// An amount of operations on floats: `1.23 MFLOP`.
+pub fn flop(v: f64) -> String {
+    scaled(
+        v,
+        1e3,
+        &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"],
+    )
+}
+
 /// Bytes: `4.50 MiB`.
 pub fn bytes(v: f64) -> String {
     scaled(v, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])

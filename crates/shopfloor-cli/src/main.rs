@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Exit codes: 0 done, 1 failure, 2 wrong usage, 3 the model has operators that are not supported,
 /// 4 outputs differ from the reference, 5 a stated goal was missed.
 #[derive(Parser)]
-#[command(name = "shopfloor", version, max_term_width = 100)]
+#[command(name = "shopfloor", version, term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -14,6 +14,14 @@ pub enum Error {
     /// A plan cannot be made or is not valid.
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
+    /// A saved plan cannot be read.
+    #[error("{path}: {source}")]
+    PlanFile {
+        /// File.
+        path: String,
+        /// What is wrong.
+        source: plan::PlanError,
+    },
     /// A request failed.
     #[error(transparent)]
     Run(#[from] runtime::RunError),

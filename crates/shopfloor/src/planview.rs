@@ -93,8 +93,8 @@ pub fn save(plan: &Plan, path: impl AsRef<Path>) -> Result<(), Error> {
         path: path.display().to_string(),
         source,
     };
-    let text = serde_json::to_string_pretty(plan).map_err(|e| io(std::io::Error::other(e)))?;
-    std::fs::write(path, text + "\n").map_err(io)
+    let text = plan.to_json()?;
+    std::fs::write(path, text).map_err(io)
 }
 
 /// Reads the plan at `path`; it is verified when a session takes it ([`Session::swap_plan`]).
@@ -107,10 +107,8 @@ pub fn load(path: impl AsRef<Path>) -> Result<Plan, Error> {
         path: path.display().to_string(),
         source,
     })?;
-    serde_json::from_str(&text).map_err(|e| {
-        Error::Usage(format!(
-            "{}: no plan: {e}; make it anew with `shopfloor plan --out`",
-            path.display()
-        ))
+    Plan::from_json(&text).map_err(|e| Error::PlanFile {
+        path: path.display().to_string(),
+        source: e,
     })
 }

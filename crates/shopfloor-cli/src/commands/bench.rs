@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     /// How long to measure
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Callers at once, on one session
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -34,6 +34,16 @@ pub struct Args {
     /// The figures as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let v = text
+        .parse()
+        .ok()
+        .filter(|v: &f64| *v > 0.0 && *v <= 86400.0);
+    v.ok_or_else(|| {
+        format!("'{text}' should be a number of seconds, more than 0 and at most 86400")
+    })
 }
 
 pub fn run(a: Args) -> Done {
