@@ -80,6 +80,7 @@ pub struct Access {
     /// All must hold.
     pub bounds: Vec<Bound>,
     /// Value of a load outside the bounds (an f64 that converts to the operand's type; NaN-free).
+    #[serde(with = "float")]
     pub outside: f64,
     /// Gathered parts.
     pub indexed: Vec<Indexed>,
@@ -93,6 +94,37 @@ pub enum Role {
     Read,
     /// Only stored.
     Write,
+}
+
+/// Numbers that JSON does not have as words.
+mod float {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Number(f64),
+        Word(String),
+    }
+
+    pub fn serialize<S: Serializer>(v: &f64, s: S) -> Result<S::Ok, S::Error> {
+        if v.is_finite() {
+            s.serialize_f64(*v)
+        } else {
+            s.collect_str(v)
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+        match Form::deserialize(d)? {
+            Form::Number(n) => Ok(n),
+            Form::Word(w) => match w.as_str() {
+                "inf" => Ok(f64::INFINITY),
+                "-inf" => Ok(f64::NEG_INFINITY),
+                _ => Err(serde::de::Error::custom(format!("'{w}' is no number"))),
+            },
+        }
+    }
 }
 
 /// A tensor in memory as the kernel sees it.

@@ -456,7 +456,7 @@ fn loops() {
 
 #[test]
 fn places() {
-    assert_eq!(broken(GEMM, |_, s| drop(s.places.pop())), "places");
+    assert_eq!(broken(GEMM, |_, s| s.places.truncate(1)), "places");
     assert_eq!(broken(GEMM, |_, s| s.places[2] = Place::InPlace), "places");
     let stages = |n| Place::Shared {
         swizzle: Swizzle::default(),

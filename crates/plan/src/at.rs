@@ -50,7 +50,8 @@ impl Bound {
                 });
             }
         }
-        self.program.eval(values, &mut self.scratch, &mut self.values)?;
+        self.program
+            .eval(values, &mut self.scratch, &mut self.values)?;
         let n = self.current.len();
         self.current.copy_from_slice(&values[..n]);
         self.valid = true;

@@ -2,7 +2,9 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// A rule of the verifier is broken.
-    #[error("plan '{model}', {subject}: breaks rule {rule}: {why}; make the plan anew with `shopfloor plan`")]
+    #[error(
+        "plan '{model}', {subject}: breaks rule {rule}: {why}; make the plan anew with `shopfloor plan`"
+    )]
     Rule {
         /// Model.
         model: String,
@@ -27,7 +29,9 @@ pub enum PlanError {
         why: String,
     },
     /// A dimension has no value, or one outside the plan's box.
-    #[error("dimension '{name}' is {value}, outside the plan's {range}; plan again with --dim {name}=...")]
+    #[error(
+        "dimension '{name}' is {value}, outside the plan's {range}; plan again with --dim {name}=..."
+    )]
     Dim {
         /// Symbol.
         name: String,

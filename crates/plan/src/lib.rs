@@ -26,8 +26,8 @@ pub use plan::{
 };
 pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
 pub use program::{
-    Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment,
-    StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
+    Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
+    Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use timeline::{Span, Timeline};
 pub use why::{Alternative, Why};

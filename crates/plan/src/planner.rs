@@ -65,7 +65,12 @@ pub struct Candidate {
 pub trait Planner: Send + Sync {
     /// Binds `program` to a box of dims within an allotment. Same arguments, same plan, byte for
     /// byte.
-    fn bind(&self, program: &Program, dims: &DimBox, allotment: &Allotment) -> Result<Plan, PlanError>;
+    fn bind(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> Result<Plan, PlanError>;
 
     /// Proposes changes that would pay given what was observed, best first.
     fn propose(&self, observations: &Observations) -> Vec<Candidate>;

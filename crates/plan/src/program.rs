@@ -258,7 +258,11 @@ impl Program {
         let mut out = Vec::new();
         let item = |i: &Item, out: &mut Vec<ValueIx>| match &i.work {
             ItemWork::Kernel { kernel, args } => {
-                let reads = kernel.operands.iter().zip(args).filter(|(o, _)| o.role == kernel::Role::Read);
+                let reads = kernel
+                    .operands
+                    .iter()
+                    .zip(args)
+                    .filter(|(o, _)| o.role == kernel::Role::Read);
                 out.extend(reads.map(|(_, a)| *a));
             }
             ItemWork::Host { inputs, .. } => out.extend(inputs.iter().flatten()),
@@ -270,7 +274,13 @@ impl Program {
                 out.push(*cond);
                 out.extend(captures);
             }
-            Some(Segment::Loop { trip, cond, carried, captures, .. }) => {
+            Some(Segment::Loop {
+                trip,
+                cond,
+                carried,
+                captures,
+                ..
+            }) => {
                 out.extend(trip.iter().chain(cond).chain(carried).chain(captures));
             }
             None => {}
@@ -304,11 +314,15 @@ impl Program {
                         .zip(args)
                         .filter(|(o, _)| o.role == kernel::Role::Write)
                         .for_each(|(_, &a)| written[a as usize] = true),
-                    ItemWork::Host { outputs, .. } => outputs.iter().for_each(|&o| written[o as usize] = true),
+                    ItemWork::Host { outputs, .. } => {
+                        outputs.iter().for_each(|&o| written[o as usize] = true)
+                    }
                 }
             }
         }
-        let mut needed: Vec<ValueIx> = (0..t.segments.len()).flat_map(|s| t.segment_reads(s)).collect();
+        let mut needed: Vec<ValueIx> = (0..t.segments.len())
+            .flat_map(|s| t.segment_reads(s))
+            .collect();
         needed.extend(self.outputs.iter().map(|o| o.1));
         needed.sort_unstable();
         needed.dedup();
@@ -325,7 +339,10 @@ impl Program {
             if let SymbolOrigin::Late { value, axis } = s.origin
                 && let Some(i) = inputs.iter().position(|&v| v == value)
             {
-                s.origin = SymbolOrigin::Input { input: i as u32, axis };
+                s.origin = SymbolOrigin::Input {
+                    input: i as u32,
+                    axis,
+                };
             }
         }
         t.states.clear();

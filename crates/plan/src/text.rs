@@ -1,1 +1,77 @@
-//! Text form of programs and plans.
+//! Text form of plans: JSON, indented, keys in declaration order, the same bytes for equal plans.
+use crate::{Plan, PlanError};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Largest plan text in bytes.
+const MAX_TEXT: usize = 256 << 20;
+
+impl Plan {
+    /// The plan as JSON text: equal plans give equal bytes, and [`Plan::from_json`] reads an equal
+    /// plan back.
+    ///
+    /// # Errors
+    /// [`PlanError::File`] when a predicted time is not finite, which JSON cannot say.
+    pub fn to_json(&self) -> Result<String, PlanError> {
+        let mut text = serde_json::to_string_pretty(self).map_err(file)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Reads a plan's text. The plan is as trustworthy as the text: [`Plan::verify`] it.
+    ///
+    /// # Errors
+    /// [`PlanError::File`] when the text is no plan, is larger than 256 MiB or nested deeper than
+    /// 128, has another version, or says something that this version would not write (an unknown
+    /// field).
+    pub fn from_json(text: &str) -> Result<Plan, PlanError> {
+        if text.len() > MAX_TEXT {
+            return Err(PlanError::File(format!(
+                "it has {} bytes, more than {MAX_TEXT}",
+                text.len()
+            )));
+        }
+        let value: Value = serde_json::from_str(text).map_err(file)?;
+        let version = value.get("version").and_then(Value::as_u64);
+        if version != Some(u64::from(Plan::VERSION)) {
+            let found = version.map_or("none".into(), |v| v.to_string());
+            return Err(PlanError::File(format!(
+                "its version is {found}, this program reads {}",
+                Plan::VERSION
+            )));
+        }
+        let plan = Plan::deserialize(&value).map_err(file)?;
+        let back = serde_json::to_value(&plan).map_err(file)?;
+        match difference(&value, &back, "plan") {
+            None => Ok(plan),
+            Some(at) => Err(PlanError::File(format!(
+                "{at} is unknown or not as this program writes it"
+            ))),
+        }
+    }
+}
+
+fn file(e: serde_json::Error) -> PlanError {
+    PlanError::File(e.to_string())
+}
+
+/// Where two values differ first. Both are nested no deeper than the reader allows.
+fn difference(a: &Value, b: &Value, path: &str) -> Option<String> {
+    match (a, b) {
+        (Value::Object(x), Value::Object(y)) => {
+            if let Some(k) = x
+                .keys()
+                .find(|k| !y.contains_key(*k))
+                .or(y.keys().find(|k| !x.contains_key(*k)))
+            {
+                return Some(format!("field '{k}' of {path}"));
+            }
+            x.iter().find_map(|(k, v)| difference(v, y.get(k)?, k))
+        }
+        (Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
+            x.iter().zip(y).find_map(|(v, w)| difference(v, w, path))
+        }
+        (Value::Number(x), Value::Number(y)) if x.as_f64() == y.as_f64() => None,
+        _ => (a != b).then(|| format!("'{path}'")),
+    }
+}

@@ -40,7 +40,10 @@ impl Timeline {
                 });
             }
         }
-        range.into_iter().map(|r| r.map_or(0, |(a, b)| b.saturating_sub(a))).collect()
+        range
+            .into_iter()
+            .map(|r| r.map_or(0, |(a, b)| b.saturating_sub(a)))
+            .collect()
     }
 
     /// Busy time of each step in nanoseconds, summed over workers.

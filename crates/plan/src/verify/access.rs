@@ -1,0 +1,425 @@
+//! Proofs about addresses over a box of dims.
+//!
+//! Addresses are sums of independent parts (extent, stride), so their ends are sums of the parts'
+//! ends. Ends are kept as dimension expressions and compared by the interval of the difference, so
+//! that what both sides share cancels. Points of the box where an extent is 0 or less have no
+//! accesses; the formulas give some number there, which can only make a proof fail.
+//!
+//! Where intervals do not decide and the box has few points, every point is looked at by itself.
+use kernel::{Access, Bound, Kernel, Operand};
+use layout::{Atom, Dim, DimBox, Sym};
+use std::collections::BTreeSet;
+
+/// Points that one proof may look at.
+const MAX_POINTS: i64 = 4096;
+/// Points that one plan may look at.
+pub(crate) const BUDGET: i64 = 1 << 20;
+/// Above this no sum of products is looked at: it could leave 64 bits.
+const MAX_NORM: i128 = 1 << 61;
+
+/// A part of an address: `stride * (0..extent)`.
+#[derive(Clone, Debug)]
+struct Part {
+    extent: Dim,
+    stride: Dim,
+}
+
+/// An operand's addresses: extents of all axes, and the access.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    extents: Vec<Dim>,
+    access: Access,
+}
+
+/// Compares dimension expressions over a box.
+pub(crate) struct Prover<'a> {
+    pub dims: &'a DimBox,
+    /// Points left.
+    pub budget: &'a mut i64,
+}
+
+impl Shape {
+    pub fn new(k: &Kernel, o: &Operand) -> Shape {
+        Shape {
+            extents: k.axes.iter().map(|a| a.extent.clone()).collect(),
+            access: o.access.clone(),
+        }
+    }
+
+    /// `elements` dense elements from 0 on.
+    pub fn dense(elements: Dim) -> Shape {
+        let term = kernel::Term::flat(0, elements.clone(), Dim::ONE);
+        Shape {
+            extents: vec![elements],
+            access: Access::strided(Dim::ZERO, vec![term]),
+        }
+    }
+
+    fn symbols(&self, out: &mut BTreeSet<Sym>) {
+        self.extents.iter().for_each(|e| e.symbols(out));
+        self.access.for_each_dim(&mut |d| d.symbols(out));
+    }
+
+    /// The same with numbers; `None` when a dimension has no value or nothing is accessed.
+    fn at(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<Result<Shape, Empty>> {
+        let n = |d: &Dim| d.eval(lookup).map(Dim::Known);
+        let extents: Vec<Dim> = self.extents.iter().map(n).collect::<Option<_>>()?;
+        let a = &self.access;
+        let empty = a
+            .terms
+            .iter()
+            .any(|t| extents[t.axis as usize].known().is_some_and(|e| e <= 0));
+        if empty {
+            return Some(Err(Empty));
+        }
+        let mut access = a.clone();
+        access.offset = n(&a.offset)?;
+        for l in access.terms.iter_mut().flat_map(|t| &mut t.leaves) {
+            l.extent = n(&l.extent)?;
+            l.stride = n(&l.stride)?;
+        }
+        for b in &mut access.bounds {
+            for t in &mut b.terms {
+                t.1 = n(&t.1)?;
+            }
+            b.base = n(&b.base)?;
+            b.extent = n(&b.extent)?;
+        }
+        for i in &mut access.indexed {
+            i.stride = n(&i.stride)?;
+            i.extent = n(&i.extent)?;
+        }
+        Some(Ok(Shape { extents, access }))
+    }
+
+    /// Parts of the address that bounds in `clipped` say nothing about.
+    fn parts(&self, skip: &BTreeSet<u16>) -> Vec<Part> {
+        let mut out = Vec::new();
+        for t in self.access.terms.iter().filter(|t| !skip.contains(&t.axis)) {
+            match t.leaves.as_slice() {
+                // A plain stride goes on as far as its axis.
+                [l] => out.push(Part {
+                    extent: self.extents[t.axis as usize].clone(),
+                    stride: l.stride.clone(),
+                }),
+                many => out.extend(many.iter().map(|l| Part {
+                    extent: l.extent.clone(),
+                    stride: l.stride.clone(),
+                })),
+            }
+        }
+        out.extend(self.access.indexed.iter().map(|i| Part {
+            extent: i.extent.clone(),
+            stride: i.stride.clone(),
+        }));
+        out
+    }
+
+    /// The factor `k` with which a bounded sum enters the address: every term's stride is `k` times
+    /// its coefficient.
+    fn factor(&self, b: &Bound) -> Option<Dim> {
+        let mut k: Option<Dim> = None;
+        for (axis, c) in &b.terms {
+            let stride = match self.access.term(*axis) {
+                Some(t) => t.stride()?.clone(),
+                None => Dim::ZERO,
+            };
+            c.known().filter(|c| *c != 0)?;
+            let q = stride.exact_div(c)?;
+            if k.as_ref().is_some_and(|k| *k != q) {
+                return None;
+            }
+            k = Some(q);
+        }
+        k
+    }
+}
+
+/// Nothing is accessed at a point.
+pub(crate) struct Empty;
+
+/// The number of elements of a dense tensor; `None` when it could leave 64 bits.
+pub(crate) fn product(shape: &[Dim], dims: &DimBox) -> Option<Dim> {
+    let size = shape
+        .iter()
+        .fold(1i128, |p, d| p.saturating_mul(norm(d, dims).max(1)));
+    (size < MAX_NORM).then(|| Dim::product(shape))
+}
+
+/// At least the sum of the magnitudes of a dimension's coefficients, and of its value, in the box.
+fn norm(d: &Dim, dims: &DimBox) -> i128 {
+    let mut sum = 0i128;
+    for (c, atoms) in d.terms() {
+        let mut p = i128::from(c).abs();
+        for a in &atoms {
+            let n = match a {
+                Atom::Sym(s) => i128::from(dims.get(s).map_or(i64::MAX, |r| r.hi)),
+                Atom::FloorDiv(x, _) => norm(x, dims),
+                Atom::Min(x, y) | Atom::Max(x, y) => norm(x, dims).max(norm(y, dims)),
+            };
+            p = p.saturating_mul(n.max(1));
+        }
+        sum = sum.saturating_add(p);
+    }
+    sum
+}
+
+impl Prover<'_> {
+    /// True when `d` is proved to be at least 0 in the whole box.
+    pub fn nonneg(&self, d: &Dim) -> bool {
+        match d {
+            Dim::Known(n) => *n >= 0,
+            d => d.provably_nonneg() || self.dims.bounds(d).is_some_and(|r| r.lo >= 0),
+        }
+    }
+
+    fn le(&self, a: &Dim, b: &Dim) -> bool {
+        match (a, b) {
+            (Dim::Known(a), Dim::Known(b)) => a <= b,
+            _ => self.nonneg(&(b.clone() - a.clone())),
+        }
+    }
+
+    /// Whether sums over the address stay far inside 64 bits.
+    fn tame(&self, s: &Shape) -> bool {
+        let n = |d: &Dim| norm(d, self.dims).saturating_add(1);
+        let a = &s.access;
+        let mut strides = 1i128;
+        let mut sum = n(&a.offset);
+        for t in &a.terms {
+            for l in &t.leaves {
+                strides = strides.saturating_add(n(&l.stride));
+                let reach = n(&l.extent).max(n(&s.extents[t.axis as usize]));
+                sum = sum.saturating_add(n(&l.stride).saturating_mul(reach));
+            }
+        }
+        for i in &a.indexed {
+            sum = sum.saturating_add(n(&i.stride).saturating_mul(n(&i.extent)));
+        }
+        for b in &a.bounds {
+            sum =
+                sum.saturating_add(strides.saturating_mul(n(&b.base).saturating_add(n(&b.extent))));
+            for (axis, c) in &b.terms {
+                sum = sum.saturating_add(n(c).saturating_mul(n(&s.extents[*axis as usize])));
+            }
+        }
+        sum < MAX_NORM
+    }
+
+    /// Adds a part's ends to a range; false when the stride's sign is not known.
+    fn widen(&self, lo: &mut Dim, hi: &mut Dim, p: &Part) -> bool {
+        let reach = p.stride.clone() * (p.extent.clone() - Dim::ONE);
+        if self.nonneg(&p.stride) {
+            *hi = hi.clone() + reach;
+        } else if self.nonneg(&-p.stride.clone()) {
+            *lo = lo.clone() + reach;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Lowest and highest address, bounds clipping when `clip` says so.
+    fn range(&self, s: &Shape, clip: bool) -> Option<(Dim, Dim)> {
+        let mut skip: BTreeSet<u16> = BTreeSet::new();
+        let (mut lo, mut hi) = (s.access.offset.clone(), s.access.offset.clone());
+        if clip {
+            for b in &s.access.bounds {
+                let Some(k) = s.factor(b) else { continue };
+                if b.terms.is_empty() || b.terms.iter().any(|t| skip.contains(&t.0)) {
+                    continue;
+                }
+                skip.extend(b.terms.iter().map(|t| t.0));
+                let shift = k.clone() * b.base.clone();
+                lo = lo - shift.clone();
+                hi = hi - shift;
+                if !self.widen(
+                    &mut lo,
+                    &mut hi,
+                    &Part {
+                        extent: b.extent.clone(),
+                        stride: k,
+                    },
+                ) {
+                    return None;
+                }
+            }
+        }
+        for p in s.parts(&skip) {
+            if !self.widen(&mut lo, &mut hi, &p) {
+                return None;
+            }
+        }
+        Some((lo, hi))
+    }
+
+    /// Looks at every point of the box that the shapes' and dims' symbols make; `check` is given
+    /// the shapes and dims with numbers. False when there are too many points.
+    fn each_point(
+        &mut self,
+        shapes: &[&Shape],
+        extra: &[&Dim],
+        check: &dyn Fn(&mut Prover, &[Shape], &[i64]) -> bool,
+    ) -> bool {
+        let mut used = BTreeSet::new();
+        shapes.iter().for_each(|s| s.symbols(&mut used));
+        extra.iter().for_each(|d| d.symbols(&mut used));
+        let mut ranges = Vec::new();
+        let mut points = 1i64;
+        for s in used {
+            let Some(r) = self.dims.get(&s) else {
+                return false;
+            };
+            points = points.saturating_mul((r.hi - r.lo).saturating_add(1));
+            ranges.push((s, r));
+        }
+        if ranges.is_empty() || points > MAX_POINTS || points > *self.budget {
+            return false;
+        }
+        *self.budget -= points;
+        let mut at: Vec<i64> = ranges.iter().map(|r| r.1.lo).collect();
+        let none = DimBox::new();
+        loop {
+            let lookup = |s: &str| ranges.iter().position(|r| *r.0 == *s).map(|i| at[i]);
+            let mut numbers = Vec::new();
+            let mut empty = false;
+            for s in shapes {
+                match s.at(&lookup) {
+                    None => return false,
+                    Some(Err(Empty)) => empty = true,
+                    Some(Ok(s)) => numbers.push(s),
+                }
+            }
+            let Some(values) = extra
+                .iter()
+                .map(|d| d.eval(&lookup))
+                .collect::<Option<Vec<_>>>()
+            else {
+                return false;
+            };
+            let mut p = Prover {
+                dims: &none,
+                budget: &mut 0,
+            };
+            if !empty && !(numbers.iter().all(|s| p.tame(s)) && check(&mut p, &numbers, &values)) {
+                return false;
+            }
+            // The next point, last symbol fastest.
+            let Some(i) = (0..at.len()).rev().find(|&i| at[i] < ranges[i].1.hi) else {
+                return true;
+            };
+            at[i] += 1;
+            for j in i + 1..at.len() {
+                at[j] = ranges[j].1.lo;
+            }
+        }
+    }
+
+    /// True when every address of `s` lies in `0..limit`.
+    pub fn inside(&mut self, s: &Shape, limit: &Dim) -> bool {
+        self.tame(s)
+            && norm(limit, self.dims) < MAX_NORM
+            && (self.inside_here(s, limit)
+                || self.each_point(&[s], &[limit], &|p, s, l| {
+                    p.inside_here(&s[0], &Dim::Known(l[0]))
+                }))
+    }
+
+    fn inside_here(&self, s: &Shape, limit: &Dim) -> bool {
+        let last = limit.clone() - Dim::ONE;
+        let fits = |clip| {
+            self.range(s, clip)
+                .is_some_and(|(lo, hi)| self.nonneg(&lo) && self.le(&hi, &last))
+        };
+        fits(true) || (!s.access.bounds.is_empty() && fits(false))
+    }
+
+    /// True when different coordinates have different addresses.
+    pub fn injective(&mut self, s: &Shape) -> bool {
+        self.tame(s)
+            && (self.injective_here(s)
+                || self.each_point(&[s], &[], &|p, s, _| p.injective_here(&s[0])))
+    }
+
+    fn injective_here(&self, s: &Shape) -> bool {
+        // Sign taken off, extents of 1 left out.
+        let mut parts = Vec::new();
+        for mut p in s.parts(&BTreeSet::new()) {
+            if self.le(&p.extent, &Dim::ONE) {
+                continue;
+            }
+            if !self.nonneg(&p.stride) {
+                p.stride = -p.stride;
+                if !self.nonneg(&p.stride) {
+                    return false;
+                }
+            }
+            let top = self.dims.at_top(&p.stride).unwrap_or(0);
+            parts.push((top, p));
+        }
+        parts.sort_by_key(|p| p.0);
+        // Each stride steps over everything that the smaller ones reach.
+        let mut reach = Dim::ONE;
+        for (_, p) in parts {
+            if !self.le(&reach, &p.stride) {
+                return false;
+            }
+            reach = reach + p.stride * (p.extent - Dim::ONE);
+        }
+        true
+    }
+
+    /// True when no address is in both.
+    pub fn apart(&mut self, a: &Shape, b: &Shape) -> bool {
+        self.tame(a)
+            && self.tame(b)
+            && (self.apart_here(a, b)
+                || self.each_point(&[a, b], &[], &|p, s, _| p.apart_here(&s[0], &s[1])))
+    }
+
+    fn apart_here(&self, a: &Shape, b: &Shape) -> bool {
+        if let (Some(x), Some(y)) = (self.range(a, true), self.range(b, true))
+            && (self.below(&x.1, &y.0) || self.below(&y.1, &x.0))
+        {
+            return true;
+        }
+        // Modulo a stride of both, what does not move by whole multiples of it stays in different
+        // parts of the period.
+        let none = BTreeSet::new();
+        let (pa, pb) = (a.parts(&none), b.parts(&none));
+        let mut periods: Vec<&Dim> = pa
+            .iter()
+            .map(|p| &p.stride)
+            .filter(|s| pb.iter().any(|q| q.stride == **s))
+            .collect();
+        periods.sort();
+        periods.dedup();
+        periods.into_iter().any(|s| {
+            if !self.le(&Dim::ONE, s) {
+                return false;
+            }
+            let rest = |offset: &Dim, parts: &[Part]| {
+                let (mut lo, mut hi) = (offset.clone(), offset.clone());
+                let fits = parts
+                    .iter()
+                    .filter(|p| p.stride.exact_div(s).is_none())
+                    .all(|p| self.widen(&mut lo, &mut hi, p));
+                fits.then_some((lo, hi))
+            };
+            let apart = |difference: &Dim| {
+                let (Some(x), Some(y)) = (rest(&Dim::ZERO, &pa), rest(difference, &pb)) else {
+                    return false;
+                };
+                let last = |lo: &Dim| lo.clone() + s.clone() - Dim::ONE;
+                (self.below(&x.1, &y.0) && self.le(&y.1, &last(&x.0)))
+                    || (self.below(&y.1, &x.0) && self.le(&x.1, &last(&y.0)))
+            };
+            let difference = b.access.offset.clone() - a.access.offset.clone();
+            apart(&difference) || apart(&difference.modulo(s))
+        })
+    }
+
+    fn below(&self, a: &Dim, b: &Dim) -> bool {
+        self.le(&(a.clone() + Dim::ONE), b)
+    }
+}

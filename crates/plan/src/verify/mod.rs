@@ -1,0 +1,207 @@
+//! The verifier of plans. A plan may come from any file: what it proves here is what unsafe code
+//! relies on.
+//!
+//! Whole
+//! - `version`: the format is the one this crate writes.
+//! - `devices`: there is a device; each names its machine and target and has 1 to 4,096 workers.
+//! - `dims`: ranges of symbols lie within 0 to 2^40, the lower end first.
+//! - `segments`: nothing follows a deferred part.
+//! - `size`: a block has at most 16,384 steps, 65,536 buffers, ports and waits per step, 1,024
+//!   symbols, and 4 Mi pairs of uses of one buffer, so that checking ends.
+//!
+//! Blocks
+//! - `names`: steps of one list and ports of one side have names, all different.
+//! - `symbols`: a block's symbols are different and have ranges in the box.
+//! - `params`: every dimension uses the block's symbols only, divides by positive numbers only and
+//!   stays within 64 bits everywhere in the box.
+//! - `buffers`: a buffer lies on a device of the plan, is aligned, and has no offset outside the
+//!   arena; each kind's number names the port or state that the buffer belongs to.
+//! - `arena`: arena buffers lie inside the arena.
+//! - `ports`: a port's buffer is its own, of its type and large enough for its shape.
+//! - `states`: a state's ports share its buffer and type.
+//! - `capacity`: a buffer, the arena and a worker's scratch stay below 64 TiB.
+//!
+//! Steps
+//! - `ids`: devices, buffers and waits exist; waits point to earlier steps; a kernel has one buffer
+//!   per operand.
+//! - `waits`: a wait by tiles names all tasks of its step, the same number for every task.
+//! - `kernel`: kernel and schedule make a valid tile program (rules of the kernel crate).
+//! - `extents`: no axis has a negative extent; leaves of a blocked axis cover it.
+//! - `tasks`: the number of tasks is that of the schedule's grid and below 2^31; a host step has one.
+//! - `scratch`: a step states at least the scratch that its tiles take, its block at least a step's.
+//! - `dtype`: operands have the type of their buffers.
+//! - `role`: init steps read weights and init buffers and write init buffers; steps write arena,
+//!   output and state buffers.
+//! - `inside`: every address that a step can touch lies inside its buffer, for every point of the
+//!   box. Inputs and outputs are as large as their shape at that point, other buffers as large as at
+//!   the top. Gathered parts count with all their valid indices; a bound clips what it names.
+//! - `race`: tasks of a step write different elements (4-bit elements: one task only).
+//! - `alias`: a step touches no byte that it writes in another way too, but for an element-wise
+//!   program that ends by storing where it loaded.
+//! - `order`: of two steps that touch the same bytes, one of them writing, the later one waits for
+//!   the earlier one, at once or through others, unless they provably touch different elements of
+//!   one buffer.
+//! - `written`: what a step reads was written by a step that it waits for (init buffers: by an init
+//!   step); every output is written.
+//!
+//! A `Wait::Step` orders everything up to the end of the step waited for before the waiting step. A
+//! `Wait::Tiles` orders no data of the waiting step itself, because nothing proves here which tasks
+//! made what a task needs; it passes on what the step waited for had waited for, and steps that wait
+//! for the waiting step come after both.
+//!
+//! Sizes of weights are not in a plan: [`VerifiedPlan::check_weights`] compares them with the store.
+mod access;
+mod block;
+mod order;
+mod step;
+
+use crate::{BufferKind, Plan, PlanError, PlanSegment, Step, StepWork, VerifiedPlan};
+use kernel::TileProgram;
+
+/// Largest buffer, arena or scratch in bytes.
+pub(crate) const MAX_BYTES: u64 = 1 << 46;
+const MAX_SYMBOL: i64 = 1 << 40;
+const MAX_STEPS: usize = 16_384;
+const MAX_LIST: usize = 65_536;
+const MAX_SYMBOLS: usize = 1_024;
+const MAX_WORKERS: u32 = 4_096;
+
+/// Makes errors about one subject of a plan.
+pub(crate) struct Blame<'a> {
+    pub model: &'a str,
+    pub subject: String,
+}
+
+impl Blame<'_> {
+    pub fn error(&self, rule: &'static str, why: impl Into<String>) -> PlanError {
+        PlanError::Rule {
+            model: self.model.into(),
+            subject: self.subject.clone(),
+            rule,
+            why: why.into(),
+        }
+    }
+
+    pub fn need(
+        &self,
+        ok: bool,
+        rule: &'static str,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), PlanError> {
+        if ok {
+            Ok(())
+        } else {
+            Err(self.error(rule, why()))
+        }
+    }
+
+    pub fn of(&self, subject: impl Into<String>) -> Blame<'_> {
+        Blame {
+            model: self.model,
+            subject: subject.into(),
+        }
+    }
+}
+
+pub(crate) fn plan(plan: Plan) -> Result<VerifiedPlan, PlanError> {
+    let b = Blame {
+        model: &plan.model,
+        subject: "the plan".into(),
+    };
+    b.need(plan.version == Plan::VERSION, "version", || {
+        format!("it has version {}, this is {}", plan.version, Plan::VERSION)
+    })?;
+    b.need(!plan.devices.is_empty(), "devices", || {
+        "it names no device".into()
+    })?;
+    for d in &plan.devices {
+        b.need(
+            !d.machine.is_empty() && !d.target.is_empty(),
+            "devices",
+            || "a device has no machine or target".into(),
+        )?;
+        b.need((1..=MAX_WORKERS).contains(&d.workers), "devices", || {
+            format!("{} workers on '{}'", d.workers, d.machine)
+        })?;
+    }
+    for (s, r) in plan.dims.iter() {
+        b.need(
+            0 <= r.lo && r.lo <= r.hi && r.hi <= MAX_SYMBOL,
+            "dims",
+            || format!("the range {}..{} of '{s}'", r.lo, r.hi),
+        )?;
+    }
+    let deferred = plan
+        .segments
+        .iter()
+        .position(|s| matches!(s, PlanSegment::Deferred { .. }));
+    b.need(
+        deferred.is_none_or(|i| i + 1 == plan.segments.len()),
+        "segments",
+        || "parts follow a deferred one".into(),
+    )?;
+    let mut budget = access::BUDGET;
+    let mut programs = Vec::new();
+    for (i, block) in plan.blocks().enumerate() {
+        let blame = b.of(format!("block {i}"));
+        block::sizes(block, &blame)?;
+        let made = (
+            compile(&block.init, &blame)?,
+            compile(&block.steps, &blame)?,
+        );
+        block::check(&plan, block, &blame)?;
+        step::check(&plan, block, &made, &blame, &mut budget)?;
+        programs.push(made);
+    }
+    Ok(VerifiedPlan { plan, programs })
+}
+
+/// Tile programs of a list of steps.
+fn compile(steps: &[Step], b: &Blame) -> Result<Vec<Option<TileProgram>>, PlanError> {
+    let make = |s: &Step| match &s.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => TileProgram::new((**kernel).clone(), (**schedule).clone())
+            .map(Some)
+            .map_err(|e| {
+                b.of(format!("step '{}'", s.name))
+                    .error("kernel", e.to_string())
+            }),
+        StepWork::Host { .. } => Ok(None),
+    };
+    steps.iter().map(make).collect()
+}
+
+impl VerifiedPlan {
+    /// Compares the plan's weight buffers with the store that it will run on.
+    ///
+    /// # Errors
+    /// [`PlanError::Rule`] (rule `weights`) that names a weight which is missing, has another
+    /// element type or fewer bytes than the plan reads.
+    pub fn check_weights(&self, store: &tensor::WeightStore) -> Result<(), PlanError> {
+        for buffer in self.plan.blocks().flat_map(|b| &b.buffers) {
+            let BufferKind::Weight(w) = buffer.kind else {
+                continue;
+            };
+            let blame = Blame {
+                model: &self.plan.model,
+                subject: format!("weight '{}'", buffer.name),
+            };
+            let Some(t) = store.tensor(w) else {
+                return Err(blame.error("weights", "the model has no such constant"));
+            };
+            let bytes = t.dtype().bytes_for(t.len());
+            let fits = t.dtype() == buffer.dtype && bytes.is_some_and(|b| b as u64 >= buffer.bytes);
+            blame.need(fits, "weights", || {
+                format!(
+                    "the plan reads {} bytes of {}, the model has {} elements of {}",
+                    buffer.bytes,
+                    buffer.dtype,
+                    t.len(),
+                    t.dtype()
+                )
+            })?;
+        }
+        Ok(())
+    }
+}

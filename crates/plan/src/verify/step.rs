@@ -1,0 +1,333 @@
+//! Rules of steps: what they touch, and whether that is theirs.
+use super::access::{Prover, Shape, product};
+use super::block::bytes_of;
+use super::order::{Ordering, Use};
+use super::{Blame, MAX_BYTES};
+use crate::{Block, Buffer, BufferKind, HostArg, Plan, PlanError, Step, StepWork, Wait};
+use kernel::{Kernel, Role, Stmt, TileProgram, work};
+use layout::{Dim, DimBox};
+
+type Checked = Result<(), PlanError>;
+
+/// Tasks that a step may have.
+const MAX_TASKS: i64 = 1 << 31;
+/// Extents and leaves above this are not looked at.
+const MAX_EXTENT: i64 = 1 << 46;
+
+/// Tile programs of init, then of steps.
+type Programs = (Vec<Option<TileProgram>>, Vec<Option<TileProgram>>);
+
+pub(super) fn check(
+    plan: &Plan,
+    k: &Block,
+    made: &Programs,
+    b: &Blame,
+    budget: &mut i64,
+) -> Checked {
+    let mut p = Prover {
+        dims: &plan.dims,
+        budget,
+    };
+    let limits: Vec<Dim> = k.buffers.iter().map(|x| limit(k, x, &plan.dims)).collect();
+    let init = uses(plan, k, &k.init, &made.0, true, &limits, b, &mut p)?;
+    Ordering::new(&k.init, b)?.check(k, &init, true, &[], b, &mut p)?;
+    let steps = uses(plan, k, &k.steps, &made.1, false, &limits, b, &mut p)?;
+    let filled: Vec<u32> = init.iter().filter(|u| u.write).map(|u| u.buffer).collect();
+    Ordering::new(&k.steps, b)?.check(k, &steps, false, &filled, b, &mut p)
+}
+
+/// Elements of a buffer: the caller's memory is as large as the shape at hand, ours as at the top.
+fn limit(k: &Block, x: &Buffer, dims: &DimBox) -> Dim {
+    let port = match x.kind {
+        BufferKind::Input(n) => k.inputs.get(n as usize),
+        BufferKind::Output(n) => k.outputs.get(n as usize),
+        _ => None,
+    };
+    match port {
+        Some(p) => product(&p.shape, dims).unwrap_or(Dim::ZERO),
+        None => Dim::Known((x.bytes.saturating_mul(8) / u64::from(x.dtype.bits())) as i64),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn uses(
+    plan: &Plan,
+    k: &Block,
+    list: &[Step],
+    made: &[Option<TileProgram>],
+    init: bool,
+    limits: &[Dim],
+    b: &Blame,
+    p: &mut Prover,
+) -> Result<Vec<Use>, PlanError> {
+    let mut out = Vec::new();
+    for (at, s) in list.iter().enumerate() {
+        let b = b.of(format!("{}, step '{}'", b.subject, s.name));
+        ids(plan, k, s, at, &b)?;
+        let from = out.len();
+        match (&s.work, made.get(at).and_then(Option::as_ref)) {
+            (
+                StepWork::Kernel {
+                    kernel,
+                    schedule,
+                    args,
+                },
+                Some(program),
+            ) => {
+                extents(kernel, &b, p)?;
+                b.need(s.tasks == work::tasks(kernel, schedule), "tasks", || {
+                    format!("its grid has not {} tasks", s.tasks)
+                })?;
+                let needed = work::scratch_bytes(program, p.dims);
+                b.need(needed.is_some_and(|n| n <= s.scratch), "scratch", || {
+                    format!(
+                        "its tiles take {} bytes of the {} stated",
+                        needed.map_or("too many".into(), |n| n.to_string()),
+                        s.scratch
+                    )
+                })?;
+                for (i, (o, &buffer)) in kernel.operands.iter().zip(args).enumerate() {
+                    let x = &k.buffers[buffer as usize];
+                    b.need(o.dtype == x.dtype, "dtype", || {
+                        format!(
+                            "operand '{}' is {} in a buffer of {}",
+                            o.name, o.dtype, x.dtype
+                        )
+                    })?;
+                    let write = o.role == Role::Write;
+                    role(x, write, init, &b)?;
+                    let shape = Shape::new(kernel, o);
+                    b.need(p.inside(&shape, &limits[buffer as usize]), "inside", || {
+                        format!("operand '{}' is not proved to stay inside the {} elements of buffer '{}'", o.name, limits[buffer as usize], x.name)
+                    })?;
+                    if write {
+                        let alone = p.dims.bounds(&s.tasks).is_some_and(|r| r.hi <= 1);
+                        b.need(alone || p.injective(&shape), "race", || {
+                            format!("tasks may write the same elements of operand '{}'", o.name)
+                        })?;
+                        b.need(alone || o.dtype.bits() >= 8, "race", || {
+                            format!("tasks share bytes of {} operand '{}'", o.dtype, o.name)
+                        })?;
+                    }
+                    out.push(Use {
+                        step: at,
+                        buffer,
+                        write,
+                        part: i,
+                        shape,
+                    });
+                }
+            }
+            (
+                StepWork::Host {
+                    inputs, outputs, ..
+                },
+                _,
+            ) => {
+                b.need(s.tasks.is_one(), "tasks", || {
+                    format!("a host step has one task, not {}", s.tasks)
+                })?;
+                let args = inputs
+                    .iter()
+                    .flatten()
+                    .map(|a| (a, false))
+                    .chain(outputs.iter().map(|a| (a, true)));
+                for (i, (a, write)) in args.enumerate() {
+                    let x = &k.buffers[a.buffer as usize];
+                    b.need(a.dtype == x.dtype, "dtype", || {
+                        format!("argument {i} is {} in a buffer of {}", a.dtype, x.dtype)
+                    })?;
+                    role(x, write, init, &b)?;
+                    let shape = dense(a, &limits[a.buffer as usize], p).ok_or_else(|| {
+                        b.error(
+                            "inside",
+                            format!(
+                                "argument {i} is not proved to stay inside buffer '{}'",
+                                x.name
+                            ),
+                        )
+                    })?;
+                    out.push(Use {
+                        step: at,
+                        buffer: a.buffer,
+                        write,
+                        part: i,
+                        shape,
+                    });
+                }
+            }
+            _ => return Err(b.error("kernel", "its tile program is missing")),
+        }
+        alias(k, s, &out[from..], &b, p)?;
+        b.need(
+            s.scratch < MAX_BYTES && s.scratch <= k.scratch_bytes,
+            "scratch",
+            || {
+                format!(
+                    "it takes {} bytes of the block's {}",
+                    s.scratch, k.scratch_bytes
+                )
+            },
+        )?;
+        b.need(
+            p.dims
+                .bounds(&s.tasks)
+                .is_some_and(|r| (0..MAX_TASKS).contains(&r.hi)),
+            "tasks",
+            || format!("'{}' tasks are too many", s.tasks),
+        )?;
+    }
+    Ok(out)
+}
+
+fn ids(plan: &Plan, k: &Block, s: &Step, at: usize, b: &Blame) -> Checked {
+    b.need((s.device as usize) < plan.devices.len(), "ids", || {
+        format!("device {} is not there", s.device)
+    })?;
+    for w in &s.waits {
+        let (Wait::Step(to) | Wait::Tiles { step: to, .. }) = w;
+        b.need((*to as usize) < at, "ids", || {
+            format!("it waits for step {to}, which is not before it")
+        })?;
+    }
+    let there = |x: u32| (x as usize) < k.buffers.len();
+    let ok = match &s.work {
+        StepWork::Kernel { kernel, args, .. } => {
+            args.len() == kernel.operands.len() && args.iter().all(|&x| there(x))
+        }
+        StepWork::Host {
+            inputs, outputs, ..
+        } => inputs
+            .iter()
+            .flatten()
+            .chain(outputs)
+            .all(|a| there(a.buffer)),
+    };
+    b.need(ok, "ids", || {
+        "its buffers are not one per operand, or not there".into()
+    })
+}
+
+fn extents(kernel: &Kernel, b: &Blame, p: &Prover) -> Checked {
+    for a in &kernel.axes {
+        let r = p.dims.bounds(&a.extent);
+        b.need(
+            p.nonneg(&a.extent) && r.is_some_and(|r| r.hi < MAX_EXTENT),
+            "extents",
+            || {
+                format!(
+                    "extent '{}' of axis '{}' can be negative or is too large",
+                    a.extent, a.name
+                )
+            },
+        )?;
+    }
+    for o in &kernel.operands {
+        for t in o.access.terms.iter().filter(|t| t.leaves.len() > 1) {
+            let extent = &kernel.axes[t.axis as usize].extent;
+            let sizes: Vec<Dim> = t.leaves.iter().map(|l| l.extent.clone()).collect();
+            let covered = product(&sizes, p.dims).is_some_and(|n| p.nonneg(&(n - extent.clone())));
+            b.need(
+                covered && sizes.iter().all(|d| p.nonneg(d)),
+                "extents",
+                || {
+                    format!(
+                        "the leaves of operand '{}' do not cover axis '{}'",
+                        o.name, kernel.axes[t.axis as usize].name
+                    )
+                },
+            )?;
+        }
+        for i in &o.access.indexed {
+            b.need(p.nonneg(&i.extent), "extents", || {
+                format!(
+                    "operand '{}' is gathered from '{}' positions",
+                    o.name, i.extent
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn role(x: &Buffer, write: bool, init: bool, b: &Blame) -> Checked {
+    let ok = match (init, write) {
+        (true, true) => x.kind == BufferKind::Init,
+        (true, false) => matches!(x.kind, BufferKind::Init | BufferKind::Weight(_)),
+        (false, true) => matches!(
+            x.kind,
+            BufferKind::Arena | BufferKind::Output(_) | BufferKind::State(_)
+        ),
+        (false, false) => true,
+    };
+    b.need(ok, "role", || {
+        format!(
+            "it may not {} buffer '{}', which is {:?}",
+            if write { "write" } else { "read" },
+            x.name,
+            x.kind
+        )
+    })
+}
+
+/// A host argument's elements, when they are proved to lie inside.
+fn dense(a: &HostArg, limit: &Dim, p: &mut Prover) -> Option<Shape> {
+    if !a.shape.iter().all(|d| p.nonneg(d)) {
+        return None;
+    }
+    let elements = product(&a.shape, p.dims)?;
+    p.dims
+        .bounds(&elements)
+        .and_then(|r| bytes_of(a.dtype, r.hi))?;
+    let shape = Shape::dense(elements);
+    p.inside(&shape, limit).then_some(shape)
+}
+
+/// Whether two buffers share bytes.
+pub(super) fn overlap(k: &Block, x: u32, y: u32) -> bool {
+    let (a, b) = (&k.buffers[x as usize], &k.buffers[y as usize]);
+    x == y
+        || (a.kind == BufferKind::Arena
+            && b.kind == BufferKind::Arena
+            && a.offset < b.offset + b.bytes
+            && b.offset < a.offset + a.bytes)
+}
+
+/// What one step touches more than once.
+fn alias(k: &Block, s: &Step, uses: &[Use], b: &Blame, p: &mut Prover) -> Checked {
+    for w in uses.iter().filter(|u| u.write) {
+        for u in uses
+            .iter()
+            .filter(|u| u.part != w.part && overlap(k, u.buffer, w.buffer))
+        {
+            let fine =
+                u.buffer == w.buffer && (element_wise(s, u, w) || p.apart(&u.shape, &w.shape));
+            b.need(fine, "alias", || {
+                format!(
+                    "it writes buffer '{}' while it uses the same bytes",
+                    k.buffers[w.buffer as usize].name
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether `s` only computes elements and ends by storing them where it loaded them.
+fn element_wise(s: &Step, read: &Use, write: &Use) -> bool {
+    let StepWork::Kernel { kernel, .. } = &s.work else {
+        return false;
+    };
+    let (r, w) = (&kernel.operands[read.part], &kernel.operands[write.part]);
+    let plain = kernel
+        .body
+        .iter()
+        .all(|s| matches!(s, Stmt::Load { .. } | Stmt::Map { .. } | Stmt::Store { .. }));
+    let last = matches!(kernel.body.last(), Some(Stmt::Store { operand, .. }) if *operand as usize == write.part);
+    !read.write
+        && plain
+        && last
+        && r.access == w.access
+        && r.access.bounds.is_empty()
+        && r.access.indexed.is_empty()
+}
