@@ -38,6 +38,36 @@ fn count(nodes: &[ModelNode], into: &mut BTreeMap<String, usize>, depth: usize) 
     }
 }
 
+/// Elements of the constants of a graph and its bodies. Wide integers are shapes and indices, not what was trained.
+fn parameters(g: &ModelGraph, depth: usize) -> u64 {
+    let elements = |t: &TensorData| {
+        let trained = !matches!(
+            DataType::from_code(t.dtype),
+            Some(DataType::Int64 | DataType::Bool | DataType::String)
+        );
+        let n = t
+            .dims
+            .iter()
+            .try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
+        if trained { n.unwrap_or(0) } else { 0 }
+    };
+    let mut sum: u64 = g
+        .initializers
+        .iter()
+        .map(elements)
+        .fold(0, u64::saturating_add);
+    for n in &g.nodes {
+        for a in &n.attributes {
+            sum = sum.saturating_add(match &a.value {
+                AttributeValue::Tensor(t) if n.op_type == "Constant" => elements(t),
+                AttributeValue::Graph(body) if depth < 32 => parameters(body, depth + 1),
+                _ => 0,
+            });
+        }
+    }
+    sum
+}
+
 fn stated(values: &[onnx::proto::ValueInfo], g: &ModelGraph) -> Vec<InspectedValue> {
     values
         .iter()
@@ -179,20 +209,7 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     for f in &m.functions {
         count(&f.nodes, &mut out.operators, 0);
     }
-    // Wide integers are shapes and indices, not what was trained.
-    let trained = |code: i32| {
-        !matches!(
-            DataType::from_code(code),
-            Some(DataType::Int64 | DataType::Bool | DataType::String)
-        )
-    };
-    for t in m.graph.initializers.iter().filter(|t| trained(t.dtype)) {
-        let n = t
-            .dims
-            .iter()
-            .try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
-        out.parameters = out.parameters.saturating_add(n.unwrap_or(0));
-    }
+    out.parameters = parameters(&m.graph, 0);
     drop(file);
     let model = match Model::open(path, options) {
         Ok(model) => model,
