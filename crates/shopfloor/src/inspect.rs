@@ -3,7 +3,7 @@ use crate::{Error, Machine, Model, ModelOptions, inputs};
 use kernel::{CpuMapping, Kernel, Mapping, Place, Schedule, TileProgram};
 use layout::Dim;
 use onnx::proto::{
-    AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, Type,
+    AttributeValue, DataType, Dimension, Graph as ModelGraph, Node as ModelNode, TensorData, Type,
 };
 use onnx::{ImportError, ModelFile};
 use plan::{Item, ItemWork, Program, Segment};
