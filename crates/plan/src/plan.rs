@@ -273,12 +273,15 @@ impl Plan {
     }
 }
 
+/// Tile programs of a block's init steps and of its steps.
+pub(crate) type BlockPrograms = (Vec<Option<TileProgram>>, Vec<Option<TileProgram>>);
+
 /// A plan whose rules were checked, with its tile programs.
 #[derive(Clone, Debug)]
 pub struct VerifiedPlan {
     pub(crate) plan: Plan,
     /// Per block: programs of init, then of steps (`None` for host steps).
-    pub(crate) programs: Vec<(Vec<Option<TileProgram>>, Vec<Option<TileProgram>>)>,
+    pub(crate) programs: Vec<BlockPrograms>,
 }
 
 impl VerifiedPlan {

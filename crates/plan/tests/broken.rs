@@ -577,7 +577,7 @@ const BREAKS: &[(&str, Break)] = &[
                     operand: 0,
                 }),
                 5 => s.chunk = 0,
-                6 => drop(s.places.push(Place::Register)),
+                6 => s.places.push(Place::Register),
                 7 => s.grid[0].tile = -1,
                 _ => k.body.swap(0, 1),
             }

@@ -142,3 +142,43 @@ fn small_boxes_are_looked_at_point_by_point() {
     );
     p.finish("points").verify().unwrap();
 }
+
+#[test]
+fn floors_are_compared_with_what_they_round() {
+    // A pool of 2 over any of 1,000,000 heights: 2 * floor(h / 2) rows are never more than h.
+    let mut p = PlanMaker::new();
+    p.dims.insert("h", 2, 1_000_001);
+    p.block.symbols.push("h".into());
+    let h = Dim::sym("h");
+    let half = h.floor_div(&d(2));
+    let x = p.input(layout::DType::F32, &[h, d(4)]);
+    let y = p.output(&[half.clone(), d(8)]);
+    p.step(
+        false,
+        (
+            kernels::pointwise(half, d(8), expr::Unary::Exp),
+            kernels::pointwise_cpu(3),
+        ),
+        &[x, y],
+        &[],
+    );
+    p.finish("pool").verify().unwrap();
+    // Rounded up it would be one row too many.
+    let mut p = PlanMaker::new();
+    p.dims.insert("h", 2, 1_000_001);
+    p.block.symbols.push("h".into());
+    let h = Dim::sym("h");
+    let half = h.ceil_div(&d(2));
+    let x = p.input(layout::DType::F32, &[h, d(4)]);
+    let y = p.output(&[half.clone(), d(8)]);
+    p.step(
+        false,
+        (
+            kernels::pointwise(half, d(8), expr::Unary::Exp),
+            kernels::pointwise_cpu(3),
+        ),
+        &[x, y],
+        &[],
+    );
+    assert!(p.finish("pool").verify().is_err());
+}

@@ -14,8 +14,13 @@ use std::collections::BTreeSet;
 const MAX_POINTS: i64 = 4096;
 /// Points that one plan may look at.
 pub(crate) const BUDGET: i64 = 1 << 20;
+/// Steps of one proof that take parts of a sum for something simpler.
+const RELAXATIONS: usize = 24;
 /// Above this no sum of products is looked at: it could leave 64 bits.
 const MAX_NORM: i128 = 1 << 61;
+
+/// What is asked of one point: shapes and dimensions with numbers.
+type PointCheck<'a> = &'a dyn Fn(&mut Prover, &[Shape], &[i64]) -> bool;
 
 /// A part of an address: `stride * (0..extent)`.
 #[derive(Clone, Debug)]
@@ -146,8 +151,20 @@ pub(crate) fn product(shape: &[Dim], dims: &DimBox) -> Option<Dim> {
     (size < MAX_NORM).then(|| Dim::product(shape))
 }
 
+fn of_atom(a: &Atom) -> Dim {
+    match a {
+        Atom::Sym(s) => Dim::sym(s),
+        Atom::FloorDiv(x, y) => x.floor_div(y),
+        Atom::Min(x, y) => x.min_with(y),
+        Atom::Max(x, y) => x.max_with(y),
+    }
+}
+
 /// At least the sum of the magnitudes of a dimension's coefficients, and of its value, in the box.
 fn norm(d: &Dim, dims: &DimBox) -> i128 {
+    if let Dim::Known(n) = d {
+        return i128::from(*n).abs();
+    }
     let mut sum = 0i128;
     for (c, atoms) in d.terms() {
         let mut p = i128::from(c).abs();
@@ -169,8 +186,78 @@ impl Prover<'_> {
     pub fn nonneg(&self, d: &Dim) -> bool {
         match d {
             Dim::Known(n) => *n >= 0,
-            d => d.provably_nonneg() || self.dims.bounds(d).is_some_and(|r| r.lo >= 0),
+            d => {
+                d.provably_nonneg()
+                    || self.dims.bounds(d).is_some_and(|r| r.lo >= 0)
+                    || self.relaxed(d, &mut RELAXATIONS.clone())
+            }
         }
+    }
+
+    /// True when something that is nowhere above a positive multiple of `d` is at least 0: a floor
+    /// of a quotient taken for the quotient or for the number just above the next lower one, a
+    /// minimum or maximum for one of its sides.
+    fn relaxed(&self, d: &Dim, fuel: &mut usize) -> bool {
+        if *fuel == 0 || norm(d, self.dims) > MAX_NORM {
+            return false;
+        }
+        *fuel -= 1;
+        let terms = d.terms();
+        let found = terms.iter().find_map(|(c, atoms)| {
+            atoms
+                .iter()
+                .find(|a| match a {
+                    Atom::FloorDiv(_, y) => y.known().is_some_and(|k| (1..1 << 20).contains(&k)),
+                    Atom::Min(..) => *c < 0,
+                    Atom::Max(..) => *c > 0,
+                    Atom::Sym(_) => false,
+                })
+                .cloned()
+        });
+        let Some(atom) = found else { return false };
+        // The sum with `atom` replaced in every term by what `of` makes of it for that sign, all
+        // else times `scale`; `None` when a cofactor can be negative.
+        let replaced = |scale: i64, of: &dyn Fn(bool) -> Option<Dim>| {
+            let mut sum = Dim::ZERO;
+            for (c, atoms) in &terms {
+                let mut rest = Dim::ONE;
+                let mut times = 0;
+                for a in atoms {
+                    if *a == atom {
+                        times += 1;
+                    } else {
+                        rest = rest * of_atom(a);
+                    }
+                }
+                let factor = match times {
+                    0 => Dim::Known(scale),
+                    1 if self.dims.bounds(&rest)?.lo >= 0 => of(*c > 0)?,
+                    _ => return None,
+                };
+                sum = sum + Dim::Known(*c) * rest * factor;
+            }
+            Some(sum)
+        };
+        let ways: Vec<Option<Dim>> = match &atom {
+            Atom::FloorDiv(x, y) => {
+                let k = y.known().unwrap_or(1);
+                let low = (**x).clone() - Dim::Known(k - 1);
+                vec![replaced(k, &|up| {
+                    Some(if up { low.clone() } else { (**x).clone() })
+                })]
+            }
+            Atom::Min(x, y) => [x, y]
+                .map(|z| replaced(1, &|up| (!up).then(|| (**z).clone())))
+                .into(),
+            Atom::Max(x, y) => [x, y]
+                .map(|z| replaced(1, &|up| up.then(|| (**z).clone())))
+                .into(),
+            Atom::Sym(_) => vec![],
+        };
+        ways.into_iter().flatten().any(|d| {
+            norm(&d, self.dims) < MAX_NORM
+                && (self.dims.bounds(&d).is_some_and(|r| r.lo >= 0) || self.relaxed(&d, fuel))
+        })
     }
 
     fn le(&self, a: &Dim, b: &Dim) -> bool {
@@ -255,12 +342,7 @@ impl Prover<'_> {
 
     /// Looks at every point of the box that the shapes' and dims' symbols make; `check` is given
     /// the shapes and dims with numbers. False when there are too many points.
-    fn each_point(
-        &mut self,
-        shapes: &[&Shape],
-        extra: &[&Dim],
-        check: &dyn Fn(&mut Prover, &[Shape], &[i64]) -> bool,
-    ) -> bool {
+    fn each_point(&mut self, shapes: &[&Shape], extra: &[&Dim], check: PointCheck) -> bool {
         let mut used = BTreeSet::new();
         shapes.iter().for_each(|s| s.symbols(&mut used));
         extra.iter().for_each(|d| d.symbols(&mut used));
@@ -301,7 +383,9 @@ impl Prover<'_> {
                 dims: &none,
                 budget: &mut 0,
             };
-            if !empty && !(numbers.iter().all(|s| p.tame(s)) && check(&mut p, &numbers, &values)) {
+            let holds =
+                empty || (numbers.iter().all(|s| p.tame(s)) && check(&mut p, &numbers, &values));
+            if !holds {
                 return false;
             }
             // The next point, last symbol fastest.

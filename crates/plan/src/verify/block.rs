@@ -243,36 +243,35 @@ fn divisors(d: &Dim, dims: &DimBox) -> bool {
 }
 
 fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
-    let mut seen: BTreeSet<&Dim> = BTreeSet::new();
+    let mut seen: BTreeSet<Dim> = BTreeSet::new();
     for s in list {
-        let b = b.of(format!("{}, step '{}'", b.subject, s.name));
-        let check = |d: &Dim| dimension(d, k, &plan.dims, &b);
-        let mut bad = None;
-        match &s.work {
-            StepWork::Kernel { kernel, .. } => kernel.for_each_dim(&mut |d| {
-                if bad.is_none() {
-                    bad = check(d).err();
+        let mut bad: Option<Dim> = None;
+        let mut check = |d: &Dim| {
+            if bad.is_none() && d.known().is_none() && !seen.contains(d) {
+                match dimension(d, k, &plan.dims, b) {
+                    Ok(()) => drop(seen.insert(d.clone())),
+                    Err(_) => bad = Some(d.clone()),
                 }
-            }),
+            }
+        };
+        match &s.work {
+            StepWork::Kernel { kernel, .. } => kernel.for_each_dim(&mut check),
             StepWork::Host {
                 inputs, outputs, ..
             } => {
-                for d in inputs
-                    .iter()
-                    .flatten()
-                    .chain(outputs)
-                    .flat_map(|a| &a.shape)
-                {
-                    if seen.insert(d) {
-                        check(d)?;
-                    }
-                }
+                let args = inputs.iter().flatten().chain(outputs);
+                args.flat_map(|a| &a.shape).for_each(&mut check);
             }
         }
-        if let Some(e) = bad {
-            return Err(e);
+        check(&s.tasks);
+        if let Some(d) = bad {
+            dimension(
+                &d,
+                k,
+                &plan.dims,
+                &b.of(format!("{}, step '{}'", b.subject, s.name)),
+            )?;
         }
-        check(&s.tasks)?;
     }
     Ok(())
 }

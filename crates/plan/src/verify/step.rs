@@ -3,6 +3,7 @@ use super::access::{Prover, Shape, product};
 use super::block::bytes_of;
 use super::order::{Ordering, Use};
 use super::{Blame, MAX_BYTES};
+use crate::plan::BlockPrograms;
 use crate::{Block, Buffer, BufferKind, HostArg, Plan, PlanError, Step, StepWork, Wait};
 use kernel::{Kernel, Role, Stmt, TileProgram, work};
 use layout::{Dim, DimBox};
@@ -14,13 +15,10 @@ const MAX_TASKS: i64 = 1 << 31;
 /// Extents and leaves above this are not looked at.
 const MAX_EXTENT: i64 = 1 << 46;
 
-/// Tile programs of init, then of steps.
-type Programs = (Vec<Option<TileProgram>>, Vec<Option<TileProgram>>);
-
 pub(super) fn check(
     plan: &Plan,
     k: &Block,
-    made: &Programs,
+    made: &BlockPrograms,
     b: &Blame,
     budget: &mut i64,
 ) -> Checked {
