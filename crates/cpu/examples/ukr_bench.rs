@@ -1,6 +1,12 @@
 //! Measures the micro-kernels on one core: FMA peak, GEMM, convolution, elementwise functions, GEMV.
 //!
 //! `cargo run --release -p shopfloor-cpu --example ukr_bench [isa] [section]`; best of many runs.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use cpu_bench::*;
 use shopfloor_cpu::isa::Isa;

@@ -1,4 +1,10 @@
 //! [`Simd`] with AVX2 and FMA.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::simd::Simd;
 use std::arch::x86_64::*;

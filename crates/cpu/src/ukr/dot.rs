@@ -2,6 +2,12 @@
 //!
 //! This is A times B transposed with B read in place (the scores of attention in a decode step): the sum runs
 //! along the vectors, and four accumulators at a time are folded by transposing additions.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::simd::Simd;
 

@@ -8,6 +8,12 @@
 //! There are two ways to name A. [`Gemm`] has a base and strides. [`Indirect`] has a table with one pointer per
 //! row and block of k, which turns a convolution into a product without materialising anything: a block of k is
 //! the channels of one tap, and a tap in the padding points to zeros.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::simd::Simd;
 use crate::isa::Isa;

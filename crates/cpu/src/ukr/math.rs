@@ -3,6 +3,12 @@
 //! Errors are stated in ULP of the correctly rounded result and hold for every instruction set; the tests measure
 //! them over dense samples. Coefficients are minimax fits, rounded one after the other from the lowest power and
 //! refitted after each rounding.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::simd::Simd;
 

@@ -2,6 +2,12 @@
 //!
 //! Every reduction has one order, which depends on the instruction set and the length only: four accumulators take
 //! vectors in turn, then they are folded pairwise.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::math;
 use super::simd::Simd;

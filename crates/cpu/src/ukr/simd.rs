@@ -3,6 +3,12 @@
 //! A kernel is one `#[inline(always)]` function generic over [`Simd`]; `kernels.rs` wraps it once per
 //! instruction set in a function with `#[target_feature]`, into which everything inlines. Outside such a
 //! wrapper these functions are correct but slow.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 /// Vectors of f32 of one instruction set.
 ///

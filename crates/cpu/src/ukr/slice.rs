@@ -1,6 +1,12 @@
 //! Elementwise functions over slices, in three forms: unary, binary, and binary with a scalar.
 //!
 //! All may work in place (`dst` may be any source); partial overlap is not allowed.
+//!
+//! # Safety
+//!
+//! The functions here are unsafe because the CPU must have the instruction set they are compiled for,
+//! and because pointers, strides and counts must describe memory that is valid for the access named in
+//! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::math;
 use super::pow::pow as pow_lane;

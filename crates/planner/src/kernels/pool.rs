@@ -30,7 +30,9 @@ impl Lowering<'_> {
         }
         let mut b = Builder::new(&self.group_name(g), Family::Pool);
         let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
-        for &d in &order {
+        // The window's axes stand before the innermost output axis, so that rows run along memory.
+        let lane = order.iter().rposition(|&d| !os[d].is_one());
+        let output_axis = |b: &mut Builder, dims: &mut Vec<Vec<AxisId>>, d: usize| {
             if !os[d].is_one() {
                 let name = match d {
                     0 => "b".to_string(),
@@ -39,10 +41,16 @@ impl Lowering<'_> {
                 };
                 dims[d].push(b.axis(&name, &os[d]));
             }
+        };
+        for &d in order.iter().take(lane.unwrap_or(0)) {
+            output_axis(&mut b, &mut dims, d);
         }
         let taps: Vec<Option<AxisId>> = (0..spatial)
             .map(|d| (spec.kernel[d] != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(spec.kernel[d]))))
             .collect();
+        for &d in order.iter().skip(lane.unwrap_or(0)) {
+            output_axis(&mut b, &mut dims, d);
+        }
         let mut access = Access::strided(x.layout.offset.clone(), vec![]);
         for d in 0..2 {
             if let Some(&a) = dims[d].first() {
