@@ -9,7 +9,13 @@ use loom::thread;
 use shopfloor_cpu::flow::{Bed, Flow, Slot, StepSpec};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
-    waits.iter().map(|w| StepSpec { chunk: 1, waits: w.to_vec() }).collect()
+    waits
+        .iter()
+        .map(|w| StepSpec {
+            chunk: 1,
+            waits: w.to_vec(),
+        })
+        .collect()
 }
 
 /// Two workers, two steps: every task once, and a step sees what it waited for.
@@ -29,18 +35,19 @@ fn tickets_and_waits() {
             second: AtomicUsize::new(0),
         });
         let work = |s: &Shared| {
-            s.flow.walk(&specs(&[&[], &[0]]), &[2, 1], |step, first, count| {
-                assert_eq!(count, 1);
-                if step == 0 {
-                    // SAFETY: task `first` is run by one worker only.
-                    s.first[first as usize].with_mut(|p| unsafe { *p += 1 });
-                } else {
-                    // SAFETY: all tasks of step 0 are done.
-                    let sum: usize = s.first.iter().map(|c| c.with(|p| unsafe { *p })).sum();
-                    assert_eq!(sum, 2);
-                    s.second.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+            s.flow
+                .walk(&specs(&[&[], &[0]]), &[2, 1], |step, first, count| {
+                    assert_eq!(count, 1);
+                    if step == 0 {
+                        // SAFETY: task `first` is run by one worker only.
+                        s.first[first as usize].with_mut(|p| unsafe { *p += 1 });
+                    } else {
+                        // SAFETY: all tasks of step 0 are done.
+                        let sum: usize = s.first.iter().map(|c| c.with(|p| unsafe { *p })).sum();
+                        assert_eq!(sum, 2);
+                        s.second.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
         };
         let other = s.clone();
         let t = thread::spawn(move || work(&other));
@@ -97,7 +104,10 @@ fn parking() {
             bed: Bed,
             work: AtomicUsize,
         }
-        let s = Arc::new(Shared { bed: Bed::new(), work: AtomicUsize::new(0) });
+        let s = Arc::new(Shared {
+            bed: Bed::new(),
+            work: AtomicUsize::new(0),
+        });
         let other = s.clone();
         let t = thread::spawn(move || {
             let found = || other.work.load(Ordering::SeqCst) == 1;

@@ -3,7 +3,7 @@
 extern crate shopfloor_testkit as testkit;
 
 use layout::DType;
-use shopfloor::{DimBox, Session, Tensor};
+use shopfloor::{Dim, DimBox, ModelOptions, Session, Tensor};
 use testkit::zoo;
 
 const TOKENS: usize = 32;
@@ -51,11 +51,14 @@ fn decode(model: &str) {
         .map(|(n, t)| (n.clone(), t.shape().to_vec()))
         .collect();
     assert!(!pasts.is_empty());
-    let mut builder = Session::builder().with_threads(2);
+    let mut options = ModelOptions::default();
     for (p, _) in &pasts {
-        builder = builder.with_state(p, &p.replace("past_key_values", "present"));
+        options.states.push((p.clone(), p.replace("past_key_values", "present")));
     }
-    let session = builder.commit_from_file(&prepared.model).expect("session");
+    // A mask with a length of its own is bound to what it must be: past and new tokens.
+    let total = Dim::sym("past_sequence_length") + Dim::sym("sequence_length");
+    options.shapes.insert("attention_mask".into(), vec![Dim::sym("batch_size"), total]);
+    let session = Session::builder().with_threads(2).with_model_options(options).commit_from_file(&prepared.model).expect("session");
     let mut dims = DimBox::new();
     for s in &session.model().program().symbols {
         let range = match &*s.name {

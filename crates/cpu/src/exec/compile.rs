@@ -1,15 +1,17 @@
 //! From a tile program to operations on tiles: parameters, scratch, roles, and the shapes of statements
 //! that run as one.
+mod fold;
+
 use super::access::CAccess;
 use super::contract::{CContract, CNest, TABLE};
-use super::fold::{CFold, Lift, Simple, bytes};
+use super::fold::bytes;
 use super::map::CMap;
 use super::vm::{self, CH};
 use super::{CKernel, COperand, CTile, MAX_AXES, Op};
 use crate::isa::Isa;
 use crate::ukr::{Kernels, gemm_kernel, shapes};
-use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
-use kernel::{Mapping, Node, Place, Rescale, Stmt, TileProgram};
+use expr::{Expr, ExprBuilder, Inst};
+use kernel::{Mapping, Node, Place, Stmt, TileProgram};
 use layout::{DType, Dim, DimBox};
 use plan::{BufferId, Params};
 
@@ -501,10 +503,19 @@ impl Compiler<'_> {
             ));
         }
         self.area = self.area.max(prog.bytes);
+        // Short rows are run several at a time, arguments that repeat being spread out first.
+        let mut flat = None;
+        if !args.is_empty() && prog.index == 0 && lane.is_some() {
+            let all = vec![true; args.len()];
+            let p = vm::compile(e, &all, None, self.kernels, self.params)?;
+            self.area = self.area.max(round(p.bytes) + args.len() * CH * 8);
+            flat = Some(p);
+        }
         Ok(CMap {
             dst,
             args,
             prog,
+            flat,
             lane,
         })
     }
@@ -640,200 +651,6 @@ impl Compiler<'_> {
                 .is_some_and(|l| l.stride.is_one()),
             _ => self.out.tiles[t].axes.last() == Some(&lane),
         }
-    }
-
-    fn fold(
-        &mut self,
-        m: &Monoid,
-        state: &[u16],
-        args: &[u16],
-        over: &[u16],
-        rescale: Option<&Rescale>,
-        out: &mut Vec<Op>,
-    ) -> Result<(), String> {
-        let state: Vec<usize> = state.iter().map(|&t| t as usize).collect();
-        let args: Vec<usize> = args.iter().map(|&t| t as usize).collect();
-        let over: Vec<usize> = over.iter().map(|&a| a as usize).collect();
-        let mut old = Vec::new();
-        let state_axes: Vec<u16> = state
-            .first()
-            .map(|&t| self.out.tiles[t].axes.iter().map(|&a| a as u16).collect())
-            .unwrap_or_default();
-        if rescale.is_some() {
-            for &t in &state {
-                let d = self.out.tiles[t].dtype;
-                let axes: Vec<u16> = self.out.tiles[t].axes.iter().map(|&a| a as u16).collect();
-                let id = self.tile(d, &axes, true)?;
-                let copy = self.map(id, &Expr::identity(d), vec![t])?;
-                out.push(Op::Map(Box::new(copy)));
-                old.push(id);
-            }
-        }
-        let f = self.plain_fold(m, &state, args, over)?;
-        out.push(Op::Fold(Box::new(f)));
-        let Some(r) = rescale else { return Ok(()) };
-        let types = r.factor.output_types().map_err(|x| x.to_string())?;
-        let d = *types.first().ok_or("a rescaling factor has no result")?;
-        let factor = self.tile(d, &state_axes, true)?;
-        old.extend(&state);
-        let fm = self.map(factor, &r.factor, old)?;
-        out.push(Op::Map(Box::new(fm)));
-        for &t in &r.tiles {
-            let t = t as usize;
-            let own = self.out.tiles[t].dtype;
-            let mut e = ExprBuilder::new();
-            let x = e.input(0, own);
-            let y = e.input(1, d);
-            let y = if own == d { y } else { e.cast(y, own) };
-            let z = e.mul(x, y);
-            let e = e.finish(&[z]);
-            let map = self.map(t, &e, vec![t, factor])?;
-            out.push(Op::Map(Box::new(map)));
-        }
-        Ok(())
-    }
-
-    fn plain_fold(
-        &mut self,
-        m: &Monoid,
-        state: &[usize],
-        args: Vec<usize>,
-        over: Vec<usize>,
-    ) -> Result<CFold, String> {
-        let dtypes: Vec<DType> = state.iter().map(|&t| self.out.tiles[t].dtype).collect();
-        let n = dtypes.len();
-        if n == 0 || m.state_len() != n || 2 * n > vm::MAX_ARGS {
-            return Err(format!(
-                "reduction '{}' has {} state scalars for {n} tiles",
-                m.name,
-                m.state_len()
-            ));
-        }
-        let lift_types = m.lift.output_types().map_err(|x| x.to_string())?;
-        let combine_types = m.combine.output_types().map_err(|x| x.to_string())?;
-        if lift_types != dtypes || combine_types != dtypes {
-            return Err(format!(
-                "reduction '{}' has states of {lift_types:?} for tiles of {dtypes:?}",
-                m.name
-            ));
-        }
-        self.types(&m.lift, &args)?;
-        let kept: Vec<usize> = self.out.tiles[state[0]].axes.clone();
-        let widest = args.iter().max_by_key(|&&t| self.out.tiles[t].axes.len());
-        let axes = widest
-            .map(|&t| self.out.tiles[t].axes.clone())
-            .unwrap_or_default();
-        let lane = self.lane(&axes).or_else(|| self.lane(&kept));
-        let horizontal = lane.is_some_and(|l| over.contains(&l)) || lane.is_none();
-        let has = |t: usize| lane.is_some_and(|l| self.out.tiles[t].axes.contains(&l));
-        let lanes: Vec<bool> = args.iter().map(|&t| has(t)).collect();
-        let index_lane = if horizontal { 1 } else { 0 };
-        let lift = vm::compile_in(&m.lift, &lanes, index_lane, self.kernels, self.params)?;
-        let combine = vm::compile_in(&m.combine, &vec![true; 2 * n], 0, self.kernels, self.params)?;
-        if combine.outputs() != n {
-            return Err(format!(
-                "reduction '{}' combines into {} scalars, not {n}",
-                m.name,
-                combine.outputs()
-            ));
-        }
-        let simple = self.simple(m, &dtypes, &args, &lanes, lift.identity);
-        let combine_at = round(lift.bytes);
-        let rows = combine_at + round(combine.bytes);
-        self.area = self.area.max(rows + 2 * n * CH * 8);
-        let without = |v: &[usize]| {
-            v.iter()
-                .copied()
-                .filter(|&a| Some(a) != lane)
-                .collect::<Vec<_>>()
-        };
-        let rank = over.iter().map(|&a| (a, self.out.axes[a])).collect();
-        Ok(CFold {
-            state: state.to_vec(),
-            kept: without(&kept),
-            reduced: without(&over),
-            args,
-            lane,
-            horizontal,
-            lift,
-            combine,
-            simple,
-            combine_at,
-            rows,
-            dtypes,
-            rank,
-        })
-    }
-
-    fn simple(
-        &self,
-        m: &Monoid,
-        dtypes: &[DType],
-        args: &[usize],
-        lanes: &[bool],
-        identity: bool,
-    ) -> Option<Simple> {
-        if dtypes != [DType::F32] {
-            return None;
-        }
-        let e = &m.combine;
-        let inst = |e: &Expr, r: u32| e.insts.get(r as usize).cloned();
-        let Some(Inst::Binary(op, x, y)) = inst(e, *e.outputs.first()?) else {
-            return None;
-        };
-        let slot = |e: &Expr, r| match inst(e, r) {
-            Some(Inst::Input {
-                slot,
-                dtype: DType::F32,
-            }) => Some(slot),
-            _ => None,
-        };
-        let mut slots = [slot(e, x)?, slot(e, y)?];
-        slots.sort_unstable();
-        if slots != [0, 1] {
-            return None;
-        }
-        let k = self.kernels;
-        let (combine, reduce): (_, Option<crate::ukr::ReduceFn>) = match op {
-            Binary::Add => (k.add, Some(k.row_sum)),
-            Binary::Max => (k.max, Some(k.row_max)),
-            Binary::Min => (k.min, Some(k.row_min)),
-            Binary::Mul => (k.mul, None),
-            _ => return None,
-        };
-        let l = &m.lift;
-        let first_lane =
-            lanes.first() == Some(&true) && self.out.tiles[args[0]].dtype == DType::F32;
-        let mut lift = Lift::Program;
-        if identity && first_lane {
-            lift = Lift::Identity;
-        } else if op == Binary::Add && first_lane {
-            let squared = match inst(l, *l.outputs.first()?) {
-                Some(Inst::Binary(Binary::Mul, p, q)) if p == q => Some(p),
-                Some(Inst::Binary(Binary::Pow, p, q)) if matches!(inst(l, q), Some(Inst::Float { bits, .. }) if f64::from_bits(bits) == 2.0) => {
-                    Some(p)
-                }
-                _ => None,
-            };
-            if let Some(p) = squared {
-                lift = match inst(l, p) {
-                    Some(Inst::Input { slot: 0, .. }) => Lift::Square,
-                    Some(Inst::Binary(Binary::Sub, u, v))
-                        if slot(l, u) == Some(0)
-                            && slot(l, v) == Some(1)
-                            && lanes.get(1) == Some(&false) =>
-                    {
-                        Lift::Deviation
-                    }
-                    _ => Lift::Program,
-                };
-            }
-        }
-        Some(Simple {
-            combine,
-            reduce,
-            lift,
-        })
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct CFold {
 }
 
 /// Steps the coordinates of `axes`; false when they are back at the start.
-fn next(axes: &[usize], c: &mut [i64; MAX_AXES], ctx: &Ctx) -> bool {
+pub(super) fn next(axes: &[usize], c: &mut [i64; MAX_AXES], ctx: &Ctx) -> bool {
     for &a in axes.iter().rev() {
         c[a] += 1;
         if c[a] < ctx.len[a] {
@@ -258,8 +258,60 @@ impl Walk<'_> {
         }
     }
 
+    /// Rows that lie one behind the other, folded into a few first: sums and the like of short rows
+    /// then run on long ones. False where rows do not lie so.
+    fn vertical_block(&self) -> bool {
+        let f = self.f;
+        let (Some(simple), Some((&a, rest)), [arg]) =
+            (f.simple, self.reduced.split_last(), f.args.as_slice())
+        else {
+            return false;
+        };
+        let v = &self.ctx.views[*arg];
+        let n = self.n as i64;
+        let rows = self.ctx.len[a];
+        let (state, x) = (self.state(0), self.args()[0]);
+        if !rest.is_empty() && rest.iter().any(|&r| self.ctx.len[r] > 1)
+            || simple.lift != Lift::Identity
+            || n > CH as i64 / 8
+            || rows < 4
+            || x.st != 1
+            || state.st != 1
+            || v.st[a] != n
+        {
+            return false;
+        }
+        let long = CH as i64 / n * n;
+        let total = rows * n;
+        if total < 2 * long {
+            return false;
+        }
+        let t = self.temp(0, 0).ptr.cast::<f32>();
+        let src = x.ptr.cast::<f32>();
+        // SAFETY: `total` elements of the argument; the temporary row has CH, the state n.
+        unsafe {
+            std::ptr::copy_nonoverlapping(src, t, long as usize);
+            let mut at = long;
+            while at < total {
+                let m = long.min(total - at);
+                (simple.combine)(t, src.add(at as usize), t, m as usize);
+                at += m;
+            }
+            let p = state.ptr.cast::<f32>();
+            let mut at = 0;
+            while at < long {
+                (simple.combine)(p, t.add(at as usize), p, self.n);
+                at += n;
+            }
+        }
+        true
+    }
+
     fn vertical(&mut self) {
         let f = self.f;
+        if self.vertical_block() {
+            return;
+        }
         loop {
             self.vertical_row();
             if !next(self.reduced, &mut self.c, self.ctx) {

@@ -1,5 +1,6 @@
 //! `Map`: a vector program over the rows of a tile.
-use super::vm::{Coords, Lane, MAX_ARGS, Program, Run};
+use super::copy::strided_copy;
+use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use super::{Ctx, MAX_AXES, View};
 
 /// A compiled `Map`.
@@ -8,9 +9,14 @@ pub(crate) struct CMap {
     pub dst: usize,
     pub args: Vec<usize>,
     pub prog: Program,
+    /// The same with every argument given element by element.
+    pub flat: Option<Program>,
     /// Kernel axis along lanes; `None` for a scalar tile.
     pub lane: Option<usize>,
 }
+
+/// Rows up to this length are run several at a time.
+const SHORT: i64 = CH as i64 / 4;
 
 /// Runs a map on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
@@ -49,6 +55,14 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         }
         n *= ctx.len[a];
         count -= 1;
+    }
+    if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
+        && dst.st[l] == 1
+        && dst.st[outer[count - 1]] == n
+    {
+        short_rows(ctx, m, flat, (&dst, &old), &outer[..count], n);
+        ctx.views[m.dst] = dst;
+        return;
     }
     let mut rows = [Lane::NONE; MAX_ARGS];
     for (r, &t) in rows.iter_mut().zip(&m.args) {
@@ -107,4 +121,93 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         }
     }
     ctx.views[m.dst] = dst;
+}
+
+/// Rows of `n` elements, neighbours along the innermost of `outer` taken together: arguments that do
+/// not continue from row to row are copied into rows of their own first.
+fn short_rows(
+    ctx: &Ctx,
+    m: &CMap,
+    flat: &Program,
+    (dst, old): (&View, &View),
+    outer: &[usize],
+    n: i64,
+) {
+    let k = ctx.kernel;
+    let Some((&a, rest)) = outer.split_last() else {
+        return;
+    };
+    let l = m.lane.unwrap_or(a);
+    let view = |t: usize| if t == m.dst { old } else { &ctx.views[t] };
+    let per = CH as i64 / n;
+    let prog = Run::new(flat, k.kernels, ctx.area(0), ctx.p);
+    let buffers = flat.bytes.div_ceil(64) * 64;
+    let spread = |i: usize, from: *mut u8, v: &View, elem: usize, rows: i64| {
+        let to = ctx.area(buffers + i * CH * 8);
+        // SAFETY: `rows * n` elements of the argument, into a row of CH.
+        unsafe {
+            strided_copy(
+                k.kernels,
+                elem,
+                to,
+                &[n, 1],
+                from,
+                &[v.st[a], v.st[l]],
+                &[rows, n],
+            )
+        };
+        Lane { ptr: to, st: 1 }
+    };
+    let zero = [0; MAX_AXES];
+    let mut c = [0i64; MAX_AXES];
+    loop {
+        let at = |v: &View, elem: usize| {
+            let off: i64 = rest.iter().map(|&x| c[x] * v.st[x]).sum();
+            v.ptr.wrapping_offset((off * elem as i64) as isize)
+        };
+        let mut lanes = [Lane::NONE; MAX_ARGS];
+        for (i, &t) in m.args.iter().enumerate() {
+            let (v, elem) = (view(t), k.tiles[t].elem);
+            if v.st[a] == 0 {
+                // The same for every row.
+                lanes[i] = spread(i, at(v, elem), v, elem, per.min(ctx.len[a]));
+            }
+        }
+        let mut row = 0;
+        while row < ctx.len[a] {
+            let rows = per.min(ctx.len[a] - row);
+            for (i, &t) in m.args.iter().enumerate() {
+                let (v, elem) = (view(t), k.tiles[t].elem);
+                if v.st[a] == 0 {
+                    continue;
+                }
+                let from = at(v, elem).wrapping_offset((row * v.st[a] * elem as i64) as isize);
+                lanes[i] = if v.st[a] == v.st[l] * n {
+                    Lane {
+                        ptr: from,
+                        st: v.st[l],
+                    }
+                } else {
+                    spread(i, from, v, elem, rows)
+                };
+            }
+            let elem = k.tiles[m.dst].elem;
+            let to = at(dst, elem).wrapping_offset((row * n * elem as i64) as isize);
+            let coords = Coords {
+                at: &zero,
+                step: &zero,
+            };
+            prog.row(
+                &lanes[..m.args.len()],
+                &coords,
+                &[Lane { ptr: to, st: 1 }],
+                (rows * n) as usize,
+                true,
+            );
+            row += rows;
+        }
+        if !super::fold::next(rest, &mut c, ctx) {
+            return;
+        }
+    }
 }

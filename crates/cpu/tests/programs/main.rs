@@ -1,4 +1,5 @@
 //! Tile programs of every family, under several schedules, on every instruction set, against the oracle.
+mod attention;
 mod build;
 mod harness;
 mod oracle;
@@ -6,7 +7,7 @@ mod oracle;
 use build::{B, at, blocked, bound, expr, n};
 use expr::{Binary, Compare, Monoid, Unary, functions};
 use harness::{Rng, check, random, schedule};
-use kernel::{Access, Family, Indexed, Kernel, Rescale, Role, Stmt, Term};
+use kernel::{Access, Family, Indexed, Kernel, Role, Stmt, Term};
 use layout::{DType, Dim};
 use tensor::Tensor;
 
@@ -561,135 +562,6 @@ fn gathers() {
         ];
         let t = tensors(&b.k, top);
         check(&b.k, &s, &[], t, 0.0);
-    }
-}
-
-/// Online softmax over t with a causal mask, for heads that share keys.
-fn attention(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
-    let axes = [
-        ("h", n(h)),
-        ("q", n(sq)),
-        ("t", n(st)),
-        ("d", n(d)),
-        ("e", n(e)),
-    ];
-    let mut b = B::new("attention", Family::Attention, &axes);
-    let g = h / groups;
-    let head = |stride: i64| blocked(0, groups, stride, g, 0);
-    let oq = b.read(F, h * sq * d, at(&[(0, sq * d), (1, d), (3, 1)]));
-    let ok = b.read(
-        F,
-        groups * st * d,
-        Access::strided(
-            n(0),
-            vec![
-                head(st * d),
-                Term::flat(2, n(st), n(d)),
-                Term::flat(3, n(d), n(1)),
-            ],
-        ),
-    );
-    let ov = b.read(
-        F,
-        groups * st * e,
-        Access::strided(
-            n(0),
-            vec![
-                head(st * e),
-                Term::flat(2, n(st), n(e)),
-                Term::flat(4, n(e), n(1)),
-            ],
-        ),
-    );
-    let oy = b.write(F, h * sq * e, at(&[(0, sq * e), (1, e), (4, 1)]));
-    let q = b.load(oq, &[0, 1, 3]);
-    let m = b.fill(F, &[0, 1], f64::NEG_INFINITY);
-    let l = b.fill(F, &[0, 1], 0.0);
-    let o = b.fill(F, &[0, 1, 4], 0.0);
-    let k = b.load(ok, &[0, 2, 3]);
-    let s = b.fill(F, &[0, 1, 2], 0.0);
-    b.contract(s, q, k, &[3]);
-    let p = b.map(
-        F,
-        &[0, 1, 2],
-        &[s],
-        expr(|x| {
-            let v = x.input(0, F);
-            let c = x.constant(0.3, F);
-            let v = x.mul(v, c);
-            let (t, q) = (x.index(2), x.index(1));
-            let off = x.int(st - sq, DType::I64);
-            let limit = x.add(q, off);
-            let seen = x.compare(Compare::Le, t, limit);
-            let none = x.constant(f64::NEG_INFINITY, F);
-            x.select(seen, v, none)
-        }),
-    );
-    let factor = expr(|x| {
-        let (a, b) = (x.input(0, F), x.input(1, F));
-        let same = x.compare(Compare::Eq, a, b);
-        let d = x.sub(a, b);
-        let r = x.unary(Unary::Exp, d);
-        let one = x.constant(1.0, F);
-        x.select(same, one, r)
-    });
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::max(F, F),
-        state: vec![m],
-        args: vec![p],
-        over: vec![2],
-        rescale: Some(Rescale {
-            tiles: vec![l, o],
-            factor,
-        }),
-    });
-    let w = b.map(
-        F,
-        &[0, 1, 2],
-        &[p, m],
-        expr(|x| {
-            let (p, m) = (x.input(0, F), x.input(1, F));
-            let d = x.sub(p, m);
-            x.unary(Unary::Exp, d)
-        }),
-    );
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::sum(F, F),
-        state: vec![l],
-        args: vec![w],
-        over: vec![2],
-        rescale: None,
-    });
-    let v = b.load(ov, &[0, 2, 4]);
-    b.contract(o, w, v, &[2]);
-    let y = b.map(
-        F,
-        &[0, 1, 4],
-        &[o, l],
-        expr(|x| {
-            let (o, l) = (x.input(0, F), x.input(1, F));
-            x.div(o, l)
-        }),
-    );
-    b.store(oy, y);
-    b.k
-}
-
-#[test]
-fn attentions() {
-    for (h, groups, sq, st, d, e) in [
-        (4, 2, 13, 29, 8, 8),
-        (3, 3, 1, 37, 16, 5),
-        (2, 1, 20, 20, 32, 32),
-    ] {
-        let k = attention(h, groups, sq, st, d, e);
-        let s = [
-            schedule(&k, &[(0, 1), (1, 8)], &[(2, 16)], true, None),
-            schedule(&k, &[(0, 1), (1, 5)], &[(2, 10)], false, None),
-            schedule(&k, &[(0, 1)], &[], true, None),
-        ];
-        let t = tensors(&k, 1);
-        check(&k, &s, &[], t, 2e-5);
     }
 }
 

@@ -10,7 +10,8 @@ use kernel::{Access, AxisTile, CpuMapping, Family, Kernel, Mapping, Place, Role,
 use layout::{DType, Dim, DimBox};
 use machine::{Cost, Work};
 use plan::{
-    Block, Buffer, BufferKind, DeviceRef, Goal, Plan, PlanSegment, Port, StateRef, Step, StepWork, Timeline, Wait,
+    Block, Buffer, BufferKind, DeviceRef, Goal, Plan, PlanSegment, Port, StateRef, Step, StepWork,
+    Timeline, Wait,
 };
 use shopfloor_cpu::{CpuDevice, CpuOptions};
 use std::sync::Arc;
@@ -23,11 +24,26 @@ const N: i64 = 37;
 const BLOCKS: i64 = 3;
 
 fn schedule(k: &Kernel, grid: &[(u16, i64)]) -> Schedule {
-    let loaded = |t: usize| k.body.iter().any(|s| matches!(s, kernel::Stmt::Load { dst, .. } if *dst as usize == t));
+    let loaded = |t: usize| {
+        k.body
+            .iter()
+            .any(|s| matches!(s, kernel::Stmt::Load { dst, .. } if *dst as usize == t))
+    };
     Schedule {
-        grid: grid.iter().map(|&(axis, tile)| AxisTile { axis, tile }).collect(),
+        grid: grid
+            .iter()
+            .map(|&(axis, tile)| AxisTile { axis, tile })
+            .collect(),
         loops: vec![],
-        places: (0..k.tiles.len()).map(|t| if loaded(t) { Place::InPlace } else { Place::Register }).collect(),
+        places: (0..k.tiles.len())
+            .map(|t| {
+                if loaded(t) {
+                    Place::InPlace
+                } else {
+                    Place::Register
+                }
+            })
+            .collect(),
         chunk: 1,
         raster: 1,
         mapping: Mapping::Cpu(CpuMapping::default()),
@@ -36,10 +52,16 @@ fn schedule(k: &Kernel, grid: &[(u16, i64)]) -> Schedule {
 
 fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<Wait>) -> Step {
     let s = schedule(&k, grid);
-    let tasks = s.grid.iter().fold(Dim::ONE, |a, t| a * k.axes[t.axis as usize].extent.ceil_div(&Dim::Known(t.tile)));
+    let tasks = s.grid.iter().fold(Dim::ONE, |a, t| {
+        a * k.axes[t.axis as usize].extent.ceil_div(&Dim::Known(t.tile))
+    });
     Step {
         name: name.into(),
-        work: StepWork::Kernel { kernel: Box::new(k), schedule: Box::new(s), args },
+        work: StepWork::Kernel {
+            kernel: Box::new(k),
+            schedule: Box::new(s),
+            args,
+        },
         device: 0,
         tasks,
         waits,
@@ -51,11 +73,25 @@ fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<W
 }
 
 fn buffer(name: &str, kind: BufferKind, elements: i64, offset: u64) -> Buffer {
-    Buffer { name: name.into(), kind, place: 0, dtype: F, bytes: elements as u64 * 4, align: 64, offset }
+    Buffer {
+        name: name.into(),
+        kind,
+        place: 0,
+        dtype: F,
+        bytes: elements as u64 * 4,
+        align: 64,
+        offset,
+    }
 }
 
 fn port(name: &str, elements: Dim, buffer: u32) -> Port {
-    Port { name: name.into(), value: buffer, dtype: F, shape: vec![elements], buffer }
+    Port {
+        name: name.into(),
+        value: buffer,
+        dtype: F,
+        shape: vec![elements],
+        buffer,
+    }
 }
 
 fn relu(rows: i64, cols: i64) -> Kernel {
@@ -63,10 +99,15 @@ fn relu(rows: i64, cols: i64) -> Kernel {
     let ox = b.read(F, rows * cols, at(&[(0, cols), (1, 1)]));
     let oy = b.write(F, rows * cols, at(&[(0, cols), (1, 1)]));
     let x = b.load(ox, &[0, 1]);
-    let y = b.map(F, &[0, 1], &[x], expr(|e| {
-        let x = e.input(0, F);
-        functions::relu(e, x, F)
-    }));
+    let y = b.map(
+        F,
+        &[0, 1],
+        &[x],
+        expr(|e| {
+            let x = e.input(0, F);
+            functions::relu(e, x, F)
+        }),
+    );
     b.store(oy, y);
     b.k
 }
@@ -77,13 +118,32 @@ fn model(tile: i64) -> Plan {
     let mut w = at(&[(0, 1), (1, K)]);
     w.bounds = vec![build::bound(&[(1, 1)], 0, N)];
     let ow = p.read(F, N * K, w);
-    let panels = || vec![Term::flat(0, n(K), n(16)), blocked(1, BLOCKS, K * 16, 16, 1)];
+    let panels = || {
+        vec![
+            Term::flat(0, n(K), n(16)),
+            blocked(1, BLOCKS, K * 16, 16, 1),
+        ]
+    };
     let op = p.write(F, BLOCKS * 16 * K, Access::strided(n(0), panels()));
     let t = p.load(ow, &[0, 1]);
     p.store(op, t);
-    let mut g = B::new("gemm", Family::Contract, &[("m", n(M)), ("k", n(K)), ("n", n(N))]);
+    let mut g = B::new(
+        "gemm",
+        Family::Contract,
+        &[("m", n(M)), ("k", n(K)), ("n", n(N))],
+    );
     let oa = g.read(F, M * K, at(&[(0, K), (1, 1)]));
-    let ob = g.read(F, BLOCKS * 16 * K, Access::strided(n(0), vec![Term::flat(1, n(K), n(16)), blocked(2, BLOCKS, K * 16, 16, 1)]));
+    let ob = g.read(
+        F,
+        BLOCKS * 16 * K,
+        Access::strided(
+            n(0),
+            vec![
+                Term::flat(1, n(K), n(16)),
+                blocked(2, BLOCKS, K * 16, 16, 1),
+            ],
+        ),
+    );
     let oy = g.write(F, M * N, at(&[(0, N), (2, 1)]));
     let acc = g.fill(F, &[0, 2], 0.0);
     let a = g.load(oa, &[0, 1]);
@@ -105,7 +165,13 @@ fn model(tile: i64) -> Plan {
         init: vec![step("pack", p.k, &[(1, 16)], vec![1, 2], vec![])],
         steps: vec![
             step("gemm", g.k, &[(0, tile)], vec![0, 2, 3], vec![]),
-            step("relu", relu(M, N), &[(0, tile + 1)], vec![3, 4], vec![Wait::Step(0)]),
+            step(
+                "relu",
+                relu(M, N),
+                &[(0, tile + 1)],
+                vec![3, 4],
+                vec![Wait::Step(0)],
+            ),
         ],
         arena_bytes: 64 + (M * N * 4) as u64,
         scratch_bytes: 0,
@@ -119,7 +185,12 @@ fn whole(block: Block) -> Plan {
         version: Plan::VERSION,
         model: "test".into(),
         program_hash: String::new(),
-        devices: vec![DeviceRef { machine: "test".into(), machine_hash: String::new(), target: "cpu".into(), workers: 2 }],
+        devices: vec![DeviceRef {
+            machine: "test".into(),
+            machine_hash: String::new(),
+            target: "cpu".into(),
+            workers: 2,
+        }],
         dims: DimBox::new(),
         goal: Goal::Latency,
         segments: vec![PlanSegment::Block(Box::new(block))],
@@ -129,11 +200,18 @@ fn whole(block: Block) -> Plan {
 }
 
 fn device(threads: usize) -> CpuDevice {
-    CpuDevice::new(CpuOptions { threads: Some(threads), isa: None, machine: Some(shopfloor_cpu::detect::detect()) }).expect("a device")
+    CpuDevice::new(CpuOptions {
+        threads: Some(threads),
+        isa: None,
+        machine: Some(shopfloor_cpu::detect::detect()),
+    })
+    .expect("a device")
 }
 
 fn values(count: i64, seed: i64) -> Vec<f32> {
-    (0..count).map(|i| ((i * 37 + seed * 101) % 17) as f32 - 8.0).collect()
+    (0..count)
+        .map(|i| ((i * 37 + seed * 101) % 17) as f32 - 8.0)
+        .collect()
 }
 
 fn bytes(v: &[f32]) -> Vec<u8> {
@@ -155,25 +233,38 @@ fn want(x: &[f32], w: &[f32]) -> Vec<f32> {
     let mut y = vec![0.0; (M * N) as usize];
     for m in 0..M as usize {
         for j in 0..N as usize {
-            let s: f32 = (0..K as usize).map(|k| x[m * K as usize + k] * w[j * K as usize + k]).sum();
+            let s: f32 = (0..K as usize)
+                .map(|k| x[m * K as usize + k] * w[j * K as usize + k])
+                .sum();
             y[m * N as usize + j] = s.max(0.0);
         }
     }
     y
 }
 
-fn request(e: &dyn Executable, f: &mut device::Frame, x: &[f32], timeline: Option<&mut Timeline>) -> Result<Vec<f32>, DeviceError> {
+fn request(
+    e: &dyn Executable,
+    f: &mut device::Frame,
+    x: &[f32],
+    timeline: Option<&mut Timeline>,
+) -> Result<Vec<f32>, DeviceError> {
     let ins = bytes(x);
     let mut out = vec![0u8; (M * N * 4) as usize];
-    e.run(f, Request {
-        symbols: &[],
-        inputs: &[&ins],
-        outputs: &mut [&mut out],
-        states: &mut [],
-        timeline,
-        stop_after: None,
-    })?;
-    Ok(out.chunks_exact(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect())
+    e.run(
+        f,
+        Request {
+            symbols: &[],
+            inputs: &[&ins],
+            outputs: &mut [&mut out],
+            states: &mut [],
+            timeline,
+            stop_after: None,
+        },
+    )?;
+    Ok(out
+        .chunks_exact(4)
+        .map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+        .collect())
 }
 
 #[test]
@@ -188,7 +279,11 @@ fn init_is_shared_and_right() {
         let held = packed.bytes();
         let other = Arc::new(model(11).verify().expect("valid"));
         let two = d.compile(other, 0, &weights, &packed).expect("compiles");
-        assert_eq!(packed.bytes(), held, "the second plan has the first one's packed weight");
+        assert_eq!(
+            packed.bytes(),
+            held,
+            "the second plan has the first one's packed weight"
+        );
         assert!(one.packed_bytes() >= (BLOCKS * 16 * K * 4) as u64);
         let x = values(M * K, 1);
         for e in [one, two] {
@@ -207,13 +302,24 @@ fn callers_at_once() {
     let d = device(3);
     let executables: Vec<_> = [3, 8, 40]
         .into_iter()
-        .map(|t| d.compile(Arc::new(model(t).verify().expect("valid")), 0, &weights, &packed).expect("compiles"))
+        .map(|t| {
+            d.compile(
+                Arc::new(model(t).verify().expect("valid")),
+                0,
+                &weights,
+                &packed,
+            )
+            .expect("compiles")
+        })
         .collect();
     std::thread::scope(|s| {
         for caller in 0..4 {
             let (executables, w) = (&executables, &w);
             s.spawn(move || {
-                let mut frames: Vec<_> = executables.iter().map(|e| e.new_frame().expect("a frame")).collect();
+                let mut frames: Vec<_> = executables
+                    .iter()
+                    .map(|e| e.new_frame().expect("a frame"))
+                    .collect();
                 for i in 0..300 {
                     let x = values(M * K, caller * 1000 + i);
                     let at = (i % 3) as usize;
@@ -229,7 +335,14 @@ fn callers_at_once() {
 fn workers_wake_after_a_pause() {
     let w = values(N * K, 5);
     let d = device(2);
-    let e = d.compile(Arc::new(model(2).verify().expect("valid")), 0, &store(&w, false), &PackedStore::new()).expect("compiles");
+    let e = d
+        .compile(
+            Arc::new(model(2).verify().expect("valid")),
+            0,
+            &store(&w, false),
+            &PackedStore::new(),
+        )
+        .expect("compiles");
     let mut f = e.new_frame().expect("a frame");
     for i in 0..20 {
         std::thread::sleep(std::time::Duration::from_micros(100 * i));
@@ -242,36 +355,104 @@ fn workers_wake_after_a_pause() {
 fn timelines_name_every_task() {
     let w = values(N * K, 5);
     let d = device(2);
-    let e = d.compile(Arc::new(model(4).verify().expect("valid")), 0, &store(&w, false), &PackedStore::new()).expect("compiles");
+    let e = d
+        .compile(
+            Arc::new(model(4).verify().expect("valid")),
+            0,
+            &store(&w, false),
+            &PackedStore::new(),
+        )
+        .expect("compiles");
     let mut f = e.new_frame().expect("a frame");
     let mut t = Timeline::default();
     request(&*e, &mut f, &values(M * K, 1), Some(&mut t)).expect("runs");
     assert_eq!(t.steps, ["gemm", "relu"]);
-    let count = |s: u32| t.spans.iter().filter(|x| x.step == s).map(|x| x.tasks).sum::<u32>();
+    let count = |s: u32| {
+        t.spans
+            .iter()
+            .filter(|x| x.step == s)
+            .map(|x| x.tasks)
+            .sum::<u32>()
+    };
     assert_eq!((count(0), count(1)), (10, 8));
-    let end = t.spans.iter().filter(|s| s.step == 0).map(|s| s.end_ns).max().expect("a span");
-    assert!(t.spans.iter().filter(|s| s.step == 1).all(|s| s.start_ns >= end), "relu waits for gemm");
-    assert!(t.spans.iter().all(|s| s.end_ns <= t.total_ns && s.worker < 2));
+    let end = t
+        .spans
+        .iter()
+        .filter(|s| s.step == 0)
+        .map(|s| s.end_ns)
+        .max()
+        .expect("a span");
+    assert!(
+        t.spans
+            .iter()
+            .filter(|s| s.step == 1)
+            .all(|s| s.start_ns >= end),
+        "relu waits for gemm"
+    );
+    assert!(
+        t.spans
+            .iter()
+            .all(|s| s.end_ns <= t.total_ns && s.worker < 2)
+    );
 }
 
 #[test]
 fn wrong_memory_is_an_error() {
     let w = values(N * K, 5);
     let d = device(1);
-    let e = d.compile(Arc::new(model(4).verify().expect("valid")), 0, &store(&w, false), &PackedStore::new()).expect("compiles");
-    let other = d.compile(Arc::new(model(5).verify().expect("valid")), 0, &store(&w, false), &PackedStore::new()).expect("compiles");
+    let e = d
+        .compile(
+            Arc::new(model(4).verify().expect("valid")),
+            0,
+            &store(&w, false),
+            &PackedStore::new(),
+        )
+        .expect("compiles");
+    let other = d
+        .compile(
+            Arc::new(model(5).verify().expect("valid")),
+            0,
+            &store(&w, false),
+            &PackedStore::new(),
+        )
+        .expect("compiles");
     let mut f = e.new_frame().expect("a frame");
     let x = bytes(&values(M * K, 1));
     let mut out = vec![0u8; (M * N * 4) as usize];
     let run = |f: &mut device::Frame, ins: &[&[u8]], out: &mut [u8], symbols: &[i64]| {
-        e.run(f, Request { symbols, inputs: ins, outputs: &mut [out], states: &mut [], timeline: None, stop_after: None })
+        e.run(
+            f,
+            Request {
+                symbols,
+                inputs: ins,
+                outputs: &mut [out],
+                states: &mut [],
+                timeline: None,
+                stop_after: None,
+            },
+        )
     };
-    assert!(matches!(run(&mut f, &[&x[4..]], &mut out, &[]), Err(DeviceError::Port { .. })));
-    assert!(matches!(run(&mut f, &[], &mut out, &[]), Err(DeviceError::Port { .. })));
-    assert!(matches!(run(&mut f, &[&x], &mut [0; 4], &[]), Err(DeviceError::Port { .. })));
-    assert!(matches!(run(&mut f, &[&x], &mut out, &[1]), Err(DeviceError::Port { .. })));
+    assert!(matches!(
+        run(&mut f, &[&x[4..]], &mut out, &[]),
+        Err(DeviceError::Port { .. })
+    ));
+    assert!(matches!(
+        run(&mut f, &[], &mut out, &[]),
+        Err(DeviceError::Port { .. })
+    ));
+    assert!(matches!(
+        run(&mut f, &[&x], &mut [0; 4], &[]),
+        Err(DeviceError::Port { .. })
+    ));
+    assert!(matches!(
+        run(&mut f, &[&x], &mut out, &[1]),
+        Err(DeviceError::Port { .. })
+    ));
     let mut wrong = other.new_frame().expect("a frame");
-    assert!(matches!(run(&mut wrong, &[&x], &mut out, &[]), Err(DeviceError::Unsupported { .. })));
+    assert!(matches!(
+        run(&mut wrong, &[&x], &mut out, &[]),
+        Err(DeviceError::Unsupported { .. })
+    ));
     // Memory at an odd address is as good as any.
     let mut odd = vec![0u8];
     odd.extend(&x);
@@ -280,7 +461,12 @@ fn wrong_memory_is_an_error() {
     run(&mut f, &[&odd[1..]], &mut odd_out[1..], &[]).expect("runs");
     assert_eq!(out, odd_out[1..]);
     // A store without the weight, and too short a one.
-    let empty = d.compile(Arc::new(model(4).verify().expect("valid")), 0, &Arc::new(WeightStore::new()), &PackedStore::new());
+    let empty = d.compile(
+        Arc::new(model(4).verify().expect("valid")),
+        0,
+        &Arc::new(WeightStore::new()),
+        &PackedStore::new(),
+    );
     assert!(matches!(empty, Err(DeviceError::Unsupported { .. })));
 }
 
@@ -298,10 +484,20 @@ fn states_stay_in_place() {
     assert_eq!(b.k.operands[oy as usize].role, Role::Write);
     let mut block = Block {
         symbols: vec!["past".into()],
-        buffers: vec![buffer("x", BufferKind::Input(0), cols, 0), buffer("cache", BufferKind::State(0), rows * cols, 0)],
-        inputs: vec![port("x", n(cols), 0), port("past", Dim::sym("past") * n(cols), 1)],
+        buffers: vec![
+            buffer("x", BufferKind::Input(0), cols, 0),
+            buffer("cache", BufferKind::State(0), rows * cols, 0),
+        ],
+        inputs: vec![
+            port("x", n(cols), 0),
+            port("past", Dim::sym("past") * n(cols), 1),
+        ],
         outputs: vec![port("present", (Dim::sym("past") + n(1)) * n(cols), 1)],
-        states: vec![StateRef { input: 1, output: 0, buffer: 1 }],
+        states: vec![StateRef {
+            input: 1,
+            output: 0,
+            buffer: 1,
+        }],
         init: vec![],
         steps: vec![step("append", b.k, &[], vec![0, 1], vec![])],
         arena_bytes: 0,
@@ -312,7 +508,14 @@ fn states_stay_in_place() {
     let mut p = whole(block);
     p.dims.insert("past", 0, rows - 1);
     let d = device(2);
-    let e = d.compile(Arc::new(p.verify().expect("valid")), 0, &Arc::new(WeightStore::new()), &PackedStore::new()).expect("compiles");
+    let e = d
+        .compile(
+            Arc::new(p.verify().expect("valid")),
+            0,
+            &Arc::new(WeightStore::new()),
+            &PackedStore::new(),
+        )
+        .expect("compiles");
     let mut f = e.new_frame().expect("a frame");
     let mut cache = AlignedBytes::new((rows * cols * 4) as usize, "cache").expect("memory");
     for past in 0..rows {
@@ -337,5 +540,8 @@ fn states_stay_in_place() {
         timeline: None,
         stop_after: None,
     };
-    assert!(matches!(e.run(&mut f, r), Err(DeviceError::Plan(_))), "outside the box");
+    assert!(
+        matches!(e.run(&mut f, r), Err(DeviceError::Plan(_))),
+        "outside the box"
+    );
 }

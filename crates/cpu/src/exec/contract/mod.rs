@@ -194,6 +194,22 @@ fn advance(cut: &[(usize, i64, i64)], at: &mut [i64; MAX_AXES]) -> bool {
     false
 }
 
+/// Narrows `lo..hi` to the `i` for which `0 <= v + per * i < extent`.
+fn clip(v: i64, per: i64, extent: i64, lo: &mut i64, hi: &mut i64) {
+    match per {
+        0 if v < 0 || v >= extent => *hi = 0,
+        0 => {}
+        1.. => {
+            *lo = (*lo).max((per - 1 - v).div_euclid(per));
+            *hi = (*hi).min((extent - v + per - 1).div_euclid(per));
+        }
+        _ => {
+            *lo = (*lo).max((v - extent - per).div_euclid(-per));
+            *hi = (*hi).min(v.div_euclid(-per) + 1);
+        }
+    }
+}
+
 /// Steps coordinates `c` of `axes` with extents `len`; false when they are back at the start.
 fn next(axes: &[usize], c: &mut Axes<i64>, len: &Axes<i64>) -> bool {
     for &a in axes.iter().rev() {
@@ -319,18 +335,7 @@ impl Rows<'_> {
                         per = k;
                     }
                 }
-                let e = ctx.param(b.extent);
-                if per == 0 {
-                    if v < 0 || v >= e {
-                        hi = 0;
-                    }
-                } else if per > 0 {
-                    lo = lo.max((-v + per - 1).div_euclid(per));
-                    hi = hi.min((e - v + per - 1).div_euclid(per));
-                } else {
-                    lo = lo.max((v - e + 1 - per - 1).div_euclid(-per));
-                    hi = hi.min(v.div_euclid(-per) + 1);
-                }
+                clip(v, per, ctx.param(b.extent), &mut lo, &mut hi);
             }
             let (lo, hi) = (lo.clamp(0, run), hi.clamp(0, run));
             // SAFETY: the caller gives `count` places.

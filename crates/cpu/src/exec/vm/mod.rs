@@ -14,7 +14,7 @@ use expr::{Binary, Compare, Scalar, Unary};
 use layout::DType;
 
 /// Elements per row of a register.
-pub(crate) const CH: usize = 256;
+pub(crate) const CH: usize = 512;
 /// Arguments that a program may have on this backend.
 pub(crate) const MAX_ARGS: usize = 32;
 
