@@ -21,9 +21,15 @@ impl AlignedBytes {
     /// `len` zeroed bytes for `what`.
     pub fn new(len: usize, what: &str) -> Result<AlignedBytes, DeviceError> {
         if len == 0 {
-            return Ok(AlignedBytes { start: NonNull::<AlignUnit>::dangling().cast(), len });
+            return Ok(AlignedBytes {
+                start: NonNull::<AlignUnit>::dangling().cast(),
+                len,
+            });
         }
-        let fail = || DeviceError::Memory { what: what.into(), bytes: len as u64 };
+        let fail = || DeviceError::Memory {
+            what: what.into(),
+            bytes: len as u64,
+        };
         let layout = Layout::from_size_align(len, Self::ALIGN).map_err(|_| fail())?;
         // SAFETY: the layout's size is not 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(fail)?;
@@ -68,7 +74,12 @@ impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: allocated in `new` with this size and alignment, not freed before.
-            unsafe { dealloc(self.start.as_ptr(), Layout::from_size_align_unchecked(self.len, Self::ALIGN)) }
+            unsafe {
+                dealloc(
+                    self.start.as_ptr(),
+                    Layout::from_size_align_unchecked(self.len, Self::ALIGN),
+                )
+            }
         }
     }
 }

@@ -2,7 +2,9 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// Memory could not be had.
-    #[error("{what} needs {bytes} bytes, which could not be allocated; use smaller dimensions or more memory")]
+    #[error(
+        "{what} needs {bytes} bytes, which could not be allocated; use smaller dimensions or more memory"
+    )]
     Memory {
         /// What for.
         what: String,
@@ -10,7 +12,9 @@ pub enum DeviceError {
         bytes: u64,
     },
     /// An input or output has the wrong size.
-    #[error("{port} holds {got} bytes, but its shape takes {want}; give a tensor of the model's dtype and shape")]
+    #[error(
+        "{port} holds {got} bytes, but its shape takes {want}; give a tensor of the model's dtype and shape"
+    )]
     Port {
         /// Input or output name.
         port: String,

@@ -53,7 +53,11 @@ pub trait Device: Send + Sync {
         packed: &PackedStore,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
     /// Runs one host operator whose output sizes are known only when it has run.
-    fn run_host(&self, op: &HostOp, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, DeviceError> {
+    fn run_host(
+        &self,
+        op: &HostOp,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<Vec<Tensor>, DeviceError> {
         let _ = inputs;
         Err(DeviceError::Unsupported {
             device: self.name().into(),

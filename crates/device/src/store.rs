@@ -20,7 +20,11 @@ impl PackedStore {
 
     /// The result for `key`, if somebody holds it.
     pub fn get(&self, key: &PackedKey) -> Option<Arc<AlignedBytes>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).get(key).and_then(Weak::upgrade)
+        self.entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .and_then(Weak::upgrade)
     }
 
     /// The result for `key`, made by `make` unless somebody holds it.
@@ -46,6 +50,10 @@ impl PackedStore {
     /// Bytes of all results that somebody holds.
     pub fn bytes(&self) -> u64 {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.values().filter_map(Weak::upgrade).map(|b| b.len() as u64).sum()
+        entries
+            .values()
+            .filter_map(Weak::upgrade)
+            .map(|b| b.len() as u64)
+            .sum()
     }
 }

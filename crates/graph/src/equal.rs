@@ -28,8 +28,14 @@ impl Graph {
                 let mut used = BTreeSet::new();
                 e.symbols(&mut used);
                 // Of two symbols the one declared first stays.
-                let lone_later = e.as_sym().is_some_and(|o| place(&o.into()).is_some_and(|p| p > at));
-                if e.known().is_some() || used.contains(&name) || lone_later || used.iter().any(|u| place(u).is_none()) {
+                let lone_later = e
+                    .as_sym()
+                    .is_some_and(|o| place(&o.into()).is_some_and(|p| p > at));
+                if e.known().is_some()
+                    || used.contains(&name)
+                    || lone_later
+                    || used.iter().any(|u| place(u).is_none())
+                {
                     continue;
                 }
                 if !found.iter().any(|(f, _)| *f == name) {
@@ -40,7 +46,9 @@ impl Graph {
         };
         let shape = |v: &ValueId| &self.value(*v).shape;
         for node in &self.nodes {
-            let Some(out) = node.outputs.first() else { continue };
+            let Some(out) = node.outputs.first() else {
+                continue;
+            };
             let out = shape(out);
             match &node.op {
                 Op::Map(_) => {

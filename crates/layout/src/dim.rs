@@ -380,7 +380,9 @@ impl Dim {
             .map(|(_, atoms)| {
                 let inner = |a: &Atom| match a {
                     Atom::Sym(_) => 1,
-                    Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => 2 + x.complexity() + y.complexity(),
+                    Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                        2 + x.complexity() + y.complexity()
+                    }
                 };
                 1 + atoms.iter().map(inner).sum::<usize>()
             })
@@ -390,7 +392,11 @@ impl Dim {
     /// Of two extents that are meant to be equal, the one to go on with: a number, else the
     /// simpler form, else `a`.
     pub fn simpler<'a>(a: &'a Dim, b: &'a Dim) -> &'a Dim {
-        if b.complexity() < a.complexity() { b } else { a }
+        if b.complexity() < a.complexity() {
+            b
+        } else {
+            a
+        }
     }
 
     /// Product of `dims`; 1 for none.

@@ -16,10 +16,15 @@ impl Located {
         let layout = match view {
             View::Reshape(shape) => self.layout.reshape(shape)?,
             View::Permute(perm) => self.layout.permute(perm),
-            View::Slice { starts, steps, extents } => {
+            View::Slice {
+                starts,
+                steps,
+                extents,
+            } => {
                 let mut l = self.layout.clone();
                 for d in 0..starts.len() {
-                    let whole = starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
+                    let whole =
+                        starts[d].is_zero() && steps[d] == 1 && l.modes[d].extent() == extents[d];
                     if !whole {
                         l = l.slice(d, &starts[d], steps[d], &extents[d])?;
                     }
@@ -28,7 +33,10 @@ impl Located {
             }
             View::Expand(shape) => expand(&self.layout, shape)?,
         };
-        Some(Located { ix: self.ix, layout })
+        Some(Located {
+            ix: self.ix,
+            layout,
+        })
     }
 }
 
@@ -43,25 +51,37 @@ pub(crate) fn expand(layout: &Layout, shape: &[Dim]) -> Option<Layout> {
             _ => Mode::flat(want.clone(), Dim::ZERO),
         });
     }
-    Some(Layout { offset: layout.offset.clone(), modes })
+    Some(Layout {
+        offset: layout.offset.clone(),
+        modes,
+    })
 }
 
 /// Which dimensions of `shape_in` survive as dimensions of `shape_out` under a view that only
 /// inserts or removes extents of 1, permutes, or repeats extents of 1: for every output dimension
 /// the input dimension it is, `None` where it is new or repeated. `None` for any other view.
-pub(crate) fn carried_dims(view: &View, shape_in: &[Dim], shape_out: &[Dim]) -> Option<Vec<Option<usize>>> {
+pub(crate) fn carried_dims(
+    view: &View,
+    shape_in: &[Dim],
+    shape_out: &[Dim],
+) -> Option<Vec<Option<usize>>> {
     match view {
         View::Permute(perm) => Some(perm.iter().map(|&p| Some(p)).collect()),
         View::Expand(_) => {
             let missing = shape_out.len().checked_sub(shape_in.len())?;
             Some(
                 (0..shape_out.len())
-                    .map(|d| d.checked_sub(missing).filter(|&i| shape_in[i] == shape_out[d] && !shape_in[i].is_one()))
+                    .map(|d| {
+                        d.checked_sub(missing)
+                            .filter(|&i| shape_in[i] == shape_out[d] && !shape_in[i].is_one())
+                    })
                     .collect(),
             )
         }
         View::Reshape(_) => {
-            let keep: Vec<usize> = (0..shape_in.len()).filter(|&i| !shape_in[i].is_one()).collect();
+            let keep: Vec<usize> = (0..shape_in.len())
+                .filter(|&i| !shape_in[i].is_one())
+                .collect();
             let mut next = keep.iter();
             let mut out = Vec::new();
             for d in shape_out {
@@ -115,7 +135,16 @@ pub(crate) fn reshape_assuming(l: &Located, shape: &[Dim]) -> Option<(Located, V
             ones.push(e);
         }
     }
-    Some((Located { ix: l.ix, layout: Layout { offset: l.layout.offset.clone(), modes } }, ones))
+    Some((
+        Located {
+            ix: l.ix,
+            layout: Layout {
+                offset: l.layout.offset.clone(),
+                modes,
+            },
+        },
+        ones,
+    ))
 }
 
 /// `mode` with the extent `want`, which is taken to be its own; `None` when its leaves cannot say so.
@@ -125,7 +154,10 @@ pub(crate) fn with_extent(mode: &Mode, want: &Dim) -> Option<Mode> {
         [l] => Some(Mode::flat(want.clone(), l.stride.clone())),
         [outer, inner @ ..] => {
             let below = Dim::product(inner.iter().map(|l| &l.extent));
-            let mut leaves = vec![layout::Leaf { extent: want.exact_div(&below)?, stride: outer.stride.clone() }];
+            let mut leaves = vec![layout::Leaf {
+                extent: want.exact_div(&below)?,
+                stride: outer.stride.clone(),
+            }];
             leaves.extend_from_slice(inner);
             Some(Mode { leaves })
         }

@@ -4,7 +4,10 @@ use crate::kernels::{Lowering, Result, row_major};
 use crate::located::Located;
 use graph::{Graph, Op, SymbolSource, ValueSource};
 use layout::Layout;
-use plan::{Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin, ValueOrigin};
+use plan::{
+    Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
+    ValueOrigin,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a program is made for beside its graph.
@@ -69,10 +72,20 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     outputs(&mut lowering)?;
     symbols(&mut lowering);
     for (input, output) in &options.states {
-        let i = graph.inputs.iter().position(|&v| graph.value(v).name == *input);
-        let o = lowering.program.outputs.iter().position(|(n, _)| n == output);
+        let i = graph
+            .inputs
+            .iter()
+            .position(|&v| graph.value(v).name == *input);
+        let o = lowering
+            .program
+            .outputs
+            .iter()
+            .position(|(n, _)| n == output);
         if let (Some(i), Some(o)) = (i, o) {
-            lowering.program.states.push(StatePair { input: i as u32, output: o as u32 });
+            lowering.program.states.push(StatePair {
+                input: i as u32,
+                output: o as u32,
+            });
         }
     }
     let mut program = lowering.program;
@@ -91,7 +104,12 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
         if !made || !taken.insert(ix) {
             let from = lowering.locate(v)?;
             let rank = lowering.shape(v).len();
-            let to = lowering.new_value(&format!("{}.copy", lowering.name(v)), lowering.dtype(v), lowering.shape(v), &row_major(rank));
+            let to = lowering.new_value(
+                &format!("{}.copy", lowering.name(v)),
+                lowering.dtype(v),
+                lowering.shape(v),
+                &row_major(rank),
+            );
             let nodes = match graph.producer(v) {
                 Some(n) => n.origins.iter().map(|o| o.name.clone()).collect(),
                 None => vec![],
@@ -100,13 +118,19 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
             let (kernel, args) = crate::kernels::copy_kernel(lowering, &from, &to, v)?;
             lowering.push(plan::Item {
                 name: kernel.name.clone(),
-                work: plan::ItemWork::Kernel { kernel: Box::new(kernel), args },
+                work: plan::ItemWork::Kernel {
+                    kernel: Box::new(kernel),
+                    args,
+                },
                 nodes,
             });
             ix = to.ix;
             taken.insert(ix);
         }
-        lowering.program.outputs.push((graph.value(v).name.clone(), ix));
+        lowering
+            .program
+            .outputs
+            .push((graph.value(v).name.clone(), ix));
     }
     Ok(())
 }
@@ -127,10 +151,16 @@ fn symbols(lowering: &mut Lowering) {
                 None => continue,
             },
         };
-        lowering.program.symbols.push(ProgramSymbol { name: s.name.clone(), origin });
+        lowering.program.symbols.push(ProgramSymbol {
+            name: s.name.clone(),
+            origin,
+        });
     }
     for name in used.difference(&declared) {
-        lowering.program.symbols.push(ProgramSymbol { name: name.clone(), origin: SymbolOrigin::Outer });
+        lowering.program.symbols.push(ProgramSymbol {
+            name: name.clone(),
+            origin: SymbolOrigin::Outer,
+        });
     }
 }
 
@@ -145,7 +175,12 @@ fn fates(graph: &Graph, program: &Program, options: &ProgramOptions) -> Vec<Node
             _ => vec![],
         }
     };
-    let all: Vec<plan::Item> = program.init.iter().cloned().chain(program.segments.iter().flat_map(straight)).collect();
+    let all: Vec<plan::Item> = program
+        .init
+        .iter()
+        .cloned()
+        .chain(program.segments.iter().flat_map(straight))
+        .collect();
     for item in &all {
         for n in &item.nodes {
             items.entry(n).or_default().push(item.name.clone());
@@ -172,7 +207,11 @@ fn fates(graph: &Graph, program: &Program, options: &ProgramOptions) -> Vec<Node
             } else {
                 Fate::Folded
             };
-            NodeFate { node: node.clone(), op_type: op_type.clone(), fate }
+            NodeFate {
+                node: node.clone(),
+                op_type: op_type.clone(),
+                fate,
+            }
         })
         .collect()
 }
@@ -181,13 +220,24 @@ fn collect<'a>(graph: &'a Graph, views: &mut BTreeSet<&'a str>, inner: &mut BTre
     for n in &graph.nodes {
         match &n.op {
             Op::View(_) => views.extend(n.origins.iter().map(|o| o.name.as_str())),
-            Op::If { then_branch, else_branch } => {
+            Op::If {
+                then_branch,
+                else_branch,
+            } => {
                 for g in [then_branch, else_branch] {
-                    inner.extend(g.nodes.iter().flat_map(|n| n.origins.iter().map(|o| o.name.clone())));
+                    inner.extend(
+                        g.nodes
+                            .iter()
+                            .flat_map(|n| n.origins.iter().map(|o| o.name.clone())),
+                    );
                 }
             }
             Op::Loop { body, .. } => {
-                inner.extend(body.nodes.iter().flat_map(|n| n.origins.iter().map(|o| o.name.clone())));
+                inner.extend(
+                    body.nodes
+                        .iter()
+                        .flat_map(|n| n.origins.iter().map(|o| o.name.clone())),
+                );
             }
             _ => {}
         }
@@ -198,11 +248,14 @@ fn collect<'a>(graph: &'a Graph, views: &mut BTreeSet<&'a str>, inner: &mut BTre
 /// Items get names that tell them apart.
 fn unique_names(program: &mut Program) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let items = program.init.iter_mut().chain(program.segments.iter_mut().flat_map(|s| match s {
-        Segment::Straight(i) => i.iter_mut().collect::<Vec<_>>(),
-        Segment::Late(i) => vec![i],
-        _ => vec![],
-    }));
+    let items = program
+        .init
+        .iter_mut()
+        .chain(program.segments.iter_mut().flat_map(|s| match s {
+            Segment::Straight(i) => i.iter_mut().collect::<Vec<_>>(),
+            Segment::Late(i) => vec![i],
+            _ => vec![],
+        }));
     for item in items {
         if item.name.is_empty() {
             item.name = "step".into();

@@ -39,7 +39,12 @@ pub struct Admission {
 impl Admission {
     /// At most `max_running` at once and `max_queued` waiting.
     pub fn new(max_running: usize, max_queued: usize) -> Admission {
-        Admission { running: 0, queue: VecDeque::new(), max_running: max_running.max(1), max_queued }
+        Admission {
+            running: 0,
+            queue: VecDeque::new(),
+            max_running: max_running.max(1),
+            max_queued,
+        }
     }
 
     /// What follows from `event`. `now` is the caller's clock in seconds; this policy does not

@@ -19,7 +19,11 @@ pub struct Memory {
 impl Engine {
     /// An engine on one device.
     pub fn new(device: Arc<dyn Device>, planner: Arc<dyn Planner>) -> Arc<Engine> {
-        Arc::new(Engine { device, planner, packed: PackedStore::new() })
+        Arc::new(Engine {
+            device,
+            planner,
+            packed: PackedStore::new(),
+        })
     }
 
     /// The device.
@@ -34,6 +38,8 @@ impl Engine {
 
     /// Memory in use.
     pub fn memory(&self) -> Memory {
-        Memory { packed: self.packed.bytes() }
+        Memory {
+            packed: self.packed.bytes(),
+        }
     }
 }

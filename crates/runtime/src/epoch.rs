@@ -16,14 +16,24 @@ pub(crate) struct CompiledBlock {
 
 impl CompiledBlock {
     /// Runs `f` with a frame of its own.
-    pub fn with_frame<T>(&self, f: impl FnOnce(&mut Frame) -> Result<T, RunError>) -> Result<T, RunError> {
-        let free = self.frames.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    pub fn with_frame<T>(
+        &self,
+        f: impl FnOnce(&mut Frame) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let free = self
+            .frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         let mut frame = match free {
             Some(f) => f,
             None => self.exe.new_frame()?,
         };
         let out = f(&mut frame);
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+        self.frames
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(frame);
         out
     }
 }
@@ -72,14 +82,30 @@ impl Unit {
     /// The unit for an inner program.
     pub fn inner(&self, key: (u32, u8), make: impl FnOnce() -> Program) -> Arc<Unit> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.entry(key).or_insert_with(|| Arc::new(Unit::new(Arc::new(make())))).clone()
+        inner
+            .entry(key)
+            .or_insert_with(|| Arc::new(Unit::new(Arc::new(make()))))
+            .clone()
     }
 
     /// The current plan, those kept beside it, and those of the programs inside, in that order.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
-        let mut out: Vec<Arc<VerifiedPlan>> = self.current().iter().map(|e| e.plan.clone()).collect();
-        out.extend(self.others.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|e| e.plan.clone()));
-        let inner: Vec<Arc<Unit>> = self.inner.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut out: Vec<Arc<VerifiedPlan>> =
+            self.current().iter().map(|e| e.plan.clone()).collect();
+        out.extend(
+            self.others
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .map(|e| e.plan.clone()),
+        );
+        let inner: Vec<Arc<Unit>> = self
+            .inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         out.extend(inner.iter().flat_map(|u| u.plans()));
         out
     }
@@ -89,13 +115,27 @@ impl Unit {
         self.compile_verified(engine, Arc::new(plan.verify()?))
     }
 
-    pub fn compile_verified(&self, engine: &Engine, plan: Arc<VerifiedPlan>) -> Result<Arc<Epoch>, RunError> {
+    pub fn compile_verified(
+        &self,
+        engine: &Engine,
+        plan: Arc<VerifiedPlan>,
+    ) -> Result<Arc<Epoch>, RunError> {
         let mut blocks = Vec::new();
         for b in 0..plan.plan().blocks().count() {
-            let exe = engine.device.compile(plan.clone(), b, &self.program.weights, &engine.packed)?;
-            blocks.push(CompiledBlock { exe, frames: Mutex::new(Vec::new()) });
+            let exe =
+                engine
+                    .device
+                    .compile(plan.clone(), b, &self.program.weights, &engine.packed)?;
+            blocks.push(CompiledBlock {
+                exe,
+                frames: Mutex::new(Vec::new()),
+            });
         }
-        Ok(Arc::new(Epoch { id: self.next_id.fetch_add(1, Ordering::Relaxed), plan, blocks }))
+        Ok(Arc::new(Epoch {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            plan,
+            blocks,
+        }))
     }
 
     /// Makes `epoch` the current plan: requests that start from now on use it when it covers their
@@ -110,7 +150,13 @@ impl Unit {
     }
 
     /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`.
-    pub fn epoch(&self, engine: &Engine, env: &[(Sym, i64)], dims: impl FnOnce() -> DimBox, allotment: &Allotment) -> Result<Arc<Epoch>, RunError> {
+    pub fn epoch(
+        &self,
+        engine: &Engine,
+        env: &[(Sym, i64)],
+        dims: impl FnOnce() -> DimBox,
+        allotment: &Allotment,
+    ) -> Result<Arc<Epoch>, RunError> {
         if let Some(e) = self.current.load_full()
             && e.covers(env)
         {

@@ -38,7 +38,9 @@ pub enum RunError {
         got: String,
     },
     /// Two inputs disagree on a dimension.
-    #[error("dimension '{dim}' is {first} by one input and {second} by input '{name}'; make the inputs agree")]
+    #[error(
+        "dimension '{dim}' is {first} by one input and {second} by input '{name}'; make the inputs agree"
+    )]
     Dim {
         /// Symbol.
         dim: String,
@@ -50,7 +52,9 @@ pub enum RunError {
         name: String,
     },
     /// More requests than the queue holds.
-    #[error("the session is overloaded: {running} requests run and {queued} wait; send fewer at once or allow a longer queue")]
+    #[error(
+        "the session is overloaded: {running} requests run and {queued} wait; send fewer at once or allow a longer queue"
+    )]
     Overloaded {
         /// Running.
         running: usize,

@@ -3,7 +3,10 @@ use crate::epoch::{Unit, lookup};
 use crate::{Engine, RunError};
 use device::{AlignedBytes, Request};
 use layout::{DType, Dim, DimBox, Sym};
-use plan::{Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx, ValueOrigin};
+use plan::{
+    Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
+    ValueOrigin,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tensor::Tensor;
@@ -33,7 +36,9 @@ pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<
     for s in &program.symbols {
         if let SymbolOrigin::Input { input, axis } = s.origin
             && lookup(env, &s.name).is_none()
-            && let Some(&n) = shapes.get(input as usize).and_then(|sh| sh.get(axis as usize))
+            && let Some(&n) = shapes
+                .get(input as usize)
+                .and_then(|sh| sh.get(axis as usize))
         {
             env.push((s.name.clone(), n as i64));
         }
@@ -46,7 +51,9 @@ pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<
 fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
     let mut out = DimBox::new();
     for s in &program.symbols {
-        let Some(v) = lookup(env, &s.name) else { continue };
+        let Some(v) = lookup(env, &s.name) else {
+            continue;
+        };
         if let Some(r) = asked.get(&s.name)
             && r.lo <= v
             && v <= r.hi
@@ -65,14 +72,19 @@ fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
     out
 }
 
-pub(crate) fn shape_of(dims: &[Dim], env: &[(Sym, i64)], name: &str) -> Result<Vec<usize>, RunError> {
+pub(crate) fn shape_of(
+    dims: &[Dim],
+    env: &[(Sym, i64)],
+    name: &str,
+) -> Result<Vec<usize>, RunError> {
     dims.iter()
         .map(|d| {
             let v = d.eval(&|s| lookup(env, s));
-            v.and_then(|v| usize::try_from(v).ok()).ok_or_else(|| RunError::Control {
-                node: name.into(),
-                why: format!("its dimension {d} has no valid size for these inputs"),
-            })
+            v.and_then(|v| usize::try_from(v).ok())
+                .ok_or_else(|| RunError::Control {
+                    node: name.into(),
+                    why: format!("its dimension {d} has no valid size for these inputs"),
+                })
         })
         .collect()
 }
@@ -89,19 +101,31 @@ pub(crate) fn run(
 ) -> Result<Vec<Arc<Tensor>>, RunError> {
     let program = &unit.program;
     if depth > MAX_DEPTH {
-        return Err(RunError::Control { node: program.name.clone(), why: "control flow is nested too deeply".into() });
+        return Err(RunError::Control {
+            node: program.name.clone(),
+            why: "control flow is nested too deeply".into(),
+        });
     }
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
     let asked = ctx.dims.clone();
-    let epoch = unit.epoch(ctx.engine, &env, || box_for(program, &env, &asked), ctx.allotment)?;
+    let epoch = unit.epoch(
+        ctx.engine,
+        &env,
+        || box_for(program, &env, &asked),
+        ctx.allotment,
+    )?;
     let mut slots: Slots = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
     for segment in &epoch.plan.plan().segments {
         match segment {
             PlanSegment::Block(b) => {
-                let symbols: Vec<i64> = b.symbols.iter().map(|s| lookup(&env, s).unwrap_or(0)).collect();
+                let symbols: Vec<i64> = b
+                    .symbols
+                    .iter()
+                    .map(|s| lookup(&env, s).unwrap_or(0))
+                    .collect();
                 let mut outputs: Vec<Tensor> = Vec::new();
                 for (i, p) in b.outputs.iter().enumerate() {
                     let is_state = b.states.iter().any(|s| s.output as usize == i);
@@ -120,7 +144,8 @@ pub(crate) fn run(
                 block += 1;
                 let mut timeline = ctx.timeline.take();
                 let result = compiled.with_frame(|frame| {
-                    let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(Tensor::bytes_mut).collect();
+                    let mut out: Vec<&mut [u8]> =
+                        outputs.iter_mut().map(Tensor::bytes_mut).collect();
                     let mut none = [];
                     let held: &mut [AlignedBytes] = states.as_deref_mut().unwrap_or(&mut none);
                     let mut held: Vec<&mut AlignedBytes> = held.iter_mut().collect();
@@ -143,7 +168,9 @@ pub(crate) fn run(
                     slots.insert(p.value, Arc::new(t));
                 }
             }
-            PlanSegment::Control { segment } => control(ctx, unit, *segment, &mut slots, &mut env, depth)?,
+            PlanSegment::Control { segment } => {
+                control(ctx, unit, *segment, &mut slots, &mut env, depth)?
+            }
             PlanSegment::Deferred { segment } => {
                 let mut values = Vec::new();
                 let tail = unit.inner((*segment, 2), || program.tail(*segment as usize).0);
@@ -155,7 +182,11 @@ pub(crate) fn run(
         }
         late_symbols(program, &slots, &mut env);
     }
-    program.outputs.iter().map(|(_, v)| slot(program, &slots, *v)).collect()
+    program
+        .outputs
+        .iter()
+        .map(|(_, v)| slot(program, &slots, *v))
+        .collect()
 }
 
 /// Extents that the model takes to be equal, as far as their symbols are known.
@@ -167,7 +198,10 @@ fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
         {
             return Err(RunError::Control {
                 node: c.node.clone(),
-                why: format!("the model needs {} and {} to be equal, but for these inputs they are {l} and {r}; change the inputs' sizes", c.left, c.right),
+                why: format!(
+                    "the model needs {} and {} to be equal, but for these inputs they are {l} and {r}; change the inputs' sizes",
+                    c.left, c.right
+                ),
             });
         }
     }
@@ -199,14 +233,30 @@ fn slot(program: &Program, slots: &Slots, v: ValueIx) -> Result<Arc<Tensor>, Run
     }
     Err(RunError::Control {
         node: value.name.clone(),
-        why: "the value is read before it is made; this is a fault of the planner, please report it".into(),
+        why:
+            "the value is read before it is made; this is a fault of the planner, please report it"
+                .into(),
     })
 }
 
-fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, env: &mut Vec<(Sym, i64)>, depth: usize) -> Result<(), RunError> {
+fn control(
+    ctx: &mut Context<'_>,
+    unit: &Unit,
+    segment: u32,
+    slots: &mut Slots,
+    env: &mut Vec<(Sym, i64)>,
+    depth: usize,
+) -> Result<(), RunError> {
     let program = unit.program.clone();
     match program.segments.get(segment as usize) {
-        Some(Segment::If { cond, captures, then_branch, else_branch, outputs, .. }) => {
+        Some(Segment::If {
+            cond,
+            captures,
+            then_branch,
+            else_branch,
+            outputs,
+            ..
+        }) => {
             let taken = slot(&program, slots, *cond)?;
             let taken = !taken.is_empty() && taken.get_i64(0) != 0;
             let body = if taken { then_branch } else { else_branch };
@@ -219,7 +269,15 @@ fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, 
             slots.extend(outputs.iter().copied().zip(outs));
             Ok(())
         }
-        Some(Segment::Loop { node, trip, cond, carried, captures, body, outputs }) => {
+        Some(Segment::Loop {
+            node,
+            trip,
+            cond,
+            carried,
+            captures,
+            body,
+            outputs,
+        }) => {
             let scalar = |slots: &Slots, v: &Option<ValueIx>| -> Result<Option<i64>, RunError> {
                 match v {
                     Some(v) => {
@@ -245,7 +303,12 @@ fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, 
             let mut i = 0;
             while go && trips.is_none_or(|t| i < t) {
                 if i >= MAX_TRIPS {
-                    return Err(RunError::Control { node: node.clone(), why: format!("the loop passed {MAX_TRIPS} iterations; give it a trip count") });
+                    return Err(RunError::Control {
+                        node: node.clone(),
+                        why: format!(
+                            "the loop passed {MAX_TRIPS} iterations; give it a trip count"
+                        ),
+                    });
                 }
                 let mut inputs = vec![
                     Arc::new(Tensor::from_i64(&[], &[i])?),
@@ -261,7 +324,11 @@ fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, 
                     .filter(|s| s.origin != SymbolOrigin::Outer)
                     .map(|s| &s.name)
                     .collect();
-                let outer: Vec<(Sym, i64)> = env.iter().filter(|(s, _)| !own.contains(&s)).cloned().collect();
+                let outer: Vec<(Sym, i64)> = env
+                    .iter()
+                    .filter(|(s, _)| !own.contains(&s))
+                    .cloned()
+                    .collect();
                 let mut outs = run(ctx, &inner, inputs, outer, None, depth + 1)?;
                 let scan_outs = outs.split_off(1 + carried.len());
                 go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
@@ -279,7 +346,10 @@ fn control(ctx: &mut Context<'_>, unit: &Unit, segment: u32, slots: &mut Slots, 
             Ok(())
         }
         Some(Segment::Late(item)) => host(ctx, &program, item, slots),
-        _ => Err(RunError::Control { node: program.name.clone(), why: format!("the plan names segment {segment}, which is no control flow") }),
+        _ => Err(RunError::Control {
+            node: program.name.clone(),
+            why: format!("the plan names segment {segment}, which is no control flow"),
+        }),
     }
 }
 
@@ -290,12 +360,22 @@ fn with_weights(body: &Program, outer: &Program) -> Program {
 }
 
 /// Scanned values joined along a new leading dimension.
-fn stack(program: &Program, v: ValueIx, parts: &[Arc<Tensor>], env: &[(Sym, i64)], node: &str) -> Result<Tensor, RunError> {
+fn stack(
+    program: &Program,
+    v: ValueIx,
+    parts: &[Arc<Tensor>],
+    env: &[(Sym, i64)],
+    node: &str,
+) -> Result<Tensor, RunError> {
     let value = program.value(v);
     let Some(first) = parts.first() else {
         let mut shape = vec![0];
         for d in value.shape.iter().skip(1) {
-            shape.push(d.eval(&|s| lookup(env, s)).and_then(|n| usize::try_from(n).ok()).unwrap_or(0));
+            shape.push(
+                d.eval(&|s| lookup(env, s))
+                    .and_then(|n| usize::try_from(n).ok())
+                    .unwrap_or(0),
+            );
         }
         return Ok(Tensor::zeros(value.dtype, &shape)?);
     };
@@ -304,16 +384,32 @@ fn stack(program: &Program, v: ValueIx, parts: &[Arc<Tensor>], env: &[(Sym, i64)
     let mut bytes = Vec::new();
     for p in parts {
         if p.shape() != first.shape() {
-            return Err(RunError::Control { node: node.into(), why: "a scanned output changes its shape between iterations".into() });
+            return Err(RunError::Control {
+                node: node.into(),
+                why: "a scanned output changes its shape between iterations".into(),
+            });
         }
         bytes.extend_from_slice(p.bytes());
     }
     Ok(Tensor::from_bytes(first.dtype(), &shape, bytes)?)
 }
 
-fn host(ctx: &mut Context<'_>, program: &Program, item: &Item, slots: &mut Slots) -> Result<(), RunError> {
-    let ItemWork::Host { op, inputs, outputs } = &item.work else {
-        return Err(RunError::Control { node: item.name.clone(), why: "it is no host operator".into() });
+fn host(
+    ctx: &mut Context<'_>,
+    program: &Program,
+    item: &Item,
+    slots: &mut Slots,
+) -> Result<(), RunError> {
+    let ItemWork::Host {
+        op,
+        inputs,
+        outputs,
+    } = &item.work
+    else {
+        return Err(RunError::Control {
+            node: item.name.clone(),
+            why: "it is no host operator".into(),
+        });
     };
     let mut tensors: Vec<Option<Arc<Tensor>>> = Vec::new();
     for i in inputs {

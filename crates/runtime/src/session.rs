@@ -23,7 +23,12 @@ pub struct SessionOptions {
 
 impl Default for SessionOptions {
     fn default() -> SessionOptions {
-        SessionOptions { dims: DimBox::new(), allotment: Allotment::default(), max_running: 8, max_queued: 1024 }
+        SessionOptions {
+            dims: DimBox::new(),
+            allotment: Allotment::default(),
+            max_running: 8,
+            max_queued: 1024,
+        }
     }
 }
 
@@ -50,7 +55,11 @@ impl Session {
             engine,
             unit: Unit::new(program),
             options: RwLock::new(options),
-            gate: Mutex::new(Gate { admission, started: BTreeSet::new(), next: 0 }),
+            gate: Mutex::new(Gate {
+                admission,
+                started: BTreeSet::new(),
+                next: 0,
+            }),
             turn: Condvar::new(),
         }
     }
@@ -67,7 +76,10 @@ impl Session {
 
     /// A copy of the options.
     pub fn options(&self) -> SessionOptions {
-        self.options.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.options
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Runs one request: every input by name, outputs in the model's order. Blocks until it is
@@ -78,28 +90,62 @@ impl Session {
 
     /// Like [`Session::run`], recording what ran when (of the top-level blocks), and ending after
     /// step `stop_after` if given (outputs are then unspecified).
-    pub fn run_with(&self, inputs: &[(&str, &Tensor)], timeline: Option<&mut Timeline>, stop_after: Option<u32>) -> Result<Vec<(String, Tensor)>, RunError> {
+    pub fn run_with(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+    ) -> Result<Vec<(String, Tensor)>, RunError> {
         let (tensors, env) = self.check(inputs, &[])?;
         let _turn = self.admit()?;
         let options = self.options();
-        let mut ctx = Context { engine: &self.engine, allotment: &options.allotment, dims: &options.dims, timeline, stop_after };
+        let mut ctx = Context {
+            engine: &self.engine,
+            allotment: &options.allotment,
+            dims: &options.dims,
+            timeline,
+            stop_after,
+        };
         let outs = run(&mut ctx, &self.unit, tensors, env, None, 0)?;
         Ok(self.named(outs))
     }
 
     pub(crate) fn named(&self, outs: Vec<Arc<Tensor>>) -> Vec<(String, Tensor)> {
         let names = self.unit.program.outputs.iter().map(|o| o.0.clone());
-        names.zip(outs.into_iter().map(|t| Arc::try_unwrap(t).unwrap_or_else(|t| (*t).clone()))).collect()
+        names
+            .zip(
+                outs.into_iter()
+                    .map(|t| Arc::try_unwrap(t).unwrap_or_else(|t| (*t).clone())),
+            )
+            .collect()
     }
 
     /// Inputs in the program's order, with the symbols they give; inputs in `without` (numbers) may
     /// be left out and are filled with the given tensors.
-    pub(crate) fn check(&self, inputs: &[(&str, &Tensor)], without: &[(u32, Arc<Tensor>)]) -> Result<(Vec<Arc<Tensor>>, Vec<(Sym, i64)>), RunError> {
+    pub(crate) fn check(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        without: &[(u32, Arc<Tensor>)],
+    ) -> Result<(Vec<Arc<Tensor>>, Vec<(Sym, i64)>), RunError> {
         let program = &self.unit.program;
-        let names = || program.inputs.iter().map(|&v| format!("'{}'", program.value(v).name)).collect::<Vec<_>>().join(", ");
+        let names = || {
+            program
+                .inputs
+                .iter()
+                .map(|&v| format!("'{}'", program.value(v).name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         for (name, _) in inputs {
-            if !program.inputs.iter().any(|&v| program.value(v).name == *name) {
-                return Err(RunError::Unknown { name: (*name).into(), has: names() });
+            if !program
+                .inputs
+                .iter()
+                .any(|&v| program.value(v).name == *name)
+            {
+                return Err(RunError::Unknown {
+                    name: (*name).into(),
+                    has: names(),
+                });
             }
         }
         let mut tensors = Vec::new();
@@ -110,10 +156,17 @@ impl Session {
                 continue;
             }
             let Some((_, t)) = inputs.iter().find(|(n, _)| *n == value.name) else {
-                return Err(RunError::Missing { name: value.name.clone(), needs: names() });
+                return Err(RunError::Missing {
+                    name: value.name.clone(),
+                    needs: names(),
+                });
             };
             if t.dtype() != value.dtype {
-                return Err(RunError::Type { name: value.name.clone(), want: value.dtype.to_string(), got: t.dtype().to_string() });
+                return Err(RunError::Type {
+                    name: value.name.clone(),
+                    want: value.dtype.to_string(),
+                    got: t.dtype().to_string(),
+                });
             }
             tensors.push(Arc::new((*t).clone()));
         }
@@ -134,7 +187,12 @@ impl Session {
                 let n = n as i64;
                 match (d.as_sym(), d.eval(&|s| lookup(&env, s))) {
                     (Some(s), Some(first)) if first != n => {
-                        return Err(RunError::Dim { dim: s.into(), first, second: n, name: value.name.clone() });
+                        return Err(RunError::Dim {
+                            dim: s.into(),
+                            first,
+                            second: n,
+                            name: value.name.clone(),
+                        });
                     }
                     (None, Some(want)) if want != n => return Err(shape_error()),
                     (_, None) => return Err(shape_error()),
@@ -153,7 +211,10 @@ impl Session {
         match gate.admission.step(0.0, Event::Arrive(id)).first() {
             Some(Action::Start(_)) => return Ok(Turn { session: self, id }),
             Some(Action::Reject(_)) => {
-                return Err(RunError::Overloaded { running: gate.admission.running(), queued: gate.admission.queued() });
+                return Err(RunError::Overloaded {
+                    running: gate.admission.running(),
+                    queued: gate.admission.queued(),
+                });
             }
             _ => {}
         }
@@ -167,7 +228,10 @@ impl Session {
     /// range in the session's options must have one in `dims`.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, RunError> {
         let options = self.options();
-        Ok(self.engine.planner.bind(&self.unit.program, dims, &options.allotment)?)
+        Ok(self
+            .engine
+            .planner
+            .bind(&self.unit.program, dims, &options.allotment)?)
     }
 
     /// Verifies and compiles `plan` beside the traffic and makes it the current one: requests that
@@ -210,7 +274,11 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut gate = self.session.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gate = self
+            .session
+            .gate
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let next = gate.admission.step(0.0, Event::Finish(self.id));
         for a in next {
             if let Action::Start(id) = a {

@@ -32,17 +32,31 @@ impl<'a> Stream<'a> {
             let shape: Vec<usize> = port
                 .shape
                 .iter()
-                .map(|d| dims.bounds(d).map_or(0, |r| usize::try_from(if d.known().is_some() { r.hi } else { r.lo }).unwrap_or(0)))
+                .map(|d| {
+                    dims.bounds(d).map_or(0, |r| {
+                        usize::try_from(if d.known().is_some() { r.hi } else { r.lo }).unwrap_or(0)
+                    })
+                })
                 .collect();
             shapes.push(shape);
         }
-        Ok(Stream { session, epoch, states, shapes })
+        Ok(Stream {
+            session,
+            epoch,
+            states,
+            shapes,
+        })
     }
 
     /// Names of the inputs that this stream keeps itself.
     pub fn state_inputs(&self) -> Vec<String> {
         block_of(&self.epoch)
-            .map(|b| b.states.iter().map(|s| b.inputs[s.input as usize].name.clone()).collect())
+            .map(|b| {
+                b.states
+                    .iter()
+                    .map(|s| b.inputs[s.input as usize].name.clone())
+                    .collect()
+            })
             .unwrap_or_default()
     }
 
@@ -56,12 +70,19 @@ impl<'a> Stream<'a> {
     pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, RunError> {
         let session = self.session;
         let program = session.program().clone();
-        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control { node: program.name.clone(), why: "the plan has no block".into() })?;
+        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
+            node: program.name.clone(),
+            why: "the plan has no block".into(),
+        })?;
         // State inputs enter as empty tensors of the right shape: only their shape is looked at.
         let mut own = Vec::new();
         for (s, shape) in block.states.iter().zip(&self.shapes) {
             let port = &block.inputs[s.input as usize];
-            let number = program.inputs.iter().position(|&v| v == port.value).unwrap_or(0) as u32;
+            let number = program
+                .inputs
+                .iter()
+                .position(|&v| v == port.value)
+                .unwrap_or(0) as u32;
             let mut shape = shape.clone();
             // Symbolic extents that another input gives (a batch) follow that input.
             for (d, n) in port.shape.iter().zip(&mut shape) {
@@ -69,7 +90,8 @@ impl<'a> Stream<'a> {
                     for &v in &program.inputs {
                         let value = program.value(v);
                         if let Some((_, t)) = inputs.iter().find(|(name, _)| *name == value.name)
-                            && let Some(axis) = value.shape.iter().position(|x| x.as_sym() == Some(sym))
+                            && let Some(axis) =
+                                value.shape.iter().position(|x| x.as_sym() == Some(sym))
                         {
                             *n = t.shape().get(axis).copied().unwrap_or(*n);
                         }
@@ -82,20 +104,43 @@ impl<'a> Stream<'a> {
         if !self.epoch.covers(&env) {
             return Err(RunError::Control {
                 node: program.name.clone(),
-                why: format!("the stream's plan covers {}, and this request is outside; open a stream over a larger range", self.epoch.plan.plan().dims),
+                why: format!(
+                    "the stream's plan covers {}, and this request is outside; open a stream over a larger range",
+                    self.epoch.plan.plan().dims
+                ),
             });
         }
         let _turn = session.admit()?;
         session.unit().swap(self.epoch.clone());
         let options = session.options();
-        let mut ctx = Context { engine: session.engine(), allotment: &options.allotment, dims: &options.dims, timeline: None, stop_after: None };
-        let outs = run(&mut ctx, session.unit(), tensors, env.clone(), Some(&mut self.states), 0)?;
-        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control { node: program.name.clone(), why: "the plan has no block".into() })?;
+        let mut ctx = Context {
+            engine: session.engine(),
+            allotment: &options.allotment,
+            dims: &options.dims,
+            timeline: None,
+            stop_after: None,
+        };
+        let outs = run(
+            &mut ctx,
+            session.unit(),
+            tensors,
+            env.clone(),
+            Some(&mut self.states),
+            0,
+        )?;
+        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
+            node: program.name.clone(),
+            why: "the plan has no block".into(),
+        })?;
         for (s, shape) in block.states.iter().zip(&mut self.shapes) {
             let port = &block.outputs[s.output as usize];
             *shape = shape_of(&port.shape, &env, &port.name)?;
         }
-        let state_values: Vec<_> = block.states.iter().map(|s| block.outputs[s.output as usize].name.clone()).collect();
+        let state_values: Vec<_> = block
+            .states
+            .iter()
+            .map(|s| block.outputs[s.output as usize].name.clone())
+            .collect();
         let mut named = session.named(outs);
         named.retain(|(n, _)| !state_values.contains(n));
         Ok(named)

@@ -63,27 +63,50 @@ macro_rules! typed {
 
 impl Tensor {
     /// A tensor of `shape` from packed little-endian `bytes`; their length must fit exactly.
-    pub fn from_bytes(dtype: DType, shape: &[usize], bytes: Vec<u8>) -> Result<Tensor, TensorError> {
+    pub fn from_bytes(
+        dtype: DType,
+        shape: &[usize],
+        bytes: Vec<u8>,
+    ) -> Result<Tensor, TensorError> {
         let want = Tensor::byte_len(dtype, shape)?;
         if want != bytes.len() {
-            return Err(TensorError::Length { dtype, shape: shape.to_vec(), want, got: bytes.len() });
+            return Err(TensorError::Length {
+                dtype,
+                shape: shape.to_vec(),
+                want,
+                got: bytes.len(),
+            });
         }
-        Ok(Tensor { dtype, shape: shape.to_vec(), bytes })
+        Ok(Tensor {
+            dtype,
+            shape: shape.to_vec(),
+            bytes,
+        })
     }
 
     /// A tensor of zeros.
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
         let n = Tensor::byte_len(dtype, shape)?;
-        Ok(Tensor { dtype, shape: shape.to_vec(), bytes: vec![0; n] })
+        Ok(Tensor {
+            dtype,
+            shape: shape.to_vec(),
+            bytes: vec![0; n],
+        })
     }
 
     /// Bytes that a tensor of `shape` takes.
     pub fn byte_len(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
         let zero = shape.contains(&0);
-        let n = if zero { Some(0) } else { shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)) };
+        let n = if zero {
+            Some(0)
+        } else {
+            shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d))
+        };
         n.and_then(|n| dtype.bytes_for(n))
             .filter(|&b| b <= isize::MAX as usize)
-            .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })
+            .ok_or_else(|| TensorError::TooLarge {
+                shape: shape.to_vec(),
+            })
     }
 
     /// Element type.
@@ -127,7 +150,14 @@ impl Tensor {
     }
 
     fn expect(&self, want: DType) -> Result<(), TensorError> {
-        if self.dtype == want { Ok(()) } else { Err(TensorError::Type { want, got: self.dtype }) }
+        if self.dtype == want {
+            Ok(())
+        } else {
+            Err(TensorError::Type {
+                want,
+                got: self.dtype,
+            })
+        }
     }
 
     typed!(to_f32, from_f32, f32, F32);

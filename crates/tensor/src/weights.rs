@@ -21,7 +21,10 @@ impl Bytes {
     pub fn slice(&self, range: Range<usize>) -> Option<Bytes> {
         let start = self.range.start.checked_add(range.start)?;
         let end = self.range.start.checked_add(range.end)?;
-        (start <= end && end <= self.range.end).then(|| Bytes { owner: self.owner.clone(), range: start..end })
+        (start <= end && end <= self.range.end).then(|| Bytes {
+            owner: self.owner.clone(),
+            range: start..end,
+        })
     }
 
     /// Whether both are ranges of one owner: nothing was copied between them.
@@ -92,12 +95,28 @@ impl WeightStore {
     }
 
     /// Adds a constant; its bytes must fit its dtype and shape.
-    pub fn add(&mut self, name: &str, dtype: DType, shape: &[usize], bytes: Bytes) -> Result<WeightId, TensorError> {
+    pub fn add(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+        bytes: Bytes,
+    ) -> Result<WeightId, TensorError> {
         let want = Tensor::byte_len(dtype, shape)?;
         if want != bytes.len() {
-            return Err(TensorError::Length { dtype, shape: shape.to_vec(), want, got: bytes.len() });
+            return Err(TensorError::Length {
+                dtype,
+                shape: shape.to_vec(),
+                want,
+                got: bytes.len(),
+            });
         }
-        self.weights.push(Weight { name: name.into(), dtype, shape: shape.to_vec(), bytes });
+        self.weights.push(Weight {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            bytes,
+        });
         Ok((self.weights.len() - 1) as WeightId)
     }
 

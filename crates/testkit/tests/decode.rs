@@ -29,7 +29,10 @@ fn step_inputs(names: &[String], tokens: &[i64], past: usize) -> Vec<(String, Te
         let t = match name.as_str() {
             "input_ids" => Tensor::from_i64(&[1, n], tokens),
             "attention_mask" => Tensor::from_i64(&[1, past + n], &vec![1; past + n]),
-            "position_ids" => Tensor::from_i64(&[1, n], &(past..past + n).map(|p| p as i64).collect::<Vec<_>>()),
+            "position_ids" => Tensor::from_i64(
+                &[1, n],
+                &(past..past + n).map(|p| p as i64).collect::<Vec<_>>(),
+            ),
             _ => continue,
         };
         out.push((name.clone(), t.expect("a small tensor")));
@@ -53,12 +56,20 @@ fn decode(model: &str) {
     assert!(!pasts.is_empty());
     let mut options = ModelOptions::default();
     for (p, _) in &pasts {
-        options.states.push((p.clone(), p.replace("past_key_values", "present")));
+        options
+            .states
+            .push((p.clone(), p.replace("past_key_values", "present")));
     }
     // A mask with a length of its own is bound to what it must be: past and new tokens.
     let total = Dim::sym("past_sequence_length") + Dim::sym("sequence_length");
-    options.shapes.insert("attention_mask".into(), vec![Dim::sym("batch_size"), total]);
-    let session = Session::builder().with_threads(2).with_model_options(options).commit_from_file(&prepared.model).expect("session");
+    options
+        .shapes
+        .insert("attention_mask".into(), vec![Dim::sym("batch_size"), total]);
+    let session = Session::builder()
+        .with_threads(2)
+        .with_model_options(options)
+        .commit_from_file(&prepared.model)
+        .expect("session");
     let mut dims = DimBox::new();
     for s in &session.model().program().symbols {
         let range = match &*s.name {
@@ -69,13 +80,25 @@ fn decode(model: &str) {
         dims.insert(s.name.clone(), range.0, range.1);
     }
     let mut stream = session.stream(&dims).expect("stream");
-    assert_eq!(stream.state_inputs().len(), pasts.len(), "every cache stays in place");
+    assert_eq!(
+        stream.state_inputs().len(),
+        pasts.len(),
+        "every cache stays in place"
+    );
     let before = session.runtime().engine().memory();
 
-    let plain = Session::builder().with_threads(2).commit_from_file(&prepared.model).expect("session");
+    let plain = Session::builder()
+        .with_threads(2)
+        .commit_from_file(&prepared.model)
+        .expect("session");
     let mut cache: Vec<(String, Tensor)> = pasts
         .iter()
-        .map(|(n, s)| (n.clone(), Tensor::zeros(DType::F32, &[1, s[1], 0, s[3]]).expect("empty cache")))
+        .map(|(n, s)| {
+            (
+                n.clone(),
+                Tensor::zeros(DType::F32, &[1, s[1], 0, s[3]]).expect("empty cache"),
+            )
+        })
         .collect();
     let mut tokens = PROMPT.to_vec();
     let mut past = 0;
@@ -85,11 +108,24 @@ fn decode(model: &str) {
         let streamed = stream.run(&named).expect("a streamed token");
         let mut all = named.clone();
         all.extend(cache.iter().map(|(n, t)| (n.as_str(), t)));
-        let passed = plain.run(&all).expect("a token with the cache passed through").into_vec();
-        let logits = |o: &[(String, Tensor)]| o.iter().find(|(n, _)| n == "logits").expect("logits").1.clone();
+        let passed = plain
+            .run(&all)
+            .expect("a token with the cache passed through")
+            .into_vec();
+        let logits = |o: &[(String, Tensor)]| {
+            o.iter()
+                .find(|(n, _)| n == "logits")
+                .expect("logits")
+                .1
+                .clone()
+        };
         let (a, b) = (logits(&streamed), logits(&passed));
         let d = testkit::compare::difference(&a, &b);
-        assert!(d <= 1e-5, "{} token {i}: the stream's logits differ by {d:.2e}", model.name());
+        assert!(
+            d <= 1e-5,
+            "{} token {i}: the stream's logits differ by {d:.2e}",
+            model.name()
+        );
         assert_eq!(argmax(&a), argmax(&b), "token {i}");
         past += tokens.len();
         tokens = vec![argmax(&a)];

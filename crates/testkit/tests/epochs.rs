@@ -13,7 +13,10 @@ fn a_thousand_swaps_under_load() {
     let model = zoo::find("digits_cnn").expect("digits_cnn is bundled");
     let prepared = model.prepare_temporary().expect("model");
     let inputs = model.inputs().expect("inputs");
-    let session = Session::builder().with_threads(2).commit_from_file(&prepared.model).expect("session");
+    let session = Session::builder()
+        .with_threads(2)
+        .commit_from_file(&prepared.model)
+        .expect("session");
     let batch = inputs[0].1.shape()[0] as i64;
     // Plans with different boxes have different schedules: the tiles fit other sizes.
     let plans: Vec<_> = [(batch, batch), (1, batch), (1, 4 * batch)]
@@ -54,16 +57,24 @@ fn a_thousand_swaps_under_load() {
             });
         }
         for i in 0..SWAPS {
-            session.swap_plan(plans[i % plans.len()].clone()).expect("swap");
+            session
+                .swap_plan(plans[i % plans.len()].clone())
+                .expect("swap");
         }
         stop.store(true, Ordering::Relaxed);
     });
     assert!(served.load(Ordering::Relaxed) > 0);
     session.swap_plan(plans[0].clone()).expect("last plan");
     let after = session.runtime().engine().memory().packed;
-    println!("{SWAPS} swaps, {} requests, {packed} bytes packed before, {after} after", served.load(Ordering::Relaxed));
+    println!(
+        "{SWAPS} swaps, {} requests, {packed} bytes packed before, {after} after",
+        served.load(Ordering::Relaxed)
+    );
     // Plans whose micro-kernels differ pack differently; the same packing is never made twice.
-    assert!(after <= packed, "packed weights grew from {packed} to {after}");
+    assert!(
+        after <= packed,
+        "packed weights grew from {packed} to {after}"
+    );
 }
 
 #[test]
@@ -73,13 +84,22 @@ fn two_sessions_share_one_engine() {
     let prepared = model.prepare_temporary().expect("model");
     let inputs = model.inputs().expect("inputs");
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let make = || Session::builder().with_engine(engine.clone()).commit_from_file(&prepared.model).expect("session");
+    let make = || {
+        Session::builder()
+            .with_engine(engine.clone())
+            .commit_from_file(&prepared.model)
+            .expect("session")
+    };
     let (a, b) = (make(), make());
     let first = a.run(&named).expect("first");
     let alone = engine.memory().packed;
     let second = b.run(&named).expect("second");
     assert_eq!(first, second);
-    assert_eq!(engine.memory().packed, alone, "weights of the same file are packed once");
+    assert_eq!(
+        engine.memory().packed,
+        alone,
+        "weights of the same file are packed once"
+    );
     std::thread::scope(|s| {
         for session in [&a, &b, &a, &b] {
             let (named, first) = (&named, &first);

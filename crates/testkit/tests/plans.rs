@@ -11,12 +11,18 @@ const MODELS: &[&str] = &["digits_cnn", "ppocr_rec", "magika"];
 fn plan_text(name: &str) -> String {
     let model = zoo::find(name).expect("the model is bundled");
     let prepared = model.prepare_temporary().expect("model");
-    let session = Session::builder().with_threads(2).commit_from_file(&prepared.model).expect("session");
+    let session = Session::builder()
+        .with_threads(2)
+        .commit_from_file(&prepared.model)
+        .expect("session");
     let inputs = model.inputs().expect("inputs");
     let mut dims = DimBox::new();
     for s in &session.model().program().symbols {
         if let plan::SymbolOrigin::Input { input, axis } = s.origin {
-            let v = session.model().program().value(session.model().program().inputs[input as usize]);
+            let v = session
+                .model()
+                .program()
+                .value(session.model().program().inputs[input as usize]);
             let (_, t) = inputs.iter().find(|(n, _)| *n == v.name).expect("input");
             let n = t.shape()[axis as usize] as i64;
             dims.insert(s.name.clone(), n, n);
@@ -28,7 +34,13 @@ fn plan_text(name: &str) -> String {
 #[test]
 fn same_bytes_in_every_process() {
     // The child prints its plans' hashes; hash seeds, addresses and clocks differ there.
-    let hashes = || MODELS.iter().map(|m| blake3::hash(plan_text(m).as_bytes()).to_hex().to_string()).collect::<Vec<_>>().join(" ");
+    let hashes = || {
+        MODELS
+            .iter()
+            .map(|m| blake3::hash(plan_text(m).as_bytes()).to_hex().to_string())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     if std::env::var_os("SHOPFLOOR_PLAN_CHILD").is_some() {
         println!("plans: {}", hashes());
         return;
@@ -39,7 +51,10 @@ fn same_bytes_in_every_process() {
         .output()
         .expect("child");
     let text = String::from_utf8_lossy(&out.stdout);
-    let child = text.lines().find_map(|l| l.split("plans: ").nth(1)).expect("the child's hashes");
+    let child = text
+        .lines()
+        .find_map(|l| l.split("plans: ").nth(1))
+        .expect("the child's hashes");
     assert_eq!(child, hashes());
 }
 
@@ -56,7 +71,10 @@ fn plans_read_back_and_verify() {
 #[test]
 fn only_host_steps_have_no_tile_program() {
     for m in MODELS {
-        let plan = plan::Plan::from_json(&plan_text(m)).expect("plan").verify().expect("valid");
+        let plan = plan::Plan::from_json(&plan_text(m))
+            .expect("plan")
+            .verify()
+            .expect("valid");
         for (b, block) in plan.plan().blocks().enumerate() {
             for (step, program) in block.steps.iter().zip(plan.step_programs(b)) {
                 let host = matches!(step.work, plan::StepWork::Host { .. });
@@ -74,13 +92,20 @@ fn changed_plan_files_are_refused_or_harmless() {
     // Digits of a real plan are changed one at a time: each change is refused with a sentence, or
     // leaves a plan that keeps every rule. None may panic.
     let text = plan_text("digits_cnn");
-    let digits: Vec<usize> = text.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(i, _)| i).collect();
+    let digits: Vec<usize> = text
+        .char_indices()
+        .filter(|(_, c)| c.is_ascii_digit())
+        .map(|(i, _)| i)
+        .collect();
     let (mut refused, mut kept) = (0, 0);
     for (k, &at) in digits.iter().enumerate().step_by(digits.len() / 600 + 1) {
         let mut bytes = text.clone().into_bytes();
         bytes[at] = b'0' + (bytes[at] - b'0' + 1 + (k % 8) as u8) % 10;
         let changed = String::from_utf8(bytes).expect("still text");
-        match plan::Plan::from_json(&changed).map_err(|e| e.to_string()).and_then(|p| p.verify().map_err(|e| e.to_string())) {
+        match plan::Plan::from_json(&changed)
+            .map_err(|e| e.to_string())
+            .and_then(|p| p.verify().map_err(|e| e.to_string()))
+        {
             Ok(_) => kept += 1,
             Err(e) => {
                 assert!(!e.is_empty());

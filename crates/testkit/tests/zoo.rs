@@ -63,11 +63,20 @@ fn run(name: &str) -> Result<(), Failed> {
     let Some(model) = zoo::find(name) else {
         return Err(Failed::from(format!("{name} is gone")));
     };
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let prepared = model.prepare_temporary().map_err(|e| Failed::from(e.to_string()))?;
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let prepared = model
+        .prepare_temporary()
+        .map_err(|e| Failed::from(e.to_string()))?;
     let path = prepared.model.as_path();
     for threads in [1, 2] {
-        check(&model, path, Session::builder().with_threads(threads), &format!("symbolic dims, {threads} threads"))?;
+        check(
+            &model,
+            path,
+            Session::builder().with_threads(threads),
+            &format!("symbolic dims, {threads} threads"),
+        )?;
     }
     if SYMBOLIC_ONLY.contains(&name) {
         return Ok(());

@@ -135,7 +135,13 @@ impl Fuser<'_> {
             }
             _ => (Anchor::Alone(n), vec![], vec![]),
         };
-        let mut group = Group { anchor, nodes: vec![n], full, reduced, mapping: BTreeMap::new() };
+        let mut group = Group {
+            anchor,
+            nodes: vec![n],
+            full,
+            reduced,
+            mapping: BTreeMap::new(),
+        };
         match (&node.op, anchor) {
             (_, Anchor::Alone(_)) => {}
             (Op::Reduce { keep, .. }, _) => {
@@ -157,7 +163,14 @@ impl Fuser<'_> {
 
     /// Why a person might expect `n` in group `g`, and why it is not.
     fn refuse(&mut self, n: NodeId, g: usize, reason: String) {
-        let name = |n: NodeId| self.graph.node(n).origins.first().map(|o| o.name.clone()).unwrap_or_default();
+        let name = |n: NodeId| {
+            self.graph
+                .node(n)
+                .origins
+                .first()
+                .map(|o| o.name.clone())
+                .unwrap_or_default()
+        };
         self.whys.push(Why {
             pass: "fuse".into(),
             subject: name(n),
@@ -192,7 +205,10 @@ impl Fuser<'_> {
         let mapping = match &node.op {
             Op::Reduce { axes, keep, .. } => {
                 if matches!(anchor, Anchor::Node(_)) {
-                    return Err(Some("a reduction needs whole rows, which this kernel's tiles do not hold".into()));
+                    return Err(Some(
+                        "a reduction needs whole rows, which this kernel's tiles do not hold"
+                            .into(),
+                    ));
                 }
                 let m = maps[0].clone().ok_or(None)?;
                 if node.inputs.len() != 1 {
@@ -210,7 +226,9 @@ impl Fuser<'_> {
                     anchor = Anchor::Row;
                 }
                 if over != reduced {
-                    return Err(Some("it reduces other dimensions than the kernel does".into()));
+                    return Err(Some(
+                        "it reduces other dimensions than the kernel does".into(),
+                    ));
                 }
                 // Everything that is not reduced must be there, or the result would be partial.
                 space::drop_axes(&m, axes, *keep)
@@ -218,18 +236,24 @@ impl Fuser<'_> {
             _ => space::join(&group.full, &out.shape, graph, &node.inputs, &maps).map_err(Some)?,
         };
         if matches!(anchor, Anchor::Node(_)) && !space::covers(&mapping, &group.full) {
-            return Err(Some("its result has another shape than the kernel's".into()));
+            return Err(Some(
+                "its result has another shape than the kernel's".into(),
+            ));
         }
         // A row kernel keeps rows whole; a wide map that joins must span the same rows.
         let others: Vec<usize> = self.sources(n).into_iter().filter(|&s| s != g).collect();
         for s in others {
             if self.depends(s, g) {
-                return Err(Some("another input of it depends on the kernel's result".into()));
+                return Err(Some(
+                    "another input of it depends on the kernel's result".into(),
+                ));
             }
         }
         let reads = self.outside_reads(g).len() + node.inputs.len();
         if reads > MAX_READS {
-            return Err(Some(format!("the kernel already reads {MAX_READS} tensors")));
+            return Err(Some(format!(
+                "the kernel already reads {MAX_READS} tensors"
+            )));
         }
         let group = &mut self.groups[g];
         for (view_node, value, m) in views {
@@ -250,15 +274,26 @@ impl Fuser<'_> {
 
     /// The mapping of `v` when it is a value of group `g` seen through axis-keeping views; the
     /// views passed are added to `views`.
-    fn through_views(&self, g: usize, v: ValueId, views: &mut Vec<(NodeId, ValueId, Mapping)>) -> Option<Mapping> {
+    fn through_views(
+        &self,
+        g: usize,
+        v: ValueId,
+        views: &mut Vec<(NodeId, ValueId, Mapping)>,
+    ) -> Option<Mapping> {
         if let Some(m) = self.groups[g].mapping.get(&v) {
             return Some(m.clone());
         }
         let p = self.producer(v)?;
-        let Op::View(view) = &self.graph.node(p).op else { return None };
+        let Op::View(view) = &self.graph.node(p).op else {
+            return None;
+        };
         let input = self.graph.node(p).inputs[0];
         let m = self.through_views(g, input, views)?;
-        let carried = crate::located::carried_dims(view, &self.graph.value(input).shape, &self.graph.value(v).shape)?;
+        let carried = crate::located::carried_dims(
+            view,
+            &self.graph.value(input).shape,
+            &self.graph.value(v).shape,
+        )?;
         let m: Mapping = carried.iter().map(|c| c.and_then(|i| m[i])).collect();
         if !views.iter().any(|(_, x, _)| *x == v) {
             views.push((p, v, m.clone()));
@@ -284,8 +319,12 @@ impl Fuser<'_> {
         let _ = &self.readers;
         let deps: Vec<Vec<usize>> = (0..self.groups.len())
             .map(|g| {
-                let mut d: Vec<usize> =
-                    self.groups[g].nodes.iter().flat_map(|&n| self.sources(n)).filter(|&s| s != g).collect();
+                let mut d: Vec<usize> = self.groups[g]
+                    .nodes
+                    .iter()
+                    .flat_map(|&n| self.sources(n))
+                    .filter(|&s| s != g)
+                    .collect();
                 d.sort_unstable();
                 d.dedup();
                 d

@@ -8,7 +8,10 @@ pub(crate) type Mapping = Vec<Option<usize>>;
 
 /// Every dimension is itself.
 pub(crate) fn identity(full: &[Dim]) -> Mapping {
-    full.iter().enumerate().map(|(d, e)| (!e.is_one()).then_some(d)).collect()
+    full.iter()
+        .enumerate()
+        .map(|(d, e)| (!e.is_one()).then_some(d))
+        .collect()
 }
 
 /// Result of reducing a tensor of the full shape over `reduced`.
@@ -37,27 +40,39 @@ pub(crate) fn covers(m: &Mapping, full: &[Dim]) -> bool {
 pub(crate) fn shape_mapping(full: &[Dim], shape: &[Dim]) -> Option<Mapping> {
     let missing = full.len().checked_sub(shape.len())?;
     (0..shape.len())
-        .map(|d| match (shape[d].is_one(), shape[d] == full[d + missing]) {
-            (true, _) => Some(None),
-            (_, true) => Some(Some(d + missing)),
-            _ => None,
-        })
+        .map(
+            |d| match (shape[d].is_one(), shape[d] == full[d + missing]) {
+                (true, _) => Some(None),
+                (_, true) => Some(Some(d + missing)),
+                _ => None,
+            },
+        )
         .collect()
 }
 
 /// Mapping of an element-wise result of `shape` from the mappings of its inputs inside the group
 /// (`None`: outside); the error says why it does not fit.
-pub(crate) fn join(full: &[Dim], shape: &[Dim], graph: &Graph, inputs: &[ValueId], maps: &[Option<Mapping>]) -> Result<Mapping, String> {
+pub(crate) fn join(
+    full: &[Dim],
+    shape: &[Dim],
+    graph: &Graph,
+    inputs: &[ValueId],
+    maps: &[Option<Mapping>],
+) -> Result<Mapping, String> {
     let mut out: Mapping = Vec::new();
     for d in 0..shape.len() {
         let mut found: Option<usize> = None;
         for (v, m) in inputs.iter().zip(maps) {
             let Some(m) = m else { continue };
             let rank = graph.value(*v).shape.len();
-            let Some(i) = (d + rank).checked_sub(shape.len()) else { continue };
+            let Some(i) = (d + rank).checked_sub(shape.len()) else {
+                continue;
+            };
             match (found, m[i]) {
                 (None, f) => found = f,
-                (Some(a), Some(b)) if a != b => return Err("its inputs run over different axes".into()),
+                (Some(a), Some(b)) if a != b => {
+                    return Err("its inputs run over different axes".into());
+                }
                 _ => {}
             }
         }

@@ -12,33 +12,89 @@ impl Lowering<'_> {
         match &node.op {
             Op::Concat { axis } => self.concat(n, *axis),
             Op::Gather { axis } => self.gather(n, *axis),
-            Op::Pad { before, after: _, mode: PadMode::Constant } => {
+            Op::Pad {
+                before,
+                after: _,
+                mode: PadMode::Constant,
+            } => {
                 let value = match node.inputs.get(1) {
                     None => Some(0.0),
                     Some(&v) => super::moves::scalar(self, v),
                 };
                 match value {
                     Some(value) if value.is_finite() => self.pad_constant(n, before, value),
-                    _ => self.host(n, "core.pad", spec_attrs(&node.op), "the padding value is computed"),
+                    _ => self.host(
+                        n,
+                        "core.pad",
+                        spec_attrs(&node.op),
+                        "the padding value is computed",
+                    ),
                 }
             }
-            Op::Pad { .. } => self.host(n, "core.pad", spec_attrs(&node.op), "reflected and repeated rims have no kernel family yet"),
-            Op::ScatterNd(_) => self.host(n, "core.scatter_nd", spec_attrs(&node.op), "scatter has no kernel family yet"),
-            Op::Scan { .. } => self.host(n, "core.scan", spec_attrs(&node.op), "running reductions have no kernel family yet"),
-            Op::Recurrent(spec) => self.host(n, "core.recurrent", json_attr(spec), "the recurrent family is later work"),
-            Op::Sort { .. } => self.host(n, "core.sort", spec_attrs(&node.op), "the select family is later work"),
-            Op::Resample(spec) => self.host(n, "core.resample", json_attr(spec), "resampling other than by whole factors has no kernel family yet"),
-            Op::Host { name, attrs } => self.host(n, name, attrs.clone(), "a rare operator, run by plain code"),
-            Op::If { then_branch, else_branch } => {
+            Op::Pad { .. } => self.host(
+                n,
+                "core.pad",
+                spec_attrs(&node.op),
+                "reflected and repeated rims have no kernel family yet",
+            ),
+            Op::ScatterNd(_) => self.host(
+                n,
+                "core.scatter_nd",
+                spec_attrs(&node.op),
+                "scatter has no kernel family yet",
+            ),
+            Op::Scan { .. } => self.host(
+                n,
+                "core.scan",
+                spec_attrs(&node.op),
+                "running reductions have no kernel family yet",
+            ),
+            Op::Recurrent(spec) => self.host(
+                n,
+                "core.recurrent",
+                json_attr(spec),
+                "the recurrent family is later work",
+            ),
+            Op::Sort { .. } => self.host(
+                n,
+                "core.sort",
+                spec_attrs(&node.op),
+                "the select family is later work",
+            ),
+            Op::Resample(spec) => self.host(
+                n,
+                "core.resample",
+                json_attr(spec),
+                "resampling other than by whole factors has no kernel family yet",
+            ),
+            Op::Host { name, attrs } => {
+                self.host(n, name, attrs.clone(), "a rare operator, run by plain code")
+            }
+            Op::If {
+                then_branch,
+                else_branch,
+            } => {
                 let (cond, captures) = self.control_inputs(&node.inputs)?;
                 let then_branch = Box::new(self.body(then_branch)?);
                 let else_branch = Box::new(self.body(else_branch)?);
                 let outputs = self.made(n);
                 let node = self.origins(&[n]).join(" ");
-                self.program.segments.push(Segment::If { node, cond, captures, then_branch, else_branch, outputs });
+                self.program.segments.push(Segment::If {
+                    node,
+                    cond,
+                    captures,
+                    then_branch,
+                    else_branch,
+                    outputs,
+                });
                 Ok(())
             }
-            Op::Loop { body, carried, has_trip, has_cond } => {
+            Op::Loop {
+                body,
+                carried,
+                has_trip,
+                has_cond,
+            } => {
                 let mut dense = Vec::new();
                 for (i, &v) in node.inputs.iter().enumerate() {
                     let skipped = (i == 0 && !has_trip) || (i == 1 && !has_cond);
@@ -103,8 +159,20 @@ impl Lowering<'_> {
             alternatives: vec![],
             reason: reason.into(),
         });
-        let op = HostOp { name: name.into(), attrs, reason: reason.into() };
-        let item = Item { name: nodes.join(" "), work: ItemWork::Host { op, inputs, outputs }, nodes };
+        let op = HostOp {
+            name: name.into(),
+            attrs,
+            reason: reason.into(),
+        };
+        let item = Item {
+            name: nodes.join(" "),
+            work: ItemWork::Host {
+                op,
+                inputs,
+                outputs,
+            },
+            nodes,
+        };
         let late = |d: &layout::Dim| {
             let mut s = Default::default();
             d.symbols(&mut s);

@@ -12,23 +12,45 @@ impl Lowering<'_> {
     pub(crate) fn attention(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
         let node = graph.node(n);
-        let Op::Attention(spec) = &node.op else { return self.fail(n, "not an attention") };
+        let Op::Attention(spec) = &node.op else {
+            return self.fail(n, "not an attention");
+        };
         let dtype = self.dtype(node.outputs[0]);
-        let (vq, vk, vv, vo) = (node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]);
+        let (vq, vk, vv, vo) = (
+            node.inputs[0],
+            node.inputs[1],
+            node.inputs[2],
+            node.outputs[0],
+        );
         let rank = self.shape(vq).len();
         let batch = rank - 2;
         let (q, k, v) = (self.locate(vq)?, self.locate(vk)?, self.locate(vv)?);
         // Batch extents and the number of keys are said by several inputs: the simplest form stands.
         let mut batch_dims: Vec<Option<Dim>> = Vec::new();
         for d in 0..batch {
-            let seen: Vec<&Dim> = [vq, vk, vv].iter().map(|&x| &self.shape(x)[d]).filter(|e| !e.is_one()).collect();
-            batch_dims.push(seen.iter().copied().reduce(|a, b| Dim::simpler(a, b)).cloned());
+            let seen: Vec<&Dim> = [vq, vk, vv]
+                .iter()
+                .map(|&x| &self.shape(x)[d])
+                .filter(|e| !e.is_one())
+                .collect();
+            batch_dims.push(
+                seen.iter()
+                    .copied()
+                    .reduce(|a, b| Dim::simpler(a, b))
+                    .cloned(),
+            );
         }
         let keys = Dim::simpler(&self.shape(vk)[batch], &self.shape(vv)[batch]).clone();
-        let with = |last: [Option<Dim>; 2]| batch_dims.iter().cloned().chain(last).collect::<Vec<_>>();
+        let with =
+            |last: [Option<Dim>; 2]| batch_dims.iter().cloned().chain(last).collect::<Vec<_>>();
         let depth = self.shape(vk)[batch + 1].clone();
         let q = self.fit(q, &with([None, Some(depth)]), self.dtype(vq), self.name(vq))?;
-        let k = self.fit(k, &with([Some(keys.clone()), None]), self.dtype(vk), self.name(vk))?;
+        let k = self.fit(
+            k,
+            &with([Some(keys.clone()), None]),
+            self.dtype(vk),
+            self.name(vk),
+        )?;
         let v = self.fit(v, &with([Some(keys), None]), self.dtype(vv), self.name(vv))?;
         // Logical dimensions: batch.., q, t, d, e; each split as finely as one of its readers sees it.
         let (dq, dt, dd, de) = (batch, batch + 1, batch + 2, batch + 3);
@@ -38,16 +60,31 @@ impl Lowering<'_> {
         for (l, role) in [(&q, &rq), (&k, &rk), (&v, &rv)] {
             for (mode, &d) in l.layout.modes.iter().zip(role) {
                 let leaves = mode.coalesce().leaves;
-                let extents: Vec<Dim> = if leaves.len() > 1 { leaves.into_iter().map(|l| l.extent).collect() } else { vec![mode.extent()] };
-                if (splits[d].len() == 1 && splits[d][0].is_one()) || extents.len() > splits[d].len() {
+                let extents: Vec<Dim> = if leaves.len() > 1 {
+                    leaves.into_iter().map(|l| l.extent).collect()
+                } else {
+                    vec![mode.extent()]
+                };
+                if (splits[d].len() == 1 && splits[d][0].is_one())
+                    || extents.len() > splits[d].len()
+                {
                     splits[d] = extents;
                 }
             }
         }
         let mut parts: Vec<(Located, ValueId, Vec<usize>)> = Vec::new();
         for (l, v, role) in [(q, vq, rq), (k, vk, rk), (v, vv, rv)] {
-            let fits = l.layout.modes.iter().zip(&role).all(|(m, &d)| m.extent().is_one() || m.refine(&splits[d]).is_some());
-            let l = if fits { l } else { self.materialise(&l, dtype, self.name(v), &self.origins(&[n]))? };
+            let fits = l
+                .layout
+                .modes
+                .iter()
+                .zip(&role)
+                .all(|(m, &d)| m.extent().is_one() || m.refine(&splits[d]).is_some());
+            let l = if fits {
+                l
+            } else {
+                self.materialise(&l, dtype, self.name(v), &self.origins(&[n]))?
+            };
             parts.push((l, v, role));
         }
         let mut b = Builder::new(&self.group_name(g), Family::Attention);
@@ -62,7 +99,11 @@ impl Lowering<'_> {
         for (d, split) in splits.iter().enumerate() {
             let mut ids = Vec::new();
             for (p, e) in split.iter().enumerate().filter(|(_, e)| !e.is_one()) {
-                let name = if split.len() > 1 { format!("{}_{p}", names(d)) } else { names(d) };
+                let name = if split.len() > 1 {
+                    format!("{}_{p}", names(d))
+                } else {
+                    names(d)
+                };
                 ids.push(b.axis(&name, e));
             }
             axes.push(ids);
@@ -71,12 +112,22 @@ impl Lowering<'_> {
         for ((l, v, role), name) in parts.iter().zip(["q", "k", "v"]) {
             let dims: Vec<Vec<AxisId>> = role.iter().map(|&d| axes[d].clone()).collect();
             let Some(a) = b.access(&l.layout, &dims) else {
-                return self.fail(n, format!("input '{}' does not fit its axes; bind symbolic dims with --dim", self.name(*v)));
+                return self.fail(
+                    n,
+                    format!(
+                        "input '{}' does not fit its axes; bind symbolic dims with --dim",
+                        self.name(*v)
+                    ),
+                );
             };
             tiles.push(b.load(name, self.dtype(*v), a, touched(&l.layout), l.ix));
         }
         let (tq, tk, tv) = (tiles[0], tiles[1], tiles[2]);
-        let cat = |ds: &[usize]| ds.iter().flat_map(|&d| axes[d].clone()).collect::<Vec<AxisId>>();
+        let cat = |ds: &[usize]| {
+            ds.iter()
+                .flat_map(|&d| axes[d].clone())
+                .collect::<Vec<AxisId>>()
+        };
         let rows: Vec<AxisId> = cat(&(0..=dq).collect::<Vec<_>>());
         let scores: Vec<AxisId> = cat(&(0..=dt).collect::<Vec<_>>());
         let outs: Vec<AxisId> = rows.iter().copied().chain(axes[de].clone()).collect();
@@ -88,7 +139,11 @@ impl Lowering<'_> {
         b.contract(s0, tq, tk, &axes[dd]);
         // The score program with its extras.
         let score_dims: Vec<Vec<AxisId>> = (0..=dt).map(|d| axes[d].clone()).collect();
-        let mut body = Body { builder: b, dims: score_dims.clone(), tiles: BTreeMap::new() };
+        let mut body = Body {
+            builder: b,
+            dims: score_dims.clone(),
+            tiles: BTreeMap::new(),
+        };
         let space = g_space(&node.inputs[3..], self, &score_dims);
         let mut args = vec![super::contract::cast(&mut body.builder, s0, dtype, &scores)];
         for (v, mapping) in node.inputs[3..].iter().zip(space) {
@@ -98,7 +153,16 @@ impl Lowering<'_> {
         let s = body.builder.map("score", dtype, &scores, score, &args);
         let s = super::contract::cast(&mut body.builder, s, acc, &scores);
         let b = &mut body.builder;
-        b.fold(Monoid::max(acc, acc), m, s, &axes[dt], Some(Rescale { tiles: vec![l, o], factor: rescale_factor(acc) }));
+        b.fold(
+            Monoid::max(acc, acc),
+            m,
+            s,
+            &axes[dt],
+            Some(Rescale {
+                tiles: vec![l, o],
+                factor: rescale_factor(acc),
+            }),
+        );
         let p = b.map("p", acc, &scores, weight(acc), &[s, m]);
         b.fold(Monoid::sum(acc, acc), l, p, &axes[dt], None);
         let pv = super::contract::cast(b, p, self.dtype(vv), &scores);
@@ -112,13 +176,21 @@ impl Lowering<'_> {
 }
 
 /// Mappings of the extras, right-aligned to [batch.., q, t].
-fn g_space(extras: &[ValueId], lowering: &Lowering, dims: &[Vec<AxisId>]) -> Vec<crate::fuse::Mapping> {
+fn g_space(
+    extras: &[ValueId],
+    lowering: &Lowering,
+    dims: &[Vec<AxisId>],
+) -> Vec<crate::fuse::Mapping> {
     extras
         .iter()
         .map(|&v| {
             let shape = lowering.shape(v);
             let missing = dims.len() - shape.len().min(dims.len());
-            shape.iter().enumerate().map(|(i, e)| (!e.is_one()).then_some(i + missing)).collect()
+            shape
+                .iter()
+                .enumerate()
+                .map(|(i, e)| (!e.is_one()).then_some(i + missing))
+                .collect()
         })
         .collect()
 }

@@ -1,6 +1,9 @@
 //! Assembling kernels: axes, operands, tiles and statements with fitting labels.
 use expr::{Expr, ExprBuilder, Monoid, Ref};
-use kernel::{Access, Axis, AxisId, Bound, Family, Kernel, Operand, OperandId, Rescale, Role, Stmt, Term, Tile, TileId};
+use kernel::{
+    Access, Axis, AxisId, Bound, Family, Kernel, Operand, OperandId, Rescale, Role, Stmt, Term,
+    Tile, TileId,
+};
 use layout::{DType, Dim, Layout, Leaf};
 use plan::ValueIx;
 
@@ -33,7 +36,10 @@ impl KernelBuilder {
             i += 1;
             unique = format!("{name}_{i}");
         }
-        self.kernel.axes.push(Axis { name: unique, extent: extent.clone() });
+        self.kernel.axes.push(Axis {
+            name: unique,
+            extent: extent.clone(),
+        });
         (self.kernel.axes.len() - 1) as AxisId
     }
 
@@ -50,7 +56,10 @@ impl KernelBuilder {
     }
 
     fn unique(&self, name: &str) -> String {
-        let taken = |n: &str| self.kernel.tiles.iter().any(|t| t.name == n) || self.kernel.operands.iter().any(|o| o.name == n);
+        let taken = |n: &str| {
+            self.kernel.tiles.iter().any(|t| t.name == n)
+                || self.kernel.operands.iter().any(|o| o.name == n)
+        };
         let mut unique = name.to_string();
         let mut i = 1;
         while taken(&unique) {
@@ -69,19 +78,51 @@ impl KernelBuilder {
         (self.kernel.tiles.len() - 1) as TileId
     }
 
-    pub fn operand(&mut self, name: &str, dtype: DType, role: Role, access: Access, elements: Dim, value: ValueIx) -> OperandId {
+    pub fn operand(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        role: Role,
+        access: Access,
+        elements: Dim,
+        value: ValueIx,
+    ) -> OperandId {
         let name = self.unique(name);
-        self.kernel.operands.push(Operand { name, dtype, role, access, elements });
+        self.kernel.operands.push(Operand {
+            name,
+            dtype,
+            role,
+            access,
+            elements,
+        });
         self.args.push(value);
         (self.kernel.operands.len() - 1) as OperandId
     }
 
     /// A read operand with its load; axes are those of the access (and of what it is indexed by).
-    pub fn load(&mut self, name: &str, dtype: DType, access: Access, elements: Dim, value: ValueIx) -> TileId {
+    pub fn load(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        access: Access,
+        elements: Dim,
+        value: ValueIx,
+    ) -> TileId {
         let mut axes: Vec<AxisId> = access.terms.iter().map(|t| t.axis).collect();
-        axes.extend(access.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
+        axes.extend(
+            access
+                .bounds
+                .iter()
+                .flat_map(|b| b.terms.iter().map(|t| t.0)),
+        );
         for i in &access.indexed {
-            axes.extend(self.kernel.operands[i.by as usize].access.terms.iter().map(|t| t.axis));
+            axes.extend(
+                self.kernel.operands[i.by as usize]
+                    .access
+                    .terms
+                    .iter()
+                    .map(|t| t.axis),
+            );
         }
         let o = self.operand(name, dtype, Role::Read, access, elements, value);
         let t = self.tile(name, dtype, &axes);
@@ -89,9 +130,20 @@ impl KernelBuilder {
         t
     }
 
-    pub fn map(&mut self, name: &str, dtype: DType, axes: &[AxisId], expr: Expr, args: &[TileId]) -> TileId {
+    pub fn map(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        axes: &[AxisId],
+        expr: Expr,
+        args: &[TileId],
+    ) -> TileId {
         let t = self.tile(name, dtype, axes);
-        self.kernel.body.push(Stmt::Map { dst: t, expr, args: args.to_vec() });
+        self.kernel.body.push(Stmt::Map {
+            dst: t,
+            expr,
+            args: args.to_vec(),
+        });
         t
     }
 
@@ -103,12 +155,25 @@ impl KernelBuilder {
     }
 
     pub fn contract(&mut self, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) {
-        self.kernel.body.push(Stmt::Contract { acc, a, b, over: over.to_vec() });
+        self.kernel.body.push(Stmt::Contract {
+            acc,
+            a,
+            b,
+            over: over.to_vec(),
+        });
     }
 
     /// Identity fills, the fold, and the finishing maps: one result tile per monoid result.
-    pub fn reduce(&mut self, monoid: &Monoid, args: &[TileId], over: &[AxisId]) -> Result<Vec<TileId>, expr::ExprError> {
-        let mut axes: Vec<AxisId> = args.iter().flat_map(|&a| self.tile_axes(a).to_vec()).collect();
+    pub fn reduce(
+        &mut self,
+        monoid: &Monoid,
+        args: &[TileId],
+        over: &[AxisId],
+    ) -> Result<Vec<TileId>, expr::ExprError> {
+        let mut axes: Vec<AxisId> = args
+            .iter()
+            .flat_map(|&a| self.tile_axes(a).to_vec())
+            .collect();
         axes.retain(|a| !over.contains(a));
         let types = monoid.identity.output_types()?;
         let mut state = Vec::new();
@@ -135,11 +200,31 @@ impl KernelBuilder {
         Ok(out)
     }
 
-    pub fn fold(&mut self, monoid: Monoid, state: TileId, arg: TileId, over: &[AxisId], rescale: Option<Rescale>) {
-        self.kernel.body.push(Stmt::Fold { monoid, state: vec![state], args: vec![arg], over: over.to_vec(), rescale });
+    pub fn fold(
+        &mut self,
+        monoid: Monoid,
+        state: TileId,
+        arg: TileId,
+        over: &[AxisId],
+        rescale: Option<Rescale>,
+    ) {
+        self.kernel.body.push(Stmt::Fold {
+            monoid,
+            state: vec![state],
+            args: vec![arg],
+            over: over.to_vec(),
+            rescale,
+        });
     }
 
-    pub fn store(&mut self, name: &str, access: Access, elements: Dim, value: ValueIx, src: TileId) {
+    pub fn store(
+        &mut self,
+        name: &str,
+        access: Access,
+        elements: Dim,
+        value: ValueIx,
+        src: TileId,
+    ) {
         let dtype = self.tile_dtype(src);
         // What is stored has all axes of the store: a value that repeats along some is spread first.
         let mut axes: Vec<AxisId> = access.terms.iter().map(|t| t.axis).collect();
@@ -181,11 +266,17 @@ impl KernelBuilder {
                 Some(m) => {
                     for (leaf, &axis) in m.leaves.into_iter().zip(axes) {
                         if !leaf.stride.is_zero() {
-                            terms.push(Term { axis, leaves: vec![leaf] });
+                            terms.push(Term {
+                                axis,
+                                leaves: vec![leaf],
+                            });
                         }
                     }
                 }
-                None if axes.len() == 1 => terms.push(Term { axis: axes[0], leaves: mode.coalesce().leaves }),
+                None if axes.len() == 1 => terms.push(Term {
+                    axis: axes[0],
+                    leaves: mode.coalesce().leaves,
+                }),
                 None => return None,
             }
         }
@@ -237,13 +328,23 @@ impl Window<'_> {
             if let Some(axis) = axis {
                 let factor = Dim::Known(factor);
                 let stride = step.clone() * factor.clone();
-                access.terms.push(Term { axis, leaves: vec![Leaf { extent: b.extent(axis).clone(), stride }] });
+                access.terms.push(Term {
+                    axis,
+                    leaves: vec![Leaf {
+                        extent: b.extent(axis).clone(),
+                        stride,
+                    }],
+                });
                 terms.push((axis, factor));
             }
         }
         access.terms.sort_by_key(|t| t.axis);
         if !self.inside {
-            access.bounds.push(Bound { terms, base: self.base.clone(), extent: self.extent.clone() });
+            access.bounds.push(Bound {
+                terms,
+                base: self.base.clone(),
+                extent: self.extent.clone(),
+            });
         }
     }
 }

@@ -11,26 +11,43 @@ impl Lowering<'_> {
     pub(crate) fn contract(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
         let node = graph.node(n);
-        let Op::Contract(spec) = &node.op else { return self.fail(n, "not a contraction") };
+        let Op::Contract(spec) = &node.op else {
+            return self.fail(n, "not a contraction");
+        };
         let (va, vb, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let (mut a, mut b) = (self.locate(va)?, self.locate(vb)?);
         let extent_of = |l: &u8| -> Option<Dim> {
             if let Some(d) = spec.out.iter().position(|o| o == l) {
                 return Some(self.shape(vo)[d].clone());
             }
-            let at = |labels: &[u8], v| labels.iter().position(|x| x == l).map(|d| self.shape(v)[d].clone());
+            let at = |labels: &[u8], v| {
+                labels
+                    .iter()
+                    .position(|x| x == l)
+                    .map(|d| self.shape(v)[d].clone())
+            };
             match (at(&spec.a, va), at(&spec.b, vb)) {
-                (Some(x), Some(y)) => Some(if x.is_one() { y } else { Dim::simpler(&x, &y).clone() }),
+                (Some(x), Some(y)) => Some(if x.is_one() {
+                    y
+                } else {
+                    Dim::simpler(&x, &y).clone()
+                }),
                 (x, y) => x.or(y),
             }
         };
-        let wants: Vec<Vec<Option<Dim>>> = [&spec.a, &spec.b].iter().map(|ls| ls.iter().map(extent_of).collect()).collect();
+        let wants: Vec<Vec<Option<Dim>>> = [&spec.a, &spec.b]
+            .iter()
+            .map(|ls| ls.iter().map(extent_of).collect())
+            .collect();
         a = self.fit(a, &wants[0], self.dtype(va), self.name(va))?;
         b = self.fit(b, &wants[1], self.dtype(vb), self.name(vb))?;
         // Each label is split as finely as one side sees it; a side that cannot follow is moved.
         let mut splits = label_splits(spec, &a, &b);
         for (side, v, labels) in [(&mut a, va, &spec.a), (&mut b, vb, &spec.b)] {
-            let fits = labels.iter().zip(&side.layout.modes).all(|(l, m)| m.extent().is_one() || m.refine(&splits[l]).is_some());
+            let fits = labels
+                .iter()
+                .zip(&side.layout.modes)
+                .all(|(l, m)| m.extent().is_one() || m.refine(&splits[l]).is_some());
             if !fits {
                 *side = self.materialise(side, self.dtype(v), self.name(v), &self.origins(&[n]))?;
             }
@@ -39,7 +56,12 @@ impl Lowering<'_> {
         let mut builder = Builder::new(&self.group_name(g), Family::Contract);
         let mut axes: BTreeMap<u8, Vec<AxisId>> = BTreeMap::new();
         let mut order: Vec<u8> = spec.out.clone();
-        order.extend(spec.a.iter().chain(&spec.b).filter(|l| !spec.out.contains(l)));
+        order.extend(
+            spec.a
+                .iter()
+                .chain(&spec.b)
+                .filter(|l| !spec.out.contains(l)),
+        );
         for l in order {
             if axes.contains_key(&l) {
                 continue;
@@ -48,7 +70,11 @@ impl Lowering<'_> {
                 axes.insert(l, vec![]);
                 continue;
             };
-            let kind = match (spec.out.contains(&l), spec.a.contains(&l), spec.b.contains(&l)) {
+            let kind = match (
+                spec.out.contains(&l),
+                spec.a.contains(&l),
+                spec.b.contains(&l),
+            ) {
                 (true, true, true) => "b",
                 (true, true, false) => "m",
                 (true, false, _) => "n",
@@ -67,12 +93,22 @@ impl Lowering<'_> {
             axes.insert(l, ids);
         }
         let dims_of = |labels: &[u8]| labels.iter().map(|l| axes[l].clone()).collect::<Vec<_>>();
-        let (Some(aa), Some(ab)) = (builder.access(&a.layout, &dims_of(&spec.a)), builder.access(&b.layout, &dims_of(&spec.b))) else {
-            return self.fail(n, "its operands do not fit its axes; bind symbolic dims with --dim");
+        let (Some(aa), Some(ab)) = (
+            builder.access(&a.layout, &dims_of(&spec.a)),
+            builder.access(&b.layout, &dims_of(&spec.b)),
+        ) else {
+            return self.fail(
+                n,
+                "its operands do not fit its axes; bind symbolic dims with --dim",
+            );
         };
         let acc_type = accumulator(self.dtype(vo));
         let out_axes: Vec<AxisId> = spec.out.iter().flat_map(|l| axes[l].clone()).collect();
-        let mut over: Vec<AxisId> = axes.iter().filter(|(l, _)| !spec.out.contains(l)).flat_map(|(_, a)| a.clone()).collect();
+        let mut over: Vec<AxisId> = axes
+            .iter()
+            .filter(|(l, _)| !spec.out.contains(l))
+            .flat_map(|(_, a)| a.clone())
+            .collect();
         over.sort_unstable();
         let ta = builder.load("a", self.dtype(va), aa, touched(&a.layout), a.ix);
         let tb = builder.load("b", self.dtype(vb), ab, touched(&b.layout), b.ix);
@@ -80,7 +116,11 @@ impl Lowering<'_> {
         builder.contract(acc, ta, tb, &over);
         let result = cast(&mut builder, acc, self.dtype(vo), &out_axes);
         let dims = spec.out.iter().map(|l| axes[l].clone()).collect();
-        let body = Body { builder, dims, tiles: BTreeMap::from([(vo, result)]) };
+        let body = Body {
+            builder,
+            dims,
+            tiles: BTreeMap::from([(vo, result)]),
+        };
         self.close(body, g, Some(n))
     }
 }
@@ -94,7 +134,12 @@ pub(crate) fn accumulator(out: DType) -> DType {
 }
 
 /// `t` in type `to`.
-pub(crate) fn cast(b: &mut Builder, t: kernel::TileId, to: DType, axes: &[AxisId]) -> kernel::TileId {
+pub(crate) fn cast(
+    b: &mut Builder,
+    t: kernel::TileId,
+    to: DType,
+    axes: &[AxisId],
+) -> kernel::TileId {
     let from = b.tile_dtype(t);
     if from == to {
         return t;
@@ -110,7 +155,11 @@ fn label_splits(spec: &ContractSpec, a: &Located, b: &Located) -> BTreeMap<u8, V
     for (labels, l) in [(&spec.a, a), (&spec.b, b)] {
         for (label, mode) in labels.iter().zip(&l.layout.modes) {
             let leaves = mode.coalesce().leaves;
-            let extents: Vec<Dim> = if leaves.is_empty() { vec![mode.extent()] } else { leaves.into_iter().map(|l| l.extent).collect() };
+            let extents: Vec<Dim> = if leaves.is_empty() {
+                vec![mode.extent()]
+            } else {
+                leaves.into_iter().map(|l| l.extent).collect()
+            };
             let e = splits.entry(*label).or_insert_with(|| extents.clone());
             // An extent of 1 is a broadcast; otherwise the finer side decides.
             let one = e.len() == 1 && e[0].is_one();

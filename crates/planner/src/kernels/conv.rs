@@ -14,7 +14,9 @@ impl Lowering<'_> {
     pub(crate) fn conv(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
         let node = graph.node(n);
-        let Op::Conv(spec) = &node.op else { return self.fail(n, "not a convolution") };
+        let Op::Conv(spec) = &node.op else {
+            return self.fail(n, "not a convolution");
+        };
         if spec.transposed {
             return self.conv_transposed(g, n, spec);
         }
@@ -33,21 +35,44 @@ impl Lowering<'_> {
         dims[0].extend(ab);
         let names = ["oh", "ow", "od"];
         for d in 0..spatial {
-            let name = if spatial == 1 { "ow" } else { names.get(d).copied().unwrap_or("o") };
+            let name = if spatial == 1 {
+                "ow"
+            } else {
+                names.get(d).copied().unwrap_or("o")
+            };
             dims[2 + d].extend(axis(&mut b, name, &os[2 + d]));
         }
         let ag = axis(&mut b, "g", &groups);
         let ao = axis(&mut b, "oc", &og);
         dims[1].extend(ag.into_iter().chain(ao));
-        let taps: Vec<Option<AxisId>> =
-            (0..spatial).map(|d| axis(&mut b, ["r", "s", "u"].get(d).copied().unwrap_or("t"), &Dim::Known(spec.kernel[d]))).collect();
+        let taps: Vec<Option<AxisId>> = (0..spatial)
+            .map(|d| {
+                axis(
+                    &mut b,
+                    ["r", "s", "u"].get(d).copied().unwrap_or("t"),
+                    &Dim::Known(spec.kernel[d]),
+                )
+            })
+            .collect();
         let ac = axis(&mut b, "c", &cg);
         // x[b, g*cg + c, o*stride + tap*dilation - before]
         let mut access = Access::strided(x.layout.offset.clone(), vec![]);
-        let step = |l: &Layout, d: usize| l.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+        let step = |l: &Layout, d: usize| {
+            l.modes[d]
+                .coalesce()
+                .leaves
+                .first()
+                .map_or(Dim::ZERO, |l| l.stride.clone())
+        };
         let plain = |access: &mut Access, b: &Builder, axis: Option<AxisId>, stride: Dim| {
             if let Some(a) = axis {
-                access.terms.push(Term { axis: a, leaves: vec![Leaf { extent: b.extent(a).clone(), stride }] });
+                access.terms.push(Term {
+                    axis: a,
+                    leaves: vec![Leaf {
+                        extent: b.extent(a).clone(),
+                        stride,
+                    }],
+                });
             }
         };
         let sc = step(&x.layout, 1);
@@ -58,11 +83,16 @@ impl Lowering<'_> {
         for d in 0..spatial {
             // A padded copy was made by `channels_last` when its extent is the padded one.
             let padded = xs[2 + d] != self.shape(vx)[2 + d];
-            let before = if padded { Dim::ZERO } else { spec.before[d].clone() };
+            let before = if padded {
+                Dim::ZERO
+            } else {
+                spec.before[d].clone()
+            };
             let last = (os[2 + d].clone() - Dim::ONE) * Dim::Known(spec.strides[d])
                 + Dim::Known((spec.kernel[d] - 1) * spec.dilations[d])
                 - before.clone();
-            let inside = before.is_zero() && (last.provably_lt(&xs[2 + d]) || fits_by_formula(spec, d));
+            let inside =
+                before.is_zero() && (last.provably_lt(&xs[2 + d]) || fits_by_formula(spec, d));
             Window {
                 out: dims[2 + d].first().copied(),
                 tap: taps[d],
@@ -92,14 +122,22 @@ impl Lowering<'_> {
         let acc = b.fill("acc", accumulator(self.dtype(vo)), &out_axes, 0.0);
         b.contract(acc, tx, tw, &over);
         let result = cast(&mut b, acc, self.dtype(vo), &out_axes);
-        let body = Body { builder: b, dims, tiles: BTreeMap::from([(vo, result)]) };
+        let body = Body {
+            builder: b,
+            dims,
+            tiles: BTreeMap::from([(vo, result)]),
+        };
         self.close(body, g, Some(n))
     }
 
     /// A tensor whose dimensions all have plain strides.
     fn flat(&mut self, n: NodeId, v: graph::ValueId) -> Result<Located> {
         let l = self.locate(v)?;
-        if l.layout.modes.iter().all(|m| m.coalesce().leaves.len() <= 1) {
+        if l.layout
+            .modes
+            .iter()
+            .all(|m| m.coalesce().leaves.len() <= 1)
+        {
             return Ok(l);
         }
         self.materialise(&l, self.dtype(v), self.name(v), &self.origins(&[n]))
@@ -107,17 +145,29 @@ impl Lowering<'_> {
 
     /// The input with its channels side by side. When it has to be moved for that anyway and has
     /// few channels, the copy gets the padding too, so that taps and channels join into longer runs.
-    fn channels_last(&mut self, n: NodeId, v: graph::ValueId, spec: &ConvSpec, may_pad: bool) -> Result<Located> {
+    fn channels_last(
+        &mut self,
+        n: NodeId,
+        v: graph::ValueId,
+        spec: &ConvSpec,
+        may_pad: bool,
+    ) -> Result<Located> {
         let l = self.flat(n, v)?;
         let shape = self.shape(v).to_vec();
-        let unit = l.layout.modes[1].coalesce().leaves.first().is_none_or(|c| c.stride.is_one());
+        let unit = l.layout.modes[1]
+            .coalesce()
+            .leaves
+            .first()
+            .is_none_or(|c| c.stride.is_one());
         if unit {
             return Ok(l);
         }
         let rank = shape.len();
         let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
         let pads = (0..rank - 2).any(|d| !spec.before[d].is_zero() || !spec.after[d].is_zero());
-        let few = shape[1].known().is_some_and(|c| c * spec.kernel.last().copied().unwrap_or(1) <= 64);
+        let few = shape[1]
+            .known()
+            .is_some_and(|c| c * spec.kernel.last().copied().unwrap_or(1) <= 64);
         if !(may_pad && pads && few) {
             let nodes = self.origins(&[n]);
             return self.copy_to(&l, self.dtype(v), self.name(v), &order, &nodes);
@@ -126,7 +176,12 @@ impl Lowering<'_> {
         for d in 0..rank - 2 {
             padded[2 + d] = padded[2 + d].clone() + spec.before[d].clone() + spec.after[d].clone();
         }
-        let to = self.new_value(&format!("{}.padded", self.name(v)), self.dtype(v), &padded, &order);
+        let to = self.new_value(
+            &format!("{}.padded", self.name(v)),
+            self.dtype(v),
+            &padded,
+            &order,
+        );
         let mut b = Builder::new(&format!("pad {}", self.name(v)), Family::Move);
         let mut dims: Vec<Vec<AxisId>> = vec![vec![]; rank];
         for &d in &order {
@@ -136,14 +191,32 @@ impl Lowering<'_> {
         }
         let mut access = Access::strided(l.layout.offset.clone(), vec![]);
         for d in 0..rank {
-            let before = if d < 2 { Dim::ZERO } else { spec.before[d - 2].clone() };
-            let stride = l.layout.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+            let before = if d < 2 {
+                Dim::ZERO
+            } else {
+                spec.before[d - 2].clone()
+            };
+            let stride = l.layout.modes[d]
+                .coalesce()
+                .leaves
+                .first()
+                .map_or(Dim::ZERO, |l| l.stride.clone());
             let inside = padded[d] == shape[d] && before.is_zero();
-            Window { out: dims[d].first().copied(), tap: None, stride: 1, dilation: 1, base: -before, extent: &shape[d], inside }
-                .apply(&b, &mut access, &stride);
+            Window {
+                out: dims[d].first().copied(),
+                tap: None,
+                stride: 1,
+                dilation: 1,
+                base: -before,
+                extent: &shape[d],
+                inside,
+            }
+            .apply(&b, &mut access, &stride);
         }
         let t = b.load("x", self.dtype(v), access, touched(&l.layout), l.ix);
-        let Some(write) = b.access(&to.layout, &dims) else { return self.fail(n, "the padded input does not fit its axes") };
+        let Some(write) = b.access(&to.layout, &dims) else {
+            return self.fail(n, "the padded input does not fit its axes");
+        };
         b.store("y", write, Dim::product(&padded), to.ix, t);
         let (k, args) = b.finish();
         self.emit(k, args, self.origins(&[n]));
@@ -156,21 +229,38 @@ impl Lowering<'_> {
         let node = self.graph.node(n);
         let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let spatial = spec.kernel.len();
-        if spec.dilations.iter().zip(&spec.strides).any(|(d, s)| *d != 1 && *s != 1) {
+        if spec
+            .dilations
+            .iter()
+            .zip(&spec.strides)
+            .any(|(d, s)| *d != 1 && *s != 1)
+        {
             return self.fail(n, "a transposed convolution with both stride and dilation is not covered yet; use one of them");
         }
         let groups = Dim::Known(spec.groups);
         let x = self.channels_last(n, vx, spec, false)?;
         let w = self.flat(n, vw)?;
-        let (ws, os, xs) = (self.shape(vw).to_vec(), self.shape(vo).to_vec(), self.shape(vx).to_vec());
+        let (ws, os, xs) = (
+            self.shape(vw).to_vec(),
+            self.shape(vo).to_vec(),
+            self.shape(vx).to_vec(),
+        );
         let (cg, og) = (xs[1].exact_div(&groups).unwrap_or(Dim::ONE), ws[1].clone());
         let Some(before): Option<Vec<i64>> = spec.before.iter().map(Dim::known).collect() else {
-            return self.fail(n, "its padding depends on symbolic dims; bind them with --dim");
+            return self.fail(
+                n,
+                "its padding depends on symbolic dims; bind them with --dim",
+            );
         };
         let order: Vec<usize> = [0].into_iter().chain(2..os.len()).chain([1]).collect();
         let direct = self.is_output[vo.0 as usize] && g.nodes.len() == 1;
         let to = match direct {
-            true => self.new_value(self.name(vo), self.dtype(vo), &os, &super::row_major(os.len())),
+            true => self.new_value(
+                self.name(vo),
+                self.dtype(vo),
+                &os,
+                &super::row_major(os.len()),
+            ),
             false => self.new_value(self.name(vo), self.dtype(vo), &os, &order),
         };
         let phases: i64 = spec.strides.iter().product();
@@ -181,12 +271,28 @@ impl Lowering<'_> {
                 phase[d] = rest % spec.strides[d];
                 rest /= spec.strides[d];
             }
-            let mut b = Builder::new(&format!("{} phase {p}", self.origins(&[n]).join(" ")), Family::Conv);
-            let axis = |b: &mut Builder, name: &str, e: &Dim| (!e.is_one()).then(|| b.axis(name, e));
-            let step = |l: &Layout, d: usize| l.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+            let mut b = Builder::new(
+                &format!("{} phase {p}", self.origins(&[n]).join(" ")),
+                Family::Conv,
+            );
+            let axis =
+                |b: &mut Builder, name: &str, e: &Dim| (!e.is_one()).then(|| b.axis(name, e));
+            let step = |l: &Layout, d: usize| {
+                l.modes[d]
+                    .coalesce()
+                    .leaves
+                    .first()
+                    .map_or(Dim::ZERO, |l| l.stride.clone())
+            };
             let plain = |access: &mut Access, b: &Builder, axis: Option<AxisId>, stride: Dim| {
                 if let Some(a) = axis {
-                    access.terms.push(Term { axis: a, leaves: vec![Leaf { extent: b.extent(a).clone(), stride }] });
+                    access.terms.push(Term {
+                        axis: a,
+                        leaves: vec![Leaf {
+                            extent: b.extent(a).clone(),
+                            stride,
+                        }],
+                    });
                 }
             };
             let ab = axis(&mut b, "b", &os[0]);
@@ -194,7 +300,11 @@ impl Lowering<'_> {
             for d in 0..spatial {
                 let s = Dim::Known(spec.strides[d]);
                 let count = (os[2 + d].clone() - Dim::Known(phase[d])).ceil_div(&s);
-                outs.push(axis(&mut b, ["oh", "ow", "od"].get(d).copied().unwrap_or("o"), &count));
+                outs.push(axis(
+                    &mut b,
+                    ["oh", "ow", "od"].get(d).copied().unwrap_or("o"),
+                    &count,
+                ));
             }
             let ag = axis(&mut b, "g", &groups);
             let ao = axis(&mut b, "oc", &og);
@@ -208,12 +318,28 @@ impl Lowering<'_> {
             for d in 0..spatial {
                 let (s, dil, k) = (spec.strides[d], spec.dilations[d], spec.kernel[d]);
                 // Taps with (phase + before - tap * dilation) divisible by the stride.
-                let r0 = if s == 1 { 0 } else { (phase[d] + before[d]).rem_euclid(s) };
-                let count = if s == 1 { k } else { (k - r0 + s - 1).div_euclid(s).max(0) };
+                let r0 = if s == 1 {
+                    0
+                } else {
+                    (phase[d] + before[d]).rem_euclid(s)
+                };
+                let count = if s == 1 {
+                    k
+                } else {
+                    (k - r0 + s - 1).div_euclid(s).max(0)
+                };
                 empty |= count == 0;
-                let tap = axis(&mut b, ["r", "s", "u"].get(d).copied().unwrap_or("t"), &Dim::Known(count.max(1)));
+                let tap = axis(
+                    &mut b,
+                    ["r", "s", "u"].get(d).copied().unwrap_or("t"),
+                    &Dim::Known(count.max(1)),
+                );
                 over.extend(tap);
-                let base = if s == 1 { phase[d] + before[d] } else { (phase[d] + before[d] - r0).div_euclid(s) };
+                let base = if s == 1 {
+                    phase[d] + before[d]
+                } else {
+                    (phase[d] + before[d] - r0).div_euclid(s)
+                };
                 let sx = step(&x.layout, 2 + d);
                 let sw = step(&w.layout, 2 + d);
                 Window {
@@ -247,7 +373,12 @@ impl Lowering<'_> {
             for a in [&mut xa, &mut wa, &mut ya] {
                 a.terms.sort_by_key(|t| t.axis);
             }
-            let out_axes: Vec<AxisId> = ab.into_iter().chain(outs.iter().flatten().copied()).chain(ag).chain(ao).collect();
+            let out_axes: Vec<AxisId> = ab
+                .into_iter()
+                .chain(outs.iter().flatten().copied())
+                .chain(ag)
+                .chain(ao)
+                .collect();
             let acc = b.fill("acc", accumulator(self.dtype(vo)), &out_axes, 0.0);
             if !empty {
                 let tx = b.load("x", self.dtype(vx), xa, touched(&x.layout), x.ix);
@@ -255,7 +386,14 @@ impl Lowering<'_> {
                 b.contract(acc, tx, tw, &over);
             }
             let result = cast(&mut b, acc, self.dtype(vo), &out_axes);
-            let o = b.operand("y", self.dtype(vo), Role::Write, ya, Dim::product(&os), to.ix);
+            let o = b.operand(
+                "y",
+                self.dtype(vo),
+                Role::Write,
+                ya,
+                Dim::product(&os),
+                to.ix,
+            );
             b.store_to(o, result);
             let (k, args) = b.finish();
             self.emit(k, args, self.origins(&[n]));

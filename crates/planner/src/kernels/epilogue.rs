@@ -20,7 +20,9 @@ pub(crate) struct Body {
 impl Body {
     /// Axes of a value with mapping `m`, dimension by dimension.
     pub fn axes_of(&self, m: &Mapping) -> Vec<Vec<AxisId>> {
-        m.iter().map(|d| d.map_or_else(Vec::new, |d| self.dims[d].clone())).collect()
+        m.iter()
+            .map(|d| d.map_or_else(Vec::new, |d| self.dims[d].clone()))
+            .collect()
     }
 
     fn flat(&self, m: &Mapping) -> Vec<AxisId> {
@@ -69,7 +71,13 @@ impl Body {
 
 impl Lowering<'_> {
     /// The tile of `v`, loaded when it comes from outside; `m` gives its dimensions in the space.
-    pub fn tile_of(&mut self, body: &mut Body, v: ValueId, m: &Mapping, n: NodeId) -> Result<TileId> {
+    pub fn tile_of(
+        &mut self,
+        body: &mut Body,
+        v: ValueId,
+        m: &Mapping,
+        n: NodeId,
+    ) -> Result<TileId> {
         if let Some(&t) = body.tiles.get(&v) {
             return Ok(t);
         }
@@ -77,7 +85,10 @@ impl Lowering<'_> {
         let dims = body.axes_of(m);
         let want: Vec<Option<Dim>> = dims
             .iter()
-            .map(|axes| (!axes.is_empty()).then(|| Dim::product(axes.iter().map(|&a| body.builder.extent(a)))))
+            .map(|axes| {
+                (!axes.is_empty())
+                    .then(|| Dim::product(axes.iter().map(|&a| body.builder.extent(a))))
+            })
             .collect();
         let mut l = self.fit(l, &want, self.dtype(v), self.name(v))?;
         let access = match body.builder.access(&l.layout, &dims) {
@@ -91,7 +102,13 @@ impl Lowering<'_> {
                 }
             }
         };
-        let t = body.builder.load(&short(self.name(v)), self.dtype(v), access, touched(&l.layout), l.ix);
+        let t = body.builder.load(
+            &short(self.name(v)),
+            self.dtype(v),
+            access,
+            touched(&l.layout),
+            l.ix,
+        );
         body.tiles.insert(v, t);
         Ok(t)
     }
@@ -122,7 +139,13 @@ impl Lowering<'_> {
                     let types = e.output_types().map_err(|x| self.expr_error(n, x))?;
                     for (i, &o) in node.outputs.iter().enumerate() {
                         let axes = body.flat(&m);
-                        let t = body.builder.map(&short(&graph.value(o).name), types[i], &axes, single(&e, i), &args);
+                        let t = body.builder.map(
+                            &short(&graph.value(o).name),
+                            types[i],
+                            &axes,
+                            single(&e, i),
+                            &args,
+                        );
                         body.tiles.insert(o, t);
                     }
                 }
@@ -130,12 +153,21 @@ impl Lowering<'_> {
                     let v = node.inputs[0];
                     let vm = match g.mapping.get(&v) {
                         Some(m) => m.clone(),
-                        None => crate::fuse::shape_mapping(&g.full, self.shape(v)).unwrap_or_default(),
+                        None => {
+                            crate::fuse::shape_mapping(&g.full, self.shape(v)).unwrap_or_default()
+                        }
                     };
                     let t = self.tile_of(body, v, &vm, n)?;
-                    let over: Vec<AxisId> = axes.iter().filter_map(|&a| vm[a]).flat_map(|d| body.dims[d].clone()).collect();
+                    let over: Vec<AxisId> = axes
+                        .iter()
+                        .filter_map(|&a| vm[a])
+                        .flat_map(|d| body.dims[d].clone())
+                        .collect();
                     // A reduction over extents of 1 only still lifts and finishes every element.
-                    let outs = body.builder.reduce(monoid, &[t], &over).map_err(|x| self.expr_error(n, x))?;
+                    let outs = body
+                        .builder
+                        .reduce(monoid, &[t], &over)
+                        .map_err(|x| self.expr_error(n, x))?;
                     for (&o, t) in node.outputs.iter().zip(outs) {
                         body.tiles.insert(o, t);
                     }
@@ -149,7 +181,11 @@ impl Lowering<'_> {
     pub fn expr_error(&self, n: NodeId, e: expr::ExprError) -> crate::PlannerError {
         let node = self.graph.node(n);
         crate::PlannerError::Node {
-            node: node.origins.first().map(|o| o.name.clone()).unwrap_or_default(),
+            node: node
+                .origins
+                .first()
+                .map(|o| o.name.clone())
+                .unwrap_or_default(),
             op: node.op.name().into(),
             why: e.to_string(),
         }
@@ -170,10 +206,22 @@ impl Lowering<'_> {
             let dims = body.axes_of(&m);
             let Some(access) = body.builder.access(&to.layout, &dims) else {
                 let n = *g.nodes.last().unwrap_or(&NodeId(0));
-                return self.fail(n, format!("value '{}' does not fit the axes of its kernel", self.name(v)));
+                return self.fail(
+                    n,
+                    format!(
+                        "value '{}' does not fit the axes of its kernel",
+                        self.name(v)
+                    ),
+                );
             };
             let t = body.tiles[&v];
-            body.builder.store(&format!("{}.out", short(self.name(v))), access, Dim::product(&shape), to.ix, t);
+            body.builder.store(
+                &format!("{}.out", short(self.name(v))),
+                access,
+                Dim::product(&shape),
+                to.ix,
+                t,
+            );
             self.located[v.0 as usize] = Some(to);
         }
         Ok(())
@@ -186,7 +234,11 @@ impl Lowering<'_> {
         self.stores(&mut body, g, &readers)?;
         let nodes = self.origins(&g.nodes);
         let (kernel, args) = body.builder.finish();
-        if kernel.body.iter().any(|s| matches!(s, kernel::Stmt::Store { .. })) {
+        if kernel
+            .body
+            .iter()
+            .any(|s| matches!(s, kernel::Stmt::Store { .. }))
+        {
             self.emit(kernel, args, nodes);
         }
         Ok(())
@@ -199,7 +251,17 @@ pub(crate) fn operand_mapping(shape: &[Dim], out: &Mapping, g: &Group, v: ValueI
         return m.clone();
     }
     let missing = out.len() - shape.len().min(out.len());
-    shape.iter().enumerate().map(|(i, e)| if e.is_one() { None } else { out.get(i + missing).copied().flatten() }).collect()
+    shape
+        .iter()
+        .enumerate()
+        .map(|(i, e)| {
+            if e.is_one() {
+                None
+            } else {
+                out.get(i + missing).copied().flatten()
+            }
+        })
+        .collect()
 }
 
 /// The end of a long model name: what tells values apart in a table.

@@ -48,7 +48,11 @@ impl<'a> Lowering<'a> {
     pub fn fail<T>(&self, n: NodeId, why: impl Into<String>) -> Result<T> {
         let node = self.graph.node(n);
         Err(PlannerError::Node {
-            node: node.origins.first().map(|o| o.name.clone()).unwrap_or_default(),
+            node: node
+                .origins
+                .first()
+                .map(|o| o.name.clone())
+                .unwrap_or_default(),
             op: node.op.name().into(),
             why: why.into(),
         })
@@ -65,12 +69,31 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds a program value of `shape` whose memory order is `order`.
-    pub fn new_value(&mut self, name: &str, dtype: DType, shape: &[Dim], order: &[usize]) -> Located {
-        self.new_value_with(name, dtype, shape, Layout::ordered(shape, order, 1), Dim::product(shape))
+    pub fn new_value(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[Dim],
+        order: &[usize],
+    ) -> Located {
+        self.new_value_with(
+            name,
+            dtype,
+            shape,
+            Layout::ordered(shape, order, 1),
+            Dim::product(shape),
+        )
     }
 
     /// Adds a program value with a layout of its own.
-    pub fn new_value_with(&mut self, name: &str, dtype: DType, shape: &[Dim], layout: Layout, storage: Dim) -> Located {
+    pub fn new_value_with(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[Dim],
+        layout: Layout,
+        storage: Dim,
+    ) -> Located {
         let mut unique = name.to_string();
         let mut i = 1;
         while self.program.values.iter().any(|v| v.name == unique) {
@@ -97,14 +120,22 @@ impl<'a> Lowering<'a> {
         let value = self.graph.value(v);
         let found = match value.source {
             ValueSource::Weight(w) => {
-                let l = self.new_value(&value.name, value.dtype, &value.shape, &row_major(value.shape.len()));
+                let l = self.new_value(
+                    &value.name,
+                    value.dtype,
+                    &value.shape,
+                    &row_major(value.shape.len()),
+                );
                 self.program.values[l.ix as usize].origin = ValueOrigin::Weight(w);
                 l
             }
             ValueSource::Node(n, _) => {
                 let node = self.graph.node(n);
                 let Op::View(view) = &node.op else {
-                    return self.fail(n, format!("value '{}' is read before it is made", value.name));
+                    return self.fail(
+                        n,
+                        format!("value '{}' is read before it is made", value.name),
+                    );
                 };
                 let input = self.locate(node.inputs[0])?;
                 let assumed = match view {
@@ -122,7 +153,12 @@ impl<'a> Lowering<'a> {
                     }
                     (_, Some(l)) => l,
                     _ => {
-                        let moved = self.materialise(&input, self.dtype(node.inputs[0]), self.name(node.inputs[0]), &self.origins(&[n]))?;
+                        let moved = self.materialise(
+                            &input,
+                            self.dtype(node.inputs[0]),
+                            self.name(node.inputs[0]),
+                            &self.origins(&[n]),
+                        )?;
                         self.program.whys.push(Why {
                             pass: "layout".into(),
                             subject: self.origins(&[n]).join(", "),
@@ -154,7 +190,11 @@ impl<'a> Lowering<'a> {
 
     /// Records that two extents must be equal when the model runs.
     pub fn constrain(&mut self, node: &str, left: &Dim, right: &Dim) {
-        let c = plan::Constraint { node: node.into(), left: left.clone(), right: right.clone() };
+        let c = plan::Constraint {
+            node: node.into(),
+            left: left.clone(),
+            right: right.clone(),
+        };
         if !self.program.constraints.contains(&c) {
             self.program.constraints.push(c);
         }
@@ -162,7 +202,13 @@ impl<'a> Lowering<'a> {
 
     /// `l` with extents exactly `want` where it is not 1 (`None`: anything goes). Extents that no
     /// rule shows to be equal are taken to be, and checked for every request.
-    pub fn fit(&mut self, l: Located, want: &[Option<Dim>], dtype: DType, name: &str) -> Result<Located> {
+    pub fn fit(
+        &mut self,
+        l: Located,
+        want: &[Option<Dim>],
+        dtype: DType,
+        name: &str,
+    ) -> Result<Located> {
         let mut l = l;
         for d in 0..l.layout.modes.len() {
             let e = l.layout.modes[d].extent();
@@ -171,7 +217,11 @@ impl<'a> Lowering<'a> {
                 continue;
             }
             if let (Some(a), Some(b)) = (e.known(), w.known()) {
-                return Err(PlannerError::Node { node: name.into(), op: "tensor".into(), why: format!("an extent is {a} where {b} is needed") });
+                return Err(PlannerError::Node {
+                    node: name.into(),
+                    op: "tensor".into(),
+                    why: format!("an extent is {a} where {b} is needed"),
+                });
             }
             self.constrain(name, &e, w);
             let mode = match crate::located::with_extent(&l.layout.modes[d], w) {
@@ -190,14 +240,27 @@ impl<'a> Lowering<'a> {
     }
 
     /// A dense row-major copy.
-    pub fn materialise(&mut self, from: &Located, dtype: DType, name: &str, nodes: &[String]) -> Result<Located> {
+    pub fn materialise(
+        &mut self,
+        from: &Located,
+        dtype: DType,
+        name: &str,
+        nodes: &[String],
+    ) -> Result<Located> {
         let shape = from.layout.shape();
         let order = row_major(shape.len());
         self.copy_to(from, dtype, name, &order, nodes)
     }
 
     /// A dense copy with memory order `order`.
-    pub fn copy_to(&mut self, from: &Located, dtype: DType, name: &str, order: &[usize], nodes: &[String]) -> Result<Located> {
+    pub fn copy_to(
+        &mut self,
+        from: &Located,
+        dtype: DType,
+        name: &str,
+        order: &[usize],
+        nodes: &[String],
+    ) -> Result<Located> {
         let shape = from.layout.shape();
         let to = self.new_value(&format!("{name}.moved"), dtype, &shape, order);
         self.copy(from, &to, dtype, name, nodes)?;
@@ -205,12 +268,24 @@ impl<'a> Lowering<'a> {
     }
 
     /// A move of all elements between two layouts of one shape.
-    pub fn copy(&mut self, from: &Located, to: &Located, dtype: DType, name: &str, nodes: &[String]) -> Result<()> {
-        let (kernel, args) = moves::copy_kernel(&format!("move {name}"), dtype, from, to).ok_or_else(|| PlannerError::Node {
-            node: name.into(),
-            op: "move".into(),
-            why: format!("{:?} does not fit {:?}; bind symbolic dims with --dim", from.layout.shape(), to.layout.shape()),
-        })?;
+    pub fn copy(
+        &mut self,
+        from: &Located,
+        to: &Located,
+        dtype: DType,
+        name: &str,
+        nodes: &[String],
+    ) -> Result<()> {
+        let (kernel, args) = moves::copy_kernel(&format!("move {name}"), dtype, from, to)
+            .ok_or_else(|| PlannerError::Node {
+                node: name.into(),
+                op: "move".into(),
+                why: format!(
+                    "{:?} does not fit {:?}; bind symbolic dims with --dim",
+                    from.layout.shape(),
+                    to.layout.shape()
+                ),
+            })?;
         self.emit(kernel, args, nodes.to_vec());
         Ok(())
     }
@@ -234,25 +309,49 @@ impl<'a> Lowering<'a> {
         if whole && l.layout.is_row_major(1) {
             return Ok(l.ix);
         }
-        let nodes = self.graph.producer(v).map(|n| n.origins.iter().map(|o| o.name.clone()).collect()).unwrap_or_else(Vec::new);
+        let nodes = self
+            .graph
+            .producer(v)
+            .map(|n| n.origins.iter().map(|o| o.name.clone()).collect())
+            .unwrap_or_else(Vec::new);
         let m = self.materialise(&l, self.dtype(v), self.name(v), &nodes)?;
         Ok(m.ix)
     }
 
     /// Adds a kernel to the init segment when it reads constants only, else to the current segment.
     pub fn emit(&mut self, kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
-        let reads = kernel.operands.iter().zip(&args).filter(|(o, _)| o.role == kernel::Role::Read);
-        let constant = reads.clone().all(|(_, &a)| matches!(self.program.value(a).origin, ValueOrigin::Weight(_) | ValueOrigin::Init));
+        let reads = kernel
+            .operands
+            .iter()
+            .zip(&args)
+            .filter(|(o, _)| o.role == kernel::Role::Read);
+        let constant = reads.clone().all(|(_, &a)| {
+            matches!(
+                self.program.value(a).origin,
+                ValueOrigin::Weight(_) | ValueOrigin::Init
+            )
+        });
         let mut symbols = Default::default();
         kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
         // An output of the model is the caller's memory: the init segment cannot fill it.
         let init = constant && symbols.is_empty() && !self.per_request;
         for (o, &a) in kernel.operands.iter().zip(&args) {
             if o.role == kernel::Role::Write {
-                self.program.values[a as usize].origin = if init { ValueOrigin::Init } else { ValueOrigin::Made };
+                self.program.values[a as usize].origin = if init {
+                    ValueOrigin::Init
+                } else {
+                    ValueOrigin::Made
+                };
             }
         }
-        let item = Item { name: kernel.name.clone(), work: ItemWork::Kernel { kernel: Box::new(kernel), args }, nodes };
+        let item = Item {
+            name: kernel.name.clone(),
+            work: ItemWork::Kernel {
+                kernel: Box::new(kernel),
+                args,
+            },
+            nodes,
+        };
         if init {
             self.program.init.push(item);
         } else {
@@ -290,11 +389,22 @@ pub(crate) fn row_major(rank: usize) -> Vec<usize> {
 
 /// Number of elements behind a layout, for the cost model: positions along axes that move.
 pub(crate) fn touched(layout: &Layout) -> Dim {
-    Dim::product(layout.modes.iter().flat_map(|m| &m.leaves).filter(|l| !l.stride.is_zero()).map(|l| &l.extent))
+    Dim::product(
+        layout
+            .modes
+            .iter()
+            .flat_map(|m| &m.leaves)
+            .filter(|l| !l.stride.is_zero())
+            .map(|l| &l.extent),
+    )
 }
 
 /// Values of a group that somebody outside reads, or that are outputs: they must be stored.
-pub(crate) fn stored_values(lowering: &Lowering, g: &Group, readers: &[Vec<NodeId>]) -> Vec<ValueId> {
+pub(crate) fn stored_values(
+    lowering: &Lowering,
+    g: &Group,
+    readers: &[Vec<NodeId>],
+) -> Vec<ValueId> {
     let mut out = Vec::new();
     let escapes = |v: ValueId| -> bool {
         let mut stack = vec![v];
@@ -318,7 +428,15 @@ pub(crate) fn stored_values(lowering: &Lowering, g: &Group, readers: &[Vec<NodeI
         if matches!(lowering.graph.node(n).op, Op::View(_)) {
             continue;
         }
-        out.extend(lowering.graph.node(n).outputs.iter().copied().filter(|&v| escapes(v)));
+        out.extend(
+            lowering
+                .graph
+                .node(n)
+                .outputs
+                .iter()
+                .copied()
+                .filter(|&v| escapes(v)),
+        );
     }
     out
 }
@@ -327,10 +445,17 @@ pub(crate) use epilogue::Body;
 pub(crate) type Builder = KernelBuilder;
 
 /// A copy of graph value `v` between two places of its shape.
-pub(crate) fn copy_kernel(l: &Lowering, from: &Located, to: &Located, v: ValueId) -> Result<(kernel::Kernel, Vec<ValueIx>)> {
-    moves::copy_kernel(&format!("copy {}", l.name(v)), l.dtype(v), from, to).ok_or_else(|| PlannerError::Node {
-        node: l.name(v).into(),
-        op: "output".into(),
-        why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
+pub(crate) fn copy_kernel(
+    l: &Lowering,
+    from: &Located,
+    to: &Located,
+    v: ValueId,
+) -> Result<(kernel::Kernel, Vec<ValueIx>)> {
+    moves::copy_kernel(&format!("copy {}", l.name(v)), l.dtype(v), from, to).ok_or_else(|| {
+        PlannerError::Node {
+            node: l.name(v).into(),
+            op: "output".into(),
+            why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
+        }
     })
 }

@@ -10,14 +10,23 @@ use plan::ValueIx;
 
 /// A copy of every element from one layout to another of the same shape; `None` when the two take
 /// a dimension apart in ways that do not fit.
-pub(crate) fn copy_kernel(name: &str, dtype: DType, from: &Located, to: &Located) -> Option<(Kernel, Vec<ValueIx>)> {
+pub(crate) fn copy_kernel(
+    name: &str,
+    dtype: DType,
+    from: &Located,
+    to: &Located,
+) -> Option<(Kernel, Vec<ValueIx>)> {
     let mut b = Builder::new(name, Family::Move);
     // Axes in the order of the destination's memory, dimensions split as the finer side sees them.
     let mut parts: Vec<(i64, usize, usize, Dim)> = Vec::new();
     let mut splits = Vec::new();
     for (d, (f, t)) in from.layout.modes.iter().zip(&to.layout.modes).enumerate() {
         let (f, t) = (f.coalesce(), t.coalesce());
-        let finer = if f.leaves.len() > t.leaves.len() { &f } else { &t };
+        let finer = if f.leaves.len() > t.leaves.len() {
+            &f
+        } else {
+            &t
+        };
         let mut extents: Vec<Dim> = finer.leaves.iter().map(|l| l.extent.clone()).collect();
         if f.refine(&extents).is_none() || t.refine(&extents).is_none() {
             extents = vec![f.extent()];
@@ -67,14 +76,21 @@ impl Lowering<'_> {
         for &v in &node.inputs {
             let l = self.locate(v)?;
             let origin = self.program.value(l.ix).origin;
-            self.per_request |= !matches!(origin, plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init);
+            self.per_request |= !matches!(
+                origin,
+                plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init
+            );
         }
         let mut at = Dim::ZERO;
         for (i, &v) in node.inputs.iter().enumerate() {
             let extent = self.shape(v)[axis].clone();
             let from = self.locate(v)?;
-            let want: Vec<Option<Dim>> =
-                self.shape(out).iter().enumerate().map(|(d, e)| (d != axis).then(|| e.clone())).collect();
+            let want: Vec<Option<Dim>> = self
+                .shape(out)
+                .iter()
+                .enumerate()
+                .map(|(d, e)| (d != axis).then(|| e.clone()))
+                .collect();
             let from = self.fit(from, &want, self.dtype(v), self.name(v))?;
             let Some(piece) = to.layout.slice(axis, &at, 1, &extent) else {
                 return self.fail(n, "the joined dimension cannot be cut");
@@ -83,8 +99,17 @@ impl Lowering<'_> {
             if extent.is_zero() {
                 continue;
             }
-            let place = Located { ix: to.ix, layout: piece };
-            self.copy(&from, &place, self.dtype(v), &format!("{} part {i}", self.name(out)), &nodes)?;
+            let place = Located {
+                ix: to.ix,
+                layout: piece,
+            };
+            self.copy(
+                &from,
+                &place,
+                self.dtype(v),
+                &format!("{} part {i}", self.name(out)),
+                &nodes,
+            )?;
         }
         self.per_request = false;
         Ok(())
@@ -93,9 +118,18 @@ impl Lowering<'_> {
     /// The memory order of a value's dimensions, outermost first.
     pub(crate) fn order_of(&mut self, v: ValueId) -> Result<Vec<usize>> {
         let l = self.locate(v)?;
-        let stride = |m: &Mode| m.coalesce().leaves.first().map_or(0, |l| magnitude(&l.stride));
+        let stride = |m: &Mode| {
+            m.coalesce()
+                .leaves
+                .first()
+                .map_or(0, |l| magnitude(&l.stride))
+        };
         let mut order = row_major(l.layout.modes.len());
-        if l.layout.modes.iter().any(|m| m.coalesce().leaves.iter().any(|l| l.stride.is_zero())) {
+        if l.layout
+            .modes
+            .iter()
+            .any(|m| m.coalesce().leaves.iter().any(|l| l.stride.is_zero()))
+        {
             return Ok(order);
         }
         let strides: Vec<i64> = l.layout.modes.iter().map(stride).collect();
@@ -115,10 +149,20 @@ impl Lowering<'_> {
         let (x, out) = (node.inputs[0], node.outputs[0]);
         let from = self.locate(x)?;
         let mut from = from;
-        if from.layout.modes.iter().any(|m| m.coalesce().leaves.len() > 1) {
+        if from
+            .layout
+            .modes
+            .iter()
+            .any(|m| m.coalesce().leaves.len() > 1)
+        {
             from = self.materialise(&from, self.dtype(x), self.name(x), &self.origins(&[n]))?;
         }
-        let to = self.new_value(self.name(out), self.dtype(out), self.shape(out), &row_major(self.shape(out).len()));
+        let to = self.new_value(
+            self.name(out),
+            self.dtype(out),
+            self.shape(out),
+            &row_major(self.shape(out).len()),
+        );
         self.located[out.0 as usize] = Some(to.clone());
         let mut b = Builder::new(&self.origins(&[n]).join(" "), Family::Move);
         let mut dims = Vec::new();
@@ -127,17 +171,31 @@ impl Lowering<'_> {
         for (d, e) in self.shape(out).iter().enumerate() {
             let axis = (!e.is_one()).then(|| b.axis(&format!("d{d}"), e));
             dims.push(axis.into_iter().collect::<Vec<_>>());
-            let stride = from.layout.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+            let stride = from.layout.modes[d]
+                .coalesce()
+                .leaves
+                .first()
+                .map_or(Dim::ZERO, |l| l.stride.clone());
             let extent = &self.shape(x)[d];
             let inside = before[d].is_zero() && *e == *extent;
             if axis.is_none() && inside {
                 continue;
             }
-            super::builder::Window { out: axis, tap: None, stride: 1, dilation: 1, base: -before[d].clone(), extent, inside }
-                .apply(&b, &mut access, &stride);
+            super::builder::Window {
+                out: axis,
+                tap: None,
+                stride: 1,
+                dilation: 1,
+                base: -before[d].clone(),
+                extent,
+                inside,
+            }
+            .apply(&b, &mut access, &stride);
         }
         let t = b.load("x", self.dtype(x), access, touched(&from.layout), from.ix);
-        let Some(write) = b.access(&to.layout, &dims) else { return self.fail(n, "the output does not fit its axes") };
+        let Some(write) = b.access(&to.layout, &dims) else {
+            return self.fail(n, "the output does not fit its axes");
+        };
         b.store("y", write, Dim::product(self.shape(out)), to.ix, t);
         let (k, args) = b.finish();
         self.emit(k, args, self.origins(&[n]));
@@ -150,14 +208,29 @@ impl Lowering<'_> {
         let (data, idx, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let mut from = self.locate(data)?;
         if from.layout.modes[axis].coalesce().leaves.len() > 1 {
-            from = self.materialise(&from, self.dtype(data), self.name(data), &self.origins(&[n]))?;
+            from = self.materialise(
+                &from,
+                self.dtype(data),
+                self.name(data),
+                &self.origins(&[n]),
+            )?;
         }
         let by = self.locate(idx)?;
-        let want: Vec<Option<Dim>> = self.shape(out)[axis..].iter().take(self.shape(idx).len()).cloned().map(Some).collect();
+        let want: Vec<Option<Dim>> = self.shape(out)[axis..]
+            .iter()
+            .take(self.shape(idx).len())
+            .cloned()
+            .map(Some)
+            .collect();
         let by = self.fit(by, &want, self.dtype(idx), self.name(idx))?;
         let q = self.shape(idx).len();
         let rank = self.shape(data).len();
-        let to = self.new_value(self.name(out), self.dtype(out), self.shape(out), &row_major(self.shape(out).len()));
+        let to = self.new_value(
+            self.name(out),
+            self.dtype(out),
+            self.shape(out),
+            &row_major(self.shape(out).len()),
+        );
         self.located[out.0 as usize] = Some(to.clone());
         let mut b = Builder::new(&self.origins(&[n]).join(" "), Family::Move);
         // Dimensions are split as the side that has finer modes sees them.
@@ -171,27 +244,70 @@ impl Lowering<'_> {
                 &from.layout.modes[d + 1 - q]
             };
             let leaves = mode.coalesce().leaves;
-            let extents: Vec<Dim> = if leaves.len() > 1 { leaves.into_iter().map(|l| l.extent).collect() } else { vec![e.clone()] };
-            dims.push(extents.iter().enumerate().filter(|(_, e)| !e.is_one()).map(|(p, e)| b.axis(&format!("d{d}_{p}"), e)).collect());
+            let extents: Vec<Dim> = if leaves.len() > 1 {
+                leaves.into_iter().map(|l| l.extent).collect()
+            } else {
+                vec![e.clone()]
+            };
+            dims.push(
+                extents
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, e)| !e.is_one())
+                    .map(|(p, e)| b.axis(&format!("d{d}_{p}"), e))
+                    .collect(),
+            );
         }
-        let fit = |a: Option<kernel::Access>, l: &Self| a.map_or_else(|| l.fail(n, "its operands do not fit its axes; bind symbolic dims with --dim"), Ok);
+        let fit = |a: Option<kernel::Access>, l: &Self| {
+            a.map_or_else(
+                || {
+                    l.fail(
+                        n,
+                        "its operands do not fit its axes; bind symbolic dims with --dim",
+                    )
+                },
+                Ok,
+            )
+        };
         let index_access = fit(b.access(&by.layout, &dims[axis..axis + q]), self)?;
         let mut modes = from.layout.modes.clone();
         let picked = modes.remove(axis);
         let mut other_dims: Vec<Vec<AxisId>> = dims[..axis].to_vec();
         other_dims.extend(dims[axis + q..].iter().cloned());
         debug_assert_eq!(other_dims.len(), rank - 1);
-        let rest = Layout { offset: from.layout.offset.clone(), modes };
+        let rest = Layout {
+            offset: from.layout.offset.clone(),
+            modes,
+        };
         let mut access = fit(b.access(&rest, &other_dims), self)?;
-        let op = b.operand("index", self.dtype(idx), Role::Read, index_access, touched(&by.layout), by.ix);
+        let op = b.operand(
+            "index",
+            self.dtype(idx),
+            Role::Read,
+            index_access,
+            touched(&by.layout),
+            by.ix,
+        );
         access.indexed.push(kernel::Indexed {
             by: op,
-            stride: picked.coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone()),
+            stride: picked
+                .coalesce()
+                .leaves
+                .first()
+                .map_or(Dim::ZERO, |l| l.stride.clone()),
             extent: self.shape(data)[axis].clone(),
         });
         // What is touched is what is read: one slice per index.
-        let t = b.load("x", self.dtype(data), access, Dim::product(self.shape(out)), from.ix);
-        let Some(write) = b.access(&to.layout, &dims) else { return self.fail(n, "the output does not fit its axes") };
+        let t = b.load(
+            "x",
+            self.dtype(data),
+            access,
+            Dim::product(self.shape(out)),
+            from.ix,
+        );
+        let Some(write) = b.access(&to.layout, &dims) else {
+            return self.fail(n, "the output does not fit its axes");
+        };
         b.store("y", write, Dim::product(self.shape(out)), to.ix, t);
         let (k, args) = b.finish();
         self.emit(k, args, self.origins(&[n]));

@@ -22,7 +22,9 @@ impl Lowering<'_> {
                     continue;
                 }
                 let m = match &node.op {
-                    Op::Reduce { .. } => crate::fuse::shape_mapping(&g.full, self.shape(v)).unwrap_or_default(),
+                    Op::Reduce { .. } => {
+                        crate::fuse::shape_mapping(&g.full, self.shape(v)).unwrap_or_default()
+                    }
                     _ => operand_mapping(self.shape(v), &g.mapping[&node.outputs[0]], g, v),
                 };
                 reads.push((v, m));
@@ -51,7 +53,10 @@ impl Lowering<'_> {
             .iter()
             .zip(&modes)
             .map(|(extent, seen)| {
-                let finest = seen.iter().max_by_key(|l| l.len()).map(|l| l.iter().map(|x| x.extent.clone()).collect::<Vec<_>>());
+                let finest = seen
+                    .iter()
+                    .max_by_key(|l| l.len())
+                    .map(|l| l.iter().map(|x| x.extent.clone()).collect::<Vec<_>>());
                 match finest {
                     Some(f) if f.len() > 1 && Dim::product(&f) == *extent => {
                         let fits = seen.iter().all(|l| kernel_mode(l).refine(&f).is_some());
@@ -69,7 +74,14 @@ impl Lowering<'_> {
             }
             let strides: Option<Vec<i64>> = lead.and_then(|(_, i)| {
                 let at = reads[i].1.iter().position(|m| *m == Some(d))?;
-                Some(layouts[i].modes[at].refine(split)?.leaves.iter().map(|l| magnitude(&l.stride)).collect())
+                Some(
+                    layouts[i].modes[at]
+                        .refine(split)?
+                        .leaves
+                        .iter()
+                        .map(|l| magnitude(&l.stride))
+                        .collect(),
+                )
             });
             for part in 0..split.len() {
                 let stride = strides.as_ref().map_or(0, |s| s[part]);
@@ -90,13 +102,25 @@ impl Lowering<'_> {
         let mut builder = Builder::new(&name, family);
         let mut ids: BTreeMap<(usize, usize), AxisId> = BTreeMap::new();
         for (_, d, part) in &parts {
-            let name = if splits[*d].len() > 1 { format!("d{d}_{part}") } else { format!("d{d}") };
+            let name = if splits[*d].len() > 1 {
+                format!("d{d}_{part}")
+            } else {
+                format!("d{d}")
+            };
             ids.insert((*d, *part), builder.axis(&name, &splits[*d][*part]));
         }
         let dims = (0..g.full.len())
-            .map(|d| (0..splits[d].len()).filter_map(|p| ids.get(&(d, p)).copied()).collect())
+            .map(|d| {
+                (0..splits[d].len())
+                    .filter_map(|p| ids.get(&(d, p)).copied())
+                    .collect()
+            })
             .collect();
-        let body = Body { builder, dims, tiles: BTreeMap::new() };
+        let body = Body {
+            builder,
+            dims,
+            tiles: BTreeMap::new(),
+        };
         self.close(body, g, None)
     }
 
@@ -104,10 +128,16 @@ impl Lowering<'_> {
     pub(crate) fn group_name(&self, g: &Group) -> String {
         let first = self.origins(&g.nodes[..1]).join("");
         let n = self.origins(&g.nodes).len();
-        if n > 1 { format!("{first} +{}", n - 1) } else { first }
+        if n > 1 {
+            format!("{first} +{}", n - 1)
+        } else {
+            first
+        }
     }
 }
 
 fn kernel_mode(leaves: &[Leaf]) -> layout::Mode {
-    layout::Mode { leaves: leaves.to_vec() }
+    layout::Mode {
+        leaves: leaves.to_vec(),
+    }
 }

@@ -13,7 +13,9 @@ impl Lowering<'_> {
     pub(crate) fn pool(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
         let node = graph.node(n);
-        let Op::Pool(spec) = &node.op else { return self.fail(n, "not a pool") };
+        let Op::Pool(spec) = &node.op else {
+            return self.fail(n, "not a pool");
+        };
         let (vx, vo) = (node.inputs[0], node.outputs[0]);
         let spatial = spec.kernel.len();
         let dtype = self.dtype(vx);
@@ -22,11 +24,26 @@ impl Lowering<'_> {
             x = self.materialise(&x, dtype, self.name(vx), &self.origins(&[n]))?;
         }
         let (xs, os) = (self.shape(vx).to_vec(), self.shape(vo).to_vec());
-        let stride = |d: usize| x.layout.modes[d].coalesce().leaves.first().map_or(Dim::ZERO, |l| l.stride.clone());
+        let stride = |d: usize| {
+            x.layout.modes[d]
+                .coalesce()
+                .leaves
+                .first()
+                .map_or(Dim::ZERO, |l| l.stride.clone())
+        };
         // Output axes in the order of the input's memory.
         let mut order = row_major(os.len());
         if (0..os.len()).all(|d| xs[d].is_one() || !stride(d).is_zero()) {
-            order.sort_by_key(|&d| (std::cmp::Reverse(if xs[d].is_one() { i64::MAX } else { magnitude(&stride(d)) }), d));
+            order.sort_by_key(|&d| {
+                (
+                    std::cmp::Reverse(if xs[d].is_one() {
+                        i64::MAX
+                    } else {
+                        magnitude(&stride(d))
+                    }),
+                    d,
+                )
+            });
         }
         let mut b = Builder::new(&self.group_name(g), Family::Pool);
         let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
@@ -46,7 +63,9 @@ impl Lowering<'_> {
             output_axis(&mut b, &mut dims, d);
         }
         let taps: Vec<Option<AxisId>> = (0..spatial)
-            .map(|d| (spec.kernel[d] != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(spec.kernel[d]))))
+            .map(|d| {
+                (spec.kernel[d] != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(spec.kernel[d])))
+            })
             .collect();
         for &d in order.iter().skip(lane.unwrap_or(0)) {
             output_axis(&mut b, &mut dims, d);
@@ -54,7 +73,13 @@ impl Lowering<'_> {
         let mut access = Access::strided(x.layout.offset.clone(), vec![]);
         for d in 0..2 {
             if let Some(&a) = dims[d].first() {
-                access.terms.push(Term { axis: a, leaves: vec![Leaf { extent: os[d].clone(), stride: stride(d) }] });
+                access.terms.push(Term {
+                    axis: a,
+                    leaves: vec![Leaf {
+                        extent: os[d].clone(),
+                        stride: stride(d),
+                    }],
+                });
             }
         }
         for d in 0..spatial {
@@ -81,8 +106,14 @@ impl Lowering<'_> {
         };
         let over: Vec<AxisId> = taps.iter().flatten().copied().collect();
         let t = b.load("x", dtype, access, touched(&x.layout), x.ix);
-        let mut result = b.reduce(&monoid, &[t], &over).map_err(|e| self.expr_error(n, e))?[0];
-        let mut body = Body { builder: b, dims, tiles: BTreeMap::new() };
+        let mut result = b
+            .reduce(&monoid, &[t], &over)
+            .map_err(|e| self.expr_error(n, e))?[0];
+        let mut body = Body {
+            builder: b,
+            dims,
+            tiles: BTreeMap::new(),
+        };
         if let PoolKind::Average { include_pad } = spec.kind {
             result = divide_by_count(&mut body, result, spec, &xs, include_pad, dtype);
         }
@@ -123,7 +154,14 @@ fn power_sum(dtype: DType, p: i64) -> Monoid {
 
 /// The sum divided by the number of window positions that count: those inside the tensor, or (with
 /// `include_pad`) inside the tensor and its padding.
-fn divide_by_count(body: &mut Body, sum: kernel::TileId, spec: &PoolSpec, xs: &[Dim], include_pad: bool, dtype: DType) -> kernel::TileId {
+fn divide_by_count(
+    body: &mut Body,
+    sum: kernel::TileId,
+    spec: &PoolSpec,
+    xs: &[Dim],
+    include_pad: bool,
+    dtype: DType,
+) -> kernel::TileId {
     let mut b = ExprBuilder::new();
     let mut count = b.int(1, DType::I64);
     for d in 0..spec.kernel.len() {
@@ -140,7 +178,10 @@ fn divide_by_count(body: &mut Body, sum: kernel::TileId, spec: &PoolSpec, xs: &[
             let before = b.dim(&spec.before[d]);
             let start = b.sub(start, before);
             let (lo, hi) = if include_pad {
-                (-spec.before[d].clone(), xs[2 + d].clone() + spec.after[d].clone())
+                (
+                    -spec.before[d].clone(),
+                    xs[2 + d].clone() + spec.after[d].clone(),
+                )
             } else {
                 (Dim::ZERO, xs[2 + d].clone())
             };
@@ -170,5 +211,6 @@ fn divide_by_count(body: &mut Body, sum: kernel::TileId, spec: &PoolSpec, xs: &[
     let q = b.div(s, count);
     let q = if from == dtype { q } else { b.cast(q, dtype) };
     let axes = body.builder.tile_axes(sum).to_vec();
-    body.builder.map("mean", dtype, &axes, b.finish(&[q]), &[sum])
+    body.builder
+        .map("mean", dtype, &axes, b.finish(&[q]), &[sum])
 }

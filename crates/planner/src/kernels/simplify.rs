@@ -14,28 +14,54 @@ pub(crate) fn simplify(mut k: Kernel) -> Kernel {
 /// Inlines one map into the single map that reads it, over the same axes.
 fn inline_one(k: &mut Kernel) -> bool {
     for at in 0..k.body.len() {
-        let Stmt::Map { dst, args, .. } = &k.body[at] else { continue };
+        let Stmt::Map { dst, args, .. } = &k.body[at] else {
+            continue;
+        };
         let (dst, fill) = (*dst, args.is_empty());
-        let readers: Vec<usize> = (0..k.body.len()).filter(|&s| k.body[s].reads().contains(&dst)).collect();
+        let readers: Vec<usize> = (0..k.body.len())
+            .filter(|&s| k.body[s].reads().contains(&dst))
+            .collect();
         let writers = k.body.iter().filter(|s| s.writes().contains(&dst)).count();
-        let &[reader] = readers.as_slice() else { continue };
+        let &[reader] = readers.as_slice() else {
+            continue;
+        };
         if writers != 1 || reader <= at {
             continue;
         }
-        let Stmt::Map { dst: to, .. } = &k.body[reader] else { continue };
+        let Stmt::Map { dst: to, .. } = &k.body[reader] else {
+            continue;
+        };
         // The map would move down to its reader: nothing it reads may change on the way.
         let moved_over = &k.body[at + 1..reader];
-        if moved_over.iter().any(|s| s.writes().iter().any(|w| args.contains(w))) {
+        if moved_over
+            .iter()
+            .any(|s| s.writes().iter().any(|w| args.contains(w)))
+        {
             continue;
         }
         let same = k.tiles[*to as usize].axes == k.tiles[dst as usize].axes;
         // A constant fill may be inlined anywhere: it costs nothing to repeat.
-        let constant = fill && matches!(&k.body[at], Stmt::Map { expr, .. } if expr.insts.iter().all(|i| !matches!(i, Inst::Index { .. })));
+        let constant = fill
+            && matches!(&k.body[at], Stmt::Map { expr, .. } if expr.insts.iter().all(|i| !matches!(i, Inst::Index { .. })));
         if !same && !constant {
             continue;
         }
-        let Stmt::Map { expr: inner, args: inner_args, .. } = k.body[at].clone() else { continue };
-        let Stmt::Map { dst: to, expr: outer, args: outer_args } = k.body[reader].clone() else { continue };
+        let Stmt::Map {
+            expr: inner,
+            args: inner_args,
+            ..
+        } = k.body[at].clone()
+        else {
+            continue;
+        };
+        let Stmt::Map {
+            dst: to,
+            expr: outer,
+            args: outer_args,
+        } = k.body[reader].clone()
+        else {
+            continue;
+        };
         let mut slots: Vec<TileId> = Vec::new();
         let mut b = ExprBuilder::new();
         let slot = |b: &mut ExprBuilder, slots: &mut Vec<TileId>, t: TileId| {
@@ -45,16 +71,41 @@ fn inline_one(k: &mut Kernel) -> bool {
             });
             b.input(s as u32, k.tiles[t as usize].dtype)
         };
-        let inner_refs: Vec<Ref> = inner_args.iter().map(|&t| slot(&mut b, &mut slots, t)).collect();
+        let inner_refs: Vec<Ref> = inner_args
+            .iter()
+            .map(|&t| slot(&mut b, &mut slots, t))
+            .collect();
         let value = b.inline(&inner, &inner_refs, None)[0];
-        let outer_refs: Vec<Ref> =
-            outer_args.iter().map(|&t| if t == dst { value } else { slot(&mut b, &mut slots, t) }).collect();
+        let outer_refs: Vec<Ref> = outer_args
+            .iter()
+            .map(|&t| {
+                if t == dst {
+                    value
+                } else {
+                    slot(&mut b, &mut slots, t)
+                }
+            })
+            .collect();
         let out = b.inline(&outer, &outer_refs, None)[0];
         let expr = b.finish(&[out]);
         // Slots that the merged program no longer reads would be loads for nothing.
-        let used: Vec<u32> = expr.insts.iter().filter_map(|i| if let Inst::Input { slot, .. } = i { Some(*slot) } else { None }).collect();
+        let used: Vec<u32> = expr
+            .insts
+            .iter()
+            .filter_map(|i| {
+                if let Inst::Input { slot, .. } = i {
+                    Some(*slot)
+                } else {
+                    None
+                }
+            })
+            .collect();
         let (expr, slots) = compact(expr, &used, &slots);
-        k.body[reader] = Stmt::Map { dst: to, expr, args: slots };
+        k.body[reader] = Stmt::Map {
+            dst: to,
+            expr,
+            args: slots,
+        };
         k.body.remove(at);
         return true;
     }
@@ -94,12 +145,16 @@ fn joinable(k: &Kernel, outer: AxisId, inner: AxisId) -> bool {
             return false;
         }
         // Folds count their rank in the order of `over`: the pair must be neighbours there too.
-        if let (Some(a), Some(b)) = (s.over().iter().position(|&x| x == outer), s.over().iter().position(|&x| x == inner))
-            && b != a + 1
+        if let (Some(a), Some(b)) = (
+            s.over().iter().position(|&x| x == outer),
+            s.over().iter().position(|&x| x == inner),
+        ) && b != a + 1
         {
             return false;
         }
-        let indexes = |e: &expr::Expr| e.insts.iter().any(|i| matches!(i, Inst::Index { axis } if *axis == outer as u32 || *axis == inner as u32));
+        let indexes = |e: &expr::Expr| {
+            e.insts.iter().any(|i| matches!(i, Inst::Index { axis } if *axis == outer as u32 || *axis == inner as u32))
+        };
         if let Stmt::Map { expr, .. } = s
             && indexes(expr)
         {
@@ -108,7 +163,12 @@ fn joinable(k: &Kernel, outer: AxisId, inner: AxisId) -> bool {
     }
     let extent = &k.axes[inner as usize].extent;
     k.operands.iter().all(|o| {
-        if o.access.bounds.iter().flat_map(|b| &b.terms).any(|(a, _)| *a == outer || *a == inner) {
+        if o.access
+            .bounds
+            .iter()
+            .flat_map(|b| &b.terms)
+            .any(|(a, _)| *a == outer || *a == inner)
+        {
             return false;
         }
         match (o.access.term(outer), o.access.term(inner)) {
@@ -125,12 +185,18 @@ fn joinable(k: &Kernel, outer: AxisId, inner: AxisId) -> bool {
 fn join(k: &mut Kernel, outer: AxisId, inner: AxisId) {
     let extent = k.axes[outer as usize].extent.clone() * k.axes[inner as usize].extent.clone();
     k.axes[inner as usize].extent = extent.clone();
-    k.axes[inner as usize].name = format!("{}{}", k.axes[outer as usize].name, k.axes[inner as usize].name);
+    k.axes[inner as usize].name = format!(
+        "{}{}",
+        k.axes[outer as usize].name, k.axes[inner as usize].name
+    );
     for o in &mut k.operands {
         o.access.terms.retain(|t| t.axis != outer);
         for t in o.access.terms.iter_mut().filter(|t| t.axis == inner) {
             let stride = t.leaves[0].stride.clone();
-            t.leaves = vec![Leaf { extent: extent.clone(), stride }];
+            t.leaves = vec![Leaf {
+                extent: extent.clone(),
+                stride,
+            }];
         }
     }
     remove_axis(k, outer);
@@ -200,7 +266,12 @@ fn drop_tiles(k: &mut Kernel) {
                 f(a);
                 f(b);
             }
-            Stmt::Fold { state, args, rescale, .. } => {
+            Stmt::Fold {
+                state,
+                args,
+                rescale,
+                ..
+            } => {
                 state.iter_mut().for_each(f);
                 args.iter_mut().for_each(f);
                 if let Some(r) = rescale {

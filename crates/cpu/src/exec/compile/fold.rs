@@ -1,7 +1,7 @@
 //! Folds: the short ways of known monoids, and the general one.
+use super::super::Op;
 use super::super::fold::{CFold, Lift, Simple};
 use super::super::vm::{self, CH};
-use super::super::Op;
 use super::{Compiler, round};
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
 use kernel::Rescale;
