@@ -216,6 +216,7 @@ impl Compiler<'_> {
                 && k.operands[*o].dtype == t.dtype
                 && t.dtype.bits() >= 8
                 && k.operands[*o].access.indexed.is_empty()
+                && !self.read_after(last_write, *o)
             {
                 direct = Some(*o);
             }
@@ -235,6 +236,23 @@ impl Compiler<'_> {
             self.out.tiles[id].direct = direct;
         }
         Ok(())
+    }
+
+    /// Whether what operand `o` may overwrite (an element-wise program may store where it loaded) is
+    /// still read in place after statement `at`.
+    fn read_after(&self, at: usize, o: usize) -> bool {
+        let (k, s) = (self.program.kernel(), self.program.schedule());
+        let (own, dtype) = (&k.operands[o].access, k.operands[o].dtype);
+        k.body.iter().any(|l| match l {
+            Stmt::Load { dst, operand } => {
+                let r = &k.operands[*operand as usize];
+                s.place(*dst) == Place::InPlace
+                    && r.dtype == dtype
+                    && r.access.terms == own.terms
+                    && k.body[at + 1..].iter().any(|s| s.reads().contains(dst))
+            }
+            _ => false,
+        })
     }
 
     fn finish(mut self) -> Result<CKernel, String> {

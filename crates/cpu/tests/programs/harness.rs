@@ -145,7 +145,7 @@ pub fn plan(k: &Kernel, s: &Schedule, dims: &DimBox) -> Plan {
         device: 0,
         tasks,
         waits: Vec::new(),
-        scratch: 0,
+        scratch: 1 << 40,
         nodes: vec!["test".into()],
         cost_work: Work::default(),
         predicted: Cost::zero(),
@@ -159,7 +159,7 @@ pub fn plan(k: &Kernel, s: &Schedule, dims: &DimBox) -> Plan {
         init: Vec::new(),
         steps: vec![step],
         arena_bytes: 0,
-        scratch_bytes: 0,
+        scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };
     Plan {

@@ -65,7 +65,7 @@ fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<W
         device: 0,
         tasks,
         waits,
-        scratch: 0,
+        scratch: 1 << 40,
         nodes: vec![name.into()],
         cost_work: Work::default(),
         predicted: Cost::zero(),
@@ -174,7 +174,7 @@ fn model(tile: i64) -> Plan {
             ),
         ],
         arena_bytes: 64 + (M * N * 4) as u64,
-        scratch_bytes: 0,
+        scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };
     whole(block)
@@ -501,7 +501,7 @@ fn states_stay_in_place() {
         init: vec![],
         steps: vec![step("append", b.k, &[], vec![0, 1], vec![])],
         arena_bytes: 0,
-        scratch_bytes: 0,
+        scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };
     block.steps[0].tasks = n(1);
