@@ -24,7 +24,15 @@ impl Lowering<'_> {
         let spatial = spec.kernel.len();
         let groups = Dim::Known(spec.groups);
         let x = self.channels_last(n, vx, spec, true)?;
-        let w = self.flat(n, vw)?;
+        let mut w = self.flat(n, vw)?;
+        // Few channels: with weights in the input's own order the last tap and the channels become
+        // one axis, a longer run along memory.
+        let run = self.shape(vw)[1].clone() * Dim::Known(spec.kernel.last().copied().unwrap_or(1));
+        if spec.groups == 1 && run.known().is_some_and(|r| r <= 64) && !self.shape(vw)[1].is_one() {
+            let rank = self.shape(vw).len();
+            let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
+            w = self.copy_to(&w, self.dtype(vw), self.name(vw), &order, &self.origins(&[n]))?;
+        }
         let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
         let (cg, og) = (ws[1].clone(), ws[0].exact_div(&groups).unwrap_or(Dim::ONE));
         let mut b = Builder::new(&self.group_name(g), Family::Conv);
