@@ -151,6 +151,22 @@ pub(crate) fn product(shape: &[Dim], dims: &DimBox) -> Option<Dim> {
     (size < MAX_NORM).then(|| Dim::product(shape))
 }
 
+/// How deeply floors, minima and maxima are nested.
+fn depth(a: &Atom) -> usize {
+    let of = |d: &Dim| {
+        d.terms()
+            .iter()
+            .flat_map(|t| &t.1)
+            .map(depth)
+            .max()
+            .unwrap_or(0)
+    };
+    match a {
+        Atom::Sym(_) => 0,
+        Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => 1 + of(x).max(of(y)),
+    }
+}
+
 fn of_atom(a: &Atom) -> Dim {
     match a {
         Atom::Sym(s) => Dim::sym(s),
@@ -203,27 +219,38 @@ impl Prover<'_> {
         }
         *fuel -= 1;
         let terms = d.terms();
-        let found = terms.iter().find_map(|(c, atoms)| {
-            atoms
-                .iter()
-                .find(|a| match a {
+        // Deepest first: what stands inside it may cancel once it is gone.
+        let mut found: Vec<(usize, &Atom)> = Vec::new();
+        for (c, atoms) in &terms {
+            for a in atoms {
+                let fits = match a {
                     Atom::FloorDiv(_, y) => y.known().is_some_and(|k| (1..1 << 20).contains(&k)),
                     Atom::Min(..) => *c < 0,
                     Atom::Max(..) => *c > 0,
                     Atom::Sym(_) => false,
-                })
-                .cloned()
-        });
-        let Some(atom) = found else { return false };
+                };
+                if fits && !found.iter().any(|f| f.1 == a) {
+                    found.push((depth(a), a));
+                }
+            }
+        }
+        found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        found
+            .into_iter()
+            .any(|(_, a)| self.without(&terms, a, fuel))
+    }
+
+    /// [`Prover::relaxed`] for one choice of what is taken for something simpler.
+    fn without(&self, terms: &[(i64, Vec<Atom>)], atom: &Atom, fuel: &mut usize) -> bool {
         // The sum with `atom` replaced in every term by what `of` makes of it for that sign, all
         // else times `scale`; `None` when a cofactor can be negative.
         let replaced = |scale: i64, of: &dyn Fn(bool) -> Option<Dim>| {
             let mut sum = Dim::ZERO;
-            for (c, atoms) in &terms {
+            for (c, atoms) in terms {
                 let mut rest = Dim::ONE;
                 let mut times = 0;
                 for a in atoms {
-                    if *a == atom {
+                    if a == atom {
                         times += 1;
                     } else {
                         rest = rest * of_atom(a);
@@ -238,7 +265,7 @@ impl Prover<'_> {
             }
             Some(sum)
         };
-        let ways: Vec<Option<Dim>> = match &atom {
+        let ways: Vec<Option<Dim>> = match atom {
             Atom::FloorDiv(x, y) => {
                 let k = y.known().unwrap_or(1);
                 let low = (**x).clone() - Dim::Known(k - 1);
@@ -306,36 +333,47 @@ impl Prover<'_> {
         true
     }
 
-    /// Lowest and highest address, bounds clipping when `clip` says so.
-    fn range(&self, s: &Shape, clip: bool) -> Option<(Dim, Dim)> {
+    /// The address of a shape as an offset and parts, bounds clipping when `clip` says so: a sum
+    /// that a bound keeps in `0..extent` is one part.
+    fn components(&self, s: &Shape, clip: bool) -> (Dim, Vec<Part>) {
         let mut skip: BTreeSet<u16> = BTreeSet::new();
-        let (mut lo, mut hi) = (s.access.offset.clone(), s.access.offset.clone());
-        if clip {
-            for b in &s.access.bounds {
-                let Some(k) = s.factor(b) else { continue };
-                if b.terms.is_empty() || b.terms.iter().any(|t| skip.contains(&t.0)) {
-                    continue;
-                }
-                skip.extend(b.terms.iter().map(|t| t.0));
-                let shift = k.clone() * b.base.clone();
-                lo = lo - shift.clone();
-                hi = hi - shift;
-                if !self.widen(
-                    &mut lo,
-                    &mut hi,
-                    &Part {
-                        extent: b.extent.clone(),
-                        stride: k,
-                    },
-                ) {
-                    return None;
-                }
+        let mut offset = s.access.offset.clone();
+        let mut parts = Vec::new();
+        for b in s.access.bounds.iter().filter(|_| clip) {
+            let Some(k) = s.factor(b) else { continue };
+            if b.terms.is_empty() || b.terms.iter().any(|t| skip.contains(&t.0)) {
+                continue;
             }
+            skip.extend(b.terms.iter().map(|t| t.0));
+            offset = offset - k.clone() * b.base.clone();
+            parts.push(Part {
+                extent: b.extent.clone(),
+                stride: k,
+            });
         }
-        for p in s.parts(&skip) {
-            if !self.widen(&mut lo, &mut hi, &p) {
-                return None;
-            }
+        parts.extend(s.parts(&skip));
+        (offset, parts)
+    }
+
+    /// Lowest and highest address.
+    fn range(&self, (offset, parts): &(Dim, Vec<Part>)) -> Option<(Dim, Dim)> {
+        let (mut lo, mut hi) = (offset.clone(), offset.clone());
+        parts
+            .iter()
+            .all(|p| self.widen(&mut lo, &mut hi, p))
+            .then_some((lo, hi))
+    }
+
+    /// Lowest and highest address that any point of the box has, each part taken by itself: wider
+    /// where parts vary together, but narrower where what they share does not show in their sum.
+    fn ends(&self, (offset, parts): &(Dim, Vec<Part>)) -> Option<(i128, i128)> {
+        let r = self.dims.bounds(offset)?;
+        let (mut lo, mut hi) = (i128::from(r.lo), i128::from(r.hi));
+        for p in parts {
+            let (stride, extent) = (self.dims.bounds(&p.stride)?, self.dims.bounds(&p.extent)?);
+            let last = i128::from(extent.hi).max(1) - 1;
+            lo += (i128::from(stride.lo) * last).min(0);
+            hi += (i128::from(stride.hi) * last).max(0);
         }
         Some((lo, hi))
     }
@@ -411,9 +449,14 @@ impl Prover<'_> {
 
     fn inside_here(&self, s: &Shape, limit: &Dim) -> bool {
         let last = limit.clone() - Dim::ONE;
+        let least = self.dims.bounds(limit).map(|r| i128::from(r.lo));
         let fits = |clip| {
-            self.range(s, clip)
+            let address = self.components(s, clip);
+            self.range(&address)
                 .is_some_and(|(lo, hi)| self.nonneg(&lo) && self.le(&hi, &last))
+                || self
+                    .ends(&address)
+                    .is_some_and(|(lo, hi)| lo >= 0 && least.is_some_and(|n| hi < n))
         };
         fits(true) || (!s.access.bounds.is_empty() && fits(false))
     }
@@ -462,8 +505,10 @@ impl Prover<'_> {
     }
 
     fn apart_here(&self, a: &Shape, b: &Shape) -> bool {
-        if let (Some(x), Some(y)) = (self.range(a, true), self.range(b, true))
-            && (self.below(&x.1, &y.0) || self.below(&y.1, &x.0))
+        if let (Some(x), Some(y)) = (
+            self.range(&self.components(a, true)),
+            self.range(&self.components(b, true)),
+        ) && (self.below(&x.1, &y.0) || self.below(&y.1, &x.0))
         {
             return true;
         }
