@@ -1,1 +1,248 @@
-//! Text form of kernels and tile programs.
+//! Tile programs as text for people: grid, loops and statements on whole tiles, as a page would
+//! write them. (What programs are stored as is kernel and schedule, by serde.)
+use crate::{Access, AxisId, Kernel, Mapping, Node, Place, Role, Stmt, TileId, TileProgram};
+use std::fmt::{self, Write};
+
+impl fmt::Display for TileProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let k = self.kernel();
+        writeln!(f, "{k}")?;
+        let s = self.schedule();
+        let mut depth = 1;
+        let cut = |list: &[crate::AxisTile]| {
+            let one = |t: &crate::AxisTile| format!("{} by {}", axis(k, t.axis), t.tile);
+            list.iter().map(one).collect::<Vec<_>>().join(", ")
+        };
+        match s.grid.is_empty() {
+            true => writeln!(f, "one task")?,
+            false => writeln!(
+                f,
+                "grid {}, chunk {}, raster {}",
+                cut(&s.grid),
+                s.chunk,
+                s.raster
+            )?,
+        }
+        writeln!(f, "  mapping {}", mapping(k, &s.mapping))?;
+        body(f, self, self.body(), &mut depth)
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel {} ({:?})", self.name, self.family)?;
+        let axes: Vec<String> = self
+            .axes
+            .iter()
+            .map(|a| format!("{}: {}", a.name, a.extent))
+            .collect();
+        write!(f, "\n  space  {}", axes.join("  "))?;
+        for o in &self.operands {
+            let role = if o.role == Role::Read {
+                "read "
+            } else {
+                "write"
+            };
+            write!(
+                f,
+                "\n  {role}  {} {} = {}",
+                o.name,
+                o.dtype,
+                address(self, &o.access)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn axis(k: &Kernel, a: AxisId) -> &str {
+    k.axes.get(a as usize).map_or("?", |a| &a.name)
+}
+
+fn tile(k: &Kernel, t: TileId) -> &str {
+    k.tiles.get(t as usize).map_or("?", |t| &t.name)
+}
+
+fn axes(k: &Kernel, list: &[AxisId]) -> String {
+    list.iter()
+        .map(|&a| axis(k, a))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+fn names(k: &Kernel, list: &[TileId]) -> String {
+    list.iter()
+        .map(|&t| tile(k, t))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// `offset + axis*stride + ... where 0 <= sum < extent else value`.
+fn address(k: &Kernel, a: &Access) -> String {
+    let mut parts = vec![];
+    if !a.offset.is_zero() {
+        parts.push(a.offset.to_string());
+    }
+    for t in &a.terms {
+        match t.leaves.as_slice() {
+            [l] => parts.push(format!("{}*({})", axis(k, t.axis), l.stride)),
+            many => {
+                let list = |f: &dyn Fn(&layout::Leaf) -> String| {
+                    many.iter().map(f).collect::<Vec<_>>().join(",")
+                };
+                let (e, s) = (
+                    list(&|l| l.extent.to_string()),
+                    list(&|l| l.stride.to_string()),
+                );
+                parts.push(format!("{} as ({e})*({s})", axis(k, t.axis)));
+            }
+        }
+    }
+    for i in &a.indexed {
+        let by = k.operands.get(i.by as usize).map_or("?", |o| &o.name);
+        parts.push(format!("{by}[..]*({}) below {}", i.stride, i.extent));
+    }
+    let mut out = if parts.is_empty() {
+        "0".to_string()
+    } else {
+        parts.join(" + ")
+    };
+    for (i, b) in a.bounds.iter().enumerate() {
+        out += if i == 0 { " where " } else { ", " };
+        let mut sum: Vec<String> = b
+            .terms
+            .iter()
+            .map(|(a, c)| format!("{}*({c})", axis(k, *a)))
+            .collect();
+        sum.push(b.base.to_string());
+        let _ = write!(out, "0 <= {} < {}", sum.join(" + "), b.extent);
+    }
+    if !a.bounds.is_empty() {
+        let _ = write!(out, " else {}", a.outside);
+    }
+    out
+}
+
+fn mapping(k: &Kernel, m: &Mapping) -> String {
+    match m {
+        Mapping::Cpu(c) => {
+            let micro = c.micro.map_or("rows by vectors".to_string(), |m| {
+                format!("micro-kernel {}x{}", m.mr, m.nr)
+            });
+            let lanes = c.lanes.map_or("-", |a| axis(k, a));
+            format!("{micro}, rows {}, lanes {lanes}", axes(k, &c.rows))
+        }
+        Mapping::Gpu(g) => {
+            let fragment = g.fragment.map_or("fma".to_string(), |f| {
+                format!("mma.m{}n{}k{} {}->{}", f.m, f.n, f.k, f.input, f.acc)
+            });
+            format!(
+                "cta {} threads, warps {}x{}, rows {}, columns {}, {fragment}, loads of {} B, {} registers",
+                g.threads,
+                g.warps[0],
+                g.warps[1],
+                axes(k, &g.rows),
+                axes(k, &g.columns),
+                g.load_bytes,
+                g.registers
+            )
+        }
+    }
+}
+
+fn place(p: Place) -> String {
+    match p {
+        Place::InPlace => "in place".into(),
+        Place::Register => "in registers".into(),
+        Place::Shared { swizzle: s, stages } => {
+            let swizzle = match (s.bits, s.base, s.shift) {
+                (0, _, _) => String::new(),
+                (b, m, s) => format!(", swizzle({b},{m},{s})"),
+            };
+            format!("in shared, {stages} stages{swizzle}")
+        }
+    }
+}
+
+fn body(
+    f: &mut fmt::Formatter<'_>,
+    p: &TileProgram,
+    nodes: &[Node],
+    depth: &mut usize,
+) -> fmt::Result {
+    let k = p.kernel();
+    for n in nodes {
+        write!(f, "{:1$}", "", *depth * 2)?;
+        match n {
+            Node::Loop {
+                axis: a,
+                body: inner,
+            } => {
+                writeln!(f, "loop {} by {}", axis(k, a.axis), a.tile)?;
+                *depth += 1;
+                body(f, p, inner, depth)?;
+                *depth -= 1;
+            }
+            Node::Stmt(s) => writeln!(f, "{}", statement(p, s))?,
+        }
+    }
+    Ok(())
+}
+
+fn statement(p: &TileProgram, s: &Stmt) -> String {
+    let k = p.kernel();
+    // A defined tile with its type, axes and place.
+    let defined = |t: TileId| {
+        let info = &k.tiles[t as usize];
+        let at = place(p.schedule().place(t));
+        format!(
+            "{} : {} [{}] {at}",
+            info.name,
+            info.dtype,
+            axes(k, &info.axes)
+        )
+    };
+    match s {
+        Stmt::Load { dst, operand } => format!(
+            "{} = load {}",
+            defined(*dst),
+            k.operands[*operand as usize].name
+        ),
+        Stmt::Store { operand, src } => format!(
+            "store {} = {}",
+            k.operands[*operand as usize].name,
+            tile(k, *src)
+        ),
+        Stmt::Map { dst, expr, args } => {
+            let list: Vec<&str> = args.iter().map(|&t| tile(k, t)).collect();
+            format!("{} = {}", defined(*dst), expr.pretty(&list))
+        }
+        Stmt::Contract { acc, a, b, over } => {
+            format!(
+                "{} += contract {} . {} over {}",
+                tile(k, *acc),
+                tile(k, *a),
+                tile(k, *b),
+                axes(k, over)
+            )
+        }
+        Stmt::Fold {
+            monoid,
+            state,
+            args,
+            over,
+            rescale,
+        } => {
+            let r = rescale.as_ref().map_or(String::new(), |r| {
+                format!(", rescaling {}", names(k, &r.tiles))
+            });
+            format!(
+                "{} = fold {} of {} over {}{r}",
+                names(k, state),
+                monoid.name,
+                names(k, args),
+                axes(k, over)
+            )
+        }
+    }
+}
