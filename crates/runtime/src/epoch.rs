@@ -120,6 +120,8 @@ impl Unit {
         engine: &Engine,
         plan: Arc<VerifiedPlan>,
     ) -> Result<Arc<Epoch>, RunError> {
+        // A plan file does not carry the true sizes of weights: these are the model's.
+        plan.check_weights(&self.program.weights)?;
         let mut blocks = Vec::new();
         for b in 0..plan.plan().blocks().count() {
             let exe =
