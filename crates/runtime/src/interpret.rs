@@ -169,7 +169,7 @@ pub(crate) fn run(
                 }
             }
             PlanSegment::Control { segment } => {
-                control(ctx, unit, *segment, &mut slots, &mut env, depth)?
+                control(ctx, unit, *segment, &mut slots, &env, depth)?
             }
             PlanSegment::Deferred { segment } => {
                 let mut values = Vec::new();
@@ -244,7 +244,7 @@ fn control(
     unit: &Unit,
     segment: u32,
     slots: &mut Slots,
-    env: &mut Vec<(Sym, i64)>,
+    env: &[(Sym, i64)],
     depth: usize,
 ) -> Result<(), RunError> {
     let program = unit.program.clone();
@@ -265,7 +265,7 @@ fn control(
             for &c in captures {
                 inputs.push(slot(&program, slots, c)?);
             }
-            let outs = run(ctx, &inner, inputs, env.clone(), None, depth + 1)?;
+            let outs = run(ctx, &inner, inputs, env.to_vec(), None, depth + 1)?;
             slots.extend(outputs.iter().copied().zip(outs));
             Ok(())
         }

@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use tensor::Tensor;
 
+/// Inputs in the program's order and the symbols that their shapes give.
+type Checked = (Vec<Arc<Tensor>>, Vec<(Sym, i64)>);
+
 /// How a session runs.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -126,7 +129,7 @@ impl Session {
         &self,
         inputs: &[(&str, &Tensor)],
         without: &[(u32, Arc<Tensor>)],
-    ) -> Result<(Vec<Arc<Tensor>>, Vec<(Sym, i64)>), RunError> {
+    ) -> Result<Checked, RunError> {
         let program = &self.unit.program;
         let names = || {
             program

@@ -31,7 +31,13 @@ impl Lowering<'_> {
         if spec.groups == 1 && run.known().is_some_and(|r| r <= 64) && !self.shape(vw)[1].is_one() {
             let rank = self.shape(vw).len();
             let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-            w = self.copy_to(&w, self.dtype(vw), self.name(vw), &order, &self.origins(&[n]))?;
+            w = self.copy_to(
+                &w,
+                self.dtype(vw),
+                self.name(vw),
+                &order,
+                &self.origins(&[n]),
+            )?;
         }
         let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
         let (cg, og) = (ws[1].clone(), ws[0].exact_div(&groups).unwrap_or(Dim::ONE));
@@ -119,8 +125,8 @@ impl Lowering<'_> {
         plain(&mut wa, &b, ag, so.clone() * og);
         plain(&mut wa, &b, ao, so);
         plain(&mut wa, &b, ac, step(&w.layout, 1));
-        for d in 0..spatial {
-            plain(&mut wa, &b, taps[d], step(&w.layout, 2 + d));
+        for (d, tap) in taps.iter().enumerate() {
+            plain(&mut wa, &b, *tap, step(&w.layout, 2 + d));
         }
         wa.terms.sort_by_key(|t| t.axis);
         let out_axes: Vec<AxisId> = dims.concat();

@@ -313,7 +313,7 @@ impl<'a> Lowering<'a> {
             .graph
             .producer(v)
             .map(|n| n.origins.iter().map(|o| o.name.clone()).collect())
-            .unwrap_or_else(Vec::new);
+            .unwrap_or_default();
         let m = self.materialise(&l, self.dtype(v), self.name(v), &nodes)?;
         Ok(m.ix)
     }
