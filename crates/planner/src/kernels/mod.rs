@@ -309,7 +309,7 @@ impl<'a> Lowering<'a> {
         if whole && l.layout.is_row_major(1) {
             return Ok(l.ix);
         }
-        let nodes = self
+        let nodes: Vec<String> = self
             .graph
             .producer(v)
             .map(|n| n.origins.iter().map(|o| o.name.clone()).collect())
