@@ -14,6 +14,7 @@ pub mod flow;
 mod host;
 mod init;
 pub mod isa;
+mod place;
 mod pool;
 mod target;
 pub mod ukr;

@@ -2,8 +2,9 @@
 use crate::exec::View;
 use crate::executable::Job;
 use crate::flow::{Bed, Slot};
+use crate::place::{ThreadId, pin, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ impl Desk {
 
 struct Worker {
     bed: Bed,
+    /// Processor that it is pinned to, with the thread's identity, once it runs.
+    pinned: Mutex<Option<(ThreadId, usize)>>,
     thread: Mutex<Option<Thread>>,
     desk: Mutex<Desk>,
 }
@@ -52,7 +55,14 @@ struct Shared {
     slots: Vec<Slot<Job<'static>>>,
     workers: Vec<Worker>,
     stop: AtomicBool,
+    /// Jobs that are shown.
+    shown: AtomicUsize,
+    /// The processor left for the caller, where workers are pinned.
+    free: AtomicUsize,
 }
+
+/// No processor in particular.
+const ANY: usize = usize::MAX;
 
 /// The resident workers of a device.
 pub(crate) struct Pool {
@@ -75,12 +85,15 @@ impl Pool {
                 .map(|_| {
                     Ok(Worker {
                         bed: Bed::new(),
+                        pinned: Mutex::new(None),
                         thread: Mutex::new(None),
                         desk: Mutex::new(Desk::new()?),
                     })
                 })
                 .collect::<Result<_, DeviceError>>()?,
             stop: AtomicBool::new(false),
+            shown: AtomicUsize::new(0),
+            free: AtomicUsize::new(if workers <= cpus.len() { cpus[0] } else { ANY }),
         });
         let mut pool = Pool {
             shared,
@@ -131,6 +144,9 @@ impl Pool {
             job.work(0, desk);
             return;
         };
+        if self.shared.shown.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.make_way();
+        }
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast());
         for w in &self.shared.workers {
@@ -143,6 +159,35 @@ impl Pool {
         job.work(0, desk);
         job.finish();
         slot.retire();
+        self.shared.shown.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// Moves a worker off the caller's processor, should the system have put the caller on one: the
+    /// worker takes the processor that was left free for callers.
+    fn make_way(&self) {
+        let free = self.shared.free.load(Ordering::Relaxed);
+        if free == ANY {
+            return;
+        }
+        let Some(here) = this_cpu().filter(|&c| c != free) else {
+            return;
+        };
+        for w in &self.shared.workers {
+            let Ok(mut p) = w.pinned.try_lock() else {
+                return;
+            };
+            if let Some((t, cpu)) = *p
+                && cpu == here
+            {
+                if pin(t, free) {
+                    *p = Some((t, free));
+                    self.shared.free.store(here, Ordering::Relaxed);
+                }
+                return;
+            }
+        }
     }
 }
 
@@ -164,10 +209,13 @@ impl Drop for Pool {
 
 /// A worker's life: look for jobs, work, and after a while without any, sleep.
 fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
-    if let Some(c) = cpu {
-        crate::calibrate::pin_current_thread(c);
-    }
     let worker = &shared.workers[me];
+    if let Some(c) = cpu {
+        let t = this_thread();
+        if pin(t, c) {
+            *lock(&worker.pinned) = Some((t, c));
+        }
+    }
     let mut seen = [0usize; SLOTS];
     let mut idle: Option<Instant> = None;
     let mut rounds = 0u32;

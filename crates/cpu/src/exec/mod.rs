@@ -9,6 +9,7 @@ pub(crate) mod contract;
 pub(crate) mod copy;
 pub(crate) mod fold;
 pub(crate) mod map;
+pub(crate) mod pool;
 pub(crate) mod run;
 pub(crate) mod transfer;
 pub(crate) mod vm;
@@ -99,6 +100,7 @@ pub(crate) enum Op {
     Fold(Box<fold::CFold>),
     Contract(Box<contract::CContract>),
     Nest(Box<contract::CNest>),
+    Pool(Box<pool::CPool>),
 }
 
 /// A compiled tile program.

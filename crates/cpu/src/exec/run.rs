@@ -1,5 +1,5 @@
 //! Running a compiled tile program's tasks.
-use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, transfer};
+use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, transfer};
 
 /// Number of tasks under the parameters `p`; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
@@ -68,6 +68,7 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             Op::Fold(f) => fold::run(ctx, f),
             Op::Contract(c) => contract::run(ctx, c),
             Op::Nest(n) => contract::nest(ctx, n)?,
+            Op::Pool(p) => pool::run(ctx, p)?,
         }
     }
     Ok(())

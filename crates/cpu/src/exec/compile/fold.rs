@@ -20,6 +20,14 @@ impl Compiler<'_> {
         let state: Vec<usize> = state.iter().map(|&t| t as usize).collect();
         let args: Vec<usize> = args.iter().map(|&t| t as usize).collect();
         let over: Vec<usize> = over.iter().map(|&a| a as usize).collect();
+        // What is still zero stays zero: nothing to rescale where the fold is done in one piece.
+        let rescale = rescale.filter(|r| {
+            self.depth > 0
+                || !r
+                    .tiles
+                    .iter()
+                    .all(|&t| super::nest::zeroed(out, t as usize).is_some())
+        });
         let mut old = Vec::new();
         let state_axes: Vec<u16> = state
             .first()
@@ -59,7 +67,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn plain_fold(
+    pub(super) fn plain_fold(
         &mut self,
         m: &Monoid,
         state: &[usize],

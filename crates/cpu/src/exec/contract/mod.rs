@@ -36,6 +36,8 @@ pub(crate) struct CContract {
     pub gemm: Option<GemmKernel>,
     /// Bytes of scratch for packing B; 0 where it lies right.
     pub pack: usize,
+    /// The accumulator is filled with zeros first.
+    pub zero: Option<super::map::CMap>,
 }
 
 /// Loads, loops and a contraction run as one sequence of micro-kernel calls, A and B in place.
@@ -64,14 +66,20 @@ pub(crate) struct Job<'a> {
 
 /// Runs a contraction on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
+    if c.zero.is_some() {
+        ctx.views[c.acc] = ctx.define(c.acc);
+    }
     let job = Job {
         a: ctx.views[c.a],
         b: ctx.views[c.b],
         c: ctx.views[c.acc],
         bounds: None,
-        accumulate: true,
+        accumulate: c.zero.is_none(),
     };
     if !fast(ctx, c, &job) {
+        if let Some(z) = &c.zero {
+            super::map::run(ctx, z);
+        }
         generic::run(ctx, c, &job);
     }
 }
@@ -195,7 +203,7 @@ fn advance(cut: &[(usize, i64, i64)], at: &mut [i64; MAX_AXES]) -> bool {
 }
 
 /// Narrows `lo..hi` to the `i` for which `0 <= v + per * i < extent`.
-fn clip(v: i64, per: i64, extent: i64, lo: &mut i64, hi: &mut i64) {
+pub(super) fn clip(v: i64, per: i64, extent: i64, lo: &mut i64, hi: &mut i64) {
     match per {
         0 if v < 0 || v >= extent => *hi = 0,
         0 => {}

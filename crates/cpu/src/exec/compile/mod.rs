@@ -1,9 +1,10 @@
 //! From a tile program to operations on tiles: parameters, scratch, roles, and the shapes of statements
 //! that run as one.
 mod fold;
+mod nest;
 
 use super::access::CAccess;
-use super::contract::{CContract, CNest, TABLE};
+use super::contract::{CContract, TABLE};
 use super::fold::bytes;
 use super::map::CMap;
 use super::vm::{self, CH};
@@ -78,6 +79,7 @@ pub(crate) fn compile(
         area: 0,
         table: false,
         pack: 0,
+        depth: 0,
     };
     c.axes()?;
     c.operands(args)?;
@@ -113,6 +115,8 @@ struct Compiler<'a> {
     area: usize,
     table: bool,
     pack: usize,
+    /// Loops around the present statement.
+    depth: usize,
 }
 
 fn round(n: usize) -> usize {
@@ -283,166 +287,25 @@ impl Compiler<'_> {
                 at += taken;
                 continue;
             }
+            if let Some((p, taken)) = self.pool(&nodes[at..])? {
+                out.push(Op::Pool(Box::new(p)));
+                at += taken;
+                continue;
+            }
             match &nodes[at] {
                 Node::Loop { axis, body } => {
-                    let body = self.nodes(body)?;
+                    self.depth += 1;
+                    let body = self.nodes(body);
+                    self.depth -= 1;
                     out.push(Op::Loop {
                         axis: axis.axis as usize,
                         tile: axis.tile.max(1),
-                        body,
+                        body: body?,
                     });
                 }
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
             at += 1;
-        }
-        Ok(out)
-    }
-
-    /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
-    fn nest(
-        &mut self,
-        nodes: &[Node],
-        out: &mut Vec<Op>,
-    ) -> Result<Option<(CNest, usize)>, String> {
-        let mut loops = Vec::new();
-        let mut body = nodes;
-        while let [Node::Loop { axis, body: inner }, ..] = body {
-            if !loops.is_empty() && body.len() != 1 {
-                return Ok(None);
-            }
-            loops.push((axis.axis as usize, axis.tile.max(1)));
-            body = inner;
-        }
-        if !loops.is_empty() && body.len() != 3 {
-            return Ok(None);
-        }
-        let [
-            Node::Stmt(Stmt::Load {
-                dst: d1,
-                operand: o1,
-            }),
-            Node::Stmt(Stmt::Load {
-                dst: d2,
-                operand: o2,
-            }),
-            Node::Stmt(contract @ Stmt::Contract { acc, a, b, over }),
-            ..,
-        ] = body
-        else {
-            return Ok(None);
-        };
-        let (k, s) = (self.program.kernel(), self.program.schedule());
-        let of = |t: &u16| {
-            if t == d1 {
-                Some(*o1 as usize)
-            } else if t == d2 {
-                Some(*o2 as usize)
-            } else {
-                None
-            }
-        };
-        let (Some(oa), Some(ob)) = (of(a), of(b)) else {
-            return Ok(None);
-        };
-        if a == b || !loops.iter().all(|l| over.contains(&(l.0 as u16))) {
-            return Ok(None);
-        }
-        let alone = |t: u16| {
-            k.body.iter().filter(|s| s.reads().contains(&t)).count() == 1
-                && k.body.iter().filter(|s| s.writes().contains(&t)).count() == 1
-        };
-        let fits = |t: u16, o: usize| {
-            s.place(t) == Place::InPlace
-                && alone(t)
-                && k.tiles[t as usize].dtype == DType::F32
-                && k.operands[o].dtype == DType::F32
-                && k.operands[o].access.indexed.is_empty()
-        };
-        if !fits(*a, oa) || !fits(*b, ob) || k.tiles[*acc as usize].dtype != DType::F32 {
-            return Ok(None);
-        }
-        let c = self.contract(contract)?;
-        let (oa, ob) = if c.a == *a as usize {
-            (oa, ob)
-        } else {
-            (ob, oa)
-        };
-        // Zeros that rows outside the tensor are read from.
-        let access = &k.operands[oa].access;
-        if !access.bounds.is_empty() {
-            let bounded = |x: u16| {
-                access
-                    .bounds
-                    .iter()
-                    .any(|b| b.terms.iter().any(|t| t.0 == x))
-            };
-            let mut most = 64i64;
-            for x in over.iter().copied().chain(c.lane.map(|l| l as u16)) {
-                if let Some(t) = access.term(x)
-                    && !bounded(x)
-                {
-                    let extent = self.top(&k.axes[x as usize].extent)?;
-                    for l in &t.leaves {
-                        let st = self.top(&l.stride)?.abs();
-                        most = most.max(extent.saturating_mul(st));
-                    }
-                }
-            }
-            let bytes = most.saturating_mul(4).saturating_add(64);
-            if bytes > ZEROS_LIMIT {
-                return Ok(None);
-            }
-            self.out.zeros = self.out.zeros.max(bytes as usize);
-        }
-        let mut plain = Vec::new();
-        if loops.is_empty() {
-            for n in &body[..3] {
-                if let Node::Stmt(s) = n {
-                    self.stmt(s, &mut plain)?;
-                }
-            }
-        } else {
-            let Node::Loop { axis, body: inner } = &nodes[0] else {
-                return Ok(None);
-            };
-            let inner = self.plain(inner)?;
-            plain.push(Op::Loop {
-                axis: axis.axis as usize,
-                tile: axis.tile.max(1),
-                body: inner,
-            });
-        }
-        let zero = take_zero(out, &self.out, c.acc);
-        let taken = if loops.is_empty() { 3 } else { 1 };
-        Ok(Some((
-            CNest {
-                loops,
-                contract: c,
-                a: oa,
-                b: ob,
-                zero,
-                body: plain,
-            },
-            taken,
-        )))
-    }
-
-    /// Nodes without looking for nests.
-    fn plain(&mut self, nodes: &[Node]) -> Result<Vec<Op>, String> {
-        let mut out = Vec::new();
-        for n in nodes {
-            match n {
-                Node::Loop { axis, body } => {
-                    let body = self.plain(body)?;
-                    out.push(Op::Loop {
-                        axis: axis.axis as usize,
-                        tile: axis.tile.max(1),
-                        body,
-                    });
-                }
-                Node::Stmt(s) => self.stmt(s, &mut out)?,
-            }
         }
         Ok(out)
     }
@@ -480,7 +343,8 @@ impl Compiler<'_> {
             }
             Stmt::Contract { .. } => {
                 let c = self.casts(s, out)?;
-                let c = self.contract(&c)?;
+                let mut c = self.contract(&c)?;
+                c.zero = nest::take_zero(out, c.acc);
                 out.push(Op::Contract(Box::new(c)));
             }
             Stmt::Fold {
@@ -649,9 +513,33 @@ impl Compiler<'_> {
             lane,
             depthwise,
             dtype,
-            gemm: self.micro,
+            gemm: self.fitted(b, lane),
+            zero: None,
             pack,
         })
+    }
+
+    /// The schedule's register tile, or a taller one where lanes are too few to fill it.
+    fn fitted(&self, b: usize, lane: Option<usize>) -> Option<crate::ukr::GemmKernel> {
+        let want = self.micro?;
+        let n = lane.map_or(1, |l| self.caps[l]);
+        let isa = self.kernels.isa;
+        let nr = (n as usize).div_ceil(isa.lanes()).max(1) * isa.lanes();
+        // Panels that lie packed are as wide as they are.
+        let packed = lane.is_some_and(|l| {
+            self.program.kernel().body.iter().any(|s| match s {
+                Stmt::Load { dst, operand } if *dst as usize == b => {
+                    let a = &self.program.kernel().operands[*operand as usize].access;
+                    a.term(l as u16).is_some_and(|t| t.leaves.len() > 1)
+                }
+                _ => false,
+            })
+        });
+        if packed || nr * 2 > want.nr() {
+            return Some(want);
+        }
+        let mr = shapes(isa).iter().filter(|s| s.1 == nr).map(|s| s.0).max();
+        mr.and_then(|mr| gemm_kernel(isa, mr, nr)).or(Some(want))
     }
 
     /// Whether neighbours along `lane` are neighbours in the memory of tile `t`, as far as can be seen.
@@ -670,28 +558,6 @@ impl Compiler<'_> {
             _ => self.out.tiles[t].axes.last() == Some(&lane),
         }
     }
-}
-
-/// Takes the fill of `acc` with zeros off the end of `out`, when nothing since has touched it.
-fn take_zero(out: &mut Vec<Op>, k: &CKernel, acc: usize) -> Option<CMap> {
-    let _ = k;
-    for i in (0..out.len()).rev() {
-        match &out[i] {
-            Op::Map(m) if m.dst == acc => {
-                if !m.args.is_empty() || !m.prog.is_zero() {
-                    return None;
-                }
-                return match out.remove(i) {
-                    Op::Map(m) => Some(*m),
-                    _ => None,
-                };
-            }
-            Op::Map(m) if !m.args.contains(&acc) => {}
-            Op::Load { dst, .. } if *dst != acc => {}
-            _ => return None,
-        }
-    }
-    None
 }
 
 /// `v` as an element of `d`, little endian.

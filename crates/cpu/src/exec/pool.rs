@@ -1,0 +1,102 @@
+//! Window reductions without copies: a load that reaches outside its tensor and the fold that reads it,
+//! where what lies outside changes nothing.
+use super::fold::{CFold, Lift, Simple, next};
+use super::{Ctx, Fault, MAX_AXES, Op, View, run as tasks};
+
+/// A load and a fold (in loops or not) that may run as one.
+#[derive(Debug)]
+pub(crate) struct CPool {
+    pub operand: usize,
+    /// The loaded tile.
+    pub tile: usize,
+    pub fold: CFold,
+    pub simple: Simple,
+    /// The same statement by statement.
+    pub body: Vec<Op>,
+}
+
+/// Runs a window reduction on the current piece.
+pub(crate) fn run(ctx: &mut Ctx, c: &CPool) -> Result<(), Fault> {
+    if fast(ctx, c) {
+        Ok(())
+    } else {
+        tasks::ops(ctx, &c.body)
+    }
+}
+
+fn fast(ctx: &Ctx, c: &CPool) -> bool {
+    let f = &c.fold;
+    let Some(lane) = f.lane else { return false };
+    let all = f.kept.iter().chain(&f.reduced).chain([&lane]);
+    if all.into_iter().any(|&a| ctx.len[a] <= 0) {
+        return true;
+    }
+    let o = &ctx.kernel.operands[c.operand];
+    let Some(a) = o.access.view(ctx, ctx.kernel.tiles[c.tile].mask, o, false) else {
+        return false;
+    };
+    let s = ctx.views[f.state[0]];
+    let n = ctx.len[lane];
+    let bounded = o
+        .access
+        .bounds
+        .iter()
+        .any(|b| b.terms.iter().any(|t| t.0 == lane && ctx.param(t.1) != 0));
+    if bounded || n > 1 && (a.st[lane] != 1 || s.st[lane] != 1) || c.simple.lift != Lift::Identity {
+        return false;
+    }
+    // The innermost kept axis is swept for each position of the window.
+    let x = f.kept.iter().rev().copied().find(|&k| ctx.len[k] > 1);
+    let (mut rows, mut count) = ([0usize; MAX_AXES], 0);
+    for &k in f.kept.iter().filter(|&&k| Some(k) != x) {
+        rows[count] = k;
+        count += 1;
+    }
+    let rows = &rows[..count];
+    let m = x.map_or(1, |x| ctx.len[x]);
+    let (sx, ax) = x.map_or((0, 0), |x| (s.st[x], a.st[x]));
+    let at = |v: &View, r: &[i64; MAX_AXES], t: &[i64; MAX_AXES]| {
+        let off: i64 = f.kept.iter().map(|&k| r[k] * v.st[k]).sum::<i64>()
+            + f.reduced.iter().map(|&k| t[k] * v.st[k]).sum::<i64>();
+        v.ptr.wrapping_offset((off * 4) as isize).cast::<f32>()
+    };
+    let mut r = [0i64; MAX_AXES];
+    loop {
+        let mut t = [0i64; MAX_AXES];
+        loop {
+            let (mut lo, mut hi) = (0, m);
+            for b in &o.access.bounds {
+                let (mut v, mut per) = (ctx.param(b.base), 0);
+                for &(axis, k) in &b.terms {
+                    let k = ctx.param(k);
+                    v += k * (ctx.org[axis] + r[axis] + t[axis]);
+                    if Some(axis) == x {
+                        per = k;
+                    }
+                }
+                super::contract::clip(v, per, ctx.param(b.extent), &mut lo, &mut hi);
+            }
+            let (lo, hi) = (lo.clamp(0, m), hi.clamp(0, m));
+            let (p, q) = (at(&s, &r, &[0; MAX_AXES]), at(&a, &r, &t));
+            let row = |i: i64, n: i64| {
+                let (p, q) = (
+                    p.wrapping_offset((i * sx) as isize),
+                    q.wrapping_offset((i * ax) as isize),
+                );
+                // SAFETY: elements of the state's and of the operand's current piece, inside the bounds.
+                unsafe { (c.simple.combine)(p, q, p, n as usize) };
+            };
+            if lo < hi && sx == n && ax == n {
+                row(lo, (hi - lo) * n);
+            } else {
+                (lo..hi).for_each(|i| row(i, n));
+            }
+            if !next(&f.reduced, &mut t, ctx) {
+                break;
+            }
+        }
+        if !next(rows, &mut r, ctx) {
+            return true;
+        }
+    }
+}
