@@ -20,7 +20,7 @@ pub struct StepView {
     pub kernel: String,
     /// Extents of the kernel's axes at the top of the box (`m=16 n=64 k=288`), or a host step's shapes.
     pub shapes: String,
-    /// Schedule in short form; see [`schedule_text`].
+    /// Schedule in short form.
     pub schedule: String,
     /// Tasks at the top of the box.
     pub tasks: i64,

@@ -63,7 +63,7 @@ fn dims(v: &[i64]) -> Vec<Dim> {
 /// - `matmul:MxNxK:f32`: inputs `a` [M, K] times a constant [K, N], as in a model; with `:dynamic` the
 ///   second factor is an input `b`.
 /// - `conv:N,C,H,W,OC,KH,KW,STRIDE,PAD`: input `x` [N, C, H, W] with constant weights [OC, C, KH, KW].
-/// - `map:N:f32:FUNCTION`: input `x` [N] (and `y` for `add` and `mul`).
+/// - `map:N:f32:FUNCTION`: input `x` of N elements (and `y` for `add` and `mul`).
 ///
 /// # Errors
 /// Text of another form, or sizes that do not fit.
