@@ -107,6 +107,9 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
             w.reduced = rest;
         }
     }
+    if f.horizontal && w.rows() {
+        return;
+    }
     loop {
         if f.horizontal {
             w.horizontal();
@@ -365,6 +368,53 @@ impl Walk<'_> {
             }
             self.combined(&states[..s], &lifts[..s], &states[..s], m);
             from += m;
+        }
+    }
+
+    /// Rows that a micro-kernel reduces, one after the other. False where there is more to it.
+    fn rows(&self) -> bool {
+        let f = self.f;
+        let ctx = self.ctx;
+        let (Some(simple), Some(l)) = (f.simple, f.lane) else {
+            return false;
+        };
+        let (Some(reduce), false) = (simple.reduce, simple.lift == Lift::Program) else {
+            return false;
+        };
+        let (x, s) = (&ctx.views[f.args[0]], &ctx.views[f.state[0]]);
+        let mean = (simple.lift == Lift::Deviation).then(|| &ctx.views[f.args[1]]);
+        if x.st[l] != 1 || self.reduced.iter().any(|&a| ctx.len[a] > 1) {
+            return false;
+        }
+        let Some((&inner, outer)) = f.kept.split_last() else {
+            return false;
+        };
+        let k = ctx.kernel.kernels;
+        let mut c = [0i64; MAX_AXES];
+        loop {
+            let at = |v: &View| {
+                let off: i64 = outer.iter().map(|&a| c[a] * v.st[a]).sum();
+                v.ptr.cast::<f32>().wrapping_offset(off as isize)
+            };
+            let (mut p, mut q) = (at(s), at(x));
+            let mut r = mean.map_or(std::ptr::null_mut(), at);
+            for _ in 0..ctx.len[inner] {
+                // SAFETY: rows of n elements in tiles; the state (and the mean) is one element.
+                unsafe {
+                    let v = match simple.lift {
+                        Lift::Square => (k.row_sum_sq)(q, 0.0, self.n),
+                        Lift::Deviation => (k.row_sum_sq)(q, *r, self.n),
+                        _ => reduce(q, self.n),
+                    };
+                    (simple.combine)(p, &v, p, 1);
+                }
+                p = p.wrapping_offset(s.st[inner] as isize);
+                q = q.wrapping_offset(x.st[inner] as isize);
+                r = r.wrapping_offset(mean.map_or(0, |m| m.st[inner]) as isize);
+            }
+            if !next(outer, &mut c, ctx) {
+                return true;
+            }
         }
     }
 

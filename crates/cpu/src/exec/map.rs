@@ -58,7 +58,6 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
     }
     if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
         && dst.st[l] == 1
-        && dst.st[outer[count - 1]] == n
     {
         short_rows(ctx, m, flat, (&dst, &old), &outer[..count], n);
         ctx.views[m.dst] = dst;
@@ -192,18 +191,30 @@ fn short_rows(
                 };
             }
             let elem = k.tiles[m.dst].elem;
-            let to = at(dst, elem).wrapping_offset((row * n * elem as i64) as isize);
+            let to = at(dst, elem).wrapping_offset((row * dst.st[a] * elem as i64) as isize);
+            let dense = dst.st[a] == n;
+            let made = if dense {
+                to
+            } else {
+                ctx.area(buffers + m.args.len() * CH * 8)
+            };
             let coords = Coords {
                 at: &zero,
                 step: &zero,
             };
+            let out = [Lane { ptr: made, st: 1 }];
             prog.row(
                 &lanes[..m.args.len()],
                 &coords,
-                &[Lane { ptr: to, st: 1 }],
+                &out,
                 (rows * n) as usize,
                 true,
             );
+            if !dense {
+                let (ds, ss, len) = ([dst.st[a], 1], [n, 1], [rows, n]);
+                // SAFETY: `rows * n` elements of the tile, from a row of CH.
+                unsafe { strided_copy(k.kernels, elem, to, &ds, made, &ss, &len) };
+            }
             row += rows;
         }
         if !super::fold::next(rest, &mut c, ctx) {

@@ -390,7 +390,7 @@ impl Compiler<'_> {
         if !args.is_empty() && prog.index == 0 && lane.is_some() {
             let all = vec![true; args.len()];
             let p = vm::compile(e, &all, None, self.kernels, self.params)?;
-            self.area = self.area.max(round(p.bytes) + args.len() * CH * 8);
+            self.area = self.area.max(round(p.bytes) + (args.len() + 1) * CH * 8);
             flat = Some(p);
         }
         Ok(CMap {

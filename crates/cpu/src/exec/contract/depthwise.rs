@@ -2,8 +2,8 @@
 //!
 //! Along the innermost row axis, pixels whose taps are all inside need one pointer per tap for the whole
 //! run; pixels at the rim get a table of their own, taps outside pointing to zeros.
-use super::{CContract, Job, List, Rows, TABLE, next};
-use crate::exec::access::CAccess;
+use super::{CContract, Job, List, TABLE, next};
+use crate::exec::access::{CAccess, CBound};
 use crate::exec::{Axes, Ctx, MAX_AXES, View};
 use crate::ukr::Depthwise;
 
@@ -20,6 +20,15 @@ struct Plan<'a> {
     /// Taps whose pointers lie a pixel apart come in runs of this many.
     run: usize,
 }
+
+/// Taps at most: the table begins with one pointer per tap and five lists of one number per tap.
+const TAPS: usize = 1024;
+/// The lists.
+const OFFSET: usize = 0;
+const FROM: usize = 1;
+const TO: usize = 2;
+const LOW: usize = 3;
+const HIGH: usize = 4;
 
 fn shift(p: *const u8, n: i64) -> *const f32 {
     p.wrapping_offset((n * 4) as isize).cast()
@@ -74,7 +83,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let nt = taps.count(len);
     let ldw = taps.inner(&job.b.st);
     let (x_step, out_step) = x.map_or((0, 0), |a| (job.a.st[a], job.c.st[a]));
-    if nt > TABLE as i64 / 2 || ldw < 0 || out_step < 0 {
+    if nt > TAPS as i64 || ldw < 0 || out_step < 0 {
         return false;
     }
     let run = match taps.as_slice().last() {
@@ -107,6 +116,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         run,
     };
     let axes = outer.as_slice();
+    let moving = p.prepare(axes);
     let mut o = [0i64; MAX_AXES];
     loop {
         let (mut a, mut b, mut d) = (0, 0, 0);
@@ -124,6 +134,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             shift(job.b.ptr, b),
             shift(job.c.ptr, d).cast_mut(),
             &org,
+            moving,
         );
         if !next(axes, &mut o, len) {
             return true;
@@ -132,38 +143,91 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
 }
 
 impl Plan<'_> {
+    /// Place `i` of the `which`th list of one number per tap.
+    fn list(&self, which: usize, i: usize) -> *mut i64 {
+        self.table.wrapping_add((1 + which) * TAPS + i).cast()
+    }
+
+    /// What of the taps is the same for every row: offsets, and the pixels inside by those bounds that
+    /// no axis of `outer` has a part in. Returns the other bounds as bits.
+    fn prepare(&self, outer: &[usize]) -> u64 {
+        let m = self.x.map_or(1, |x| self.ctx.len[x]);
+        let bounds = self.bounds.map_or([].as_slice(), |b| b.bounds.as_slice());
+        let still = |b: &CBound| b.terms.iter().all(|t| !outer.contains(&t.0));
+        let mut moving = 0u64;
+        for (i, b) in bounds.iter().enumerate() {
+            moving |= u64::from(!still(b)) << i.min(63);
+        }
+        let mut t = [0i64; MAX_AXES];
+        for at in 0..self.call.taps {
+            let off: i64 = self
+                .taps
+                .as_slice()
+                .iter()
+                .map(|&s| t[s] * self.view.st[s])
+                .sum();
+            let (mut lo, mut hi) = (0, m);
+            for (_, b) in bounds
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| moving >> i & 1 == 0)
+            {
+                self.inside(b, &t, &self.ctx.org, &mut lo, &mut hi);
+            }
+            // SAFETY: the lists have TAPS places each, and there are no more taps.
+            unsafe {
+                *self.list(OFFSET, at) = off;
+                *self.list(FROM, at) = lo.clamp(0, m);
+                *self.list(TO, at) = hi.clamp(0, m);
+            }
+            next(self.taps.as_slice(), &mut t, &self.ctx.len);
+        }
+        moving
+    }
+
     /// Pixels along the innermost row axis, from `a` on, at the coordinates `org` of the other axes.
-    fn row(&self, a: *const f32, w: *const f32, out: *mut f32, org: &Axes<i64>) {
+    fn row(&self, a: *const f32, w: *const f32, out: *mut f32, org: &Axes<i64>, moving: u64) {
         let m = self.x.map_or(1, |x| self.ctx.len[x]);
         let x_step = self.x.map_or(0, |x| self.view.st[x]);
+        let bounds = self.bounds.map_or([].as_slice(), |b| b.bounds.as_slice());
         let (mut lo, mut hi) = (0, m);
         let (mut from, mut to) = (usize::MAX, 0);
         let mut gaps = false;
         let mut t = [0i64; MAX_AXES];
-        let mut at = 0;
-        loop {
-            let (l, h) = self.inside(&t, org, m);
+        for at in 0..self.call.taps {
+            // SAFETY: the lists have TAPS places each, and there are no more taps.
+            let (mut l, mut h, off) = unsafe {
+                (
+                    *self.list(FROM, at),
+                    *self.list(TO, at),
+                    *self.list(OFFSET, at),
+                )
+            };
+            if moving != 0 {
+                for (_, b) in bounds
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| moving >> i & 1 == 1)
+                {
+                    self.inside(b, &t, org, &mut l, &mut h);
+                }
+                next(self.taps.as_slice(), &mut t, &self.ctx.len);
+            }
             if l < h {
                 gaps |= from != usize::MAX && to != at;
                 from = from.min(at);
                 to = at + 1;
                 (lo, hi) = (lo.max(l), hi.min(h));
-                let off: i64 = self
-                    .taps
-                    .as_slice()
-                    .iter()
-                    .map(|&s| t[s] * self.view.st[s])
-                    .sum();
-                // SAFETY: at most `nt` pointers, which fit half the table.
-                unsafe { *self.table.add(at) = shift(a.cast(), off) };
             }
-            at += 1;
-            if !next(self.taps.as_slice(), &mut t, &self.ctx.len) {
-                break;
+            // SAFETY: as above; pointers come before the lists.
+            unsafe {
+                *self.table.add(at) = shift(a.cast(), off);
+                *self.list(LOW, at) = l;
+                *self.list(HIGH, at) = h;
             }
         }
         if gaps || from == usize::MAX || hi - lo < 2 || x_step < 0 {
-            self.rim(0, m, a, w, out, org);
+            self.rim(0, m, w, out);
             return;
         }
         let whole = from.is_multiple_of(self.run) && (to - from).is_multiple_of(self.run);
@@ -181,76 +245,48 @@ impl Plan<'_> {
         };
         // SAFETY: every tap of these pixels is inside the tensor.
         unsafe { (self.ctx.kernel.kernels.depthwise)(&d) };
-        self.rim(0, lo, a, w, out, org);
-        self.rim(hi, m, a, w, out, org);
+        self.rim(0, lo, w, out);
+        self.rim(hi, m, w, out);
     }
 
-    /// Pixels of which tap `t` is inside.
-    fn inside(&self, t: &Axes<i64>, org: &Axes<i64>, m: i64) -> (i64, i64) {
-        let (mut lo, mut hi) = (0, m);
-        for b in self.bounds.iter().flat_map(|b| &b.bounds) {
-            let mut v = self.ctx.param(b.base);
-            let mut per = 0;
-            for &(a, k) in &b.terms {
-                let k = self.ctx.param(k);
-                let tap = if self.taps.as_slice().contains(&a) {
-                    t[a]
-                } else {
-                    0
-                };
-                v += k * (org[a] + tap);
-                if Some(a) == self.x {
-                    per = k;
-                }
+    /// Narrows `lo..hi` to the pixels of which tap `t` keeps bound `b`.
+    fn inside(&self, b: &CBound, t: &Axes<i64>, org: &Axes<i64>, lo: &mut i64, hi: &mut i64) {
+        let (mut v, mut per) = (self.ctx.param(b.base), 0);
+        for &(a, k) in &b.terms {
+            let k = self.ctx.param(k);
+            // Other axes than taps have no coordinate in `t`.
+            v += k * (org[a] + t[a]);
+            if Some(a) == self.x {
+                per = k;
             }
-            super::clip(v, per, self.ctx.param(b.extent), &mut lo, &mut hi);
         }
-        (lo.clamp(0, m), hi.clamp(0, m))
+        super::clip(v, per, self.ctx.param(b.extent), lo, hi);
     }
 
     /// Pixels `from..to` by a table of every pixel's taps.
-    fn rim(
-        &self,
-        from: i64,
-        to: i64,
-        a: *const f32,
-        w: *const f32,
-        out: *mut f32,
-        org: &Axes<i64>,
-    ) {
+    fn rim(&self, from: i64, to: i64, w: *const f32, out: *mut f32) {
         let nt = self.call.taps;
-        let per = (TABLE as i64 / nt.max(1) as i64).max(1);
-        let rows: &[usize] = self.x.as_slice();
+        let table = self.table.wrapping_add(6 * TAPS);
+        let per = ((TABLE - 6 * TAPS) / nt.max(1)).max(1) as i64;
+        let x_step = self.x.map_or(0, |x| self.view.st[x]);
         let mut row = from;
         while row < to {
             let count = per.min(to - row);
-            let mut t = [0i64; MAX_AXES];
-            let mut at = 0;
-            loop {
-                let mut here = *org;
-                let mut off = 0;
-                for &x in self.taps.as_slice() {
-                    here[x] += t[x];
-                    off += t[x] * self.view.st[x];
-                }
-                let r = Rows {
-                    ctx: self.ctx,
-                    rows,
-                    view: self.view,
-                    bounds: self.bounds,
-                    org: here,
-                    base: shift(a.cast(), off).cast_mut().cast(),
-                };
-                // SAFETY: `per * nt` pointers fit the table.
-                unsafe { r.fill(row, count, self.table.add(at), nt) };
-                at += 1;
-                if !next(self.taps.as_slice(), &mut t, &self.ctx.len) {
-                    break;
+            for i in 0..count {
+                let pixel = row + i;
+                for at in 0..nt {
+                    // SAFETY: `per * nt` pointers fit the table; lists and pointers were set for this row.
+                    unsafe {
+                        let inside = (*self.list(LOW, at)..*self.list(HIGH, at)).contains(&pixel);
+                        let p = shift((*self.table.add(at)).cast(), pixel * x_step);
+                        *table.add(i as usize * nt + at) =
+                            if inside { p } else { self.ctx.zeros.cast() };
+                    }
                 }
             }
             let d = Depthwise {
                 pixels: count as usize,
-                table: self.table,
+                table,
                 w,
                 out: out.wrapping_add(row as usize * self.call.out_step),
                 ..self.call
