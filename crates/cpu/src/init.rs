@@ -181,7 +181,7 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
     Ok(*h.finalize().as_bytes())
 }
 
-/// Identity of a constant: its bytes' place in memory, which whoever holds a result keeps alive.
+/// Identity of a constant: name, type, shape and content.
 fn weight_key(w: &Weight) -> PackedKey {
     let mut h = blake3::Hasher::new();
     h.update(w.name.as_bytes());

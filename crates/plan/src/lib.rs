@@ -21,7 +21,7 @@ pub use at::Bound;
 pub use error::PlanError;
 pub use params::Params;
 pub use plan::{
-    Block, Branch, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
+    Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
     StateRef, Step, StepId, StepWork, TileMap, VerifiedPlan, Wait,
 };
 pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};

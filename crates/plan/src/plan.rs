@@ -211,13 +211,6 @@ pub struct Block {
     pub predicted: Cost,
 }
 
-/// A plan of a branch with how its ports are wired.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Branch {
-    /// The branch's plan.
-    pub plan: Plan,
-}
-
 /// A part of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

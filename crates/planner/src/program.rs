@@ -2,7 +2,7 @@
 use crate::fuse;
 use crate::kernels::{Lowering, Result, row_major};
 use crate::located::Located;
-use graph::{Graph, Op, SymbolSource, ValueSource};
+use graph::{Graph, Op, SymbolSource};
 use layout::Layout;
 use plan::{
     Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
@@ -50,6 +50,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         located: vec![None; graph.values.len()],
         is_output,
         per_request: false,
+        readers: graph.readers(),
     };
     for (i, &v) in graph.inputs.iter().enumerate() {
         let value = graph.value(v);
@@ -242,7 +243,6 @@ fn collect<'a>(graph: &'a Graph, views: &mut BTreeSet<&'a str>, inner: &mut BTre
             _ => {}
         }
     }
-    let _ = ValueSource::Input(0);
 }
 
 /// Items get names that tell them apart.

@@ -48,7 +48,6 @@ const MAX_READS: usize = 24;
 pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>) -> Vec<Group> {
     let mut f = Fuser {
         graph,
-        readers: graph.readers(),
         of_node: vec![None; graph.nodes.len()],
         groups: Vec::new(),
         whys,
@@ -61,7 +60,6 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>) -> Vec<Group> {
 
 struct Fuser<'a> {
     graph: &'a Graph,
-    readers: Vec<Vec<NodeId>>,
     of_node: Vec<Option<usize>>,
     groups: Vec<Group>,
     whys: &'a mut Vec<Why>,
@@ -316,7 +314,6 @@ impl Fuser<'_> {
 
     /// Groups in an order in which each comes after those it reads from.
     fn ordered(self) -> Vec<Group> {
-        let _ = &self.readers;
         let deps: Vec<Vec<usize>> = (0..self.groups.len())
             .map(|g| {
                 let mut d: Vec<usize> = self.groups[g]

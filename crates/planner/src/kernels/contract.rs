@@ -84,9 +84,8 @@ impl Lowering<'_> {
                 .iter()
                 .enumerate()
                 .filter(|(_, e)| !e.is_one())
-                .map(|(p, e)| {
+                .map(|(_, e)| {
                     let suffix = axes.values().flatten().count();
-                    let _ = p;
                     builder.axis(&format!("{kind}{suffix}"), e)
                 })
                 .collect();

@@ -230,8 +230,10 @@ impl Lowering<'_> {
     /// Finishes a group's kernel: members, stores, emission.
     pub fn close(&mut self, mut body: Body, g: &Group, anchor: Option<NodeId>) -> Result<()> {
         self.members(&mut body, g, anchor)?;
-        let readers = self.graph.readers();
-        self.stores(&mut body, g, &readers)?;
+        let readers = std::mem::take(&mut self.readers);
+        let stored = self.stores(&mut body, g, &readers);
+        self.readers = readers;
+        stored?;
         let nodes = self.origins(&g.nodes);
         let (kernel, args) = body.builder.finish();
         if kernel

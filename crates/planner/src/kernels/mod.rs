@@ -28,6 +28,8 @@ pub(crate) struct Lowering<'a> {
     /// Items made now run for every request even when they read constants only: they write a part
     /// of a value whose other parts do not.
     pub per_request: bool,
+    /// For every graph value the nodes that read it.
+    pub readers: Vec<Vec<NodeId>>,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, PlannerError>;
