@@ -3,4 +3,5 @@
 
 pub mod compare;
 pub mod generate;
+pub mod random;
 pub mod zoo;

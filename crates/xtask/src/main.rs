@@ -1,20 +1,44 @@
-//! Chores of the repository: `cargo xtask tidy [CHECK...]`.
+//! Chores of the repository: `cargo xtask tidy [CHECK...]` here; every other command is a campaign
+//! of `testkit` (`crates/testkit/src/bin/campaign`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (Some("tidy"), names) = (
-        args.first().map(String::as_str),
-        args.get(1..).unwrap_or_default(),
-    ) else {
-        eprintln!("usage: cargo xtask tidy [CHECK...]\n\nchecks:");
-        xtask::CHECKS
-            .iter()
-            .for_each(|c| eprintln!("  {:16} {}", c.name, c.holds));
-        return ExitCode::from(2);
-    };
+    match args.first().map(String::as_str) {
+        Some("tidy") => tidy(&args[1..]),
+        Some(_) => campaign(&args),
+        None => {
+            eprintln!("usage: cargo xtask tidy [CHECK...]\n\nchecks:");
+            xtask::CHECKS
+                .iter()
+                .for_each(|c| eprintln!("  {:16} {}", c.name, c.holds));
+            eprintln!();
+            campaign(&[])
+        }
+    }
+}
+
+/// Hands a command to the campaigns' program.
+fn campaign(args: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "-q", "--release", "-p", "shopfloor-testkit"])
+        .args(["--bin", "campaign", "--"])
+        .args(args)
+        .current_dir(xtask::root())
+        .status();
+    match status {
+        Ok(s) => ExitCode::from(s.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)),
+        Err(e) => {
+            eprintln!("xtask: cargo could not be started ({e}); run this through cargo");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy(names: &[String]) -> ExitCode {
     if let Some(unknown) = names
         .iter()
         .find(|n| xtask::CHECKS.iter().all(|c| c.name != **n))

@@ -1,0 +1,383 @@
+//! Random small graphs over all core ops, run through the whole product and compared with the
+//! oracle: [`Case::new`] makes one from a seed, [`check`] runs it.
+mod heavy;
+mod light;
+
+use crate::compare::difference;
+use expr::{ExprBuilder, Ref};
+use graph::{Graph, GraphBuilder, Op, Origin, ValueId, View};
+use layout::{DType, Dim, DimBox};
+use machine::Machine;
+use shopfloor::{Engine, Model, ModelOptions, Session, default_engine};
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+
+/// A small generator of random numbers (splitmix64); the same seed gives the same case anywhere.
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator that starts at `seed`.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.bits() % n as u64) as usize
+    }
+
+    /// True once in `n`.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of a list that is not empty.
+    pub fn of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+
+    /// Between -1 and 1, away from 0, where a quotient's rounding would drown everything.
+    pub fn float(&mut self) -> f32 {
+        let x = (self.bits() % 951 + 50) as f32 / 1000.0;
+        if self.once_in(2) { x } else { -x }
+    }
+
+    /// A tensor with small values of any type.
+    pub fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Option<Tensor> {
+        let n: usize = shape.iter().product();
+        let values: Vec<f32> = (0..n)
+            .map(|_| match dtype {
+                DType::Bool => self.below(2) as f32,
+                DType::U8 | DType::U4 => self.below(9) as f32,
+                d if d.is_float() => self.float(),
+                _ => self.below(15) as f32 - 7.0,
+            })
+            .collect();
+        let wide = Tensor::from_f32(shape, &values).ok()?;
+        if dtype == DType::F32 {
+            return Some(wide);
+        }
+        let mut e = ExprBuilder::new();
+        let x = e.input(0, DType::F32);
+        let r = e.cast(x, dtype);
+        let program = e.finish(&[r]);
+        let mut b = GraphBuilder::new("cast", Arc::new(WeightStore::new()));
+        let dims = shape.iter().map(|&d| Dim::from(d)).collect();
+        let x = b.input("x", DType::F32, dims);
+        let y = b
+            .node(Op::Map(program), &[x], &["y"], &origin("cast"))
+            .ok()?;
+        reference::run_graph(&b.finish(&y), &[wide]).ok()?.pop()
+    }
+}
+
+fn origin(name: &str) -> Origin {
+    Origin {
+        name: name.into(),
+        op_type: "Random".into(),
+    }
+}
+
+/// A graph being made.
+pub(crate) struct Gen {
+    pub r: Rng,
+    pub b: GraphBuilder,
+    /// Values that later nodes may read.
+    pub pool: Vec<ValueId>,
+    names: u32,
+}
+
+impl Gen {
+    pub fn shape(&self, v: ValueId) -> Vec<Dim> {
+        self.b.value(v).shape.clone()
+    }
+
+    pub fn dtype(&self, v: ValueId) -> DType {
+        self.b.value(v).dtype
+    }
+
+    /// Later values more often, so that chains grow.
+    pub fn pick(&mut self) -> ValueId {
+        let n = self.pool.len();
+        let i = self.r.below(n).max(self.r.below(n));
+        self.pool[i]
+    }
+
+    /// A float value of at least `rank` dimensions.
+    pub fn pick_float(&mut self, rank: usize) -> Option<ValueId> {
+        self.find(|dtype, shape| dtype == DType::F32 && shape.len() >= rank)
+    }
+
+    /// A value whose type and shape suit.
+    pub fn find(&mut self, suits: impl Fn(DType, &[Dim]) -> bool) -> Option<ValueId> {
+        for _ in 0..12 {
+            let v = self.pick();
+            if suits(self.dtype(v), &self.shape(v)) {
+                return Some(v);
+            }
+        }
+        None
+    }
+
+    pub fn weight(&mut self, dtype: DType, shape: &[usize]) -> Option<ValueId> {
+        let t = self.r.tensor(dtype, shape)?;
+        self.names += 1;
+        let name = format!("w{}", self.names);
+        self.b.constant(&name, t).ok()
+    }
+
+    /// The constant `true`.
+    pub fn weight_true(&mut self) -> Option<ValueId> {
+        let t = Tensor::from_bytes(DType::Bool, &[], vec![1]).ok()?;
+        self.b.constant("true", t).ok()
+    }
+
+    pub fn nodes(&mut self, op: Op, inputs: &[ValueId], outputs: usize) -> Option<Vec<ValueId>> {
+        self.names += 1;
+        let o = origin(&format!("node{}", self.names));
+        let names: Vec<String> = (0..outputs)
+            .map(|i| format!("v{}_{i}", self.names))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.b.node(op, inputs, &names, &o).ok()
+    }
+
+    pub fn node(&mut self, op: Op, inputs: &[ValueId]) -> Option<ValueId> {
+        self.nodes(op, inputs, 1).map(|v| v[0])
+    }
+
+    pub fn map(
+        &mut self,
+        inputs: &[ValueId],
+        f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
+    ) -> Option<ValueId> {
+        let mut e = ExprBuilder::new();
+        let args: Vec<Ref> = inputs
+            .iter()
+            .enumerate()
+            .map(|(i, v)| e.input(i as u32, self.b.value(*v).dtype))
+            .collect();
+        let r = f(&mut e, &args);
+        self.node(Op::Map(e.finish(&[r])), inputs)
+    }
+
+    pub fn view(&mut self, v: ValueId, view: View) -> Option<ValueId> {
+        self.node(Op::View(view), &[v])
+    }
+}
+
+/// A random graph with inputs for it.
+pub struct Case {
+    /// What it was made from.
+    pub seed: u64,
+    /// The graph.
+    pub graph: Graph,
+    /// One tensor for each input.
+    pub inputs: Vec<(String, Tensor)>,
+    /// The box that its plan is made for.
+    pub dims: DimBox,
+}
+
+impl Case {
+    /// The case of a seed.
+    ///
+    /// # Errors
+    /// The generator made something that the graph's own rules refuse; says what.
+    pub fn new(seed: u64) -> Result<Case, String> {
+        let mut g = Gen {
+            r: Rng::new(seed),
+            b: GraphBuilder::new("random", Arc::new(WeightStore::new())),
+            pool: vec![],
+            names: 0,
+        };
+        let sizes = [
+            ("n", g.r.of(&[0, 1, 1, 2, 3, 5])),
+            ("s", g.r.of(&[1, 2, 4, 7, 17])),
+        ];
+        let size = |d: &Dim| match d.known() {
+            Some(n) => n as usize,
+            None if *d == Dim::sym("n") => sizes[0].1,
+            None => sizes[1].1,
+        };
+        let (n, s, k) = (Dim::sym("n"), Dim::sym("s"), Dim::Known);
+        let (few, odd) = (g.r.of(&[1, 4, 16, 33]), g.r.of(&[1, 6, 15, 40]));
+        let shapes = [
+            (DType::F32, vec![n.clone(), k(few)]),
+            (DType::F32, vec![n.clone(), s.clone(), k(odd)]),
+            (DType::F32, vec![n.clone(), k(4), k(9), s.clone()]),
+            (DType::F32, vec![k(2), s.clone(), k(8)]),
+            (DType::F32, vec![]),
+            (DType::I64, vec![n.clone(), k(3)]),
+            (DType::I32, vec![s.clone()]),
+            (DType::Bool, vec![n.clone(), s.clone(), k(1)]),
+            (DType::U8, vec![s, k(5)]),
+            (DType::F16, vec![n, k(7)]),
+        ];
+        let mut inputs = vec![];
+        for (i, (dtype, shape)) in shapes.into_iter().enumerate() {
+            if i > 0 && g.r.once_in(2) {
+                continue;
+            }
+            let name = format!("x{i}");
+            let extents: Vec<usize> = shape.iter().map(size).collect();
+            let t =
+                g.r.tensor(dtype, &extents)
+                    .ok_or("an input cannot be made")?;
+            inputs.push((name.clone(), t));
+            let v = g.b.input(&name, dtype, shape);
+            g.pool.push(v);
+        }
+        let steps = 2 + g.r.below(9);
+        for _ in 0..steps {
+            let made = if g.r.once_in(2) {
+                light::step(&mut g)
+            } else {
+                heavy::step(&mut g)
+            };
+            g.pool.extend(made.unwrap_or_default());
+        }
+        // What nobody reads is an output, and some values that are read as well.
+        let readers = g.b.graph().readers();
+        let outputs: Vec<ValueId> = g
+            .pool
+            .clone()
+            .into_iter()
+            .filter(|v| g.b.graph().producer(*v).is_some())
+            .filter(|v| readers[v.0 as usize].is_empty() || g.r.once_in(6))
+            .collect();
+        if outputs.is_empty() {
+            return Case::new(seed.wrapping_mul(31).wrapping_add(7));
+        }
+        let mut dims = DimBox::default();
+        for (name, size) in sizes {
+            match g.r.below(3) {
+                0 => dims.insert(name, size as i64, size as i64),
+                1 => dims.insert(
+                    name,
+                    g.r.below(size + 1) as i64,
+                    (size + g.r.below(9)) as i64,
+                ),
+                _ => {}
+            }
+        }
+        let graph = g.b.finish(&outputs);
+        graph.verify().map_err(|e| format!("seed {seed}: {e}"))?;
+        Ok(Case {
+            seed,
+            graph,
+            inputs,
+            dims,
+        })
+    }
+}
+
+/// Engines that cases run on: the best instruction set with one and with two workers, and the
+/// portable code; each also with machines whose levels have other sizes, so that the planner picks
+/// other schedules.
+pub struct Engines(Vec<(String, Arc<Engine>)>);
+
+impl Engines {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// Threads cannot be started.
+    pub fn start() -> Result<Engines, String> {
+        let e = |x: shopfloor::Error| x.to_string();
+        let one = default_engine(Some(1), None, None).map_err(e)?;
+        let mut list = vec![("1 worker".to_string(), one.clone())];
+        list.push((
+            "2 workers".into(),
+            default_engine(Some(2), None, None).map_err(e)?,
+        ));
+        list.push((
+            "portable".into(),
+            default_engine(Some(1), Some(cpu::isa::Isa::Portable), None).map_err(e)?,
+        ));
+        let machine = one.device().machine().clone();
+        for (name, divisor) in [("small levels", 64), ("smaller levels", 1024)] {
+            let m = shrunk(&machine, divisor);
+            list.push((
+                name.into(),
+                default_engine(Some(2), None, Some(m)).map_err(e)?,
+            ));
+        }
+        Ok(Engines(list))
+    }
+}
+
+/// The machine with levels of a part of their size.
+fn shrunk(m: &Machine, divisor: u64) -> Machine {
+    let mut m = m.clone();
+    m.name = format!("{} / {divisor}", m.name);
+    let last = m.levels.len().saturating_sub(1);
+    for l in m.levels.iter_mut().take(last) {
+        l.bytes.value = (l.bytes.value / divisor as f64).max(512.0);
+        l.usable = None;
+    }
+    m
+}
+
+/// Runs a case on one of the engines and compares every output with the oracle's.
+///
+/// # Errors
+/// What differs, or what failed where the oracle did not, with the seed and the engine.
+pub fn check(case: &Case, engines: &Engines) -> Result<(), String> {
+    let (how, engine) = &engines.0[(case.seed % engines.0.len() as u64) as usize];
+    let fail = |what: &dyn std::fmt::Display| {
+        Err(format!(
+            "seed {} ({how}, box {}): {what}",
+            case.seed, case.dims
+        ))
+    };
+    let plain: Vec<Tensor> = case.inputs.iter().map(|(_, t)| t.clone()).collect();
+    let expected = reference::run_graph(&case.graph, &plain);
+    let options = ModelOptions {
+        dims: case.dims.clone(),
+        ..Default::default()
+    };
+    let got = Model::from_graph("random", &case.graph, &options).and_then(|m| {
+        let session: Session = Session::builder()
+            .with_engine(engine.clone())
+            .with_model_options(options)
+            .commit(m)?;
+        let named: Vec<(&str, &Tensor)> =
+            case.inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+        session.run(&named)
+    });
+    let (expected, got) = match (expected, got) {
+        (Ok(e), Ok(g)) => (e, g.into_vec()),
+        // An index out of bounds or a size that does not fit is an error on both sides.
+        (Err(_), Err(_)) => return Ok(()),
+        (Err(e), Ok(_)) => {
+            return fail(&format!("the oracle refuses it ({e}), the engine does not"));
+        }
+        (Ok(_), Err(e)) => return fail(&format!("the engine refuses it: {e}")),
+    };
+    for (want, (name, have)) in expected.iter().zip(&got) {
+        let apart = difference(have, want);
+        if apart > tolerance(want.dtype()) {
+            return fail(&format!("output {name} is {apart:e} off"));
+        }
+    }
+    Ok(())
+}
+
+/// Largest [`difference`]: sums in another order for f32, and one rounding of the type more for
+/// narrower floats, each through a few nodes.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-9,
+        DType::F16 => 1e-2,
+        DType::BF16 => 6e-2,
+        _ => 2e-4,
+    }
+}
