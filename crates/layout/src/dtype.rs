@@ -34,10 +34,15 @@ pub enum DType {
     I4,
     /// Unsigned 4-bit integer, two per byte, low nibble first.
     U4,
+    /// Text of any length. No kernel reads it: it takes no bytes in a buffer, host operators hold
+    /// it beside.
+    Str,
+    /// A sequence, an optional value or a map: held by host operators and control flow only.
+    Host,
 }
 
 impl DType {
-    /// Every element type, in declaration order.
+    /// Every element type that kernels know, in declaration order.
     pub const ALL: [DType; 15] = [
         DType::F32,
         DType::F64,
@@ -56,9 +61,15 @@ impl DType {
         DType::U4,
     ];
 
-    /// Width of one element in bits.
+    /// True for what no buffer holds: text, sequences, optionals and maps.
+    pub const fn is_held(self) -> bool {
+        matches!(self, DType::Str | DType::Host)
+    }
+
+    /// Width of one element in bits; 0 for what no buffer holds.
     pub const fn bits(self) -> u32 {
         match self {
+            DType::Str | DType::Host => 0,
             DType::I4 | DType::U4 => 4,
             DType::I8 | DType::U8 | DType::Bool => 8,
             DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 16,
@@ -82,7 +93,7 @@ impl DType {
 
     /// True for every integer type; false for `Bool`.
     pub const fn is_int(self) -> bool {
-        !self.is_float() && !matches!(self, DType::Bool)
+        !self.is_float() && !self.is_held() && !matches!(self, DType::Bool)
     }
 
     /// True for integer types that hold negative numbers.
@@ -111,12 +122,15 @@ impl DType {
             DType::Bool => "bool",
             DType::I4 => "i4",
             DType::U4 => "u4",
+            DType::Str => "str",
+            DType::Host => "host",
         }
     }
 
     /// The type named `name`, if any.
     pub fn from_name(name: &str) -> Option<DType> {
-        DType::ALL.into_iter().find(|d| d.name() == name)
+        let all = DType::ALL.into_iter().chain([DType::Str, DType::Host]);
+        all.into_iter().find(|d| d.name() == name)
     }
 }
 

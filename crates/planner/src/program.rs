@@ -111,10 +111,30 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
                 lowering.shape(v),
                 &row_major(rank),
             );
-            let nodes = match graph.producer(v) {
+            let nodes: Vec<String> = match graph.producer(v) {
                 Some(n) => n.origins.iter().map(|o| o.name.clone()).collect(),
                 None => vec![],
             };
+            if lowering.dtype(v).is_held() {
+                let item = plan::Item {
+                    name: format!("{}.copy", lowering.name(v)),
+                    work: plan::ItemWork::Host {
+                        op: plan::HostOp {
+                            name: "Identity".into(),
+                            attrs: Default::default(),
+                            reason: "texts and sequences are held by the host".into(),
+                        },
+                        inputs: vec![Some(ix)],
+                        outputs: vec![to.ix],
+                    },
+                    nodes,
+                };
+                lowering.program.segments.push(Segment::Late(item));
+                let name = graph.value(v).name.clone();
+                lowering.program.outputs.push((name, to.ix));
+                taken.insert(to.ix);
+                continue;
+            }
             // A copy of a constant must run for every request: the output is the caller's memory.
             let (kernel, args) = crate::kernels::copy_kernel(lowering, &from, &to, v)?;
             lowering.push(plan::Item {

@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod storage;
 mod tensor;
 mod weights;
 
 pub use attrs::{Attr, Attrs};
-pub use tensor::{Tensor, TensorError};
+pub use storage::Memory;
+pub use tensor::{Held, Tensor, TensorError};
 pub use weights::{Bytes, Weight, WeightId, WeightStore};

@@ -1,13 +1,38 @@
+use crate::storage::{Memory, Storage};
 use half::{bf16, f16};
 use layout::DType;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A dense row-major tensor in host memory; elements little endian, packed (two per byte at 4 bits).
+/// A tensor of type [`DType::Str`] holds text, one of type [`DType::Host`] (of rank 0) a sequence,
+/// an optional value or a map; neither has bytes.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tensor {
     dtype: DType,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    bytes: Storage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<Arc<Held>>,
+}
+
+/// What a tensor without bytes holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Held {
+    /// Text, one per element in row-major order.
+    Text(Vec<String>),
+    /// Tensors (or sequences, or maps) in order.
+    Sequence(Vec<Arc<Tensor>>),
+    /// A value or none.
+    Optional(Option<Box<Tensor>>),
+    /// Values by key: two vectors of equal length, keys I64 or Str.
+    Map {
+        /// Keys.
+        keys: Box<Tensor>,
+        /// Their values.
+        values: Box<Tensor>,
+    },
 }
 
 /// Why a tensor could not be made or read.
@@ -80,18 +105,121 @@ impl Tensor {
         Ok(Tensor {
             dtype,
             shape: shape.to_vec(),
-            bytes,
+            bytes: bytes.into(),
+            held: Tensor::nothing(dtype, shape)?,
         })
     }
 
-    /// A tensor of zeros.
+    /// A tensor of `shape` in `memory`, whose length must fit exactly; the memory is dropped with
+    /// the tensor. Not for texts and host values, which have no bytes.
+    pub fn from_memory(
+        dtype: DType,
+        shape: &[usize],
+        memory: Box<dyn Memory>,
+    ) -> Result<Tensor, TensorError> {
+        let want = Tensor::byte_len(dtype, shape)?;
+        if want != memory.len() || matches!(dtype, DType::Str | DType::Host) {
+            return Err(TensorError::Length {
+                dtype,
+                shape: shape.to_vec(),
+                want,
+                got: memory.len(),
+            });
+        }
+        Ok(Tensor {
+            dtype,
+            shape: shape.to_vec(),
+            bytes: Storage::Memory(memory),
+            held: None,
+        })
+    }
+
+    /// A tensor of zeros (empty texts, an empty sequence).
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Tensor, TensorError> {
         let n = Tensor::byte_len(dtype, shape)?;
         Ok(Tensor {
             dtype,
             shape: shape.to_vec(),
-            bytes: vec![0; n],
+            bytes: vec![0; n].into(),
+            held: Tensor::nothing(dtype, shape)?,
         })
+    }
+
+    fn nothing(dtype: DType, shape: &[usize]) -> Result<Option<Arc<Held>>, TensorError> {
+        Ok(match dtype {
+            DType::Str => {
+                // As many as there would be bytes of a numeric tensor at most.
+                let n = Tensor::byte_len(DType::U8, shape)?;
+                let mut text = Vec::new();
+                text.try_reserve_exact(n)
+                    .map_err(|_| TensorError::TooLarge {
+                        shape: shape.to_vec(),
+                    })?;
+                text.resize(n, String::new());
+                Some(Arc::new(Held::Text(text)))
+            }
+            DType::Host => Some(Arc::new(Held::Sequence(Vec::new()))),
+            _ => None,
+        })
+    }
+
+    /// A tensor of texts in row-major order; their number must fit the shape.
+    pub fn from_text(shape: &[usize], text: Vec<String>) -> Result<Tensor, TensorError> {
+        let want = Tensor::byte_len(DType::U8, shape)?;
+        if want != text.len() {
+            return Err(TensorError::Length {
+                dtype: DType::Str,
+                shape: shape.to_vec(),
+                want,
+                got: text.len(),
+            });
+        }
+        Ok(Tensor {
+            dtype: DType::Str,
+            shape: shape.to_vec(),
+            bytes: Vec::new().into(),
+            held: Some(Arc::new(Held::Text(text))),
+        })
+    }
+
+    /// A sequence, an optional value or a map as one value of rank 0.
+    pub fn holding(held: Held) -> Tensor {
+        let (dtype, shape) = match &held {
+            Held::Text(t) => (DType::Str, vec![t.len()]),
+            _ => (DType::Host, vec![]),
+        };
+        Tensor {
+            dtype,
+            shape,
+            bytes: Vec::new().into(),
+            held: Some(Arc::new(held)),
+        }
+    }
+
+    /// A sequence of `items`.
+    pub fn sequence(items: impl IntoIterator<Item = Tensor>) -> Tensor {
+        Tensor::holding(Held::Sequence(items.into_iter().map(Arc::new).collect()))
+    }
+
+    /// What a tensor without bytes holds.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_deref()
+    }
+
+    /// The texts of a Str tensor in row-major order.
+    pub fn text(&self) -> Option<&[String]> {
+        match self.held.as_deref() {
+            Some(Held::Text(t)) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The items of a sequence.
+    pub fn items(&self) -> Option<&[Arc<Tensor>]> {
+        match self.held.as_deref() {
+            Some(Held::Sequence(s)) => Some(s),
+            _ => None,
+        }
     }
 
     /// Bytes that a tensor of `shape` takes.
@@ -141,12 +269,30 @@ impl Tensor {
 
     /// The packed bytes, taken out.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.bytes.into_vec()
     }
 
     /// The same elements under another shape with as many elements.
     pub fn reshaped(self, shape: &[usize]) -> Result<Tensor, TensorError> {
-        Tensor::from_bytes(self.dtype, shape, self.bytes)
+        if self.dtype != DType::Str {
+            let want = Tensor::byte_len(self.dtype, shape)?;
+            if want != self.bytes.len() {
+                return Err(TensorError::Length {
+                    dtype: self.dtype,
+                    shape: shape.to_vec(),
+                    want,
+                    got: self.bytes.len(),
+                });
+            }
+            return Ok(Tensor {
+                shape: shape.to_vec(),
+                ..self
+            });
+        }
+        match self.text() {
+            Some(t) => Tensor::from_text(shape, t.to_vec()),
+            None => Tensor::zeros(DType::Str, shape),
+        }
     }
 
     fn expect(&self, want: DType) -> Result<(), TensorError> {
@@ -167,7 +313,8 @@ impl Tensor {
     typed!(to_u8, from_u8, u8, U8);
     typed!(to_i8, from_i8, i8, I8);
 
-    /// Element `i` (row-major) as f64: exact for every type but 64-bit integers beyond 2^53.
+    /// Element `i` (row-major) as f64: exact for every type but 64-bit integers beyond 2^53; NaN
+    /// for what is no number.
     pub fn get_f64(&self, i: usize) -> f64 {
         let b = &self.bytes;
         macro_rules! le {
@@ -181,11 +328,13 @@ impl Tensor {
             DType::F64 => le!(f64),
             DType::F16 => f16::from_bits(le!(u16)).to_f64(),
             DType::BF16 => bf16::from_bits(le!(u16)).to_f64(),
+            DType::Str | DType::Host => f64::NAN,
             _ => self.get_i64(i) as f64,
         }
     }
 
-    /// Element `i` (row-major) as i64; floats are truncated toward zero, u64 wraps.
+    /// Element `i` (row-major) as i64; floats are truncated toward zero, u64 wraps; 0 for what is
+    /// no number.
     pub fn get_i64(&self, i: usize) -> i64 {
         let b = &self.bytes;
         macro_rules! le {
@@ -209,6 +358,7 @@ impl Tensor {
                 let n = (b[i / 2] >> (4 * (i % 2)) & 15) as i64;
                 if n > 7 { n - 16 } else { n }
             }
+            DType::Str | DType::Host => 0,
             _ => self.get_f64(i) as i64,
         }
     }
@@ -223,6 +373,7 @@ impl Tensor {
             DType::BF16 => self.put(i, &bf16::from_f64(v).to_bits().to_le_bytes()),
             DType::Bool => self.put(i, &[(v != 0.0) as u8]),
             DType::U64 => self.put(i, &(v as u64).to_le_bytes()),
+            DType::Str | DType::Host => {}
             _ => self.set_i64(i, v as i64),
         }
     }
@@ -240,6 +391,7 @@ impl Tensor {
                 let b = &mut self.bytes[i / 2];
                 *b = *b & !(15 << shift) | ((v as u8 & 15) << shift);
             }
+            DType::Str | DType::Host => {}
             _ => self.set_f64(i, v as f64),
         }
     }

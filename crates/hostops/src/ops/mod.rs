@@ -26,13 +26,16 @@ mod non_zero;
 mod one_hot;
 mod pad;
 mod range;
+mod regex;
 mod reshape;
 mod resize;
 mod reverse_sequence;
 mod roi_align;
 mod scatter_elements;
+mod sequence;
 mod slice;
 mod split;
+mod text;
 mod tile;
 mod top_k;
 mod unique;
@@ -45,6 +48,7 @@ type Run = fn(&Args) -> R<Vec<Tensor>>;
 pub(crate) const TABLE: &[(&str, Run)] = &[
     ("BlackmanWindow", window::blackman),
     ("Compress", compress::run),
+    ("ConcatFromSequence", sequence::concat),
     ("ConstantOfShape", constant_of_shape::run),
     ("CumSum", cum_sum::run),
     ("Det", det::run),
@@ -55,19 +59,36 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("GridSample", grid_sample::run),
     ("HammingWindow", window::hamming),
     ("HannWindow", window::hann),
+    ("Identity", sequence::identity),
     ("MaxPool", max_pool::run),
     ("NonMaxSuppression", non_max_suppression::run),
     ("NonZero", non_zero::run),
     ("OneHot", one_hot::run),
+    ("Optional", sequence::optional),
+    ("OptionalGetElement", sequence::get),
+    ("OptionalHasElement", sequence::has),
     ("Pad", pad::run),
     ("Range", range::run),
+    ("Refuse", sequence::refuse),
+    ("RegexFullMatch", regex::full_match),
     ("Reshape", reshape::run),
     ("Resize", resize::run),
     ("ReverseSequence", reverse_sequence::run),
     ("RoiAlign", roi_align::run),
     ("ScatterElements", scatter_elements::run),
+    ("SequenceAt", sequence::at),
+    ("SequenceConstruct", sequence::construct),
+    ("SequenceEmpty", sequence::empty),
+    ("SequenceErase", sequence::erase),
+    ("SequenceInsert", sequence::insert),
+    ("SequenceLength", sequence::length),
     ("Slice", slice::run),
     ("Split", split::run),
+    ("SplitToSequence", sequence::split),
+    ("StringConcat", text::concat),
+    ("StringNormalizer", text::normalize),
+    ("StringSplit", text::split),
+    ("TfIdfVectorizer", text::tf_idf),
     ("Tile", tile::run),
     ("TopK", top_k::run),
     ("Unique", unique::run),
@@ -81,4 +102,8 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("ml.Scaler", ml_scaler::run),
     ("ml.TreeEnsembleClassifier", ml_tree::classifier),
     ("ml.TreeEnsembleRegressor", ml_tree::regressor),
+    ("text.cast", text::cast),
+    ("text.constant", text::constant),
+    ("text.ids", text::ids),
+    ("text.pick", text::pick),
 ];

@@ -1,6 +1,6 @@
 //! Functions, inlined branches and bodies that stay graphs of their own.
 use super::ctx::{Call, Scope};
-use super::{Ctx, Item, LowerError, Lowered, NodeView};
+use super::{Ctx, Item, Kind, LowerError, Lowered, NodeView};
 use crate::proto::{Function, Graph};
 use ::graph::{Op, ValueId, View};
 use layout::{DType, Dim};
@@ -11,6 +11,8 @@ pub(crate) struct BodyInput {
     pub dtype: DType,
     pub shape: Vec<Dim>,
     pub ints: Option<Vec<Dim>>,
+    /// What a held value holds.
+    pub kind: Option<Kind>,
 }
 
 impl<'m> Ctx<'m> {
@@ -152,6 +154,9 @@ impl<'m> Ctx<'m> {
             let v = self
                 .b()
                 .input_with_ints(&f.name, i.dtype, i.shape.clone(), i.ints.clone());
+            if let Some(k) = &i.kind {
+                self.set_kind(v, k.clone());
+            }
             self.bind(&f.name, Item::Value(v));
         }
         let at = self.frames.len() - 1;
@@ -201,6 +206,19 @@ impl<'m> Ctx<'m> {
     /// A node that gives `v` under the exact name `name`.
     pub fn rename(&mut self, v: ValueId, name: &str, origin: &::graph::Origin) -> Lowered<ValueId> {
         let shape = self.shape(v);
+        if self.dtype(v).is_held() {
+            // There are no bytes to view.
+            let op = Op::Host {
+                name: "Identity".into(),
+                attrs: Default::default(),
+            };
+            let like = (name, self.dtype(v), shape.into_iter().map(Some).collect());
+            let out = self.b().node_with_shapes(op, &[v], &[like], origin);
+            return out
+                .first()
+                .copied()
+                .ok_or_else(|| "a node has no output".into());
+        }
         let out = self
             .b()
             .node(Op::View(View::Reshape(shape)), &[v], &[name], origin)?;

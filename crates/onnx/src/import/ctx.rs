@@ -1,7 +1,7 @@
 //! The state of an import: graphs under construction, scopes of names, weights.
 use super::known::Num;
 use super::model::Assumption;
-use super::{ImportError, LowerError, Lowered, NodeView, UnsupportedNode};
+use super::{ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
 use crate::proto::{AttributeValue, DataType, Function, Graph, Node, TensorData, ValueInfo};
 use crate::{ModelFile, proto::OpsetImport};
@@ -46,6 +46,8 @@ pub(crate) struct Frame<'m> {
     pub captures: Vec<(ValueId, ValueId)>,
     /// Known contents of float tensors.
     pub floats: BTreeMap<ValueId, Vec<Num>>,
+    /// What held values hold.
+    pub kinds: BTreeMap<ValueId, Kind>,
 }
 
 /// Attributes and operator sets of the function that is being inlined.
@@ -100,6 +102,7 @@ pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
         DataType::Bool => DType::Bool,
         DataType::Int4 => DType::I4,
         DataType::Uint4 => DType::U4,
+        DataType::String => DType::Str,
         d => {
             return Err(format!(
                 "element type {} is not supported; use a numeric type of 4 to 64 bits",
@@ -136,6 +139,7 @@ impl<'m> Ctx<'m> {
             scopes: vec![scope],
             captures: Vec::new(),
             floats: BTreeMap::new(),
+            kinds: BTreeMap::new(),
         });
     }
 
@@ -225,6 +229,9 @@ impl<'m> Ctx<'m> {
 
     /// The value of a tensor of the model in frame `frame`; its bytes are borrowed.
     pub fn tensor(&mut self, frame: usize, t: &'m TensorData, name: &str) -> Lowered<ValueId> {
+        if DataType::from_code(t.dtype) == Some(DataType::String) {
+            return self.text(frame, t, name);
+        }
         let at: *const TensorData = t;
         let id = match self.weight_of.get(&at) {
             Some(id) => *id,
@@ -244,6 +251,42 @@ impl<'m> Ctx<'m> {
             }
         };
         Ok(self.frames[frame].b.weight(id)?)
+    }
+
+    /// The value of a tensor of texts: no weight, for a host operator holds it.
+    fn text(&mut self, frame: usize, t: &'m TensorData, name: &str) -> Lowered<ValueId> {
+        let wrong = |why: String| LowerError::Node(format!("tensor '{name}': {why}"));
+        let shape: Option<Vec<Option<Dim>>> = t
+            .dims
+            .iter()
+            .map(|&d| usize::try_from(d).ok().map(|d| Some(Dim::from(d))))
+            .collect();
+        let shape = shape.ok_or_else(|| wrong("it has a negative dimension".into()))?;
+        let texts = t.strings().map_err(wrong)?;
+        let texts = texts
+            .iter()
+            .map(|s| String::from_utf8(s.to_vec()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| wrong("it is not UTF-8; export the model again".into()))?;
+        let attrs = tensor::Attrs::from([
+            ("dims".to_string(), tensor::Attr::Ints(t.dims.clone())),
+            ("texts".to_string(), tensor::Attr::Strs(texts)),
+        ]);
+        let op = ::graph::Op::Host {
+            name: "text.constant".into(),
+            attrs,
+        };
+        let origin = Origin {
+            name: name.into(),
+            op_type: "Constant".into(),
+        };
+        let vs =
+            self.frames[frame]
+                .b
+                .node_with_shapes(op, &[], &[(name, DType::Str, shape)], &origin);
+        vs.first()
+            .copied()
+            .ok_or_else(|| "a constant has no value".into())
     }
 
     fn lookup_at(&mut self, frame: usize, name: &str) -> Lowered<Option<Item>> {
@@ -281,11 +324,15 @@ impl<'m> Ctx<'m> {
             return Ok(self.frames[frame].b.weight(id)?);
         }
         let floats = self.frames[frame - 1].floats.get(&v).cloned();
+        let kind = self.frames[frame - 1].kinds.get(&v).cloned();
         let f = &mut self.frames[frame];
         let inner =
             f.b.input_with_ints(&outer.name, outer.dtype, outer.shape, outer.ints);
         if let Some(x) = floats {
             f.floats.insert(inner, x);
+        }
+        if let Some(k) = kind {
+            f.kinds.insert(inner, k);
         }
         f.captures.push((v, inner));
         Ok(inner)
@@ -529,7 +576,13 @@ impl<'m> Ctx<'m> {
             return self.deeper(|c| c.call(&view, f));
         }
         let def = ops::find(&node.domain, &node.op_type, opset).map_err(LowerError::Unsupported)?;
-        self.deeper(|c| (def.lower)(c, &view))?;
+        let view = match ops::moves_text(self, &view) {
+            true => self.deeper(|c| ops::move_text(c, view, def))?,
+            false => {
+                self.deeper(|c| (def.lower)(c, &view))?;
+                view
+            }
+        };
         view.check_read()?;
         for (i, o) in view.outputs.iter().enumerate() {
             let bound = o.is_empty()

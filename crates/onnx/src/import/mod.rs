@@ -2,12 +2,13 @@
 //!
 //! The lowering of each operator lies in [`crate::ops`]; here is what they stand on: names and
 //! scopes ([`ctx`]), attributes ([`node`]), helpers that add core ops ([`emit`]), known contents
-//! ([`known`]), functions and bodies ([`body`]).
+//! ([`known`]), types of what sequences hold ([`kind`]), functions and bodies ([`body`]).
 
 mod body;
 mod ctx;
 mod emit;
 mod error;
+mod kind;
 mod known;
 mod model;
 pub(crate) mod monoids;
@@ -20,6 +21,7 @@ pub(crate) use body::BodyInput;
 pub(crate) use ctx::{Ctx, Item};
 pub(crate) use emit::{axes_of, axis_of, broadcast, to_dtype};
 pub(crate) use error::LowerError;
+pub(crate) use kind::Kind;
 pub(crate) use known::Num;
 pub(crate) use node::NodeView;
 

@@ -1,10 +1,10 @@
 //! The whole import: options, inputs, outputs, report.
 use super::ctx::dtype_of;
-use super::{Ctx, ImportError, Item, LowerError, Lowered, UnsupportedNode};
+use super::{Ctx, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{ModelFile, ops};
 use graph::{Graph, Op, Origin};
-use layout::Dim;
+use layout::{DType, Dim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -311,12 +311,15 @@ fn input<'m>(
                 "the model states no type; export it again",
             ));
         }
-        _ => {
-            return Err(input_error(
-                c,
-                name,
-                "is no dense tensor; only models with dense tensors as inputs are supported",
-            ));
+        Some(ty) => {
+            let kind = Kind::stated(ty).map_err(|e| match e {
+                LowerError::Unsupported(why) | LowerError::Node(why) => input_error(c, name, why),
+                e => e,
+            })?;
+            let v = c.b().input(name, DType::Host, vec![]);
+            c.set_kind(v, kind);
+            c.bind(name, Item::Value(v));
+            return Ok(());
         }
     };
     let dtype = dtype_of(t.dtype).map_err(|why| input_error(c, name, why))?;

@@ -13,6 +13,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         "Cast" => to_dtype(n.int_opt("to")?.ok_or("attribute 'to' is missing")?)?,
         _ => c.dtype(n.input(1)?),
     };
+    if c.dtype(x).is_held() || to.is_held() {
+        return super::text::cast(c, n, x, to);
+    }
     let y = match c.dtype(x) == to {
         true => {
             let s = c.shape(x);

@@ -22,8 +22,12 @@ fn constant<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         c.constant(&name, Tensor::from_i64(&[], &[x])?)?
     } else if let Some(x) = n.ints("value_ints")? {
         c.constant(&name, Tensor::from_i64(&[x.len()], &x)?)?
+    } else if n.attrs.contains_key("value_string") {
+        return super::text::constant(c, n, vec![], vec![n.text("value_string", "")?]);
+    } else if let Some(t) = n.texts("value_strings")? {
+        return super::text::constant(c, n, vec![t.len() as i64], t);
     } else {
-        return Err(LowerError::Unsupported("holds text or a sparse tensor; use a dense numeric tensor".into()));
+        return Err(LowerError::Unsupported("holds a sparse tensor; use a dense one".into()));
     };
     c.set(n, 0, v);
     Ok(())

@@ -1,14 +1,47 @@
 //! If and Loop: a branch known at import is inlined, all others become closed graphs.
 use super::{OpDef, op};
-use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView};
+use crate::import::{BodyInput, Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
-use tensor::Tensor;
+use tensor::{Attr, Attrs, Tensor};
 
 pub(crate) const OPS: &[OpDef] = &[op("If", branch), op("Loop", repeat)];
 
 /// Rounds in which changing extents of carried values are found.
 const ROUNDS: usize = 6;
+
+/// What became of lowering one branch.
+enum Tried {
+    /// Its outputs; its frame is open.
+    Lowered(Vec<ValueId>),
+    /// It depends on an unsupported node.
+    Poisoned,
+    /// It contradicts itself for these sizes, and why.
+    Invalid(String),
+}
+
+fn attempt<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    g: &'m crate::proto::Graph,
+    captured: &[ValueId],
+) -> Lowered<Tried> {
+    let frames = c.frames.len();
+    let mark = c.mark();
+    match c.open_body(n, g, &[], captured) {
+        Ok(Some(outs)) => Ok(Tried::Lowered(outs)),
+        Ok(None) => {
+            c.drop_body();
+            Ok(Tried::Poisoned)
+        }
+        Err(LowerError::Import(e @ (ImportError::Node { .. } | ImportError::Graph { .. }))) => {
+            c.frames.truncate(frames);
+            c.rewind(mark);
+            Ok(Tried::Invalid(e.to_string()))
+        }
+        Err(e) => Err(e),
+    }
+}
 
 fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
@@ -29,58 +62,119 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let cond = c.reshaped(n, n.tmp("cond"), cond, vec![])?;
     let outer = c.frames.len();
-    let Some(a) = c.open_body(n, yes, &[], &[])? else {
-        c.drop_body();
-        return poisoned(c, n, no);
+    // The branch lowered first is one that is valid.
+    let (first, swapped) = match attempt(c, n, yes, &[])? {
+        Tried::Lowered(outs) => (outs, false),
+        Tried::Poisoned => return poisoned(c, n, no),
+        Tried::Invalid(why) => match attempt(c, n, no, &[])? {
+            Tried::Lowered(outs) => (outs, true),
+            Tried::Poisoned => {
+                poison(c, n);
+                return Ok(());
+            }
+            Tried::Invalid(other) => {
+                return Err(format!("neither branch fits these sizes: {why}; {other}").into());
+            }
+        },
     };
-    let types_a = types(c, &a);
+    let kinds_a = kinds(c, &first);
     let captured: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
     // The other branch captures the same values first, in the same order; what it takes beyond
     // them this one takes too.
-    let Some(then_frame) = c.frames.pop() else { return Err("a branch is lost".into()) };
-    let Some(b) = c.open_body(n, no, &[], &captured)? else {
-        c.drop_body();
-        return Ok(());
+    let Some(frame) = c.frames.pop() else { return Err("a branch is lost".into()) };
+    let tried = match swapped {
+        true => attempt(c, n, yes, &captured)?,
+        false => attempt(c, n, no, &captured)?,
     };
-    let types_b = types(c, &b);
+    let second = match tried {
+        Tried::Lowered(outs) => outs,
+        Tried::Poisoned => {
+            poison(c, n);
+            return Ok(());
+        }
+        Tried::Invalid(why) => refuse(c, n, cond, &captured, &kinds_a, &why)?,
+    };
+    let kinds_b = kinds(c, &second);
     let all: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
-    let (else_graph, _) = c.close_body(&b);
-    c.frames.push(then_frame);
+    let (second_graph, _) = c.close_body(&second);
+    c.frames.push(frame);
     // Its weights may be of before the other branch added some.
     let store = c.store();
     c.b().set_weights(store);
     for &v in &all[captured.len()..] {
         c.capture(outer, v)?;
     }
-    let (then_graph, captures) = c.close_body(&a);
+    let (first_graph, captures) = c.close_body(&first);
     let count = n.outputs.len();
-    if a.len() < count || b.len() < count {
-        return Err(format!("its branches have {} and {} outputs, it has {count}", a.len(), b.len()).into());
+    if first.len() < count || second.len() < count {
+        return Err(format!("its branches have {} and {} outputs, it has {count}", first.len(), second.len()).into());
     }
-    let mut outs = Vec::new();
-    let names: Vec<String> = (0..count.max(1)).map(|i| n.name(i)).collect();
-    if a.len() != b.len() {
+    if first.len() != second.len() {
         return Err("its branches have different numbers of outputs".into());
     }
-    for i in 0..a.len() {
-        let ((da, sa), (db, sb)) = (&types_a[i], &types_b[i]);
-        if da != db {
-            return Err(format!("output {i} is {da} in one branch and {db} in the other").into());
+    let mut outs = Vec::new();
+    let mut held = Vec::new();
+    for (i, (a, b)) in kinds_a.iter().zip(&kinds_b).enumerate() {
+        if let (Kind::Tensor { shape: Some(x), .. }, Kind::Tensor { shape: Some(y), .. }) = (a, b)
+            && x.len() != y.len()
+        {
+            return Err(LowerError::Unsupported(format!("output {i} has rank {} in one branch and {} in the other", x.len(), y.len())));
         }
-        if sa.len() != sb.len() {
-            return Err(LowerError::Unsupported(format!("output {i} has rank {} in one branch and {} in the other", sa.len(), sb.len())));
-        }
-        let s: Vec<Option<Dim>> = sa.iter().zip(sb).map(|(x, y)| (x == y && c.visible(x)).then(|| x.clone())).collect();
-        outs.push((names.get(i).cloned().unwrap_or_else(|| n.name(i)), *da, s));
+        let both = a.join(b).map_err(|e| name_output(e, i))?.known(&|d| c.visible(d));
+        let (d, s) = c.outside(&both)?;
+        outs.push((n.name(i), d, s));
+        held.push(both);
     }
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outs.iter().map(|(s, d, x)| (s.as_str(), *d, x.clone())).collect();
     let inputs: Vec<ValueId> = [cond].into_iter().chain(captures).collect();
+    let (then_graph, else_graph) = if swapped { (second_graph, first_graph) } else { (first_graph, second_graph) };
     let op = Op::If { then_branch: Box::new(then_graph), else_branch: Box::new(else_graph) };
     let ys = c.b().node_with_shapes(op, &inputs, &outs, &n.origin);
-    for (i, y) in ys.into_iter().enumerate() {
+    for (i, (y, kind)) in ys.into_iter().zip(held).enumerate() {
+        c.set_kind(y, kind);
         c.set(n, i, y);
     }
     Ok(())
+}
+
+fn name_output(e: LowerError, i: usize) -> LowerError {
+    match e {
+        LowerError::Node(why) => LowerError::Node(format!("output {i}: {why}")),
+        e => e,
+    }
+}
+
+/// A body in place of a branch that does not fit these sizes: it gives an error when it is taken.
+/// Its frame stays open.
+fn refuse<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    cond: ValueId,
+    captured: &[ValueId],
+    like: &[Kind],
+    why: &str,
+) -> Lowered<Vec<ValueId>> {
+    c.push_frame(&format!("{}/invalid", n.origin.name), Default::default());
+    let at = c.frames.len() - 1;
+    for &v in captured {
+        c.capture(at, v)?;
+    }
+    // Reading the condition keeps it from being run before it is taken.
+    let cond = c.capture(at, cond)?;
+    let why = format!("the branch of '{}' that these inputs take does not fit the sizes that the model was loaded with: {why}", n.origin.name);
+    let mut outs = Vec::new();
+    for (i, kind) in like.iter().enumerate() {
+        let (d, s) = c.outside(&kind.known(&|d| c.visible(d)))?;
+        let attrs = Attrs::from([("why".to_string(), Attr::Str(why.clone()))]);
+        let op = Op::Host { name: "Refuse".into(), attrs };
+        let name = format!("{}.refused{i}", n.name(0));
+        let vs = c.b().node_with_shapes(op, &[cond], &[(&name, d, s)], &n.origin);
+        for v in vs {
+            c.set_kind(v, kind.clone());
+            outs.push(v);
+        }
+    }
+    Ok(outs)
 }
 
 fn only_squeezes(g: &crate::proto::Graph) -> bool {
@@ -112,9 +206,11 @@ fn depends_on_sizes<'m>(c: &mut Ctx<'m>, cond: ValueId) -> bool {
 }
 
 /// One branch is unsupported: the other is lowered for the list of what else is.
+/// One branch is unsupported: the other is lowered for the list of what else is.
 fn poisoned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, other: &'m crate::proto::Graph) -> Lowered {
-    c.open_body(n, other, &[], &[])?;
-    c.drop_body();
+    if let Tried::Lowered(_) = attempt(c, n, other, &[])? {
+        c.drop_body();
+    }
     poison(c, n);
     Ok(())
 }
@@ -125,6 +221,10 @@ fn poison<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) {
     }
 }
 
+fn kinds<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<Kind> {
+    vs.iter().map(|&v| c.kind(v)).collect()
+}
+
 fn types<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<(DType, Vec<Dim>)> {
     vs.iter().map(|&v| (c.dtype(v), c.shape(v))).collect()
 }
@@ -132,39 +232,87 @@ fn types<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<(DType, Vec<Dim>)> {
 fn repeat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let body = n.graph("body")?;
     let carried = n.inputs.len().checked_sub(2).ok_or("needs a trip count and a condition, left out or not")?;
-    let (trip, cond) = (n.opt(0), n.opt(1));
     let initial: Vec<ValueId> = (0..carried).map(|i| n.input(i + 2)).collect::<Lowered<_>>()?;
-    let known_trip = match trip {
+    let formals: Vec<String> = Ctx::real_inputs(body).iter().skip(2).map(|i| i.name.clone()).collect();
+    let name = if body.name.is_empty() { format!("{}.body", n.origin.name) } else { body.name.clone() };
+    let names: Vec<String> = (0..body.outputs.len().max(1)).map(|i| n.name(i)).collect();
+    let spec = Looped { name, trip: n.opt(0), cond: n.opt(1), initial, formals, names };
+    let ys = looped(c, n, spec, &|c, ins| c.open_body(n, body, ins, &[]))?;
+    let Some(ys) = ys else {
+        poison(c, n);
+        return Ok(());
+    };
+    for (i, y) in ys.into_iter().enumerate() {
+        c.set(n, i, y);
+    }
+    Ok(())
+}
+
+/// A loop to be lowered.
+pub(crate) struct Looped {
+    /// Name of its body.
+    pub name: String,
+    /// Trip count, if given.
+    pub trip: Option<ValueId>,
+    /// First condition, if given.
+    pub cond: Option<ValueId>,
+    /// Carried values before the first round.
+    pub initial: Vec<ValueId>,
+    /// Their names in the body.
+    pub formals: Vec<String>,
+    /// Names of the results: carried, then stacked.
+    pub names: Vec<String>,
+}
+
+/// Opens a body whose inputs are the round, the condition and the carried values; gives the next
+/// condition, the carried values and those to be stacked. `None`: one is unsupported.
+type Open<'a, 'm> = &'a dyn Fn(&mut Ctx<'m>, &[BodyInput]) -> Lowered<Option<Vec<ValueId>>>;
+
+/// Adds a loop; gives its results, or nothing when its body is not supported.
+pub(crate) fn looped<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: Looped, open: Open<'_, 'm>) -> Lowered<Option<Vec<ValueId>>> {
+    let carried = l.initial.len();
+    let known_trip = match l.trip {
         Some(t) => c.sizes(t)?.and_then(|t| t.first().cloned()).filter(|t| t.known() != Some(i64::MAX)),
         None => None,
     };
-    let starts = match cond {
+    let starts = match l.cond {
         Some(k) => c.const_ints(k).is_some_and(|k| k == [1]),
         None => true,
     };
-    let start: Vec<(DType, Vec<Dim>)> = types(c, &initial);
+    let start: Vec<(DType, Vec<Dim>)> = l.initial.iter().map(|&v| (c.dtype(v), c.shape(v))).collect();
     let mut shapes: Vec<Vec<Dim>> = start.iter().map(|t| t.1.clone()).collect();
-    let formals: Vec<&str> = Ctx::real_inputs(body).iter().map(|i| i.name.as_str()).collect();
+    let mut held = kinds(c, &l.initial);
     for round in 0..ROUNDS {
         let mark = c.mark();
         // Whenever the body runs its condition holds.
         let mut ins = vec![
-            BodyInput { dtype: DType::I64, shape: vec![], ints: None },
-            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]) },
+            BodyInput { dtype: DType::I64, shape: vec![], ints: None, kind: None },
+            BodyInput { dtype: DType::Bool, shape: vec![], ints: Some(vec![Dim::ONE]), kind: None },
         ];
-        for ((d, _), s) in start.iter().zip(&shapes) {
-            ins.push(BodyInput { dtype: *d, shape: s.clone(), ints: None });
+        for (((d, _), s), k) in start.iter().zip(&shapes).zip(&held) {
+            let kind = (*d == DType::Host).then(|| k.clone());
+            ins.push(BodyInput { dtype: *d, shape: s.clone(), ints: None, kind });
         }
-        let Some(outs) = c.open_body(n, body, &ins, &[])? else {
+        let Some(outs) = open(c, &ins)? else {
             c.drop_body();
-            poison(c, n);
-            return Ok(());
+            return Ok(None);
         };
         if outs.len() < 1 + carried {
             return Err(format!("its body has {} outputs for {carried} carried values", outs.len()).into());
         }
-        let ts = types(c, &outs);
+        let ts: Vec<(DType, Vec<Dim>)> = outs.iter().map(|&v| (c.dtype(v), c.shape(v))).collect();
+        let after = kinds(c, &outs);
+        let inner = c.frames.pop();
         let mut changed = false;
+        for (i, k) in held.iter_mut().enumerate().filter(|(i, _)| start[*i].0 == DType::Host) {
+            if ts[i + 1].0 != DType::Host {
+                return Err(format!("carried value {i} is {} at first and {} after a round", k.text(), ts[i + 1].0).into());
+            }
+            let joined = k.join(&after[i + 1].known(&|d| c.visible(d)))?;
+            changed |= joined != *k;
+            *k = joined;
+        }
+        c.frames.extend(inner);
         for (i, s) in shapes.iter_mut().enumerate() {
             let (d, t) = &ts[i + 1];
             if *d != start[i].0 {
@@ -174,7 +322,7 @@ fn repeat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 return Err(LowerError::Unsupported(format!("carried value {i} changes its rank from {} to {}", s.len(), t.len())));
             }
             for (axis, (x, y)) in s.iter_mut().zip(t).enumerate() {
-                let own = format!("{}.{}.d{axis}", n.name(0), formals.get(i + 2).unwrap_or(&"carried"));
+                let own = format!("{}.{}.d{axis}", n.name(0), l.formals.get(i).map_or("carried", |s| s));
                 if x != y && x.as_sym() != Some(&own) {
                     *x = Dim::sym(&own);
                     changed = true;
@@ -189,10 +337,13 @@ fn repeat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if changed {
             return Err(LowerError::Unsupported("the shapes of its carried values do not settle; make them fixed".into()));
         }
+        if let Some(i) = (1 + carried..ts.len()).find(|&i| ts[i].0.is_held()) {
+            return Err(LowerError::Unsupported(format!("stacks texts or sequences as output {}; carry a sequence instead", i - 1)));
+        }
         let forever = starts && c.const_ints(outs[0]).is_some_and(|k| k == [1]);
         let (mut graph, captures) = c.close_body(&outs);
-        graph.name = if body.name.is_empty() { format!("{}.body", n.origin.name) } else { body.name.clone() };
-        return finish(c, n, Finished { graph, captures, ts, start, shapes, known_trip, forever, trip, cond, initial });
+        graph.name = l.name.clone();
+        return finish(c, n, Finished { graph, captures, ts, start, shapes, held, known_trip, forever, spec: l }).map(Some);
     }
     Err("its body could not be typed".into())
 }
@@ -203,15 +354,14 @@ struct Finished {
     ts: Vec<(DType, Vec<Dim>)>,
     start: Vec<(DType, Vec<Dim>)>,
     shapes: Vec<Vec<Dim>>,
+    held: Vec<Kind>,
     known_trip: Option<Dim>,
     forever: bool,
-    trip: Option<ValueId>,
-    cond: Option<ValueId>,
-    initial: Vec<ValueId>,
+    spec: Looped,
 }
 
-fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered {
-    let carried = f.initial.len();
+fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered<Vec<ValueId>> {
+    let carried = f.spec.initial.len();
     let rounds = f.known_trip.filter(|_| f.forever);
     let mut outs = Vec::new();
     for (i, (d, t)) in f.ts.iter().enumerate().skip(1) {
@@ -230,7 +380,8 @@ fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered {
                 _ => None,
             });
         }
-        outs.push((n.name(i - 1), *d, s));
+        let name = f.spec.names.get(i - 1).cloned().unwrap_or_else(|| n.name(i - 1));
+        outs.push((name, *d, s));
     }
     let scalar = |c: &mut Ctx<'m>, v: Option<ValueId>, what: &str, d: DType| -> Lowered<ValueId> {
         match v {
@@ -243,14 +394,14 @@ fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Finished) -> Lowered {
             }
         }
     };
-    let trip = scalar(c, f.trip, "trip", DType::I64)?;
-    let cond = scalar(c, f.cond, "cond", DType::Bool)?;
-    let inputs: Vec<ValueId> = [trip, cond].into_iter().chain(f.initial).chain(f.captures).collect();
-    let op = Op::Loop { body: Box::new(f.graph), carried, has_trip: f.trip.is_some(), has_cond: f.cond.is_some() };
+    let trip = scalar(c, f.spec.trip, "trip", DType::I64)?;
+    let cond = scalar(c, f.spec.cond, "cond", DType::Bool)?;
+    let inputs: Vec<ValueId> = [trip, cond].into_iter().chain(f.spec.initial).chain(f.captures).collect();
+    let op = Op::Loop { body: Box::new(f.graph), carried, has_trip: f.spec.trip.is_some(), has_cond: f.spec.cond.is_some() };
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outs.iter().map(|(s, d, x)| (s.as_str(), *d, x.clone())).collect();
     let ys = c.b().node_with_shapes(op, &inputs, &outs, &n.origin);
-    for (i, y) in ys.into_iter().enumerate() {
-        c.set(n, i, y);
+    for (&y, kind) in ys.iter().zip(f.held) {
+        c.set_kind(y, kind);
     }
-    Ok(())
+    Ok(ys)
 }

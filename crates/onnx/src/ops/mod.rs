@@ -83,6 +83,7 @@ operators![
     lrn,
     matmul,
     one_hot,
+    optional,
     pad,
     pool,
     qlinear,
@@ -93,12 +94,15 @@ operators![
     reshape,
     resize,
     rotary,
+    scan,
     scatter,
     select,
+    sequence,
     shape,
     slice,
     softmax,
     split,
+    text,
     tile,
     topk,
     transpose,
@@ -106,6 +110,8 @@ operators![
     unary,
     variadic,
 ];
+
+pub(crate) use text::{move_text, moves_text};
 
 /// The lowering for a node; else what to do about it.
 pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static OpDef, String> {

@@ -182,7 +182,13 @@ impl Lowering<'_> {
                 })
             })
         };
-        if node.outputs.iter().any(|&o| self.shape(o).iter().any(late)) {
+        // Texts and sequences have no place in a block's memory.
+        let held = node
+            .inputs
+            .iter()
+            .chain(&node.outputs)
+            .any(|&v| self.dtype(v).is_held());
+        if held || node.outputs.iter().any(|&o| self.shape(o).iter().any(late)) {
             self.program.segments.push(Segment::Late(item));
         } else {
             self.push(item);

@@ -1,0 +1,171 @@
+//! Scan: a loop whose body takes a slice of each scanned input.
+use super::control::{Looped, looped};
+use super::{OpDef, op};
+use crate::import::{BodyInput, Ctx, Item, LowerError, Lowered, NodeView, axis_of};
+use graph::{Op, ValueId, View};
+use layout::{DType, Dim};
+
+pub(crate) const OPS: &[OpDef] = &[op("Scan", scan)];
+
+fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    let body = n.graph("body")?;
+    let scanned = usize::try_from(n.int("num_scan_inputs", -1)?).map_err(|_| "attribute 'num_scan_inputs' is missing")?;
+    let batched = n.opset < 9;
+    let mut given = n.inputs.clone();
+    if batched {
+        // Before opset 9 input 0 gives lengths, and everything has a leading batch.
+        if given.first().is_some_and(Option::is_some) {
+            return Err(LowerError::Unsupported("has sequence lengths; export to opset 9 or later".into()));
+        }
+        given.remove(0);
+    }
+    let states = given.len().checked_sub(scanned).filter(|_| scanned > 0).ok_or("has fewer inputs than it scans")?;
+    let mut inputs = Vec::new();
+    for (i, v) in given.iter().enumerate() {
+        let v = v.ok_or_else(|| format!("input {i} is missing"))?;
+        inputs.push(match batched {
+            false => v,
+            true => {
+                let s = c.shape(v);
+                if s.first().is_none_or(|b| !b.is_one()) {
+                    return Err(LowerError::Unsupported("scans a batch; export to opset 9 or later".into()));
+                }
+                c.reshape(n, n.tmp(&format!("in{i}")), v, s[1..].to_vec())?
+            }
+        });
+    }
+    let formals = Ctx::real_inputs(body);
+    if formals.len() != inputs.len() || body.outputs.len() < states {
+        return Err(format!("its body has {} inputs and {} outputs, the node {} inputs", formals.len(), body.outputs.len(), inputs.len()).into());
+    }
+    let stacked = body.outputs.len() - states;
+    let list = |name: &str, count: usize| -> Lowered<Vec<i64>> {
+        let v = n.ints(name)?.unwrap_or_else(|| vec![0; count]);
+        if v.len() != count {
+            return Err(format!("attribute '{name}' has {} entries, {count} are needed", v.len()).into());
+        }
+        Ok(v)
+    };
+    let (in_axes, out_axes, in_ways, out_ways) = match batched {
+        true => (vec![0; scanned], vec![0; stacked], list("directions", scanned)?, vec![0; stacked]),
+        false => (
+            list("scan_input_axes", scanned)?,
+            list("scan_output_axes", stacked)?,
+            list("scan_input_directions", scanned)?,
+            list("scan_output_directions", stacked)?,
+        ),
+    };
+    if in_ways.iter().chain(&out_ways).any(|&w| w != 0 && w != 1) {
+        return Err("its directions must be 0 or 1".into());
+    }
+    let mut taken = Vec::new();
+    let mut length: Option<Dim> = None;
+    for ((&v, &a), &w) in inputs[states..].iter().zip(&in_axes).zip(&in_ways) {
+        let s = c.shape(v);
+        let axis = axis_of(a, s.len())?;
+        let l = length.get_or_insert_with(|| s[axis].clone()).clone();
+        if let (Some(a), Some(b)) = (l.known(), s[axis].known())
+            && a != b
+        {
+            return Err(format!("scans inputs of {a} and {b} elements").into());
+        }
+        c.assume(n, &s[axis], &l);
+        taken.push((v, axis, w == 1));
+    }
+    let length = length.ok_or("scans nothing")?;
+    let trip = c.fill_dims(n, n.tmp("trip"), &[], DType::I64, std::slice::from_ref(&length))?;
+    let names = (0..body.outputs.len()).map(|i| n.tmp(&format!("out{i}"))).collect();
+    let spec = Looped {
+        name: if body.name.is_empty() { format!("{}.body", n.origin.name) } else { body.name.clone() },
+        trip: Some(trip),
+        cond: None,
+        initial: inputs[..states].to_vec(),
+        formals: formals[..states].iter().map(|f| f.name.clone()).collect(),
+        names,
+    };
+    let ys = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &taken, &length))?;
+    let Some(ys) = ys else {
+        for &o in n.outputs.iter().filter(|o| !o.is_empty()) {
+            c.bind(o, Item::Poisoned);
+        }
+        return Ok(());
+    };
+    for (i, y) in ys.into_iter().enumerate() {
+        let y = match i.checked_sub(states) {
+            None => y,
+            Some(k) => placed(c, n, i, y, out_axes[k], out_ways[k] == 1)?,
+        };
+        let mut s = c.shape(y);
+        if batched {
+            s.insert(0, Dim::ONE);
+        }
+        let y = c.reshape(n, n.name(i), y, s)?;
+        c.set(n, i, y);
+    }
+    Ok(())
+}
+
+/// A stacked output, whose rounds lie along the first dimension, where the node wants them.
+fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, i: usize, y: ValueId, axis: i64, backwards: bool) -> Lowered<ValueId> {
+    let s = c.shape(y);
+    let axis = axis_of(axis, s.len())?;
+    let mut y = y;
+    if backwards {
+        let mut starts = vec![Dim::ZERO; s.len()];
+        let mut steps = vec![1; s.len()];
+        starts[0] = s[0].clone() - Dim::ONE;
+        steps[0] = -1;
+        y = c.add1(n, Op::View(View::Slice { starts, steps, extents: s.clone() }), &[y], n.tmp(&format!("flip{i}")))?;
+    }
+    if axis > 0 {
+        let perm = (1..=axis).chain([0]).chain(axis + 1..s.len()).collect();
+        y = c.permute(n, n.tmp(&format!("turn{i}")), y, perm)?;
+    }
+    Ok(y)
+}
+
+/// The body as one of a loop: it picks its slices by the round.
+fn open<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    body: &'m crate::proto::Graph,
+    ins: &[BodyInput],
+    taken: &[(ValueId, usize, bool)],
+    length: &Dim,
+) -> Lowered<Option<Vec<ValueId>>> {
+    let scope = c.scope_of(body, String::new())?;
+    c.push_frame(&format!("{}/{}", n.origin.name, body.name), scope);
+    let round = c.b().input("round", ins[0].dtype, vec![]);
+    let go = c.b().input_with_ints("go", ins[1].dtype, vec![], ins[1].ints.clone());
+    let formals = Ctx::real_inputs(body);
+    let states = ins.len() - 2;
+    for (f, i) in formals.iter().zip(&ins[2..]) {
+        let v = c.b().input(&f.name, i.dtype, i.shape.clone());
+        c.bind(&f.name, Item::Value(v));
+    }
+    let at = c.frames.len() - 1;
+    for (f, &(v, axis, backwards)) in formals[states..].iter().zip(taken) {
+        let x = c.capture(at, v)?;
+        let i = match backwards {
+            false => round,
+            true => {
+                let last = length.clone() - Dim::ONE;
+                c.map(n, format!("{}.at", f.name), &[round], |e, a| {
+                    let last = e.dim(&last);
+                    e.sub(last, a[0])
+                })?
+            }
+        };
+        let x = c.add1(n, Op::Gather { axis }, &[x, i], f.name.clone())?;
+        c.bind(&f.name, Item::Value(x));
+    }
+    c.nodes(&body.nodes)?;
+    let mut outs = vec![go];
+    for o in &body.outputs {
+        match c.lookup(&o.name)? {
+            Item::Value(v) => outs.push(v),
+            Item::Poisoned => return Ok(None),
+        }
+    }
+    Ok(Some(outs))
+}
