@@ -45,7 +45,8 @@ fn dim(text: &str) -> Result<(String, i64, i64), String> {
     Ok((name.into(), lo, hi))
 }
 
-fn isa(text: &str) -> Result<Isa, String> {
+/// An instruction set that this CPU has.
+pub fn isa(text: &str) -> Result<Isa, String> {
     let isa = Isa::from_name(text).ok_or_else(|| {
         format!("'{text}' is no instruction set of ours; they are avx512, avx2 and portable")
     })?;

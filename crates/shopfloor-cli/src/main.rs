@@ -30,6 +30,8 @@ enum Command {
     Plan(commands::plan::Args),
     /// Run a model once on inputs from files
     Run(commands::run::Args),
+    /// Run ONNX test folders: models with inputs and the outputs expected of them
+    Test(commands::test::Args),
     /// How long requests take
     Bench(commands::bench::Args),
     /// Predicted beside measured for every step, and what became of every node
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Inspect(a) => commands::inspect::run(a),
         Command::Plan(a) => commands::plan::run(a),
         Command::Run(a) => commands::run::run(a),
+        Command::Test(a) => commands::test::run(a),
         Command::Bench(a) => commands::bench::run(a),
         Command::Profile(a) => commands::profile::run(a),
         Command::Machines(c) => commands::machines::run(c),

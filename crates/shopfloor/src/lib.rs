@@ -19,6 +19,7 @@
 mod bench;
 mod compare;
 mod error;
+mod folders;
 pub mod inputs;
 mod inspect;
 pub mod machines;
@@ -32,6 +33,7 @@ mod session;
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use error::Error;
+pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use inspect::inspect;
 pub use model::{Model, ModelOptions};
 pub use op::{OP_FORMS, op_model};

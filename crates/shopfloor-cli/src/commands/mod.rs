@@ -6,3 +6,4 @@ pub mod machines;
 pub mod plan;
 pub mod profile;
 pub mod run;
+pub mod test;

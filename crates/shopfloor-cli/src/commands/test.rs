@@ -1,0 +1,109 @@
+//! `shopfloor test`: ONNX test folders.
+use crate::output::{self, Done, Failure};
+use serde::Serialize;
+use shopfloor::{Closeness, Verdict, default_engine, find_test_folders, run_test_folder};
+use std::path::PathBuf;
+
+/// Run ONNX test folders
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folders with model.onnx and test_data_set_N/input_M.pb, output_M.pb, searched recursively
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Allowed difference of an element relative to what is expected
+    #[arg(long, default_value_t = Closeness::default().rtol)]
+    rtol: f64,
+    /// Allowed difference besides
+    #[arg(long, default_value_t = Closeness::default().atol)]
+    atol: f64,
+    /// Workers, the calling thread included [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: Option<u32>,
+    /// Instruction set: avx512, avx2 or portable [default: the best there is]
+    #[arg(long, value_parser = crate::args::isa)]
+    isa: Option<shopfloor::Isa>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Case {
+    folder: String,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Default, Serialize)]
+struct Summary {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    cases: Vec<Case>,
+}
+
+pub fn run(a: Args) -> Done {
+    if !(a.rtol >= 0.0 && a.atol >= 0.0) {
+        return Err(Failure::Usage(
+            "--rtol and --atol must be numbers that are not negative".into(),
+        ));
+    }
+    let folders = find_test_folders(&a.dirs)?;
+    if folders.is_empty() {
+        return Err(Failure::Usage(
+            "no folder with a model.onnx was found; name one that holds some".into(),
+        ));
+    }
+    let engine = default_engine(a.threads.map(|t| t as usize), a.isa, None)?;
+    let close = Closeness {
+        rtol: a.rtol,
+        atol: a.atol,
+    };
+    let bar = output::bar("testing");
+    let mut all = Summary::default();
+    for (i, f) in folders.iter().enumerate() {
+        let folder = f.path.display().to_string();
+        let (verdict, reason) = match run_test_folder(f, &engine, close) {
+            Verdict::Passed => {
+                all.passed += 1;
+                ("passed", None)
+            }
+            Verdict::Failed(why) => {
+                all.failed += 1;
+                ("failed", Some(why))
+            }
+            Verdict::Skipped(why) => {
+                all.skipped += 1;
+                ("skipped", Some(why))
+            }
+        };
+        if let (false, Some(why)) = (a.json, &reason) {
+            let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+            bar.suspend(|| output::print(&format!("{verdict} {folder}: {line}\n")))?;
+        }
+        all.cases.push(Case {
+            folder,
+            verdict,
+            reason,
+        });
+        bar.set_position((i * 1000 / folders.len()) as u64);
+    }
+    bar.finish_and_clear();
+    let closing = format!(
+        "{} passed, {} failed, {} skipped",
+        all.passed, all.failed, all.skipped
+    );
+    if a.json {
+        output::json(&all)?;
+    } else {
+        output::print(&format!("{closing}\n"))?;
+    }
+    match all.failed {
+        0 => Ok(()),
+        n => Err(Failure::Differ(format!(
+            "{n} of {} test folders failed",
+            folders.len()
+        ))),
+    }
+}
