@@ -2,7 +2,7 @@
 //!
 //! numpy has no bfloat16 and no 4-bit types. bfloat16 is written as `<V2`, which is what numpy
 //! writes for arrays of the ml_dtypes package, and `V2` is read as bfloat16; 4-bit elements are
-//! written widened to one byte each.
+//! written widened to one byte each, texts as characters of 4 bytes (`<U8`).
 
 use crate::{DataError, file};
 use layout::DType;
@@ -37,6 +37,14 @@ pub fn npy_from_bytes(name: &str, bytes: &[u8]) -> Result<Tensor, DataError> {
     };
     let (text, data) = split(bytes).map_err(bad)?;
     let header = Header::parse(text).map_err(bad)?;
+    if let Some(width) = crate::text::width(&header.descr) {
+        if header.fortran {
+            return Err(bad(
+                "its texts are in Fortran order; save them in C order".into()
+            ));
+        }
+        return crate::text::read(data, &header.shape, width).map_err(bad);
+    }
     let (dtype, swap) = element_type(&header.descr).ok_or_else(|| DataError::ElementType {
         name: name.to_string(),
         descr: header.descr.clone(),
@@ -102,6 +110,16 @@ pub(crate) fn parts(tensor: &Tensor) -> (Vec<u8>, std::borrow::Cow<'_, [u8]>) {
         DType::I64 => "<i8",
         DType::U64 => "<u8",
         DType::Bool => "|b1",
+        // A sequence has no array: it is written as none.
+        DType::Host => "|u1",
+        DType::Str => "",
+    };
+    let (descr, texts) = match tensor.text() {
+        Some(t) => {
+            let (d, bytes) = crate::text::write(t);
+            (d, Some(bytes))
+        }
+        None => (descr.to_string(), None),
     };
     let mut shape: String = tensor.shape().iter().map(|d| format!("{d}, ")).collect();
     // Python writes (3,) for one dimension and (3, 4) for more.
@@ -126,7 +144,9 @@ pub(crate) fn parts(tensor: &Tensor) -> (Vec<u8>, std::borrow::Cow<'_, [u8]>) {
         _ => header.extend_from_slice(&(text.len() as u32).to_le_bytes()),
     }
     header.extend_from_slice(text.as_bytes());
-    let data = if matches!(tensor.dtype(), DType::I4 | DType::U4) {
+    let data = if let Some(texts) = texts {
+        texts
+    } else if matches!(tensor.dtype(), DType::I4 | DType::U4) {
         (0..tensor.len())
             .map(|i| tensor.get_i64(i) as u8)
             .collect::<Vec<u8>>()

@@ -67,6 +67,17 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
     let [tensor] = file.model.graph.initializers.as_slice() else {
         return Err(bad("it holds no tensor; save it again".into()));
     };
+    let shape: Vec<usize> = tensor
+        .dims
+        .iter()
+        .map(|&d| {
+            usize::try_from(d)
+                .map_err(|_| bad(format!("its dims hold the negative {d}; save it again")))
+        })
+        .collect::<Result<_, _>>()?;
+    if let Some(texts) = crate::held::texts(name, tensor, &shape) {
+        return Ok((tensor.name.clone(), texts?));
+    }
     let held = tensor.data_type().map_err(bad)?;
     let (dtype, _) =
         TYPES
@@ -80,14 +91,6 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
         .tensor_bytes(tensor)
         .map_err(|e| bad(e.to_string()))?
         .to_vec();
-    let shape: Vec<usize> = tensor
-        .dims
-        .iter()
-        .map(|&d| {
-            usize::try_from(d)
-                .map_err(|_| bad(format!("its dims hold the negative {d}; save it again")))
-        })
-        .collect::<Result<_, _>>()?;
     if dtype == DType::Bool {
         data.iter_mut().for_each(|b| *b = u8::from(*b != 0));
     }

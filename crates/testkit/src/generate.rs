@@ -83,6 +83,8 @@ impl Source {
                     out.push(nibble(i) | nibble(i + 1) << 4);
                 }
             }
+            // There are no generated texts: they stay empty.
+            DType::Str | DType::Host => {}
         }
     }
 

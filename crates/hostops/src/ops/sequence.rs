@@ -139,7 +139,7 @@ pub(crate) fn concat(a: &Args) -> R<Vec<Tensor>> {
     }
     if first.text().is_none() {
         let refs: Vec<&Tensor> = parts.iter().collect();
-        return crate::concat(axis, &refs)
+        return crate::concat(&refs, axis)
             .map(|t| vec![t])
             .map_err(|e| e.to_string().into());
     }

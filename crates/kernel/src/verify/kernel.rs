@@ -81,6 +81,9 @@ fn operand(k: &Kernel, b: &Blame, at: usize) -> Checked {
     let o = &k.operands[at];
     let axis = |a: AxisId| (a as usize) < k.axes.len();
     let a = &o.access;
+    b.need(!o.dtype.is_held(), "types", || {
+        format!("operand '{}' is {}, which no kernel reads", o.name, o.dtype)
+    })?;
     b.need(
         a.terms.len() <= MAX_AXES && a.bounds.len() <= MAX_LIST && a.indexed.len() <= MAX_AXES,
         "size",

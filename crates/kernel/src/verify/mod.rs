@@ -12,6 +12,7 @@
 //!   is no NaN.
 //! - `indexed`: only Read operands gather, by an earlier Read operand of integer type that does not
 //!   gather itself.
+//! - `types`: no operand holds texts or sequences, which only host operators read.
 //! - `program`: every program is well typed, its slots have the types of their arguments and its
 //!   results those of what they define; coordinates are those of axes that the result has.
 //! - `defined`: a tile is defined before it is used; accumulators and states begin with a fill.

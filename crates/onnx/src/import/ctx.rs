@@ -262,12 +262,7 @@ impl<'m> Ctx<'m> {
             .map(|&d| usize::try_from(d).ok().map(|d| Some(Dim::from(d))))
             .collect();
         let shape = shape.ok_or_else(|| wrong("it has a negative dimension".into()))?;
-        let texts = t.strings().map_err(wrong)?;
-        let texts = texts
-            .iter()
-            .map(|s| String::from_utf8(s.to_vec()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| wrong("it is not UTF-8; export the model again".into()))?;
+        let texts = t.texts().map_err(wrong)?;
         let attrs = tensor::Attrs::from([
             ("dims".to_string(), tensor::Attr::Ints(t.dims.clone())),
             ("texts".to_string(), tensor::Attr::Strs(texts)),

@@ -225,10 +225,6 @@ fn kinds<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<Kind> {
     vs.iter().map(|&v| c.kind(v)).collect()
 }
 
-fn types<'m>(c: &Ctx<'m>, vs: &[ValueId]) -> Vec<(DType, Vec<Dim>)> {
-    vs.iter().map(|&v| (c.dtype(v), c.shape(v))).collect()
-}
-
 fn repeat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let body = n.graph("body")?;
     let carried = n.inputs.len().checked_sub(2).ok_or("needs a trip count and a condition, left out or not")?;

@@ -139,6 +139,20 @@ impl TensorData {
         format!("{name} {:?}", self.dims)
     }
 
+    /// The texts of a tensor of strings, which must be UTF-8.
+    ///
+    /// # Errors
+    /// When it holds something else, or not as many as its dims say.
+    pub fn texts(&self) -> Result<Vec<String>, String> {
+        self.strings()?
+            .iter()
+            .map(|s| {
+                String::from_utf8(s.to_vec())
+                    .map_err(|_| "holds a text that is not UTF-8; export it again".to_string())
+            })
+            .collect()
+    }
+
     /// The elements of a string tensor.
     pub(crate) fn strings(&self) -> Result<&[Bytes], String> {
         if self.data_type()? != DataType::String {
