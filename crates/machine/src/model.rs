@@ -47,7 +47,7 @@ impl From<layout::DType> for NumType {
             D::I16 | D::U16 => NumType::I16,
             D::I8 | D::U8 => NumType::I8,
             D::I4 | D::U4 => NumType::I4,
-            D::Bool => NumType::Bool,
+            D::Bool | D::Str | D::Host => NumType::Bool,
         }
     }
 }
