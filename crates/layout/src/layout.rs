@@ -112,7 +112,10 @@ impl Layout {
         let mut step = Dim::Known(bits as i64);
         for &d in order.iter().rev() {
             strides[d] = step.clone();
-            step = step * shape[d].clone();
+            // A tensor without elements keeps strides that tell its dimensions apart.
+            if !shape[d].is_zero() {
+                step = step * shape[d].clone();
+            }
         }
         Layout {
             offset: Dim::ZERO,

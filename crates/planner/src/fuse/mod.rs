@@ -197,6 +197,13 @@ impl Fuser<'_> {
         if maps.iter().all(Option::is_none) {
             return Err(None);
         }
+        // An input that shows the kernel's result in another order needs all of it first.
+        let elsewhere = |(v, m): (&ValueId, &Option<Mapping>)| m.is_none() && self.shows(g, *v);
+        if node.inputs.iter().zip(&maps).any(elsewhere) {
+            return Err(Some(
+                "another input of it is the kernel's result in another order".into(),
+            ));
+        }
         let out = graph.value(node.outputs[0]);
         let mut reduced = group.reduced.clone();
         let mut anchor = group.anchor;
@@ -229,6 +236,11 @@ impl Fuser<'_> {
                     ));
                 }
                 // Everything that is not reduced must be there, or the result would be partial.
+                let shape = &graph.value(node.inputs[0]).shape;
+                let spread = |d: usize| m[d].is_none() && !shape[d].is_one();
+                if (0..shape.len()).any(|d| !axes.contains(&d) && spread(d)) {
+                    return Err(Some("its result spans more than the kernel's space".into()));
+                }
                 space::drop_axes(&m, axes, *keep)
             }
             _ => space::join(&group.full, &out.shape, graph, &node.inputs, &maps).map_err(Some)?,
@@ -297,6 +309,17 @@ impl Fuser<'_> {
             views.push((p, v, m.clone()));
         }
         Some(m)
+    }
+
+    /// True when `v` is, seen through any views, a value of group `g`.
+    fn shows(&self, g: usize, v: ValueId) -> bool {
+        let Some(p) = self.producer(v) else {
+            return false;
+        };
+        match self.of_node[p.0 as usize] {
+            Some(of) => of == g,
+            None => self.graph.node(p).inputs.iter().any(|&i| self.shows(g, i)),
+        }
     }
 
     fn outside_reads(&self, g: usize) -> Vec<ValueId> {

@@ -138,10 +138,14 @@ fn conv(g: &mut Gen) -> Option<ValueId> {
     let spec = ConvSpec {
         strides: (0..spatial).map(|_| g.r.of(&[1i64, 1, 2])).collect(),
         dilations: (0..spatial).map(|_| g.r.of(&[1i64, 1, 1, 2])).collect(),
-        before: kernel.iter().map(|k| Dim::Known(k - 1)).collect(),
+        // A transposed one is not cropped below its input's extent, whatever that is.
+        before: kernel
+            .iter()
+            .map(|k| Dim::Known(if transposed { 0 } else { k - 1 }))
+            .collect(),
         after: kernel
             .iter()
-            .map(|k| Dim::Known(if transposed { k - 1 } else { k * 2 - 2 }))
+            .map(|k| Dim::Known(if transposed { k.min(&2) - 1 } else { k * 2 - 2 }))
             .collect(),
         kernel: kernel.clone(),
         groups,
@@ -202,8 +206,9 @@ fn pool(g: &mut Gen) -> Option<ValueId> {
         kind,
         strides: (0..spatial).map(|_| g.r.of(&[1i64, 2])).collect(),
         dilations: vec![1; spatial],
+        // A rim on one side only: windows over nothing but padding have no agreed average.
         before: kernel.iter().map(|k| Dim::Known(k - 1)).collect(),
-        after: kernel.iter().map(|k| Dim::Known(k - 1)).collect(),
+        after: vec![Dim::ZERO; spatial],
         kernel,
     };
     g.node(Op::Pool(spec), &[x])

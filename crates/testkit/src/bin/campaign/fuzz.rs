@@ -23,6 +23,14 @@ pub fn run(args: &[String]) -> ExitCode {
     if graphs == u64::MAX && minutes.is_none() {
         minutes = Some(1);
     }
+    if graphs == 1
+        && let Ok(c) = Case::new(first)
+    {
+        println!("{}", c.graph.to_text());
+        for (name, t) in &c.inputs {
+            println!("{name}: {t:?}");
+        }
+    }
     let end = minutes.map(|m| Instant::now() + Duration::from_secs(60 * m));
     let engines = match Engines::start() {
         Ok(e) => e,
