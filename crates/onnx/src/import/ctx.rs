@@ -253,6 +253,42 @@ impl<'m> Ctx<'m> {
         Ok(self.frames[frame].b.weight(id)?)
     }
 
+    /// The bytes of a constant as unsigned 4-bit numbers, two per byte, of another shape; shared,
+    /// not copied. `None` when the value is no constant of bytes.
+    pub fn as_nibbles(&mut self, v: ValueId, shape: &[i64]) -> Lowered<Option<ValueId>> {
+        let Some(bytes) = self.raw_bytes(v) else {
+            return Ok(None);
+        };
+        if self.dtype(v) != DType::U8 {
+            return Ok(None);
+        }
+        let shape: Option<Vec<usize>> = shape.iter().map(|&d| usize::try_from(d).ok()).collect();
+        let shape = shape.ok_or("a shape is negative")?;
+        let name = format!("{}.nibbles", self.value_name(v));
+        let id = self.add_to_store(&name, DType::U4, &shape, bytes)?;
+        Ok(Some(self.b().weight(id)?))
+    }
+
+    /// The bytes of a constant, or of one seen in another shape.
+    fn raw_bytes(&self, v: ValueId) -> Option<Bytes> {
+        let g = self.graph();
+        let mut v = v;
+        for _ in 0..8 {
+            match g.value(v).source {
+                ValueSource::Weight(w) => return self.store.get(w).map(|w| w.bytes.clone()),
+                ValueSource::Node(..) => {
+                    let n = g.producer(v)?;
+                    match n.op {
+                        ::graph::Op::View(::graph::View::Reshape(_)) => v = *n.inputs.first()?,
+                        _ => return None,
+                    }
+                }
+                ValueSource::Input(_) => return None,
+            }
+        }
+        None
+    }
+
     /// The value of a tensor of texts: no weight, for a host operator holds it.
     fn text(&mut self, frame: usize, t: &'m TensorData, name: &str) -> Lowered<ValueId> {
         let wrong = |why: String| LowerError::Node(format!("tensor '{name}': {why}"));

@@ -2,14 +2,27 @@
 use super::conv::window;
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
-use graph::{Op, PadMode, PoolKind, PoolSpec};
+use graph::{Op, PadMode, PoolKind, PoolSpec, ValueId};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("MaxPool", lower), op("AveragePool", lower), op("LpPool", lower)];
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
-    let mut x = n.input(0)?;
+    let x = n.input(0)?;
+    if let Some(y) = pooled(c, n, n.name(0), x, n.op)? {
+        c.set(n, 0, y);
+    }
+    Ok(())
+}
+
+/// The average pool that the node's attributes state, of another input.
+pub(crate) fn average<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId) -> Lowered<ValueId> {
+    pooled(c, n, name, x, "AveragePool")?.ok_or_else(|| "an average pool has no indices".into())
+}
+
+/// The pool of `x`; nothing where a host operator has set the node's outputs.
+fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, op: &str) -> Lowered<Option<ValueId>> {
     let shape = c.shape(x);
     if shape.len() < 3 {
         return Err(format!("needs rank 3 or more, its input has {}", shape.len()).into());
@@ -48,16 +61,16 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         out.push(o);
     }
     let d = c.dtype(x);
-    if n.op == "MaxPool" && n.wants(1) {
+    if op == "MaxPool" && n.wants(1) {
         let s: Vec<Option<Dim>> = out.into_iter().map(Some).collect();
-        return c.host(n, &[(d, s.clone()), (DType::I64, s)]);
+        return c.host(n, &[(d, s.clone()), (DType::I64, s)]).map(|()| None);
     }
-    let kind = match n.op {
+    let kind = match op {
         "MaxPool" => PoolKind::Max,
         "AveragePool" => PoolKind::Average { include_pad: include_pad && !reached },
         _ => PoolKind::Lp { p: n.int("p", 2)? },
     };
-    if n.op == "AveragePool" && include_pad && reached {
+    if op == "AveragePool" && include_pad && reached {
         // Stated padding counts, what ceil mode adds does not: the former becomes real zeros.
         let stated = n.ints("pads")?.unwrap_or_default();
         let r = extents.len();
@@ -79,7 +92,5 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         before: w.before,
         after: w.after,
     };
-    let y = c.add1(n, Op::Pool(spec), &[x], n.name(0))?;
-    c.set(n, 0, y);
-    Ok(())
+    c.add1(n, Op::Pool(spec), &[x], name).map(Some)
 }

@@ -1,120 +1,212 @@
-//! Operators on quantised tensors: computed in f32 between dequantising and quantising.
+//! Operators on quantised tensors. Products add up whole steps (the scales come in at the end), so
+//! that their sums are exact; all others are computed in f32 between dequantising and quantising.
 use super::quantize::{dequantised, limits, quantised};
 use super::{OpDef, conv, matmul, op, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
-use expr::Unary;
-use graph::ValueId;
-use layout::DType;
+use expr::{ExprBuilder, Ref, Unary, functions};
+use graph::{Op, ValueId};
+use layout::{DType, Dim};
 
 const MS: &str = "com.microsoft";
 
 pub(crate) const OPS: &[OpDef] = &[
-    op("QLinearConv", conv_), op("QLinearMatMul", product), other(MS, "QGemm", gemm),
-    other(MS, "QLinearAdd", binary), other(MS, "QLinearMul", binary), other(MS, "QLinearSigmoid", sigmoid),
-    other(MS, "QLinearGlobalAveragePool", global),
+    op("QLinearConv", conv_), op("QLinearMatMul", product), other(MS, "QGemm", gemm), other(MS, "QLinearConv", conv_),
+    other(MS, "QLinearAdd", binary), other(MS, "QLinearMul", binary), other(MS, "QLinearSigmoid", unary),
+    other(MS, "QLinearLeakyRelu", unary), other(MS, "QLinearSoftmax", softmax), other(MS, "QLinearConcat", concat),
+    other(MS, "QLinearGlobalAveragePool", global), other(MS, "QLinearAveragePool", pool),
+    other(MS, "QLinearReduceMean", mean), other(MS, "QLinearWhere", where_),
 ];
+
+/// A scale or zero point: one number, or one per entry of `axis` of a tensor of `rank`.
+pub(super) fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, rank: usize, axis: usize) -> Lowered<ValueId> {
+    let s = c.shape(v);
+    match s.len() {
+        _ if Dim::product(&s).is_one() => c.reshaped(n, n.tmp(what), v, vec![]),
+        1 if axis < rank => c.along(n, n.tmp(what), v, rank, axis),
+        r if r == rank => Ok(v),
+        _ => Err(format!("its {what} of shape {s:?} does not fit").into()),
+    }
+}
 
 /// Input `i` with the scale and zero point that follow it, in f32; vectors lie along `axis`.
 fn real<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, i: usize, axis: usize) -> Lowered<ValueId> {
     let x = n.input(i)?;
     let rank = c.rank(x);
-    let mut inputs = vec![x];
-    for (name, v) in [("scale", Some(n.input(i + 1)?)), ("zero", n.opt(i + 2))] {
-        let Some(v) = v else { continue };
-        let one = layout::Dim::product(&c.shape(v)).is_one();
-        inputs.push(match one {
-            true => c.reshaped(n, n.tmp(&format!("{what}.{name}")), v, vec![])?,
-            false if axis < rank => c.along(n, n.tmp(&format!("{what}.{name}")), v, rank, axis)?,
-            false => return Err(format!("its {name} of {what} does not fit").into()),
-        });
+    let mut inputs = vec![x, placed(c, n, &format!("{what}.scale"), n.input(i + 1)?, rank, axis)?];
+    if let Some(z) = n.opt(i + 2) {
+        inputs.push(placed(c, n, &format!("{what}.zero"), z, rank, axis)?);
     }
     dequantised(c, n, n.tmp(what), &inputs, DType::F32)
 }
 
+/// The whole steps of `x` from its zero point, as f32; a vector of zero points lies along `axis`.
+pub(super) fn steps<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, x: ValueId, zero: Option<ValueId>, axis: usize) -> Lowered<ValueId> {
+    let rank = c.rank(x);
+    let mut inputs = vec![x];
+    if let Some(z) = zero {
+        inputs.push(placed(c, n, &format!("{what}.zero"), z, rank, axis)?);
+    }
+    c.map(n, n.tmp(what), &inputs, |e, a| {
+        let mut x = e.cast(a[0], DType::I32);
+        if let Some(&z) = a.get(1) {
+            let z = e.cast(z, DType::I32);
+            x = e.sub(x, z);
+        }
+        e.cast(x, DType::F32)
+    })
+}
+
 /// The result with the scale and zero point of inputs `i` and `i + 1`.
-fn back<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, y: ValueId, i: usize, to: DType) -> Lowered {
+fn back<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, y: ValueId, i: usize, to: DType) -> Lowered<ValueId> {
     let scale = n.input(i)?;
     let to = n.opt(i + 1).map_or(to, |z| c.dtype(z));
     let range = limits(to)?;
     let mut inputs = vec![y];
-    for v in [Some(scale), n.opt(i + 1)].into_iter().flatten() {
-        if !layout::Dim::product(&c.shape(v)).is_one() {
-            return Err(LowerError::Unsupported("quantises its result per channel; quantise it per tensor".into()));
-        }
-        let name = n.tmp(if inputs.len() == 1 { "y.scale" } else { "y.zero" });
-        inputs.push(c.reshaped(n, name, v, vec![])?);
+    for (what, v) in [("y.scale", Some(scale)), ("y.zero", n.opt(i + 1))] {
+        let Some(v) = v else { continue };
+        inputs.push(one(c, n, what, v)?);
     }
-    let y = c.map(n, n.name(0), &inputs, |e, a| quantised(e, a[0], a[1], a.get(2).copied(), to, range))?;
-    c.set(n, 0, y);
-    Ok(())
+    c.map(n, name, &inputs, |e, a| quantised(e, a[0], a[1], a.get(2).copied(), to, range))
+}
+
+fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId) -> Lowered<ValueId> {
+    if !Dim::product(&c.shape(v)).is_one() {
+        return Err(LowerError::Unsupported("quantises its result per channel; quantise it per tensor".into()));
+    }
+    c.reshaped(n, n.tmp(what), v, vec![])
+}
+
+/// Sums of steps, with a bias in steps, quantised: `sums * (xs * ws / ys)` rounded, plus zero.
+struct Requantise {
+    sums: ValueId,
+    bias: Option<ValueId>,
+    x_scale: ValueId,
+    w_scale: ValueId,
+}
+
+fn requantised<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, r: &Requantise, factor: f64, i: usize, to: DType) -> Lowered<ValueId> {
+    let to = n.opt(i + 1).map_or(to, |z| c.dtype(z));
+    let range = limits(to)?;
+    let y_scale = one(c, n, "y.scale", n.input(i)?)?;
+    let zero = n.opt(i + 1).map(|z| one(c, n, "y.zero", z)).transpose()?;
+    let mut inputs = vec![r.sums, r.x_scale, r.w_scale, y_scale];
+    inputs.extend(r.bias);
+    inputs.extend(zero);
+    c.map(n, n.name(0), &inputs, |e, a| {
+        let sum = biased(e, a[0], r.bias.map(|_| a[4]));
+        let mut by = e.mul(a[1], a[2]);
+        if factor != 1.0 {
+            let k = e.constant(factor, DType::F32);
+            by = e.mul(by, k);
+        }
+        let by = e.div(by, a[3]);
+        let y = e.mul(sum, by);
+        let unit = e.constant(1.0, DType::F32);
+        let zero = zero.map(|_| a[4 + r.bias.is_some() as usize]);
+        quantised(e, y, unit, zero, to, range)
+    })
+}
+
+fn biased(e: &mut ExprBuilder, sum: Ref, bias: Option<Ref>) -> Ref {
+    match bias {
+        Some(b) => {
+            let b = e.cast(b, DType::F32);
+            e.add(sum, b)
+        }
+        None => sum,
+    }
 }
 
 fn conv_<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(9)?;
-    let (x, w) = (real(c, n, "x", 0, 1)?, real(c, n, "w", 3, 0)?);
-    let mut y = conv::core(c, n, n.tmp("conv"), x, w)?;
-    if let Some(b) = n.opt(8) {
-        let rank = c.rank(y);
-        let flat = |c: &mut Ctx<'m>, i: usize, name: &str| -> Lowered<ValueId> {
-            let v = n.input(i)?;
-            match layout::Dim::product(&c.shape(v)).is_one() {
-                true => c.reshaped(n, n.tmp(name), v, vec![]),
-                false => Ok(v),
-            }
-        };
-        let (xs, ws) = (flat(c, 1, "x.step")?, flat(c, 4, "w.step")?);
-        let b = c.map(n, n.tmp("bias"), &[b, xs, ws], |e, a| {
-            let b = e.cast(a[0], DType::F32);
-            let s = e.mul(a[1], a[2]);
-            e.mul(b, s)
-        })?;
-        let b = c.along(n, n.tmp("bias.c"), b, rank, 1)?;
-        y = c.map(n, n.tmp("sum"), &[y, b], |e, a| e.add(a[0], a[1]))?;
+    let last = n.domain == MS && n.flag("channels_last", false)?;
+    let (mut x, w) = (n.input(0)?, n.input(3)?);
+    let rank = c.rank(x);
+    if last && rank > 2 {
+        let perm = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+        x = c.permute(n, n.tmp("x.turned"), x, perm)?;
     }
-    let d = c.dtype(n.input(0)?);
-    back(c, n, y, 6, d)
+    let d = c.dtype(x);
+    let x = steps(c, n, "x", x, n.opt(2), 1)?;
+    let w = steps(c, n, "w", w, n.opt(5), 0)?;
+    let mut sums = conv::core(c, n, n.tmp("conv"), x, w)?;
+    let channel = if last && rank > 2 { rank - 1 } else { 1 };
+    if channel != 1 {
+        let perm = std::iter::once(0).chain(2..rank).chain([1]).collect();
+        sums = c.permute(n, n.tmp("y.turned"), sums, perm)?;
+    }
+    let along = |c: &mut Ctx<'m>, what: &str, v: ValueId| placed(c, n, what, v, rank, channel);
+    let r = Requantise {
+        sums,
+        bias: n.opt(8).map(|b| along(c, "bias", b)).transpose()?,
+        x_scale: one(c, n, "x.scale", n.input(1)?)?,
+        w_scale: along(c, "w.scale", n.input(4)?)?,
+    };
+    let y = requantised(c, n, &r, 1.0, 6, d)?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(8)?;
-    let (ra, rb) = (c.rank(n.input(0)?), c.rank(n.input(3)?));
-    let (a, b) = (real(c, n, "a", 0, ra.saturating_sub(2))?, real(c, n, "b", 3, rb.saturating_sub(1))?);
-    let y = matmul::product(c, n, n.tmp("product"), a, b, (false, false))?;
-    let d = c.dtype(n.input(0)?);
-    back(c, n, y, 6, d)
+    let (a, b) = (n.input(0)?, n.input(3)?);
+    let (ra, rb) = (c.rank(a), c.rank(b));
+    let (row, column) = (ra.saturating_sub(2), rb.saturating_sub(1));
+    let d = c.dtype(a);
+    let x = steps(c, n, "a", a, n.opt(2), row)?;
+    let w = steps(c, n, "b", b, n.opt(5), column)?;
+    let sums = matmul::product(c, n, n.tmp("product"), x, w, (false, false))?;
+    let r = Requantise {
+        sums,
+        bias: None,
+        x_scale: placed(c, n, "a.scale", n.input(1)?, ra, row)?,
+        w_scale: placed(c, n, "b.scale", n.input(4)?, rb, column)?,
+    };
+    let y = requantised(c, n, &r, 1.0, 6, d)?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 fn gemm<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(9)?;
     let alpha = n.float("alpha", 1.0)?;
     let t = (n.flag("transA", false)?, n.flag("transB", false)?);
-    let (a, b) = (real(c, n, "a", 0, 0)?, real(c, n, "b", 3, if t.1 { 0 } else { 1 })?);
-    let y = matmul::product(c, n, n.tmp("product"), a, b, t)?;
-    let mut inputs = vec![y];
-    if let Some(bias) = n.opt(6) {
-        inputs.extend([bias, n.input(1)?, n.input(4)?]);
-    }
-    let wide = n.opt(7).is_none();
-    let name = if wide { n.name(0) } else { n.tmp("sum") };
-    // The bias is in steps of the product of the scales.
-    let y = c.map(n, name, &inputs, |e, x| {
-        let k = e.constant(alpha, DType::F32);
-        let mut v = if alpha == 1.0 { x[0] } else { e.mul(x[0], k) };
-        if x.len() > 1 {
-            let b = e.cast(x[1], DType::F32);
-            let s = e.mul(x[2], x[3]);
-            let s = e.mul(s, k);
-            let b = e.mul(b, s);
-            v = e.add(v, b);
-        }
-        v
-    })?;
-    if wide {
+    let (a, b) = (n.input(0)?, n.input(3)?);
+    let d = c.dtype(a);
+    let x = steps(c, n, "a", a, n.opt(2), 0)?;
+    let w = steps(c, n, "b", b, n.opt(5), if t.1 { 0 } else { 1 })?;
+    let sums = matmul::product(c, n, n.tmp("product"), x, w, t)?;
+    let r = Requantise {
+        sums,
+        bias: n.opt(6),
+        x_scale: one(c, n, "a.scale", n.input(1)?)?,
+        w_scale: placed(c, n, "b.scale", n.input(4)?, 2, 1)?,
+    };
+    if n.opt(7).is_some() {
+        let y = requantised(c, n, &r, alpha, 7, d)?;
         c.set(n, 0, y);
         return Ok(());
     }
+    let inputs: Vec<ValueId> = [r.sums, r.x_scale, r.w_scale].into_iter().chain(r.bias).collect();
+    let y = c.map(n, n.name(0), &inputs, |e, x| {
+        let sum = biased(e, x[0], x.get(3).copied());
+        let mut by = e.mul(x[1], x[2]);
+        if alpha != 1.0 {
+            let k = e.constant(alpha, DType::F32);
+            by = e.mul(by, k);
+        }
+        e.mul(sum, by)
+    })?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// An f32 result, quantised, as output 0.
+fn finish<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, y: ValueId, scale: usize) -> Lowered {
     let d = c.dtype(n.input(0)?);
-    back(c, n, y, 7, d)
+    let y = back(c, n, n.name(0), y, scale, d)?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 fn binary<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -122,16 +214,30 @@ fn binary<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let add = n.op == "QLinearAdd";
     let (a, b) = (real(c, n, "a", 0, usize::MAX)?, real(c, n, "b", 3, usize::MAX)?);
     let y = c.map(n, n.tmp("real"), &[a, b], |e, x| if add { e.add(x[0], x[1]) } else { e.mul(x[0], x[1]) })?;
-    let d = c.dtype(n.input(0)?);
-    back(c, n, y, 6, d)
+    finish(c, n, y, 6)
 }
 
-fn sigmoid<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+fn unary<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(5)?;
+    let alpha = if n.op == "QLinearLeakyRelu" { Some(n.float("alpha", 0.01)?) } else { None };
     let x = real(c, n, "x", 0, usize::MAX)?;
-    let y = c.map(n, n.tmp("real"), &[x], |e, a| e.unary(Unary::Sigmoid, a[0]))?;
-    let d = c.dtype(n.input(0)?);
-    back(c, n, y, 3, d)
+    let y = c.map(n, n.tmp("real"), &[x], |e, a| match alpha {
+        Some(k) => functions::leaky_relu(e, a[0], k, DType::F32),
+        None => e.unary(Unary::Sigmoid, a[0]),
+    })?;
+    finish(c, n, y, 3)
+}
+
+fn softmax<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(5)?;
+    let opset = n.int("opset", 13)?;
+    let x = real(c, n, "x", 0, usize::MAX)?;
+    let rank = c.rank(x);
+    let axis = crate::import::axis_of(n.int("axis", -1)?, rank)?;
+    // Before opset 13 all dimensions from the axis on make one row.
+    let axes: Vec<usize> = if opset < 13 { (axis..rank).collect() } else { vec![axis] };
+    let y = super::softmax::softmax(c, n, n.tmp("real"), x, &axes, false)?;
+    finish(c, n, y, 3)
 }
 
 fn global<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -144,6 +250,61 @@ fn global<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let axes: Vec<usize> = if n.flag("channels_last", false)? { (1..rank - 1).collect() } else { (2..rank).collect() };
     let count = c.count(x, &axes);
     let y = c.reduce(n, n.tmp("mean"), x, monoids::mean(DType::F32, &count), &axes, true)?;
-    let d = c.dtype(n.input(0)?);
-    back(c, n, y, 3, d)
+    finish(c, n, y, 3)
+}
+
+fn mean<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(5)?;
+    let x = real(c, n, "x", 0, usize::MAX)?;
+    let axes = n.ints("axes")?.unwrap_or_else(|| (0..c.rank(x) as i64).collect());
+    let axes = crate::import::axes_of(&axes, c.rank(x))?;
+    let keep = n.flag("keepdims", true)?;
+    let count = c.count(x, &axes);
+    let y = c.reduce(n, n.tmp("mean"), x, monoids::mean(DType::F32, &count), &axes, keep)?;
+    finish(c, n, y, 3)
+}
+
+fn pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(5)?;
+    let mut x = real(c, n, "x", 0, usize::MAX)?;
+    let last = n.flag("channels_last", false)?;
+    let rank = c.rank(x);
+    if last && rank > 2 {
+        let perm = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+        x = c.permute(n, n.tmp("x.turned"), x, perm)?;
+    }
+    let mut y = super::pool::average(c, n, n.tmp("pooled"), x)?;
+    if last && rank > 2 {
+        let perm = std::iter::once(0).chain(2..rank).chain([1]).collect();
+        y = c.permute(n, n.tmp("y.turned"), y, perm)?;
+    }
+    finish(c, n, y, 3)
+}
+
+/// Scale and zero point of the result come first, then three inputs per part.
+fn concat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    let mut parts = Vec::new();
+    for i in 0..n.inputs.len().saturating_sub(2) / 3 {
+        parts.push(real(c, n, &format!("part{i}"), 2 + 3 * i, usize::MAX)?);
+    }
+    let first = *parts.first().ok_or("joins nothing")?;
+    let axis = crate::import::axis_of(n.int("axis", 0)?, c.rank(first))?;
+    let d = c.dtype(n.input(2)?);
+    let mut quantised = Vec::new();
+    for (i, p) in parts.into_iter().enumerate() {
+        quantised.push(back(c, n, n.tmp(&format!("y{i}")), p, 0, d)?);
+    }
+    let y = c.add1(n, Op::Concat { axis }, &quantised, n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+fn where_<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(9)?;
+    let (x, y) = (real(c, n, "x", 1, usize::MAX)?, real(c, n, "y", 4, usize::MAX)?);
+    let d = c.dtype(n.input(1)?);
+    let y = c.map(n, n.tmp("real"), &[n.input(0)?, x, y], |e, a| e.select(a[0], a[1], a[2]))?;
+    let y = back(c, n, n.name(0), y, 7, d)?;
+    c.set(n, 0, y);
+    Ok(())
 }
