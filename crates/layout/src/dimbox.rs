@@ -51,29 +51,36 @@ impl DimBox {
             .all(|(s, r)| lookup(s).is_some_and(|v| r.lo <= v && v <= r.hi))
     }
 
-    /// The smallest and largest value that `dim` can take in the box (interval arithmetic, so the
-    /// true range may be narrower); `None` when a symbol is missing or the arithmetic overflows.
+    /// The smallest and largest value that `dim` can take in the box, exact where `dim` rises or
+    /// falls all along every symbol, else an enclosing range; `None` when a symbol is missing or the
+    /// arithmetic overflows.
+    ///
+    /// Symbols and quotients count as independent variables, so `h - 2 * floordiv(h, 2)` is bounded
+    /// as if the quotient could be anything in its range.
     pub fn bounds(&self, dim: &Dim) -> Option<Range> {
-        let mut sum = Range { lo: 0, hi: 0 };
-        for (c, atoms) in dim.terms() {
-            let mut p = Range { lo: c, hi: c };
-            for a in &atoms {
-                let r = self.atom_bounds(a)?;
-                let ends = [
-                    p.lo.checked_mul(r.lo)?,
-                    p.lo.checked_mul(r.hi)?,
-                    p.hi.checked_mul(r.lo)?,
-                    p.hi.checked_mul(r.hi)?,
-                ];
-                p = Range {
-                    lo: ends.into_iter().min()?,
-                    hi: ends.into_iter().max()?,
-                };
-            }
-            sum.lo = sum.lo.checked_add(p.lo)?;
-            sum.hi = sum.hi.checked_add(p.hi)?;
+        if let Dim::Known(n) = dim {
+            return Some(Range { lo: *n, hi: *n });
         }
-        Some(sum)
+        let terms = dim.terms();
+        let mut atoms: Vec<&crate::Atom> = Vec::new();
+        let mut ranges = Vec::new();
+        let mut poly = Vec::with_capacity(terms.len());
+        for (c, product) in &terms {
+            let mut vars = Vec::with_capacity(product.len());
+            for a in product {
+                let at = match atoms.iter().position(|x| *x == a) {
+                    Some(i) => i,
+                    None => {
+                        ranges.push(self.atom_bounds(a)?);
+                        atoms.push(a);
+                        atoms.len() - 1
+                    }
+                };
+                vars.push(at);
+            }
+            poly.push((*c, vars));
+        }
+        monotone(&poly, &mut ranges)
     }
 
     fn atom_bounds(&self, a: &crate::Atom) -> Option<Range> {
@@ -118,6 +125,81 @@ impl DimBox {
     pub fn at_top(&self, dim: &Dim) -> Option<i64> {
         dim.eval(&|s| self.get(s).map(|r| r.hi))
     }
+}
+
+/// A polynomial: coefficients with the numbers of the variables that are multiplied.
+type Poly = [(i64, Vec<usize>)];
+
+/// Interval arithmetic term by term.
+fn interval(poly: &Poly, ranges: &[Range]) -> Option<Range> {
+    let mut sum = Range { lo: 0, hi: 0 };
+    for (c, vars) in poly {
+        let mut p = Range { lo: *c, hi: *c };
+        for &v in vars {
+            let r = ranges[v];
+            let ends = [
+                p.lo.checked_mul(r.lo)?,
+                p.lo.checked_mul(r.hi)?,
+                p.hi.checked_mul(r.lo)?,
+                p.hi.checked_mul(r.hi)?,
+            ];
+            p = Range {
+                lo: ends.into_iter().min()?,
+                hi: ends.into_iter().max()?,
+            };
+        }
+        sum.lo = sum.lo.checked_add(p.lo)?;
+        sum.hi = sum.hi.checked_add(p.hi)?;
+    }
+    Some(sum)
+}
+
+/// As [`interval`], but a variable along which the polynomial only rises or only falls is set to
+/// its ends instead: `n * s - n` is at least 0 for n and s of 1 and more, term by term it is not.
+fn monotone(poly: &Poly, ranges: &mut [Range]) -> Option<Range> {
+    let plain = interval(poly, ranges)?;
+    // Sums of few terms are what shapes are made of; longer ones are left to the intervals.
+    if poly.len() < 2 || poly.len() > 12 || plain.lo == plain.hi {
+        return Some(plain);
+    }
+    for v in 0..ranges.len() {
+        let Range { lo, hi } = ranges[v];
+        if lo == hi {
+            continue;
+        }
+        let mut slope: Vec<(i64, Vec<usize>)> = Vec::new();
+        for (c, vars) in poly {
+            let power = vars.iter().filter(|&&x| x == v).count();
+            if let Some(at) = vars.iter().position(|&x| x == v) {
+                let mut rest = vars.clone();
+                rest.remove(at);
+                slope.push((c.checked_mul(power as i64)?, rest));
+            }
+        }
+        if slope.is_empty() {
+            continue;
+        }
+        let Some(rate) = monotone(&slope, ranges) else {
+            continue;
+        };
+        if rate.lo < 0 && rate.hi > 0 {
+            continue;
+        }
+        let (least, most) = if rate.lo >= 0 { (lo, hi) } else { (hi, lo) };
+        ranges[v] = Range {
+            lo: least,
+            hi: least,
+        };
+        let bottom = monotone(poly, ranges);
+        ranges[v] = Range { lo: most, hi: most };
+        let top = monotone(poly, ranges);
+        ranges[v] = Range { lo, hi };
+        return Some(Range {
+            lo: bottom?.lo.max(plain.lo),
+            hi: top?.hi.min(plain.hi),
+        });
+    }
+    Some(plain)
 }
 
 impl FromIterator<(Sym, Range)> for DimBox {

@@ -206,3 +206,20 @@ fn hostile_text_is_refused() {
         min.clone() * min.clone(),
     );
 }
+
+#[test]
+fn bounds_are_exact_along_rising_and_falling_symbols() {
+    let d = |s: &str| s.parse::<Dim>().unwrap();
+    let mut b = DimBox::new();
+    b.insert("n", 1, 7);
+    b.insert("s", 1, 5);
+    b.insert("k", 2, 2);
+    let range = |e: &str| b.bounds(&d(e)).map(|r| (r.lo, r.hi));
+    assert_eq!(range("80*n*s - 40*n"), Some((40, 2520)));
+    assert_eq!(range("n*s - n - s + 1"), Some((0, 24)));
+    assert_eq!(range("4*s*s - 4*s + 1"), Some((1, 81)));
+    assert_eq!(range("10 - n*k"), Some((-4, 8)));
+    assert_eq!(range("k*n*s - n"), Some((1, 63)));
+    assert_eq!(range("2*floordiv(s, 2)*n - n"), Some((-7, 21)));
+    assert_eq!(range("x"), None);
+}
