@@ -7,6 +7,7 @@ mod block;
 mod ctx;
 mod disjoint;
 mod memory;
+mod narrow;
 mod pack;
 mod predict;
 mod schedule;
@@ -84,6 +85,8 @@ impl plan::Planner for Planner {
             .first()
             .map_or(most, |&w| w as usize)
             .clamp(1, most);
+        let mut whys = program.whys.clone();
+        let dims = &narrow::narrowed(program, dims, &mut whys)?;
         let footprint = footprint(program, dims);
         let ctx = Ctx {
             machine,
@@ -93,7 +96,6 @@ impl plan::Planner for Planner {
             effort: self.options.effort,
             footprint,
         };
-        let mut whys = program.whys.clone();
         let hash = program_hash(program)?;
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
             true => state::alias(program, dims, &mut whys),

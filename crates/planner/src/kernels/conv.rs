@@ -237,20 +237,12 @@ impl Lowering<'_> {
         Ok(to)
     }
 
-    /// Output position `phase + stride * j` takes the taps `r = r0 + stride * u` only: a plain
-    /// convolution per phase, each writing its own positions.
+    /// Output position `phase + stride * j` takes every `stride / gcd(stride, dilation)`-th tap only:
+    /// a plain convolution per phase, each writing its own positions.
     fn conv_transposed(&mut self, g: &Group, n: NodeId, spec: &ConvSpec) -> Result<()> {
         let node = self.graph.node(n);
         let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let spatial = spec.kernel.len();
-        if spec
-            .dilations
-            .iter()
-            .zip(&spec.strides)
-            .any(|(d, s)| *d != 1 && *s != 1)
-        {
-            return self.fail(n, "a transposed convolution with both stride and dilation is not covered yet; use one of them");
-        }
         let groups = Dim::Known(spec.groups);
         let x = self.channels_last(n, vx, spec, false)?;
         let w = self.flat(n, vw)?;
@@ -277,6 +269,13 @@ impl Lowering<'_> {
             ),
             false => self.new_value(self.name(vo), self.dtype(vo), &os, &order),
         };
+        // A phase without taps reads nothing, but fills a part of what the others fill per request.
+        self.per_request = [&x, &w].iter().any(|l| {
+            !matches!(
+                self.program.value(l.ix).origin,
+                plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init
+            )
+        });
         let phases: i64 = spec.strides.iter().product();
         for p in 0..phases {
             let mut rest = p;
@@ -331,17 +330,13 @@ impl Lowering<'_> {
             let mut empty = false;
             for d in 0..spatial {
                 let (s, dil, k) = (spec.strides[d], spec.dilations[d], spec.kernel[d]);
-                // Taps with (phase + before - tap * dilation) divisible by the stride.
-                let r0 = if s == 1 {
-                    0
-                } else {
-                    (phase[d] + before[d]).rem_euclid(s)
-                };
-                let count = if s == 1 {
-                    k
-                } else {
-                    (k - r0 + s - 1).div_euclid(s).max(0)
-                };
+                // Taps with (phase + before - tap * dilation) divisible by the stride: the first, and
+                // then every `every`-th.
+                let at = phase[d] + before[d];
+                let every = s / gcd(s, dil);
+                let first = (0..every.min(k)).find(|r| (at - r * dil).rem_euclid(s) == 0);
+                let r0 = first.unwrap_or(0);
+                let count = first.map_or(0, |r0| (k - r0 + every - 1) / every);
                 empty |= count == 0;
                 let tap = axis(
                     &mut b,
@@ -349,25 +344,20 @@ impl Lowering<'_> {
                     &Dim::Known(count.max(1)),
                 );
                 over.extend(tap);
-                let base = if s == 1 {
-                    phase[d] + before[d]
-                } else {
-                    (phase[d] + before[d] - r0).div_euclid(s)
-                };
                 let sx = step(&x.layout, 2 + d);
                 let sw = step(&w.layout, 2 + d);
                 Window {
                     out: outs[d],
                     tap,
                     stride: 1,
-                    dilation: if s == 1 { -dil } else { -1 },
-                    base: Dim::Known(base),
+                    dilation: -(dil * every / s),
+                    base: Dim::Known((at - r0 * dil).div_euclid(s)),
                     extent: &xs[2 + d],
                     inside: false,
                 }
                 .apply(&b, &mut xa, &sx);
                 wa.offset = wa.offset + Dim::Known(r0) * sw.clone();
-                plain(&mut wa, &b, tap, sw * Dim::Known(s));
+                plain(&mut wa, &b, tap, sw * Dim::Known(every));
                 let sy = step(&to.layout, 2 + d);
                 ya.offset = ya.offset + Dim::Known(phase[d]) * sy.clone();
                 plain(&mut ya, &b, outs[d], sy * Dim::Known(s));
@@ -412,6 +402,7 @@ impl Lowering<'_> {
             let (k, args) = b.finish();
             self.emit(k, args, self.origins(&[n]));
         }
+        self.per_request = false;
         self.located[vo.0 as usize] = Some(to);
         if direct || g.nodes.len() == 1 {
             return Ok(());
@@ -423,6 +414,10 @@ impl Lowering<'_> {
         rest.mapping.remove(&vo);
         self.pointwise(&rest)
     }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The output formula itself keeps windows inside when nothing is padded and no ceil mode added to it.
