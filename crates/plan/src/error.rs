@@ -40,6 +40,21 @@ pub enum PlanError {
         /// Range of the box.
         range: String,
     },
+    /// Dimensions differ that the model needs to be equal.
+    #[error(
+        "node '{node}' needs {left} and {right} to be equal, but for these inputs they are {} and {}; change the inputs' sizes",
+        values.0, values.1
+    )]
+    Constraint {
+        /// Model node.
+        node: String,
+        /// One extent.
+        left: String,
+        /// The other.
+        right: String,
+        /// Their values.
+        values: (i64, i64),
+    },
     /// Arithmetic on dims failed.
     #[error(transparent)]
     Eval(#[from] layout::EvalError),

@@ -1,4 +1,4 @@
-use crate::{HostOp, PlanError, ValueIx, Why};
+use crate::{Constraint, HostOp, PlanError, ValueIx, Why};
 use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Work};
@@ -191,6 +191,10 @@ pub struct Step {
 pub struct Block {
     /// Symbols that parameters may use, in the order in which a request gives their values.
     pub symbols: Vec<Sym>,
+    /// Dimensions that must be equal for this block to be run: checked for every request, and
+    /// taken for granted by the verifier.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<Constraint>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
     /// Inputs.
@@ -203,12 +207,25 @@ pub struct Block {
     pub init: Vec<Step>,
     /// Run for every request, in plan order.
     pub steps: Vec<Step>,
-    /// Bytes of one request's arena.
+    /// Bytes of one request's arena on the first device.
     pub arena_bytes: u64,
+    /// Bytes of one request's arenas on the other devices, from device 1 on; missing ones are empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub far_arenas: Vec<u64>,
     /// Scratch bytes per worker.
     pub scratch_bytes: u64,
     /// Sum over the steps.
     pub predicted: Cost,
+}
+
+impl Block {
+    /// Bytes of one request's arena on device `place`.
+    pub fn arena(&self, place: u32) -> u64 {
+        match place.checked_sub(1) {
+            None => self.arena_bytes,
+            Some(i) => self.far_arenas.get(i as usize).copied().unwrap_or(0),
+        }
+    }
 }
 
 /// A part of a plan.

@@ -13,6 +13,6 @@ mod located;
 mod program;
 mod state;
 
-pub use bind::{PlanOptions, Planner};
+pub use bind::{Placement, PlanOptions, Planner};
 pub use error::PlannerError;
 pub use program::{ProgramOptions, program};

@@ -53,6 +53,9 @@ pub struct PlanView {
     pub control: Vec<(u32, String)>,
     /// Memory.
     pub memory: MemoryView,
+    /// What a reader must know about the figures, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Predicted time of a request, microseconds (control flow left out).
     pub predicted_us: f64,
     /// Where the prediction may lie, microseconds.
@@ -114,6 +117,12 @@ fn kernels(p: &Program) -> usize {
         .sum()
 }
 
+/// What `of` says of the plan's devices, the host first.
+fn names(plan: &Plan, of: &dyn Fn(&plan::DeviceRef) -> &String) -> String {
+    let list: Vec<&str> = plan.devices.iter().map(|d| of(d).as_str()).collect();
+    list.join(" + ")
+}
+
 impl PlanView {
     /// What there is to show of `plan`; `program` names its control flow, `requests` may run at once.
     pub fn new(plan: &Plan, program: Option<&Program>, requests: u64) -> PlanView {
@@ -156,7 +165,7 @@ impl PlanView {
                             BufferKind::Arena => {}
                         }
                     }
-                    memory.arena += b.arena_bytes;
+                    memory.arena += b.arena_bytes + b.far_arenas.iter().sum::<u64>();
                     memory.scratch = memory.scratch.max(b.scratch_bytes);
                 }
                 PlanSegment::Control { segment } => {
@@ -174,9 +183,9 @@ impl PlanView {
             .saturating_add(memory.scratch.saturating_mul(memory.workers));
         PlanView {
             model: plan.model.clone(),
-            machine: device.map_or_else(String::new, |d| d.machine.clone()),
+            machine: names(plan, &|d| &d.machine),
             machine_hash: device.map_or_else(String::new, |d| d.machine_hash.clone()),
-            target: device.map_or_else(String::new, |d| d.target.clone()),
+            target: names(plan, &|d| &d.target),
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {
                 String::new()
@@ -188,6 +197,7 @@ impl PlanView {
             init,
             control,
             memory,
+            note: None,
             predicted_us: plan.predicted.time_s * 1e6,
             interval_us: (
                 plan.predicted.interval.0 * 1e6,
@@ -228,6 +238,9 @@ impl PlanView {
             let _ = writeln!(out, "  dims     {}{range}", self.dims);
         }
         let _ = writeln!(out, "  goal     {goal}");
+        if let Some(note) = &self.note {
+            let _ = writeln!(out, "  note     {note}");
+        }
         out.push('\n');
         let mut t = Table::new(&[
             ("step", Align::Right),

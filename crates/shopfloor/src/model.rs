@@ -27,6 +27,8 @@ pub struct Model {
     program: Arc<Program>,
     report: onnx::Report,
     dims: DimBox,
+    /// Everything that was bound, as text.
+    options: String,
 }
 
 impl Model {
@@ -131,6 +133,19 @@ impl Model {
             },
         )?;
         program.name = name.to_string();
+        // What import took for granted is checked for every request, but for bodies of control flow,
+        // which may be skipped: they check it themselves.
+        for a in &report.assumptions {
+            let inner = |f: &plan::NodeFate| f.node == a.node && f.fate == plan::Fate::Control;
+            let c = plan::Constraint {
+                node: a.node.clone(),
+                left: a.extent.clone(),
+                right: a.must_be.clone(),
+            };
+            if !program.fates.iter().any(inner) && !program.constraints.contains(&c) {
+                program.constraints.push(c);
+            }
+        }
         program.whys.splice(
             0..0,
             changes.into_iter().map(|c| Why {
@@ -151,12 +166,23 @@ impl Model {
             program: Arc::new(program),
             report,
             dims: options.dims.clone(),
+            options: format!("{name} {options:?}"),
         })
     }
 
     /// Where it was read from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The files that it was read from.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.report.files
+    }
+
+    /// What it was bound to, as text: equal for equal options.
+    pub(crate) fn options_text(&self) -> &str {
+        &self.options
     }
 
     /// Names of the inputs, in the model's order.

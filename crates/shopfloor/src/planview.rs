@@ -24,11 +24,34 @@ pub fn view(session: &Session, plan: &Plan) -> PlanView {
     )
 }
 
-/// The plan of `model` for a machine that need not be there. CPUs only: what a GPU runs is planned
-/// when its backend is.
+/// The target for `machine`: our CPU code for its widest instruction set, or PTX.
 ///
 /// # Errors
-/// A GPU, dims without a range, or sizes that do not fit.
+/// A GPU that no code is printed for.
+fn target_of(machine: &Machine) -> Result<kernel::Target, Error> {
+    if machine.kind == machine::MachineKind::Cpu {
+        let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
+            cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
+            cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
+            _ => true,
+        });
+        return Ok(cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable)));
+    }
+    let arch = emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a));
+    arch.map(emit::ptx::target).ok_or_else(|| {
+        Error::Usage(format!(
+            "machine '{}' is a GPU that no code is printed for; its description must name one of {} in isa.features",
+            machine.name,
+            emit::ptx::ARCHS.join(", ")
+        ))
+    })
+}
+
+/// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
+/// has schedules for; host operators and what is left run on the CPU at hand, with copies between.
+///
+/// # Errors
+/// A machine that no target fits, dims without a range, or sizes that do not fit.
 pub fn plan_for(
     model: &Model,
     machine: &Machine,
@@ -36,28 +59,29 @@ pub fn plan_for(
     goal: Goal,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    if machine.kind != machine::MachineKind::Cpu {
-        return Err(Error::Usage(format!(
-            "machine '{}' is a GPU, and there is no backend for whole models on it yet; name a CPU (`shopfloor machines list`)",
-            machine.name
-        )));
-    }
-    let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
-        cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
-        cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
-        _ => true,
-    });
-    let target = cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable));
-    let planner = planner::Planner::new(
-        vec![(machine.clone(), target)],
-        planner::PlanOptions::default(),
-    );
-    let workers = threads.unwrap_or_else(|| machine.worker_count()) as u32;
+    let own = (machine.clone(), target_of(machine)?);
+    let devices = match machine.kind {
+        machine::MachineKind::Cpu => vec![own],
+        machine::MachineKind::Gpu => {
+            let host = crate::machines::find("detected")?;
+            let target = target_of(&host)?;
+            vec![(host, target), own]
+        }
+    };
+    let workers = devices
+        .iter()
+        .enumerate()
+        .map(|(i, (m, _))| match i {
+            0 => threads.unwrap_or_else(|| m.worker_count()) as u32,
+            _ => m.worker_count() as u32,
+        })
+        .collect();
+    let planner = planner::Planner::new(devices, planner::PlanOptions::default());
     Ok(planner.bind(
         model.program(),
         dims,
         &Allotment {
-            workers: vec![workers],
+            workers,
             memory: None,
             goal,
         },

@@ -159,6 +159,8 @@ pub fn plan(k: &Kernel, s: &Schedule, dims: &DimBox) -> Plan {
         init: Vec::new(),
         steps: vec![step],
         arena_bytes: 0,
+        far_arenas: vec![],
+        constraints: vec![],
         scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };

@@ -174,6 +174,8 @@ fn model(tile: i64) -> Plan {
             ),
         ],
         arena_bytes: 64 + (M * N * 4) as u64,
+        far_arenas: vec![],
+        constraints: vec![],
         scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };
@@ -501,6 +503,8 @@ fn states_stay_in_place() {
         init: vec![],
         steps: vec![step("append", b.k, &[], vec![0, 1], vec![])],
         arena_bytes: 0,
+        far_arenas: vec![],
+        constraints: vec![],
         scratch_bytes: 1 << 40,
         predicted: Cost::zero(),
     };

@@ -11,11 +11,21 @@ pub fn target(arch: &str) -> Target {
         name: format!("ptx-{arch}"),
         kind: TargetKind::Ptx,
         families: if known {
-            vec![Family::Contract, Family::Conv, Family::Attention]
+            vec![
+                Family::Contract,
+                Family::Conv,
+                Family::Map,
+                Family::Row,
+                Family::Pool,
+                Family::Move,
+                Family::Attention,
+                Family::Recurrent,
+                Family::Select,
+            ]
         } else {
             vec![]
         },
-        dtypes: vec![DType::F16, DType::F32, DType::I32, DType::I64, DType::Bool],
+        dtypes: DType::ALL.to_vec(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
@@ -24,13 +34,21 @@ pub fn target(arch: &str) -> Target {
             tiles: vec![(128, 128), (128, 64), (64, 128), (64, 64), (32, 64)],
             depths: vec![64, 32, 16],
             stages: vec![4, 3, 2, 1],
-            fragments: vec![Fragment {
+            fragments: [
+                (DType::F16, DType::F32, 16),
+                (DType::BF16, DType::F32, 16),
+                (DType::I8, DType::I32, 32),
+                (DType::U8, DType::I32, 32),
+            ]
+            .into_iter()
+            .map(|(input, acc, k)| Fragment {
                 m: 16,
                 n: 8,
-                k: 16,
-                input: DType::F16,
-                acc: DType::F32,
-            }],
+                k,
+                input,
+                acc,
+            })
+            .collect(),
             swizzles: vec![
                 Swizzle::default(),
                 Swizzle {
@@ -62,9 +80,14 @@ pub fn target(arch: &str) -> Target {
             load_bytes: vec![16, 8, 4, 2],
             rasters: vec![8, 4, 1],
         }),
-        // Not measured yet: plain guesses for mma.sync kernels with a cp.async pipeline.
+        // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
         efficiencies: EfficiencyTable {
-            default: Efficiencies::default(),
+            default: Efficiencies::default()
+                .with_level("device", 0.85)
+                .with_level("L2", 0.8)
+                .with_level("shared", 0.8)
+                .with_unit("tensor", 0.7)
+                .with_unit("fma", 0.75),
             ..EfficiencyTable::default()
         },
     }

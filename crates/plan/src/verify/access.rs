@@ -6,6 +6,7 @@
 //! accesses; the formulas give some number there, which can only make a proof fail.
 //!
 //! Where intervals do not decide and the box has few points, every point is looked at by itself.
+use super::equal::Equal;
 use kernel::{Access, Bound, Kernel, Operand};
 use layout::{Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ pub(crate) const BUDGET: i64 = 1 << 20;
 /// Steps of one proof that take parts of a sum for something simpler.
 const RELAXATIONS: usize = 24;
 /// Above this no sum of products is looked at: it could leave 64 bits.
-const MAX_NORM: i128 = 1 << 61;
+pub(super) const MAX_NORM: i128 = 1 << 61;
 
 /// What is asked of one point: shapes and dimensions with numbers.
 type PointCheck<'a> = &'a dyn Fn(&mut Prover, &[Shape], &[i64]) -> bool;
@@ -39,6 +40,8 @@ pub(crate) struct Shape {
 /// Compares dimension expressions over a box.
 pub(crate) struct Prover<'a> {
     pub dims: &'a DimBox,
+    /// What every request makes equal.
+    pub equal: Option<&'a Equal>,
     /// Points left.
     pub budget: &'a mut i64,
 }
@@ -69,15 +72,22 @@ impl Shape {
     fn at(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<Result<Shape, Empty>> {
         let n = |d: &Dim| d.eval(lookup).map(Dim::Known);
         let extents: Vec<Dim> = self.extents.iter().map(n).collect::<Option<_>>()?;
-        let a = &self.access;
-        let empty = a
+        let empty = self
+            .access
             .terms
             .iter()
             .any(|t| extents[t.axis as usize].known().is_some_and(|e| e <= 0));
         if empty {
             return Some(Err(Empty));
         }
-        let mut access = a.clone();
+        self.replaced(&n).map(Ok)
+    }
+
+    /// The same with every dimension replaced by what `n` gives for it.
+    fn replaced(&self, n: &dyn Fn(&Dim) -> Option<Dim>) -> Option<Shape> {
+        let extents: Vec<Dim> = self.extents.iter().map(n).collect::<Option<_>>()?;
+        let mut access = self.access.clone();
+        let a = &self.access;
         access.offset = n(&a.offset)?;
         for l in access.terms.iter_mut().flat_map(|t| &mut t.leaves) {
             l.extent = n(&l.extent)?;
@@ -94,7 +104,7 @@ impl Shape {
             i.stride = n(&i.stride)?;
             i.extent = n(&i.extent)?;
         }
-        Some(Ok(Shape { extents, access }))
+        Some(Shape { extents, access })
     }
 
     /// Parts of the address that bounds in `clipped` say nothing about.
@@ -177,7 +187,7 @@ fn of_atom(a: &Atom) -> Dim {
 }
 
 /// At least the sum of the magnitudes of a dimension's coefficients, and of its value, in the box.
-fn norm(d: &Dim, dims: &DimBox) -> i128 {
+pub(super) fn norm(d: &Dim, dims: &DimBox) -> i128 {
     if let Dim::Known(n) = d {
         return i128::from(*n).abs();
     }
@@ -200,6 +210,18 @@ fn norm(d: &Dim, dims: &DimBox) -> i128 {
 impl Prover<'_> {
     /// True when `d` is proved to be at least 0 in the whole box.
     pub fn nonneg(&self, d: &Dim) -> bool {
+        self.nonneg_here(d)
+            || self.equal.is_some_and(|e| {
+                let p = Prover {
+                    dims: &e.dims,
+                    equal: None,
+                    budget: &mut 0,
+                };
+                e.canon(d).is_some_and(|c| c != *d && p.nonneg_here(&c))
+            })
+    }
+
+    fn nonneg_here(&self, d: &Dim) -> bool {
         match d {
             Dim::Known(n) => *n >= 0,
             d => {
@@ -419,6 +441,7 @@ impl Prover<'_> {
             };
             let mut p = Prover {
                 dims: &none,
+                equal: None,
                 budget: &mut 0,
             };
             let holds =
@@ -437,8 +460,35 @@ impl Prover<'_> {
         }
     }
 
+    /// Whether `check` holds of the shapes and dimensions with what is equal in one form.
+    fn in_one_form(
+        &mut self,
+        shapes: &[&Shape],
+        extra: &[&Dim],
+        check: &dyn Fn(&mut Prover, &[Shape], &[Dim]) -> bool,
+    ) -> bool {
+        let Some(e) = self.equal else { return false };
+        let shapes: Option<Vec<Shape>> =
+            shapes.iter().map(|s| s.replaced(&|d| e.canon(d))).collect();
+        let extra: Option<Vec<Dim>> = extra.iter().map(|d| e.canon(d)).collect();
+        let (Some(shapes), Some(extra)) = (shapes, extra) else {
+            return false;
+        };
+        let mut p = Prover {
+            dims: &e.dims,
+            equal: None,
+            budget: self.budget,
+        };
+        check(&mut p, &shapes, &extra)
+    }
+
     /// True when every address of `s` lies in `0..limit`.
     pub fn inside(&mut self, s: &Shape, limit: &Dim) -> bool {
+        self.inside_any(s, limit)
+            || self.in_one_form(&[s], &[limit], &|p, s, l| p.inside_any(&s[0], &l[0]))
+    }
+
+    fn inside_any(&mut self, s: &Shape, limit: &Dim) -> bool {
         self.tame(s)
             && norm(limit, self.dims) < MAX_NORM
             && (self.inside_here(s, limit)
@@ -463,6 +513,10 @@ impl Prover<'_> {
 
     /// True when different coordinates have different addresses.
     pub fn injective(&mut self, s: &Shape) -> bool {
+        self.injective_any(s) || self.in_one_form(&[s], &[], &|p, s, _| p.injective_any(&s[0]))
+    }
+
+    fn injective_any(&mut self, s: &Shape) -> bool {
         self.tame(s)
             && (self.injective_here(s)
                 || self.each_point(&[s], &[], &|p, s, _| p.injective_here(&s[0])))
@@ -498,6 +552,10 @@ impl Prover<'_> {
 
     /// True when no address is in both.
     pub fn apart(&mut self, a: &Shape, b: &Shape) -> bool {
+        self.apart_any(a, b) || self.in_one_form(&[a, b], &[], &|p, s, _| p.apart_any(&s[0], &s[1]))
+    }
+
+    fn apart_any(&mut self, a: &Shape, b: &Shape) -> bool {
         self.tame(a)
             && self.tame(b)
             && (self.apart_here(a, b)

@@ -18,6 +18,7 @@ pub(super) fn sizes(k: &Block, b: &Blame) -> Checked {
         ("outputs", k.outputs.len(), MAX_LIST),
         ("states", k.states.len(), MAX_LIST),
         ("symbols", k.symbols.len(), MAX_SYMBOLS),
+        ("constraints", k.constraints.len(), MAX_SYMBOLS),
         (
             "waits of one step",
             k.steps
@@ -41,6 +42,11 @@ pub(super) fn check(plan: &Plan, k: &Block, b: &Blame) -> Checked {
     states(k, b)?;
     buffers(plan, k, b)?;
     ports(plan, k, b)?;
+    for c in &k.constraints {
+        let b = b.of(format!("{}, constraint of '{}'", b.subject, c.node));
+        dimension(&c.left, k, &plan.dims, &b)?;
+        dimension(&c.right, k, &plan.dims, &b)?;
+    }
     for list in [&k.init, &k.steps] {
         params(plan, k, list, b)?;
     }
@@ -93,6 +99,11 @@ pub(super) fn bytes_of(d: DType, elements: i64) -> Option<u64> {
 
 fn buffers(plan: &Plan, k: &Block, b: &Blame) -> Checked {
     b.need(
+        k.far_arenas.len() < plan.devices.len() && k.far_arenas.iter().all(|&a| a < MAX_BYTES),
+        "capacity",
+        || format!("arenas of {:?} bytes on further devices", k.far_arenas),
+    )?;
+    b.need(
         k.arena_bytes < MAX_BYTES && k.scratch_bytes < MAX_BYTES,
         "capacity",
         || {
@@ -121,10 +132,11 @@ fn buffers(plan: &Plan, k: &Block, b: &Blame) -> Checked {
                 b.need(x.offset % u64::from(x.align) == 0, "buffers", || {
                     format!("offset {} is not aligned to {}", x.offset, x.align)
                 })?;
-                b.need(end.is_some_and(|e| e <= k.arena_bytes), "arena", || {
+                let arena = k.arena(x.place);
+                b.need(end.is_some_and(|e| e <= arena), "arena", || {
                     format!(
-                        "{} bytes at {} leave the arena of {}",
-                        x.bytes, x.offset, k.arena_bytes
+                        "{} bytes at {} leave the arena of {arena}",
+                        x.bytes, x.offset
                     )
                 })?;
                 true
@@ -143,6 +155,13 @@ fn buffers(plan: &Plan, k: &Block, b: &Blame) -> Checked {
                 .get(n as usize)
                 .is_some_and(|s| s.buffer as usize == i),
         };
+        let host = matches!(
+            x.kind,
+            BufferKind::Input(_) | BufferKind::Output(_) | BufferKind::Weight(_)
+        );
+        b.need(!host || x.place == 0, "place", || {
+            format!("{:?} lies on device {}", x.kind, x.place)
+        })?;
         b.need(belongs, "buffers", || {
             format!("{:?} is not what it belongs to", x.kind)
         })?;

@@ -12,11 +12,17 @@
 //! Blocks
 //! - `names`: steps of one list and ports of one side have names, all different.
 //! - `symbols`: a block's symbols are different and have ranges in the box.
+//! - `constraints`: at most 1,024 equalities of dimensions, over the block's symbols; they are
+//!   checked for every request, and the proofs below hold for requests that keep them. Init steps
+//!   run without a request and are proved without them.
 //! - `params`: every dimension uses the block's symbols only, divides by positive numbers only and
 //!   stays within 64 bits everywhere in the box.
 //! - `buffers`: a buffer lies on a device of the plan, is aligned, and has no offset outside the
 //!   arena; each kind's number names the port or state that the buffer belongs to.
-//! - `arena`: arena buffers lie inside the arena.
+//! - `arena`: arena buffers lie inside the arena of their device.
+//! - `place`: inputs, outputs and weights lie on the first device, whose memory is the caller's; a
+//!   step's operands lie on the step's device, but for a copy: one load and one store of the same
+//!   elements, which may go between two devices.
 //! - `ports`: a port's buffer is its own, of its type and large enough for its shape.
 //! - `states`: a state's ports share its buffer and type.
 //! - `capacity`: a buffer, the arena and a worker's scratch stay below 64 TiB.
@@ -52,6 +58,7 @@
 //! Sizes of weights are not in a plan: [`VerifiedPlan::check_weights`] compares them with the store.
 mod access;
 mod block;
+mod equal;
 mod order;
 mod step;
 

@@ -119,7 +119,12 @@ impl Ordering {
             self.one(uses, list, &b, p)?;
             self.written(k, uses, list, i, init, has_init[i], &b)?;
         }
-        self.arena(k, uses, &by_buffer, b)
+        let mut places: Vec<u32> = k.buffers.iter().map(|x| x.place).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .try_for_each(|place| self.arena(k, uses, &by_buffer, place, b))
     }
 
     /// Uses of one buffer.
@@ -192,14 +197,22 @@ impl Ordering {
         Ok(())
     }
 
-    /// Arena buffers that share bytes: all uses of one come before all uses of the next. Walking
+    /// Arena buffers of one device that share bytes: all uses of one come before all uses of the next. Walking
     /// them in the order of their first use, each has to come only after those that it takes bytes
     /// from: they came after what was there before.
-    fn arena(&self, k: &Block, uses: &[Use], by_buffer: &[Vec<usize>], b: &Blame) -> Checked {
+    fn arena(
+        &self,
+        k: &Block,
+        uses: &[Use],
+        by_buffer: &[Vec<usize>],
+        place: u32,
+        b: &Blame,
+    ) -> Checked {
         let n = self.before.len();
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (i, list) in by_buffer.iter().enumerate() {
             if k.buffers[i].kind == BufferKind::Arena
+                && k.buffers[i].place == place
                 && k.buffers[i].bytes > 0
                 && let Some(first) = list.iter().map(|&u| uses[u].step).min()
             {

@@ -1,6 +1,7 @@
 //! Rules of steps: what they touch, and whether that is theirs.
 use super::access::{Prover, Shape, product};
 use super::block::bytes_of;
+use super::equal::Equal;
 use super::order::{Ordering, Use};
 use super::{Blame, MAX_BYTES};
 use crate::plan::BlockPrograms;
@@ -22,13 +23,16 @@ pub(super) fn check(
     b: &Blame,
     budget: &mut i64,
 ) -> Checked {
+    let equal = Equal::new(&k.constraints, &plan.dims);
     let mut p = Prover {
         dims: &plan.dims,
+        equal: None,
         budget,
     };
     let limits: Vec<Dim> = k.buffers.iter().map(|x| limit(k, x, &plan.dims)).collect();
     let init = uses(plan, k, &k.init, &made.0, true, &limits, b, &mut p)?;
     Ordering::new(&k.init, b)?.check(k, &init, true, &[], b, &mut p)?;
+    p.equal = equal.as_ref();
     let steps = uses(plan, k, &k.steps, &made.1, false, &limits, b, &mut p)?;
     let filled: Vec<u32> = init.iter().filter(|u| u.write).map(|u| u.buffer).collect();
     Ordering::new(&k.steps, b)?.check(k, &steps, false, &filled, b, &mut p)
@@ -43,7 +47,7 @@ fn limit(k: &Block, x: &Buffer, dims: &DimBox) -> Dim {
     };
     match port {
         Some(p) => product(&p.shape, dims).unwrap_or(Dim::ZERO),
-        None => Dim::Known((x.bytes.saturating_mul(8) / u64::from(x.dtype.bits())) as i64),
+        None => Dim::Known((x.bytes.saturating_mul(8) / u64::from(x.dtype.bits()).max(1)) as i64),
     }
 }
 
@@ -189,6 +193,7 @@ fn ids(plan: &Plan, k: &Block, s: &Step, at: usize, b: &Blame) -> Checked {
         })?;
     }
     let there = |x: u32| (x as usize) < k.buffers.len();
+    let here = |x: u32| k.buffers[x as usize].place == s.device;
     let ok = match &s.work {
         StepWork::Kernel { kernel, args, .. } => {
             args.len() == kernel.operands.len() && args.iter().all(|&x| there(x))
@@ -203,7 +208,41 @@ fn ids(plan: &Plan, k: &Block, s: &Step, at: usize, b: &Blame) -> Checked {
     };
     b.need(ok, "ids", || {
         "its buffers are not one per operand, or not there".into()
+    })?;
+    let near = match &s.work {
+        StepWork::Kernel { kernel, args, .. } => args.iter().all(|&x| here(x)) || is_copy(kernel),
+        StepWork::Host {
+            inputs, outputs, ..
+        } => inputs
+            .iter()
+            .flatten()
+            .chain(outputs)
+            .all(|a| here(a.buffer)),
+    };
+    b.need(near, "place", || {
+        format!("it uses memory of another device than {}", s.device)
     })
+}
+
+/// Whether a kernel only copies elements from one place to the same elements of another.
+fn is_copy(kernel: &Kernel) -> bool {
+    let [
+        Stmt::Load { dst, operand: from },
+        Stmt::Store { operand: to, src },
+    ] = kernel.body.as_slice()
+    else {
+        return false;
+    };
+    let (from, to) = (
+        &kernel.operands[*from as usize],
+        &kernel.operands[*to as usize],
+    );
+    dst == src
+        && kernel.operands.len() == 2
+        && from.dtype == to.dtype
+        && from.access == to.access
+        && from.access.bounds.is_empty()
+        && from.access.indexed.is_empty()
 }
 
 fn extents(kernel: &Kernel, b: &Blame, p: &Prover) -> Checked {
@@ -287,6 +326,7 @@ pub(super) fn overlap(k: &Block, x: u32, y: u32) -> bool {
     x == y
         || (a.kind == BufferKind::Arena
             && b.kind == BufferKind::Arena
+            && a.place == b.place
             && a.offset < b.offset + b.bytes
             && b.offset < a.offset + a.bytes)
 }

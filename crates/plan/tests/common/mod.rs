@@ -41,6 +41,8 @@ impl PlanMaker {
                 init: vec![],
                 steps: vec![],
                 arena_bytes: 0,
+                far_arenas: vec![],
+                constraints: vec![],
                 scratch_bytes: 0,
                 predicted: Cost::zero(),
             },

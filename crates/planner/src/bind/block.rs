@@ -1,4 +1,5 @@
 //! One block: the steps of a straight segment with their buffers, waits and memory.
+use super::Placement;
 use super::ctx::Ctx;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
@@ -6,7 +7,7 @@ use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
 use kernel::{Kernel, Role, Schedule, TileProgram};
-use layout::{DType, Dim, Sym};
+use layout::{DType, Dim};
 use machine::{Cost, Work, predict};
 use plan::{
     Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
@@ -29,14 +30,21 @@ pub(crate) struct Rim {
 }
 
 pub(crate) struct BlockBuilder<'a> {
-    ctx: Ctx<'a>,
-    program: &'a Program,
-    whys: &'a mut Vec<Why>,
-    block: Block,
-    of_value: BTreeMap<ValueIx, BufferId>,
+    /// Of every device; the first is the host's.
+    pub(super) ctxs: &'a [Ctx<'a>],
+    /// Of the first device: dims and what all devices share.
+    pub(super) ctx: Ctx<'a>,
+    pub(super) placement: &'a Placement,
+    /// Items lowered so far.
+    number: usize,
+    pub(super) program: &'a Program,
+    pub(super) whys: &'a mut Vec<Why>,
+    pub(super) block: Block,
+    /// Buffer of a value on a device.
+    pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
     /// Buffers of passed-on values by value.
     copied: BTreeMap<ValueIx, BufferId>,
-    packed: BTreeMap<(ValueIx, String), BufferId>,
+    packed: BTreeMap<(ValueIx, u32, String), BufferId>,
     touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
@@ -44,9 +52,18 @@ pub(crate) struct BlockBuilder<'a> {
 }
 
 impl<'a> BlockBuilder<'a> {
-    pub fn new(ctx: Ctx<'a>, program: &'a Program, whys: &'a mut Vec<Why>) -> BlockBuilder<'a> {
+    /// A builder for devices with `ctxs`, of which there is at least one.
+    pub fn new(
+        ctxs: &'a [Ctx<'a>],
+        placement: &'a Placement,
+        program: &'a Program,
+        whys: &'a mut Vec<Why>,
+    ) -> BlockBuilder<'a> {
         BlockBuilder {
-            ctx,
+            ctx: ctxs[0],
+            ctxs,
+            placement,
+            number: 0,
             program,
             whys,
             block: Block {
@@ -58,6 +75,8 @@ impl<'a> BlockBuilder<'a> {
                 init: vec![],
                 steps: vec![],
                 arena_bytes: 0,
+                far_arenas: vec![],
+                constraints: vec![],
                 scratch_bytes: 0,
                 predicted: Cost::zero(),
             },
@@ -71,7 +90,7 @@ impl<'a> BlockBuilder<'a> {
         }
     }
 
-    fn error(&self, subject: &str, why: impl Into<String>) -> PlanError {
+    pub(super) fn error(&self, subject: &str, why: impl Into<String>) -> PlanError {
         PlanError::Bind {
             model: self.program.name.clone(),
             subject: subject.into(),
@@ -119,16 +138,20 @@ impl<'a> BlockBuilder<'a> {
                                 v,
                                 BufferKind::State(number),
                                 Some(states[s].elements),
+                                self.home(),
                             )?;
                             buffers.insert(s, b);
                             b
                         }
                     },
-                    None => self.buffer(v, kind, None)?,
+                    None => self.buffer(v, kind, None, 0)?,
                 };
                 match out && rim.copies.contains(&v) {
                     true => self.copied.insert(v, buffer),
-                    false => self.of_value.insert(v, buffer),
+                    false => {
+                        let place = self.block.buffers[buffer as usize].place;
+                        self.of_value.insert((v, place), buffer)
+                    }
                 };
                 let name = self.port_name(v, out);
                 let port = Port {
@@ -179,12 +202,13 @@ impl<'a> BlockBuilder<'a> {
             .unwrap_or_else(|| self.program.value(v).name.clone())
     }
 
-    /// Adds a buffer that holds value `v`.
-    fn buffer(
+    /// Adds a buffer that holds value `v` on device `place`.
+    pub(super) fn buffer(
         &mut self,
         v: ValueIx,
         kind: BufferKind,
         elements: Option<i64>,
+        place: u32,
     ) -> Result<BufferId, PlanError> {
         let value = self.program.value(v);
         let n = match elements {
@@ -204,7 +228,7 @@ impl<'a> BlockBuilder<'a> {
             }
         };
         let name = value.name.clone();
-        self.raw_buffer(name, kind, value.dtype, n)
+        self.raw_buffer(name, kind, value.dtype, n, place)
     }
 
     fn raw_buffer(
@@ -213,6 +237,7 @@ impl<'a> BlockBuilder<'a> {
         kind: BufferKind,
         dtype: DType,
         elements: i64,
+        place: u32,
     ) -> Result<BufferId, PlanError> {
         let bytes = usize::try_from(elements.max(0))
             .ok()
@@ -231,7 +256,7 @@ impl<'a> BlockBuilder<'a> {
         self.block.buffers.push(Buffer {
             name,
             kind,
-            place: 0,
+            place,
             dtype,
             bytes: bytes as u64,
             align,
@@ -240,9 +265,47 @@ impl<'a> BlockBuilder<'a> {
         Ok((self.block.buffers.len() - 1) as BufferId)
     }
 
-    /// The buffer of `v`, made when there is none; init items that fill it are added.
-    fn value(&mut self, v: ValueIx) -> Result<BufferId, PlanError> {
-        if let Some(&b) = self.of_value.get(&v) {
+    /// The buffer of `v` on device `place`, to be read; init items that fill it are added, and a copy
+    /// from where it is when it is elsewhere. `init`: for a step of the init segment.
+    pub(super) fn value(
+        &mut self,
+        v: ValueIx,
+        place: u32,
+        init: bool,
+    ) -> Result<BufferId, PlanError> {
+        if let Some(&b) = self.of_value.get(&(v, place)) {
+            return Ok(b);
+        }
+        let origin = self.program.value(v).origin;
+        let anywhere = |s: &Self| {
+            (0..s.ctxs.len() as u32).find_map(|p| s.of_value.get(&(v, p)).map(|&b| (p, b)))
+        };
+        if origin == ValueOrigin::Init && anywhere(self).is_none() {
+            self.init_for(v)?;
+            if let Some(&b) = self.of_value.get(&(v, place)) {
+                return Ok(b);
+            }
+        }
+        if let ValueOrigin::Weight(w) = origin
+            && anywhere(self).is_none()
+        {
+            // The file is mapped where the host can read it.
+            let b = self.buffer(v, BufferKind::Weight(w), None, 0)?;
+            self.of_value.insert((v, 0), b);
+            if place == 0 {
+                return Ok(b);
+            }
+        }
+        let constant = matches!(origin, ValueOrigin::Weight(_) | ValueOrigin::Init);
+        match self.source(v) {
+            Some((from, b)) => self.transfer(init || constant, v, (from, b), place),
+            None => self.target(v, place),
+        }
+    }
+
+    /// The buffer of `v` on device `place`, to be written.
+    fn target(&mut self, v: ValueIx, place: u32) -> Result<BufferId, PlanError> {
+        if let Some(&b) = self.of_value.get(&(v, place)) {
             return Ok(b);
         }
         let kind = match self.program.value(v).origin {
@@ -250,11 +313,8 @@ impl<'a> BlockBuilder<'a> {
             ValueOrigin::Init => BufferKind::Init,
             ValueOrigin::Input(_) | ValueOrigin::Made => BufferKind::Arena,
         };
-        let b = self.buffer(v, kind, None)?;
-        self.of_value.insert(v, b);
-        if kind == BufferKind::Init {
-            self.init_for(v)?;
-        }
+        let b = self.buffer(v, kind, None, place)?;
+        self.of_value.insert((v, place), b);
         Ok(b)
     }
 
@@ -286,6 +346,13 @@ impl<'a> BlockBuilder<'a> {
     }
 
     fn lower(&mut self, item: &Item, init: bool) -> Result<(), PlanError> {
+        let wanted = match init {
+            true => self.home(),
+            false => {
+                self.number += 1;
+                self.placement.of(self.number - 1, self.ctxs.len())
+            }
+        };
         match &item.work {
             ItemWork::Kernel { kernel, args } => {
                 self.check_dims(&item.name, kernel)?;
@@ -299,32 +366,48 @@ impl<'a> BlockBuilder<'a> {
                     })
                 };
                 let pack = |o: u16| !init && constant(o);
-                let choice = schedule::choose(self.ctx, kernel, &pack, self.whys)
-                    .map_err(|e| self.error(&item.name, e))?;
-                let mut buffers = args
-                    .iter()
-                    .map(|&v| self.value(v))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let mut place = wanted;
+                let first = schedule::choose(self.ctxs[place as usize], kernel, &pack, self.whys);
+                let choice = match first {
+                    Err(e) if place != 0 => {
+                        self.whys
+                            .push(super::why("place", &item.name, "on the host", e));
+                        place = 0;
+                        schedule::choose(self.ctx, kernel, &pack, self.whys)
+                    }
+                    other => other,
+                }
+                .map_err(|e| self.error(&item.name, e))?;
+                let mut buffers = Vec::with_capacity(args.len());
+                for (o, &v) in kernel.operands.iter().zip(args) {
+                    buffers.push(match o.role {
+                        Role::Read => self.value(v, place, init)?,
+                        Role::Write => self.target(v, place)?,
+                    });
+                }
                 for (operand, packed) in choice.packed {
                     let source = args[operand as usize];
-                    buffers[operand as usize] = self.pack(source, packed)?;
+                    buffers[operand as usize] = self.pack(source, packed, place)?;
                 }
                 self.step(
                     init,
                     &item.name,
-                    choice.kernel,
-                    choice.schedule,
+                    (choice.kernel, choice.schedule),
                     buffers,
                     item.nodes.clone(),
-                    choice.work,
-                    choice.cost,
-                )
+                    (choice.work, choice.cost),
+                    place,
+                )?;
+                self.give_back(item, place)
             }
             ItemWork::Host {
                 op,
                 inputs,
                 outputs,
-            } => self.host(init, item, op, inputs, outputs),
+            } => {
+                self.host(init, item, op, inputs, outputs)?;
+                self.give_back(item, 0)
+            }
         }
     }
 
@@ -352,46 +435,45 @@ impl<'a> BlockBuilder<'a> {
         &mut self,
         source: ValueIx,
         packed: super::pack::Packed,
+        place: u32,
     ) -> Result<BufferId, PlanError> {
         let text =
             serde_json::to_string(&packed.kernel).map_err(|e| self.error("pack", e.to_string()))?;
-        if let Some(&b) = self.packed.get(&(source, text.clone())) {
+        if let Some(&b) = self.packed.get(&(source, place, text.clone())) {
             return Ok(b);
         }
         let value = self.program.value(source);
-        let from = self.value(source)?;
+        let from = self.value(source, place, true)?;
         let name = format!("{}.packed", value.name);
-        let b = self.raw_buffer(name, BufferKind::Init, value.dtype, packed.elements)?;
-        self.packed.insert((source, text), b);
+        let b = self.raw_buffer(name, BufferKind::Init, value.dtype, packed.elements, place)?;
+        self.packed.insert((source, place, text), b);
         let mut kernel = packed.kernel;
         kernel.name = format!("pack {}", value.name);
-        let (work, cost) = predict_step(self.ctx, &kernel, &packed.schedule, 1.0)
+        let (work, cost) = predict_step(self.ctxs[place as usize], &kernel, &packed.schedule, 1.0)
             .ok_or_else(|| self.error(&kernel.name, "its packing is no valid program"))?;
         let name = kernel.name.clone();
         self.step(
             true,
             &name,
-            kernel,
-            packed.schedule,
+            (kernel, packed.schedule),
             vec![from, b],
             vec![],
-            work,
-            cost,
+            (work, cost),
+            place,
         )?;
         Ok(b)
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn step(
+    pub(super) fn step(
         &mut self,
         init: bool,
         name: &str,
-        kernel: Kernel,
-        schedule: Schedule,
+        (kernel, schedule): (Kernel, Schedule),
         args: Vec<BufferId>,
         nodes: Vec<String>,
-        work: Work,
-        cost: Cost,
+        (work, cost): (Work, Cost),
+        device: u32,
     ) -> Result<(), PlanError> {
         let tasks = kernel::work::tasks(&kernel, &schedule);
         let program = TileProgram::new(kernel, schedule)?;
@@ -417,7 +499,7 @@ impl<'a> BlockBuilder<'a> {
                 schedule: Box::new(schedule),
                 args,
             },
-            device: 0,
+            device,
             tasks,
             waits: vec![],
             scratch,
@@ -467,7 +549,10 @@ impl<'a> BlockBuilder<'a> {
         };
         let memory = self.ctx.machine.memory_index();
         let mut arg = |s: &mut Self, v: ValueIx, out: bool| -> Result<HostArg, PlanError> {
-            let buffer = s.value(v)?;
+            let buffer = match out {
+                true => s.target(v, 0)?,
+                false => s.value(v, 0, init)?,
+            };
             let value = s.program.value(v);
             let bytes = s.block.buffers[buffer as usize].bytes as f64;
             if out {
@@ -523,7 +608,7 @@ impl<'a> BlockBuilder<'a> {
 
     /// A step that passes `v` on to its output port.
     fn copy(&mut self, v: ValueIx) -> Result<(), PlanError> {
-        let from = self.value(v)?;
+        let from = self.value(v, 0, false)?;
         let Some(&to) = self.copied.get(&v) else {
             return Ok(());
         };
@@ -537,43 +622,51 @@ impl<'a> BlockBuilder<'a> {
         self.step(
             false,
             &name,
-            choice.kernel,
-            choice.schedule,
+            (choice.kernel, choice.schedule),
             vec![from, to],
             vec![],
-            choice.work,
-            choice.cost,
+            (choice.work, choice.cost),
+            0,
         )
     }
 
     fn finish(mut self) -> Result<Block, PlanError> {
         let lives = lives(&self.touches);
-        let arena: Vec<BufferId> = (0..self.block.buffers.len() as BufferId)
-            .filter(|&b| self.block.buffers[b as usize].kind == BufferKind::Arena)
-            .collect();
-        let life: Vec<Life> = arena
-            .iter()
-            .map(|b| {
-                let (first, last) = lives.get(b).copied().unwrap_or((0, 0));
-                Life {
-                    first,
-                    last,
-                    bytes: self.block.buffers[*b as usize].bytes,
-                }
-            })
-            .collect();
-        let (offsets, top) = assign(&life, ALIGN);
-        for (&b, &o) in arena.iter().zip(&offsets) {
-            self.block.buffers[b as usize].offset = o;
+        let mut shared = BTreeMap::new();
+        for place in 0..self.ctxs.len() as u32 {
+            let arena: Vec<BufferId> = (0..self.block.buffers.len() as BufferId)
+                .filter(|&b| {
+                    let x = &self.block.buffers[b as usize];
+                    x.kind == BufferKind::Arena && x.place == place
+                })
+                .collect();
+            let life: Vec<Life> = arena
+                .iter()
+                .map(|b| {
+                    let (first, last) = lives.get(b).copied().unwrap_or((0, 0));
+                    Life {
+                        first,
+                        last,
+                        bytes: self.block.buffers[*b as usize].bytes,
+                    }
+                })
+                .collect();
+            let (offsets, top) = assign(&life, ALIGN);
+            for (&b, &o) in arena.iter().zip(&offsets) {
+                self.block.buffers[b as usize].offset = o;
+            }
+            match place {
+                0 => self.block.arena_bytes = align_up(top, ALIGN),
+                _ => self.block.far_arenas.push(align_up(top, ALIGN)),
+            }
+            let placed: Vec<(BufferId, u64, Life)> = arena
+                .iter()
+                .zip(&offsets)
+                .zip(&life)
+                .map(|((b, o), l)| (*b, *o, *l))
+                .collect();
+            shared.extend(sharing(&placed));
         }
-        self.block.arena_bytes = align_up(top, ALIGN);
-        let placed: Vec<(BufferId, u64, Life)> = arena
-            .iter()
-            .zip(&offsets)
-            .zip(&life)
-            .map(|((b, o), l)| (*b, *o, *l))
-            .collect();
-        let shared = sharing(&placed);
         let steps = &self.block.steps;
         let apart = |i: usize, j: usize, b: BufferId| {
             super::disjoint::writes(&steps[i], &steps[j], b, self.ctx.dims)
@@ -594,40 +687,16 @@ impl<'a> BlockBuilder<'a> {
             .iter_mut()
             .zip(iw)
             .for_each(|(s, w)| s.waits = w);
-        self.block.symbols = self.symbols();
-        Ok(self.block)
-    }
-
-    /// Symbols that the block's parameters use, in the program's order.
-    fn symbols(&self) -> Vec<Sym> {
-        let mut used = BTreeSet::new();
-        for s in self.block.steps.iter().chain(&self.block.init) {
-            s.tasks.symbols(&mut used);
-            match &s.work {
-                StepWork::Kernel { kernel, .. } => {
-                    kernel.for_each_dim(&mut |d| d.symbols(&mut used))
-                }
-                StepWork::Host {
-                    inputs, outputs, ..
-                } => {
-                    inputs
-                        .iter()
-                        .flatten()
-                        .chain(outputs)
-                        .flat_map(|a| &a.shape)
-                        .for_each(|d| d.symbols(&mut used));
-                }
-            }
-        }
-        for p in self.block.inputs.iter().chain(&self.block.outputs) {
-            p.shape.iter().for_each(|d| d.symbols(&mut used));
-        }
-        self.program
+        let mut used = self.symbols();
+        self.block.constraints = self.constraints(&mut used);
+        self.block.symbols = self
+            .program
             .symbols
             .iter()
             .map(|s| s.name.clone())
             .filter(|s| used.contains(s))
-            .collect()
+            .collect();
+        Ok(self.block)
     }
 }
 

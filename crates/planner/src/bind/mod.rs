@@ -9,6 +9,8 @@ mod disjoint;
 mod memory;
 mod narrow;
 mod pack;
+mod params;
+mod places;
 mod predict;
 mod schedule;
 #[cfg(test)]
@@ -21,7 +23,8 @@ pub(crate) use block::{item_reads, item_writes};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
 use layout::{DType, Dim, DimBox};
-use machine::{Cost, Machine};
+use machine::{Cost, Machine, MachineKind};
+pub use places::Placement;
 use plan::{
     Allotment, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
     PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
@@ -35,6 +38,8 @@ pub struct PlanOptions {
     pub effort: usize,
     /// Whether declared state stays in place between requests.
     pub states_in_place: bool,
+    /// Which device runs what.
+    pub placement: Placement,
 }
 
 impl Default for PlanOptions {
@@ -42,6 +47,7 @@ impl Default for PlanOptions {
         PlanOptions {
             effort: 64,
             states_in_place: true,
+            placement: Placement::default(),
         }
     }
 }
@@ -54,7 +60,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A planner for `devices`, the first of which runs everything.
+    /// A planner for `devices`. One device runs everything; of several the first is the host.
     pub fn new(devices: Vec<(Machine, Target)>, options: PlanOptions) -> Planner {
         Planner { devices, options }
     }
@@ -72,30 +78,43 @@ impl plan::Planner for Planner {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Result<Plan, PlanError> {
-        let Some((machine, target)) = self.devices.first() else {
+        let Some((first, _)) = self.devices.first() else {
             return Err(bind_error(
                 program,
                 "devices",
                 "the planner was given none; give it a machine and a target",
             ));
         };
-        let most = machine.worker_count().max(1);
-        let workers = allotment
-            .workers
-            .first()
-            .map_or(most, |&w| w as usize)
-            .clamp(1, most);
+        if self.devices.len() > 1 && first.kind != MachineKind::Cpu {
+            return Err(bind_error(
+                program,
+                "devices",
+                format!(
+                    "'{}' cannot be the host of other devices; name a CPU first",
+                    first.name
+                ),
+            ));
+        }
         let mut whys = program.whys.clone();
         let dims = &narrow::narrowed(program, dims, &mut whys)?;
         let footprint = footprint(program, dims);
-        let ctx = Ctx {
-            machine,
-            target,
-            dims,
-            workers,
-            effort: self.options.effort,
-            footprint,
-        };
+        let ctxs: Vec<Ctx> = self
+            .devices
+            .iter()
+            .enumerate()
+            .map(|(i, (machine, target))| {
+                let most = machine.worker_count().max(1);
+                let asked = allotment.workers.get(i).map_or(most, |&w| w as usize);
+                Ctx {
+                    machine,
+                    target,
+                    dims,
+                    workers: asked.clamp(1, most),
+                    effort: self.options.effort,
+                    footprint,
+                }
+            })
+            .collect();
         let hash = program_hash(program)?;
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
             true => state::alias(program, dims, &mut whys),
@@ -112,7 +131,7 @@ impl plan::Planner for Planner {
                         segments.push(PlanSegment::Deferred { segment: i as u32 });
                         break;
                     }
-                    let b = BlockBuilder::new(ctx, program, &mut whys)
+                    let b = BlockBuilder::new(&ctxs, &self.options.placement, program, &mut whys)
                         .build(items, &rims[i], &states)?;
                     predicted = predicted.then(&b.predicted);
                     PlanSegment::Block(Box::new(b))
@@ -129,7 +148,11 @@ impl plan::Planner for Planner {
             .get(program.segments.len())
             .filter(|r| whole && !r.outputs.is_empty())
         {
-            let b = BlockBuilder::new(ctx, program, &mut whys).build(&[], rim, &states)?;
+            let b = BlockBuilder::new(&ctxs, &self.options.placement, program, &mut whys).build(
+                &[],
+                rim,
+                &states,
+            )?;
             predicted = predicted.then(&b.predicted);
             segments.push(PlanSegment::Block(Box::new(b)));
         }
@@ -137,12 +160,15 @@ impl plan::Planner for Planner {
             version: Plan::VERSION,
             model: program.name.clone(),
             program_hash: hash,
-            devices: vec![DeviceRef {
-                machine: machine.name.clone(),
-                machine_hash: machine.hash_hex(),
-                target: target.name.clone(),
-                workers: workers as u32,
-            }],
+            devices: ctxs
+                .iter()
+                .map(|c| DeviceRef {
+                    machine: c.machine.name.clone(),
+                    machine_hash: c.machine.hash_hex(),
+                    target: c.target.name.clone(),
+                    workers: c.workers as u32,
+                })
+                .collect(),
             dims: dims.clone(),
             goal: allotment.goal,
             segments,
@@ -198,6 +224,7 @@ fn check_memory(plan: &Plan, allotment: &Allotment) -> Result<(), PlanError> {
         total = total
             .saturating_add(init)
             .saturating_add(b.arena_bytes)
+            .saturating_add(b.far_arenas.iter().fold(0, |a, x| a.saturating_add(*x)))
             .saturating_add(b.scratch_bytes.saturating_mul(workers));
     }
     if total > limit {

@@ -1,6 +1,7 @@
 //! What a step costs under a schedule.
-use super::ctx::Ctx;
-use kernel::{Family, Kernel, Schedule, TileProgram, work};
+use super::ctx::{Ctx, Space};
+use kernel::{Family, Kernel, Mapping, Place, Schedule, TileId, TileProgram, work};
+use machine::calc;
 use machine::{Cost, MachineKind, NumType, UnitClass, Work, predict};
 
 /// Work and predicted cost of `kernel` under `schedule` at the top of the box; `None` when the two
@@ -19,6 +20,22 @@ pub(crate) fn predict_step(
     if w.tasks > 1 && ctx.workers > 1 && ctx.machine.kind == MachineKind::Cpu {
         // The others hear of the step, and the next one of its end.
         w.handoffs += 2;
+    }
+    if let Mapping::Gpu(g) = &schedule.mapping {
+        let space = Space::new(ctx, kernel);
+        let shared = schedule.places.iter().enumerate().map(|(t, p)| match p {
+            Place::Shared { stages, .. } => space
+                .tile_bytes(schedule, t as TileId)
+                .saturating_mul(u64::from(*stages)),
+            _ => 0,
+        });
+        let block = calc::Block {
+            threads: g.threads.into(),
+            registers: g.registers.into(),
+            shared: shared.fold(0, u64::saturating_add),
+        };
+        let held = calc::occupancy(&ctx.machine.limits, block);
+        w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
     }
     let mut eff = ctx
         .target

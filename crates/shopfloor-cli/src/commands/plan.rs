@@ -33,8 +33,15 @@ pub fn run(a: Args) -> Done {
     let (plan, view) = match &a.on {
         Some(name) => {
             let threads = a.engine.threads.map(|t| t as usize);
-            let plan = planview::plan_for(&model, &machines::find(name)?, threads, goal, &dims)?;
-            let view = PlanView::new(&plan, Some(model.program()), 1);
+            let machine = machines::find(name)?;
+            let plan = planview::plan_for(&model, &machine, threads, goal, &dims)?;
+            let mut view = PlanView::new(&plan, Some(model.program()), 1);
+            if machine.hash_hex() != machines::find("present")?.hash_hex() {
+                view.note = Some(format!(
+                    "a prediction for {}, a machine that is not here: nothing of it was measured",
+                    machine.name
+                ));
+            }
             (plan, view)
         }
         None => {

@@ -1,31 +1,32 @@
-//! Schedules for GPUs with tensor cores: candidates from the target's legal values, pruned by shared
+//! Schedules for GPUs that stage contractions in shared memory: candidates from the target's legal values, pruned by shared
 //! memory and registers.
 //!
 //! Factors of contractions are staged in shared memory, everything else is in registers or read
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
 use super::contract::Product;
-use super::{Candidate, gather_loops, renumbered, tiles};
+use super::{Candidate, gather_loops, gpu_flat, renumbered, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
     Stmt, Swizzle, TileId,
 };
-use layout::DType;
 
 /// Elements per thread beyond which too little is left of 255 registers for fragments, addresses
 /// of copies and the epilogue: of a product's accumulators, and of attention's scores, weights and
 /// results together.
 const MOST_SUMS: u32 = 64;
 const MOST_HELD: u32 = 128;
+/// Rows or columns below which most of a staged tile would be computed in vain.
+const THIN: i64 = 16;
 
-/// Candidates, best guesses first; none for a kernel without contractions of f16.
+/// Candidates, best guesses first.
+///
+/// A contraction that a tensor-core instruction of the target computes is staged for it; one without
+/// such an instruction is staged for plain multiply-adds. Where a staged tile has too few rows or
+/// columns, and for every other kernel, [`gpu_flat`] has schedules.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
-        return vec![];
-    };
-    let half = |f: &&Fragment| f.input == DType::F16 && f.acc == DType::F32;
-    let Some(fragment) = gpu.fragments.iter().find(half) else {
         return vec![];
     };
     let products: Vec<Product> = kernel
@@ -36,22 +37,43 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             _ => None,
         })
         .collect();
-    let g = Gpu {
-        space,
-        gpu,
-        fragment: *fragment,
+    let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
+    let matches = |f: &&Fragment| {
+        products
+            .iter()
+            .all(|p| dtype(p.a) == f.input && dtype(p.b) == f.input && dtype(p.acc) == f.acc)
     };
-    match products.as_slice() {
-        [one] => g.product(one),
-        [scores, values] => g.attention(scores, values),
-        _ => vec![],
+    let fragment = gpu.fragments.iter().find(matches).copied();
+    let staged = |fragment| {
+        let g = Gpu {
+            space,
+            gpu,
+            fragment,
+        };
+        match products.as_slice() {
+            [one] => g.product(one),
+            [scores, values] => g.attention(scores, values),
+            _ => vec![],
+        }
+    };
+    let mut found = staged(fragment);
+    if found.is_empty() && fragment.is_some() {
+        found = staged(None);
     }
+    let thin = products
+        .iter()
+        .any(|p| space.points(&p.rows).min(space.points(&p.columns)) < THIN);
+    if found.is_empty() || thin {
+        found.splice(0..0, gpu_flat::candidates(space));
+    }
+    found
 }
 
 struct Gpu<'a> {
     space: &'a Space<'a>,
     gpu: &'a GpuTarget,
-    fragment: Fragment,
+    /// Tensor-core instruction; `None`: multiply-adds.
+    fragment: Option<Fragment>,
 }
 
 /// What a candidate fixes beside the kernel.
@@ -90,7 +112,8 @@ impl Gpu<'_> {
             let batch = p.batch.iter().map(|&axis| AxisTile { axis, tile: 1 });
             let grid: Vec<AxisTile> = batch.chain(rows).chain(columns).collect();
             for &depth in &self.gpu.depths {
-                if i64::from(depth) > space.extent(innermost).max(16) {
+                let step = self.fragment.map_or(1, |f| f.k);
+                if i64::from(depth) > space.extent(innermost).max(16) || depth % step != 0 {
                     continue;
                 }
                 let cut = |&axis: &AxisId| AxisTile {
@@ -138,7 +161,9 @@ impl Gpu<'_> {
         let [key] = values.over.as_slice() else {
             return vec![];
         };
-        if depth % 16 != 0 || width % 16 != 0 || !width.is_power_of_two() {
+        let step = self.fragment.map_or(1, |f| f.k.max(16));
+        let odd = depth % step != 0 || width % step != 0 || !width.is_power_of_two();
+        if odd && self.fragment.is_some() {
             return vec![];
         }
         let mut found = vec![];
@@ -292,7 +317,7 @@ impl Gpu<'_> {
                 places[*dst as usize] = Place::InPlace;
             }
         }
-        let (mut bytes, mut run) = (0i64, 8);
+        let (mut bytes, mut run) = (0i64, 16);
         for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&sources) {
             let axes = &kernel.tiles[tile as usize].axes;
             let mut elements = 1i64;
@@ -305,11 +330,22 @@ impl Gpu<'_> {
             let line = group
                 .iter()
                 .try_fold(1i64, |n, &a| n.checked_mul(tile_of(a)?))?;
-            let swizzle = self.swizzle(u32::try_from(line).ok()?)?;
+            // Bits per element; swizzles are those of lines of 2-byte elements.
+            let bits = kernel.tiles[tile as usize].dtype.bits().max(8);
+            let swizzle = match self.fragment {
+                Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
+                _ => Swizzle::default(),
+            };
             places[tile as usize] = Place::Shared { swizzle, stages };
-            bytes = bytes.checked_add(elements.checked_mul(2 * i64::from(stages))?)?;
-            let access = &kernel.operands[operand as usize].access;
-            run = run.min(access.run(last, &kernel.axes[last as usize].extent, tile_of(last)?, 8));
+            let size = i64::from(bits / 8) * i64::from(stages);
+            bytes = bytes.checked_add(elements.checked_mul(size)?)?;
+            let source = &kernel.operands[operand as usize];
+            let each = (source.dtype.bits() / 8).max(1);
+            let extent = &kernel.axes[last as usize].extent;
+            let n = source
+                .access
+                .run(last, extent, tile_of(last)?, (16 / each).max(1));
+            run = run.min(n * each);
         }
         let room = limits
             .shared_per_cta
@@ -318,12 +354,7 @@ impl Gpu<'_> {
         if bytes > room {
             return None;
         }
-        let load_bytes = *self
-            .gpu
-            .load_bytes
-            .iter()
-            .filter(|&&b| b <= run * 2)
-            .max()?;
+        let load_bytes = *self.gpu.load_bytes.iter().filter(|&&b| b <= run).max()?;
         let file = limits
             .registers_per_sm
             .as_ref()
@@ -338,7 +369,7 @@ impl Gpu<'_> {
             warps: s.warps,
             rows: list(s.rows),
             columns: list(s.columns),
-            fragment: Some(self.fragment),
+            fragment: self.fragment,
             load_bytes,
             registers,
         };

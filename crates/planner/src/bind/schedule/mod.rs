@@ -4,6 +4,7 @@ mod contract;
 mod depthwise;
 mod flat;
 mod gpu;
+mod gpu_flat;
 mod row;
 mod tiles;
 
@@ -65,6 +66,21 @@ pub(crate) fn choose(
     let kernel = &ordered(kernel);
     let space = Space::new(ctx, kernel);
     let gpu = ctx.target.gpu.is_some();
+    let strange = kernel
+        .operands
+        .iter()
+        .map(|o| o.dtype)
+        .chain(kernel.tiles.iter().map(|t| t.dtype))
+        .find(|d| !ctx.target.dtypes.contains(d));
+    if let Some(d) = strange.filter(|_| gpu) {
+        return Err(format!("target {} has no {d}", ctx.target.name));
+    }
+    if gpu && !ctx.target.families.contains(&kernel.family) {
+        return Err(format!(
+            "target {} does not run kernels of family {:?}",
+            ctx.target.name, kernel.family
+        ));
+    }
     let mut list = match kernel.family {
         _ if gpu => gpu::candidates(&space),
         Family::Contract | Family::Conv => {

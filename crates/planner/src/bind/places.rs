@@ -1,0 +1,146 @@
+//! Several devices: which of them runs an item, and the copies between their memories.
+//!
+//! The first device is the host: the caller's memory and the mapped weights are its own, host
+//! operators run there, and it drives the copies. A value lies where it was made and is copied once
+//! to every other device that reads it.
+use super::block::{BlockBuilder, item_writes};
+use super::{copy_kernel, schedule};
+use machine::{Bound, Cost, MachineKind, Share};
+use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
+
+/// Which device runs an item that has a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The last one; what it cannot run goes to the host, which is the first.
+    #[default]
+    Last,
+    /// Item `i` of a block runs on the device that entry `i` names; the list repeats.
+    Listed(Vec<u32>),
+}
+
+impl Placement {
+    /// Device of item `number` among `devices`.
+    pub(super) fn of(&self, number: usize, devices: usize) -> u32 {
+        let last = devices.saturating_sub(1) as u32;
+        match self {
+            Placement::Listed(list) if !list.is_empty() => list[number % list.len()].min(last),
+            _ => last,
+        }
+    }
+}
+
+impl BlockBuilder<'_> {
+    /// Device of what belongs to no item: state and constants that kernels make.
+    pub(super) fn home(&self) -> u32 {
+        self.ctxs.len() as u32 - 1
+    }
+
+    /// Where `v` can be copied from.
+    pub(super) fn source(&self, v: ValueIx) -> Option<(u32, BufferId)> {
+        (0..self.ctxs.len() as u32).find_map(|p| self.of_value.get(&(v, p)).map(|&b| (p, b)))
+    }
+
+    /// Copies `v` to device `to`; gives its buffer there.
+    pub(super) fn transfer(
+        &mut self,
+        init: bool,
+        v: ValueIx,
+        (from, source): (u32, BufferId),
+        to: u32,
+    ) -> Result<BufferId, PlanError> {
+        let constant = matches!(
+            self.program.value(v).origin,
+            ValueOrigin::Weight(_) | ValueOrigin::Init
+        );
+        let kind = match constant {
+            true => BufferKind::Init,
+            false => BufferKind::Arena,
+        };
+        let target = self.buffer(v, kind, None, to)?;
+        self.of_value.insert((v, to), target);
+        self.road(init, v, (from, source), (to, target))?;
+        Ok(target)
+    }
+
+    /// Copies what `item` made on device `place` to its ports, which are the caller's memory.
+    pub(super) fn give_back(&mut self, item: &Item, place: u32) -> Result<(), PlanError> {
+        if place == 0 {
+            return Ok(());
+        }
+        for v in item_writes(item) {
+            let port = self.of_value.get(&(v, 0)).copied();
+            let made = self.of_value.get(&(v, place)).copied();
+            if let (Some(port), Some(made)) = (port, made)
+                && matches!(
+                    self.block.buffers[port as usize].kind,
+                    BufferKind::Output(_)
+                )
+            {
+                self.road(false, v, (place, made), (0, port))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The step that copies `v` between buffers on two devices.
+    fn road(
+        &mut self,
+        init: bool,
+        v: ValueIx,
+        (from, source): (u32, BufferId),
+        (to, target): (u32, BufferId),
+    ) -> Result<(), PlanError> {
+        let program = self.program;
+        let value = program.value(v);
+        let machine = |p: u32| &self.ctxs[p as usize].machine;
+        let name = format!("copy {} to {}", value.name, machine(to).name);
+        let kernel = copy_kernel(&name, value.dtype, &value.storage);
+        let mut unsaid = Vec::new();
+        let mut choice = schedule::choose(self.ctx, &kernel, &|_| false, &mut unsaid)
+            .map_err(|e| self.error(&value.name, e))?;
+        if value.dtype.bits() < 8 {
+            // Tasks would share bytes.
+            choice.schedule.grid.clear();
+        }
+        let bytes = self.block.buffers[target as usize].bytes as f64;
+        // The far device's road to the host, or memory to memory.
+        let (road, bandwidth, latency) = {
+            let far = machine(from.max(to));
+            let link = far.links.iter().find(|l| l.to == "host");
+            match link.filter(|_| far.kind == MachineKind::Gpu) {
+                Some(l) => (l.name.clone(), l.bandwidth.value, l.latency_s.value),
+                None => {
+                    let (r, w) = (machine(from).memory(), machine(to).memory());
+                    let both = 1.0 / r.read.at(1) + 1.0 / w.write.at(1);
+                    (r.name.clone(), 1.0 / both, r.latency_s.value)
+                }
+            }
+        };
+        let seconds = bytes / bandwidth;
+        let fixed = machine(from.max(to)).costs.launch_s.value;
+        let cost = Cost {
+            time_s: seconds + latency + fixed,
+            levels: vec![Share {
+                name: road.clone(),
+                seconds,
+            }],
+            units: vec![],
+            latency_s: latency,
+            launch_s: fixed,
+            bound: match seconds >= latency + fixed {
+                true => Bound::Memory(road),
+                false => Bound::Latency,
+            },
+            interval: (seconds, seconds + 2.0 * (latency + fixed)),
+        };
+        self.step(
+            init,
+            &name,
+            (choice.kernel, choice.schedule),
+            vec![source, target],
+            vec![],
+            (choice.work, cost),
+            0,
+        )
+    }
+}

@@ -1,0 +1,162 @@
+//! Plans that cover ranges of every symbolic dimension are verified, for every model of the zoo.
+//! No weights are needed: a sparse file stands in for them.
+extern crate shopfloor_testkit as testkit;
+
+use plan::{Allotment, Planner as _, SymbolOrigin};
+use shopfloor::{DimBox, Model, ModelOptions};
+use std::path::{Path, PathBuf};
+use testkit::zoo::{self, ZooModel};
+
+/// The model with a weights file of the right size that holds only zeros.
+fn hollow(model: &ZooModel, dir: &Path) -> PathBuf {
+    let list = model.folder().join("weights.json");
+    let Ok(text) = std::fs::read_to_string(&list) else {
+        return model.folder().join("model.onnx");
+    };
+    let list: serde_json::Value = serde_json::from_str(&text).expect("weights.json");
+    let to = dir.join(model.name());
+    std::fs::create_dir_all(&to).expect("folder");
+    std::fs::copy(model.folder().join("model.onnx"), to.join("model.onnx")).expect("model");
+    let size = list["size"].as_u64().expect("size");
+    let file = std::fs::File::create(to.join("weights.bin")).expect("weights");
+    file.set_len(size).expect("length");
+    to.join("model.onnx")
+}
+
+/// Half to `factor` times the size that the reference was made with, for every symbol of an input.
+fn ranges(model: &Model, zoo: &ZooModel, factor: i64) -> DimBox {
+    let mut out = DimBox::new();
+    for s in &model.program().symbols {
+        let SymbolOrigin::Input { input, axis } = s.origin else {
+            continue;
+        };
+        let value = model
+            .program()
+            .value(model.program().inputs[input as usize]);
+        let shape = zoo.meta().inputs.get(&value.name).map(|i| i.shape.clone());
+        let n = shape
+            .and_then(|s| s.get(axis as usize).copied())
+            .unwrap_or(1) as i64;
+        out.insert(s.name.clone(), (n / 2).max(1), n * factor);
+    }
+    out
+}
+
+fn planned(name: &str, factor: i64, dir: &Path) -> Result<Option<usize>, String> {
+    let zoo = zoo::find(name).ok_or("missing")?;
+    let path = hollow(&zoo, dir);
+    let model = match Model::open(&path, &ModelOptions::default()) {
+        Err(e) if e.is_unsupported() => return Ok(None),
+        other => other.map_err(|e| e.to_string())?,
+    };
+    let dims = ranges(&model, &zoo, factor);
+    let machine = shopfloor::machines::find("zen4-2core").map_err(|e| e.to_string())?;
+    let target = cpu::target(cpu::isa::Isa::Avx512);
+    let planner = planner::Planner::new(vec![(machine, target)], planner::PlanOptions::default());
+    let allotment = Allotment {
+        workers: vec![2],
+        ..Allotment::default()
+    };
+    let plan = planner
+        .bind(model.program(), &dims, &allotment)
+        .map_err(|e| e.to_string())?;
+    let steps = plan.blocks().map(|b| b.steps.len()).sum();
+    plan.verify().map_err(|e| e.to_string())?;
+    Ok(Some(steps))
+}
+
+#[test]
+fn ranges_of_every_dim_are_planned_and_verified() {
+    let dir = tempfile::tempdir().expect("folder");
+    let only = std::env::var("SHOPFLOOR_ONLY").ok();
+    let mut failed = Vec::new();
+    for name in zoo::names() {
+        if only
+            .as_ref()
+            .is_some_and(|o| !o.split(',').any(|o| o == name))
+        {
+            continue;
+        }
+        let zoo = zoo::find(&name).expect("model");
+        if zoo.meta().large && only.is_none() {
+            continue;
+        }
+        let start = std::time::Instant::now();
+        for factor in [2, 9] {
+            match planned(&name, factor, dir.path()) {
+                Ok(Some(steps)) => eprintln!(
+                    "{name} times {factor}: {steps} steps, {:.1} s",
+                    start.elapsed().as_secs_f64()
+                ),
+                Ok(None) => eprintln!("left out (operators that are not covered): {name}"),
+                Err(e) => {
+                    eprintln!("{name}: FAILED {e}");
+                    failed.push(format!("{name} times {factor}: {e}"));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "refused:\n{}", failed.join("\n"));
+}
+
+/// The plan of a model for a machine that is not here, at the sizes of its reference.
+fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, String> {
+    let zoo = zoo::find(name).ok_or("missing")?;
+    let path = hollow(&zoo, dir);
+    let model = match Model::open(&path, &ModelOptions::default()) {
+        Err(e) if e.is_unsupported() => return Ok(None),
+        other => other.map_err(|e| e.to_string())?,
+    };
+    let mut dims = DimBox::new();
+    for (s, r) in ranges(&model, &zoo, 1).iter() {
+        dims.insert(s.clone(), r.hi, r.hi);
+    }
+    let machine = shopfloor::machines::find(machine).map_err(|e| e.to_string())?;
+    let plan = shopfloor::planview::plan_for(&model, &machine, None, plan::Goal::Latency, &dims)
+        .map_err(|e| e.to_string())?;
+    let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+    // Where there is anything to run, all but host steps and copies run on the GPU.
+    for s in &steps {
+        let kernel = match &s.work {
+            plan::StepWork::Kernel { kernel, .. } => kernel,
+            plan::StepWork::Host { .. } => continue,
+        };
+        let copy = s.name.starts_with("copy ");
+        if s.device == 0 && !copy {
+            return Err(format!("'{}' ({:?}) runs on the host", s.name, kernel.family));
+        }
+        if s.predicted.time_s <= 0.0 || s.cost_work.unique_bytes() <= 0.0 {
+            return Err(format!("'{}' has no prediction", s.name));
+        }
+    }
+    let n = steps.len();
+    eprintln!(
+        "{name} on {}: {n} steps, {:.3} ms",
+        machine.name,
+        plan.predicted.time_s * 1e3
+    );
+    plan.verify().map_err(|e| e.to_string())?;
+    Ok(Some(n))
+}
+
+#[test]
+fn every_model_is_planned_for_gpus() {
+    let dir = tempfile::tempdir().expect("folder");
+    let only = std::env::var("SHOPFLOOR_ONLY").ok();
+    let mut failed = Vec::new();
+    for name in zoo::names() {
+        if only
+            .as_ref()
+            .is_some_and(|o| !o.split(',').any(|o| o == name))
+            || zoo::find(&name).expect("model").meta().large
+        {
+            continue;
+        }
+        for machine in ["a100", "h100", "h200"] {
+            if let Err(e) = planned_on(&name, machine, dir.path()) {
+                failed.push(format!("{name} on {machine}: {e}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "refused:\n{}", failed.join("\n"));
+}
