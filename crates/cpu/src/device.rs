@@ -5,12 +5,12 @@ use crate::isa::Isa;
 use crate::pool::Pool;
 use crate::target::target;
 use crate::ukr::{Kernels, kernels};
-use device::{Device, DeviceError, Executable, PackedStore, Residency};
+use device::{Device, DeviceError, Executable, PackedStore, Residency, Shelf};
 use kernel::Target;
 use machine::Machine;
-use plan::VerifiedPlan;
+use plan::{HostOp, VerifiedPlan};
 use std::sync::Arc;
-use tensor::WeightStore;
+use tensor::{Tensor, WeightStore};
 
 /// What a [`CpuDevice`] is made with; every field has a default.
 #[derive(Clone, Debug, Default)]
@@ -83,15 +83,37 @@ impl Device for CpuDevice {
         self.pool.workers()
     }
 
-    fn compile(
+    fn compile_from(
         &self,
         plan: Arc<VerifiedPlan>,
         block: usize,
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
+        shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
-        let kept = init::kept(&self.pool, &plan, block, self.kernels, weights, packed)?;
+        let kept = init::Init {
+            pool: &self.pool,
+            plan: &plan,
+            block,
+            kernels: self.kernels,
+            weights,
+            packed,
+            shelf,
+        }
+        .kept()?;
         let e = CpuExecutable::new(self.pool.clone(), plan, block, self.kernels, weights, kept)?;
         Ok(Arc::new(e))
+    }
+
+    fn run_host(
+        &self,
+        op: &HostOp,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<Vec<Tensor>, DeviceError> {
+        hostops::run(&op.name, &op.attrs, inputs).map_err(|e| DeviceError::Step {
+            step: op.name.clone(),
+            nodes: "-".into(),
+            why: e.to_string(),
+        })
     }
 }

@@ -3,7 +3,7 @@ use crate::exec::{CKernel, View, run as tasks};
 use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
 use crate::pool::{Desk, Pool};
-use device::{AlignedBytes, DeviceError, Executable, Frame, Request};
+use device::{AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Request};
 use layout::{DType, DimBox};
 use plan::{Block, Bound, BufferKind, Params, Span, Step, VerifiedPlan, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -150,52 +150,82 @@ pub(crate) struct Job<'a> {
 unsafe impl Sync for Job<'_> {}
 
 impl Job<'_> {
-    /// Works until no task is left to take.
-    pub(crate) fn work(&self, worker: usize, desk: &mut Desk) {
+    /// Works until no task is left to take; `scratch` is as large as the steps need.
+    pub(crate) fn work(&self, worker: usize, scratch: *mut u8, views: &mut [View]) {
         self.flow
             .walk(&self.steps.specs, self.tasks, |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-                let r = catch_unwind(AssertUnwindSafe(|| self.run(s, first, count, desk)));
+                let r = catch_unwind(AssertUnwindSafe(|| {
+                    self.run(s, first, count, scratch, views)
+                }));
                 let r = r.unwrap_or_else(|_| {
                     Err("a task panicked, which is a bug of this program; please report it".into())
                 });
                 if let Err(why) = r {
-                    self.error
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .get_or_insert((s, why));
+                    self.complain(s, why);
                     self.flow.fail();
                 }
-                if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
-                    && let Some(m) = spans.get(worker)
-                {
-                    let end_ns = t.elapsed().as_nanos() as u64;
-                    let span = Span {
-                        step: s as u32,
-                        worker: worker as u32,
-                        first_task: first,
-                        tasks: count,
-                        start_ns,
-                        end_ns,
-                    };
-                    m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
-                }
+                self.record(s, worker, first, count, start);
             });
     }
 
-    fn run(&self, s: usize, first: u32, count: u32, desk: &mut Desk) -> Result<(), String> {
+    /// Runs every step without anybody's help: nothing to take, nothing to wait for.
+    pub(crate) fn alone(&self, scratch: *mut u8, views: &mut [View]) {
+        let mut at = 0;
+        let r = catch_unwind(AssertUnwindSafe(|| {
+            for (s, &count) in self.tasks.iter().enumerate() {
+                at = s;
+                let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
+                self.run(s, 0, count, scratch, views)?;
+                self.record(s, 0, 0, count, start);
+            }
+            Ok(())
+        }));
+        let r = r.unwrap_or_else(|_| {
+            Err("a task panicked, which is a bug of this program; please report it".into())
+        });
+        if let Err(why) = r {
+            self.complain(at, why);
+        }
+    }
+
+    fn complain(&self, step: usize, why: String) {
+        self.error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert((step, why));
+    }
+
+    fn record(&self, s: usize, worker: usize, first: u32, count: u32, start: Option<u64>) {
+        if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
+            && let Some(m) = spans.get(worker)
+        {
+            let end_ns = t.elapsed().as_nanos() as u64;
+            let span = Span {
+                step: s as u32,
+                worker: worker as u32,
+                first_task: first,
+                tasks: count,
+                start_ns,
+                end_ns,
+            };
+            m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+        }
+    }
+
+    fn run(
+        &self,
+        s: usize,
+        first: u32,
+        count: u32,
+        scratch: *mut u8,
+        views: &mut [View],
+    ) -> Result<(), String> {
         match &self.steps.work[s] {
             CWork::Host(h) => h.run(self.p, self.bufs),
             CWork::Kernel(k) => {
                 let zeros = self.steps.zeros.as_ptr();
-                let mut ctx = tasks::context(
-                    k,
-                    self.p,
-                    self.bufs,
-                    desk.scratch.as_ptr(),
-                    &mut desk.views,
-                    zeros,
-                );
+                let mut ctx = tasks::context(k, self.p, self.bufs, scratch, views, zeros);
                 (first..first + count)
                     .try_for_each(|t| tasks::task(&mut ctx, t))
                     .map_err(|f| f.text())
@@ -211,8 +241,8 @@ impl Job<'_> {
 
 /// Memory of a buffer that outlives requests.
 pub(crate) enum Kept {
-    /// Init results and aligned copies.
-    Bytes(Arc<AlignedBytes>),
+    /// Init results, with the keys they are kept under, and aligned copies.
+    Bytes(Arc<PackedBytes>, Option<PackedKey>),
     /// A constant in the mapped file.
     Weight(*const u8),
     /// Belongs to a frame or a request.
@@ -248,6 +278,8 @@ pub(crate) struct CpuExecutable {
     inputs: Vec<CPort>,
     outputs: Vec<CPort>,
     tiny: bool,
+    /// Bytes of the arena, a multiple of the alignment of scratch, which lies behind it.
+    arena: usize,
     packed: u64,
     /// Keeps mapped weights alive.
     _weights: Arc<WeightStore>,
@@ -309,13 +341,23 @@ impl CpuExecutable {
         let packed = kept
             .iter()
             .map(|k| {
-                if let Kept::Bytes(b) = k {
+                if let Kept::Bytes(b, _) = k {
                     b.len() as u64
                 } else {
                     0
                 }
             })
             .sum();
+        let whole = b
+            .arena_bytes
+            .checked_next_multiple_of(AlignedBytes::ALIGN as u64);
+        let arena = whole
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| n.checked_add(steps.scratch).is_some())
+            .ok_or_else(|| DeviceError::Memory {
+                what: "the arena".into(),
+                bytes: b.arena_bytes,
+            })?;
         let tiny = b.predicted.time_s > 0.0 && b.predicted.time_s < TINY_S;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(CpuExecutable {
@@ -327,6 +369,7 @@ impl CpuExecutable {
             inputs,
             outputs,
             tiny,
+            arena,
             packed,
             _weights: weights.clone(),
             plan,
@@ -336,15 +379,72 @@ impl CpuExecutable {
     fn block(&self) -> Result<&Block, DeviceError> {
         block_of(&self.plan, self.block)
     }
+
+    /// Points the arena's buffers into the frame's memory, where it lies elsewhere than before.
+    fn lay(&self, f: &mut CpuFrame, b: &Block) -> Result<(), DeviceError> {
+        let need = self.memory_bytes();
+        if f.memory.len() < need {
+            f.memory = AlignedBytes::new(need, "the arena of a request")?;
+        }
+        let base = f.memory.as_ptr();
+        if f.laid != base {
+            for (p, buf) in f.bufs.iter_mut().zip(&b.buffers) {
+                if buf.kind == BufferKind::Arena {
+                    *p = base.wrapping_add(buf.offset as usize);
+                }
+            }
+            f.laid = base;
+        }
+        Ok(())
+    }
+
+    /// Evaluates what follows from the symbols' values, unless they are those of the last request.
+    fn dims(&self, f: &mut CpuFrame, b: &Block, symbols: &[i64]) -> Result<(), DeviceError> {
+        if f.dims.as_deref() == Some(symbols) {
+            return Ok(());
+        }
+        if symbols.len() != b.symbols.len() {
+            return Err(DeviceError::Port {
+                port: "the list of dimensions".into(),
+                want: b.symbols.len() as u64,
+                got: symbols.len() as u64,
+            });
+        }
+        let mut last = f.dims.take().unwrap_or_default();
+        f.bound.at(symbols)?;
+        let p = f.bound.values();
+        for (size, port) in f
+            .sizes
+            .iter_mut()
+            .zip(self.inputs.iter().chain(&self.outputs))
+        {
+            *size = port.bytes(p).unwrap_or(usize::MAX);
+        }
+        self.steps.tasks(p, &mut f.tasks)?;
+        f.single = f.tasks.iter().all(|&t| t <= 1);
+        last.clear();
+        last.extend_from_slice(symbols);
+        f.dims = Some(last);
+        Ok(())
+    }
 }
 
 /// Memory of one request slot.
 struct CpuFrame {
     executable: u64,
     bound: Bound,
-    arena: AlignedBytes,
+    /// Arena and, behind it, the caller's scratch; made or lent when a request comes.
+    memory: AlignedBytes,
+    /// Where the memory lay when `bufs` was last filled in.
+    laid: *mut u8,
     bufs: Vec<*mut u8>,
+    /// The symbols that `sizes` and `tasks` belong to.
+    dims: Option<Vec<i64>>,
+    /// Bytes of every port, inputs first.
+    sizes: Vec<usize>,
     tasks: Vec<u32>,
+    /// No step of these dims has several tasks.
+    single: bool,
     flow: Flow,
     desk: Desk,
     spans: Vec<Mutex<Vec<Span>>>,
@@ -358,43 +458,36 @@ unsafe impl Send for CpuFrame {}
 impl Executable for CpuExecutable {
     fn new_frame(&self) -> Result<Frame, DeviceError> {
         let b = self.block()?;
-        let bound = Bound::new(&self.steps.params, &b.symbols, &self.plan.plan().dims)?;
-        let size = usize::try_from(b.arena_bytes).map_err(|_| DeviceError::Memory {
-            what: "the arena".into(),
-            bytes: b.arena_bytes,
-        })?;
-        let arena = AlignedBytes::new(size, "the arena of a request")?;
+        let bound = Bound::for_block(&self.steps.params, b, &self.plan.plan().dims)?;
         let mut bufs = Vec::new();
         for (buf, kept) in b.buffers.iter().zip(&self.kept) {
-            bufs.push(match (kept, buf.kind) {
-                (Kept::Bytes(k), _) => k.as_ptr(),
-                (Kept::Weight(w), _) => w.cast_mut(),
-                (Kept::No, BufferKind::Arena) => {
-                    let end = buf
-                        .offset
-                        .checked_add(buf.bytes)
-                        .filter(|&e| e <= b.arena_bytes);
-                    if end.is_none() {
-                        return Err(DeviceError::Unsupported {
-                            device: "cpu".into(),
-                            step: buf.name.clone(),
-                            why: "its buffer lies outside the arena; verify the plan".into(),
-                        });
-                    }
-                    arena.as_ptr().wrapping_add(buf.offset as usize)
-                }
-                (Kept::No, _) => std::ptr::null_mut(),
+            bufs.push(match kept {
+                Kept::Bytes(k, _) => k.as_ptr().cast_mut(),
+                Kept::Weight(w) => w.cast_mut(),
+                Kept::No => std::ptr::null_mut(),
             });
+            let end = buf.offset.checked_add(buf.bytes);
+            if buf.kind == BufferKind::Arena && end.is_none_or(|e| e > self.arena as u64) {
+                return Err(DeviceError::Unsupported {
+                    device: "cpu".into(),
+                    step: buf.name.clone(),
+                    why: "its buffer lies outside the arena; verify the plan".into(),
+                });
+            }
         }
         let mut desk = Desk::new()?;
-        desk.grow(self.steps.scratch, self.steps.views)?;
+        desk.grow(0, self.steps.views)?;
         let n = self.steps.work.len();
         Ok(Frame(Box::new(CpuFrame {
             executable: self.id,
             bound,
-            arena,
+            memory: AlignedBytes::new(0, "the arena of a request")?,
+            laid: std::ptr::null_mut(),
             bufs,
+            dims: None,
+            sizes: vec![0; self.inputs.len() + self.outputs.len()],
             tasks: vec![0; n],
+            single: false,
             flow: Flow::new(n),
             desk,
             spans: (0..self.pool.workers())
@@ -404,6 +497,16 @@ impl Executable for CpuExecutable {
                 .map(|_| None)
                 .collect(),
         })))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.arena + self.steps.scratch
+    }
+
+    fn exchange(&self, frame: &mut Frame, memory: &mut AlignedBytes) {
+        if let Some(f) = frame.0.downcast_mut::<CpuFrame>() {
+            std::mem::swap(&mut f.memory, memory);
+        }
     }
 
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
@@ -417,16 +520,9 @@ impl Executable for CpuExecutable {
                 step: "request".into(),
                 why: "the frame was made by another executable; make one with new_frame".into(),
             })?;
-        debug_assert!(f.arena.len() as u64 >= b.arena_bytes);
-        if request.symbols.len() != b.symbols.len() {
-            return Err(DeviceError::Port {
-                port: "the list of dimensions".into(),
-                want: b.symbols.len() as u64,
-                got: request.symbols.len() as u64,
-            });
-        }
-        let start = Instant::now();
-        f.bound.at(request.symbols)?;
+        let start = request.timeline.is_some().then(Instant::now);
+        self.lay(f, b)?;
+        self.dims(f, b, request.symbols)?;
         let p = f.bound.values();
         // Ports.
         let count = |got: usize, want: usize, what: &str| {
@@ -443,8 +539,7 @@ impl Executable for CpuExecutable {
         count(request.inputs.len(), self.inputs.len(), "inputs")?;
         count(request.outputs.len(), self.outputs.len(), "outputs")?;
         count(request.states.len(), b.states.len(), "states")?;
-        let fits = |port: &CPort, got: usize| {
-            let want = port.bytes(p).unwrap_or(usize::MAX);
+        let fits = |port: &CPort, want: usize, got: usize| {
             if want == got {
                 Ok(())
             } else {
@@ -459,7 +554,7 @@ impl Executable for CpuExecutable {
             if port.state {
                 continue;
             }
-            fits(port, bytes.len())?;
+            fits(port, f.sizes[i], bytes.len())?;
             f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
                 bytes.as_ptr().cast_mut()
             } else {
@@ -477,7 +572,7 @@ impl Executable for CpuExecutable {
             if port.state {
                 continue;
             }
-            fits(port, bytes.len())?;
+            fits(port, f.sizes[self.inputs.len() + i], bytes.len())?;
             f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
                 bytes.as_mut_ptr()
             } else {
@@ -500,17 +595,18 @@ impl Executable for CpuExecutable {
             }
             f.bufs[s.buffer as usize] = bytes.as_ptr();
         }
-        self.steps.tasks(p, &mut f.tasks)?;
         let n = request
             .stop_after
             .map_or(f.tasks.len(), |s| (s as usize + 1).min(f.tasks.len()));
-        f.flow.reset();
         let error = Mutex::new(None);
-        let record = request.timeline.is_some();
-        if record {
+        if start.is_some() {
             for m in &mut f.spans {
                 m.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
             }
+        }
+        let alone = self.tiny || f.single || self.pool.workers() == 1;
+        if !alone {
+            f.flow.reset();
         }
         let tasks = &f.tasks[..n];
         let job = Job {
@@ -520,10 +616,14 @@ impl Executable for CpuExecutable {
             p,
             bufs: &f.bufs,
             error: &error,
-            spans: record.then_some((&f.spans, start)),
+            spans: start.map(|s| (&f.spans[..], s)),
         };
-        let alone = self.tiny || tasks.iter().all(|&t| t <= 1);
-        self.pool.run(&job, &mut f.desk, alone);
+        let scratch = f.memory.as_ptr().wrapping_add(self.arena);
+        if alone {
+            job.alone(scratch, &mut f.desk.views);
+        } else {
+            self.pool.run(&job, scratch, &mut f.desk.views);
+        }
         if let Some((s, why)) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(self.steps.error(s, why));
         }
@@ -548,7 +648,7 @@ impl Executable for CpuExecutable {
                 t.spans
                     .append(m.get_mut().unwrap_or_else(PoisonError::into_inner));
             }
-            t.total_ns = start.elapsed().as_nanos() as u64;
+            t.total_ns = start.map_or(0, |s| s.elapsed().as_nanos() as u64);
         }
         Ok(())
     }
@@ -559,6 +659,14 @@ impl Executable for CpuExecutable {
 
     fn packed_bytes(&self) -> u64 {
         self.packed
+    }
+
+    fn packed(&self) -> Vec<(PackedKey, Arc<PackedBytes>)> {
+        let results = self.kept.iter().filter_map(|k| match k {
+            Kept::Bytes(bytes, Some(key)) => Some((*key, bytes.clone())),
+            _ => None,
+        });
+        results.collect()
     }
 }
 
@@ -601,7 +709,7 @@ pub(crate) fn run_once(
         error: &error,
         spans: None,
     };
-    pool.run(&job, &mut desk, false);
+    pool.run(&job, desk.scratch.as_ptr(), &mut desk.views);
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((s, why)) => Err(steps.error(s, why)),
         None => Ok(()),

@@ -1,128 +1,260 @@
 //! The init segment: constants computed once, kept under a key that names how they came about.
 use crate::executable::{Kept, Steps, aligned, block_of, run_once};
 use crate::pool::Pool;
-use device::{AlignedBytes, DeviceError, PackedKey, PackedStore};
+use device::{AlignedBytes, DeviceError, PackedBytes, PackedKey, PackedStore, Shelf};
 use plan::{Block, Bound, BufferKind, Params, Step, StepWork, VerifiedPlan};
-use std::sync::Arc;
 use tensor::{Weight, WeightStore};
 
-/// Memory of a block's kept buffers: weights where they lie, results of init made or found.
-pub(crate) fn kept(
-    pool: &Pool,
-    plan: &VerifiedPlan,
-    block: usize,
-    kernels: &'static crate::ukr::Kernels,
-    weights: &WeightStore,
-    packed: &PackedStore,
-) -> Result<Vec<Kept>, DeviceError> {
-    let b = block_of(plan, block)?;
-    let mut kept = Vec::new();
-    let mut keys: Vec<Option<PackedKey>> = vec![None; b.buffers.len()];
-    for (i, buf) in b.buffers.iter().enumerate() {
-        kept.push(match buf.kind {
-            BufferKind::Weight(id) => {
-                let w = weights.get(id).ok_or_else(|| DeviceError::Unsupported {
+/// Weights that init reads before their pages are let go of, in bytes: packing never holds much
+/// more than the packed form and so much of the original.
+const AT_ONCE: usize = 16 << 20;
+
+/// What init works with.
+pub(crate) struct Init<'a> {
+    pub pool: &'a Pool,
+    pub plan: &'a VerifiedPlan,
+    pub block: usize,
+    pub kernels: &'static crate::ukr::Kernels,
+    pub weights: &'a WeightStore,
+    pub packed: &'a PackedStore,
+    pub shelf: &'a dyn Shelf,
+}
+
+impl Init<'_> {
+    /// Memory of a block's kept buffers: weights where they lie, results of init made or found.
+    /// Results that only init itself reads are not kept.
+    pub(crate) fn kept(&self) -> Result<Vec<Kept>, DeviceError> {
+        let b = block_of(self.plan, self.block)?;
+        let mut keys: Vec<Option<PackedKey>> = vec![None; b.buffers.len()];
+        let mut kept = self.weights(b, &mut keys)?;
+        if b.init.is_empty() {
+            return Ok(kept);
+        }
+        // Keys of init buffers: over everything that writes them.
+        for s in &b.init {
+            let key = step_key(s, &keys, b)?;
+            for (n, &w) in written(s).iter().enumerate() {
+                let mut h = blake3::Hasher::new();
+                if let Some(k) = keys[w as usize] {
+                    h.update(&k);
+                }
+                h.update(&key);
+                h.update(&(n as u64).to_le_bytes());
+                h.update(&b.buffers[w as usize].bytes.to_le_bytes());
+                keys[w as usize] = Some(*h.finalize().as_bytes());
+            }
+        }
+        let is_init = |i: usize| b.buffers[i].kind == BufferKind::Init;
+        // What requests read, and for what of it is not found, what makes it.
+        let mut wanted = vec![false; b.buffers.len()];
+        for r in b.steps.iter().flat_map(read) {
+            wanted[r as usize] = is_init(r as usize);
+        }
+        let asked = wanted.clone();
+        let mut runs = vec![false; b.init.len()];
+        for (i, k) in kept.iter_mut().enumerate().filter(|(i, _)| wanted[*i]) {
+            if let Some(hit) = self.find(keys[i], &b.buffers[i].name, b.buffers[i].bytes)? {
+                *k = hit;
+            }
+        }
+        loop {
+            let mut more = false;
+            for (s, run) in b.init.iter().zip(&mut runs).rev() {
+                let missing = |&w: &u32| wanted[w as usize] && matches!(kept[w as usize], Kept::No);
+                if *run || !written(s).iter().any(missing) {
+                    continue;
+                }
+                (*run, more) = (true, true);
+                for r in read(s).into_iter().filter(|&r| is_init(r as usize)) {
+                    wanted[r as usize] = true;
+                }
+                // What it writes is made as a whole: nothing that somebody holds is written to.
+                for w in written(s) {
+                    wanted[w as usize] = true;
+                    kept[w as usize] = Kept::No;
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        let mut fresh: Vec<Option<AlignedBytes>> = Vec::new();
+        let mut bufs = Vec::new();
+        for (i, buf) in b.buffers.iter().enumerate() {
+            let own = if wanted[i] && matches!(kept[i], Kept::No) {
+                Some(AlignedBytes::new(buf.bytes as usize, &buf.name)?)
+            } else {
+                None
+            };
+            bufs.push(match (&kept[i], &own) {
+                (_, Some(f)) => f.as_ptr(),
+                (Kept::Bytes(k, _), _) => k.as_ptr().cast_mut(),
+                (Kept::Weight(w), _) => w.cast_mut(),
+                _ => std::ptr::null_mut(),
+            });
+            fresh.push(own);
+        }
+        self.run(b, &runs, &bufs)?;
+        for (i, own) in fresh.into_iter().enumerate().filter(|(i, _)| asked[*i]) {
+            let Some(bytes) = own else { continue };
+            let shared = match keys[i] {
+                Some(k) => self.packed.get_or_make(k, || Ok(PackedBytes::Own(bytes)))?,
+                None => std::sync::Arc::new(PackedBytes::Own(bytes)),
+            };
+            kept[i] = Kept::Bytes(shared, keys[i]);
+        }
+        Ok(kept)
+    }
+
+    /// Weights where they lie, with their keys.
+    fn weights(&self, b: &Block, keys: &mut [Option<PackedKey>]) -> Result<Vec<Kept>, DeviceError> {
+        let mut kept = Vec::new();
+        for (i, buf) in b.buffers.iter().enumerate() {
+            let BufferKind::Weight(id) = buf.kind else {
+                kept.push(Kept::No);
+                continue;
+            };
+            let w = self
+                .weights
+                .get(id)
+                .ok_or_else(|| DeviceError::Unsupported {
                     device: "cpu".into(),
                     step: buf.name.clone(),
                     why: format!(
                         "the model has no constant {id}; the plan was made for another model"
                     ),
                 })?;
-                if (w.bytes.len() as u64) < buf.bytes {
-                    return Err(DeviceError::Port {
-                        port: buf.name.clone(),
-                        want: buf.bytes,
-                        got: w.bytes.len() as u64,
-                    });
-                }
-                keys[i] = Some(weight_key(w));
-                if aligned(w.bytes.as_ptr(), w.dtype) {
-                    Kept::Weight(w.bytes.as_ptr())
-                } else {
-                    // Typed loops need elements at their alignment; files promise none.
-                    Kept::Bytes(packed.get_or_make(weight_key(w), || {
-                        let mut copy = AlignedBytes::new(w.bytes.len(), &w.name)?;
-                        copy.copy_from_slice(&w.bytes);
-                        Ok(copy)
-                    })?)
-                }
+            if (w.bytes.len() as u64) < buf.bytes {
+                return Err(DeviceError::Port {
+                    port: buf.name.clone(),
+                    want: buf.bytes,
+                    got: w.bytes.len() as u64,
+                });
             }
-            _ => Kept::No,
-        });
-    }
-    if b.init.is_empty() {
-        return Ok(kept);
-    }
-    // Keys of init buffers: over everything that writes them.
-    let mut step_keys = Vec::new();
-    for s in &b.init {
-        let key = step_key(s, &keys, b)?;
-        for (n, &w) in written(s).iter().enumerate() {
-            let mut h = blake3::Hasher::new();
-            if let Some(k) = keys[w as usize] {
-                h.update(&k);
-            }
-            h.update(&key);
-            h.update(&(n as u64).to_le_bytes());
-            h.update(&b.buffers[w as usize].bytes.to_le_bytes());
-            keys[w as usize] = Some(*h.finalize().as_bytes());
-        }
-        step_keys.push(key);
-    }
-    let mut fresh: Vec<(usize, AlignedBytes)> = Vec::new();
-    let mut bufs = Vec::new();
-    for (i, buf) in b.buffers.iter().enumerate() {
-        if buf.kind == BufferKind::Init {
-            if let Some(hit) = keys[i].and_then(|k| packed.get(&k)) {
-                kept[i] = Kept::Bytes(hit);
+            let key = weight_key(w, self.shelf);
+            keys[i] = Some(key);
+            kept.push(if aligned(w.bytes.as_ptr(), w.dtype) {
+                Kept::Weight(w.bytes.as_ptr())
             } else {
-                fresh.push((i, AlignedBytes::new(buf.bytes as usize, &buf.name)?));
+                // Typed loops need elements at their alignment; files promise none.
+                let copied = self.packed.get_or_make(key, || {
+                    let mut copy = AlignedBytes::new(w.bytes.len(), &w.name)?;
+                    copy.copy_from_slice(&w.bytes);
+                    w.bytes.release();
+                    Ok(PackedBytes::Own(copy))
+                })?;
+                Kept::Bytes(copied, None)
+            });
+        }
+        Ok(kept)
+    }
+
+    /// A result that somebody holds or an earlier process left.
+    fn find(
+        &self,
+        key: Option<PackedKey>,
+        name: &str,
+        bytes: u64,
+    ) -> Result<Option<Kept>, DeviceError> {
+        let Some(key) = key else { return Ok(None) };
+        if let Some(hit) = self.packed.get(&key) {
+            return Ok(Some(Kept::Bytes(hit, Some(key))));
+        }
+        let Some(left) = self.shelf.get(&key, bytes as usize) else {
+            return Ok(None);
+        };
+        if left.len() as u64 != bytes
+            || !(left.as_ptr() as usize).is_multiple_of(AlignedBytes::ALIGN)
+        {
+            return Err(DeviceError::Port {
+                port: name.into(),
+                want: bytes,
+                got: left.len() as u64,
+            });
+        }
+        let shared = self
+            .packed
+            .get_or_make(key, || Ok(PackedBytes::Mapped(left)))?;
+        Ok(Some(Kept::Bytes(shared, Some(key))))
+    }
+
+    /// Runs the init steps that `runs` marks, some weights at a time.
+    fn run(&self, b: &Block, runs: &[bool], bufs: &[*mut u8]) -> Result<(), DeviceError> {
+        if !runs.contains(&true) {
+            return Ok(());
+        }
+        let dims = &self.plan.plan().dims;
+        let steps = Steps::compile(
+            &b.init,
+            self.plan.init_programs(self.block),
+            dims,
+            self.kernels,
+            Params::new(),
+        )?;
+        let mut bound = Bound::new(&steps.params, &b.symbols, dims)?;
+        let top: Vec<i64> = b
+            .symbols
+            .iter()
+            .map(|s| dims.get(s).map_or(1, |r| r.hi))
+            .collect();
+        let p = bound.at(&top)?;
+        let mut all = vec![0; b.init.len()];
+        steps.tasks(p, &mut all)?;
+        // Weights that nobody reads after their last step here.
+        let mut last: Vec<Option<usize>> = vec![None; b.buffers.len()];
+        for (i, s) in b.init.iter().enumerate().filter(|(i, _)| runs[*i]) {
+            for r in read(s) {
+                last[r as usize] = Some(i);
             }
         }
-        bufs.push(match (&kept[i], fresh.last()) {
-            (Kept::Bytes(k), _) => k.as_ptr(),
-            (Kept::Weight(w), _) => w.cast_mut(),
-            (Kept::No, Some((at, f))) if *at == i => f.as_ptr(),
-            _ => std::ptr::null_mut(),
-        });
-    }
-    if fresh.is_empty() {
-        return Ok(kept);
-    }
-    let dims = &plan.plan().dims;
-    let steps = Steps::compile(
-        &b.init,
-        plan.init_programs(block),
-        dims,
-        kernels,
-        Params::new(),
-    )?;
-    let mut bound = Bound::new(&steps.params, &b.symbols, dims)?;
-    let top: Vec<i64> = b
-        .symbols
-        .iter()
-        .map(|s| dims.get(s).map_or(1, |r| r.hi))
-        .collect();
-    let p = bound.at(&top)?;
-    let mut tasks = vec![0; b.init.len()];
-    steps.tasks(p, &mut tasks)?;
-    // Steps whose results somebody holds already are not run.
-    for (t, s) in tasks.iter_mut().zip(&b.init) {
-        if !written(s)
-            .iter()
-            .any(|&w| fresh.iter().any(|f| f.0 == w as usize))
-        {
-            *t = 0;
+        for r in b.steps.iter().flat_map(read) {
+            last[r as usize] = None;
         }
+        let weight = |r: u32| match b.buffers[r as usize].kind {
+            BufferKind::Weight(id) => self.weights.get(id),
+            _ => None,
+        };
+        let mut first = 0;
+        while first < b.init.len() {
+            let (mut end, mut bytes) = (first, 0usize);
+            while end < b.init.len() && (end == first || bytes < AT_ONCE) {
+                if runs[end] {
+                    let read = read(&b.init[end]).into_iter().filter_map(weight);
+                    bytes += read.map(|w| w.bytes.len()).sum::<usize>();
+                }
+                end += 1;
+            }
+            let group = |i: &usize| (first..end).contains(i) && runs[*i];
+            let tasks: Vec<u32> = (0..all.len())
+                .map(|i| if group(&i) { all[i] } else { 0 })
+                .collect();
+            run_once(self.pool, &steps, p, bufs, &tasks)?;
+            for (r, l) in last.iter().enumerate() {
+                if l.is_some_and(|l| group(&l))
+                    && let Some(w) = weight(r as u32)
+                {
+                    w.bytes.release();
+                }
+            }
+            first = end;
+        }
+        Ok(())
     }
-    run_once(pool, &steps, p, &bufs, &tasks)?;
-    for (i, bytes) in fresh {
-        kept[i] = Kept::Bytes(match keys[i] {
-            Some(k) => packed.get_or_make(k, || Ok(bytes))?,
-            None => Arc::new(bytes),
-        });
+}
+
+/// Buffers that a step reads.
+fn read(s: &Step) -> Vec<u32> {
+    match &s.work {
+        StepWork::Kernel { kernel, args, .. } => {
+            let reads = kernel
+                .operands
+                .iter()
+                .zip(args)
+                .filter(|(o, _)| o.role == kernel::Role::Read);
+            reads.map(|(_, &a)| a).collect()
+        }
+        StepWork::Host { inputs, .. } => inputs.iter().flatten().map(|i| i.buffer).collect(),
     }
-    Ok(kept)
 }
 
 /// Buffers that a step writes, in order.
@@ -181,16 +313,27 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
     Ok(*h.finalize().as_bytes())
 }
 
-/// Identity of a constant: name, type, shape and content.
-fn weight_key(w: &Weight) -> PackedKey {
+/// Identity of a constant: where it lies in which file, or, where that says nothing, its content.
+/// Two sessions that map the same file share what is made of it either way.
+fn weight_key(w: &Weight, shelf: &dyn Shelf) -> PackedKey {
     let mut h = blake3::Hasher::new();
-    h.update(w.name.as_bytes());
     h.update(w.dtype.name().as_bytes());
     for d in &w.shape {
         h.update(&(*d as u64).to_le_bytes());
     }
-    // By content: two sessions that map the same file share what is made of it.
-    h.update(&w.bytes);
+    match w.bytes.identity() {
+        Some((file, range)) => {
+            match shelf.contents(&file) {
+                Some(digest) => h.update(b"digest").update(&digest),
+                None => h.update(b"file").update(&file),
+            };
+            h.update(&(range.start as u64).to_le_bytes());
+        }
+        None => {
+            h.update(b"content");
+            h.update(&w.bytes);
+        }
+    }
     h.update(&(w.bytes.len() as u64).to_le_bytes());
     *h.finalize().as_bytes()
 }

@@ -132,16 +132,16 @@ impl Pool {
             .try_for_each(|w| lock(&w.desk).grow(scratch, views))
     }
 
-    /// Runs `job` to its end, with the residents' help unless `alone`. The caller is worker 0 and
-    /// brings its own desk.
-    pub(crate) fn run(&self, job: &Job, desk: &mut Desk, alone: bool) {
-        let slot = if alone || self.shared.workers.is_empty() {
+    /// Runs `job` to its end with the residents' help. The caller is worker 0 and brings its own
+    /// scratch and views.
+    pub(crate) fn run(&self, job: &Job, scratch: *mut u8, views: &mut [View]) {
+        let slot = if self.shared.workers.is_empty() {
             None
         } else {
             self.shared.slots.iter().find(|s| s.claim())
         };
         let Some(slot) = slot else {
-            job.work(0, desk);
+            job.work(0, scratch, views);
             return;
         };
         if self.shared.shown.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -156,7 +156,7 @@ impl Pool {
                 }
             });
         }
-        job.work(0, desk);
+        job.work(0, scratch, views);
         job.finish();
         slot.retire();
         self.shared.shown.fetch_sub(1, Ordering::Relaxed);
@@ -230,7 +230,9 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
             }
             // Taken before the job is entered: room is made under this lock before a job is shown.
             let mut desk = lock(&worker.desk);
-            if let Some(g) = slot.enter(seen[s], |job| job.work(me + 1, &mut desk)) {
+            let Desk { scratch, views } = &mut *desk;
+            let scratch = scratch.as_ptr();
+            if let Some(g) = slot.enter(seen[s], |job| job.work(me + 1, scratch, views)) {
                 seen[s] = g;
                 worked = true;
             }

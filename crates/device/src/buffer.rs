@@ -1,18 +1,25 @@
 use crate::DeviceError;
+use crate::pages::Pages;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// Zeroed bytes aligned to 64, the size of a cache line and of the widest vector.
+/// Zeroed bytes aligned to 64, the size of a cache line and of the widest vector. Large ones are
+/// pages of their own: they cost nothing until touched and go back to the system when dropped.
 #[derive(Debug)]
 pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
+    /// Keeps the memory where it came as pages.
+    pages: Option<Pages>,
 }
 
 // SAFETY: the bytes are owned, like a Vec's.
 unsafe impl Send for AlignedBytes {}
 // SAFETY: shared references give shared access only.
 unsafe impl Sync for AlignedBytes {}
+
+/// From this size on memory comes as pages of its own.
+const LARGE: usize = 1 << 20;
 
 impl AlignedBytes {
     /// Alignment in bytes.
@@ -24,16 +31,31 @@ impl AlignedBytes {
             return Ok(AlignedBytes {
                 start: NonNull::<AlignUnit>::dangling().cast(),
                 len,
+                pages: None,
             });
         }
         let fail = || DeviceError::Memory {
             what: what.into(),
             bytes: len as u64,
         };
+        if len >= LARGE
+            && let Some(pages) = Pages::new(len)
+        {
+            let pages = pages.map_err(|_| fail())?;
+            return Ok(AlignedBytes {
+                start: pages.start(),
+                len,
+                pages: Some(pages),
+            });
+        }
         let layout = Layout::from_size_align(len, Self::ALIGN).map_err(|_| fail())?;
         // SAFETY: the layout's size is not 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(fail)?;
-        Ok(AlignedBytes { start, len })
+        Ok(AlignedBytes {
+            start,
+            len,
+            pages: None,
+        })
     }
 
     /// First byte; valid for `len` bytes while this lives.
@@ -72,7 +94,7 @@ impl std::ops::DerefMut for AlignedBytes {
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if self.len > 0 {
+        if self.len > 0 && self.pages.is_none() {
             // SAFETY: allocated in `new` with this size and alignment, not freed before.
             unsafe {
                 dealloc(

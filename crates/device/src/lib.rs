@@ -6,11 +6,16 @@
 
 mod buffer;
 mod error;
+mod pages;
+mod recycle;
 mod store;
 
 pub use buffer::AlignedBytes;
 pub use error::DeviceError;
-pub use store::{PackedKey, PackedStore};
+#[cfg(unix)]
+pub use pages::MappedFile;
+pub use recycle::{Recycled, Recycler};
+pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};
 
 use kernel::Target;
 use machine::Machine;
@@ -51,6 +56,17 @@ pub trait Device: Send + Sync {
         block: usize,
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        self.compile_from(plan, block, weights, packed, &EmptyShelf)
+    }
+    /// Like [`Device::compile`]; what `shelf` holds of the results of init is not made again.
+    fn compile_from(
+        &self,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &Arc<WeightStore>,
+        packed: &PackedStore,
+        shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
     /// Runs one host operator whose output sizes are known only when it has run.
     fn run_host(
@@ -69,8 +85,18 @@ pub trait Device: Send + Sync {
 
 /// A compiled block.
 pub trait Executable: Send + Sync {
-    /// Memory of one request slot: arena, parameters, counters.
+    /// What a request slot keeps for this executable: parameters, counters. Its arena is made when
+    /// a request first runs in it, or lent with [`Executable::exchange`].
     fn new_frame(&self) -> Result<Frame, DeviceError>;
+    /// Bytes of memory that a request works in: arena and the caller's scratch.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+    /// Swaps the memory that requests in `frame` work in with `memory`, so that slots of several
+    /// executables can share one. Its contents mean nothing between requests.
+    fn exchange(&self, frame: &mut Frame, memory: &mut AlignedBytes) {
+        let _ = (frame, memory);
+    }
     /// Runs one request to its end; the calling thread works too. Several threads may run the same
     /// executable at once, each with its own frame. `request.stop_after` ends early after a step.
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError>;
@@ -78,6 +104,10 @@ pub trait Executable: Send + Sync {
     fn step_names(&self) -> Vec<String>;
     /// Bytes of init results that this executable keeps alive (shared ones counted whole).
     fn packed_bytes(&self) -> u64;
+    /// Init results by their keys, for a [`Shelf`] of later processes.
+    fn packed(&self) -> Vec<(PackedKey, Arc<PackedBytes>)> {
+        Vec::new()
+    }
 }
 
 /// What a device keeps per request slot.

@@ -1,15 +1,67 @@
 use crate::{AlignedBytes, DeviceError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tensor::Bytes;
 
 /// Identity of an init result: a hash over the kernels and schedules that make it and the weights
 /// they start from.
 pub type PackedKey = [u8; 32];
 
+/// An init result: made here, or mapped from where an earlier process left it.
+#[derive(Debug)]
+pub enum PackedBytes {
+    /// Made by this process.
+    Own(AlignedBytes),
+    /// Read only, from a file.
+    Mapped(Bytes),
+}
+
+impl PackedBytes {
+    /// First byte; not to be written to.
+    pub fn as_ptr(&self) -> *const u8 {
+        match self {
+            PackedBytes::Own(b) => b.as_ptr(),
+            PackedBytes::Mapped(b) => b[..].as_ptr(),
+        }
+    }
+}
+
+impl std::ops::Deref for PackedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            PackedBytes::Own(b) => b,
+            PackedBytes::Mapped(b) => b,
+        }
+    }
+}
+
+/// Init results that earlier processes left.
+pub trait Shelf {
+    /// The digest of the contents of the file with this identity (of [`tensor::Owner::identity`]),
+    /// where it is known: keys then say what was packed, not where it lay.
+    fn contents(&self, file: &[u8; 32]) -> Option<[u8; 32]> {
+        let _ = file;
+        None
+    }
+    /// The result for `key`: exactly `bytes` bytes, found sound. `None` when it is not there or
+    /// damaged: it is then made anew.
+    fn get(&self, key: &PackedKey, bytes: usize) -> Option<Bytes>;
+}
+
+/// Nothing was left.
+pub struct EmptyShelf;
+
+impl Shelf for EmptyShelf {
+    fn get(&self, _key: &PackedKey, _bytes: usize) -> Option<Bytes> {
+        None
+    }
+}
+
 /// Init results shared by all plans of an engine that make the same; kept while somebody holds them.
 #[derive(Debug, Default)]
 pub struct PackedStore {
-    entries: Mutex<BTreeMap<PackedKey, Weak<AlignedBytes>>>,
+    entries: Mutex<BTreeMap<PackedKey, Weak<PackedBytes>>>,
 }
 
 impl PackedStore {
@@ -19,7 +71,7 @@ impl PackedStore {
     }
 
     /// The result for `key`, if somebody holds it.
-    pub fn get(&self, key: &PackedKey) -> Option<Arc<AlignedBytes>> {
+    pub fn get(&self, key: &PackedKey) -> Option<Arc<PackedBytes>> {
         self.entries
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -31,8 +83,8 @@ impl PackedStore {
     pub fn get_or_make(
         &self,
         key: PackedKey,
-        make: impl FnOnce() -> Result<AlignedBytes, DeviceError>,
-    ) -> Result<Arc<AlignedBytes>, DeviceError> {
+        make: impl FnOnce() -> Result<PackedBytes, DeviceError>,
+    ) -> Result<Arc<PackedBytes>, DeviceError> {
         if let Some(hit) = self.get(&key) {
             return Ok(hit);
         }

@@ -45,6 +45,12 @@ impl ExternalFiles {
             .len()
     }
 
+    /// Paths of the external files that are mapped.
+    pub fn mapped_paths(&self) -> Vec<PathBuf> {
+        let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        mapped.keys().cloned().collect()
+    }
+
     /// The tensor's elements in row-major order as packed little-endian bytes, at any alignment.
     ///
     /// Elements under 8 bits are packed from the low bits up (two 4-bit elements a byte, element

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tensor::Bytes;
+use tensor::{Bytes, Owner, file_identity};
 
 use crate::error::Error;
 use crate::external::ExternalFiles;
@@ -31,7 +31,41 @@ pub(crate) fn map_path(path: &Path) -> Result<Bytes, String> {
     }
     let file = std::fs::File::open(path).map_err(problem)?;
     let map = map_file(&file).map_err(problem)?;
-    Ok(Bytes::new(Arc::new(map)))
+    // Of the file that was opened, whatever the path leads to by now.
+    let identity = file.metadata().ok().as_ref().and_then(file_identity);
+    Ok(Bytes::new(Arc::new(Mapped { map, identity })))
+}
+
+/// A mapped file.
+struct Mapped {
+    map: memmap2::Mmap,
+    identity: Option<[u8; 32]>,
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl Owner for Mapped {
+    fn identity(&self) -> Option<[u8; 32]> {
+        self.identity
+    }
+
+    #[cfg(unix)]
+    #[allow(unsafe_code)]
+    fn release(&self, range: std::ops::Range<usize>) {
+        let advice = memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: nobody writes to the mapping, so that what is dropped is read again from the
+        // file, unchanged, when somebody asks for it.
+        let advised = unsafe {
+            self.map
+                .unchecked_advise_range(advice, range.start, range.len())
+        };
+        // Only a hint: memory that stays is no fault.
+        let _ = advised;
+    }
 }
 
 #[allow(unsafe_code)]
@@ -52,6 +86,7 @@ pub struct ModelFile {
     /// Where tensors' bytes are to be had.
     pub external: Arc<ExternalFiles>,
     bytes: Bytes,
+    path: Option<PathBuf>,
 }
 
 impl ModelFile {
@@ -74,7 +109,9 @@ impl ModelFile {
             Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        Self::parse(bytes, name, Some(dir))
+        let mut file = Self::parse(bytes, name, Some(dir))?;
+        file.path = Some(path.to_path_buf());
+        Ok(file)
     }
 
     /// Parses a model held in memory; `base_dir` is the folder of its external data, if any.
@@ -92,12 +129,19 @@ impl ModelFile {
             model,
             external,
             bytes,
+            path: None,
         })
     }
 
     /// The path as given to [`ModelFile::open`], or `<memory>`.
     pub fn name(&self) -> &str {
         self.external.model()
+    }
+
+    /// Where it and the external data mapped so far were read from; empty when it was in memory.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let own = self.path.iter().cloned();
+        own.chain(self.external.mapped_paths()).collect()
     }
 
     /// The whole file.

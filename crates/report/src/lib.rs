@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod fixed;
 mod inspect;
 mod machines;
 mod plan_view;
@@ -16,6 +17,7 @@ mod trace;
 pub mod units;
 
 pub use bench::{BenchReport, LatencyMs};
+pub use fixed::{FixedCost, FixedCostRow};
 pub use inspect::{InspectedKernel, InspectedValue, Inspection, Unsupported};
 pub use machines::{MachineEntry, machine_list, machine_table};
 pub use plan_view::{MemoryView, PlanView};

@@ -1,7 +1,7 @@
 //! Plans made executable, and the bounded store of them.
-use crate::{Engine, RunError};
+use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
-use device::{Executable, Frame};
+use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, VerifiedPlan};
 use std::collections::BTreeMap;
@@ -15,10 +15,11 @@ pub(crate) struct CompiledBlock {
 }
 
 impl CompiledBlock {
-    /// Runs `f` with a frame of its own.
+    /// Runs `f` with a frame of its own that works in `memory`.
     pub fn with_frame<T>(
         &self,
-        f: impl FnOnce(&mut Frame) -> Result<T, RunError>,
+        memory: &mut AlignedBytes,
+        f: impl FnOnce(&mut Frame) -> Result<T, DeviceError>,
     ) -> Result<T, RunError> {
         let free = self
             .frames
@@ -29,13 +30,41 @@ impl CompiledBlock {
             Some(f) => f,
             None => self.exe.new_frame()?,
         };
-        let out = f(&mut frame);
+        let out = with_memory(&*self.exe, &mut frame, memory, f);
         self.frames
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(frame);
         out
     }
+}
+
+/// Runs `f` with `frame` working in `memory`, which grows to what `exe` needs.
+pub(crate) fn with_memory<T>(
+    exe: &dyn Executable,
+    frame: &mut Frame,
+    memory: &mut AlignedBytes,
+    f: impl FnOnce(&mut Frame) -> Result<T, DeviceError>,
+) -> Result<T, RunError> {
+    let need = exe.memory_bytes();
+    if memory.len() < need {
+        const WHAT: &str = "the arena of a request";
+        // The old one goes first: both at once would be more than the plan states.
+        *memory = AlignedBytes::new(0, WHAT)?;
+        *memory = AlignedBytes::new(need, WHAT)?;
+    }
+    exe.exchange(frame, memory);
+    let out = f(frame);
+    exe.exchange(frame, memory);
+    Ok(out?)
+}
+
+/// Values of a block's symbols.
+pub(crate) fn values(symbols: &[Sym], env: &[(Sym, i64)]) -> Vec<i64> {
+    symbols
+        .iter()
+        .map(|s| lookup(env, s).unwrap_or(0))
+        .collect()
 }
 
 /// A plan in use: requests hold it until they end.
@@ -61,20 +90,28 @@ const KEPT: usize = 12;
 /// A program with its current plan, other plans for other dims, and the programs inside it.
 pub(crate) struct Unit {
     pub program: Arc<Program>,
+    /// Which program inside the session's this is; empty for the session's own.
+    name: String,
+    store: Option<Arc<dyn PlanStore>>,
     current: ArcSwapOption<Epoch>,
     others: Mutex<Vec<Arc<Epoch>>>,
     next_id: AtomicU64,
+    /// Changes when the current plan does.
+    version: AtomicU64,
     /// Bodies by (segment, which) and tails by segment, made when first needed.
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
 }
 
 impl Unit {
-    pub fn new(program: Arc<Program>) -> Unit {
+    pub fn new(program: Arc<Program>, name: String, store: Option<Arc<dyn PlanStore>>) -> Unit {
         Unit {
             program,
+            name,
+            store,
             current: ArcSwapOption::empty(),
             others: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
+            version: AtomicU64::new(0),
             inner: Mutex::new(BTreeMap::new()),
         }
     }
@@ -84,7 +121,10 @@ impl Unit {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner
             .entry(key)
-            .or_insert_with(|| Arc::new(Unit::new(Arc::new(make()))))
+            .or_insert_with(|| {
+                let name = format!("{}/{}.{}", self.name, key.0, key.1);
+                Arc::new(Unit::new(Arc::new(make()), name, self.store.clone()))
+            })
             .clone()
     }
 
@@ -110,6 +150,36 @@ impl Unit {
         out
     }
 
+    fn stored(&self, dims: &DimBox, allotment: &Allotment) -> Option<Plan> {
+        self.store.as_ref()?.plan(&self.name, dims, allotment)
+    }
+
+    fn bind(
+        &self,
+        engine: &Engine,
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> Result<Plan, RunError> {
+        let plan = engine.planner.bind(&self.program, dims, allotment)?;
+        if let Some(store) = &self.store {
+            store.keep_plan(&self.name, dims, allotment, &plan);
+        }
+        Ok(plan)
+    }
+
+    /// The plan for these arguments: one that was kept, or a new one.
+    pub fn plan(
+        &self,
+        engine: &Engine,
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> Result<Plan, RunError> {
+        match self.stored(dims, allotment) {
+            Some(plan) => Ok(plan),
+            None => self.bind(engine, dims, allotment),
+        }
+    }
+
     /// Compiles a plan into an epoch of this unit.
     pub fn compile(&self, engine: &Engine, plan: Plan) -> Result<Arc<Epoch>, RunError> {
         self.compile_verified(engine, Arc::new(plan.verify()?))
@@ -124,14 +194,25 @@ impl Unit {
         plan.check_weights(&self.program.weights)?;
         let mut blocks = Vec::new();
         for b in 0..plan.plan().blocks().count() {
-            let exe =
-                engine
-                    .device
-                    .compile(plan.clone(), b, &self.program.weights, &engine.packed)?;
+            let shelf = self
+                .store
+                .as_ref()
+                .map_or(&EmptyShelf as &dyn Shelf, |s| s.shelf());
+            let exe = engine.device.compile_from(
+                plan.clone(),
+                b,
+                &self.program.weights,
+                &engine.packed,
+                shelf,
+            )?;
             blocks.push(CompiledBlock {
                 exe,
                 frames: Mutex::new(Vec::new()),
             });
+        }
+        if let Some(store) = &self.store {
+            let packed: Vec<_> = blocks.iter().flat_map(|b| b.exe.packed()).collect();
+            store.keep_packed(&packed);
         }
         Ok(Arc::new(Epoch {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
@@ -143,7 +224,15 @@ impl Unit {
     /// Makes `epoch` the current plan: requests that start from now on use it when it covers their
     /// dims; running ones finish on theirs.
     pub fn swap(&self, epoch: Arc<Epoch>) {
-        self.current.store(Some(epoch));
+        let id = epoch.id;
+        if self.current.swap(Some(epoch)).is_none_or(|e| e.id != id) {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A number that changes whenever another plan becomes the current one.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// The current epoch.
@@ -173,8 +262,15 @@ impl Unit {
         if let Some(e) = kept(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(e);
         }
-        let plan = engine.planner.bind(&self.program, &dims(), allotment)?;
-        let made = self.compile(engine, plan)?;
+        let dims = dims();
+        let made = match self.stored(&dims, allotment) {
+            // One that does not hold is made anew.
+            Some(plan) => match self.compile(engine, plan) {
+                Ok(e) => e,
+                Err(_) => self.compile(engine, self.bind(engine, &dims, allotment)?)?,
+            },
+            None => self.compile(engine, self.bind(engine, &dims, allotment)?)?,
+        };
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(e) = kept(&mut others) {
             return Ok(e);

@@ -1,7 +1,9 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
-use crate::epoch::{Unit, lookup};
+use crate::epoch::{Unit, lookup, values};
+use crate::lane::output;
+use crate::value::Value;
 use crate::{Engine, RunError};
-use device::{AlignedBytes, Request};
+use device::{AlignedBytes, Recycler, Request};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
@@ -24,12 +26,16 @@ pub(crate) struct Context<'a> {
     pub dims: &'a DimBox,
     pub timeline: Option<&'a mut Timeline>,
     pub stop_after: Option<u32>,
+    /// What blocks work in, one after the other.
+    pub memory: &'a mut AlignedBytes,
+    /// Where outputs' memory comes from.
+    pub buffers: &'a Arc<Recycler>,
 }
 
 /// State memory of a stream for the top-level program: one buffer per state of the plan's block.
 pub(crate) type States<'a> = &'a mut [AlignedBytes];
 
-type Slots = BTreeMap<ValueIx, Arc<Tensor>>;
+type Slots<'v> = BTreeMap<ValueIx, Value<'v>>;
 
 /// Symbols of `program` that inputs of these shapes determine, added to `env`.
 pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<(Sym, i64)>) {
@@ -48,7 +54,7 @@ pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<
 /// The box that a new plan covers: the caller's range where the dims lie inside it; otherwise the
 /// dims themselves, and for sizes that come out of the computation a range up to the next power of
 /// two, so that growing sizes need few plans.
-fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
+pub(crate) fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
     let mut out = DimBox::new();
     for s in &program.symbols {
         let Some(v) = lookup(env, &s.name) else {
@@ -91,14 +97,14 @@ pub(crate) fn shape_of(
 
 /// Runs `unit` on `inputs` (one per program input; state inputs of a stream may be empty) and gives
 /// one tensor per output (empty ones for state outputs).
-pub(crate) fn run(
+pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
     unit: &Unit,
-    inputs: Vec<Arc<Tensor>>,
+    inputs: Vec<Value<'v>>,
     mut env: Vec<(Sym, i64)>,
     mut states: Option<States<'_>>,
     depth: usize,
-) -> Result<Vec<Arc<Tensor>>, RunError> {
+) -> Result<Vec<Value<'v>>, RunError> {
     let program = &unit.program;
     if depth > MAX_DEPTH {
         return Err(RunError::Control {
@@ -109,33 +115,31 @@ pub(crate) fn run(
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
-    let asked = ctx.dims.clone();
+    let asked = ctx.dims;
     let epoch = unit.epoch(
         ctx.engine,
         &env,
-        || box_for(program, &env, &asked),
+        || box_for(program, &env, asked),
         ctx.allotment,
     )?;
-    let mut slots: Slots = program.inputs.iter().copied().zip(inputs).collect();
+    let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
     for segment in &epoch.plan.plan().segments {
         match segment {
             PlanSegment::Block(b) => {
-                let symbols: Vec<i64> = b
-                    .symbols
-                    .iter()
-                    .map(|s| lookup(&env, s).unwrap_or(0))
-                    .collect();
+                let symbols = values(&b.symbols, &env);
                 let mut outputs: Vec<Tensor> = Vec::new();
                 for (i, p) in b.outputs.iter().enumerate() {
                     let is_state = b.states.iter().any(|s| s.output as usize == i);
                     outputs.push(if is_state && states.is_some() {
                         Tensor::zeros(p.dtype, &[0])?
                     } else {
-                        Tensor::zeros(p.dtype, &shape_of(&p.shape, &env, &p.name)?)?
+                        let shape = shape_of(&p.shape, &env, &p.name)?;
+                        let bytes = Tensor::byte_len(p.dtype, &shape)?;
+                        output(ctx.buffers, p.dtype, &shape, bytes, &p.name)?
                     });
                 }
-                let mut ins: Vec<Arc<Tensor>> = Vec::new();
+                let mut ins: Vec<Value<'v>> = Vec::new();
                 for p in &b.inputs {
                     ins.push(slot(program, &slots, p.value)?);
                 }
@@ -143,7 +147,8 @@ pub(crate) fn run(
                 let compiled = &epoch.blocks[block];
                 block += 1;
                 let mut timeline = ctx.timeline.take();
-                let result = compiled.with_frame(|frame| {
+                let stop_after = ctx.stop_after;
+                let result = compiled.with_frame(ctx.memory, |frame| {
                     let mut out: Vec<&mut [u8]> =
                         outputs.iter_mut().map(Tensor::bytes_mut).collect();
                     let mut none = [];
@@ -157,15 +162,14 @@ pub(crate) fn run(
                             outputs: &mut out,
                             states: &mut held,
                             timeline: timeline.as_deref_mut(),
-                            stop_after: ctx.stop_after,
+                            stop_after,
                         },
-                    )?;
-                    Ok(())
+                    )
                 });
                 ctx.timeline = timeline;
                 result?;
                 for (p, t) in b.outputs.iter().zip(outputs) {
-                    slots.insert(p.value, Arc::new(t));
+                    slots.insert(p.value, t.into());
                 }
             }
             PlanSegment::Control { segment } => {
@@ -190,7 +194,7 @@ pub(crate) fn run(
 }
 
 /// Extents that the model takes to be equal, as far as their symbols are known.
-fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
+pub(crate) fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
     for c in &program.constraints {
         let value = |d: &Dim| d.eval(&|s| lookup(env, s));
         if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
@@ -209,7 +213,7 @@ fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
 }
 
 /// Symbols that segments have determined since.
-fn late_symbols(program: &Program, slots: &Slots, env: &mut Vec<(Sym, i64)>) {
+fn late_symbols(program: &Program, slots: &Slots<'_>, env: &mut Vec<(Sym, i64)>) {
     for s in &program.symbols {
         if let SymbolOrigin::Late { value, axis } = s.origin
             && lookup(env, &s.name).is_none()
@@ -221,7 +225,7 @@ fn late_symbols(program: &Program, slots: &Slots, env: &mut Vec<(Sym, i64)>) {
     }
 }
 
-fn slot(program: &Program, slots: &Slots, v: ValueIx) -> Result<Arc<Tensor>, RunError> {
+fn slot<'v>(program: &Program, slots: &Slots<'v>, v: ValueIx) -> Result<Value<'v>, RunError> {
     if let Some(t) = slots.get(&v) {
         return Ok(t.clone());
     }
@@ -229,7 +233,7 @@ fn slot(program: &Program, slots: &Slots, v: ValueIx) -> Result<Arc<Tensor>, Run
     if let ValueOrigin::Weight(w) = value.origin
         && let Some(t) = program.weights.tensor(w)
     {
-        return Ok(Arc::new(t));
+        return Ok(t.into());
     }
     Err(RunError::Control {
         node: value.name.clone(),
@@ -243,7 +247,7 @@ fn control(
     ctx: &mut Context<'_>,
     unit: &Unit,
     segment: u32,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
     env: &[(Sym, i64)],
     depth: usize,
 ) -> Result<(), RunError> {
@@ -278,15 +282,16 @@ fn control(
             body,
             outputs,
         }) => {
-            let scalar = |slots: &Slots, v: &Option<ValueIx>| -> Result<Option<i64>, RunError> {
-                match v {
-                    Some(v) => {
-                        let t = slot(&program, slots, *v)?;
-                        Ok((!t.is_empty()).then(|| t.get_i64(0)))
+            let scalar =
+                |slots: &Slots<'_>, v: &Option<ValueIx>| -> Result<Option<i64>, RunError> {
+                    match v {
+                        Some(v) => {
+                            let t = slot(&program, slots, *v)?;
+                            Ok((!t.is_empty()).then(|| t.get_i64(0)))
+                        }
+                        None => Ok(None),
                     }
-                    None => Ok(None),
-                }
-            };
+                };
             let trips = scalar(slots, trip)?;
             let mut go = scalar(slots, cond)?.unwrap_or(1) != 0;
             let inner = unit.inner((segment, 0), || with_weights(body, &program));
@@ -299,7 +304,7 @@ fn control(
                 fixed.push(slot(&program, slots, c)?);
             }
             let scans = outputs.len() - carried.len();
-            let mut stacked: Vec<Vec<Arc<Tensor>>> = vec![Vec::new(); scans];
+            let mut stacked: Vec<Vec<Value<'_>>> = vec![Vec::new(); scans];
             let mut i = 0;
             while go && trips.is_none_or(|t| i < t) {
                 if i >= MAX_TRIPS {
@@ -311,8 +316,8 @@ fn control(
                     });
                 }
                 let mut inputs = vec![
-                    Arc::new(Tensor::from_i64(&[], &[i])?),
-                    Arc::new(Tensor::from_bytes(DType::Bool, &[], vec![go as u8])?),
+                    Tensor::from_i64(&[], &[i])?.into(),
+                    Tensor::from_bytes(DType::Bool, &[], vec![go as u8])?.into(),
                 ];
                 inputs.extend(state.iter().cloned());
                 inputs.extend(fixed.iter().cloned());
@@ -341,7 +346,7 @@ fn control(
             let (last, scanned) = outputs.split_at(carried.len());
             slots.extend(last.iter().copied().zip(state));
             for (&o, parts) in scanned.iter().zip(stacked) {
-                slots.insert(o, Arc::new(stack(&program, o, &parts, env, node)?));
+                slots.insert(o, stack(&program, o, &parts, env, node)?.into());
             }
             Ok(())
         }
@@ -363,7 +368,7 @@ fn with_weights(body: &Program, outer: &Program) -> Program {
 fn stack(
     program: &Program,
     v: ValueIx,
-    parts: &[Arc<Tensor>],
+    parts: &[Value<'_>],
     env: &[(Sym, i64)],
     node: &str,
 ) -> Result<Tensor, RunError> {
@@ -398,7 +403,7 @@ fn host(
     ctx: &mut Context<'_>,
     program: &Program,
     item: &Item,
-    slots: &mut Slots,
+    slots: &mut Slots<'_>,
 ) -> Result<(), RunError> {
     let ItemWork::Host {
         op,
@@ -411,7 +416,7 @@ fn host(
             why: "it is no host operator".into(),
         });
     };
-    let mut tensors: Vec<Option<Arc<Tensor>>> = Vec::new();
+    let mut tensors: Vec<Option<Value<'_>>> = Vec::new();
     for i in inputs {
         tensors.push(match i {
             Some(v) => Some(slot(program, slots, *v)?),
@@ -420,6 +425,35 @@ fn host(
     }
     let refs: Vec<Option<&Tensor>> = tensors.iter().map(|t| t.as_deref()).collect();
     let outs = ctx.engine.device().run_host(op, &refs)?;
-    slots.extend(outputs.iter().copied().zip(outs.into_iter().map(Arc::new)));
+    for (&v, t) in outputs.iter().zip(&outs) {
+        fits(program, v, t, &item.name)?;
+    }
+    slots.extend(
+        outputs
+            .iter()
+            .copied()
+            .zip(outs.into_iter().map(Value::from)),
+    );
     Ok(())
+}
+
+/// What a host operator gave must have the type and rank that the steps behind it were planned for.
+fn fits(program: &Program, v: ValueIx, t: &Tensor, node: &str) -> Result<(), RunError> {
+    let want = program.value(v);
+    let known = want.shape.iter().zip(t.shape());
+    let same = t.dtype() == want.dtype
+        && t.shape().len() == want.shape.len()
+        && known
+            .filter_map(|(d, n)| Some((d.known()?, *n as i64)))
+            .all(|(d, n)| d == n);
+    if same {
+        return Ok(());
+    }
+    Err(RunError::Control {
+        node: node.into(),
+        why: format!(
+            "it gave {t:?} where the model was planned for {}{:?}; give inputs of the types and sizes that the model states",
+            want.dtype, want.shape
+        ),
+    })
 }

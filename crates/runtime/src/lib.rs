@@ -6,15 +6,21 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod binding;
 mod engine;
 mod epoch;
 mod error;
 mod interpret;
+mod lane;
 mod session;
+mod store;
 mod stream;
+mod value;
 
 pub use admission::{Action, Admission, Event, RequestId};
+pub use binding::Binding;
 pub use engine::{Engine, Memory};
 pub use error::RunError;
 pub use session::{Session, SessionOptions};
+pub use store::PlanStore;
 pub use stream::Stream;

@@ -1,7 +1,10 @@
 use crate::admission::{Action, Admission, Event, RequestId};
 use crate::epoch::{Unit, lookup};
-use crate::interpret::{Context, bind_inputs, run};
-use crate::{Engine, RunError, Stream};
+use crate::interpret::{Context, bind_inputs, box_for, constraints, run};
+use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
+use crate::value::Value;
+use crate::{Binding, Engine, PlanStore, RunError, Stream};
+use device::Recycler;
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
 use std::collections::BTreeSet;
@@ -9,10 +12,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use tensor::Tensor;
 
 /// Inputs in the program's order and the symbols that their shapes give.
-type Checked = (Vec<Arc<Tensor>>, Vec<(Sym, i64)>);
+type Checked<'t> = (Vec<Value<'t>>, Vec<(Sym, i64)>);
+
+/// Inputs up to which their list needs no memory.
+const FEW: usize = 16;
 
 /// How a session runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SessionOptions {
     /// Ranges that plans are to cover; dims without one are planned as they come.
     pub dims: DimBox,
@@ -22,6 +28,8 @@ pub struct SessionOptions {
     pub max_running: usize,
     /// Requests waiting at most; more are refused.
     pub max_queued: usize,
+    /// Where plans and packed weights outlive the process, if anywhere.
+    pub store: Option<Arc<dyn PlanStore>>,
 }
 
 impl Default for SessionOptions {
@@ -31,6 +39,7 @@ impl Default for SessionOptions {
             allotment: Allotment::default(),
             max_running: 8,
             max_queued: 1024,
+            store: None,
         }
     }
 }
@@ -42,6 +51,9 @@ pub struct Session {
     options: RwLock<SessionOptions>,
     gate: Mutex<Gate>,
     turn: Condvar,
+    outputs: Arc<[String]>,
+    lanes: Lanes,
+    buffers: Arc<Recycler>,
 }
 
 struct Gate {
@@ -55,8 +67,11 @@ impl Session {
     pub fn new(engine: Arc<Engine>, program: Arc<Program>, options: SessionOptions) -> Session {
         let admission = Admission::new(options.max_running, options.max_queued);
         Session {
+            outputs: program.outputs.iter().map(|o| o.0.clone()).collect(),
+            lanes: Lanes::new(),
+            buffers: Recycler::new(KEPT_OUTPUTS),
             engine,
-            unit: Unit::new(program),
+            unit: Unit::new(program, String::new(), options.store.clone()),
             options: RwLock::new(options),
             gate: Mutex::new(Gate {
                 admission,
@@ -99,69 +114,190 @@ impl Session {
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
     ) -> Result<Vec<(String, Tensor)>, RunError> {
-        let (tensors, env) = self.check(inputs, &[])?;
-        let _turn = self.admit()?;
-        let options = self.options();
-        let mut ctx = Context {
-            engine: &self.engine,
-            allotment: &options.allotment,
-            dims: &options.dims,
-            timeline,
-            stop_after,
-        };
-        let outs = run(&mut ctx, &self.unit, tensors, env, None, 0)?;
-        Ok(self.named(outs))
+        let outs = self.run_tensors(inputs, timeline, stop_after)?;
+        Ok(self.outputs.iter().cloned().zip(outs).collect())
     }
 
-    pub(crate) fn named(&self, outs: Vec<Arc<Tensor>>) -> Vec<(String, Tensor)> {
-        let names = self.unit.program.outputs.iter().map(|o| o.0.clone());
-        names
-            .zip(
-                outs.into_iter()
-                    .map(|t| Arc::try_unwrap(t).unwrap_or_else(|t| (*t).clone())),
-            )
-            .collect()
-    }
-
-    /// Inputs in the program's order, with the symbols they give; inputs in `without` (numbers) may
-    /// be left out and are filled with the given tensors.
-    pub(crate) fn check(
+    /// Like [`Session::run_with`], giving the outputs without their names
+    /// ([`Session::output_names`]).
+    pub fn run_tensors(
         &self,
         inputs: &[(&str, &Tensor)],
-        without: &[(u32, Arc<Tensor>)],
-    ) -> Result<Checked, RunError> {
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let n = self.unit.program.inputs.len();
+        let mut few = [None; FEW];
+        let mut many;
+        let list: &mut [Option<&Tensor>] = if n <= FEW {
+            &mut few[..n]
+        } else {
+            many = vec![None; n];
+            &mut many
+        };
+        self.resolve(inputs, list)?;
+        let mut lane = None;
+        let out = self.run_listed(list, &mut lane, Vec::new(), timeline, stop_after);
+        if let Some(l) = lane {
+            self.give_back(l);
+        }
+        out
+    }
+
+    /// Names of the outputs, in the model's order.
+    pub fn output_names(&self) -> &Arc<[String]> {
+        &self.outputs
+    }
+
+    /// Inputs and outputs that stay with one caller from request to request.
+    pub fn bind(&self) -> Binding<'_> {
+        Binding::new(self)
+    }
+
+    pub(crate) fn give_back(&self, lane: Lane) {
+        self.lanes.put(&self.unit, lane);
+    }
+
+    pub(crate) fn buffers(&self) -> &Arc<Recycler> {
+        &self.buffers
+    }
+
+    pub(crate) fn any_lane(&self) -> Result<Lane, RunError> {
+        Ok(self.lanes.take(&self.unit, &[])?.0)
+    }
+
+    /// Runs one request on inputs in the program's order. `lane` is kept there for the caller to
+    /// use again or give back; `old` outputs are written to where they fit.
+    pub(crate) fn run_listed(
+        &self,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        mut old: Vec<Tensor>,
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        self.types(inputs)?;
+        let _turn = self.admit()?;
+        let ready = match lane {
+            Some(l) => l.find(self.unit.version(), inputs),
+            None => {
+                let (l, ready) = self.lanes.take(&self.unit, inputs)?;
+                *lane = Some(l);
+                ready
+            }
+        };
+        let Some(lane) = lane else {
+            return Ok(Vec::new());
+        };
+        if !ready {
+            let env = self.shapes(inputs)?;
+            let options = self.options();
+            let program = &self.unit.program;
+            constraints(program, &env)?;
+            let version = self.unit.version();
+            let dims = || box_for(program, &env, &options.dims);
+            let epoch = self
+                .unit
+                .epoch(&self.engine, &env, dims, &options.allotment)?;
+            let shapes: Vec<&[usize]> = inputs
+                .iter()
+                .map(|t| t.map_or(&[][..], Tensor::shape))
+                .collect();
+            match Ready::new(program, epoch, version, &shapes, &env)? {
+                Some(r) => lane.keep(r),
+                None => {
+                    let mut ctx = Context {
+                        engine: &self.engine,
+                        allotment: &options.allotment,
+                        dims: &options.dims,
+                        timeline,
+                        stop_after,
+                        memory: &mut lane.memory,
+                        buffers: &self.buffers,
+                    };
+                    let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
+                    let outs = run(&mut ctx, &self.unit, values, env, None, 0)?;
+                    return Ok(outs.into_iter().map(Value::into_tensor).collect());
+                }
+            }
+        }
+        if !lane.fits(&old) {
+            old = lane.outputs(&self.buffers)?;
+        }
+        lane.run(inputs, &mut old, timeline, stop_after)?;
+        Ok(old)
+    }
+
+    fn input_names(&self) -> String {
         let program = &self.unit.program;
-        let names = || {
+        let quoted = |&v: &u32| format!("'{}'", program.value(v).name);
+        let all: Vec<String> = program.inputs.iter().map(quoted).collect();
+        all.join(", ")
+    }
+
+    /// Puts the inputs into the program's order. Those that are in `list` already may be left out.
+    pub(crate) fn resolve<'t>(
+        &self,
+        inputs: &[(&str, &'t Tensor)],
+        list: &mut [Option<&'t Tensor>],
+    ) -> Result<(), RunError> {
+        let program = &self.unit.program;
+        let mut found = 0;
+        for (i, (&v, slot)) in program.inputs.iter().zip(list).enumerate() {
+            let name = program.value(v).name.as_str();
+            // Most callers give them in the model's order.
+            let given = match inputs.get(i) {
+                Some(x) if x.0 == name => Some(x),
+                _ => inputs.iter().find(|x| x.0 == name),
+            };
+            match given {
+                Some((_, t)) if slot.is_none() => {
+                    *slot = Some(*t);
+                    found += 1;
+                }
+                None if slot.is_none() => {
+                    // A name that is wrong explains one that is missing.
+                    self.known(inputs)?;
+                    return Err(RunError::Missing {
+                        name: name.into(),
+                        needs: self.input_names(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        if found != inputs.len() {
+            self.known(inputs)?;
+        }
+        Ok(())
+    }
+
+    fn known(&self, inputs: &[(&str, &Tensor)]) -> Result<(), RunError> {
+        let program = &self.unit.program;
+        let has = |name: &str| {
             program
                 .inputs
                 .iter()
-                .map(|&v| format!("'{}'", program.value(v).name))
-                .collect::<Vec<_>>()
-                .join(", ")
+                .any(|&v| program.value(v).name == name)
         };
-        for (name, _) in inputs {
-            if !program
-                .inputs
-                .iter()
-                .any(|&v| program.value(v).name == *name)
-            {
-                return Err(RunError::Unknown {
-                    name: (*name).into(),
-                    has: names(),
-                });
-            }
+        match inputs.iter().find(|(name, _)| !has(name)) {
+            Some((name, _)) => Err(RunError::Unknown {
+                name: (*name).into(),
+                has: self.input_names(),
+            }),
+            None => Ok(()),
         }
-        let mut tensors = Vec::new();
-        for (i, &v) in program.inputs.iter().enumerate() {
+    }
+
+    /// Checks element types, and that every input is there.
+    fn types(&self, inputs: &[Option<&Tensor>]) -> Result<(), RunError> {
+        let program = &self.unit.program;
+        for (&v, t) in program.inputs.iter().zip(inputs) {
             let value = program.value(v);
-            if let Some((_, t)) = without.iter().find(|(n, _)| *n as usize == i) {
-                tensors.push(t.clone());
-                continue;
-            }
-            let Some((_, t)) = inputs.iter().find(|(n, _)| *n == value.name) else {
+            let Some(t) = t else {
                 return Err(RunError::Missing {
                     name: value.name.clone(),
-                    needs: names(),
+                    needs: self.input_names(),
                 });
             };
             if t.dtype() != value.dtype {
@@ -171,22 +307,29 @@ impl Session {
                     got: t.dtype().to_string(),
                 });
             }
-            tensors.push(Arc::new((*t).clone()));
         }
-        let shapes: Vec<&[usize]> = tensors.iter().map(|t| t.shape()).collect();
+        Ok(())
+    }
+
+    /// The symbols that the inputs' shapes give, which must fit the model's.
+    fn shapes(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<(Sym, i64)>, RunError> {
+        let program = &self.unit.program;
+        let shape = |t: &Option<&'_ Tensor>| t.map_or(vec![], |t| t.shape().to_vec());
+        let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
+        let shapes: Vec<&[usize]> = owned.iter().map(Vec::as_slice).collect();
         let mut env = Vec::new();
         bind_inputs(program, &shapes, &mut env);
-        for (&v, t) in program.inputs.iter().zip(&tensors) {
+        for (&v, given) in program.inputs.iter().zip(&shapes) {
             let value = program.value(v);
             let shape_error = || RunError::Shape {
                 name: value.name.clone(),
                 want: format!("{:?}", value.shape),
-                got: format!("{:?}", t.shape()),
+                got: format!("{given:?}"),
             };
-            if t.shape().len() != value.shape.len() {
+            if given.len() != value.shape.len() {
                 return Err(shape_error());
             }
-            for (d, &n) in value.shape.iter().zip(t.shape()) {
+            for (d, &n) in value.shape.iter().zip(*given) {
                 let n = n as i64;
                 match (d.as_sym(), d.eval(&|s| lookup(&env, s))) {
                     (Some(s), Some(first)) if first != n => {
@@ -203,7 +346,26 @@ impl Session {
                 }
             }
         }
-        Ok((tensors, env))
+        Ok(env)
+    }
+
+    /// For requests with state: inputs in the program's order, those in `own` by their numbers, and
+    /// the symbols that their shapes give.
+    pub(crate) fn check<'t>(
+        &self,
+        inputs: &[(&str, &'t Tensor)],
+        own: &'t [(u32, Tensor)],
+    ) -> Result<Checked<'t>, RunError> {
+        let mut list = vec![None; self.unit.program.inputs.len()];
+        for (i, t) in own {
+            if let Some(slot) = list.get_mut(*i as usize) {
+                *slot = Some(t);
+            }
+        }
+        self.resolve(inputs, &mut list)?;
+        self.types(&list)?;
+        let env = self.shapes(&list)?;
+        Ok((list.into_iter().flatten().map(Value::Ref).collect(), env))
     }
 
     /// Waits for a place among the running requests.
@@ -231,10 +393,7 @@ impl Session {
     /// range in the session's options must have one in `dims`.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, RunError> {
         let options = self.options();
-        Ok(self
-            .engine
-            .planner
-            .bind(&self.unit.program, dims, &options.allotment)?)
+        self.unit.plan(&self.engine, dims, &options.allotment)
     }
 
     /// Verifies and compiles `plan` beside the traffic and makes it the current one: requests that
@@ -243,6 +402,7 @@ impl Session {
         let epoch = self.unit.compile(&self.engine, plan)?;
         let id = epoch.id;
         self.unit.swap(epoch);
+        self.lanes.forget(&self.unit);
         Ok(id)
     }
 
@@ -282,13 +442,16 @@ impl Drop for Turn<'_> {
             .gate
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let next = gate.admission.step(0.0, Event::Finish(self.id));
-        for a in next {
+        let mut started = false;
+        for a in gate.admission.step(0.0, Event::Finish(self.id)) {
             if let Action::Start(id) = a {
                 gate.started.insert(id);
+                started = true;
             }
         }
         drop(gate);
-        self.session.turn.notify_all();
+        if started {
+            self.session.turn.notify_all();
+        }
     }
 }

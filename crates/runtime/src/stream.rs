@@ -98,7 +98,7 @@ impl<'a> Stream<'a> {
                     }
                 }
             }
-            own.push((number, Arc::new(Tensor::zeros(port.dtype, &shape)?)));
+            own.push((number, Tensor::zeros(port.dtype, &shape)?));
         }
         let (tensors, env) = session.check(inputs, &own)?;
         if !self.epoch.covers(&env) {
@@ -113,12 +113,15 @@ impl<'a> Stream<'a> {
         let _turn = session.admit()?;
         session.unit().swap(self.epoch.clone());
         let options = session.options();
+        let mut lane = session.any_lane()?;
         let mut ctx = Context {
             engine: session.engine(),
             allotment: &options.allotment,
             dims: &options.dims,
             timeline: None,
             stop_after: None,
+            memory: &mut lane.memory,
+            buffers: session.buffers(),
         };
         let outs = run(
             &mut ctx,
@@ -127,7 +130,9 @@ impl<'a> Stream<'a> {
             env.clone(),
             Some(&mut self.states),
             0,
-        )?;
+        );
+        session.give_back(lane);
+        let outs = outs?;
         let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
             node: program.name.clone(),
             why: "the plan has no block".into(),
@@ -141,9 +146,12 @@ impl<'a> Stream<'a> {
             .iter()
             .map(|s| block.outputs[s.output as usize].name.clone())
             .collect();
-        let mut named = session.named(outs);
-        named.retain(|(n, _)| !state_values.contains(n));
-        Ok(named)
+        let names = session.output_names().iter().cloned();
+        Ok(names
+            .zip(outs)
+            .filter(|(n, _)| !state_values.contains(n))
+            .map(|(n, t)| (n, t.into_tensor()))
+            .collect())
     }
 }
 

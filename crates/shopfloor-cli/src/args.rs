@@ -3,7 +3,7 @@
 use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
-    Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines,
+    Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines,
     planview,
 };
 
@@ -104,6 +104,31 @@ fn goal(text: &str) -> Result<GoalArg, String> {
     Ok(GoalArg { goal, bound_s })
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!("'{text}' should be a number of bytes with a unit or none, such as 512MiB or 2GB")
+    };
+    let at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (digits, unit) = text.split_at(at.unwrap_or(text.len()));
+    let scale: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" | "k" => 1_000,
+        "mb" | "m" => 1_000_000,
+        "gb" | "g" => 1_000_000_000,
+        "kib" | "ki" => 1 << 10,
+        "mib" | "mi" => 1 << 20,
+        "gib" | "gi" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
+    let v = v * scale as f64;
+    if v >= 0.0 && v < (1u64 << 60) as f64 {
+        Ok(v as u64)
+    } else {
+        Err(wrong())
+    }
+}
+
 fn state(text: &str) -> Result<(String, String), String> {
     match text.rsplit_once('=') {
         Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok((i.into(), o.into())),
@@ -161,6 +186,34 @@ pub struct EngineArgs {
     /// What the plan is to be good at: latency or throughput, with a bound such as throughput:5ms
     #[arg(long, value_parser = goal)]
     pub goal: Option<GoalArg>,
+    /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+}
+
+/// What is kept between processes.
+#[derive(Args, Clone, Debug)]
+pub struct CacheArgs {
+    /// Folder to keep plans and packed weights in [default: shopfloor in the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<std::path::PathBuf>,
+    /// Keep nothing, and use nothing that was kept
+    #[arg(long, conflicts_with = "cache")]
+    pub no_cache: bool,
+}
+
+impl CacheArgs {
+    /// `builder` with the cache asked for.
+    pub fn apply(&self, builder: SessionBuilder) -> SessionBuilder {
+        let cache = match &self.cache {
+            Some(folder) => Some(Cache::new(folder)),
+            None => Cache::of_user(),
+        };
+        match cache.filter(|_| !self.no_cache) {
+            Some(c) => builder.with_cache(c),
+            None => builder,
+        }
+    }
 }
 
 impl EngineArgs {
@@ -179,6 +232,9 @@ impl EngineArgs {
         let mut b = Session::builder().with_goal(self.goal().goal);
         if let Some(t) = self.threads {
             b = b.with_threads(t as usize);
+        }
+        if let Some(m) = self.memory {
+            b = b.with_memory_limit(m);
         }
         if let Some(i) = self.isa {
             b = b.with_isa(i);

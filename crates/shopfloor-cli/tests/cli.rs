@@ -17,6 +17,10 @@ fn shopfloor(args: &[&str]) -> Output {
         .args(args)
         .env("NO_COLOR", "1")
         .env_remove("COLUMNS")
+        .env(
+            "XDG_CACHE_HOME",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"),
+        )
         .output()
         .unwrap()
 }

@@ -17,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cache;
 mod compare;
 mod error;
+mod fixed;
 mod folders;
 pub mod inputs;
 mod inspect;
@@ -31,8 +33,10 @@ mod profile;
 mod session;
 
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
+pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use error::Error;
+pub use fixed::{chain_model, fixed_cost};
 pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use inspect::inspect;
 pub use model::{Model, ModelOptions};
@@ -47,7 +51,7 @@ pub use layout::{DType, Dim, DimBox};
 pub use machine::Machine;
 pub use plan::{Goal, Plan, Timeline, Why};
 pub use report;
-pub use runtime::{Engine, Stream};
+pub use runtime::{Binding, Engine, Stream};
 pub use tensor::Tensor;
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.

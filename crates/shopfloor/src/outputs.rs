@@ -1,33 +1,37 @@
+use std::sync::Arc;
 use tensor::Tensor;
 
 /// Outputs of a request, in the model's order; indexed by name or position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outputs(pub(crate) Vec<(String, Tensor)>);
+pub struct Outputs {
+    pub(crate) names: Arc<[String]>,
+    pub(crate) tensors: Vec<Tensor>,
+}
 
 impl Outputs {
     /// The output `name`, if the model has it.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, t)| t)
+        self.iter().find(|(n, _)| *n == name).map(|(_, t)| t)
     }
 
     /// Names and tensors, in the model's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.0.iter().map(|(n, t)| (n.as_str(), t))
+        self.names.iter().map(String::as_str).zip(&self.tensors)
     }
 
     /// Number of outputs.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.tensors.len()
     }
 
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tensors.is_empty()
     }
 
     /// Names and tensors, taken out.
     pub fn into_vec(self) -> Vec<(String, Tensor)> {
-        self.0
+        self.names.iter().cloned().zip(self.tensors).collect()
     }
 }
 
@@ -50,6 +54,6 @@ impl std::ops::Index<usize> for Outputs {
     /// # Panics
     /// When there are not as many outputs.
     fn index(&self, i: usize) -> &Tensor {
-        &self.0[i].1
+        &self.tensors[i]
     }
 }

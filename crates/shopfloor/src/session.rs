@@ -1,11 +1,11 @@
-use crate::{Error, Model, ModelOptions, Outputs};
+use crate::{Cache, Error, Model, ModelOptions, Outputs};
 use cpu::CpuDevice;
 use cpu::isa::Isa;
 use device::Device;
 use layout::{Dim, DimBox};
 use machine::Machine;
 use plan::{Allotment, Goal, Plan, Timeline};
-use runtime::{Engine, Stream};
+use runtime::{Binding, Engine, Stream};
 use std::path::Path;
 use std::sync::Arc;
 use tensor::Tensor;
@@ -47,6 +47,7 @@ pub struct SessionBuilder {
     options: ModelOptions,
     max_running: Option<usize>,
     max_queued: Option<usize>,
+    cache: Option<Cache>,
 }
 
 impl SessionBuilder {
@@ -114,6 +115,12 @@ impl SessionBuilder {
         self
     }
 
+    /// Keeps plans and packed weights between processes, and uses those that are there.
+    pub fn with_cache(mut self, cache: Cache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     /// Everything that import binds, at once.
     pub fn with_model_options(mut self, options: ModelOptions) -> Self {
         self.options = options;
@@ -149,6 +156,12 @@ impl SessionBuilder {
             },
             max_running: self.max_running.unwrap_or(defaults.max_running),
             max_queued: self.max_queued.unwrap_or(defaults.max_queued),
+            store: self.cache.and_then(|c| {
+                let (device, planner) = (engine.device(), planner::PlanOptions::default());
+                let (target, machine) = (&device.target().name, device.machine().hash_hex());
+                let setting = format!("{target}\n{machine}\n{planner:?}");
+                Some(c.of(&model, &setting)? as Arc<dyn runtime::PlanStore>)
+            }),
         };
         let inner = runtime::Session::new(engine, model.program().clone(), options);
         Ok(Session { model, inner })
@@ -184,7 +197,7 @@ impl Session {
     /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
-        Ok(Outputs(self.inner.run(inputs)?))
+        self.outputs(self.inner.run_tensors(inputs, None, None)?)
     }
 
     /// Runs one request and records what ran when.
@@ -196,11 +209,7 @@ impl Session {
         inputs: &[(&str, &Tensor)],
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
-        Ok(Outputs(self.inner.run_with(
-            inputs,
-            Some(timeline),
-            None,
-        )?))
+        self.outputs(self.inner.run_tensors(inputs, Some(timeline), None)?)
     }
 
     /// Runs steps 0 to `last` of one request (counted over the plan's blocks) and records them; what
@@ -214,11 +223,20 @@ impl Session {
         last: u32,
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
-        Ok(Outputs(self.inner.run_with(
-            inputs,
-            Some(timeline),
-            Some(last),
-        )?))
+        self.outputs(self.inner.run_tensors(inputs, Some(timeline), Some(last))?)
+    }
+
+    /// Inputs and outputs that stay with one caller from request to request: names are resolved
+    /// once, and a request of the same shapes as the one before allocates nothing.
+    pub fn bind(&self) -> Binding<'_> {
+        self.inner.bind()
+    }
+
+    fn outputs(&self, tensors: Vec<Tensor>) -> Result<Outputs, Error> {
+        Ok(Outputs {
+            names: self.inner.output_names().clone(),
+            tensors,
+        })
     }
 
     /// The plan for a box of dims, without running it.

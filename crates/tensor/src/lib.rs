@@ -11,4 +11,4 @@ mod weights;
 pub use attrs::{Attr, Attrs};
 pub use storage::Memory;
 pub use tensor::{Held, Tensor, TensorError};
-pub use weights::{Bytes, Weight, WeightId, WeightStore};
+pub use weights::{Bytes, Owner, Weight, WeightId, WeightStore, file_identity};

@@ -3,18 +3,66 @@ use layout::DType;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A range of bytes that somebody keeps alive: a mapped file, or a vector. Cloning shares.
+/// Whoever keeps bytes alive: a mapped file, or a vector.
+pub trait Owner: AsRef<[u8]> + Send + Sync {
+    /// What tells the contents from all others without reading them, where there is such: a file's
+    /// identity with its size and times.
+    fn identity(&self) -> Option<[u8; 32]> {
+        None
+    }
+
+    /// Hint that `range` will hardly be read again: what can be had again from a file need not stay
+    /// in memory. The contents do not change.
+    fn release(&self, range: Range<usize>) {
+        let _ = range;
+    }
+}
+
+impl Owner for Vec<u8> {}
+
+/// Device, number, size and times of a file: another content has another one.
+#[cfg(unix)]
+pub fn file_identity(meta: &std::fs::Metadata) -> Option<[u8; 32]> {
+    use std::os::unix::fs::MetadataExt;
+    let ns = |s: i64, ns: i64| s.wrapping_mul(1_000_000_000).wrapping_add(ns) as u64;
+    let changed =
+        ns(meta.mtime(), meta.mtime_nsec()) ^ ns(meta.ctime(), meta.ctime_nsec()).rotate_left(32);
+    let mut id = [0; 32];
+    let words = [meta.dev(), meta.ino(), meta.size(), changed];
+    for (to, w) in id.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&w.to_le_bytes());
+    }
+    Some(id)
+}
+
+/// Not known on this system.
+#[cfg(not(unix))]
+pub fn file_identity(_meta: &std::fs::Metadata) -> Option<[u8; 32]> {
+    None
+}
+
+/// A range of bytes that somebody keeps alive. Cloning shares.
 #[derive(Clone)]
 pub struct Bytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Arc<dyn Owner>,
     range: Range<usize>,
 }
 
 impl Bytes {
     /// All bytes of `owner`.
-    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Bytes {
+    pub fn new(owner: Arc<dyn Owner>) -> Bytes {
         let range = 0..(*owner).as_ref().len();
         Bytes { owner, range }
+    }
+
+    /// The owner's identity, where it has one, and which of its bytes these are.
+    pub fn identity(&self) -> Option<([u8; 32], Range<usize>)> {
+        Some((self.owner.identity()?, self.range.clone()))
+    }
+
+    /// Hint that these bytes will hardly be read again ([`Owner::release`]).
+    pub fn release(&self) {
+        self.owner.release(self.range.clone());
     }
 
     /// Bytes `range` of this one; `None` when it does not lie inside.

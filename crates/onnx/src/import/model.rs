@@ -36,6 +36,9 @@ pub struct Report {
     pub nodes: Vec<Origin>,
     /// What must hold of a request's dimensions.
     pub assumptions: Vec<Assumption>,
+    /// The files that it was read from: the model's own first, then those of external data. Empty
+    /// for a model read from memory.
+    pub files: Vec<std::path::PathBuf>,
 }
 
 /// Something about extents that the model takes for granted and its graph is built on; a request
@@ -526,5 +529,6 @@ fn report(file: &ModelFile, nodes: Vec<Origin>, assumptions: Vec<Assumption>) ->
         parameters,
         nodes,
         assumptions,
+        files: file.paths(),
     }
 }

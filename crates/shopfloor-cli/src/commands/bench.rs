@@ -1,17 +1,20 @@
-use crate::args::{EngineArgs, ModelArgs};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
 use shopfloor::{BenchOptions, Subject, inputs, report::units};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    #[arg(required_unless_present = "op", conflicts_with = "op")]
+    #[arg(required_unless_present_any = ["op", "demo"], conflicts_with_all = ["op", "demo"])]
     model: Option<String>,
     /// One operator instead of a model: matmul:MxNxK:f32[:dynamic],
     /// conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32], or map:N:f32:FUNCTION with relu, gelu, gelu_tanh,
     /// sigmoid, silu, tanh, erf, exp, log, sqrt, add or mul
     #[arg(long, value_name = "OP")]
     op: Option<String>,
+    /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic
+    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost"], conflicts_with = "op")]
+    demo: Option<String>,
     /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
     #[arg(long, value_name = "FILE")]
     inputs: Vec<String>,
@@ -19,6 +22,8 @@ pub struct Args {
     bound: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Requests before measuring, of every caller
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: usize,
@@ -47,6 +52,18 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(a: Args) -> Done {
+    if a.demo.is_some() {
+        let bar = output::bar("measuring");
+        let report = shopfloor::fixed_cost(a.engine.builder()?, 0.5, &|done| {
+            bar.set_position((done * 1000.0) as u64);
+        })?;
+        bar.finish_and_clear();
+        return if a.json {
+            output::json(&report)
+        } else {
+            output::print(&report.render(output::style()))
+        };
+    }
     let given = if a.inputs.is_empty() {
         None
     } else {
@@ -65,7 +82,7 @@ pub fn run(a: Args) -> Done {
     };
     let bar = output::bar("measuring");
     let report = shopfloor::bench(
-        a.engine.builder()?,
+        a.cache.apply(a.engine.builder()?),
         subject,
         &a.bound.options(),
         given,

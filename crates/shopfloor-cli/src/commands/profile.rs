@@ -1,4 +1,4 @@
-use crate::args::{EngineArgs, ModelArgs, tell_assumed, use_plan};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_assumed, use_plan};
 use crate::output::{self, Done};
 use shopfloor::{Model, inputs, report};
 
@@ -13,6 +13,8 @@ pub struct Args {
     bound: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Requests before measuring
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: usize,
@@ -39,8 +41,8 @@ pub struct Args {
 pub fn run(a: Args) -> Done {
     let waiting = output::spinner("measuring");
     let session = a
-        .engine
-        .builder()?
+        .cache
+        .apply(a.engine.builder()?)
         .commit(Model::open(&a.model, &a.bound.options())?)?;
     let named = if a.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());

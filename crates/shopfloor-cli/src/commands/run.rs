@@ -1,4 +1,4 @@
-use crate::args::{EngineArgs, ModelArgs, use_plan};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, use_plan};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
 use shopfloor::report::units;
@@ -17,6 +17,8 @@ pub struct Args {
     bound: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// Save the outputs to an npz file
     #[arg(long, value_name = "FILE")]
     outputs: Option<String>,
@@ -162,8 +164,8 @@ pub fn run(a: Args) -> Done {
     let given = inputs::read_inputs(&a.inputs)?;
     let waiting = output::spinner("loading");
     let session = a
-        .engine
-        .builder()?
+        .cache
+        .apply(a.engine.builder()?)
         .commit(Model::open(&a.model, &a.bound.options())?)?;
     if let Some(path) = &a.plan {
         use_plan(&session, path)?;

@@ -1,0 +1,183 @@
+//! Memory as pages of its own, and files seen as memory.
+use std::ptr::NonNull;
+
+/// Pages that nobody else has, zeroed, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    start: NonNull<u8>,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    len: usize,
+}
+
+/// Size of a huge page on the machines we run on.
+#[cfg(target_os = "linux")]
+const HUGE: usize = 2 << 20;
+
+impl Pages {
+    /// At least `len` bytes; `None` where this system is not asked for pages.
+    #[cfg(target_os = "linux")]
+    pub fn new(len: usize) -> Option<Result<Pages, ()>> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+        // Aligned to huge pages by asking for one more and giving the rims back.
+        let Some(len) = len.checked_next_multiple_of(4096) else {
+            return Some(Err(()));
+        };
+        let extra = if len >= HUGE { HUGE } else { 0 };
+        let Some(all) = len.checked_add(extra) else {
+            return Some(Err(()));
+        };
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new private mapping at an address of the system's choice touches no memory
+        // that is in use.
+        let got = unsafe { mmap_anonymous(std::ptr::null_mut(), all, prot, MapFlags::PRIVATE) };
+        let Ok(base) = got else {
+            return Some(Err(()));
+        };
+        let base = base.cast::<u8>();
+        let skip = if extra > 0 {
+            base.align_offset(HUGE).min(extra)
+        } else {
+            0
+        };
+        let start = base.wrapping_add(skip);
+        // SAFETY: both rims lie in the mapping made above, are whole pages, and nothing refers to
+        // them; the advice concerns the same fresh mapping and changes no contents.
+        unsafe {
+            if skip > 0 {
+                let _ = munmap(base.cast(), skip);
+            }
+            if extra > skip {
+                let _ = munmap(start.wrapping_add(len).cast(), extra - skip);
+            }
+            if len >= HUGE {
+                let _ = madvise(start.cast(), len, Advice::LinuxHugepage);
+            }
+        }
+        Some(
+            NonNull::new(start)
+                .map(|start| Pages { start, len })
+                .ok_or(()),
+        )
+    }
+
+    /// `None`: this system is not asked for pages.
+    #[cfg(not(target_os = "linux"))]
+    pub fn new(_len: usize) -> Option<Result<Pages, ()>> {
+        None
+    }
+
+    /// First byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which only the owner refers to.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A file's contents as memory, read only, paged in when first read.
+#[cfg(unix)]
+pub struct MappedFile {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+#[cfg(unix)]
+// SAFETY: the mapping is read only and owned.
+unsafe impl Send for MappedFile {}
+#[cfg(unix)]
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+#[cfg(unix)]
+impl MappedFile {
+    /// Maps the whole of `file`, which must not be cut while this lives: a reader of the lost part
+    /// would end the process. Files of the cache are replaced, never changed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(file: &std::fs::File) -> std::io::Result<MappedFile> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let len = usize::try_from(file.metadata()?.len())
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::FileTooLarge))?;
+        if len == 0 {
+            return Ok(MappedFile {
+                start: NonNull::dangling(),
+                len,
+            });
+        }
+        // SAFETY: a new private read-only mapping at an address of the system's choice.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::PRIVATE,
+                file,
+                0,
+            )
+        }?;
+        NonNull::new(start.cast())
+            .map(|start| MappedFile { start, len })
+            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))
+    }
+}
+
+#[cfg(unix)]
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `len` mapped bytes that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: the mapping of `new`, which only the owner refers to.
+            let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AlignedBytes;
+
+    #[test]
+    fn large_memory_is_zeroed_aligned_and_goes_back() {
+        for len in [1, 63, 1 << 20, (2 << 20) + 5, 9 << 20] {
+            let mut b = AlignedBytes::new(len, "a test").unwrap();
+            assert_eq!(b.len(), len);
+            assert_eq!(b.as_ptr() as usize % AlignedBytes::ALIGN, 0);
+            assert!(b.iter().all(|&x| x == 0));
+            b[len - 1] = 7;
+            assert_eq!(b[len - 1], 7);
+        }
+        assert!(AlignedBytes::new(usize::MAX / 2, "a test").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_seen_as_memory() {
+        let path = std::env::temp_dir().join(format!("shopfloor-pages-{}", std::process::id()));
+        std::fs::write(&path, b"abc").unwrap();
+        let m = MappedFile::new(&std::fs::File::open(&path).unwrap()).unwrap();
+        assert_eq!(m.as_ref(), b"abc");
+        std::fs::write(&path, b"").unwrap();
+        assert!(
+            MappedFile::new(&std::fs::File::open(&path).unwrap())
+                .unwrap()
+                .as_ref()
+                .is_empty()
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
+}

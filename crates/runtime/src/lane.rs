@@ -1,0 +1,290 @@
+//! What a request needs beside its plan, kept between requests: memory, and for plans of one block
+//! everything that follows from the inputs' shapes, so that the next request of the same shapes
+//! asks nothing again.
+use crate::RunError;
+use crate::epoch::{Epoch, Unit};
+use crate::interpret::shape_of;
+use device::{AlignedBytes, Frame, Recycler, Request};
+use layout::{DType, Sym};
+use plan::{Block, PlanSegment, Program, Timeline};
+use std::sync::{Arc, Mutex, PoisonError};
+use tensor::Tensor;
+
+/// Sets of shapes that a lane remembers.
+const SHAPES: usize = 4;
+/// Ports up to which no list is allocated.
+const FEW: usize = 16;
+/// Outputs from this size on are recycled; smaller ones the allocator has at hand.
+const RECYCLED: usize = 4096;
+/// Bytes of dropped outputs that a session keeps for new ones at most.
+pub(crate) const KEPT_OUTPUTS: usize = 64 << 20;
+
+/// A request slot of a session.
+pub(crate) struct Lane {
+    /// Arena and scratch, of whichever block runs; as large as the largest so far.
+    pub memory: AlignedBytes,
+    ready: Vec<Ready>,
+}
+
+/// A plan of one block with everything that follows from one set of input shapes.
+pub(crate) struct Ready {
+    version: u64,
+    /// Rank and extents of each input, one after the other.
+    key: Vec<usize>,
+    epoch: Arc<Epoch>,
+    frame: Frame,
+    symbols: Vec<i64>,
+    /// Input of the program that each port reads.
+    inputs: Vec<u32>,
+    outputs: Vec<Out>,
+}
+
+struct Out {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: usize,
+}
+
+/// Whether `shapes` are those of `key`.
+fn same<'a>(key: &[usize], shapes: impl Iterator<Item = &'a [usize]>) -> bool {
+    let mut rest = key;
+    for s in shapes {
+        let Some((&rank, tail)) = rest.split_first() else {
+            return false;
+        };
+        if rank != s.len() || tail.len() < rank || tail[..rank] != *s {
+            return false;
+        }
+        rest = &tail[rank..];
+    }
+    rest.is_empty()
+}
+
+/// A tensor with any contents for an output, recycled where that pays.
+pub(crate) fn output(
+    buffers: &Arc<Recycler>,
+    dtype: DType,
+    shape: &[usize],
+    bytes: usize,
+    name: &str,
+) -> Result<Tensor, RunError> {
+    if bytes < RECYCLED {
+        return Ok(Tensor::zeros(dtype, shape)?);
+    }
+    let memory = buffers.take(bytes, name)?;
+    Ok(Tensor::from_memory(dtype, shape, Box::new(memory))?)
+}
+
+impl Ready {
+    /// The plan of `epoch` made ready for inputs of these shapes; `None` when it is not one block
+    /// from the program's inputs to its outputs.
+    pub fn new(
+        program: &Program,
+        epoch: Arc<Epoch>,
+        version: u64,
+        shapes: &[&[usize]],
+        env: &[(Sym, i64)],
+    ) -> Result<Option<Ready>, RunError> {
+        let Some(block) = only_block(&epoch) else {
+            return Ok(None);
+        };
+        let mut inputs = Vec::new();
+        for p in &block.inputs {
+            match program.inputs.iter().position(|&v| v == p.value) {
+                Some(i) => inputs.push(i as u32),
+                None => return Ok(None),
+            }
+        }
+        let mut outputs = Vec::new();
+        for ((_, v), p) in program.outputs.iter().zip(&block.outputs) {
+            if *v != p.value || matches!(p.dtype, DType::Str | DType::Host) {
+                return Ok(None);
+            }
+            let shape = shape_of(&p.shape, env, &p.name)?;
+            outputs.push(Out {
+                name: p.name.clone(),
+                dtype: p.dtype,
+                bytes: Tensor::byte_len(p.dtype, &shape)?,
+                shape,
+            });
+        }
+        if program.outputs.len() != block.outputs.len() {
+            return Ok(None);
+        }
+        let symbols = crate::epoch::values(&block.symbols, env);
+        let mut key = Vec::new();
+        for s in shapes {
+            key.push(s.len());
+            key.extend_from_slice(s);
+        }
+        let frame = epoch.blocks[0].exe.new_frame()?;
+        Ok(Some(Ready {
+            version,
+            key,
+            epoch,
+            frame,
+            symbols,
+            inputs,
+            outputs,
+        }))
+    }
+
+    /// Runs a request: `inputs` in the program's order, of the shapes this was made for.
+    fn run(
+        &mut self,
+        memory: &mut AlignedBytes,
+        inputs: &[Option<&Tensor>],
+        outputs: &mut [Tensor],
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+    ) -> Result<(), RunError> {
+        let exe = &*self.epoch.blocks[0].exe;
+        let (frame, symbols) = (&mut self.frame, &self.symbols);
+        let n = self.inputs.len();
+        let mut list = self.inputs.iter().map(|&i| {
+            let t = inputs.get(i as usize).copied().flatten();
+            t.map_or(&[][..], Tensor::bytes)
+        });
+        let (few, many): ([&[u8]; FEW], Vec<&[u8]>);
+        let ins = if n <= FEW {
+            few = std::array::from_fn(|_| list.next().unwrap_or_default());
+            &few[..n]
+        } else {
+            many = list.collect();
+            &many
+        };
+        let n = outputs.len();
+        let mut list = outputs.iter_mut().map(Tensor::bytes_mut);
+        let (mut few, mut many): ([&mut [u8]; FEW], Vec<&mut [u8]>);
+        let outs = if n <= FEW {
+            few = std::array::from_fn(|_| list.next().unwrap_or_default());
+            &mut few[..n]
+        } else {
+            many = list.collect();
+            &mut many
+        };
+        let request = Request {
+            symbols,
+            inputs: ins,
+            outputs: outs,
+            states: &mut [],
+            timeline,
+            stop_after,
+        };
+        crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))
+    }
+}
+
+fn only_block(epoch: &Epoch) -> Option<&Block> {
+    match epoch.plan.plan().segments.as_slice() {
+        [PlanSegment::Block(b)] if b.states.is_empty() => Some(b),
+        _ => None,
+    }
+}
+
+impl Lane {
+    fn new() -> Result<Lane, RunError> {
+        Ok(Lane {
+            memory: AlignedBytes::new(0, "the memory of a request")?,
+            ready: Vec::new(),
+        })
+    }
+
+    /// Brings what is ready for these shapes to the front, if there is such.
+    pub fn find(&mut self, version: u64, inputs: &[Option<&Tensor>]) -> bool {
+        let shapes = || inputs.iter().map(|t| t.map_or(&[][..], Tensor::shape));
+        let hit = |r: &Ready| r.version == version && same(&r.key, shapes());
+        match self.ready.iter().position(hit) {
+            Some(0) => true,
+            Some(i) => {
+                self.ready[..=i].rotate_right(1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Puts `ready` in front.
+    pub fn keep(&mut self, ready: Ready) {
+        self.ready.truncate(SHAPES - 1);
+        self.ready.insert(0, ready);
+    }
+
+    /// Fresh outputs of what is in front.
+    pub fn outputs(&self, buffers: &Arc<Recycler>) -> Result<Vec<Tensor>, RunError> {
+        let mut made = Vec::new();
+        for o in self.ready.first().iter().flat_map(|r| &r.outputs) {
+            made.push(output(buffers, o.dtype, &o.shape, o.bytes, &o.name)?);
+        }
+        Ok(made)
+    }
+
+    /// Whether `outputs` are of the shapes of what is in front.
+    pub fn fits(&self, outputs: &[Tensor]) -> bool {
+        self.ready.first().is_some_and(|r| {
+            r.outputs.len() == outputs.len()
+                && r.outputs
+                    .iter()
+                    .zip(outputs)
+                    .all(|(o, t)| o.dtype == t.dtype() && *o.shape == *t.shape())
+        })
+    }
+
+    /// Runs a request on what is in front.
+    pub fn run(
+        &mut self,
+        inputs: &[Option<&Tensor>],
+        outputs: &mut [Tensor],
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+    ) -> Result<(), RunError> {
+        let Lane { memory, ready } = self;
+        match ready.first_mut() {
+            Some(r) => r.run(memory, inputs, outputs, timeline, stop_after),
+            None => Ok(()),
+        }
+    }
+
+    fn forget(&mut self, version: u64) {
+        self.ready.retain(|r| r.version == version);
+    }
+}
+
+/// The lanes that no request uses now: never more than requests that ran at once.
+pub(crate) struct Lanes(Mutex<Vec<Lane>>);
+
+impl Lanes {
+    pub fn new() -> Lanes {
+        Lanes(Mutex::new(Vec::new()))
+    }
+
+    /// A lane, with whether what is in front of it is ready for these inputs.
+    pub fn take(&self, unit: &Unit, inputs: &[Option<&Tensor>]) -> Result<(Lane, bool), RunError> {
+        let version = unit.version();
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for i in (0..idle.len()).rev() {
+            if idle[i].find(version, inputs) {
+                return Ok((idle.swap_remove(i), true));
+            }
+        }
+        match idle.pop() {
+            Some(l) => Ok((l, false)),
+            None => Ok((Lane::new()?, false)),
+        }
+    }
+
+    /// Gives a lane back; what it had ready for plans that were replaced meanwhile is forgotten.
+    pub fn put(&self, unit: &Unit, mut lane: Lane) {
+        lane.forget(unit.version());
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(lane);
+    }
+
+    /// Lets go of plans that were replaced.
+    pub fn forget(&self, unit: &Unit) {
+        let version = unit.version();
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.iter_mut().for_each(|l| l.forget(version));
+    }
+}
