@@ -194,18 +194,18 @@ impl VerifiedPlan {
                 model: &self.plan.model,
                 subject: format!("weight '{}'", buffer.name),
             };
-            let Some(t) = store.tensor(w) else {
+            // By its description: the contents stay in the file until somebody needs them.
+            let Some(t) = store.get(w) else {
                 return Err(blame.error("weights", "the model has no such constant"));
             };
-            let bytes = t.dtype().bytes_for(t.len());
-            let fits = t.dtype() == buffer.dtype && bytes.is_some_and(|b| b as u64 >= buffer.bytes);
+            let fits = t.dtype == buffer.dtype && t.bytes.len() as u64 >= buffer.bytes;
             blame.need(fits, "weights", || {
                 format!(
                     "the plan reads {} bytes of {}, the model has {} elements of {}",
                     buffer.bytes,
                     buffer.dtype,
-                    t.len(),
-                    t.dtype()
+                    t.shape.iter().product::<usize>(),
+                    t.dtype
                 )
             })?;
         }
