@@ -132,10 +132,14 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     let f32s = [p.acc, p.a, p.b]
         .iter()
         .all(|&t| space.kernel.tiles[t as usize].dtype == DType::F32);
+    // A factor without lanes of its own (one column) is read as it is.
     let packs = |p: &Product| {
-        f32s && space
-            .source(p.b)
-            .is_some_and(|o| constant(o) && pack::fits(space, o))
+        let wide = &space.kernel.tiles[p.b as usize].axes;
+        let wide = wide.iter().any(|a| !p.over.contains(a));
+        f32s && wide
+            && space
+                .source(p.b)
+                .is_some_and(|o| constant(o) && pack::fits(space, o))
     };
     let (q, swapped) = (p.clone(), p.swapped());
     let oriented = [
