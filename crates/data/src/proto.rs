@@ -79,18 +79,31 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
         return Ok((tensor.name.clone(), texts?));
     }
     let held = tensor.data_type().map_err(bad)?;
-    let (dtype, _) =
-        TYPES
-            .into_iter()
-            .find(|(_, t)| *t == held)
-            .ok_or_else(|| DataError::ElementType {
-                name: name.to_string(),
-                descr: held.name().to_string(),
-            })?;
+    // Small floats and integers of 2 bits are held as codes in integers, as models hold them.
+    let coded = match held {
+        DataType::Float8E4M3Fn
+        | DataType::Float8E4M3FnUz
+        | DataType::Float8E5M2
+        | DataType::Float8E5M2FnUz
+        | DataType::Float8E8M0
+        | DataType::Uint2 => Some(DType::U8),
+        DataType::Int2 => Some(DType::I8),
+        DataType::Float4E2M1 => Some(DType::U4),
+        _ => None,
+    };
+    let dtype = TYPES.into_iter().find(|(_, t)| *t == held).map(|(d, _)| d);
+    let dtype = dtype.or(coded).ok_or_else(|| DataError::ElementType {
+        name: name.to_string(),
+        descr: held.name().to_string(),
+    })?;
     let mut data = file
         .tensor_bytes(tensor)
         .map_err(|e| bad(e.to_string()))?
         .to_vec();
+    if matches!(held, DataType::Int2 | DataType::Uint2) {
+        let count = shape.iter().product();
+        data = onnx::unpack_pairs(&data, count, held == DataType::Int2);
+    }
     if dtype == DType::Bool {
         data.iter_mut().for_each(|b| *b = u8::from(*b != 0));
     }

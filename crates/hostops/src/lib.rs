@@ -11,10 +11,12 @@ mod core;
 mod data;
 mod error;
 mod ops;
+mod reasons;
 
 pub use crate::core::*;
 pub use data::MAX_OUTPUT_BYTES;
 pub use error::HostError;
+pub use reasons::reason;
 
 use args::Args;
 use tensor::{Attrs, Tensor};

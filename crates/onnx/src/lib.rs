@@ -17,6 +17,8 @@ pub use external::ExternalFiles;
 pub use file::ModelFile;
 pub use import::{
     Assumption, ImportError, ImportOptions, Imported, Report, UnsupportedNode, import, import_file,
+    unpack_pairs,
 };
 pub use ops::covered as covered_operators;
+pub use ops::covered_versions;
 pub use tensor::Bytes;

@@ -1,9 +1,10 @@
 //! Test folders in ONNX's own form: a model, inputs and the outputs expected of it.
 use crate::{Error, Model, ModelOptions, Session};
+use onnx::proto::ValueInfo;
 use runtime::Engine;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tensor::Tensor;
+use tensor::{Held, Tensor};
 
 /// Operators whose outputs no two libraries share; only types and shapes of what a model with them
 /// gives are compared.
@@ -125,8 +126,16 @@ fn numbered(files: &[PathBuf], prefix: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, p)| p.clone()).collect()
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<Tensor>, Error> {
-    files.iter().map(|p| Ok(data::read_pb(p)?.1)).collect()
+/// Values of the files; `values` are the model's declarations of them, where there are as many.
+fn read_all(files: &[PathBuf], values: &[&ValueInfo]) -> Result<Vec<Tensor>, Error> {
+    files
+        .iter()
+        .enumerate()
+        .map(|(i, p)| match values.get(i).and_then(|v| v.ty.as_ref()) {
+            Some(ty) => Ok(data::read_pb_as(p, ty)?.1),
+            None => Ok(data::read_pb(p)?.1),
+        })
+        .collect()
 }
 
 /// Runs all data sets of `folder` on `engine`.
@@ -149,7 +158,13 @@ fn run(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Result<Ve
     if sets.is_empty() {
         return Ok(Verdict::Skipped("it has no test_data_set_N".into()));
     }
-    let model = Model::open(folder.path.join("model.onnx"), &ModelOptions::default())?;
+    let path = folder.path.join("model.onnx");
+    let model = Model::open(&path, &ModelOptions::default())?;
+    let file = onnx::ModelFile::open(&path).map_err(|e| Error::Usage(e.to_string()))?;
+    let g = &file.model.graph;
+    let weight = |v: &&ValueInfo| !g.initializers.iter().any(|t| t.name == v.name);
+    let ins: Vec<&ValueInfo> = g.inputs.iter().filter(weight).collect();
+    let outs: Vec<&ValueInfo> = g.outputs.iter().collect();
     let random = model
         .report()
         .nodes
@@ -161,8 +176,8 @@ fn run(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Result<Ve
     let names = session.model().input_names();
     for set in sets {
         let files = entries(&set)?;
-        let inputs = read_all(&numbered(&files, "input_"))?;
-        let wants = read_all(&numbered(&files, "output_"))?;
+        let inputs = read_all(&numbered(&files, "input_"), &ins)?;
+        let wants = read_all(&numbered(&files, "output_"), &outs)?;
         let at = set.file_name().unwrap_or_default().to_string_lossy();
         if inputs.len() != names.len() {
             return Ok(Verdict::Failed(format!(
@@ -194,6 +209,11 @@ fn differs(got: &Tensor, want: &Tensor, close: Closeness, form: bool) -> Option<
     if got.shape() != want.shape() || got.dtype() != want.dtype() {
         return Some(format!("is {got:?} and should be {want:?}"));
     }
+    match (got.held(), want.held()) {
+        (None, None) => {}
+        (Some(a), Some(b)) => return held_differs(a, b, close, form),
+        _ => return Some(format!("is {got:?} and should be {want:?}")),
+    }
     if form {
         return None;
     }
@@ -221,4 +241,29 @@ fn differs(got: &Tensor, want: &Tensor, close: Closeness, form: bool) -> Option<
         got.get_f64(i),
         want.get_f64(i)
     ))
+}
+
+/// As [`differs`] for texts, sequences, optional values and maps.
+fn held_differs(got: &Held, want: &Held, close: Closeness, form: bool) -> Option<String> {
+    match (got, want) {
+        (Held::Text(a), Held::Text(b)) => {
+            let i = (0..b.len()).find(|&i| a.get(i) != b.get(i))?;
+            let held = a.get(i).map_or("", String::as_str);
+            Some(format!(
+                "has the text '{held}' as element {i}; it should be '{}'",
+                b[i]
+            ))
+        }
+        (Held::Sequence(a), Held::Sequence(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(i, (a, b))| {
+                differs(a, b, close, form).map(|why| format!("item {i} {why}"))
+            })
+        }
+        (Held::Optional(None), Held::Optional(None)) => None,
+        (Held::Optional(Some(a)), Held::Optional(Some(b))) => differs(a, b, close, form),
+        (Held::Map { keys: a, values: x }, Held::Map { keys: b, values: y }) => {
+            differs(a, b, close, form).or_else(|| differs(x, y, close, form))
+        }
+        _ => Some(format!("holds {got:?} and should hold {want:?}")),
+    }
 }

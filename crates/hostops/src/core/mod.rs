@@ -18,6 +18,7 @@ pub use pad::pad;
 pub use pool::{PoolWindow, pool, pool_with_indices};
 pub use recurrent::recurrent;
 pub use resample::resample;
+pub(crate) use resample::{Crop, resample_cropped};
 pub use scan::scan;
 pub use scatter_nd::scatter_nd;
 pub use sort::sort;

@@ -8,7 +8,28 @@ use tensor::Tensor;
 /// `input` resampled to `shape`; a scale of 0 is output over input extent. Coordinates are computed in f32 as other runtimes do, so that
 /// ties of nearest fall the same way.
 pub fn resample(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> Result<Tensor, HostError> {
-    named("Resize", run(spec, input, shape))
+    named("Resize", run(spec, input, shape, None))
+}
+
+/// The part of each dimension that a cropping resize reads, in shares of it, and what stands outside.
+pub(crate) struct Crop {
+    /// First and last position.
+    pub ends: Vec<(f32, f32)>,
+    /// Value of output elements that lie outside the input.
+    pub outside: f64,
+}
+
+/// As [`resample`], cropping where the coordinate mode is `tf_crop_and_resize`.
+pub(crate) fn resample_cropped(
+    spec: &ResampleSpec,
+    input: &Tensor,
+    shape: &[usize],
+    crop: &Crop,
+) -> R<Tensor> {
+    if crop.ends.len() != shape.len() {
+        return Err(format!("a region is needed for each of {} dimensions", shape.len()).into());
+    }
+    run(spec, input, shape, Some(crop))
 }
 
 /// Position in the input of output coordinate `o`.
@@ -97,7 +118,7 @@ fn taps(spec: &ResampleSpec, x: f32, scale: f32, n: usize) -> Taps {
     out
 }
 
-fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
+fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>) -> R<Tensor> {
     let s = input.shape();
     if shape.len() != s.len() || spec.scales.len() != s.len() {
         return Err(format!(
@@ -125,8 +146,20 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
     if let Some(v) = scales.iter().find(|v| !(1e-6..1e6).contains(*v)) {
         return Err(format!("scale {v} is outside 1e-6 to 1e6").into());
     }
-    let still = |d: usize| s[d] == shape[d] && scales[d] == 1.0;
-    let at = |d: usize, o: usize| position(&spec.coordinates, o, scales[d], s[d], shape[d]);
+    let still = |d: usize| {
+        let whole = crop.is_none_or(|c| c.ends[d] == (0.0, 1.0));
+        s[d] == shape[d] && scales[d] == 1.0 && whole
+    };
+    let at = |d: usize, o: usize| match crop {
+        None => position(&spec.coordinates, o, scales[d], s[d], shape[d]),
+        Some(c) => {
+            let ((start, end), last) = (c.ends[d], (s[d] - 1) as f32);
+            Ok(match shape[d] {
+                1 => 0.5 * (start + end) * last,
+                n => start * last + o as f32 * (end - start) * last / (n - 1) as f32,
+            })
+        }
+    };
     // Before anything is listed per coordinate the output must be of a size that can be had.
     let mut out = RawOut::new(input.dtype(), shape)?;
     if let ResampleMode::Nearest { rounding } = &spec.mode {
@@ -153,7 +186,8 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
                 break;
             }
         }
-        return out.finish();
+        let y = out.finish()?;
+        return blank(y, crop, &at, s);
     }
     drop(out);
     let mut now = s.to_vec();
@@ -185,5 +219,33 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize]) -> R<Tensor> {
         // Integer images round to nearest rather than toward zero.
         v.iter_mut().for_each(|x| *x = x.round_ties_even());
     }
-    from_f64s(input.dtype(), shape, &v)
+    let y = from_f64s(input.dtype(), shape, &v)?;
+    blank(y, crop, &at, s)
+}
+
+/// Elements whose position lies outside the input get the crop's value.
+fn blank(
+    mut y: Tensor,
+    crop: Option<&Crop>,
+    at: &dyn Fn(usize, usize) -> R<f32>,
+    s: &[usize],
+) -> R<Tensor> {
+    let Some(crop) = crop else {
+        return Ok(y);
+    };
+    let shape = y.shape().to_vec();
+    let outside: Vec<Vec<bool>> = (0..s.len())
+        .map(|d| {
+            let far = |x: f32| x < 0.0 || x > (s[d] - 1) as f32;
+            (0..shape[d]).map(|o| at(d, o).map(far)).collect()
+        })
+        .collect::<R<_>>()?;
+    let mut c = vec![0; shape.len()];
+    for o in 0..y.len() {
+        if c.iter().zip(&outside).any(|(c, m)| m[*c]) {
+            y.set_f64(o, crop.outside);
+        }
+        next(&mut c, &shape);
+    }
+    Ok(y)
 }

@@ -1,7 +1,7 @@
-//! GridSample over two spatial dimensions.
+//! GridSample over any number of spatial dimensions.
 use crate::args::Args;
-use crate::data::{alloc, f64s, from_f64s};
-use crate::error::R;
+use crate::data::{alloc, count, f64s, from_f64s, next};
+use crate::error::{R, Why};
 use layout::DType;
 use tensor::Tensor;
 
@@ -32,15 +32,16 @@ fn weights(t: f64) -> [f64; 4] {
 }
 
 pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
-    let (x, grid) = (a.ranked(0, 4)?, a.ranked(1, 4)?);
-    let [n, c, h, w] = *x.shape() else {
-        return Err("X must have four dimensions".into());
-    };
-    let [gn, oh, ow, 2] = *grid.shape() else {
-        return Err(format!("the grid has shape {:?}, not [n, h, w, 2]", grid.shape()).into());
-    };
-    if gn != n || h == 0 || w == 0 {
-        return Err(format!("grid {grid:?} does not fit {x:?}").into());
+    let (x, grid) = (a.input(0)?, a.input(1)?);
+    let (s, g) = (x.shape(), grid.shape());
+    let wrong = || Why(format!("grid {grid:?} does not fit {x:?}"));
+    let r = s
+        .len()
+        .checked_sub(2)
+        .filter(|r| (1..=4).contains(r))
+        .ok_or_else(wrong)?;
+    if g.len() != s.len() || g[r + 1] != r || g[0] != s[0] || s[2..].contains(&0) {
+        return Err(wrong());
     }
     let mode = match a.text("mode", "linear")? {
         "linear" | "bilinear" => 1,
@@ -56,7 +57,8 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     };
     let corners = a.int("align_corners", 0)? != 0;
     let v = f64s(x);
-    let shape = [n, c, oh, ow];
+    let mut shape = s[..2].to_vec();
+    shape.extend(&g[1..=r]);
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     let place = |g: f64, n: usize| {
         let n = n as f64;
@@ -92,40 +94,53 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
             }
         }
     };
-    for b in 0..n {
-        for o in 0..oh * ow {
-            let at = (b * oh * ow + o) * 2;
-            let gx = place(grid.get_f64(at), w);
-            let gy = place(grid.get_f64(at + 1), h);
-            let (px, py) = if mode == 3 {
-                (gx, gy)
-            } else {
-                (settle(gx, w), settle(gy, h))
-            };
-            let taps = |p: f64| -> Vec<(f64, f64)> {
-                let f = p.floor();
-                match mode {
-                    0 => vec![(p.round_ties_even(), 1.0)],
-                    1 => vec![(f, 1.0 - (p - f)), (f + 1.0, p - f)],
-                    _ => weights(p - f)
-                        .into_iter()
-                        .enumerate()
-                        .map(|(k, wt)| (f - 1.0 + k as f64, wt))
-                        .collect(),
-                }
-            };
-            let (tx, ty) = (taps(px), taps(py));
-            for ch in 0..c {
-                let plane = &v[(b * c + ch) * h * w..][..h * w];
+    let taps = |p: f64| -> Vec<(f64, f64)> {
+        let f = p.floor();
+        match mode {
+            0 => vec![(p.round_ties_even(), 1.0)],
+            1 => vec![(f, 1.0 - (p - f)), (f + 1.0, p - f)],
+            _ => weights(p - f)
+                .into_iter()
+                .enumerate()
+                .map(|(k, wt)| (f - 1.0 + k as f64, wt))
+                .collect(),
+        }
+    };
+    let (plane, places) = (count(&s[2..])?, count(&g[1..=r])?);
+    for b in 0..s[0] {
+        for o in 0..places {
+            let at = (b * places + o) * r;
+            // Inside taps per dimension; the grid names the last dimension first.
+            let list: Vec<Vec<(usize, f64)>> = (0..r)
+                .map(|d| {
+                    let n = s[2 + d];
+                    let p = place(grid.get_f64(at + r - 1 - d), n);
+                    let p = if mode == 3 { p } else { settle(p, n) };
+                    let all = taps(p).into_iter();
+                    all.filter_map(|(i, w)| Some((fold(i, n)?, w))).collect()
+                })
+                .collect();
+            let counts: Vec<usize> = list.iter().map(Vec::len).collect();
+            if counts.contains(&0) {
+                continue;
+            }
+            for ch in 0..s[1] {
+                let values = &v[(b * s[1] + ch) * plane..][..plane];
+                let mut c = vec![0; r];
                 let mut sum = 0.0;
-                for (iy, wy) in &ty {
-                    for (ix, wx) in &tx {
-                        if let (Some(r), Some(q)) = (fold(*iy, h), fold(*ix, w)) {
-                            sum += wy * wx * plane[r * w + q];
-                        }
+                loop {
+                    let (mut rank, mut weight) = (0, 1.0);
+                    for d in 0..r {
+                        let (i, w) = list[d][c[d]];
+                        rank = rank * s[2 + d] + i;
+                        weight *= w;
+                    }
+                    sum += weight * values[rank];
+                    if !next(&mut c, &counts) {
+                        break;
                     }
                 }
-                y[(b * c + ch) * oh * ow + o] = sum;
+                y[(b * s[1] + ch) * places + o] = sum;
             }
         }
     }

@@ -3,22 +3,27 @@ use crate::args::Args;
 use crate::error::R;
 use tensor::Tensor;
 
+mod affine_grid;
 mod array_feature_extractor;
+mod bit_cast;
+mod cast;
+mod center_crop_pad;
+mod col2im;
 mod compress;
 mod constant_of_shape;
 mod cum_sum;
+mod deform_conv;
 mod det;
 mod expand;
 mod eye_like;
+mod fourier;
 mod gather_elements;
 mod gather_nd;
 mod grid_sample;
+mod linear_attention;
 mod max_pool;
-mod ml_binarizer;
-mod ml_imputer;
-mod ml_linear;
-mod ml_normalizer;
-mod ml_scaler;
+mod max_unpool;
+mod mel_weight_matrix;
 mod ml_scores;
 mod ml_tree;
 mod non_max_suppression;
@@ -26,6 +31,7 @@ mod non_zero;
 mod one_hot;
 mod pad;
 mod range;
+mod reduce;
 mod regex;
 mod reshape;
 mod resize;
@@ -35,6 +41,7 @@ mod scatter_elements;
 mod sequence;
 mod slice;
 mod split;
+mod squeeze;
 mod text;
 mod tile;
 mod top_k;
@@ -46,11 +53,19 @@ type Run = fn(&Args) -> R<Vec<Tensor>>;
 
 /// Operators by name, in alphabetical order.
 pub(crate) const TABLE: &[(&str, Run)] = &[
+    ("AffineGrid", affine_grid::run),
+    ("BitCast", bit_cast::run),
     ("BlackmanWindow", window::blackman),
+    ("Cast", cast::run),
+    ("CenterCropPad", center_crop_pad::run),
+    ("Col2Im", col2im::run),
     ("Compress", compress::run),
     ("ConcatFromSequence", sequence::concat),
     ("ConstantOfShape", constant_of_shape::run),
+    ("CumProd", cum_sum::product),
     ("CumSum", cum_sum::run),
+    ("DFT", fourier::dft),
+    ("DeformConv", deform_conv::run),
     ("Det", det::run),
     ("Expand", expand::run),
     ("EyeLike", eye_like::run),
@@ -60,7 +75,10 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("HammingWindow", window::hamming),
     ("HannWindow", window::hann),
     ("Identity", sequence::identity),
+    ("LinearAttention", linear_attention::run),
     ("MaxPool", max_pool::run),
+    ("MaxUnpool", max_unpool::run),
+    ("MelWeightMatrix", mel_weight_matrix::run),
     ("NonMaxSuppression", non_max_suppression::run),
     ("NonZero", non_zero::run),
     ("OneHot", one_hot::run),
@@ -69,12 +87,23 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("OptionalHasElement", sequence::has),
     ("Pad", pad::run),
     ("Range", range::run),
+    ("ReduceL1", reduce::l1),
+    ("ReduceL2", reduce::l2),
+    ("ReduceLogSum", reduce::log_sum),
+    ("ReduceLogSumExp", reduce::log_sum_exp),
+    ("ReduceMax", reduce::max),
+    ("ReduceMean", reduce::mean),
+    ("ReduceMin", reduce::min),
+    ("ReduceProd", reduce::prod),
+    ("ReduceSum", reduce::sum),
+    ("ReduceSumSquare", reduce::sum_square),
     ("Refuse", sequence::refuse),
     ("RegexFullMatch", regex::full_match),
     ("Reshape", reshape::run),
     ("Resize", resize::run),
     ("ReverseSequence", reverse_sequence::run),
     ("RoiAlign", roi_align::run),
+    ("STFT", fourier::stft),
     ("ScatterElements", scatter_elements::run),
     ("SequenceAt", sequence::at),
     ("SequenceConstruct", sequence::construct),
@@ -85,6 +114,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("Slice", slice::run),
     ("Split", split::run),
     ("SplitToSequence", sequence::split),
+    ("Squeeze", squeeze::squeeze),
     ("StringConcat", text::concat),
     ("StringNormalizer", text::normalize),
     ("StringSplit", text::split),
@@ -92,14 +122,9 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("Tile", tile::run),
     ("TopK", top_k::run),
     ("Unique", unique::run),
+    ("Unsqueeze", squeeze::unsqueeze),
     ("Upsample", resize::run),
     ("ml.ArrayFeatureExtractor", array_feature_extractor::run),
-    ("ml.Binarizer", ml_binarizer::run),
-    ("ml.Imputer", ml_imputer::run),
-    ("ml.LinearClassifier", ml_linear::classifier),
-    ("ml.LinearRegressor", ml_linear::regressor),
-    ("ml.Normalizer", ml_normalizer::run),
-    ("ml.Scaler", ml_scaler::run),
     ("ml.TreeEnsembleClassifier", ml_tree::classifier),
     ("ml.TreeEnsembleRegressor", ml_tree::regressor),
     ("text.cast", text::cast),

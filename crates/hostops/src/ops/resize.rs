@@ -69,6 +69,19 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         scales,
         antialias: a.int("antialias", 0)? != 0,
     };
+    if spec.coordinates == "tf_crop_and_resize" {
+        let roi = a.opt(1).map(f64s).unwrap_or_default();
+        if roi.len() != 2 * axes.len() {
+            return Err(format!("roi has {} numbers for {} axes", roi.len(), axes.len()).into());
+        }
+        let mut ends = vec![(0.0, 1.0); s.len()];
+        for (i, d) in axes.iter().enumerate() {
+            ends[*d] = (roi[i] as f32, roi[axes.len() + i] as f32);
+        }
+        let outside = a.float("extrapolation_value", 0.0)?;
+        let crop = core::Crop { ends, outside };
+        return Ok(vec![core::resample_cropped(&spec, x, &shape, &crop)?]);
+    }
     core::resample(&spec, x, &shape)
         .map(|t| vec![t])
         .map_err(|e| e.to_string().into())

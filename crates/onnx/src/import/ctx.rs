@@ -1,6 +1,7 @@
 //! The state of an import: graphs under construction, scopes of names, weights.
 use super::known::Num;
 use super::model::Assumption;
+use super::narrow::{narrow_dtype, narrow_name, unpack_pairs};
 use super::{ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
 use crate::proto::{AttributeValue, DataType, Function, Graph, Node, TensorData, ValueInfo};
@@ -48,6 +49,8 @@ pub(crate) struct Frame<'m> {
     pub floats: BTreeMap<ValueId, Vec<Num>>,
     /// What held values hold.
     pub kinds: BTreeMap<ValueId, Kind>,
+    /// Values whose elements are codes of a type that no kernel knows.
+    pub narrow: BTreeMap<ValueId, &'static str>,
 }
 
 /// Attributes and operator sets of the function that is being inlined.
@@ -103,6 +106,7 @@ pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
         DataType::Int4 => DType::I4,
         DataType::Uint4 => DType::U4,
         DataType::String => DType::Str,
+        d if narrow_dtype(d).is_some() => narrow_dtype(d).unwrap_or(DType::U8),
         d => {
             return Err(format!(
                 "element type {} is not supported; use a numeric type of 4 to 64 bits",
@@ -140,6 +144,7 @@ impl<'m> Ctx<'m> {
             captures: Vec::new(),
             floats: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            narrow: BTreeMap::new(),
         });
     }
 
@@ -244,13 +249,25 @@ impl<'m> Ctx<'m> {
                 let shape = shape.ok_or_else(|| {
                     format!("tensor '{name}' has a negative dimension; export the model again")
                 })?;
-                let bytes = self.file.tensor_bytes(t)?;
+                let mut bytes = self.file.tensor_bytes(t)?;
+                if let Some(pairs @ (DataType::Int2 | DataType::Uint2)) =
+                    DataType::from_code(t.dtype)
+                {
+                    let count = shape.iter().product();
+                    let signed = pairs == DataType::Int2;
+                    bytes = Bytes::from(unpack_pairs(&bytes, count, signed));
+                }
                 let id = self.add_to_store(name, d, &shape, bytes)?;
                 self.weight_of.insert(at, id);
                 id
             }
         };
-        Ok(self.frames[frame].b.weight(id)?)
+        let f = &mut self.frames[frame];
+        let v = f.b.weight(id)?;
+        if let Some(name) = narrow_name(t.dtype) {
+            f.narrow.insert(v, name);
+        }
+        Ok(v)
     }
 
     /// The bytes of a constant as unsigned 4-bit numbers, two per byte, of another shape; shared,
@@ -356,6 +373,7 @@ impl<'m> Ctx<'m> {
         }
         let floats = self.frames[frame - 1].floats.get(&v).cloned();
         let kind = self.frames[frame - 1].kinds.get(&v).cloned();
+        let narrow = self.frames[frame - 1].narrow.get(&v).copied();
         let f = &mut self.frames[frame];
         let inner =
             f.b.input_with_ints(&outer.name, outer.dtype, outer.shape, outer.ints);
@@ -364,6 +382,9 @@ impl<'m> Ctx<'m> {
         }
         if let Some(k) = kind {
             f.kinds.insert(inner, k);
+        }
+        if let Some(name) = narrow {
+            f.narrow.insert(inner, name);
         }
         f.captures.push((v, inner));
         Ok(inner)
@@ -607,6 +628,7 @@ impl<'m> Ctx<'m> {
             return self.deeper(|c| c.call(&view, f));
         }
         let def = ops::find(&node.domain, &node.op_type, opset).map_err(LowerError::Unsupported)?;
+        self.check_narrow(&view)?;
         let view = match ops::moves_text(self, &view) {
             true => self.deeper(|c| ops::move_text(c, view, def))?,
             false => {
@@ -615,6 +637,7 @@ impl<'m> Ctx<'m> {
             }
         };
         view.check_read()?;
+        self.pass_narrow(&view)?;
         for (i, o) in view.outputs.iter().enumerate() {
             let bound = o.is_empty()
                 || self

@@ -2,7 +2,8 @@
 //!
 //! The lowering of each operator lies in [`crate::ops`]; here is what they stand on: names and
 //! scopes ([`ctx`]), attributes ([`node`]), helpers that add core ops ([`emit`]), known contents
-//! ([`known`]), types of what sequences hold ([`kind`]), functions and bodies ([`body`]).
+//! ([`known`]), types of what sequences hold ([`kind`]), types held as codes ([`narrow`]),
+//! functions and bodies ([`body`]).
 
 mod body;
 mod ctx;
@@ -11,6 +12,7 @@ mod error;
 mod kind;
 mod known;
 mod model;
+mod narrow;
 pub(crate) mod monoids;
 mod node;
 
@@ -23,6 +25,8 @@ pub(crate) use emit::{axes_of, axis_of, broadcast, to_dtype};
 pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;
 pub(crate) use known::Num;
+pub(crate) use narrow::narrow_name;
+pub use narrow::unpack_pairs;
 pub(crate) use node::NodeView;
 
 /// What a lowering gives.

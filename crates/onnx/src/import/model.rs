@@ -1,5 +1,6 @@
 //! The whole import: options, inputs, outputs, report.
 use super::ctx::dtype_of;
+use super::narrow::narrow_name;
 use super::{Ctx, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{ModelFile, ops};
@@ -415,6 +416,7 @@ fn input<'m>(
         ));
     }
     let v = c.b().input(name, dtype, shape);
+    c.set_narrow(v, narrow_name(t.dtype));
     c.bind(name, Item::Value(v));
     Ok(())
 }

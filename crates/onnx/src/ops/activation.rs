@@ -154,8 +154,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 
 fn prelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
-    let (x, s) = (n.input(0)?, n.input(1)?);
-    let d = c.dtype(x);
+    let (x, mut s) = (n.input(0)?, n.input(1)?);
+    let (d, rank) = (c.dtype(x), c.rank(x));
+    if n.opset < 7 && rank > 1 && c.rank(s) == 1 && !c.shape(s)[0].is_one() {
+        // One slope per channel.
+        s = c.along(n, n.tmp("slope"), s, rank, 1)?;
+    }
     let y = c.map(n, n.name(0), &[x, s], |e, a| {
         let zero = e.constant(0.0, d);
         let low = e.mul(a[0], a[1]);

@@ -2,7 +2,7 @@
 use super::{OpDef, matmul, op, softmax};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, to_dtype};
 use expr::{Compare, Unary};
-use graph::{Op, ValueId};
+use graph::{Op, PadMode, ValueId};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("Attention", lower)];
@@ -24,7 +24,7 @@ fn heads<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, heads: O
 }
 
 /// Every key and value head repeated for the query heads that share it.
-fn repeated<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, times: i64) -> Lowered<ValueId> {
+pub(crate) fn repeated<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, times: i64) -> Lowered<ValueId> {
     if times == 1 {
         return Ok(v);
     }
@@ -37,14 +37,27 @@ fn repeated<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, times
     c.reshape(n, n.tmp(&format!("{what}.shared")), t, out)
 }
 
+/// A mask that covers fewer keys than there are, widened, and where it ends.
+fn padded<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, m: ValueId, keys: &Dim) -> Lowered<(ValueId, Option<Dim>)> {
+    let s = c.shape(m);
+    let own = match s.last() {
+        Some(own) if !own.is_one() && own.known().zip(keys.known()).is_some_and(|(a, b)| a < b) => own.clone(),
+        _ => return Ok((m, None)),
+    };
+    let mut after = vec![Dim::ZERO; s.len()];
+    after[s.len() - 1] = keys.clone() - own.clone();
+    let before = vec![Dim::ZERO; s.len()];
+    let m = c.add1(n, Op::Pad { before, after, mode: PadMode::Constant }, &[m], n.tmp("mask"))?;
+    Ok((m, Some(own)))
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if n.opset < 23 {
         return Err(LowerError::Unsupported("is known from opset 23 on; export to it".into()));
     }
-    if n.opt(6).is_some() {
-        return Err(LowerError::Unsupported("masks by numbers of valid keys; give a mask".into()));
-    }
     n.at_most(7)?;
+    // How many keys are valid in each batch.
+    let valid = n.opt(6);
     let (q, k, v) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (mask, past_k, past_v) = (n.opt(3), n.opt(4), n.opt(5));
     let causal = n.flag("is_causal", false)?;
@@ -91,36 +104,67 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         e.mul(a[0], f)
     })?;
     stages.push(s);
-    if let Some(m) = mask {
-        let dm = c.dtype(m);
-        s = c.map(n, n.tmp("masked"), &[s, m], |e, a| match dm {
-            DType::Bool => {
-                let low = e.constant(f64::NEG_INFINITY, d);
-                e.select(a[1], a[0], low)
-            }
-            dm => {
-                let m = if dm == d { a[1] } else { e.cast(a[1], d) };
-                e.add(a[0], m)
-            }
-        })?;
-    }
-    if causal {
-        s = c.map(n, n.tmp("causal"), &[s], |e, a| {
-            let (i, j) = (e.index(2), e.index(3));
-            let p = e.dim(&past);
-            let last = e.add(i, p);
-            let seen = e.compare(Compare::Le, j, last);
-            let low = e.constant(f64::NEG_INFINITY, d);
-            e.select(seen, a[0], low)
-        })?;
-    }
-    stages.push(s);
     if cap != 0.0 {
         s = c.map(n, n.tmp("capped"), &[s], |e, a| {
             let k = e.constant(cap, d);
             let t = e.div(a[0], k);
             let t = e.unary(Unary::Tanh, t);
             e.mul(k, t)
+        })?;
+    }
+    stages.push(s);
+    let keys = c.shape(s)[3].clone();
+    if let Some(m) = mask {
+        let dm = c.dtype(m);
+        let (m, short) = padded(c, n, m, &keys)?;
+        s = c.map(n, n.tmp("masked"), &[s, m], |e, a| {
+            let low = e.constant(f64::NEG_INFINITY, d);
+            let y = match dm {
+                DType::Bool => e.select(a[1], a[0], low),
+                dm => {
+                    let m = if dm == d { a[1] } else { e.cast(a[1], d) };
+                    e.add(a[0], m)
+                }
+            };
+            let Some(end) = &short else { return y };
+            let (j, end) = (e.index(3), e.dim(end));
+            let inside = e.compare(Compare::Lt, j, end);
+            e.select(inside, y, low)
+        })?;
+    }
+    let lengths = match valid {
+        None => None,
+        Some(v) => {
+            let b = c.shape(v).first().cloned().ok_or("nonpad_kv_seqlen must have rank 1")?;
+            let v = c.cast(n, n.tmp("valid"), v, DType::I64)?;
+            Some(c.reshape(n, n.tmp("valid.b"), v, vec![b, Dim::ONE, Dim::ONE, Dim::ONE])?)
+        }
+    };
+    if causal {
+        // The frontier lies so that the last query sees the last valid key.
+        let rows = sq[2].clone();
+        let inputs: Vec<ValueId> = [s].into_iter().chain(lengths.filter(|_| past_k.is_none())).collect();
+        s = c.map(n, n.tmp("causal"), &inputs, |e, a| {
+            let (i, j) = (e.index(2), e.index(3));
+            let offset = match a.get(1) {
+                Some(&length) => {
+                    let q = e.dim(&rows);
+                    e.sub(length, q)
+                }
+                None => e.dim(&past),
+            };
+            let last = e.add(i, offset);
+            let seen = e.compare(Compare::Le, j, last);
+            let low = e.constant(f64::NEG_INFINITY, d);
+            e.select(seen, a[0], low)
+        })?;
+    }
+    if let Some(v) = lengths {
+        s = c.map(n, n.tmp("nonpad"), &[s, v], |e, a| {
+            let j = e.index(3);
+            let seen = e.compare(Compare::Lt, j, a[1]);
+            let low = e.constant(f64::NEG_INFINITY, d);
+            e.select(seen, a[0], low)
         })?;
     }
     stages.push(s);

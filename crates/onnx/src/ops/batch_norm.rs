@@ -1,7 +1,9 @@
-//! BatchNormalization as in inference.
+//! BatchNormalization as in inference, and by the statistics of the batch itself.
+use super::layer_norm::{normalise, scaled};
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::Unary;
+use graph::ValueId;
 
 pub(crate) const OPS: &[OpDef] = &[op("BatchNormalization", lower)];
 
@@ -15,8 +17,18 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let eps = n.float("epsilon", 1e-5)?;
     // It says how training updates the statistics.
-    n.float("momentum", 0.9)?;
-    let training = n.flag("training_mode", false)? || (n.opset < 9 && !n.flag("spatial", true)?);
+    let momentum = n.float("momentum", 0.9)?;
+    if n.opset < 9 && !n.flag("spatial", true)? {
+        return Err(LowerError::Unsupported("has statistics per element; export the model to opset 9 or later".into()));
+    }
+    let mut training = n.flag("training_mode", false)?;
+    if n.opset < 7 {
+        n.ints("consumed_inputs")?;
+        training = !n.flag("is_test", false)?;
+    }
+    if training && n.opset >= 14 {
+        return train(c, n, x, p, eps, momentum);
+    }
     if training || (1..n.outputs.len()).any(|i| n.wants(i)) {
         return Err(LowerError::Unsupported("is in training form; export the model for inference".into()));
     }
@@ -45,5 +57,29 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if t == d { y } else { e.cast(y, d) }
     })?;
     c.set(n, 0, y);
+    Ok(())
+}
+
+/// Normalises by the batch's own mean and variance, and gives the running ones updated.
+fn train<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, p: [ValueId; 4], eps: f64, momentum: f64) -> Lowered {
+    let (rank, d) = (c.rank(x), c.dtype(x));
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
+    let v = normalise(c, n, x, &axes, monoids::accumulator(d), false)?;
+    let scale = c.along(n, n.tmp("scale.c"), p[0], rank, 1)?;
+    let bias = c.along(n, n.tmp("bias.c"), p[1], rank, 1)?;
+    let y = scaled(c, n, n.name(0), &v, eps, Some(scale), Some(bias), d)?;
+    c.set(n, 0, y);
+    for (i, (now, old)) in [(v.mean, p[2]), (Some(v.variance), p[3])].into_iter().enumerate() {
+        let (Some(now), true) = (now, n.wants(i + 1)) else { continue };
+        let (from, to, s) = (c.dtype(now), c.dtype(old), c.shape(old));
+        let now = c.reshape(n, n.tmp(&format!("batch{i}")), now, s)?;
+        let r = c.map(n, n.name(i + 1), &[now, old], |e, a| {
+            let (m, rest) = (e.constant(momentum, to), e.constant(1.0 - momentum, to));
+            let now = if from == to { a[0] } else { e.cast(a[0], to) };
+            let (now, old) = (e.mul(now, rest), e.mul(a[1], m));
+            e.add(old, now)
+        })?;
+        c.set(n, i + 1, r);
+    }
     Ok(())
 }

@@ -1,14 +1,41 @@
 //! Arithmetic of two arguments.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView, axis_of};
 use expr::{Binary, Unary};
+use graph::ValueId;
+use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] =
     &[op("Add", lower), op("Sub", lower), op("Mul", lower), op("Div", lower), op("Pow", pow), op("Mod", modulo)];
 
+/// The second operand as versions before 7 broadcast it: only when asked to, and by `axis`, which is
+/// the dimension of the first operand that the second's first one stands for.
+pub(crate) fn aligned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, a: ValueId, b: ValueId) -> Lowered<ValueId> {
+    if n.opset >= 7 {
+        return Ok(b);
+    }
+    if n.opset < 6 {
+        // It told an optimiser which inputs may be overwritten.
+        n.ints("consumed_inputs")?;
+    }
+    let (ra, mut shape) = (c.rank(a), c.shape(b));
+    let broadcast = n.flag("broadcast", false)?;
+    let Some(axis) = n.int_opt("axis")? else { return Ok(b) };
+    if !broadcast {
+        return Ok(b);
+    }
+    let at = axis_of(axis, ra)?;
+    if at + shape.len() > ra {
+        return Err(format!("attribute 'axis' {axis} puts rank {} outside rank {ra}", shape.len()).into());
+    }
+    shape.resize(ra - at, Dim::ONE);
+    c.reshaped(n, n.tmp("aligned"), b, shape)
+}
+
 fn two<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, f: Binary) -> Lowered {
     n.at_most(2)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
+    let b = aligned(c, n, a, b)?;
     if c.dtype(a) != c.dtype(b) {
         return Err(format!("inputs have types {} and {}, they must be one", c.dtype(a), c.dtype(b)).into());
     }
@@ -35,6 +62,7 @@ fn modulo<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn pow<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
+    let b = aligned(c, n, a, b)?;
     let (da, db) = (c.dtype(a), c.dtype(b));
     let y = match c.scalar(b) {
         // Squares, cubes and roots are written as powers by exporters; they are dear as such.

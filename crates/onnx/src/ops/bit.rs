@@ -12,6 +12,7 @@ pub(crate) const OPS: &[OpDef] = &[
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
+    let b = super::binary::aligned(c, n, a, b)?;
     let f = match n.op {
         "And" | "BitwiseAnd" => Binary::And,
         "Or" | "BitwiseOr" => Binary::Or,

@@ -10,6 +10,7 @@ pub(crate) const OPS: &[OpDef] = &[
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
+    let b = super::binary::aligned(c, n, a, b)?;
     if c.dtype(a) != c.dtype(b) {
         return Err(format!("inputs have types {} and {}, they must be one", c.dtype(a), c.dtype(b)).into());
     }

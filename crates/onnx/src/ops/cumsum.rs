@@ -1,6 +1,6 @@
 //! CumSum, CumProd.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids};
+use crate::import::{Ctx, Lowered, NodeView, axis_of, monoids};
 use graph::Op;
 
 pub(crate) const OPS: &[OpDef] = &[op("CumSum", lower), op("CumProd", lower)];
@@ -11,9 +11,6 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let d = c.dtype(x);
     let axis = c.const_ints(a).and_then(|a| a.first().copied());
     let Some(axis) = axis else {
-        if n.op == "CumProd" {
-            return Err(LowerError::Unsupported("its axis is computed from data; make it constant".into()));
-        }
         let s = c.shape(x).into_iter().map(Some).collect();
         return c.host(n, &[(d, s)]);
     };

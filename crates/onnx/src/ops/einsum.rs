@@ -1,6 +1,6 @@
 //! Einsum of one or two operands.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
+use crate::import::{Ctx, Lowered, NodeView, monoids};
 use graph::ValueId;
 
 pub(crate) const OPS: &[OpDef] = &[op("Einsum", lower)];
@@ -65,8 +65,11 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
     };
     let repeated = |l: &[u8]| l.iter().enumerate().any(|(i, x)| l[..i].contains(x));
-    if ins.iter().any(|l| repeated(l)) {
-        return Err(LowerError::Unsupported("takes a diagonal; export it another way".into()));
+    let mut xs = xs;
+    for (x, l) in xs.iter_mut().zip(&mut ins) {
+        while repeated(l) {
+            (*x, *l) = diagonal(c, n, *x, l)?;
+        }
     }
     if repeated(&out) || out.iter().any(|l| !ins.iter().any(|i| i.contains(l))) {
         return Err(format!("'{equation}' has a wrong output term").into());
@@ -97,6 +100,26 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     c.set(n, 0, y);
     Ok(())
+}
+
+/// A label that a term has twice: what lies off the diagonal is made zero and summed away.
+fn diagonal<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, l: &[u8]) -> Lowered<(ValueId, Vec<u8>)> {
+    let d = c.dtype(x);
+    let pair = (0..l.len()).find_map(|j| l[..j].iter().position(|s| *s == l[j]).map(|i| (i, j)));
+    let (i, j) = pair.ok_or("has no label twice")?;
+    let s = c.shape(x);
+    c.assume(n, &s[i], &s[j]);
+    let name = n.tmp(&format!("diagonal{}", l.len()));
+    let kept = c.map(n, format!("{name}.kept"), &[x], |e, a| {
+        let (p, q) = (e.index(i as u32), e.index(j as u32));
+        let on = e.compare(expr::Compare::Eq, p, q);
+        let zero = e.constant(0.0, d);
+        e.select(on, a[0], zero)
+    })?;
+    let y = c.reduce(n, name, kept, monoids::sum(d), &[j], false)?;
+    let mut rest = l.to_vec();
+    rest.remove(j);
+    Ok((y, rest))
 }
 
 fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, l: &[u8], out: &[u8]) -> Lowered<ValueId> {

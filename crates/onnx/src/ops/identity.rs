@@ -1,9 +1,8 @@
-//! Identity, and Dropout as in inference.
+//! Identity.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
-use layout::DType;
+use crate::import::{Ctx, Lowered, NodeView};
 
-pub(crate) const OPS: &[OpDef] = &[op("Identity", identity), op("Dropout", dropout)];
+pub(crate) const OPS: &[OpDef] = &[op("Identity", identity)];
 
 fn identity<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
@@ -15,26 +14,5 @@ fn identity<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let s = c.shape(x);
     let y = c.reshape(n, n.name(0), x, s)?;
     c.set(n, 0, y);
-    Ok(())
-}
-
-fn dropout<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let x = n.input(0)?;
-    // They say what training would do.
-    n.float("ratio", 0.5)?;
-    n.int("seed", 0)?;
-    if let Some(t) = n.opt(2)
-        && c.const_ints(t).is_none_or(|t| t != [0])
-    {
-        return Err(LowerError::Unsupported("training mode is on; export the model for inference".into()));
-    }
-    let s = c.shape(x);
-    let y = c.reshape(n, n.name(0), x, s.clone())?;
-    c.set(n, 0, y);
-    if n.wants(1) {
-        let d = if n.opset >= 10 { DType::Bool } else { c.dtype(x) };
-        let m = c.fill(n, n.name(1), &s, d, |e| e.constant(1.0, d))?;
-        c.set(n, 1, m);
-    }
     Ok(())
 }

@@ -16,9 +16,9 @@ pub(crate) struct OpDef {
 }
 
 /// Oldest and newest version of ONNX's own operator set that lowerings know unless they say less.
-pub(crate) const ALL: (i64, i64) = (7, 26);
+pub(crate) const ALL: (i64, i64) = (1, 27);
 
-/// An operator of ONNX's own domain known in all versions from 7 on.
+/// An operator of ONNX's own domain known in all versions.
 pub(crate) const fn op(
     name: &'static str,
     lower: for<'m> fn(&mut Ctx<'m>, &NodeView<'m>) -> Lowered,
@@ -45,6 +45,8 @@ pub(crate) const fn other(
     }
 }
 
+mod indexed;
+
 macro_rules! operators {
     ($($file:ident),* $(,)?) => {
         $(mod $file;)*
@@ -54,23 +56,30 @@ macro_rules! operators {
 
 operators![
     activation,
+    affine_grid,
     arg,
     attention,
     batch_norm,
     binary,
     bit,
+    bitcast,
     cast,
+    causal_conv,
+    center_crop_pad,
     clip,
     compare,
     concat,
     constant,
-    control,
     contrib,
+    control,
     conv,
     cumsum,
     depth_space,
+    dft,
+    dropout,
     einsum,
     expand,
+    flex_attention,
     gather,
     gemm,
     generate,
@@ -79,6 +88,7 @@ operators![
     host,
     identity,
     layer_norm,
+    linear_attention,
     lp_norm,
     lrn,
     matmul,
@@ -87,18 +97,22 @@ operators![
     ms_gqa,
     ms_integer,
     ms_nbits,
+    nll_loss,
     one_hot,
     optional,
     pad,
     pool,
     qlinear,
     quantize,
+    random,
     range,
     recurrent,
     reduce,
     reshape,
     resize,
+    reverse_sequence,
     rotary,
+    sampling,
     scan,
     scatter,
     select,
@@ -107,6 +121,8 @@ operators![
     slice,
     softmax,
     split,
+    stft,
+    tensor_scatter,
     text,
     tile,
     topk,
@@ -114,18 +130,24 @@ operators![
     trilu,
     unary,
     variadic,
+    window,
 ];
 
 pub(crate) use text::{move_text, moves_text};
 
 /// The lowering for a node; else what to do about it.
 pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static OpDef, String> {
+    // Looked up for every node of a model: sorted once.
+    static SORTED: std::sync::OnceLock<Vec<&OpDef>> = std::sync::OnceLock::new();
+    let key = |d: &&OpDef| (d.name, d.domain);
+    let all = SORTED.get_or_init(|| {
+        let mut all: Vec<&OpDef> = FILES.iter().flat_map(|f| f.iter()).collect();
+        all.sort_by_key(key);
+        all
+    });
+    let from = all.partition_point(|d| key(d) < (name, domain));
     let mut versions = None;
-    for d in FILES
-        .iter()
-        .flat_map(|f| f.iter())
-        .filter(|d| d.domain == domain && d.name == name)
-    {
+    for d in all[from..].iter().take_while(|d| key(d) == (name, domain)) {
         if (d.opsets.0..=d.opsets.1).contains(&opset) {
             return Ok(d);
         }
@@ -145,6 +167,19 @@ pub fn covered() -> Vec<(&'static str, &'static str)> {
         .iter()
         .flat_map(|f| f.iter())
         .map(|d| (d.domain, d.name))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Every operator known, as (domain, name, first version, last version), sorted by domain and name;
+/// one row per range of versions.
+pub fn covered_versions() -> Vec<(&'static str, &'static str, i64, i64)> {
+    let mut all: Vec<_> = FILES
+        .iter()
+        .flat_map(|f| f.iter())
+        .map(|d| (d.domain, d.name, d.opsets.0, d.opsets.1))
         .collect();
     all.sort_unstable();
     all.dedup();

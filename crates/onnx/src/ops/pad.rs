@@ -22,7 +22,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut known = true;
     if n.opset < 11 {
         n.at_most(1)?;
-        pads = n.ints("pads")?.map(|p| p.into_iter().map(Dim::Known).collect());
+        let name = if n.opset < 2 { "paddings" } else { "pads" };
+        pads = n.ints(name)?.map(|p| p.into_iter().map(Dim::Known).collect());
         let value = n.float("value", 0.0)?;
         if value != 0.0 && mode == PadMode::Constant {
             inputs.push(c.fill(n, n.tmp("value"), &[], d, |e| e.constant(value, d))?);

@@ -1,6 +1,7 @@
 //! QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked), DynamicQuantizeLinear.
 use super::{OpDef, op, other};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids, to_dtype};
+use super::cast::recoded;
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, monoids, narrow_name, to_dtype};
 use expr::{Binary, ExprBuilder, Ref, Unary};
 use graph::ValueId;
 use layout::{DType, Dim};
@@ -70,16 +71,21 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.opt(2));
     let (axis, block) = (n.int("axis", 1)?, n.int("block_size", 0)?);
     // They are about 8-bit floats and about the division's type.
-    n.int("saturate", 1)?;
+    let saturate = n.int("saturate", 1)?;
     n.int("precision", 0)?;
     let to = match (zero, n.int("output_dtype", 0)?) {
         (Some(z), _) => c.dtype(z),
         (None, 0) => DType::U8,
         (None, code) => to_dtype(code)?,
     };
-    let range = limits(to)?;
+    let code = n.int("output_dtype", 0)?;
+    let narrow = zero.map_or_else(|| i32::try_from(code).ok().and_then(narrow_name), |z| c.narrow(z));
     let (dx, ds) = (c.dtype(x), c.dtype(scale));
     let axis = if c.rank(x) < 2 { 0 } else { axis };
+    if narrow.is_some() || to.bits() < 8 {
+        return quantize_narrow(c, n, x, (scale, zero), (axis, block), (to, narrow), saturate);
+    }
+    let range = limits(to)?;
     let scale = placed(c, n, "scale", scale, x, axis, block)?;
     let mut inputs = vec![x, scale];
     if let Some(z) = zero {
@@ -90,6 +96,52 @@ fn quantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let s = if ds == DType::F32 { a[1] } else { e.cast(a[1], DType::F32) };
         quantised(e, x, s, a.get(2).copied(), to, range)
     })?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// Quantises to a type that kernels do not store: the quotient by a kernel, its code by the host. A
+/// float type has no zero point but 0.
+fn quantize_narrow<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    x: ValueId,
+    (scale, zero): (ValueId, Option<ValueId>),
+    (axis, block): (i64, i64),
+    to: (DType, Option<&'static str>),
+    saturate: i64,
+) -> Lowered {
+    let float = to.1.is_some_and(|t| t.starts_with("float"));
+    let range = match to.1 {
+        Some("int2") => (-2.0, 1.0),
+        Some("uint2") => (0.0, 3.0),
+        _ if float => (0.0, 0.0),
+        _ => limits(to.0)?,
+    };
+    let (dx, ds) = (c.dtype(x), c.dtype(scale));
+    let scale = placed(c, n, "scale", scale, x, axis, block)?;
+    let mut inputs = vec![x, scale];
+    if let Some(z) = zero.filter(|_| !float) {
+        let wide = recoded(c, n, n.tmp("zero.wide"), z, (DType::F32, None), 1, "up")?;
+        inputs.push(placed(c, n, "zero", wide, x, axis, block)?);
+    }
+    let f = DType::F32;
+    let q = c.map(n, n.tmp("quotient"), &inputs, |e, a| {
+        let x = if dx == f { a[0] } else { e.cast(a[0], f) };
+        let s = if ds == f { a[1] } else { e.cast(a[1], f) };
+        let q = e.div(x, s);
+        if float {
+            return q;
+        }
+        let mut q = e.unary(Unary::Round, q);
+        if let Some(&z) = a.get(2) {
+            q = e.add(q, z);
+        }
+        let (lo, hi) = (e.constant(range.0, f), e.constant(range.1, f));
+        let q = e.binary(Binary::Max, q, lo);
+        e.binary(Binary::Min, q, hi)
+    })?;
+    let y = recoded(c, n, n.name(0), q, to, saturate, "up")?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -118,12 +170,46 @@ fn dequantize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         code => to_dtype(code)?,
     };
     let axis = if c.rank(x) < 2 { 0 } else { axis };
+    if c.narrow(x).is_some() {
+        return dequantize_narrow(c, n, x, (scale, zero), (axis, block), to);
+    }
     let scale = placed(c, n, "scale", scale, x, axis, block)?;
     let mut inputs = vec![x, scale];
     if let Some(z) = zero {
         inputs.push(placed(c, n, "zero", z, x, axis, block)?);
     }
     let y = dequantised(c, n, n.name(0), &inputs, to)?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// Of a type held as codes: the host reads the codes, a kernel multiplies.
+fn dequantize_narrow<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    x: ValueId,
+    (scale, zero): (ValueId, Option<ValueId>),
+    (axis, block): (i64, i64),
+    to: DType,
+) -> Lowered {
+    let f = DType::F32;
+    let scale = placed(c, n, "scale", scale, x, axis, block)?;
+    let wide = recoded(c, n, n.tmp("wide"), x, (f, None), 1, "up")?;
+    let mut inputs = vec![wide, scale];
+    if let Some(z) = zero {
+        let z = recoded(c, n, n.tmp("zero.wide"), z, (f, None), 1, "up")?;
+        inputs.push(placed(c, n, "zero", z, x, axis, block)?);
+    }
+    let ds = c.dtype(scale);
+    let y = c.map(n, n.name(0), &inputs, |e, a| {
+        let x = match a.get(2) {
+            Some(&z) => e.sub(a[0], z),
+            None => a[0],
+        };
+        let x = if ds == f { x } else { e.cast(x, ds) };
+        let y = e.mul(x, a[1]);
+        if ds == to { y } else { e.cast(y, to) }
+    })?;
     c.set(n, 0, y);
     Ok(())
 }

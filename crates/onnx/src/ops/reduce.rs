@@ -1,8 +1,8 @@
 //! All reductions by name: axes as attribute before opset 18 (ReduceSum: 13), as input since.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView, axes_of, monoids};
+use crate::import::{Ctx, LowerError, Lowered, NodeView, axes_of, monoids};
 use expr::{Binary, Monoid, Unary};
-use layout::DType;
+use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
     op("ReduceL1", lower), op("ReduceL2", lower), op("ReduceLogSum", lower), op("ReduceLogSumExp", lower),
@@ -45,7 +45,21 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let keep = n.flag("keepdims", true)?;
     let until = if n.op == "ReduceSum" { 12 } else { 17 };
     let nothing = n.flag("noop_with_empty_axes", false)?;
-    let axes = c.axes(n, 1, until)?.unwrap_or_default();
+    let late = n.opt(1).filter(|_| n.opset > until);
+    let late = late.filter(|&v| c.const_ints(v).is_none() && !c.shape(v).iter().any(Dim::is_zero));
+    if let Some(v) = late {
+        let count = Dim::product(&c.shape(v)).known().and_then(|k| usize::try_from(k).ok());
+        let out = match (keep, count) {
+            (true, _) => rank,
+            (false, Some(k)) if k <= rank => rank - k,
+            _ => return Err(LowerError::Unsupported("the rank of its result depends on data; make its axes constant".into())),
+        };
+        return c.host(n, &[(d, vec![None; out])]);
+    }
+    let axes = match n.opt(1).filter(|_| n.opset > until) {
+        Some(v) if c.shape(v).iter().any(Dim::is_zero) => vec![],
+        _ => c.axes(n, 1, until)?.unwrap_or_default(),
+    };
     if axes.is_empty() && nothing {
         let s = c.shape(x);
         // Without axes only the element's own function is left.

@@ -70,10 +70,27 @@ fn flatten<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
+/// How many axes come from data, where they do.
+fn late_axes<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, rank: usize) -> Lowered<Option<usize>> {
+    let Some(v) = n.opt(1).filter(|_| n.opset > 12) else { return Ok(None) };
+    if c.const_ints(v).is_some() {
+        return Ok(None);
+    }
+    match Dim::product(&c.shape(v)).known().and_then(|k| usize::try_from(k).ok()) {
+        Some(k) if k <= rank + 32 => Ok(Some(k)),
+        _ => Err(LowerError::Unsupported("the rank of its result depends on data; make its axes constant".into())),
+    }
+}
+
 fn squeeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let x = n.input(0)?;
     let s = c.shape(x);
+    if let Some(rank) = late_axes(c, n, s.len())? {
+        let out = s.len().checked_sub(rank).ok_or("squeezes more dimensions than there are")?;
+        let d = c.dtype(x);
+        return c.host(n, &[(d, vec![None; out])]);
+    }
     let axes = match c.axes(n, 1, 12)? {
         Some(a) => axes_of(&a, s.len())?,
         None => (0..s.len()).filter(|&i| s[i].is_one()).collect(),
@@ -94,6 +111,10 @@ fn unsqueeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let x = n.input(0)?;
     let mut shape = c.shape(x);
+    if let Some(rank) = late_axes(c, n, shape.len())? {
+        let d = c.dtype(x);
+        return c.host(n, &[(d, vec![None; shape.len() + rank])]);
+    }
     let axes = c.axes(n, 1, 12)?.ok_or("has no axes")?;
     for a in axes_of(&axes, shape.len() + axes.len())? {
         shape.insert(a, Dim::ONE);

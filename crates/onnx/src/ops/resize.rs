@@ -75,15 +75,12 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let sizes_in = given(c, if first { None } else { n.opt(3) });
     let late: Vec<Option<Dim>> =
         s.iter().enumerate().map(|(i, d)| if axes.contains(&i) { None } else { Some(d.clone()) }).collect();
-    let plain = !first && axes.len() == rank && policy == "stretch";
-    if coordinates == "tf_crop_and_resize" {
-        return Err(LowerError::Unsupported("crops by regions; crop with Slice first".into()));
-    }
+    let cropped = coordinates == "tf_crop_and_resize";
     let (mut out, mut scales) = (s.clone(), vec![1.0; rank]);
     match (scales_in, sizes_in) {
         (Some(v), None) => {
             let known = c.known(v).filter(|k| k.len() == axes.len());
-            let Some(known) = known else { return by_host(c, n, late, plain); };
+            let Some(known) = known else { return by_host(c, n, late); };
             for (&i, k) in axes.iter().zip(&known) {
                 let o = match k {
                     Num::Ratio(p, q) => Some((s[i].clone() * p.clone()).floor_div(q)),
@@ -101,19 +98,19 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 if k.float().is_none() {
                     scales[i] = 0.0;
                 }
-                let Some(o) = o else { return by_host(c, n, late, plain); };
+                let Some(o) = o else { return by_host(c, n, late); };
                 out[i] = o;
             }
         }
         (None, Some(v)) => {
             let sizes = c.sizes(v)?.filter(|k| k.len() == axes.len());
-            let Some(sizes) = sizes else { return by_host(c, n, late, plain); };
+            let Some(sizes) = sizes else { return by_host(c, n, late); };
             for (&i, o) in axes.iter().zip(&sizes) {
                 out[i] = o.clone();
             }
             if policy != "stretch" {
                 let ratio = axes.iter().map(|&i| Some(out[i].known()? as f64 / s[i].known()? as f64)).collect::<Option<Vec<_>>>();
-                let Some(ratio) = ratio else { return by_host(c, n, late, plain); };
+                let Some(ratio) = ratio else { return by_host(c, n, late); };
                 let k = match policy.as_str() {
                     "not_larger" => ratio.into_iter().fold(f64::INFINITY, f64::min),
                     "not_smaller" => ratio.into_iter().fold(0.0, f64::max),
@@ -137,18 +134,16 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         _ => return Err("needs either scales or sizes".into()),
     }
+    if cropped {
+        return by_host(c, n, out.into_iter().map(Some).collect());
+    }
     emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias }, out)
 }
 
-/// A resize whose sizes come from data.
-fn by_host<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, late: Vec<Option<Dim>>, plain: bool) -> Lowered {
-    if !plain {
-        return Err(LowerError::Unsupported(
-            "its sizes are computed from data for some axes only; make them constant".into(),
-        ));
-    }
+/// A resize whose sizes come from data, or that crops.
+fn by_host<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, out: Vec<Option<Dim>>) -> Lowered {
     let d = c.dtype(n.input(0)?);
-    c.host(n, &[(d, late)])
+    c.host(n, &[(d, out)])
 }
 
 /// The whole factor along a dimension for which the nearest neighbour repeats each element.

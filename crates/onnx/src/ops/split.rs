@@ -1,12 +1,12 @@
 //! Split: one slice per output.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
+use crate::import::{Ctx, Lowered, NodeView, axis_of};
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Split", lower)];
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(2)?;
+    n.at_most(if n.opset < 2 { 1 } else { 2 })?;
     let x = n.input(0)?;
     let shape = c.shape(x);
     let axis = axis_of(n.int("axis", 0)?, shape.len())?;
@@ -19,10 +19,12 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             Some(v) => match c.sizes(v)? {
                 Some(s) => Some(s),
                 None => {
- return Err(LowerError::Unsupported(
- "the sizes of its parts are computed from data; make them constant".into(),
- ));
- }
+                    let mut each: Vec<Option<Dim>> = shape.iter().cloned().map(Some).collect();
+                    each[axis] = None;
+                    let dtype = c.dtype(x);
+                    let all: Vec<_> = (0..outs).map(|_| (dtype, each.clone())).collect();
+                    return c.host(n, &all);
+                }
             },
         },
     };

@@ -1,6 +1,6 @@
 //! Trilu.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView};
 use expr::Compare;
 
 pub(crate) const OPS: &[OpDef] = &[op("Trilu", lower)];
@@ -13,16 +13,17 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err(format!("needs rank 2 or more, its input has {rank}").into());
     }
     let upper = n.flag("upper", true)?;
-    let k = match n.opt(1) {
-        None => layout::Dim::ZERO,
-        Some(k) => match c.sizes(k)?.filter(|k| k.len() == 1) {
-            Some(k) => k[0].clone(),
-            None => return Err(LowerError::Unsupported("its diagonal is computed from data; make it constant".into())),
-        },
-    };
-    let y = c.map(n, n.name(0), &[x], |e, a| {
+    let mut inputs = vec![x];
+    let mut k = layout::Dim::ZERO;
+    if let Some(v) = n.opt(1) {
+        match c.sizes(v)?.filter(|k| k.len() == 1) {
+            Some(known) => k = known[0].clone(),
+            None => inputs.push(c.reshaped(n, n.tmp("k"), v, vec![])?),
+        }
+    }
+    let y = c.map(n, n.name(0), &inputs, |e, a| {
         let (i, j) = (e.index(rank as u32 - 2), e.index(rank as u32 - 1));
-        let k = e.dim(&k);
+        let k = if a.len() > 1 { a[1] } else { e.dim(&k) };
         let edge = e.add(i, k);
         let keep = e.compare(if upper { Compare::Ge } else { Compare::Le }, j, edge);
         let zero = e.constant(0.0, d);

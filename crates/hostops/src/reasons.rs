@@ -1,0 +1,57 @@
+//! Why an operator is in the table: what keeps it from being a tile program.
+
+/// Results whose extents only the elements tell.
+const EXTENT: &str = "the elements decide the result's extents";
+/// A parameter that is an input.
+const LATE: &str = "only where sizes, axes or positions are computed from data";
+const PLACES: &str = "each element reads places that data gives, in floating point";
+const HELD: &str = "texts, sequences and optional values lie in no buffer";
+const CODES: &str = "only from or to element types that kernels do not store";
+
+/// Why [`crate::run`] has the operator `name`; empty for one it does not have.
+pub fn reason(name: &str) -> &'static str {
+    match name {
+        "Compress" | "NonZero" | "NonMaxSuppression" | "Unique" => EXTENT,
+        "AffineGrid" | "CenterCropPad" | "ConstantOfShape" | "CumProd" | "CumSum" | "Expand"
+        | "EyeLike" | "GatherElements" | "GatherND" | "OneHot" | "Pad" | "Range" | "ReduceL1"
+        | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean"
+        | "ReduceMin" | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" | "Reshape"
+        | "ReverseSequence" | "ScatterElements" | "Slice" | "Split" | "Squeeze" | "Tile"
+        | "TopK" | "Unsqueeze" | "Upsample" | "BlackmanWindow" | "HammingWindow" | "HannWindow" => {
+            LATE
+        }
+        "Resize" => "only where sizes or scales are computed from data, or it crops by regions",
+        "DFT" | "STFT" => "only for lengths above 2048 or computed from data",
+        "GridSample" | "RoiAlign" | "DeformConv" => PLACES,
+        "Col2Im" | "MaxUnpool" => "it adds or puts elements at places that are not its own",
+        "MaxPool" => "only where the positions of the maxima are asked for",
+        "Cast" => CODES,
+        "BitCast" => "no scalar program sees the bits of a float",
+        "Det" => "elimination with pivots, which data picks",
+        "MelWeightMatrix" => "a small table, made once",
+        "LinearAttention" => "a recurrence over tokens with a matrix as state",
+        "Identity" | "Refuse" => HELD,
+        _ if name.starts_with("Optional")
+            || name.contains("Sequence")
+            || name.starts_with("String")
+            || name.starts_with("text.")
+            || matches!(name, "RegexFullMatch" | "TfIdfVectorizer") =>
+        {
+            HELD
+        }
+        _ if name.starts_with("ml.") => "a classical model, evaluated sample by sample",
+        _ if crate::host_names().contains(&name) => "rare",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_operator_has_a_reason() {
+        for name in crate::host_names() {
+            assert!(!super::reason(name).is_empty(), "{name}");
+        }
+        assert_eq!(super::reason("Add"), "");
+    }
+}

@@ -1,0 +1,78 @@
+//! Operators that gather or scatter at places that data gives, run by the host: Col2Im, MaxUnpool,
+//! DeformConv; and MelWeightMatrix, a small table.
+use super::{OpDef, op};
+use crate::import::{Ctx, Lowered, NodeView, to_dtype};
+use layout::{DType, Dim};
+
+pub(crate) const OPS: &[OpDef] =
+    &[op("Col2Im", col2im), op("MaxUnpool", max_unpool), op("DeformConv", deform_conv), op("MelWeightMatrix", mel)];
+
+fn col2im<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(3)?;
+    let (x, image, block) = (n.input(0)?, n.input(1)?, n.input(2)?);
+    let (s, d) = (c.shape(x), c.dtype(x));
+    let rank = c.shape(image).first().and_then(Dim::known).filter(|r| (1..=32).contains(r));
+    let (Some(rank), 3) = (rank, s.len()) else {
+        return Err("needs columns of rank 3 and an image's shape of known rank".into());
+    };
+    let channels = c.sizes(block)?.map(|b| s[1].floor_div(&Dim::product(&b)));
+    let mut out = vec![Some(s[0].clone()), channels];
+    match c.sizes(image)? {
+        Some(i) => out.extend(i.into_iter().map(Some)),
+        None => out.resize(rank as usize + 2, None),
+    }
+    c.host(n, &[(d, out)])
+}
+
+fn max_unpool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(3)?;
+    let (x, size) = (n.input(0)?, n.opt(2));
+    let (s, d) = (c.shape(x), c.dtype(x));
+    let kernel = n.ints("kernel_shape")?.ok_or("attribute 'kernel_shape' is missing")?;
+    let r = kernel.len();
+    let strides = n.ints("strides")?.unwrap_or_else(|| vec![1; r]);
+    let pads = n.ints("pads")?.unwrap_or_else(|| vec![0; 2 * r]);
+    if s.len() != r + 2 || strides.len() != r || pads.len() != 2 * r {
+        return Err("its kernel, strides and pads must fit its spatial dimensions".into());
+    }
+    let out: Vec<Option<Dim>> = match size {
+        Some(v) => match c.sizes(v)?.filter(|o| o.len() == s.len()) {
+            Some(o) => o.into_iter().map(Some).collect(),
+            None => vec![None; s.len()],
+        },
+        None => {
+            let mut o = s[..2].to_vec();
+            for i in 0..r {
+                let pad = pads[i].saturating_add(pads[r + i]);
+                o.push((s[i + 2].clone() - Dim::ONE) * Dim::Known(strides[i]) + Dim::Known(kernel[i].saturating_sub(pad)));
+            }
+            o.into_iter().map(Some).collect()
+        }
+    };
+    c.host(n, &[(d, out)])
+}
+
+fn deform_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(5)?;
+    let (x, w, offset) = (n.input(0)?, n.input(1)?, n.input(2)?);
+    let (s, ws, os, d) = (c.shape(x), c.shape(w), c.shape(offset), c.dtype(x));
+    if s.len() < 3 || ws.len() != s.len() || os.len() != s.len() {
+        return Err("needs input, weight and offsets of one rank of 3 or more".into());
+    }
+    let mut out = vec![Some(s[0].clone()), Some(ws[0].clone())];
+    out.extend(os[2..].iter().cloned().map(Some));
+    c.host(n, &[(d, out)])
+}
+
+fn mel<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(5)?;
+    let (bands, length) = (n.input(0)?, n.input(1)?);
+    let d = to_dtype(n.int("output_datatype", 1)?)?;
+    let one = |c: &mut Ctx<'m>, v| -> Lowered<Option<Dim>> { Ok(c.sizes(v)?.and_then(|k| k.first().cloned())) };
+    let bins = one(c, length)?.map(|l| l.floor_div(&Dim::Known(2)) + Dim::ONE);
+    let bands = one(c, bands)?;
+    if d == DType::Bool {
+        return Err("attribute 'output_datatype' must be a number's type".into());
+    }
+    c.host(n, &[(d, vec![bins, bands])])
+}
