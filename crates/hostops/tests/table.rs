@@ -390,22 +390,6 @@ fn small_operators() {
 fn classical_models() {
     let x = f(&[2, 2], &[1., 2., 3., 8.]);
     let floats = |v: &[f64]| Attr::Floats(v.to_vec());
-    let y = call(
-        "ml.Scaler",
-        &[("offset", floats(&[1., 2.])), ("scale", floats(&[0.5]))],
-        &[&x],
-    );
-    assert_eq!(y[0], f(&[2, 2], &[0., 0., 1., 3.]));
-    let y = call("ml.Normalizer", &[("norm", Attr::Str("L1".into()))], &[&x]);
-    assert_eq!(y[0], f(&[2, 2], &[1. / 3., 2. / 3., 3. / 11., 8. / 11.]));
-    let linear = [
-        ("coefficients", floats(&[1., 0., 0., 1.])),
-        ("intercepts", floats(&[0., -4.])),
-        ("classlabels_ints", Attr::Ints(vec![7, 9])),
-    ];
-    let y = call("ml.LinearClassifier", &linear, &[&x]);
-    assert_eq!(y[0], i(&[2], &[7, 9]));
-    assert_eq!(y[1], f(&[2, 2], &[1., -2., 3., 4.]));
     // One tree: column 1 <= 5 gives class 0, else class 1.
     let tree = |kind: &str| {
         vec![

@@ -32,7 +32,12 @@ fn probit(p: f64) -> f64 {
 
 /// Applies attribute `post_transform` to one row of scores.
 pub(super) fn transform(a: &Args, s: &mut [f64]) -> R<()> {
-    match a.text("post_transform", "NONE")? {
+    transform_as(a.text("post_transform", "NONE")?, s)
+}
+
+/// Applies the post transform of this name.
+pub(super) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
+    match post {
         "NONE" => {}
         "LOGISTIC" => s.iter_mut().for_each(|x| *x = logistic(*x)),
         "PROBIT" => s.iter_mut().for_each(|x| *x = probit(*x)),

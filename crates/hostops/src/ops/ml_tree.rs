@@ -203,8 +203,8 @@ pub(crate) fn classifier(a: &Args) -> R<Vec<Tensor>> {
             let second = v > if positive { 0.5 } else { 0.0 };
             picked.push(names[second as usize]);
             y.extend(match (positive, logit) {
-                (true, _) => [1.0 - v, v],
-                (false, true) => [logistic(-v), logistic(v)],
+                (_, true) => [logistic(-v), logistic(v)],
+                (true, false) => [1.0 - v, v],
                 (false, false) => [-v, v],
             });
             continue;

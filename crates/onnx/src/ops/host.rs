@@ -1,9 +1,7 @@
 //! Rare operators that stay whole: the host evaluates them under their own name.
-use super::{OpDef, op, other};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of, to_dtype};
+use super::{OpDef, op};
+use crate::import::{Ctx, Lowered, NodeView, axis_of, to_dtype};
 use layout::{DType, Dim};
-
-const ML: &str = "ai.onnx.ml";
 
 pub(crate) const OPS: &[OpDef] = &[
     op("Compress", compress),
@@ -17,14 +15,6 @@ pub(crate) const OPS: &[OpDef] = &[
     op("BlackmanWindow", window),
     op("HammingWindow", window),
     op("HannWindow", window),
-    other(ML, "Binarizer", same),
-    other(ML, "Imputer", same),
-    other(ML, "LinearClassifier", classifier),
-    other(ML, "LinearRegressor", regressor),
-    other(ML, "Normalizer", real),
-    other(ML, "Scaler", real),
-    other(ML, "TreeEnsembleClassifier", classifier),
-    other(ML, "TreeEnsembleRegressor", regressor),
 ];
 
 fn some(s: &[Dim]) -> Vec<Option<Dim>> {
@@ -114,40 +104,4 @@ fn window<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let size = c.sizes(n.input(0)?)?.and_then(|s| s.first().cloned());
     let d = to_dtype(n.int("output_datatype", 1)?)?;
     c.host(n, &[(d, vec![size])])
-}
-
-fn real<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let s = some(&c.shape(n.input(0)?));
-    c.host(n, &[(DType::F32, s)])
-}
-
-/// Number of samples.
-fn rows<'m>(c: &Ctx<'m>, n: &NodeView<'m>) -> Lowered<Dim> {
-    let s = c.shape(n.input(0)?);
-    Ok(if s.len() < 2 { Dim::ONE } else { s[0].clone() })
-}
-
-fn regressor<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let rows = rows(c, n)?;
-    let targets = n.int_opt("n_targets")?.or(n.int_opt("targets")?);
-    let targets = Dim::Known(targets.unwrap_or(1).max(1));
-    c.host(n, &[(DType::F32, vec![Some(rows), Some(targets)])])
-}
-
-fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let rows = rows(c, n)?;
-    let labels = n.ints("classlabels_int64s")?.or(n.ints("classlabels_ints")?);
-    let Some(labels) = labels else {
-        return Err(LowerError::Unsupported(
-            "its labels are texts; train with integer labels".into(),
-        ));
-    };
-    let k = Dim::Known(labels.len().max(2) as i64);
-    c.host(
-        n,
-        &[
-            (DType::I64, vec![Some(rows.clone())]),
-            (DType::F32, vec![Some(rows), Some(k)]),
-        ],
-    )
 }

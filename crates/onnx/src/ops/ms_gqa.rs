@@ -241,7 +241,7 @@ fn present<'m>(
                 let moved = e.add(own, old);
                 let is_old = e.compare(Compare::Lt, j, before);
                 let is_new = e.compare(Compare::Lt, own, fresh);
-                // What lies behind the new positions is kept as it was.
+                // What lies behind the new positions is made zero below.
                 let row = e.select(is_new, moved, j);
                 let row = e.select(is_old, j, row);
                 let one = e.int(1, DType::I64);
@@ -254,7 +254,17 @@ fn present<'m>(
                 let base = e.mul(base, rows);
                 e.add(base, row)
             })?;
-            c.add1(n, Op::Gather { axis: 0 }, &[table, at], name)?
+            let picked = c.add1(n, Op::Gather { axis: 0 }, &[table, at], format!("{name}.picked"))?;
+            let d = c.dtype(picked);
+            let lens = c.reshape(n, format!("{name}.lens4"), l.lens, vec![s[0].clone(), Dim::ONE, Dim::ONE, Dim::ONE])?;
+            c.map(n, name, &[picked, lens], |e, a| {
+                let before = l.before(e, a[1]);
+                let (j, fresh) = (e.index(2), e.dim(&l.fresh));
+                let end = e.add(before, fresh);
+                let there = e.compare(Compare::Lt, j, end);
+                let zero = e.constant(0.0, d);
+                e.select(there, a[0], zero)
+            })?
         }
     };
     c.set(n, i, y);
@@ -314,6 +324,10 @@ fn attend<'m>(
         let before = l.before(e, a[1]);
         let last = e.add(before, i);
         let mut seen = e.compare(Compare::Le, j, last);
+        // Padding behind a text sees the text.
+        let len = e.cast(a[1], DType::I64);
+        let within = e.compare(Compare::Le, j, len);
+        seen = e.binary(Binary::And, seen, within);
         if shade.window > 0 {
             let w = e.int(shade.window, DType::I64);
             let first = e.sub(last, w);

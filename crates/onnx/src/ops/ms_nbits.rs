@@ -22,19 +22,24 @@ fn unpacked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits:
     }
     let mut s = known(c, v, what)?;
     let last = s.len() - 1;
-    let each = 8 / bits;
-    let mut wide = s.clone();
-    wide.push(each);
-    s[last] *= each;
-    let shape: Vec<Dim> = s.iter().map(|&d| Dim::Known(d)).collect();
+    s[last] *= 8 / bits;
     if bits == 4
         && let Some(v) = c.as_nibbles(v, &s)?
     {
         return Ok(v);
     }
-    let mut thin: Vec<Dim> = wide.iter().map(|&d| Dim::Known(d)).collect();
-    thin[last + 1] = Dim::ONE;
-    let wide: Vec<Dim> = wide.iter().map(|&d| Dim::Known(d)).collect();
+    parts(c, n, what, v, bits)
+}
+
+/// The same by shifts and masks, a byte for each number.
+fn parts<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits: i64) -> Lowered<ValueId> {
+    let mut shape = c.shape(v);
+    let last = shape.len() - 1;
+    let each = Dim::Known(8 / bits);
+    let (mut thin, mut wide) = (shape.clone(), shape.clone());
+    thin.push(Dim::ONE);
+    wide.push(each.clone());
+    shape[last] = shape[last].clone() * each;
     let t = c.reshape(n, n.tmp(&format!("{what}.bytes")), v, thin)?;
     let t = c.expand(n, n.tmp(&format!("{what}.spread")), t, wide)?;
     let t = c.map(n, n.tmp(&format!("{what}.parts")), &[t], |e, a| {
@@ -139,19 +144,28 @@ fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err(LowerError::Unsupported("gathers along the blocks; gather along another dimension".into()));
     }
     let mut zero = zero;
-    if dt == DType::U8 && bits < 8 {
+    let packed = dt == DType::U8 && bits < 8;
+    if packed {
         if along != rank - 1 {
             return Err("packed numbers must lie along the last dimension".into());
         }
-        table = unpacked(c, n, "table", table, bits)?;
         if let Some(z) = zero {
             let blocks = known(c, scales, "scales")?[along];
             let z = unpacked(c, n, "zeros", z, bits)?;
+            let z = c.cast(n, n.tmp("zeros.bytes"), z, DType::U8)?;
             zero = Some(c.slice(n, n.tmp("zeros.cut"), z, along, Dim::ZERO, Dim::Known(blocks))?);
         }
+    } else if dt.bits() == 4 {
+        let wide = if dt == DType::I4 { DType::I8 } else { DType::U8 };
+        table = c.cast(n, n.tmp("table.bytes"), table, wide)?;
+        zero = zero.map(|z| c.cast(n, n.tmp("zeros.bytes"), z, wide)).transpose()?;
     }
     let pick = |c: &mut Ctx<'m>, what: &str, v: ValueId| c.add1(n, Op::Gather { axis }, &[v, at], n.tmp(what));
-    let rows = pick(c, "rows", table)?;
+    let mut rows = pick(c, "rows", table)?;
+    if packed {
+        // The bytes are gathered, for rows of a large table are few.
+        rows = parts(c, n, "rows", rows, bits)?;
+    }
     let d = c.dtype(scales);
     let width = c.shape(rows);
     // The blocks' dimension among the gathered ones.

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""Makes the cases of crates/testkit/data/operators: small models of one operator each, with inputs
+and the outputs that onnxruntime gives.
+
+    operator_cases.py OUT [NAME...]
+
+Needs numpy, onnx and onnxruntime. Arrays in NAME.npz: `in:NAME`, `out:NAME`; a sequence of maps as
+`keys:NAME` and `values:NAME`.
+"""
+import os, sys, zlib
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto as T, helper as h, numpy_helper as nh
+
+CASES = {}
+TYPES = {np.dtype(np.float32): T.FLOAT, np.dtype(np.float16): T.FLOAT16, np.dtype(np.float64): T.DOUBLE,
+         np.dtype(np.int64): T.INT64, np.dtype(np.int32): T.INT32, np.dtype(np.uint8): T.UINT8,
+         np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL}
+
+
+def code(a):
+    return T.STRING if a.dtype.kind in "UO" else TYPES[a.dtype]
+
+
+def rng(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def case(name, op, domain, inputs, weights=(), attrs=None, outputs=1, dims=None, optional=(), opset=21, ml=3, nodes=None, out_types=None):
+    """`inputs`: ordered name -> array or None (left out); those in `weights` are initialisers.
+    `dims`: name -> dims with symbols for the stated shape."""
+    CASES[name] = dict(op=op, domain=domain, inputs=inputs, weights=set(weights), attrs=attrs or {}, outputs=outputs,
+                       dims=dims or {}, opset=opset, ml=ml, nodes=nodes, out_types=out_types)
+
+
+def build(name, c):
+    ins, inits, feed, names = [], [], {}, []
+    for k, v in c["inputs"].items():
+        if v is None:
+            names.append("")
+            continue
+        names.append(k)
+        if k in c["weights"]:
+            if isinstance(v, onnx.TensorProto):
+                v = onnx.TensorProto.FromString(v.SerializeToString())
+                v.name = k
+                inits.append(v)
+            elif v.dtype.kind in "UO":
+                inits.append(h.make_tensor(k, T.STRING, v.shape, [s.encode() for s in v.ravel()]))
+            else:
+                inits.append(nh.from_array(v, k))
+        else:
+            ins.append(h.make_tensor_value_info(k, code(v), c["dims"].get(k, list(v.shape))))
+            feed[k] = v
+    outs = c["outputs"] if isinstance(c["outputs"], list) else [f"y{i}" for i in range(c["outputs"])]
+    nodes = c["nodes"] or [h.make_node(c["op"], names, outs, name="node", domain=c["domain"], **c["attrs"])]
+    types = c["out_types"] or {}
+    outputs = [types.get(o) or onnx.ValueInfoProto(name=o) for o in outs if o]
+    g = h.make_graph(nodes, name, ins, outputs, inits)
+    m = h.make_model(g, opset_imports=[h.make_opsetid("", c["opset"]), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", c["ml"])], ir_version=10)
+    o = ort.SessionOptions()
+    o.log_severity_level = 3
+    o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    s = ort.InferenceSession(m.SerializeToString(), o, providers=["CPUExecutionProvider"])
+    for v in s.get_outputs():
+        for w in m.graph.output:
+            if w.name == v.name and not w.HasField("type"):
+                t = {"tensor(float)": T.FLOAT, "tensor(float16)": T.FLOAT16, "tensor(double)": T.DOUBLE, "tensor(int64)": T.INT64,
+                     "tensor(int32)": T.INT32, "tensor(uint8)": T.UINT8, "tensor(int8)": T.INT8, "tensor(bool)": T.BOOL, "tensor(string)": T.STRING}.get(v.type)
+                if t:
+                    w.CopyFrom(h.make_tensor_value_info(v.name, t, None))
+                elif v.type == "seq(map(int64,tensor(float)))":
+                    w.type.sequence_type.elem_type.map_type.key_type = T.INT64
+                    w.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = T.FLOAT
+                elif v.type == "seq(map(string,tensor(float)))":
+                    w.type.sequence_type.elem_type.map_type.key_type = T.STRING
+                    w.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = T.FLOAT
+                else:
+                    raise SystemExit(f"{name}: output type {v.type}")
+    got = dict(zip([v.name for v in s.get_outputs()], s.run(None, feed)))
+    arrays = {f"in:{k}": (v.astype("U") if v.dtype.kind == "O" else v) for k, v in feed.items()}
+    for k, v in got.items():
+        if isinstance(v, list):
+            keys = list(v[0])
+            arrays[f"keys:{k}"] = np.array(keys)
+            arrays[f"values:{k}"] = np.array([[d[x] for x in keys] for d in v], np.float32)
+        else:
+            arrays[f"out:{k}"] = v.astype("U") if v.dtype.kind in "OU" else v
+    return m, arrays
+
+
+def f(r, *s, scale=1.0):
+    return (r.standard_normal(s) * scale).astype(np.float32)
+
+
+def sc(v):
+    return np.float32(v)
+
+
+def u8(v):
+    return np.uint8(v)
+
+
+def quant(x, bits, block):
+    """Blocks along the last axis: packed bytes, scales, zero points (packed)."""
+    n, k = x.shape
+    nb = -(-k // block)
+    p = np.zeros((n, nb * block), np.float32)
+    p[:, :k] = x
+    p = p.reshape(n, nb, block)
+    top = (1 << bits) - 1
+    lo, hi = np.minimum(p.min(2), 0), np.maximum(p.max(2), 0)
+    s = ((hi - lo) / top).astype(np.float32)
+    s[s == 0] = 1
+    z = np.clip(np.round(-lo / s), 0, top).astype(np.uint8)
+    q = np.clip(np.round(p / s[..., None]) + z[..., None], 0, top).astype(np.uint8)
+    each = 8 // bits
+    def pack(a):
+        short = -a.shape[-1] % each
+        a = np.concatenate([a, np.zeros(a.shape[:-1] + (short,), np.uint8)], -1)
+        a = a.reshape(a.shape[:-1] + (-1, each))
+        return sum((a[..., i] << (bits * i)) for i in range(each)).astype(np.uint8)
+    return pack(q), s, pack(z)
+
+
+MS, ML = "com.microsoft", "ai.onnx.ml"
+
+
+def contrib():
+    r = rng("contrib")
+    for act in ["BiasGelu", "FastGelu"]:
+        case(act.lower(), act, MS, dict(x=f(r, 2, 3, 16), b=f(r, 16)), ["b"], dims=dict(x=["n", 3, 16]))
+    case("gelu", "Gelu", MS, dict(x=f(r, 3, 7)))
+    case("quickgelu", "QuickGelu", MS, dict(x=f(r, 3, 7)), attrs=dict(alpha=1.5))
+    case("biassplitgelu_host", "BiasSplitGelu", MS, dict(x=f(r, 1, 4, 2560), b=f(r, 2560))) if False else None
+    for op in ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"]:
+        rms = "Simplified" in op
+        base = dict(x=f(r, 2, 3, 16), skip=f(r, 2, 3, 16), gamma=f(r, 16))
+        if not rms:
+            base["beta"] = f(r, 16)
+        w = ["gamma", "beta"][: 1 if rms else 2]
+        case(op.lower(), op, MS, base, w, dict(epsilon=1e-3), outputs=["y", "", "", "s"])
+        case(op.lower() + "_bias", op, MS, dict(base, bias=f(r, 16)), w + ["bias"], outputs=["y", "", "", "s"], dims=dict(x=["n", "t", 16], skip=["n", "t", 16]))
+    case("skiplayernormalization_row", "SkipLayerNormalization", MS, dict(x=f(r, 2, 3, 16), skip=f(r, 3, 16), gamma=f(r, 16), beta=f(r, 16)), ["gamma", "beta"])
+    ids = r.integers(0, 20, (2, 5)).astype(np.int32)
+    emb = dict(ids=ids, seg=r.integers(0, 2, (2, 5)).astype(np.int32), w=f(r, 20, 8), p=f(r, 9, 8), t=f(r, 2, 8), g=f(r, 8), b=f(r, 8))
+    case("embedlayernormalization", "EmbedLayerNormalization", MS, dict(emb, mask=np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)), "wptgb", outputs=["y", "m", "s"], dims=dict(ids=["n", "t"], seg=["n", "t"], mask=["n", "t"]))
+    case("embedlayernormalization_bare", "EmbedLayerNormalization", MS, dict(emb, seg=None, t=None), "wpgb", outputs=["y", "m"])
+    case("embedlayernormalization_positions", "EmbedLayerNormalization", MS, dict(emb, mask=None, at=r.integers(0, 9, (2, 5)).astype(np.int32)), "wptgb", outputs=["y", "m"])
+    # Fused products.
+    x, w = f(r, 1, 3, 7, 6), f(r, 4, 3, 3, 3)
+    for act, p in [("Relu", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4]), ("Tanh", []), ("Sigmoid", [])]:
+        case("fusedconv_" + act.lower(), "FusedConv", MS, dict(x=x, w=w, b=f(r, 4)), "wb", dict(activation=act, pads=[1, 1, 1, 1], strides=[2, 1], **({"activation_params": p} if p else {})))
+    case("fusedconv_sum", "FusedConv", MS, dict(x=x, w=w, b=f(r, 4), z=f(r, 1, 4, 5, 4)), "wb", dict(activation="Relu"))
+    case("nhwcfusedconv", "NhwcFusedConv", MS, dict(x=f(r, 1, 7, 6, 3).astype(np.float16), w=w.astype(np.float16), b=f(r, 4).astype(np.float16)), "wb", dict(activation="Relu"))
+    for act, kw in [("Relu", {}), ("LeakyRelu", dict(activation_alpha=0.3)), ("Tanh", {})]:
+        case("fusedgemm_" + act.lower(), "FusedGemm", MS, dict(a=f(r, 5, 6), b=f(r, 4, 6), c=f(r, 4)), "bc", dict(transB=1, alpha=0.5, beta=1.5, activation=act, **kw), dims=dict(a=["n", 6]))
+    case("fusedmatmul", "FusedMatMul", MS, dict(a=f(r, 2, 4, 5), b=f(r, 2, 6, 5)), attrs=dict(transB=1, alpha=0.25))
+    case("transposematmul", "TransposeMatMul", MS, dict(a=f(r, 2, 5, 4), b=f(r, 2, 5, 6)), attrs=dict(transA=1))
+    case("groupnorm", "GroupNorm", MS, dict(x=f(r, 1, 3, 4, 32), g=f(r, 32), b=f(r, 32)), "gb", dict(groups=8, activation=1, channels_last=1))
+    case("skipgroupnorm", "SkipGroupNorm", MS, dict(x=f(r, 1, 3, 4, 32), g=f(r, 32), b=f(r, 32), s=f(r, 1, 3, 4, 32), i=f(r, 32)), "gbi", dict(groups=8, activation=0, channels_last=1), outputs=2)
+
+
+def attention():
+    r = rng("attention")
+    B, S, H, D = 2, 4, 2, 8
+    w, b = f(r, 12, 3 * H * D, scale=0.3), f(r, 3 * H * D)
+    x = f(r, B, S, 12)
+    dims = dict(x=["n", "t", 12], mask=["n", "t"])
+    at = dict(num_heads=H)
+    case("attention", "Attention", MS, dict(x=x, w=w, b=b), "wb", at, dims=dims)
+    case("attention_mask", "Attention", MS, dict(x=x, w=w, b=b, mask=np.array([[1, 1, 1, 0], [0, 1, 1, 1]], np.int32)), "wb", at, dims=dims)
+    case("attention_lengths", "Attention", MS, dict(x=x, w=w, b=b, mask=np.array([3, 4], np.int32)), "wb", at, dims=dict(x=["n", "t", 12], mask=["n"]))
+    case("attention_ranges", "Attention", MS, dict(x=x, w=w, b=b, mask=np.array([3, 4, 0, 1], np.int32)), "wb", at)
+    case("attention_pairs", "Attention", MS, dict(x=x, w=w, b=b, mask=r.integers(0, 2, (B, S, S)).astype(np.int32) | np.eye(S, dtype=np.int32)), "wb", at)
+    case("attention_causal", "Attention", MS, dict(x=x, w=w, b=b), "wb", dict(num_heads=H, unidirectional=1, scale=0.5), dims=dims)
+    past = f(r, 2, B, H, 3, D)
+    case("attention_past", "Attention", MS, dict(x=x[:, :1], w=w, b=b, mask=np.array([[1] * 4, [0] + [1] * 3], np.int32), past=past), "wb", dict(num_heads=H, unidirectional=1), outputs=2)
+    case("attention_extra", "Attention", MS, dict(x=x, w=w, b=b, mask=None, past=None, extra=f(r, B, H, S, S)), "wb", at)
+    case("attention_sizes", "Attention", MS, dict(x=x, w=f(r, 12, 16 + 16 + 32), b=f(r, 64)), "wb", dict(num_heads=H, qkv_hidden_sizes=[16, 16, 32]))
+    q, k, v = f(r, B, S, H * D), f(r, B, 5, H * D), f(r, B, 5, H * D)
+    qd = dict(q=["n", "s", H * D], k=["n", "t", H * D], v=["n", "t", H * D])
+    case("mha", "MultiHeadAttention", MS, dict(q=q, k=k, v=v), attrs=at, dims=qd)
+    case("mha_bias", "MultiHeadAttention", MS, dict(q=q, k=k, v=v, b=f(r, 3 * H * D)), "b", at, dims=qd)
+    case("mha_mask", "MultiHeadAttention", MS, dict(q=q, k=k, v=v, b=None, m=np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)), attrs=dict(num_heads=H, mask_filter_value=-1e9), dims=dict(qd, m=["n", "t"]))
+    case("mha_extra", "MultiHeadAttention", MS, dict(q=q, k=k, v=v, b=None, m=None, e=f(r, 1, H, S, 5)), attrs=at)
+    case("mha_past", "MultiHeadAttention", MS, dict(q=q, k=q + 1, v=q * 2, b=None, m=None, e=None, pk=f(r, B, H, 3, D), pv=f(r, B, H, 3, D)), attrs=at, outputs=3,
+         dims=dict(q=["n", "s", H * D], k=["n", "s", H * D], v=["n", "s", H * D], pk=["n", H, "p", D], pv=["n", H, "p", D]))
+    case("mha_cross", "MultiHeadAttention", MS, dict(q=q, k=f(r, B, H, 6, D), v=f(r, B, H, 6, D)), attrs=at)
+    case("mha_causal", "MultiHeadAttention", MS, dict(q=q, k=q + 1, v=q * 2), attrs=dict(num_heads=H, unidirectional=1))
+
+
+def gqa():
+    r = rng("gqa")
+    HQ, HK, D = 4, 2, 16
+    cos, sin = np.cos(np.outer(np.arange(16), 0.3 ** np.arange(D // 2))).astype(np.float32), np.sin(np.outer(np.arange(16), 0.3 ** np.arange(D // 2))).astype(np.float32)
+    def one(name, B, S, P, lens, total, cap=None, rotary=True, packed=False, cache=None, **attrs):
+        q, k, v = f(r, B, S, HQ * D), f(r, B, S, HK * D), f(r, B, S, HK * D)
+        i = dict(q=np.concatenate([q, k, v], 2) if packed else q, k=None if packed else k, v=None if packed else v)
+        i.update(pk=f(r, B, HK, P, D), pv=f(r, B, HK, P, D), lens=np.array(lens, np.int32), total=np.array(total, np.int32))
+        extra = attrs.pop("extra", {})
+        if rotary:
+            i.update(cos=cos, sin=sin)
+        elif extra:
+            i.update(cos=None, sin=None)
+        i.update(extra)
+        at = dict(num_heads=HQ, kv_num_heads=HK, do_rotary=int(rotary), **attrs)
+        case(name, "GroupQueryAttention", MS, i, ["cos", "sin", "total", "sink"], at, outputs=3)
+    one("gqa_prompt", 2, 5, 0, [4, 4], 5)
+    one("gqa_prompt_padded", 2, 5, 0, [4, 2], 5)
+    one("gqa_decode", 1, 1, 4, [4], 5)
+    one("gqa_decode_two", 2, 1, 4, [4, 4], 5)
+    one("gqa_decode_ragged", 2, 1, 4, [4, 2], 5)
+    one("gqa_shared_buffer", 1, 1, 8, [4], 5)
+    one("gqa_shared_buffer_ragged", 2, 1, 8, [4, 6], 7)
+    one("gqa_packed", 1, 3, 0, [2], 3, packed=True)
+    one("gqa_plain", 1, 3, 0, [2], 3, rotary=False)
+    one("gqa_window", 1, 6, 0, [5], 6, local_window_size=2)
+    one("gqa_window_decode", 1, 1, 6, [6], 7, local_window_size=3)
+    one("gqa_softcap", 1, 4, 0, [3], 4, softcap=5.0)
+    one("gqa_smooth", 1, 4, 0, [3], 4, smooth_softmax=1)
+    one("gqa_interleaved", 1, 4, 0, [3], 4, rotary_interleaved=1)
+    one("gqa_scale", 1, 2, 3, [4], 5, scale=0.3)
+    one("gqa_sink", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=None, sink=f(r, HQ)))
+    one("gqa_bias", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=f(r, 1, 1, 4, 4)))
+    one("gqa_positions", 1, 4, 0, [3], 4, extra=dict(pos=np.array([[2, 3, 4, 5]], np.int64)))
+    x = f(r, 2, 3, HQ * D)
+    case("ms_rotary", "RotaryEmbedding", MS, dict(x=x, at=np.array([[0, 1, 2], [3, 4, 5]], np.int64), cos=cos, sin=sin), ["cos", "sin"])
+    case("ms_rotary_interleaved", "RotaryEmbedding", MS, dict(x=x, at=np.array([4], np.int64), cos=cos, sin=sin), ["cos", "sin"], dict(interleaved=1))
+    case("ms_rotary_part", "RotaryEmbedding", MS, dict(x=f(r, 2, 4, 3, D), at=np.array([4], np.int64), cos=cos[:, :4], sin=sin[:, :4]), ["cos", "sin"], dict(rotary_embedding_dim=8, num_heads=4))
+
+
+def nbits():
+    r = rng("nbits")
+    for bits in [2, 4, 8]:
+        for k, block in [(64, 32), (40, 16)]:
+            for zero in [0, 1]:
+                w, s, z = quant(f(r, 12, k), bits, block)
+                i = dict(a=f(r, 3, k), w=w, s=s.ravel(), z=z.ravel() if zero else None)
+                try:
+                    case(f"matmulnbits_{bits}_{k}_{zero}", "MatMulNBits", MS, i, "wsz", dict(K=k, N=12, bits=bits, block_size=block), dims=dict(a=["n", k]))
+                except Exception as e:
+                    print(e)
+    w, s, z = quant(f(r, 12, 64), 4, 32)
+    case("matmulnbits_bias", "MatMulNBits", MS, dict(a=f(r, 2, 3, 64), w=w, s=s.ravel(), z=None, g=None, b=f(r, 12)), "wsb", dict(K=64, N=12, bits=4, block_size=32))
+    case("matmulnbits_float_zero", "MatMulNBits", MS, dict(a=f(r, 1, 64), w=w, s=s.ravel(), z=f(r, 24) + 8), "wsz", dict(K=64, N=12, bits=4, block_size=32))
+    t, s, z = quant(f(r, 20, 64), 4, 16)
+    case("gatherblockquantized", "GatherBlockQuantized", MS, dict(t=t.reshape(20, 32), i=r.integers(0, 20, (2, 3)), s=s, z=z), "tsz", dict(bits=4, block_size=16, quantize_axis=1, gather_axis=0))
+    t, s, z = quant(f(r, 20, 64), 8, 16)
+    case("gatherblockquantized_8", "GatherBlockQuantized", MS, dict(t=t.reshape(20, 64), i=r.integers(0, 20, (4,)), s=s, z=z), "tsz", dict(bits=8, block_size=16, quantize_axis=1, gather_axis=0))
+
+
+def quantised():
+    r = rng("quantised")
+    q = lambda *s: r.integers(0, 256, s).astype(np.uint8)
+    i8 = lambda *s: r.integers(-127, 128, s).astype(np.int8)
+    for op in ["QLinearAdd", "QLinearMul"]:
+        case(op.lower(), op, MS, dict(a=q(2, 3, 5), sa=sc(0.05), za=u8(120), b=q(2, 3, 5), sb=sc(0.03), zb=u8(7), sy=sc(0.07), zy=u8(100)), ["sa", "za", "sb", "zb", "sy", "zy"])
+        case(op.lower() + "_wide", op, MS, dict(a=i8(2, 3, 5), sa=sc(0.05), za=np.int8(3), b=i8(3, 1), sb=sc(0.03), zb=np.int8(-7), sy=sc(0.07), zy=np.int8(10)), ["sa", "za", "sb", "zb", "sy", "zy"], dims=dict(a=["n", 3, 5]))
+    one = dict(x=q(1, 4, 6, 6), sx=sc(0.05), zx=u8(110))
+    y = dict(sy=sc(0.02), zy=u8(30))
+    sw = ["sx", "zx", "sy", "zy"]
+    case("qlinearsigmoid", "QLinearSigmoid", MS, dict(one, sy=sc(1 / 256), zy=u8(0)), sw)
+    case("qlinearleakyrelu", "QLinearLeakyRelu", MS, dict(one, **y), sw, dict(alpha=0.2))
+    case("qlinearglobalaveragepool", "QLinearGlobalAveragePool", MS, dict(one, **y), sw)
+    case("qlinearglobalaveragepool_last", "QLinearGlobalAveragePool", MS, dict(one, **y), sw, dict(channels_last=1))
+    case("qlinearaveragepool", "QLinearAveragePool", MS, dict(one, **y), sw, dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
+    case("qlinearaveragepool_last", "QLinearAveragePool", MS, dict(one, **y), sw, dict(kernel_shape=[2, 2], channels_last=1, count_include_pad=1))
+    case("qlinearsoftmax", "QLinearSoftmax", MS, dict(x=q(3, 8), sx=sc(0.05), zx=u8(110), sy=sc(1 / 256), zy=u8(0)), sw, dict(opset=13, axis=-1))
+    case("qlinearreducemean", "QLinearReduceMean", MS, dict(one, **y), sw, dict(axes=[2, 3], keepdims=1)) if False else None
+    case("qlinearconcat", "QLinearConcat", MS, dict(sy=sc(0.04), zy=u8(100), a=q(2, 3), sa=sc(0.05), za=u8(10), b=q(2, 4), sb=sc(0.02), zb=u8(200)), ["sy", "zy", "sa", "za", "sb", "zb"], dict(axis=1))
+    case("qlinearwhere", "QLinearWhere", MS, dict(c=r.integers(0, 2, (2, 3)).astype(bool), x=q(2, 3), sx=sc(0.05), zx=u8(10), y=q(2, 3), sy=sc(0.02), zy=u8(200), sz=sc(0.06), zz=u8(90)), ["sx", "zx", "sy", "zy", "sz", "zz"])
+    case("qgemm", "QGemm", MS, dict(a=q(3, 8), sa=sc(0.05), za=u8(110), b=i8(5, 8), sb=sc(0.02), zb=np.int8(0), c=r.integers(-500, 500, 5).astype(np.int32), sy=sc(0.4), zy=u8(128)), ["sa", "za", "b", "sb", "zb", "c", "sy", "zy"], dict(transB=1, alpha=1.0), dims=dict(a=["n", 8]))
+    case("qgemm_float", "QGemm", MS, dict(a=q(3, 8), sa=sc(0.05), za=u8(110), b=i8(8, 5), sb=f(r, 5, scale=0.1), zb=np.zeros(5, np.int8), c=r.integers(-500, 500, 5).astype(np.int32)), ["sa", "za", "b", "sb", "zb", "c"])
+    case("ms_qlinearconv", "QLinearConv", MS, dict(x=q(1, 6, 7, 3), sx=sc(0.05), zx=u8(110), w=i8(4, 3, 3, 3), sw=np.abs(f(r, 4, scale=0.02)) + sc(0.01), zw=np.zeros(4, np.int8), sy=sc(0.4), zy=u8(128), b=r.integers(-500, 500, 4).astype(np.int32)), ["sx", "zx", "w", "sw", "zw", "sy", "zy", "b"], dict(channels_last=1, pads=[1, 1, 1, 1]))
+    case("qlinearconv", "QLinearConv", "", dict(x=q(1, 3, 6, 7), sx=sc(0.05), zx=u8(110), w=i8(4, 3, 3, 3), sw=np.abs(f(r, 4, scale=0.02)) + sc(0.01), zw=np.zeros(4, np.int8), sy=sc(0.4), zy=u8(128), b=r.integers(-500, 500, 4).astype(np.int32)), ["sx", "zx", "w", "sw", "zw", "sy", "zy", "b"], dict(strides=[2, 2]))
+    case("qlinearmatmul", "QLinearMatMul", "", dict(a=q(2, 4, 8), sa=sc(0.05), za=u8(110), b=q(8, 5), sb=sc(0.02), zb=u8(128), sy=sc(0.4), zy=u8(128)), ["sa", "za", "b", "sb", "zb", "sy", "zy"])
+    case("dynamicquantizematmul", "DynamicQuantizeMatMul", MS, dict(a=f(r, 3, 16), b=i8(16, 6), s=np.abs(f(r, 6, scale=0.02)), z=np.zeros(6, np.int8), c=f(r, 6)), "bszc", dims=dict(a=["n", 16]))
+    case("dynamicquantizematmul_one", "DynamicQuantizeMatMul", MS, dict(a=f(r, 2, 3, 16), b=q(16, 6), s=sc(0.02), z=u8(128)), "bsz")
+    case("matmulintegertofloat", "MatMulIntegerToFloat", MS, dict(a=q(3, 16), b=i8(16, 6), sa=sc(0.03), sb=np.abs(f(r, 6, scale=0.02)), za=u8(100), zb=np.zeros(6, np.int8), c=f(r, 6)), ["b", "sa", "sb", "za", "zb", "c"])
+    B, S, H, D = 2, 4, 2, 8
+    case("qattention", "QAttention", MS, dict(x=q(B, S, 12), w=i8(12, 3 * H * D), b=f(r, 3 * H * D), sx=sc(0.02), sw=sc(0.01), m=np.array([3, 4], np.int32), zx=u8(128), zw=np.int8(0)), ["w", "b", "sx", "sw", "zx", "zw"], dict(num_heads=H))
+
+
+def trees(r, n_trees, features, targets, kind, depth=3):
+    a = {k: [] for k in ["nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes", "nodes_truenodeids", "nodes_falsenodeids", "nodes_missing_value_tracks_true", "nodes_hitrates",
+                         f"{kind}_treeids", f"{kind}_nodeids", f"{kind}_ids", f"{kind}_weights"]}
+    for t in range(n_trees):
+        count = 2 ** (depth + 1) - 1
+        for i in range(count):
+            leaf = i >= 2 ** depth - 1
+            a["nodes_treeids"].append(t)
+            a["nodes_nodeids"].append(i)
+            a["nodes_featureids"].append(0 if leaf else int(r.integers(features)))
+            a["nodes_values"].append(0.0 if leaf else float(np.float32(r.standard_normal())))
+            a["nodes_modes"].append("LEAF" if leaf else "BRANCH_LEQ")
+            a["nodes_truenodeids"].append(0 if leaf else 2 * i + 1)
+            a["nodes_falsenodeids"].append(0 if leaf else 2 * i + 2)
+            a["nodes_missing_value_tracks_true"].append(int(r.integers(2)))
+            a["nodes_hitrates"].append(1.0)
+            if leaf:
+                for k in range(targets) if kind == "target" or targets > 1 else [0]:
+                    a[f"{kind}_treeids"].append(t)
+                    a[f"{kind}_nodeids"].append(i)
+                    a[f"{kind}_ids"].append(k)
+                    a[f"{kind}_weights"].append(float(np.float32(r.random() / n_trees)))
+    return a
+
+
+def machine_learning():
+    r = rng("ml")
+    x = f(r, 6, 4)
+    dims = dict(x=[None, 4])
+    two = lambda **k: dict(outputs=["label", "scores"], dims=dims, **k)
+    for post in ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]:
+        w = (r.random(12) * 0.1).tolist() if post == "PROBIT" else f(r, 12).tolist()
+        xx = np.abs(x) * sc(0.3) + sc(0.1) if post == "PROBIT" else x
+        case("linearclassifier_" + post.lower(), "LinearClassifier", ML, dict(x=xx), attrs=dict(coefficients=w, intercepts=[0.1, 0.2, 0.15], classlabels_ints=[3, 5, 9], post_transform=post, multi_class=1), **two())
+    case("linearclassifier_binary", "LinearClassifier", ML, dict(x=x), attrs=dict(coefficients=f(r, 4).tolist(), intercepts=[0.1], classlabels_ints=[0, 1], post_transform="LOGISTIC", multi_class=0), **two())
+    for post in ["NONE", "SOFTMAX"]:
+        case("linearclassifier_binary_" + post.lower(), "LinearClassifier", ML, dict(x=x), attrs=dict(coefficients=f(r, 4).tolist(), intercepts=[0.1], classlabels_ints=[0, 1], post_transform=post), **two())
+    case("linearclassifier_two", "LinearClassifier", ML, dict(x=x), attrs=dict(coefficients=f(r, 8).tolist(), intercepts=[0.1, 0.2], classlabels_ints=[0, 1], post_transform="LOGISTIC"), **two())
+    case("linearclassifier_text", "LinearClassifier", ML, dict(x=x), attrs=dict(coefficients=f(r, 12).tolist(), intercepts=[0.1, -0.2, 0.3], classlabels_strings=["a", "bb", "c"], post_transform="SOFTMAX"), **two())
+    for post in ["NONE", "SOFTMAX"]:
+        case("linearregressor_" + post.lower(), "LinearRegressor", ML, dict(x=x), attrs=dict(coefficients=f(r, 8).tolist(), intercepts=[0.5, -0.5], targets=2, post_transform=post), dims=dims)
+    for agg in ["SUM", "AVERAGE", "MIN", "MAX"]:
+        case("treeregressor_" + agg.lower(), "TreeEnsembleRegressor", ML, dict(x=x), attrs=dict(trees(r, 4, 4, 2, "target"), n_targets=2, aggregate_function=agg, base_values=[0.5, -1.0]), dims=dims)
+    case("treeregressor_missing", "TreeEnsembleRegressor", ML, dict(x=np.where(x > 1, np.float32(np.nan), x)), attrs=dict(trees(r, 4, 4, 1, "target"), n_targets=1), dims=dims)
+    for post in ["NONE", "SOFTMAX", "LOGISTIC"]:
+        case("treeclassifier_" + post.lower(), "TreeEnsembleClassifier", ML, dict(x=x), attrs=dict(trees(r, 4, 4, 3, "class"), classlabels_int64s=[2, 4, 6], post_transform=post), **two())
+    case("treeclassifier_text", "TreeEnsembleClassifier", ML, dict(x=x), attrs=dict(trees(r, 4, 4, 3, "class"), classlabels_strings=["x", "yy", "z"]), **two())
+    for post in ["NONE", "LOGISTIC"]:
+        case("treeclassifier_binary_" + post.lower(), "TreeEnsembleClassifier", ML, dict(x=x), attrs=dict(trees(r, 4, 4, 1, "class"), classlabels_int64s=[0, 1], post_transform=post), **two())
+        t = trees(r, 4, 4, 1, "class")
+        t["class_weights"] = [v * 4 - 0.5 for v in t["class_weights"]]
+        case("treeclassifier_margin_" + post.lower(), "TreeEnsembleClassifier", ML, dict(x=x), attrs=dict(t, classlabels_int64s=[0, 1], post_transform=post, base_values=[0.1]), **two())
+    # SVMs.
+    for kernel in ["LINEAR", "RBF", "POLY", "SIGMOID"]:
+        sv = f(r, 5, 4)
+        case("svmregressor_" + kernel.lower(), "SVMRegressor", ML, dict(x=x), attrs=dict(kernel_type=kernel, kernel_params=[0.4, 0.3, 3.0], n_supports=5, support_vectors=sv.ravel().tolist(), coefficients=f(r, 5).tolist(), rho=[0.2], post_transform="NONE"), dims=dims)
+        sv = f(r, 6, 4)
+        kw = dict(kernel_type=kernel, kernel_params=[0.4, 0.3, 2.0], vectors_per_class=[2, 1, 3], support_vectors=sv.ravel().tolist(), coefficients=f(r, 12).tolist(), rho=f(r, 3).tolist(), classlabels_ints=[1, 2, 7])
+        case("svmclassifier_" + kernel.lower(), "SVMClassifier", ML, dict(x=x), attrs=kw, **two())
+    case("svmclassifier_prob", "SVMClassifier", ML, dict(x=x), attrs=dict(kw, prob_a=[-1.0, -0.8, -1.2], prob_b=[0.1, -0.1, 0.2]), **two())
+    case("svmclassifier_text", "SVMClassifier", ML, dict(x=x), attrs=dict({k: v for k, v in kw.items() if k != "classlabels_ints"}, classlabels_strings=["p", "q", "rr"]), **two())
+    case("svmclassifier_post", "SVMClassifier", ML, dict(x=x), attrs=dict(kw, post_transform="SOFTMAX"), **two())
+    b = dict(kernel_type="RBF", kernel_params=[0.4, 0.3, 2.0], vectors_per_class=[2, 3], support_vectors=f(r, 5, 4).ravel().tolist(), coefficients=f(r, 5).tolist(), rho=[0.1], classlabels_ints=[0, 1])
+    case("svmclassifier_binary", "SVMClassifier", ML, dict(x=x), attrs=b, **two())
+    case("svmclassifier_binary_prob", "SVMClassifier", ML, dict(x=x), attrs=dict(b, prob_a=[-1.5], prob_b=[0.1]), **two())
+    case("svmclassifier_binary_logistic", "SVMClassifier", ML, dict(x=x), attrs=dict(b, post_transform="LOGISTIC"), **two())
+    case("svmclassifier_binary_positive", "SVMClassifier", ML, dict(x=x), attrs=dict(b, coefficients=np.abs(f(r, 5)).tolist(), rho=[-0.4]), **two())
+    case("svmclassifier_linear_only", "SVMClassifier", ML, dict(x=x), attrs=dict(kernel_type="LINEAR", kernel_params=[0.0, 0.0, 0.0], coefficients=f(r, 12).tolist(), rho=[0.1], classlabels_ints=[0, 1, 2]), **two())
+    case("svmregressor_linear_only", "SVMRegressor", ML, dict(x=x), attrs=dict(kernel_type="LINEAR", kernel_params=[0.0, 0.0, 0.0], n_supports=0, coefficients=f(r, 4).tolist(), rho=[0.1]), dims=dims)
+    case("svmregressor_oneclass", "SVMRegressor", ML, dict(x=x), attrs=dict(kernel_type="RBF", kernel_params=[0.4, 0.0, 0.0], n_supports=3, support_vectors=f(r, 3, 4).ravel().tolist(), coefficients=[1.0, 0.5, 0.2], rho=[-0.7], one_class=1), dims=dims)
+    # Numbers.
+    case("scaler", "Scaler", ML, dict(x=x), attrs=dict(offset=f(r, 4).tolist(), scale=f(r, 4).tolist()), dims=dims)
+    case("scaler_one", "Scaler", ML, dict(x=r.integers(-9, 9, (3, 4))), attrs=dict(offset=[1.5], scale=[0.5]))
+    for norm in ["MAX", "L1", "L2"]:
+        case("normalizer_" + norm.lower(), "Normalizer", ML, dict(x=x), attrs=dict(norm=norm), dims=dims)
+    case("binarizer", "Binarizer", ML, dict(x=x), attrs=dict(threshold=0.3))
+    case("imputer", "Imputer", ML, dict(x=np.where(x > 0.5, np.float32(np.nan), x)), attrs=dict(imputed_value_floats=[1., 2., 3., 4.], replaced_value_float=float("nan")))
+    case("imputer_int", "Imputer", ML, dict(x=r.integers(0, 3, (3, 4))), attrs=dict(imputed_value_int64s=[7], replaced_value_int64=1))
+    case("featurevectorizer", "FeatureVectorizer", ML, dict(a=x, b=f(r, 6, 2), c=f(r, 6, 1)), attrs=dict(inputdimensions=[4, 2, 1]))
+    case("featurevectorizer_int", "FeatureVectorizer", ML, dict(a=r.integers(0, 9, (3, 2)), b=r.integers(0, 9, (3, 1))), attrs=dict(inputdimensions=[2, 1]))
+    case("arrayfeatureextractor", "ArrayFeatureExtractor", ML, dict(x=x, i=np.array([[3, 1]], np.int64)), "i")
+    case("onehotencoder", "OneHotEncoder", ML, dict(x=np.array([[1, 4], [9, 2]], np.int64)), attrs=dict(cats_int64s=[1, 2, 4], zeros=1))
+    case("onehotencoder_float", "OneHotEncoder", ML, dict(x=np.array([1, 4, 2], np.float32)), attrs=dict(cats_int64s=[1, 2, 4]))
+    case("onehotencoder_text", "OneHotEncoder", ML, dict(x=np.array(["b", "zz", "a"], object)), attrs=dict(cats_strings=["a", "b", "c"], zeros=1))
+    t = np.array([["a", "b"], ["zz", "ccc"]], object)
+    case("labelencoder_text_int", "LabelEncoder", ML, dict(x=t), attrs=dict(keys_strings=["a", "b", "ccc"], values_int64s=[5, 6, 7], default_int64=-2))
+    case("labelencoder_int_text", "LabelEncoder", ML, dict(x=np.array([1, 3, 2], np.int64)), attrs=dict(keys_int64s=[1, 2], values_strings=["one", "two"], default_string="none"))
+    case("labelencoder_float", "LabelEncoder", ML, dict(x=np.array([1.5, np.nan, 7], np.float32)), attrs=dict(keys_floats=[1.5, float("nan")], values_floats=[9.0, 8.0], default_float=0.25), ml=4)
+    case("labelencoder_int_float", "LabelEncoder", ML, dict(x=np.array([1, 3, 2], np.int64)), attrs=dict(keys_int64s=[1, 2], values_floats=[0.5, 1.5], default_float=-1.0))
+    case("labelencoder_old", "LabelEncoder", ML, dict(x=t), attrs=dict(classes_strings=["a", "b", "ccc"], default_int64=-2), ml=1)
+    case("labelencoder_old_text", "LabelEncoder", ML, dict(x=np.array([0, 2, 9], np.int64)), attrs=dict(classes_strings=["a", "b", "ccc"], default_string="?"), ml=1)
+    case("labelencoder_tensor", "LabelEncoder", ML, dict(x=t), attrs=dict(keys_tensor=h.make_tensor("k", T.STRING, [2], [b"a", b"b"]), values_tensor=h.make_tensor("v", T.DOUBLE, [2], [0.5, 1.5]), default_tensor=h.make_tensor("d", T.DOUBLE, [1], [9.0])), ml=4)
+    case("categorymapper", "CategoryMapper", ML, dict(x=t), attrs=dict(cats_strings=["a", "b", "ccc"], cats_int64s=[4, 8, 15], default_int64=-7))
+    case("categorymapper_int", "CategoryMapper", ML, dict(x=np.array([[4, 99]], np.int64)), attrs=dict(cats_strings=["a", "b", "ccc"], cats_int64s=[4, 8, 15], default_string="?"))
+    case("zipmap", "ZipMap", ML, dict(x=np.abs(f(r, 3, 2))), attrs=dict(classlabels_int64s=[10, 20]))
+    case("zipmap_text", "ZipMap", ML, dict(x=np.abs(f(r, 3, 2))), attrs=dict(classlabels_strings=["no", "yes"]))
+    # v5 ensembles.
+    enc = lambda v, d: nh.from_array(np.array(v, d), "t")
+    v5 = dict(n_targets=2, aggregate_function=1, membership_values=enc([1.0, 3.0, float("nan"), 0.5], np.float32), nodes_missing_value_tracks_true=[1, 0, 0, 0], tree_roots=[0, 3],
+              nodes_modes=enc([0, 4, 0, 6], np.uint8), nodes_featureids=[0, 1, 2, 3], nodes_splits=enc([0.2, 0.5, -0.3, 7.0], np.float32),
+              nodes_truenodeids=[1, 0, 2, 4], nodes_trueleafs=[0, 1, 1, 1], nodes_falsenodeids=[2, 1, 3, 5], nodes_falseleafs=[0, 1, 1, 1],
+              leaf_targetids=[0, 1, 0, 1, 0, 1], leaf_weights=enc([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], np.float32))
+    xs = x.copy()
+    xs[:, 3] = np.array([1, 3, 2, 0.5, 1, 9], np.float32)
+    case("treeensemble_v5", "TreeEnsemble", ML, dict(x=xs), attrs=v5, ml=5, dims=dims)
+
+
+def main():
+    out = sys.argv[1]
+    os.makedirs(out, exist_ok=True)
+    for part in [contrib, attention, gqa, nbits, quantised, machine_learning]:
+        part()
+    total = 0
+    for name, c in CASES.items():
+        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+            continue
+        try:
+            m, arrays = build(name, c)
+        except Exception as e:
+            print("left out:", name, str(e).replace("\n", " ")[:200])
+            continue
+        p = os.path.join(out, name)
+        onnx.save(m, p + ".onnx")
+        np.savez_compressed(p + ".npz", **arrays)
+        total += os.path.getsize(p + ".onnx") + os.path.getsize(p + ".npz")
+    print(f"{len(CASES)} cases, {total} bytes")
+
+
+main()
