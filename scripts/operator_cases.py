@@ -133,7 +133,6 @@ def contrib():
         case(act.lower(), act, MS, dict(x=f(r, 2, 3, 16), b=f(r, 16)), ["b"], dims=dict(x=["n", 3, 16]))
     case("gelu", "Gelu", MS, dict(x=f(r, 3, 7)))
     case("quickgelu", "QuickGelu", MS, dict(x=f(r, 3, 7)), attrs=dict(alpha=1.5))
-    case("biassplitgelu_host", "BiasSplitGelu", MS, dict(x=f(r, 1, 4, 2560), b=f(r, 2560))) if False else None
     for op in ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"]:
         rms = "Simplified" in op
         base = dict(x=f(r, 2, 3, 16), skip=f(r, 2, 3, 16), gamma=f(r, 16))
@@ -153,13 +152,10 @@ def contrib():
     for act, p in [("Relu", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4]), ("Tanh", []), ("Sigmoid", [])]:
         case("fusedconv_" + act.lower(), "FusedConv", MS, dict(x=x, w=w, b=f(r, 4)), "wb", dict(activation=act, pads=[1, 1, 1, 1], strides=[2, 1], **({"activation_params": p} if p else {})))
     case("fusedconv_sum", "FusedConv", MS, dict(x=x, w=w, b=f(r, 4), z=f(r, 1, 4, 5, 4)), "wb", dict(activation="Relu"))
-    case("nhwcfusedconv", "NhwcFusedConv", MS, dict(x=f(r, 1, 7, 6, 3).astype(np.float16), w=w.astype(np.float16), b=f(r, 4).astype(np.float16)), "wb", dict(activation="Relu"))
     for act, kw in [("Relu", {}), ("LeakyRelu", dict(activation_alpha=0.3)), ("Tanh", {})]:
         case("fusedgemm_" + act.lower(), "FusedGemm", MS, dict(a=f(r, 5, 6), b=f(r, 4, 6), c=f(r, 4)), "bc", dict(transB=1, alpha=0.5, beta=1.5, activation=act, **kw), dims=dict(a=["n", 6]))
     case("fusedmatmul", "FusedMatMul", MS, dict(a=f(r, 2, 4, 5), b=f(r, 2, 6, 5)), attrs=dict(transB=1, alpha=0.25))
     case("transposematmul", "TransposeMatMul", MS, dict(a=f(r, 2, 5, 4), b=f(r, 2, 5, 6)), attrs=dict(transA=1))
-    case("groupnorm", "GroupNorm", MS, dict(x=f(r, 1, 3, 4, 32), g=f(r, 32), b=f(r, 32)), "gb", dict(groups=8, activation=1, channels_last=1))
-    case("skipgroupnorm", "SkipGroupNorm", MS, dict(x=f(r, 1, 3, 4, 32), g=f(r, 32), b=f(r, 32), s=f(r, 1, 3, 4, 32), i=f(r, 32)), "gbi", dict(groups=8, activation=0, channels_last=1), outputs=2)
 
 
 def attention():
@@ -268,7 +264,6 @@ def quantised():
     case("qlinearaveragepool", "QLinearAveragePool", MS, dict(one, **y), sw, dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]))
     case("qlinearaveragepool_last", "QLinearAveragePool", MS, dict(one, **y), sw, dict(kernel_shape=[2, 2], channels_last=1, count_include_pad=1))
     case("qlinearsoftmax", "QLinearSoftmax", MS, dict(x=q(3, 8), sx=sc(0.05), zx=u8(110), sy=sc(1 / 256), zy=u8(0)), sw, dict(opset=13, axis=-1))
-    case("qlinearreducemean", "QLinearReduceMean", MS, dict(one, **y), sw, dict(axes=[2, 3], keepdims=1)) if False else None
     case("qlinearconcat", "QLinearConcat", MS, dict(sy=sc(0.04), zy=u8(100), a=q(2, 3), sa=sc(0.05), za=u8(10), b=q(2, 4), sb=sc(0.02), zb=u8(200)), ["sy", "zy", "sa", "za", "sb", "zb"], dict(axis=1))
     case("qlinearwhere", "QLinearWhere", MS, dict(c=r.integers(0, 2, (2, 3)).astype(bool), x=q(2, 3), sx=sc(0.05), zx=u8(10), y=q(2, 3), sy=sc(0.02), zy=u8(200), sz=sc(0.06), zz=u8(90)), ["sx", "zx", "sy", "zy", "sz", "zz"])
     case("qgemm", "QGemm", MS, dict(a=q(3, 8), sa=sc(0.05), za=u8(110), b=i8(5, 8), sb=sc(0.02), zb=np.int8(0), c=r.integers(-500, 500, 5).astype(np.int32), sy=sc(0.4), zy=u8(128)), ["sa", "za", "b", "sb", "zb", "c", "sy", "zy"], dict(transB=1, alpha=1.0), dims=dict(a=["n", 8]))

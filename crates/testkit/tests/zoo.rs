@@ -9,34 +9,87 @@ use std::path::Path;
 use std::sync::Mutex;
 use testkit::zoo::{self, ZooModel};
 
-/// The models of the first milestone.
+/// Every model of the zoo but the one of 2 GB, which `cargo xtask zoo --large` runs.
 const MODELS: &[&str] = &[
+    "audio_frontend",
+    "bert_base_dynamo",
+    "bert_base_ts",
+    "convnext_tiny",
+    "decoder_gqa_int4",
+    "decoder_merged_if",
+    "decoder_opset24",
+    "densenet121",
     "digits_cnn",
+    "distilbert_cls",
+    "dlrm_toy",
+    "efficientnet_b0",
+    "espcn_x3",
+    "fasterrcnn_mobilenet",
+    "gnn_gcn",
+    "gpt2_kv",
+    "gru_audio_classifier",
+    "if_branches",
+    "int4_blocked_mlp",
+    "legacy_ir3",
+    "llama_gqa_dynamo",
+    "llama_gqa_f16",
+    "llama_gqa_ts",
+    "local_functions",
+    "loop_greedy",
+    "lraspp_mobilenet_v3",
+    "lstm_text_classifier",
     "magika",
+    "minilm_dynamic_int8",
+    "minilm_l6",
+    "mobilenet_v3_qoperator",
+    "mobilenet_v3_small",
+    "moe_toy",
     "ppocr_cls",
     "ppocr_det",
     "ppocr_rec",
-    "silero_vad",
-    "resnet50_ts",
+    "regnet_y_400mf",
+    "resnet18_f16",
     "resnet50_dynamo",
-    "mobilenet_v3_small",
-    "vit_tiny_ts",
-    "vit_tiny_dynamo",
-    "minilm_l6",
-    "bert_base_ts",
-    "gpt2_kv",
-    "llama_gqa_ts",
-    "convnext_tiny",
-    "unet_small",
-    "lstm_text_classifier",
-    "if_branches",
-    "loop_greedy",
+    "resnet50_qdq",
+    "resnet50_ts",
+    "rnn_variants",
+    "scan_ssm",
+    "sd_unet",
+    "sequence_loop",
+    "shufflenet_v2_x1_0",
+    "silero_vad",
+    "skl_gradient_boosting",
     "skl_mlp",
+    "skl_random_forest",
+    "skl_svm",
+    "spatial_transformer",
+    "squeezenet1_1",
+    "ssdlite320",
+    "swin_t",
+    "t5_small_decoder",
+    "t5_small_encoder",
+    "unet_small",
+    "vae_decoder",
+    "vit_tiny_dynamo",
+    "vit_tiny_ts",
+    "wav2vec2_base",
+    "whisper_tiny_decoder",
+    "whisper_tiny_encoder",
+    "yolo_like",
 ];
 
-/// Not run with dims fixed: the branch that these inputs do not take is invalid for their sizes,
-/// and import checks both branches.
-const SYMBOLIC_ONLY: &[&str] = &["silero_vad"];
+/// Heavy models that are run every way all the same: one of each kind.
+const FIRST: &[&str] = &["bert_base_ts", "gpt2_kv"];
+
+/// Parameters above which a model is run one way only: with symbolic dims on two threads. The other
+/// ways cost a minute each and are run by `cargo xtask zoo`.
+const HEAVY: u64 = 30_000_000;
+
+/// Models that do not run yet, and why; one that does fails the suite.
+const NOT_YET: &[(&str, &str)] = &[(
+    "fasterrcnn_mobilenet",
+    "a value in convolution layout crosses to a segment that data sizes begin",
+)];
 
 /// Weights are generated for one model at a time: several at once would fill memory and disk.
 static ONE: Mutex<()> = Mutex::new(());
@@ -60,6 +113,17 @@ fn check(model: &ZooModel, path: &Path, builder: SessionBuilder, how: &str) -> R
 }
 
 fn run(name: &str) -> Result<(), Failed> {
+    let result = ways(name);
+    match (NOT_YET.iter().find(|(n, _)| *n == name), result) {
+        (None, result) => result,
+        (Some(_), Err(_)) => Ok(()),
+        (Some((_, why)), Ok(())) => Err(Failed::from(format!(
+            "{name} runs; take it out of NOT_YET ({why})"
+        ))),
+    }
+}
+
+fn ways(name: &str) -> Result<(), Failed> {
     let Some(model) = zoo::find(name) else {
         return Err(Failed::from(format!("{name} is gone")));
     };
@@ -70,7 +134,9 @@ fn run(name: &str) -> Result<(), Failed> {
         .prepare_temporary()
         .map_err(|e| Failed::from(e.to_string()))?;
     let path = prepared.model.as_path();
-    for threads in [1, 2] {
+    let heavy = model.meta().parameters > HEAVY && !FIRST.contains(&name);
+    let threads: &[usize] = if heavy { &[2] } else { &[1, 2] };
+    for &threads in threads {
         check(
             &model,
             path,
@@ -78,7 +144,7 @@ fn run(name: &str) -> Result<(), Failed> {
             &format!("symbolic dims, {threads} threads"),
         )?;
     }
-    if SYMBOLIC_ONLY.contains(&name) {
+    if heavy || SYMBOLIC_ONLY.contains(&name) {
         return Ok(());
     }
     let mut fixed = Session::builder().with_threads(2);

@@ -24,6 +24,8 @@ mod linear_attention;
 mod max_pool;
 mod max_unpool;
 mod mel_weight_matrix;
+mod ml_encode;
+mod ml_ensemble;
 mod ml_scores;
 mod ml_tree;
 mod non_max_suppression;
