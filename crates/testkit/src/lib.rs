@@ -3,5 +3,6 @@
 
 pub mod compare;
 pub mod generate;
+pub mod operators;
 pub mod random;
 pub mod zoo;

@@ -154,10 +154,16 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>
         None => position(&spec.coordinates, o, scales[d], s[d], shape[d]),
         Some(c) => {
             let ((start, end), last) = (c.ends[d], (s[d] - 1) as f32);
-            Ok(match shape[d] {
+            let x: f32 = match shape[d] {
                 1 => 0.5 * (start + end) * last,
                 n => start * last + o as f32 * (end - start) * last / (n - 1) as f32,
-            })
+            };
+            if !x.is_finite() {
+                return Err(
+                    format!("the region {start} to {end} is no part of a dimension").into(),
+                );
+            }
+            Ok(x.clamp(-1e9, 1e9))
         }
     };
     // Before anything is listed per coordinate the output must be of a size that can be had.

@@ -36,8 +36,14 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     // Places of the block along each dimension.
     let steps: Vec<usize> = (0..r)
         .map(|d| {
-            let reach = dilations[d] * (block[d] as i64 - 1) + 1;
-            let free = image[d] as i64 + pads[d] + pads[r + d] - reach;
+            let wide = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            let reach = dilations[d]
+                .saturating_mul(wide(block[d]) - 1)
+                .saturating_add(1);
+            let whole = wide(image[d])
+                .saturating_add(pads[d])
+                .saturating_add(pads[r + d]);
+            let free = whole.saturating_sub(reach);
             (free.max(-strides[d]).div_euclid(strides[d]) + 1).max(0) as usize
         })
         .collect();

@@ -14,6 +14,28 @@ fn mul(a: Complex, b: Complex) -> Complex {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
 }
 
+/// Most multiplications that one call may take.
+const MOST: u128 = 1 << 36;
+
+/// Refuses a transform of `n` elements, done `rows` times, that would take too long.
+fn affordable(n: usize, rows: usize) -> R<()> {
+    let longest = n > 1 << 28;
+    let (mut rest, mut sum) = (n as u128, 0u128);
+    let mut p = 2u128;
+    while !longest && rest > 1 && p * p <= rest {
+        while rest % p == 0 {
+            rest /= p;
+            sum += p;
+        }
+        p += 1;
+    }
+    sum += rest;
+    match longest || (n as u128).saturating_mul(sum).saturating_mul(rows as u128) > MOST {
+        true => Err(format!("{rows} transforms of {n} elements take too long; use lengths without large prime factors, such as powers of two").into()),
+        false => Ok(()),
+    }
+}
+
 /// The transform of `x`; `sign` is -1 forward. Roots of unity of the whole length are `roots`.
 fn transform(x: &[Complex], sign: f64) -> Vec<Complex> {
     let n = x.len();
@@ -101,6 +123,7 @@ pub(crate) fn dft(a: &Args) -> R<Vec<Tensor>> {
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     let (outer, own, inner) = around(&s[..rank - 1], d);
     let results = shape[rank - 1];
+    affordable(n, outer.saturating_mul(inner))?;
     for o in 0..outer {
         for i in 0..inner {
             let at = |k: usize| ((o * own + k) * inner + i) * parts;
@@ -151,6 +174,7 @@ pub(crate) fn stft(a: &Args) -> R<Vec<Tensor>> {
     };
     let frames = (length - frame) / step + 1;
     let shape = [batch, frames, bins, 2];
+    affordable(frame, batch.saturating_mul(frames))?;
     let v = f64s(x);
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     for b in 0..batch {

@@ -125,13 +125,16 @@ fn quantize_narrow<'m>(
         let wide = recoded(c, n, n.tmp("zero.wide"), z, (DType::F32, None), 1, "up")?;
         inputs.push(placed(c, n, "zero", wide, x, axis, block)?);
     }
-    let f = DType::F32;
+    let (f, signless) = (DType::F32, zero.is_some());
     let q = c.map(n, n.tmp("quotient"), &inputs, |e, a| {
         let x = if dx == f { a[0] } else { e.cast(a[0], f) };
         let s = if ds == f { a[1] } else { e.cast(a[1], f) };
         let q = e.div(x, s);
         if float {
-            return q;
+            // Adding the zero point, which is 0, takes the sign of a zero away.
+            let none = e.constant(0.0, f);
+            let zero = e.compare(expr::Compare::Eq, q, none);
+            return if signless { e.select(zero, none, q) } else { q };
         }
         let mut q = e.unary(Unary::Round, q);
         if let Some(&z) = a.get(2) {

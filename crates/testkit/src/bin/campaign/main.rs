@@ -6,17 +6,27 @@
 extern crate shopfloor_testkit as testkit;
 
 mod fuzz;
+mod operators;
+mod zoo;
 
 use std::process::ExitCode;
 
 /// A command: its name, what it does in a line, and itself.
 type Command = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const COMMANDS: &[Command] = &[(
-    "fuzz",
-    "[--graphs N] [--minutes M] [--seed S]: random graphs, plans and files against the oracle",
-    fuzz::run,
-)];
+const COMMANDS: &[Command] = &[
+    (
+        "fuzz",
+        "[--graphs N] [--minutes M] [--seed S]: random graphs, plans and files against the oracle",
+        fuzz::run,
+    ),
+    ("operators", "writes docs/operators.md", operators::run),
+    (
+        "zoo",
+        "[--large] [NAME...]: every model of the zoo against its reference, as a table",
+        zoo::run,
+    ),
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,0 +1,144 @@
+//! The ONNX standard's own tests of operators and small models, one named test per folder.
+//!
+//! `scripts/fetch-node-tests.sh` fetches them; without cache and pip they are left out by name and
+//! count, and with `CI=true` that is a failure. `exclusions.toml` names the cases that are not
+//! expected to pass and why; one of them that passes fails the suite.
+extern crate shopfloor_testkit as testkit;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use shopfloor::{
+    Closeness, Engine, TestFolder, Verdict, default_engine, find_test_folders, run_test_folder,
+};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+/// Folders of the pinned version.
+const CASES: usize = 1905;
+
+/// One engine for all: its workers would otherwise start anew for each of the cases. The calling
+/// thread is its only worker, because the tests themselves run side by side.
+fn engine() -> Result<&'static Arc<Engine>, Failed> {
+    static ENGINE: OnceLock<Result<Arc<Engine>, String>> = OnceLock::new();
+    ENGINE
+        .get_or_init(|| default_engine(Some(1), None, None).map_err(|e| e.to_string()))
+        .as_ref()
+        .map_err(|e| Failed::from(e.clone()))
+}
+
+fn fetch() -> Result<PathBuf, String> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).unwrap_or(here);
+    let out = Command::new("sh")
+        .arg(root.join("scripts/fetch-node-tests.sh"))
+        .output()
+        .map_err(|e| format!("sh could not be started: {e}"))?;
+    if !out.status.success() {
+        return Err(String::from_utf8_lossy(&out.stderr).trim().to_string());
+    }
+    let path = String::from_utf8_lossy(&out.stdout).trim().to_string();
+    Ok(PathBuf::from(path))
+}
+
+/// Why a case is excluded: the entry of its name, or the longest prefix written `NAME*`.
+struct Exclusions(BTreeMap<String, String>);
+
+impl Exclusions {
+    fn read() -> Exclusions {
+        let text = include_str!("node/exclusions.toml");
+        let table: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(text)
+            .expect("exclusions.toml is a table of name = reason by reason's kind");
+        let mut all = BTreeMap::new();
+        for (name, reason) in table.into_values().flatten() {
+            assert!(!reason.is_empty(), "exclusions.toml: {name} has no reason");
+            assert!(
+                all.insert(name.clone(), reason).is_none(),
+                "exclusions.toml: {name} is there twice"
+            );
+        }
+        Exclusions(all)
+    }
+
+    fn entry(&self, case: &str) -> Option<(&str, &str)> {
+        if let Some((k, v)) = self.0.get_key_value(case) {
+            return Some((k, v));
+        }
+        self.0
+            .iter()
+            .filter(|(k, _)| k.strip_suffix('*').is_some_and(|p| case.starts_with(p)))
+            .max_by_key(|(k, _)| k.len())
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+}
+
+fn run(folder: &TestFolder, excluded: Option<String>) -> Result<(), Failed> {
+    let engine = engine()?;
+    let verdict = catch_unwind(AssertUnwindSafe(|| {
+        run_test_folder(folder, engine, Closeness::default())
+    }));
+    let problem = match verdict {
+        Ok(Verdict::Passed) => None,
+        Ok(Verdict::Failed(why) | Verdict::Skipped(why)) => Some(why),
+        // A panic is a fault of ours whether the case is excluded or not.
+        Err(_) => return Err("it panicked".into()),
+    };
+    match (problem, excluded) {
+        (None, None) | (Some(_), Some(_)) => Ok(()),
+        (Some(why), None) => Err(why.into()),
+        (None, Some(reason)) => Err(format!(
+            "it passes, but exclusions.toml leaves it out ({reason}); take it out there"
+        )
+        .into()),
+    }
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let exclusions = Exclusions::read();
+    let found = fetch().and_then(|path| find_test_folders(&[path]).map_err(|e| e.to_string()));
+    let mut trials = Vec::new();
+    match found {
+        Ok(folders) => {
+            let total = folders.len();
+            trials.push(Trial::test("all_cases_are_there", move || match total {
+                CASES => Ok(()),
+                n => Err(format!("{n} cases were found, not {CASES}").into()),
+            }));
+            let mut used = Vec::new();
+            for folder in folders {
+                let parent = folder.path.parent().and_then(|p| p.file_name());
+                let family = parent.unwrap_or_default().to_string_lossy().into_owned();
+                let name = format!("{family}::{}", folder.name());
+                let excluded = exclusions.entry(&name).map(|(k, v)| {
+                    used.push(k.to_string());
+                    v.to_string()
+                });
+                trials.push(Trial::test(name, move || run(&folder, excluded)));
+            }
+            let idle: Vec<String> = exclusions
+                .0
+                .keys()
+                .filter(|k| !used.contains(k))
+                .cloned()
+                .collect();
+            trials.push(Trial::test(
+                "every_exclusion_is_a_case",
+                move || match idle.is_empty() {
+                    true => Ok(()),
+                    false => Err(format!("no case has these names: {}", idle.join(", ")).into()),
+                },
+            ));
+        }
+        Err(why) => {
+            eprintln!(
+                "left out: the {CASES} cases of the ONNX standard (node, simple, pytorch-converted, pytorch-operator): {why}"
+            );
+            if std::env::var("CI").is_ok_and(|v| v == "true") {
+                trials.push(Trial::test("cases_are_there", move || Err(why.into())));
+            }
+        }
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
