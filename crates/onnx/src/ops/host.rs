@@ -1,6 +1,6 @@
 //! Rare operators that stay whole: the host evaluates them under their own name.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView, axis_of, to_dtype};
+use crate::import::{Ctx, Lowered, NodeView, axis_of};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
@@ -9,22 +9,12 @@ pub(crate) const OPS: &[OpDef] = &[
     op("NonMaxSuppression", nms),
     op("Unique", unique),
     op("RoiAlign", roi_align),
-    op("ReverseSequence", same),
     op("GridSample", grid_sample),
     op("Det", det),
-    op("BlackmanWindow", window),
-    op("HammingWindow", window),
-    op("HannWindow", window),
 ];
 
 fn some(s: &[Dim]) -> Vec<Option<Dim>> {
     s.iter().cloned().map(Some).collect()
-}
-
-fn same<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    let x = n.input(0)?;
-    let (d, s) = (c.dtype(x), some(&c.shape(x)));
-    c.host(n, &[(d, s)])
 }
 
 fn compress<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -97,11 +87,4 @@ fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (d, s) = (c.dtype(x), c.shape(x));
     let keep = s.len().checked_sub(2).ok_or("needs rank 2 or more")?;
     c.host(n, &[(d, some(&s[..keep]))])
-}
-
-fn window<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(1)?;
-    let size = c.sizes(n.input(0)?)?.and_then(|s| s.first().cloned());
-    let d = to_dtype(n.int("output_datatype", 1)?)?;
-    c.host(n, &[(d, vec![size])])
 }

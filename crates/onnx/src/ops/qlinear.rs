@@ -89,7 +89,13 @@ fn requantised<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, r: &Requantise, factor: f6
     let range = limits(to)?;
     let y_scale = one(c, n, "y.scale", n.input(i)?)?;
     let zero = n.opt(i + 1).map(|z| one(c, n, "y.zero", z)).transpose()?;
-    let mut inputs = vec![r.sums, r.x_scale, r.w_scale, y_scale];
+    // Scales may be narrower floats; the sums are in f32.
+    let mut scales = [r.x_scale, r.w_scale, y_scale];
+    for (v, what) in scales.iter_mut().zip(["x", "w", "y"]) {
+        *v = c.cast(n, n.tmp(&format!("{what}.scale.wide")), *v, DType::F32)?;
+    }
+    let [x_scale, w_scale, y_scale] = scales;
+    let mut inputs = vec![r.sums, x_scale, w_scale, y_scale];
     inputs.extend(r.bias);
     inputs.extend(zero);
     c.map(n, n.name(0), &inputs, |e, a| {
