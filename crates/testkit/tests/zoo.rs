@@ -78,13 +78,6 @@ const MODELS: &[&str] = &[
     "yolo_like",
 ];
 
-/// Heavy models that are run every way all the same: one of each kind.
-const FIRST: &[&str] = &["bert_base_ts", "gpt2_kv"];
-
-/// Parameters above which a model is run one way only: with symbolic dims on two threads. The other
-/// ways cost a minute each and are run by `cargo xtask zoo`.
-const HEAVY: u64 = 30_000_000;
-
 /// Models that do not run yet, and why; one that does fails the suite.
 const NOT_YET: &[(&str, &str)] = &[(
     "fasterrcnn_mobilenet",
@@ -134,18 +127,13 @@ fn ways(name: &str) -> Result<(), Failed> {
         .prepare_temporary()
         .map_err(|e| Failed::from(e.to_string()))?;
     let path = prepared.model.as_path();
-    let heavy = model.meta().parameters > HEAVY && !FIRST.contains(&name);
-    let threads: &[usize] = if heavy { &[2] } else { &[1, 2] };
-    for &threads in threads {
+    for threads in [1, 2] {
         check(
             &model,
             path,
             Session::builder().with_threads(threads),
             &format!("symbolic dims, {threads} threads"),
         )?;
-    }
-    if heavy || SYMBOLIC_ONLY.contains(&name) {
-        return Ok(());
     }
     let mut fixed = Session::builder().with_threads(2);
     for (n, t) in model.inputs().map_err(|e| Failed::from(e.to_string()))? {
