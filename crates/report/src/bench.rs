@@ -52,7 +52,8 @@ pub struct BenchReport {
     pub latency_ms: LatencyMs,
     /// Requests per second of all callers together.
     pub throughput_per_s: f64,
-    /// What the plan predicts for one request (control flow left out).
+    /// What the plan predicts for one request: of branches the larger, loop bodies as often as they
+    /// run (once where only the request says).
     pub predicted_ms: f64,
     /// Reading, importing and making ready (weights packed), planning left out.
     pub load_ms: f64,

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bodies;
 mod fixed;
 mod inspect;
 mod machines;
+mod memory;
 mod plan_view;
 mod profile;
 mod step;
@@ -16,11 +18,13 @@ mod table;
 mod trace;
 pub mod units;
 
+pub use bodies::{BodyView, bodies_us};
+pub use memory::{BESIDE, MemoryView};
 pub use bench::{BenchReport, LatencyMs};
 pub use fixed::{FixedCost, FixedCostRow};
 pub use inspect::{InspectedKernel, InspectedValue, Inspection, Unsupported};
 pub use machines::{MachineEntry, machine_list, machine_table};
-pub use plan_view::{MemoryView, PlanView};
+pub use plan_view::PlanView;
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use step::StepView;
 pub use table::{Align, Style, Table};

@@ -1,32 +1,9 @@
 use crate::table::{Align, Style, Table};
-use crate::{StepView, units};
-use plan::{BufferKind, Goal, Plan, PlanSegment, Program, Segment, Why};
+use crate::bodies::{bodies_text, bodies_us};
+use crate::{BodyView, MemoryView, StepView, units};
+use plan::{Goal, Plan, PlanSegment, Program, Segment, Why};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// The memory that a plan takes, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct MemoryView {
-    /// Constants read where the file lies mapped.
-    pub weights: u64,
-    /// Packed weights and other results of the init segment, shared by all requests.
-    pub packed: u64,
-    /// Arena of one request.
-    pub arena: u64,
-    /// Requests that may run at once.
-    pub requests: u64,
-    /// Scratch of one worker.
-    pub scratch: u64,
-    /// Workers.
-    pub workers: u64,
-    /// State of one stream.
-    pub state: u64,
-    /// The caller's inputs and outputs of one request.
-    pub ports: u64,
-    /// Packed weights, arenas and scratch together.
-    pub total: u64,
-}
 
 /// A plan as a table shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,10 +30,12 @@ pub struct PlanView {
     pub control: Vec<(u32, String)>,
     /// Memory.
     pub memory: MemoryView,
+    /// Branches and loop bodies, planned on their own.
+    pub bodies: Vec<BodyView>,
     /// What a reader must know about the figures, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Predicted time of a request, microseconds (control flow left out).
+    /// Predicted time of a request, microseconds, with branches and loop bodies.
     pub predicted_us: f64,
     /// Where the prediction may lie, microseconds.
     pub interval_us: (f64, f64),
@@ -128,12 +107,7 @@ impl PlanView {
     pub fn new(plan: &Plan, program: Option<&Program>, requests: u64) -> PlanView {
         let device = plan.devices.first();
         let (mut steps, mut init, mut control) = (Vec::new(), Vec::new(), Vec::new());
-        let mut memory = MemoryView {
-            requests,
-            workers: device.map_or(1, |d| u64::from(d.workers)),
-            ..MemoryView::default()
-        };
-        let mut weights = BTreeMap::new();
+        let memory = MemoryView::of(plan, requests);
         let (mut flop, mut unique) = (0.0, 0.0);
         for s in &plan.segments {
             match s {
@@ -152,21 +126,6 @@ impl PlanView {
                         unique += v.unique_bytes();
                         steps.push(v);
                     }
-                    for buffer in &b.buffers {
-                        match buffer.kind {
-                            BufferKind::Weight(id) => {
-                                weights.insert(id, buffer.bytes);
-                            }
-                            BufferKind::Init => memory.packed += buffer.bytes,
-                            BufferKind::State(_) => memory.state += buffer.bytes,
-                            BufferKind::Input(_) | BufferKind::Output(_) => {
-                                memory.ports += buffer.bytes
-                            }
-                            BufferKind::Arena => {}
-                        }
-                    }
-                    memory.arena += b.arena_bytes + b.far_arenas.iter().sum::<u64>();
-                    memory.scratch = memory.scratch.max(b.scratch_bytes);
                 }
                 PlanSegment::Control { segment } => {
                     control.push((steps.len() as u32, control_text(program, *segment, false)))
@@ -176,11 +135,6 @@ impl PlanView {
                 }
             }
         }
-        memory.weights = weights.values().sum();
-        memory.total = memory
-            .packed
-            .saturating_add(memory.arena.saturating_mul(requests))
-            .saturating_add(memory.scratch.saturating_mul(memory.workers));
         PlanView {
             model: plan.model.clone(),
             machine: names(plan, &|d| &d.machine),
@@ -197,6 +151,7 @@ impl PlanView {
             init,
             control,
             memory,
+            bodies: vec![],
             note: None,
             predicted_us: plan.predicted.time_s * 1e6,
             interval_us: (
@@ -207,6 +162,22 @@ impl PlanView {
             unique_bytes: unique,
             whys: plan.whys.clone(),
         }
+    }
+
+    /// The same with branches and loop bodies: their memory is added, and their time to the
+    /// prediction, the larger branch and known trip counts taken.
+    pub fn with_bodies(mut self, bodies: Vec<BodyView>) -> PlanView {
+        for b in &bodies {
+            if let Some(m) = &b.memory {
+                self.memory = self.memory.with_body(m);
+            }
+        }
+        let more = bodies_us(&bodies);
+        self.predicted_us += more;
+        self.interval_us.0 += more;
+        self.interval_us.1 += more;
+        self.bodies = bodies;
+        self
     }
 
     /// The plan as text; with `why` also the decisions, by pass.
@@ -304,48 +275,11 @@ impl PlanView {
             units::bytes(self.unique_bytes),
             units::plural(self.steps.len() as u64, "step"),
         );
-        let m = &self.memory;
-        let size = |n: u64| units::bytes(n as f64);
-        let _ = writeln!(out, "\n{}", style.heading("memory"));
-        let mut t = Table::new(&[
-            ("what", Align::Left),
-            ("bytes", Align::Right),
-            ("", Align::Left),
-        ]);
-        t.row(vec![
-            "  packed weights".into(),
-            size(m.packed),
-            "made at load, shared by all requests".into(),
-        ]);
-        t.row(vec![
-            "  arena".into(),
-            size(m.arena),
-            format!("per request; up to {} run at once", m.requests),
-        ]);
-        t.row(vec![
-            "  scratch".into(),
-            size(m.scratch),
-            format!("per worker; {}", units::plural(m.workers, "worker")),
-        ]);
-        t.row(vec![
-            "  at most".into(),
-            size(m.total),
-            "the above together".into(),
-        ]);
-        t.row(vec![
-            "  weights in the file".into(),
-            size(m.weights),
-            "mapped, not copied".into(),
-        ]);
-        t.row(vec![
-            "  inputs and outputs".into(),
-            size(m.ports),
-            "the caller's".into(),
-        ]);
-        if m.state > 0 {
-            t.row(vec!["  state".into(), size(m.state), "per stream".into()]);
+        for line in bodies_text(&self.bodies) {
+            let _ = writeln!(out, "  {line}");
         }
-        out.push_str(&t.render(style));
+        let _ = writeln!(out, "\n{}", style.heading("memory"));
+        out.push_str(&self.memory.render(style));
         if why {
             out.push_str(&whys_text(&self.whys, style));
         }

@@ -1,9 +1,9 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
-use crate::epoch::{Unit, lookup, values};
+use crate::epoch::{CompiledBlock, Unit, lookup, values};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
-use device::{AlignedBytes, Recycler, Request};
+use device::{AlignedBytes, Executable, Recycler, Request};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
@@ -11,6 +11,7 @@ use plan::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use tensor::Tensor;
 
 /// Longest loop: an unbounded trip count of a hostile model must not hang the caller for ever.
@@ -30,6 +31,39 @@ pub(crate) struct Context<'a> {
     pub memory: &'a mut AlignedBytes,
     /// Where outputs' memory comes from.
     pub buffers: &'a Arc<Recycler>,
+    /// When the request began.
+    pub began: Instant,
+    /// Blocks in the timeline, each with the number of its first step.
+    pub recorded: Vec<(Arc<dyn Executable>, usize)>,
+}
+
+/// Spans that a timeline holds at most: loops may run for ever.
+const MAX_SPANS: usize = 1 << 20;
+
+impl Context<'_> {
+    /// Adds what a block recorded, which began `at` nanoseconds after the request. A block that ran
+    /// before keeps its steps' numbers.
+    fn record(&mut self, block: &CompiledBlock, own: Timeline, at: u64) {
+        let Some(all) = self.timeline.as_deref_mut() else {
+            return;
+        };
+        let same = |r: &&(Arc<dyn Executable>, usize)| Arc::ptr_eq(&r.0, &block.exe);
+        let known = self.recorded.iter().find(same).map(|r| r.1);
+        let base = known.unwrap_or_else(|| {
+            let base = all.steps.len();
+            all.steps.extend(own.steps);
+            self.recorded.push((block.exe.clone(), base));
+            base
+        });
+        let room = MAX_SPANS.saturating_sub(all.spans.len());
+        all.spans.extend(own.spans.into_iter().take(room).map(|mut s| {
+            s.step += base as u32;
+            s.start_ns += at;
+            s.end_ns += at;
+            s
+        }));
+        all.total_ns = self.began.elapsed().as_nanos() as u64;
+    }
 }
 
 /// State memory of a stream for the top-level program: one buffer per state of the plan's block.
@@ -146,8 +180,9 @@ pub(crate) fn run<'v>(
                 let bytes: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
                 let compiled = &epoch.blocks[block];
                 block += 1;
-                let mut timeline = ctx.timeline.take();
                 let stop_after = ctx.stop_after;
+                let mut own = ctx.timeline.is_some().then(Timeline::default);
+                let began = ctx.began.elapsed();
                 let result = compiled.with_frame(ctx.memory, |frame| {
                     let mut out: Vec<&mut [u8]> =
                         outputs.iter_mut().map(Tensor::bytes_mut).collect();
@@ -161,13 +196,15 @@ pub(crate) fn run<'v>(
                             inputs: &bytes,
                             outputs: &mut out,
                             states: &mut held,
-                            timeline: timeline.as_deref_mut(),
+                            timeline: own.as_mut(),
                             stop_after,
                         },
                     )
                 });
-                ctx.timeline = timeline;
                 result?;
+                if let Some(own) = own {
+                    ctx.record(compiled, own, began.as_nanos() as u64);
+                }
                 for (p, t) in b.outputs.iter().zip(outputs) {
                     slots.insert(p.value, t.into());
                 }

@@ -9,6 +9,7 @@ use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 use tensor::Tensor;
 
 /// Inputs in the program's order and the symbols that their shapes give.
@@ -173,7 +174,7 @@ impl Session {
         inputs: &[Option<&Tensor>],
         lane: &mut Option<Lane>,
         mut old: Vec<Tensor>,
-        timeline: Option<&mut Timeline>,
+        mut timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
     ) -> Result<Vec<Tensor>, RunError> {
         self.types(inputs)?;
@@ -206,6 +207,9 @@ impl Session {
             match Ready::new(program, epoch, version, &shapes, &env)? {
                 Some(r) => lane.keep(r),
                 None => {
+                    if let Some(t) = &mut timeline {
+                        **t = Timeline::default();
+                    }
                     let mut ctx = Context {
                         engine: &self.engine,
                         allotment: &options.allotment,
@@ -214,6 +218,8 @@ impl Session {
                         stop_after,
                         memory: &mut lane.memory,
                         buffers: &self.buffers,
+                        began: Instant::now(),
+                        recorded: Vec::new(),
                     };
                     let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
                     let outs = run(&mut ctx, &self.unit, values, env, None, 0)?;

@@ -4,6 +4,7 @@ use crate::{RunError, Session};
 use device::AlignedBytes;
 use plan::{Block, PlanSegment};
 use std::sync::Arc;
+use std::time::Instant;
 use tensor::Tensor;
 
 /// Requests in a row whose state (KV caches, recurrent state) stays in place in device memory.
@@ -122,6 +123,8 @@ impl<'a> Stream<'a> {
             stop_after: None,
             memory: &mut lane.memory,
             buffers: session.buffers(),
+            began: Instant::now(),
+            recorded: Vec::new(),
         };
         let outs = run(
             &mut ctx,

@@ -71,7 +71,8 @@ pub fn bench(
     let began = Instant::now();
     let plan = session.plan(&dims)?;
     let planned = began.elapsed();
-    let predicted_ms = plan.predicted.time_s * 1e3;
+    let more = report::bodies_us(&crate::planview::bodies(&session, &plan));
+    let predicted_ms = plan.predicted.time_s * 1e3 + more * 1e-3;
     let began = Instant::now();
     session.swap_plan(plan)?;
     let load = made + began.elapsed();

@@ -40,10 +40,7 @@ pub fn chain_model(nodes: usize) -> Result<Model, Error> {
 }
 
 /// Median microseconds of `request`, called for `seconds`.
-fn median(
-    seconds: f64,
-    mut request: impl FnMut() -> Result<(), Error>,
-) -> Result<f64, Error> {
+fn median(seconds: f64, mut request: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     for _ in 0..1000 {
         request()?;
     }

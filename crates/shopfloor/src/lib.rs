@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bodies;
 mod cache;
 mod compare;
 mod error;

@@ -2,7 +2,7 @@
 use crate::{Error, Machine, Model, Session};
 use layout::DimBox;
 use plan::{Allotment, Goal, Plan, Planner, StepWork};
-use report::PlanView;
+use report::{BodyView, PlanView};
 use serde::Serialize;
 use std::path::Path;
 
@@ -17,11 +17,19 @@ pub struct Fallback {
 
 /// What there is to show of `plan`; at most as many requests run at once as the session allows.
 pub fn view(session: &Session, plan: &Plan) -> PlanView {
-    PlanView::new(
-        plan,
-        Some(session.model().program()),
-        session.runtime().options().max_running as u64,
-    )
+    let requests = session.runtime().options().max_running as u64;
+    PlanView::new(plan, Some(session.model().program()), requests)
+        .with_bodies(bodies(session, plan))
+}
+
+/// Branches and loop bodies of the session's model, planned for the box of `plan`.
+pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
+    let runtime = session.runtime();
+    let allotment = runtime.options().allotment;
+    let planner = runtime.engine().planner();
+    crate::bodies::bodies(session.model().program(), &plan.dims, &|program, dims| {
+        planner.bind(program, dims, &allotment)
+    })
 }
 
 /// The target for `machine`: our CPU code for its widest instruction set, or PTX.

@@ -1,0 +1,151 @@
+use crate::table::{Align, Style, Table};
+use crate::units;
+use plan::{BufferKind, Plan, Step, StepWork};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Bytes that a process may take beside what a plan states: program text, the model's structure,
+/// plans, stacks, 16 MiB of weights on their way into packed form, and outputs kept for reuse.
+pub const BESIDE: u64 = 96 << 20;
+
+/// The memory that a plan takes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MemoryView {
+    /// Constants in the model's file that the plan uses.
+    pub weights: u64,
+    /// Those of them that requests read where they lie mapped; the others are read once, packed and
+    /// let go of.
+    pub weights_in_place: u64,
+    /// Packed weights and other results of the init segment, shared by all requests.
+    pub packed: u64,
+    /// Arena of one request.
+    pub arena: u64,
+    /// Requests that may run at once.
+    pub requests: u64,
+    /// Scratch of one worker.
+    pub scratch: u64,
+    /// Workers.
+    pub workers: u64,
+    /// State of one stream.
+    pub state: u64,
+    /// The caller's inputs and outputs of one request.
+    pub ports: u64,
+    /// Weights in place, packed weights, arenas and scratch together.
+    pub total: u64,
+    /// What the process may take beside, whatever the model.
+    pub beside: u64,
+}
+
+/// Buffers that requests read.
+fn reads(s: &Step) -> Vec<u32> {
+    match &s.work {
+        StepWork::Kernel { args, .. } => args.clone(),
+        StepWork::Host { inputs, .. } => inputs.iter().flatten().map(|a| a.buffer).collect(),
+    }
+}
+
+impl MemoryView {
+    /// The memory of `plan`, of which `requests` may run at once.
+    pub fn of(plan: &Plan, requests: u64) -> MemoryView {
+        let mut m = MemoryView {
+            requests,
+            workers: plan.devices.first().map_or(1, |d| u64::from(d.workers)),
+            beside: BESIDE,
+            ..MemoryView::default()
+        };
+        let (mut weights, mut in_place) = (BTreeMap::new(), BTreeMap::new());
+        for b in plan.blocks() {
+            for buffer in &b.buffers {
+                match buffer.kind {
+                    BufferKind::Weight(id) => drop(weights.insert(id, buffer.bytes)),
+                    BufferKind::Init => m.packed += buffer.bytes,
+                    BufferKind::State(_) => m.state += buffer.bytes,
+                    BufferKind::Input(_) | BufferKind::Output(_) => m.ports += buffer.bytes,
+                    BufferKind::Arena => {}
+                }
+            }
+            for r in b.steps.iter().flat_map(reads) {
+                if let Some(buffer) = b.buffers.get(r as usize)
+                    && let BufferKind::Weight(id) = buffer.kind
+                {
+                    in_place.insert(id, buffer.bytes);
+                }
+            }
+            // Blocks of a request run one after the other in the same memory.
+            m.arena = m.arena.max(b.arena_bytes + b.far_arenas.iter().sum::<u64>());
+            m.scratch = m.scratch.max(b.scratch_bytes);
+        }
+        m.weights = weights.values().sum();
+        m.weights_in_place = in_place.values().sum();
+        m.sum();
+        m
+    }
+
+    /// Adds what a branch or loop body takes that runs in the same request.
+    pub fn with_body(mut self, body: &MemoryView) -> MemoryView {
+        self.weights += body.weights;
+        self.weights_in_place += body.weights_in_place;
+        self.packed += body.packed;
+        self.arena = self.arena.max(body.arena);
+        self.scratch = self.scratch.max(body.scratch);
+        self.sum();
+        self
+    }
+
+    fn sum(&mut self) {
+        // Callers bring scratch of their own; one of them is a worker itself.
+        let scratches = (self.workers + self.requests).saturating_sub(1);
+        self.total = self
+            .packed
+            .saturating_add(self.weights_in_place)
+            .saturating_add(self.arena.saturating_mul(self.requests))
+            .saturating_add(self.scratch.saturating_mul(scratches));
+    }
+
+    /// As a table.
+    pub(crate) fn render(&self, style: Style) -> String {
+        let size = |n: u64| units::bytes(n as f64);
+        let mut t = Table::new(&[
+            ("what", Align::Left),
+            ("bytes", Align::Right),
+            ("", Align::Left),
+        ]);
+        let mut row = |what: &str, bytes: u64, note: &str| {
+            t.row(vec![format!("  {what}"), size(bytes), note.into()]);
+        };
+        row(
+            "weights in place",
+            self.weights_in_place,
+            &format!("read where the file lies mapped; of {}", size(self.weights)),
+        );
+        row(
+            "packed weights",
+            self.packed,
+            "made at load, shared by all requests",
+        );
+        row(
+            "arena",
+            self.arena,
+            &format!("per request; up to {} run at once", self.requests),
+        );
+        row(
+            "scratch",
+            self.scratch,
+            &format!(
+                "per worker and request; {}",
+                units::plural(self.workers, "worker")
+            ),
+        );
+        row("total", self.total, "at most, of the above together");
+        row(
+            "beside",
+            self.beside,
+            "at most, for program, plan and outputs kept for reuse",
+        );
+        row("inputs and outputs", self.ports, "the caller's");
+        if self.state > 0 {
+            row("state", self.state, "per stream");
+        }
+        t.render(style)
+    }
+}

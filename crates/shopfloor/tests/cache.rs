@@ -1,0 +1,143 @@
+//! What is kept on disk between processes: used when it is sound, made anew when it is not, never
+//! the reason of a wrong answer.
+
+use shopfloor::{Cache, Engine, Session, Tensor, default_engine, inputs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits_cnn/model.onnx")
+}
+
+fn session(engine: &Arc<Engine>, cache: &Path) -> Session {
+    Session::builder()
+        .with_engine(engine.clone())
+        .with_cache(Cache::new(cache))
+        .commit_from_file(model())
+        .unwrap()
+}
+
+fn answer(s: &Session) -> Vec<(String, Tensor)> {
+    let (sizes, _) = inputs::sizes(s.model());
+    let named = inputs::random_inputs(s.model(), &sizes).unwrap();
+    s.run(&inputs::borrowed(&named)).unwrap().into_vec()
+}
+
+/// Files of the cache by name, with contents and times.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(f) = open.pop() {
+        for e in std::fs::read_dir(f).unwrap().flatten() {
+            let path = e.path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let time = path.metadata().unwrap().modified().unwrap();
+                found.push((path.clone(), std::fs::read(&path).unwrap(), time));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_second_session_finds_what_the_first_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let plain = Session::builder()
+        .with_engine(engine.clone())
+        .commit_from_file(model())
+        .unwrap();
+    let want = answer(&plain);
+    drop(plain);
+    assert_eq!(answer(&session(&engine, dir.path())), want);
+    let first = files(dir.path());
+    let kinds = ["plan", "pack", "digest"];
+    for k in kinds {
+        assert!(first.iter().any(|f| f.0.extension().is_some_and(|e| e == k)), "{k}");
+    }
+    assert_eq!(answer(&session(&engine, dir.path())), want);
+    // Nothing was written again.
+    assert_eq!(files(dir.path()), first);
+}
+
+#[test]
+fn damage_is_noticed_and_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let want = answer(&session(&engine, dir.path()));
+    let good = files(dir.path());
+    let contents = |files: &[(PathBuf, Vec<u8>, SystemTime)]| -> Vec<(PathBuf, Vec<u8>)> {
+        files.iter().map(|f| (f.0.clone(), f.1.clone())).collect()
+    };
+    for (path, bytes, _) in &good {
+        let n = bytes.len();
+        // Headers and tables byte by byte as far as that goes, contents here and there.
+        let step = (n / 40).max(1);
+        let mut places: Vec<usize> = (0..n.min(64)).step_by(7).collect();
+        places.extend((0..n).step_by(step));
+        places.push(n - 1);
+        for at in places {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x20;
+            std::fs::write(path, &bad).unwrap();
+            assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?} byte {at}");
+            std::fs::write(path, &bytes[..at]).unwrap();
+            assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?} cut at {at}");
+            // What was cut has been made anew, the same.
+            assert_eq!(contents(&files(dir.path())), contents(&good), "{path:?} {at}");
+        }
+    }
+}
+
+#[test]
+fn sessions_at_once_share_a_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let want = answer(&session(&engine, dir.path()));
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                // Engines of their own, like processes of their own.
+                let engine = default_engine(Some(1), None, None).unwrap();
+                for _ in 0..5 {
+                    assert_eq!(answer(&session(&engine, dir.path())), want);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_costs_nothing_but_speed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let s = session(&engine, &file.join("below"));
+    assert!(!answer(&s).is_empty());
+}
+
+#[test]
+fn sessions_of_one_model_share_its_weights() {
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let make = || {
+        Session::builder()
+            .with_engine(engine.clone())
+            .commit_from_file(model())
+            .unwrap()
+    };
+    let one = make();
+    let first = answer(&one);
+    let packed = engine.memory().packed;
+    assert!(packed > 0);
+    let two = make();
+    assert_eq!(answer(&two), first);
+    assert_eq!(engine.memory().packed, packed);
+    drop((one, two));
+    assert_eq!(engine.memory().packed, 0);
+}
