@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod generate;
+pub mod mutate;
 pub mod operators;
 pub mod random;
 pub mod zoo;

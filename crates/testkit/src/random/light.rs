@@ -304,15 +304,14 @@ fn move_some(g: &mut Gen, x: ValueId) -> Option<ValueId> {
                 PadMode::Reflect,
                 PadMode::Wrap,
             ]);
+            // Rows are cut only where there certainly are some.
             let mut rim = |n: &Dim| match (mode, n.known()) {
-                (PadMode::Constant, _) => g.r.below(4) as i64 - 1,
+                (PadMode::Constant, Some(n)) if n >= 2 => g.r.below(4) as i64 - 1,
+                (PadMode::Constant, _) => g.r.below(3) as i64,
                 (_, Some(n)) if n >= 3 => g.r.below(3) as i64,
                 _ => 0,
             };
-            let before: Vec<Dim> = s
-                .iter()
-                .map(|n| Dim::Known(rim(n).max(if n.known() == Some(1) { 0 } else { -1 })))
-                .collect();
+            let before: Vec<Dim> = s.iter().map(|n| Dim::Known(rim(n))).collect();
             let after: Vec<Dim> = s.iter().map(|n| Dim::Known(rim(n).max(0))).collect();
             g.node(
                 Op::Pad {

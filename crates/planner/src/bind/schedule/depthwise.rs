@@ -49,7 +49,7 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
             let mut place = places(space, Some(lane));
             if let Some(o) = space
                 .source(p.b)
-                .filter(|&o| constant(o) && pack::fits(space, o) && space.stride(o, lane) != 1)
+                .filter(|&o| constant(o) && pack::fits(space, o) && space.stride(o, lane) > 1)
                 && space.kernel.operands[o as usize].dtype == DType::F32
             {
                 let others: Vec<_> = kernel.tiles[p.b as usize]
