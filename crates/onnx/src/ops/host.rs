@@ -9,7 +9,6 @@ pub(crate) const OPS: &[OpDef] = &[
     op("NonMaxSuppression", nms),
     op("Unique", unique),
     op("RoiAlign", roi_align),
-    op("GridSample", grid_sample),
     op("Det", det),
 ];
 
@@ -68,18 +67,6 @@ fn roi_align<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let size = |name: &str| -> Lowered<Option<Dim>> { Ok(Some(Dim::Known(n.int(name, 1)?.max(0)))) };
     let out = vec![Some(r[0].clone()), Some(s[1].clone()), size("output_height")?, size("output_width")?];
     c.host(n, &[(d, out)])
-}
-
-fn grid_sample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(2)?;
-    let (x, g) = (n.input(0)?, n.input(1)?);
-    let (d, s, t) = (c.dtype(x), c.shape(x), c.shape(g));
-    if s.len() < 3 || t.len() != s.len() {
-        return Err("needs an input and a grid of one rank".into());
-    }
-    let mut out = s[..2].to_vec();
-    out.extend_from_slice(&t[1..t.len() - 1]);
-    c.host(n, &[(d, some(&out))])
 }
 
 fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

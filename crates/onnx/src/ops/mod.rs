@@ -84,6 +84,7 @@ operators![
     gemm,
     generate,
     global_pool,
+    grid_sample,
     hardmax,
     host,
     identity,
