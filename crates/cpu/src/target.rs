@@ -58,6 +58,7 @@ pub fn target(isa: Isa) -> Target {
         vector_bytes: lanes * 4,
         micro,
         gpu: None,
+        tile_waits: false,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default(),
             families: families

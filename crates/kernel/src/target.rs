@@ -64,6 +64,10 @@ pub struct Target {
     pub micro: Vec<MicroShape>,
     /// GPU part.
     pub gpu: Option<GpuTarget>,
+    /// Whether its executor lets a task start when just the tasks that it needs are over
+    /// (`Wait::Tiles`); else such a wait is taken for one for the whole step.
+    #[serde(default)]
+    pub tile_waits: bool,
     /// How near each family comes to the machine's roofs.
     pub efficiencies: EfficiencyTable,
 }

@@ -27,7 +27,8 @@ pub use plan::{
 pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
 pub use program::{
     Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
-    Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
+    Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use timeline::{Span, Timeline};
+pub use verify::tile_map;
 pub use why::{Alternative, Why};

@@ -125,6 +125,75 @@ pub enum TileMap {
         /// Earlier tasks per task.
         ratio: Dim,
     },
+    /// Both steps go through a buffer from its start in blocks of neighbouring tasks. Block `q` of
+    /// this step reads elements `q * span - before .. (q + 1) * span + after`; block `b` of the
+    /// earlier step makes elements `b * earlier_span .. (b + 1) * earlier_span`.
+    Spans {
+        /// Tasks of a block.
+        tasks: Dim,
+        /// Elements by which a block is further than the one before it.
+        span: Dim,
+        /// Elements read before that.
+        before: Dim,
+        /// Elements read behind that.
+        after: Dim,
+        /// Tasks of a block of the earlier step.
+        earlier_tasks: Dim,
+        /// Elements of a block of the earlier step.
+        earlier_span: Dim,
+    },
+}
+
+impl TileMap {
+    /// Every dimension expression, in a fixed order.
+    pub fn dims(&self) -> Vec<&Dim> {
+        match self {
+            TileMap::Range { ratio } => vec![ratio],
+            TileMap::Spans {
+                tasks,
+                span,
+                before,
+                after,
+                earlier_tasks,
+                earlier_span,
+            } => vec![tasks, span, before, after, earlier_tasks, earlier_span],
+        }
+    }
+
+    /// First and end of the tasks of the earlier step, which has `earlier` of them, that task
+    /// `task` needs; `value` evaluates dimensions. `None` when one has no sensible value.
+    pub fn needs(
+        &self,
+        task: i64,
+        earlier: i64,
+        value: &dyn Fn(&Dim) -> Option<i64>,
+    ) -> Option<(i64, i64)> {
+        let (first, end) = match self {
+            TileMap::Range { ratio } => {
+                let r = value(ratio)?;
+                (task.checked_mul(r)?, task.checked_add(1)?.checked_mul(r)?)
+            }
+            TileMap::Spans { .. } => {
+                let n: Vec<i64> = self.dims().into_iter().map(value).collect::<Option<_>>()?;
+                let &[tasks, span, before, after, earlier_tasks, earlier_span] = n.as_slice()
+                else {
+                    return None;
+                };
+                if tasks < 1 || earlier_span < 1 {
+                    return None;
+                }
+                let at = (task / tasks).checked_mul(span)?;
+                let lo = at.checked_sub(before)?.max(0) / earlier_span;
+                let hi = at.checked_add(span)?.checked_add(after)?;
+                let hi = hi.div_euclid(earlier_span) + i64::from(hi.rem_euclid(earlier_span) > 0);
+                (
+                    lo.checked_mul(earlier_tasks)?,
+                    hi.checked_mul(earlier_tasks)?,
+                )
+            }
+        };
+        Some((first.clamp(0, earlier), end.clamp(0, earlier)))
+    }
 }
 
 /// A host step's tensor: dense and row-major.

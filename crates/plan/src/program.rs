@@ -215,6 +215,19 @@ pub struct Constraint {
     pub right: Dim,
 }
 
+/// Bytes that fusion saves, or would have saved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saving {
+    /// Subject of the `fuse` decision.
+    pub node: String,
+    /// Choice of the `fuse` decision.
+    pub choice: String,
+    /// Whether it was fused.
+    pub fused: bool,
+    /// Bytes that are not moved.
+    pub bytes: Dim,
+}
+
 /// A model as fused kernels: symbolic dims, no schedule, bound many times.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
@@ -238,6 +251,9 @@ pub struct Program {
     /// every request.
     #[serde(default)]
     pub constraints: Vec<Constraint>,
+    /// What fusion saves, for the decisions in `whys`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub savings: Vec<Saving>,
     /// What became of every node of the model.
     pub fates: Vec<NodeFate>,
     /// Decisions so far (fusion and layouts).

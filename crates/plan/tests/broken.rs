@@ -1,6 +1,8 @@
 //! 20,000 deliberately broken plans, at least one kind per rule: none is accepted.
 extern crate kernel;
 mod common;
+#[path = "breaks/devices.rs"]
+mod devices;
 use common::random::Rng;
 use common::*;
 use kernel::{Kernel, Place, Role, Stmt};
@@ -142,7 +144,7 @@ const BREAKS: &[(&str, Break)] = &[
         true
     }),
     ("a symbol without range", |p, _| {
-        block(p).symbols.push("n".into());
+        block(p).symbols.push("zz".into());
         true
     }),
     ("a symbol that is not listed", |p, _| {
@@ -737,28 +739,29 @@ impl TileMade {
 #[test]
 fn broken_plans_are_refused() {
     let originals = good();
+    let breaks: Vec<(&str, Break)> = [BREAKS, devices::BREAKS].concat();
     let mut by_rule: BTreeMap<&'static str, usize> = BTreeMap::new();
-    let mut by_break = vec![0usize; BREAKS.len()];
+    let mut by_break = vec![0usize; breaks.len()];
     let mut seed = 0u64;
     let mut done = 0;
     while done < 20_000 {
         seed += 1;
         let mut rng = Rng(seed);
-        let at = rng.below(BREAKS.len());
+        let at = rng.below(breaks.len());
         let mut p = originals[rng.below(originals.len())].clone();
-        if !(BREAKS[at].1)(&mut p, &mut rng) {
+        if !(breaks[at].1)(&mut p, &mut rng) {
             continue;
         }
         done += 1;
         by_break[at] += 1;
         let model = p.model.clone();
         match p.verify() {
-            Ok(_) => panic!("seed {seed}: '{model}' with {} is accepted", BREAKS[at].0),
+            Ok(_) => panic!("seed {seed}: '{model}' with {} is accepted", breaks[at].0),
             Err(PlanError::Rule { rule, .. }) => *by_rule.entry(rule).or_default() += 1,
-            Err(e) => panic!("seed {seed}: '{model}' with {}: {e}", BREAKS[at].0),
+            Err(e) => panic!("seed {seed}: '{model}' with {}: {e}", breaks[at].0),
         }
     }
-    for (n, b) in by_break.iter().zip(BREAKS) {
+    for (n, b) in by_break.iter().zip(&breaks) {
         assert!(*n > 0, "'{}' was never tried", b.0);
     }
     // Every rule of the header has caught something.

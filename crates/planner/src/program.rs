@@ -26,7 +26,8 @@ pub fn program(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
 
 pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
     let mut whys = Vec::new();
-    let groups = fuse::groups(graph, &mut whys);
+    let mut savings = Vec::new();
+    let groups = fuse::groups(graph, &mut whys, &mut savings);
     let mut is_output = vec![false; graph.values.len()];
     for o in &graph.outputs {
         is_output[o.0 as usize] = true;
@@ -43,6 +44,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             segments: vec![],
             states: vec![],
             constraints: vec![],
+            savings,
             fates: vec![],
             whys,
             weights: graph.weights.clone(),

@@ -1,27 +1,13 @@
 //! Plans that cover ranges of every symbolic dimension are verified, for every model of the zoo.
 //! No weights are needed: a sparse file stands in for them.
 extern crate shopfloor_testkit as testkit;
+mod common;
 
+use common::hollow;
 use plan::{Allotment, Planner as _, SymbolOrigin};
 use shopfloor::{DimBox, Model, ModelOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use testkit::zoo::{self, ZooModel};
-
-/// The model with a weights file of the right size that holds only zeros.
-fn hollow(model: &ZooModel, dir: &Path) -> PathBuf {
-    let list = model.folder().join("weights.json");
-    let Ok(text) = std::fs::read_to_string(&list) else {
-        return model.folder().join("model.onnx");
-    };
-    let list: serde_json::Value = serde_json::from_str(&text).expect("weights.json");
-    let to = dir.join(model.name());
-    std::fs::create_dir_all(&to).expect("folder");
-    std::fs::copy(model.folder().join("model.onnx"), to.join("model.onnx")).expect("model");
-    let size = list["size"].as_u64().expect("size");
-    let file = std::fs::File::create(to.join("weights.bin")).expect("weights");
-    file.set_len(size).expect("length");
-    to.join("model.onnx")
-}
 
 /// Half to `factor` times the size that the reference was made with, for every symbol of an input.
 fn ranges(model: &Model, zoo: &ZooModel, factor: i64) -> DimBox {
@@ -123,7 +109,10 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
         };
         let copy = s.name.starts_with("copy ");
         if s.device == 0 && !copy {
-            return Err(format!("'{}' ({:?}) runs on the host", s.name, kernel.family));
+            return Err(format!(
+                "'{}' ({:?}) runs on the host",
+                s.name, kernel.family
+            ));
         }
         if s.predicted.time_s <= 0.0 || s.cost_work.unique_bytes() <= 0.0 {
             return Err(format!("'{}' has no prediction", s.name));

@@ -81,6 +81,7 @@ pub fn target(arch: &str) -> Target {
             rasters: vec![8, 4, 1],
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
+        tile_waits: false,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default()
                 .with_level("device", 0.85)

@@ -309,7 +309,7 @@ impl Prover<'_> {
         })
     }
 
-    fn le(&self, a: &Dim, b: &Dim) -> bool {
+    pub fn le(&self, a: &Dim, b: &Dim) -> bool {
         match (a, b) {
             (Dim::Known(a), Dim::Known(b)) => a <= b,
             _ => self.nonneg(&(b.clone() - a.clone())),
@@ -384,6 +384,15 @@ impl Prover<'_> {
             .iter()
             .all(|p| self.widen(&mut lo, &mut hi, p))
             .then_some((lo, hi))
+    }
+
+    /// Lowest and highest address at coordinate 0 of `axis`, bounds left aside.
+    pub fn beside(&self, s: &Shape, axis: u16) -> Option<(Dim, Dim)> {
+        if !self.tame(s) {
+            return None;
+        }
+        let parts = s.parts(&BTreeSet::from([axis]));
+        self.range(&(s.access.offset.clone(), parts))
     }
 
     /// Lowest and highest address that any point of the box has, each part taken by itself: wider
@@ -488,7 +497,18 @@ impl Prover<'_> {
             || self.in_one_form(&[s], &[limit], &|p, s, l| p.inside_any(&s[0], &l[0]))
     }
 
+    /// True when an axis of the access has no coordinates, so that nothing is accessed.
+    fn never(&self, s: &Shape) -> bool {
+        s.access.terms.iter().any(|t| {
+            let extent = &s.extents[t.axis as usize];
+            self.dims.bounds(extent).is_some_and(|r| r.hi <= 0)
+        })
+    }
+
     fn inside_any(&mut self, s: &Shape, limit: &Dim) -> bool {
+        if self.never(s) {
+            return true;
+        }
         self.tame(s)
             && norm(limit, self.dims) < MAX_NORM
             && (self.inside_here(s, limit)
@@ -523,10 +543,19 @@ impl Prover<'_> {
     }
 
     fn injective_here(&self, s: &Shape) -> bool {
-        // Sign taken off, extents of 1 left out.
+        // An extent of at most 1 counts for nothing, but strides may have it as a factor.
+        [true, false]
+            .into_iter()
+            .any(|short| self.steps_over(s, short))
+    }
+
+    /// Whether strides step over all that smaller ones reach; extents of at most 1 are left out
+    /// when `short` says so.
+    fn steps_over(&self, s: &Shape, short: bool) -> bool {
+        // Sign taken off.
         let mut parts = Vec::new();
         for mut p in s.parts(&BTreeSet::new()) {
-            if self.le(&p.extent, &Dim::ONE) {
+            if short && self.le(&p.extent, &Dim::ONE) {
                 continue;
             }
             if !self.nonneg(&p.stride) {
@@ -535,8 +564,9 @@ impl Prover<'_> {
                     return false;
                 }
             }
-            let top = self.dims.at_top(&p.stride).unwrap_or(0);
-            parts.push((top, p));
+            // Of equal strides the shorter part is the inner one.
+            let top = |d: &Dim| self.dims.at_top(d).unwrap_or(0);
+            parts.push(((top(&p.stride), top(&p.extent)), p));
         }
         parts.sort_by_key(|p| p.0);
         // Each stride steps over everything that the smaller ones reach.

@@ -1,7 +1,7 @@
 //! Rules of a block's symbols, buffers, ports and states.
 use super::access::product;
 use super::{Blame, MAX_BYTES, MAX_LIST, MAX_STEPS, MAX_SYMBOLS};
-use crate::{Block, BufferKind, Plan, PlanError, Port, Step, StepWork};
+use crate::{Block, BufferKind, Plan, PlanError, Port, Step, StepWork, Wait};
 use layout::{Atom, DType, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
 
@@ -44,8 +44,9 @@ pub(super) fn check(plan: &Plan, k: &Block, b: &Blame) -> Checked {
     ports(plan, k, b)?;
     for c in &k.constraints {
         let b = b.of(format!("{}, constraint of '{}'", b.subject, c.node));
-        dimension(&c.left, k, &plan.dims, &b)?;
-        dimension(&c.right, k, &plan.dims, &b)?;
+        for d in [&c.left, &c.right] {
+            dimension(d, k, &plan.dims, &b).map_err(|e| b.error("constraints", e.to_string()))?;
+        }
     }
     for list in [&k.init, &k.steps] {
         params(plan, k, list, b)?;
@@ -283,6 +284,11 @@ fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
             }
         }
         check(&s.tasks);
+        for w in &s.waits {
+            if let Wait::Tiles { map, .. } = w {
+                map.dims().into_iter().for_each(&mut check);
+            }
+        }
         if let Some(d) = bad {
             dimension(
                 &d,

@@ -30,7 +30,8 @@
 //! Steps
 //! - `ids`: devices, buffers and waits exist; waits point to earlier steps; a kernel has one buffer
 //!   per operand.
-//! - `waits`: a wait by tiles names all tasks of its step, the same number for every task.
+//! - `waits`: a wait by tiles names all tasks of its step: the same number for every task, or the
+//!   spans that follow from the two steps' accesses to one buffer.
 //! - `kernel`: kernel and schedule make a valid tile program (rules of the kernel crate).
 //! - `extents`: no axis has a negative extent; leaves of a blocked axis cover it.
 //! - `tasks`: the number of tasks is that of the schedule's grid and below 2^31; a host step has one.
@@ -51,9 +52,10 @@
 //!   step); every output is written.
 //!
 //! A `Wait::Step` orders everything up to the end of the step waited for before the waiting step. A
-//! `Wait::Tiles` orders no data of the waiting step itself, because nothing proves here which tasks
-//! made what a task needs; it passes on what the step waited for had waited for, and steps that wait
-//! for the waiting step come after both.
+//! `Wait::Tiles` passes on what the step waited for had waited for, and steps that wait for the
+//! waiting step come after both. Of the waiting step itself it orders what it reads of that step's
+//! results after their making, where the accesses prove which tasks made what a task reads; nothing
+//! else.
 //!
 //! Sizes of weights are not in a plan: [`VerifiedPlan::check_weights`] compares them with the store.
 mod access;
@@ -61,6 +63,9 @@ mod block;
 mod equal;
 mod order;
 mod step;
+mod tiles;
+
+pub use tiles::tile_map;
 
 use crate::{BufferKind, Plan, PlanError, PlanSegment, Step, StepWork, VerifiedPlan};
 use kernel::TileProgram;

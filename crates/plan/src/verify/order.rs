@@ -1,7 +1,8 @@
 //! What happens before what, and whether that suffices for shared bytes.
-use super::Blame;
 use super::access::{Prover, Shape};
-use crate::{Block, BufferKind, PlanError, Step, TileMap, Wait};
+use super::{Blame, tiles};
+use crate::{Block, BufferKind, PlanError, Step, StepWork, TileMap, Wait};
+use kernel::Role;
 use layout::Dim;
 use std::collections::BTreeMap;
 
@@ -48,10 +49,56 @@ impl Set {
 /// For every step of a list, the steps that are over before it starts.
 pub(super) struct Ordering {
     before: Vec<Set>,
+    /// Waits by spans: (waiting step, step waited for).
+    tiled: BTreeMap<(usize, usize), TileMap>,
+}
+
+/// Whether a wait by spans follows from some access of `step` to what `earlier` writes.
+fn derived(earlier: &Step, step: &Step, map: &TileMap, p: &Prover) -> bool {
+    pairs(earlier, step)
+        .into_iter()
+        .any(|(w, r)| tiles::derive(earlier, w, step, r, p).as_ref() == Some(map))
+}
+
+/// Operands by which `step` reads what `earlier` writes.
+fn pairs(earlier: &Step, step: &Step) -> Vec<(usize, usize)> {
+    let (
+        StepWork::Kernel {
+            kernel: k, args, ..
+        },
+        StepWork::Kernel {
+            kernel: l,
+            args: other,
+            ..
+        },
+    ) = (&earlier.work, &step.work)
+    else {
+        return vec![];
+    };
+    let mut out = Vec::new();
+    for (i, _) in k
+        .operands
+        .iter()
+        .enumerate()
+        .filter(|o| o.1.role == Role::Write)
+    {
+        for (j, _) in l
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|o| o.1.role == Role::Read)
+        {
+            if args.get(i) == other.get(j) {
+                out.push((i, j));
+            }
+        }
+    }
+    out
 }
 
 impl Ordering {
-    pub fn new(list: &[Step], b: &Blame) -> Result<Ordering, PlanError> {
+    pub fn new(list: &[Step], b: &Blame, p: &Prover) -> Result<Ordering, PlanError> {
+        let mut tiled = BTreeMap::new();
         let n = list.len();
         let mut before: Vec<Set> = Vec::with_capacity(n);
         // Steps that are over when a step is over.
@@ -62,23 +109,25 @@ impl Ordering {
             for w in &s.waits {
                 match w {
                     Wait::Step(to) => start.join(&done[*to as usize]),
-                    Wait::Tiles {
-                        step,
-                        map: TileMap::Range { ratio },
-                    } => {
+                    Wait::Tiles { step, map } => {
                         let b = b.of(format!("{}, step '{}'", b.subject, s.name));
                         let other = &list[*step as usize];
-                        let some = ratio.known().is_some_and(|r| r >= 1);
-                        b.need(
-                            some && other.tasks == s.tasks.clone() * ratio.clone(),
-                            "waits",
-                            || {
-                                format!(
-                                    "'{ratio}' tasks of '{}' at a time are not all of its '{}'",
-                                    other.name, other.tasks
-                                )
-                            },
-                        )?;
+                        let fits = match map {
+                            TileMap::Range { ratio } => {
+                                let some = ratio.known().is_some_and(|r| r >= 1);
+                                some && other.tasks == s.tasks.clone() * ratio.clone()
+                            }
+                            TileMap::Spans { .. } => derived(other, s, map, p),
+                        };
+                        b.need(fits, "waits", || {
+                            format!(
+                                "{map:?} are not all of the '{}' tasks of '{}' that it needs",
+                                other.tasks, other.name
+                            )
+                        })?;
+                        if matches!(map, TileMap::Spans { .. }) {
+                            tiled.insert((at, *step as usize), map.clone());
+                        }
                         // A task starts only after a task of that step, which started after these.
                         start.join(&before[*step as usize]);
                         all.push(*step as usize);
@@ -91,7 +140,20 @@ impl Ordering {
             before.push(start);
             done.push(end);
         }
-        Ok(Ordering { before })
+        Ok(Ordering { before, tiled })
+    }
+
+    /// Whether every task of the step that reads comes after the tasks that wrote what it reads.
+    fn task_by_task(&self, list: &[Step], x: &Use, y: &Use, p: &Prover) -> bool {
+        let (w, r) = match (x.write, y.write) {
+            (true, false) => (x, y),
+            (false, true) => (y, x),
+            _ => return false,
+        };
+        let Some(map) = self.tiled.get(&(r.step, w.step)) else {
+            return false;
+        };
+        tiles::derive(&list[w.step], w.part, &list[r.step], r.part, p).as_ref() == Some(map)
     }
 
     fn ordered(&self, a: usize, b: usize) -> bool {
@@ -101,6 +163,7 @@ impl Ordering {
     /// Checks every pair of uses that share bytes; `filled` are buffers that init wrote.
     pub fn check(
         &self,
+        list: &[Step],
         k: &Block,
         uses: &[Use],
         init: bool,
@@ -114,10 +177,10 @@ impl Ordering {
         }
         let mut has_init = vec![false; k.buffers.len()];
         filled.iter().for_each(|&x| has_init[x as usize] = true);
-        for (i, list) in by_buffer.iter().enumerate() {
+        for (i, of) in by_buffer.iter().enumerate() {
             let b = b.of(format!("{}, buffer '{}'", b.subject, k.buffers[i].name));
-            self.one(uses, list, &b, p)?;
-            self.written(k, uses, list, i, init, has_init[i], &b)?;
+            self.one(list, uses, of, &b, p)?;
+            self.written(list, k, uses, of, i, init, has_init[i], (&b, p))?;
         }
         let mut places: Vec<u32> = k.buffers.iter().map(|x| x.place).collect();
         places.sort_unstable();
@@ -128,7 +191,14 @@ impl Ordering {
     }
 
     /// Uses of one buffer.
-    fn one(&self, uses: &[Use], list: &[usize], b: &Blame, p: &mut Prover) -> Checked {
+    fn one(
+        &self,
+        steps: &[Step],
+        uses: &[Use],
+        list: &[usize],
+        b: &Blame,
+        p: &mut Prover,
+    ) -> Checked {
         let writers = list.iter().filter(|&&u| uses[u].write).count();
         b.need(
             writers.saturating_mul(list.len()) <= MAX_PAIRS,
@@ -142,7 +212,9 @@ impl Ordering {
                     continue;
                 }
                 let (x, y) = (&uses[u], &uses[w]);
-                let fine = self.ordered(x.step, y.step) || p.apart(&x.shape, &y.shape);
+                let fine = self.ordered(x.step, y.step)
+                    || p.apart(&x.shape, &y.shape)
+                    || self.task_by_task(steps, x, y, p);
                 b.need(fine, "order", || {
                     format!(
                         "steps {} and {} use the same elements and none waits for the other",
@@ -159,19 +231,16 @@ impl Ordering {
     #[allow(clippy::too_many_arguments)]
     fn written(
         &self,
+        steps: &[Step],
         k: &Block,
         uses: &[Use],
         list: &[usize],
         buffer: usize,
         init: bool,
         filled: bool,
-        b: &Blame,
+        (b, p): (&Blame, &Prover),
     ) -> Checked {
-        let writers: Vec<usize> = list
-            .iter()
-            .filter(|&&u| uses[u].write)
-            .map(|&u| uses[u].step)
-            .collect();
+        let writers: Vec<&Use> = list.iter().map(|&u| &uses[u]).filter(|u| u.write).collect();
         let kind = k.buffers[buffer].kind;
         for &u in list.iter().filter(|&&u| !uses[u].write) {
             let x = &uses[u];
@@ -180,7 +249,8 @@ impl Ordering {
                 BufferKind::Init if !init => filled,
                 _ => writers
                     .iter()
-                    .any(|&w| w < x.step && self.before[x.step].has(w)),
+                    .filter(|w| w.step < x.step)
+                    .any(|w| self.before[x.step].has(w.step) || self.task_by_task(steps, w, x, p)),
             };
             b.need(made, "written", || {
                 format!("step {} reads it before it is written", x.step)

@@ -376,6 +376,60 @@ pub fn blocked() -> Plan {
     p.finish("blocked")
 }
 
+/// A copy to a second device, work there, and a copy back.
+pub fn split() -> Plan {
+    let mut p = PlanMaker::new();
+    let shape = [m(), d(33)];
+    let x = p.input(DType::F32, &shape);
+    let near = p.arena(&shape);
+    let t = p.buffer(BufferKind::Arena, DType::F32, &shape);
+    let u = p.buffer(BufferKind::Arena, DType::F32, &shape);
+    let y = p.output(&shape);
+    let bytes = p.block.buffers[t as usize].bytes.next_multiple_of(64);
+    for (i, b) in [t, u].into_iter().enumerate() {
+        let b = &mut p.block.buffers[b as usize];
+        (b.place, b.offset) = (1, i as u64 * bytes);
+    }
+    p.block.arena_bytes = bytes;
+    p.block.far_arenas = vec![2 * bytes];
+    let copy = || {
+        let axes = [("r", m()), ("c", d(33))];
+        let mut make = Make::new("copy", kernel::Family::Move, &axes);
+        let v = make.load_dense("x", DType::F32, &[0, 1]);
+        make.store_dense("Y", v, &[0, 1]);
+        let mut s = gather_cpu(2);
+        s.places = vec![kernel::Place::Register];
+        (make.k, s)
+    };
+    p.step(false, map(m(), d(33)), &[x, near], &[]);
+    p.step(false, copy(), &[near, t], &[0]);
+    p.step(false, map(m(), d(33)), &[t, u], &[1]);
+    p.step(false, copy(), &[u, y], &[2]);
+    p.block.steps[2].device = 1;
+    let mut plan = p.finish("split");
+    plan.devices.push(plan.devices[0].clone());
+    plan
+}
+
+/// Rows of `m`, read as rows of `n`: right only where the two are equal.
+pub fn equal() -> Plan {
+    let n = || Dim::sym("n");
+    let mut p = PlanMaker::new();
+    p.dims.insert("n", 4, 8);
+    p.block.symbols.push("n".into());
+    p.block.constraints.push(Constraint {
+        node: "add".into(),
+        left: m() * d(2),
+        right: n() * d(2),
+    });
+    let x = p.input(DType::F32, &[m(), d(33)]);
+    let t = p.arena(&[n(), d(33)]);
+    let y = p.output(&[n(), d(33)]);
+    p.step(false, map(n(), d(33)), &[x, t], &[]);
+    p.step(false, map(n(), d(33)), &[t, y], &[0]);
+    p.finish("equal")
+}
+
 pub fn good() -> Vec<Plan> {
-    vec![chain(), join(), stateful(), blocked()]
+    vec![chain(), join(), stateful(), blocked(), split(), equal()]
 }

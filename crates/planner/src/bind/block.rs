@@ -45,7 +45,7 @@ pub(crate) struct BlockBuilder<'a> {
     /// Buffers of passed-on values by value.
     copied: BTreeMap<ValueIx, BufferId>,
     packed: BTreeMap<(ValueIx, u32, String), BufferId>,
-    touches: Vec<Touch>,
+    pub(super) touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
     names: BTreeSet<String>,
@@ -365,7 +365,8 @@ impl<'a> BlockBuilder<'a> {
                         )
                     })
                 };
-                let pack = |o: u16| !init && constant(o);
+                let may = self.ctx.pack;
+                let pack = |o: u16| may && !init && constant(o);
                 let mut place = wanted;
                 let first = schedule::choose(self.ctxs[place as usize], kernel, &pack, self.whys);
                 let choice = match first {
@@ -652,6 +653,19 @@ impl<'a> BlockBuilder<'a> {
                 })
                 .collect();
             let (offsets, top) = assign(&life, ALIGN);
+            if top > 0 {
+                let bound = super::memory::least(&life, ALIGN);
+                let shares = bound as f64 / top as f64;
+                self.whys.push(super::why(
+                    "memory",
+                    &self.ctxs[place as usize].machine.name,
+                    &format!("an arena of {} B", align_up(top, ALIGN)),
+                    format!(
+                        "{:.1} % of it is alive at once at most ({bound} B)",
+                        100.0 * shares
+                    ),
+                ));
+            }
             for (&b, &o) in arena.iter().zip(&offsets) {
                 self.block.buffers[b as usize].offset = o;
             }
@@ -671,12 +685,13 @@ impl<'a> BlockBuilder<'a> {
         let apart = |i: usize, j: usize, b: BufferId| {
             super::disjoint::writes(&steps[i], &steps[j], b, self.ctx.dims)
         };
-        let w = waits(&self.touches, &shared, &apart);
+        let (mut w, needs) = waits(&self.touches, &shared, &apart);
+        super::waits::tiled(&mut w, &needs, &|j, i| self.tiles(j, i, &shared));
         let init = &self.block.init;
         let apart = |i: usize, j: usize, b: BufferId| {
             super::disjoint::writes(&init[i], &init[j], b, self.ctx.dims)
         };
-        let iw = waits(&self.init_touches, &BTreeMap::new(), &apart);
+        let (iw, _) = waits(&self.init_touches, &BTreeMap::new(), &apart);
         self.block
             .steps
             .iter_mut()

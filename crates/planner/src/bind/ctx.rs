@@ -14,6 +14,8 @@ pub(crate) struct Ctx<'a> {
     pub effort: usize,
     /// Bytes that everything the program touches takes, about.
     pub footprint: f64,
+    /// Whether constants may be packed.
+    pub pack: bool,
 }
 
 impl Ctx<'_> {

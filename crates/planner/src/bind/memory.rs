@@ -22,18 +22,72 @@ pub(crate) fn align_up(bytes: u64, align: u64) -> u64 {
     bytes.div_ceil(align.max(1)).saturating_mul(align.max(1))
 }
 
-/// An offset for every buffer, multiples of `align`, and the arena's size.
-///
-/// Largest first, each into the tightest gap among those already placed that live at the same time
-/// (ties: the lowest offset); the order of equal sizes is that of their lives, so the result
-/// depends on nothing else.
+/// The largest sum of bytes that live at one time: no arena can be smaller.
+pub(crate) fn least(lives: &[Life], align: u64) -> u64 {
+    let mut changes: Vec<(u32, bool, u64)> = Vec::new();
+    for l in lives {
+        let size = align_up(l.bytes, align);
+        changes.push((l.first, true, size));
+        changes.push((l.last.saturating_add(1), false, size));
+    }
+    // What ends makes room before what begins.
+    changes.sort_unstable();
+    let (mut now, mut most) = (0u64, 0u64);
+    for (_, begins, size) in changes {
+        now = match begins {
+            true => now.saturating_add(size),
+            false => now.saturating_sub(size),
+        };
+        most = most.max(now);
+    }
+    most
+}
+
+/// An offset for every buffer, multiples of `align`, and the arena's size: the best of a few orders
+/// in which buffers are placed, each into the tightest gap among those already placed that live at
+/// the same time (ties: the lowest offset). The result depends on nothing but the arguments.
 pub(crate) fn assign(lives: &[Life], align: u64) -> (Vec<u64>, u64) {
-    let mut order: Vec<usize> = (0..lives.len()).collect();
-    order.sort_by_key(|&i| (std::cmp::Reverse(lives[i].bytes), lives[i].first, i));
+    let bound = least(lives, align);
+    type Key = fn(&Life) -> (u64, u64, u64);
+    const ORDERS: [Key; 4] = [
+        |l| (u64::MAX - l.bytes, l.first.into(), 0),
+        |l| {
+            (
+                u64::MAX - l.bytes.saturating_mul(u64::from(l.last - l.first + 1)),
+                l.first.into(),
+                0,
+            )
+        },
+        |l| {
+            (
+                u64::MAX - u64::from(l.last - l.first),
+                u64::MAX - l.bytes,
+                l.first.into(),
+            )
+        },
+        |l| (l.first.into(), u64::MAX - l.bytes, l.last.into()),
+    ];
+    let mut best: Option<(Vec<u64>, u64)> = None;
+    for key in ORDERS {
+        let mut order: Vec<usize> = (0..lives.len()).collect();
+        order.sort_by_key(|&i| (key(&lives[i]), i));
+        let found = placed(lives, &order, align);
+        if best.as_ref().is_none_or(|b| found.1 < b.1) {
+            best = Some(found);
+        }
+        if best.as_ref().is_some_and(|b| b.1 <= bound) {
+            break;
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// Offsets of buffers placed one after another in `order`.
+fn placed(lives: &[Life], order: &[usize], align: u64) -> (Vec<u64>, u64) {
     let mut offsets = vec![0u64; lives.len()];
     let mut placed: Vec<usize> = Vec::new();
     let mut top = 0u64;
-    for &i in &order {
+    for &i in order {
         let size = align_up(lives[i].bytes, align);
         if size == 0 {
             continue;

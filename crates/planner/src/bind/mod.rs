@@ -8,6 +8,7 @@ mod ctx;
 mod disjoint;
 mod memory;
 mod narrow;
+mod order;
 mod pack;
 mod params;
 mod places;
@@ -26,8 +27,8 @@ use layout::{DType, Dim, DimBox};
 use machine::{Cost, Machine, MachineKind};
 pub use places::Placement;
 use plan::{
-    Allotment, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan, PlanError,
-    PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
+    Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
+    PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
 };
 use std::collections::BTreeSet;
 
@@ -40,6 +41,9 @@ pub struct PlanOptions {
     pub states_in_place: bool,
     /// Which device runs what.
     pub placement: Placement,
+    /// Bytes that arenas, packed weights and scratch may take together; `None`: no limit. A lower
+    /// limit of the allotment counts.
+    pub memory: Option<u64>,
 }
 
 impl Default for PlanOptions {
@@ -48,6 +52,7 @@ impl Default for PlanOptions {
             effort: 64,
             states_in_place: true,
             placement: Placement::default(),
+            memory: None,
         }
     }
 }
@@ -77,6 +82,66 @@ impl plan::Planner for Planner {
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
+    ) -> Result<Plan, PlanError> {
+        let limit = match (allotment.memory, self.options.memory) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let mut least = u64::MAX;
+        for thrift in [Thrift::None, Thrift::Order, Thrift::Unpacked] {
+            let mut plan = self.bind_as(program, dims, allotment, thrift)?;
+            let Some(limit) = limit else { return Ok(plan) };
+            let bytes = memory_of(&plan);
+            if bytes <= limit {
+                if thrift != Thrift::None {
+                    plan.whys.push(why(
+                        "memory",
+                        &program.name,
+                        match thrift {
+                            Thrift::Order => "steps in the order of least live bytes",
+                            _ => "weights read where they lie, unpacked",
+                        },
+                        format!("{bytes} B fit the limit of {limit} B, the fastest plan does not"),
+                    ));
+                }
+                return Ok(plan);
+            }
+            least = least.min(bytes);
+        }
+        Err(bind_error(
+            program,
+            "memory",
+            format!(
+                "arena, packed weights and scratch take at least {least} B, the limit is {} B; raise the limit, shrink the box of dims or use fewer workers",
+                limit.unwrap_or(0)
+            ),
+        ))
+    }
+
+    /// Nothing yet: proposals come with the supervisor.
+    fn propose(&self, _: &Observations) -> Vec<Candidate> {
+        Vec::new()
+    }
+}
+
+/// What is given up for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thrift {
+    /// Nothing.
+    None,
+    /// The program's order.
+    Order,
+    /// The program's order, and packed weights.
+    Unpacked,
+}
+
+impl Planner {
+    fn bind_as(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        thrift: Thrift,
     ) -> Result<Plan, PlanError> {
         let Some((first, _)) = self.devices.first() else {
             return Err(bind_error(
@@ -112,9 +177,11 @@ impl plan::Planner for Planner {
                     workers: asked.clamp(1, most),
                     effort: self.options.effort,
                     footprint,
+                    pack: thrift != Thrift::Unpacked,
                 }
             })
             .collect();
+        savings(program, &ctxs[ctxs.len() - 1], &mut whys);
         let hash = program_hash(program)?;
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
             true => state::alias(program, dims, &mut whys),
@@ -131,6 +198,32 @@ impl plan::Planner for Planner {
                         segments.push(PlanSegment::Deferred { segment: i as u32 });
                         break;
                     }
+                    // State in place relies on the program's order.
+                    let ports = rims[i]
+                        .inputs
+                        .iter()
+                        .chain(&rims[i].outputs)
+                        .copied()
+                        .collect();
+                    let tight = thrift != Thrift::None;
+                    let other = match states.is_empty() {
+                        true => order::order(program, items, &ports, dims, tight),
+                        false => None,
+                    };
+                    let sorted: Vec<Item>;
+                    let items = match other {
+                        Some(o) => {
+                            whys.push(why(
+                                "order",
+                                &program.name,
+                                "changed",
+                                "fewer bytes are alive at once than in the model's order",
+                            ));
+                            sorted = o.into_iter().map(|i| items[i].clone()).collect();
+                            &sorted
+                        }
+                        None => items,
+                    };
                     let b = BlockBuilder::new(&ctxs, &self.options.placement, program, &mut whys)
                         .build(items, &rims[i], &states)?;
                     predicted = predicted.then(&b.predicted);
@@ -175,13 +268,7 @@ impl plan::Planner for Planner {
             predicted,
             whys,
         };
-        check_memory(&plan, allotment)?;
         Ok(plan)
-    }
-
-    /// Nothing yet: proposals come with the supervisor.
-    fn propose(&self, _: &Observations) -> Vec<Candidate> {
-        Vec::new()
     }
 }
 
@@ -207,36 +294,47 @@ fn footprint(program: &Program, dims: &DimBox) -> f64 {
     program.values.iter().map(bytes).sum()
 }
 
-/// Arena, packed weights and scratch must fit what the session may use.
-fn check_memory(plan: &Plan, allotment: &Allotment) -> Result<(), PlanError> {
-    let Some(limit) = allotment.memory else {
-        return Ok(());
-    };
+/// Bytes of arenas, packed weights and the workers' scratch.
+fn memory_of(plan: &Plan) -> u64 {
     let workers = u64::from(plan.devices.first().map_or(1, |d| d.workers));
     let mut total = 0u64;
     for b in plan.blocks() {
-        let init: u64 = b
-            .buffers
+        let init = b.buffers.iter().filter(|b| b.kind == BufferKind::Init);
+        let far = b
+            .far_arenas
             .iter()
-            .filter(|b| b.kind == BufferKind::Init)
-            .map(|b| b.bytes)
-            .sum();
-        total = total
-            .saturating_add(init)
+            .fold(0, |a: u64, x| a.saturating_add(*x));
+        total = init
+            .fold(total, |a, x| a.saturating_add(x.bytes))
             .saturating_add(b.arena_bytes)
-            .saturating_add(b.far_arenas.iter().fold(0, |a, x| a.saturating_add(*x)))
+            .saturating_add(far)
             .saturating_add(b.scratch_bytes.saturating_mul(workers));
     }
-    if total > limit {
-        return Err(PlanError::Bind {
-            model: plan.model.clone(),
-            subject: "memory".into(),
-            why: format!(
-                "arena, packed weights and scratch take {total} B, the limit is {limit} B; raise the limit or shrink the box of dims"
-            ),
-        });
+    total
+}
+
+/// What fusion saves, in seconds of the memory that everything the program touches lies in.
+fn savings(program: &Program, ctx: &Ctx, whys: &mut Vec<Why>) {
+    let level = ctx.machine.nearest_holding(ctx.footprint);
+    let rate = level.read.at(ctx.workers);
+    for s in &program.savings {
+        let Some(n) = ctx.dims.at_top(&s.bytes).filter(|n| *n > 0) else {
+            continue;
+        };
+        let seconds = n as f64 / rate;
+        let same = |w: &&mut Why| w.pass == "fuse" && w.subject == s.node && w.choice == s.choice;
+        if let Some(w) = whys.iter_mut().find(same) {
+            w.alternatives.push(Alternative {
+                what: format!(
+                    "{}: {n} B {} through {}",
+                    if s.fused { "kept apart" } else { "fused" },
+                    if s.fused { "more" } else { "less" },
+                    level.name
+                ),
+                predicted_s: seconds,
+            });
+        }
     }
-    Ok(())
 }
 
 /// Whether items use a symbol that the box does not have.

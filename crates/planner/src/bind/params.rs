@@ -1,10 +1,78 @@
-//! Symbols and constraints of a block.
+//! Symbols and constraints of a block, and its waits for tiles.
 use super::block::BlockBuilder;
+use kernel::Role;
 use layout::Sym;
-use plan::{Constraint, StepWork, SymbolOrigin};
-use std::collections::BTreeSet;
+use plan::{BufferId, Constraint, StepWork, SymbolOrigin, TileMap, tile_map};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A wait for tiles must spare at least as much idle time as this many hand-offs.
+const WORTH_WAITING: f64 = 8.0;
 
 impl BlockBuilder<'_> {
+    /// Which tasks of step `j` a task of step `i` needs, when the target can wait for them, the two
+    /// share nothing but what `j` made and `i` reads, and workers would else stand idle at the end
+    /// of `j` for long enough.
+    pub(super) fn tiles(
+        &self,
+        j: usize,
+        i: usize,
+        shared: &BTreeMap<BufferId, Vec<BufferId>>,
+    ) -> Option<TileMap> {
+        let (a, b) = (&self.block.steps[j], &self.block.steps[i]);
+        let ctx = self.ctxs[a.device as usize];
+        if a.device != b.device || !ctx.target.tile_waits {
+            return None;
+        }
+        let (tasks, workers) = (a.cost_work.tasks, ctx.workers as u64);
+        if tasks < 2 || b.cost_work.tasks < 2 || workers < 2 {
+            return None;
+        }
+        let slots = tasks.div_ceil(workers) * workers;
+        let idle = a.predicted.time_s * (1.0 - tasks as f64 / slots as f64);
+        if idle < WORTH_WAITING * ctx.machine.costs.handoff_s.value {
+            return None;
+        }
+        let (
+            StepWork::Kernel {
+                kernel: k, args: x, ..
+            },
+            StepWork::Kernel {
+                kernel: l, args: y, ..
+            },
+        ) = (&a.work, &b.work)
+        else {
+            return None;
+        };
+        let (ta, tb) = (&self.touches[j], &self.touches[i]);
+        let meets =
+            |p: BufferId, q: BufferId| p == q || shared.get(&p).is_some_and(|s| s.contains(&q));
+        let clash = tb
+            .writes
+            .iter()
+            .any(|&w| ta.reads.iter().chain(&ta.writes).any(|&t| meets(w, t)));
+        let crossed = tb
+            .reads
+            .iter()
+            .any(|&r| ta.writes.iter().any(|&w| w != r && meets(w, r)));
+        if clash || crossed {
+            return None;
+        }
+        let mut found: Option<TileMap> = None;
+        for (w, o) in k.operands.iter().enumerate() {
+            for (r, p) in l.operands.iter().enumerate() {
+                if o.role != Role::Write || p.role != Role::Read || x[w] != y[r] {
+                    continue;
+                }
+                let m = tile_map(a, w, b, r, self.ctx.dims)?;
+                if found.as_ref().is_some_and(|f| *f != m) {
+                    return None;
+                }
+                found = Some(m);
+            }
+        }
+        found
+    }
+
     /// Constraints that say something about the block's symbols; symbols that come in with them
     /// are added to `used`. One that is known only later than the block runs stays out.
     pub(super) fn constraints(&self, used: &mut BTreeSet<Sym>) -> Vec<Constraint> {

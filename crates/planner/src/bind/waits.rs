@@ -1,6 +1,6 @@
 //! What a step waits for: everything earlier that touches the same bytes, one of the two a write.
 use super::memory::Life;
-use plan::{BufferId, Wait};
+use plan::{BufferId, TileMap, Wait};
 use std::collections::BTreeMap;
 
 /// Buffers that a step reads and writes.
@@ -14,7 +14,7 @@ pub(crate) struct Touch {
 
 /// A set of steps.
 #[derive(Clone)]
-struct Steps(Vec<u64>);
+pub(crate) struct Steps(Vec<u64>);
 
 impl Steps {
     fn new(n: usize) -> Steps {
@@ -62,14 +62,15 @@ pub(crate) fn sharing(arena: &[(BufferId, u64, Life)]) -> BTreeMap<BufferId, Vec
     out
 }
 
-/// Waits of every step, without those that others imply. `disjoint(i, j, b)` says that steps `i`
+/// Waits of every step, without those that others imply, and the steps that each needs. `disjoint(i, j, b)` says that steps `i`
 /// and `j` are known to write different bytes of buffer `b`.
 pub(crate) fn waits(
     touches: &[Touch],
     shared: &BTreeMap<BufferId, Vec<BufferId>>,
     disjoint: &dyn Fn(usize, usize, BufferId) -> bool,
-) -> Vec<Vec<Wait>> {
+) -> (Vec<Vec<Wait>>, Vec<Steps>) {
     let n = touches.len();
+    let mut needs: Vec<Steps> = Vec::with_capacity(n);
     let mut before: Vec<Steps> = Vec::with_capacity(n);
     let mut readers: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
     let mut writers: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
@@ -119,6 +120,7 @@ pub(crate) fn waits(
             }
         }
         kept.reverse();
+        needs.push(need);
         before.push(reach);
         out.push(kept);
         for &b in &t.reads {
@@ -128,5 +130,56 @@ pub(crate) fn waits(
             writers.entry(b).or_default().push(i);
         }
     }
-    out
+    (out, needs)
+}
+
+/// Turns waits for whole steps into waits for tiles where `map` gives one and nothing that a step
+/// needs besides is lost: such a wait no longer says that the step waited for is over.
+pub(crate) fn tiled(
+    waits: &mut [Vec<Wait>],
+    needs: &[Steps],
+    map: &dyn Fn(usize, usize) -> Option<TileMap>,
+) {
+    let n = waits.len();
+    let mut before: Vec<Steps> = Vec::with_capacity(n);
+    let mut done: Vec<Steps> = Vec::with_capacity(n);
+    for i in 0..n {
+        let start = |list: &[Wait]| {
+            let mut s = Steps::new(n);
+            for w in list {
+                match w {
+                    Wait::Step(j) => s.join(&done[*j as usize]),
+                    Wait::Tiles { step, .. } => s.join(&before[*step as usize]),
+                }
+            }
+            s
+        };
+        for at in 0..waits[i].len() {
+            let Wait::Step(j) = waits[i][at] else {
+                continue;
+            };
+            // Only neighbours: whoever is further away is over long before.
+            if j as usize + 1 != i {
+                continue;
+            }
+            let Some(map) = map(j as usize, i) else {
+                continue;
+            };
+            let mut list = waits[i].clone();
+            list[at] = Wait::Tiles { step: j, map };
+            let reach = start(&list);
+            if (0..i).all(|k| !needs[i].has(k) || k == j as usize || reach.has(k)) {
+                waits[i] = list;
+            }
+        }
+        let mut end = start(&waits[i]);
+        before.push(end.clone());
+        for w in &waits[i] {
+            if let Wait::Tiles { step, .. } = w {
+                end.join(&done[*step as usize]);
+            }
+        }
+        end.add(i);
+        done.push(end);
+    }
 }

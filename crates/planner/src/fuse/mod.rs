@@ -7,7 +7,7 @@ mod space;
 
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 use layout::Dim;
-use plan::Why;
+use plan::{Saving, Why};
 pub(crate) use space::{Mapping, shape_mapping};
 use std::collections::BTreeMap;
 
@@ -45,12 +45,14 @@ const MAX_READS: usize = 24;
 
 /// Partitions the nodes of `graph` (views excepted, unless inside a group) into groups in an order
 /// in which each can run after those before it.
-pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>) -> Vec<Group> {
+pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Saving>) -> Vec<Group> {
     let mut f = Fuser {
         graph,
         of_node: vec![None; graph.nodes.len()],
         groups: Vec::new(),
+        readers: graph.readers(),
         whys,
+        savings,
     };
     for n in 0..graph.nodes.len() {
         f.add(NodeId(n as u32));
@@ -62,7 +64,9 @@ struct Fuser<'a> {
     graph: &'a Graph,
     of_node: Vec<Option<usize>>,
     groups: Vec<Group>,
+    readers: Vec<Vec<NodeId>>,
     whys: &'a mut Vec<Why>,
+    savings: &'a mut Vec<Saving>,
 }
 
 impl Fuser<'_> {
@@ -118,7 +122,7 @@ impl Fuser<'_> {
             candidates.sort_unstable_by(|a, b| b.cmp(a));
             for g in candidates {
                 match self.try_join(n, g) {
-                    Ok(()) => return,
+                    Ok(()) => return self.joined(n, g),
                     Err(Some(reason)) => self.refuse(n, g, reason),
                     Err(None) => {}
                 }
@@ -159,20 +163,60 @@ impl Fuser<'_> {
         self.groups.push(group);
     }
 
-    /// Why a person might expect `n` in group `g`, and why it is not.
-    fn refuse(&mut self, n: NodeId, g: usize, reason: String) {
-        let name = |n: NodeId| {
-            self.graph
-                .node(n)
-                .origins
-                .first()
-                .map(|o| o.name.clone())
-                .unwrap_or_default()
-        };
+    fn name(&self, n: NodeId) -> String {
+        let first = self.graph.node(n).origins.first();
+        first.map(|o| o.name.clone()).unwrap_or_default()
+    }
+
+    /// Bytes that `n` need not read from memory, nor group `g` write, when the two are one kernel.
+    fn saved(&self, n: NodeId, g: usize) -> Dim {
+        let mut sum = Dim::ZERO;
+        for &v in &self.graph.node(n).inputs {
+            if !self.shows(g, v) {
+                continue;
+            }
+            let value = self.graph.value(v);
+            let alone = self.readers[v.0 as usize].len() == 1 && !self.graph.outputs.contains(&v);
+            let times = if alone { 2 } else { 1 };
+            let bits = i64::from(value.dtype.bits()) * times;
+            sum = sum + (Dim::product(&value.shape) * Dim::Known(bits)).floor_div(&Dim::Known(8));
+        }
+        sum
+    }
+
+    /// `n` has joined group `g`.
+    fn joined(&mut self, n: NodeId, g: usize) {
+        let choice = format!("fused with {}", self.name(self.groups[g].nodes[0]));
+        let node = self.name(n);
+        self.savings.push(Saving {
+            node: node.clone(),
+            choice: choice.clone(),
+            fused: true,
+            bytes: self.saved(n, g),
+        });
         self.whys.push(Why {
             pass: "fuse".into(),
-            subject: name(n),
-            choice: format!("not fused with {}", name(self.groups[g].nodes[0])),
+            subject: node,
+            choice,
+            alternatives: vec![],
+            reason: "its tile is fed from the other's while it is near".into(),
+        });
+    }
+
+    /// Why a person might expect `n` in group `g`, and why it is not.
+    fn refuse(&mut self, n: NodeId, g: usize, reason: String) {
+        let choice = format!("not fused with {}", self.name(self.groups[g].nodes[0]));
+        let node = self.name(n);
+        self.savings.push(Saving {
+            node: node.clone(),
+            choice: choice.clone(),
+            fused: false,
+            bytes: self.saved(n, g),
+        });
+        self.whys.push(Why {
+            pass: "fuse".into(),
+            subject: node,
+            choice,
             alternatives: vec![],
             reason,
         });

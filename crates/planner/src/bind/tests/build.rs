@@ -23,6 +23,7 @@ pub fn target() -> Target {
             shape(14, 16, 0.8),
         ],
         gpu: None,
+        tile_waits: false,
         efficiencies: EfficiencyTable::default(),
     }
 }
@@ -143,6 +144,7 @@ pub fn program(name: &str) -> Program {
         states: vec![],
         fates: vec![],
         constraints: vec![],
+        savings: vec![],
         whys: vec![],
         weights: Arc::default(),
     }

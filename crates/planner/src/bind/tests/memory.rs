@@ -90,7 +90,7 @@ fn waits_order_all_that_share_bytes_and_none_is_needless() {
         let arena: Vec<(BufferId, u64, Life)> = (0..buffers as usize)
             .map(|b| (b as u32, offsets[b], life[b]))
             .collect();
-        let w = waits(&touches, &sharing(&arena), &|_, _, _| false);
+        let (w, _) = waits(&touches, &sharing(&arena), &|_, _, _| false);
         let list: Vec<Vec<usize>> = w
             .iter()
             .map(|w| {

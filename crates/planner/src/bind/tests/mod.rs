@@ -116,3 +116,63 @@ fn an_input_passed_on_is_copied() {
     assert_eq!(b.outputs[1].name, "x again");
     plan.verify().unwrap();
 }
+
+/// Steps of two matrix products in a row on a machine whose executor waits for tiles.
+fn tiled_plan() -> Plan {
+    let (machine, mut target) = (machine::lookup("zen5-2core").unwrap(), target());
+    target.tile_waits = true;
+    let planner = Planner::new(vec![(machine, target)], PlanOptions::default());
+    let p = convs(1, 56, 64);
+    planner
+        .bind(&p, &dims(), &Allotment::default())
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn waits_for_tiles_are_derived_and_proved() {
+    let plan = tiled_plan();
+    let steps = &plan.blocks().next().unwrap().steps;
+    let tiled: Vec<usize> = (0..steps.len())
+        .filter(|&i| {
+            let tiles = |w: &plan::Wait| matches!(w, plan::Wait::Tiles { .. });
+            steps[i].waits.iter().any(tiles)
+        })
+        .collect();
+    println!("{} of {} steps wait for tiles", tiled.len(), steps.len());
+    for &i in &tiled {
+        let plan::Wait::Tiles { step, map } = &steps[i].waits[0] else {
+            continue;
+        };
+        // Every task of the earlier step is needed by some task, and not all by the first.
+        let value = |d: &Dim| dims().at_top(d);
+        let (n, m) = (
+            value(&steps[*step as usize].tasks).unwrap(),
+            value(&steps[i].tasks).unwrap(),
+        );
+        let needs: Vec<(i64, i64)> = (0..m).map(|t| map.needs(t, n, &value).unwrap()).collect();
+        assert_eq!(needs.first().unwrap().0, 0);
+        assert_eq!(needs.last().unwrap().1, n);
+        assert!(needs[0].1 < n, "{map:?}");
+    }
+    plan.clone().verify().unwrap_or_else(|e| panic!("{e}"));
+    // Other spans are refused.
+    for &i in &tiled {
+        let mut p = plan.clone();
+        let PlanSegment::Block(b) = &mut p.segments[0] else {
+            panic!("a block")
+        };
+        for w in &mut b.steps[i].waits {
+            if let plan::Wait::Tiles {
+                map: plan::TileMap::Spans { after, span, .. },
+                ..
+            } = w
+            {
+                match after.is_zero() {
+                    true => *span = span.clone() - Dim::ONE,
+                    false => *after = Dim::ZERO,
+                }
+            }
+        }
+        assert!(p.verify().is_err());
+    }
+}

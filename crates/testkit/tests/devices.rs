@@ -1,0 +1,265 @@
+//! Plans over several devices, evaluated: each device has memory of its own, steps run in any order
+//! that their waits allow, tile programs are interpreted by the reference.
+extern crate shopfloor_testkit as testkit;
+
+use plan::{
+    Allotment, Block, BufferId, BufferKind, Plan, PlanSegment, Planner as _, Step, StepWork, Wait,
+};
+use planner::{Placement, PlanOptions, Planner};
+use reference::{Memory, run_graph, run_tiles};
+use shopfloor::{DimBox, Model, ModelOptions, inputs, machines};
+use tensor::Tensor;
+use testkit::random::Rng;
+use testkit::zoo;
+
+/// Memory of one request over all devices.
+struct World<'a> {
+    block: &'a Block,
+    arenas: Vec<Vec<u8>>,
+    /// Buffers outside arenas.
+    others: Vec<Vec<u8>>,
+}
+
+impl World<'_> {
+    fn read(&self, b: BufferId) -> Vec<u8> {
+        let x = &self.block.buffers[b as usize];
+        match x.kind {
+            BufferKind::Arena => {
+                let from = x.offset as usize;
+                self.arenas[x.place as usize][from..from + x.bytes as usize].to_vec()
+            }
+            _ => self.others[b as usize].clone(),
+        }
+    }
+
+    fn write(&mut self, b: BufferId, bytes: &[u8]) {
+        let x = &self.block.buffers[b as usize];
+        match x.kind {
+            BufferKind::Arena => {
+                let from = x.offset as usize;
+                self.arenas[x.place as usize][from..from + bytes.len()].copy_from_slice(bytes);
+            }
+            _ => self.others[b as usize].copy_from_slice(bytes),
+        }
+    }
+
+    fn step(&mut self, s: &Step, program: &kernel::TileProgram, dims: &DimBox, seed: u64) {
+        let StepWork::Kernel { args, .. } = &s.work else {
+            panic!("'{}' is a host step", s.name)
+        };
+        let mut memory = Memory::new();
+        for (i, (o, &b)) in program.kernel().operands.iter().zip(args).enumerate() {
+            if let Some(first) = args[..i].iter().position(|x| *x == b) {
+                assert!(memory.share(i as u16, first as u16));
+                continue;
+            }
+            let bytes = self.read(b);
+            let n = bytes.len() * 8 / o.dtype.bits() as usize;
+            let t = Tensor::from_bytes(o.dtype, &[n], bytes).expect("tensor");
+            memory.bind(i as u16, t);
+        }
+        let at = |name: &str| dims.get(name).map(|r| r.hi);
+        run_tiles(program, &at, &mut memory, seed).unwrap_or_else(|e| panic!("'{}': {e}", s.name));
+        for (i, (o, &b)) in program.kernel().operands.iter().zip(args).enumerate() {
+            if o.role == kernel::Role::Write {
+                let bytes = memory.get(i as u16).expect("written").bytes().to_vec();
+                self.write(b, &bytes);
+            }
+        }
+    }
+
+    /// All steps, in an order that only waits restrict.
+    fn run(
+        &mut self,
+        list: &[Step],
+        programs: &[Option<kernel::TileProgram>],
+        dims: &DimBox,
+        rng: &mut Rng,
+    ) {
+        let mut done = vec![false; list.len()];
+        for _ in 0..list.len() {
+            let over = |w: &Wait| match w {
+                Wait::Step(s) | Wait::Tiles { step: s, .. } => done[*s as usize],
+            };
+            let ready: Vec<usize> = (0..list.len())
+                .filter(|&i| !done[i] && list[i].waits.iter().all(over))
+                .collect();
+            let i = ready[rng.below(ready.len())];
+            let program = programs[i].as_ref().expect("a tile program");
+            self.step(&list[i], program, dims, rng.bits());
+            done[i] = true;
+        }
+    }
+}
+
+fn check(name: &str, planner: &Planner, batch: i64, seed: u64) -> Plan {
+    let path = zoo::find(name)
+        .expect("bundled")
+        .folder()
+        .join("model.onnx");
+    let model = Model::open(path, &ModelOptions::default()).expect("model");
+    let (mut sizes, _) = inputs::sizes(&model);
+    sizes.values_mut().for_each(|v| *v = batch);
+    let named = inputs::random_inputs(&model, &sizes).expect("inputs");
+    let mut dims = DimBox::new();
+    sizes
+        .iter()
+        .for_each(|(n, &v)| dims.insert(n.as_str(), v, v));
+    let tensors: Vec<Tensor> = named.iter().map(|n| n.1.clone()).collect();
+    let want = run_graph(model.graph(), &tensors).expect("reference");
+    let plan = planner
+        .bind(model.program(), &dims, &Allotment::default())
+        .expect("plan");
+    let verified = plan.clone().verify().unwrap_or_else(|e| panic!("{e}"));
+    let [PlanSegment::Block(block)] = plan.segments.as_slice() else {
+        panic!("one block")
+    };
+    let mut w = World {
+        block,
+        arenas: (0..plan.devices.len() as u32)
+            .map(|p| vec![0xFF; block.arena(p) as usize])
+            .collect(),
+        others: vec![],
+    };
+    for b in &block.buffers {
+        w.others.push(match b.kind {
+            BufferKind::Arena => vec![],
+            BufferKind::Weight(id) => {
+                let t = model.program().weights.tensor(id).expect("weight");
+                t.bytes().to_vec()
+            }
+            BufferKind::Input(n) => {
+                let port = &block.inputs[n as usize];
+                let (_, t) = named.iter().find(|x| x.0 == port.name).expect("input");
+                t.bytes().to_vec()
+            }
+            _ => vec![0xFF; b.bytes as usize],
+        });
+    }
+    let mut rng = Rng::new(seed);
+    w.run(&block.init, verified.init_programs(0), &dims, &mut rng);
+    w.run(&block.steps, verified.step_programs(0), &dims, &mut rng);
+    for (port, want) in block.outputs.iter().zip(&want) {
+        let got = Tensor::from_bytes(port.dtype, want.shape(), w.read(port.buffer)).expect("out");
+        let d = testkit::compare::difference(&got, want);
+        assert!(d < 1e-4, "{name}, output '{}': {d}", port.name);
+    }
+    plan
+}
+
+fn cpus(n: usize, placement: Placement) -> Planner {
+    let machine = machines::find("zen5-2core").expect("machine");
+    let target = cpu::target(cpu::isa::Isa::Avx512);
+    let options = PlanOptions {
+        placement,
+        ..PlanOptions::default()
+    };
+    Planner::new(vec![(machine, target); n], options)
+}
+
+#[test]
+fn one_plan_over_two_cpus() {
+    for (seed, list) in [vec![0, 1], vec![1, 0, 0], vec![1], vec![0, 0, 1, 1]]
+        .into_iter()
+        .enumerate()
+    {
+        let plan = check(
+            "digits_cnn",
+            &cpus(2, Placement::Listed(list)),
+            2,
+            seed as u64,
+        );
+        let block = plan.blocks().next().expect("block");
+        let copies = |s: &&Step| s.name.starts_with("copy ");
+        assert!(block.steps.iter().filter(copies).count() >= 2);
+        assert!(block.steps.iter().any(|s| s.device == 1));
+        assert!(block.arena(1) > 0);
+    }
+}
+
+#[test]
+fn a_gpu_with_its_host() {
+    let machine = machines::find("a100").expect("machine");
+    let host = machines::find("zen5-2core").expect("machine");
+    let planner = Planner::new(
+        vec![
+            (host, cpu::target(cpu::isa::Isa::Avx512)),
+            (machine, emit::ptx::target("sm_80")),
+        ],
+        PlanOptions::default(),
+    );
+    let plan = check("digits_cnn", &planner, 3, 5);
+    let block = plan.blocks().next().expect("block");
+    let kernels = block.steps.iter().filter(|s| !s.name.starts_with("copy "));
+    assert!(kernels.clone().count() > 3 && kernels.clone().all(|s| s.device == 1));
+}
+
+#[test]
+fn a_missing_wait_between_devices_is_found() {
+    let plan = check("digits_cnn", &cpus(2, Placement::Listed(vec![0, 1])), 1, 9);
+    let steps = plan.blocks().next().expect("block").steps.len();
+    let mut refused = 0;
+    for i in 0..steps {
+        let mut p = plan.clone();
+        let PlanSegment::Block(b) = &mut p.segments[0] else {
+            panic!("a block")
+        };
+        if b.steps[i].waits.is_empty() {
+            continue;
+        }
+        b.steps[i].waits.clear();
+        assert!(p.verify().is_err(), "step {i} without its waits");
+        refused += 1;
+    }
+    assert!(refused >= 4);
+}
+
+#[test]
+fn a_memory_limit_is_kept_or_the_least_is_named() {
+    let path = zoo::find("ppocr_rec")
+        .expect("bundled")
+        .folder()
+        .join("model.onnx");
+    let model = Model::open(path, &ModelOptions::default()).expect("model");
+    let (mut sizes, _) = inputs::sizes(&model);
+    for (i, v) in sizes.values_mut().enumerate() {
+        *v = [1, 320][i % 2];
+    }
+    let mut dims = DimBox::new();
+    sizes
+        .iter()
+        .for_each(|(n, &v)| dims.insert(n.as_str(), v, v));
+    let bind = |memory| {
+        let mut p = cpus(1, Placement::Last);
+        p = Planner::new(
+            p.devices().to_vec(),
+            PlanOptions {
+                memory,
+                ..PlanOptions::default()
+            },
+        );
+        p.bind(model.program(), &dims, &Allotment::default())
+    };
+    let bytes = |p: &Plan| -> u64 {
+        let workers = u64::from(p.devices[0].workers);
+        p.blocks()
+            .map(|b| {
+                let init = b.buffers.iter().filter(|x| x.kind == BufferKind::Init);
+                b.arena_bytes + b.scratch_bytes * workers + init.map(|x| x.bytes).sum::<u64>()
+            })
+            .sum()
+    };
+    let free = bytes(&bind(None).expect("plan"));
+    // Without packed weights it takes less.
+    let tight = bind(Some(free - 1)).expect("a plan below the fastest one's memory");
+    assert!(bytes(&tight) < free);
+    assert!(
+        tight
+            .whys
+            .iter()
+            .any(|w| w.pass == "memory" && w.reason.contains("limit"))
+    );
+    tight.verify().expect("valid");
+    let e = bind(Some(1000)).expect_err("too little").to_string();
+    assert!(e.contains("at least") && e.contains("1000 B"), "{e}");
+}
