@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod exact;
 pub mod generate;
 pub mod mutate;
 pub mod operators;

@@ -201,11 +201,14 @@ pub(crate) fn svm_probabilities(a: &Args) -> R<Vec<Tensor>> {
     let s = a.input(0)?;
     let k = data::extent(a.int("classes", 0)?)?;
     let (pa, pb) = (a.floats("prob_a")?, a.floats("prob_b")?);
-    let pairs = k * k.saturating_sub(1) / 2;
+    if !(2..=4096).contains(&k) {
+        return Err(format!("it tells {k} classes apart; use 2 to 4096").into());
+    }
+    let pairs = k * (k - 1) / 2;
     let [rows, columns] = *s.shape() else {
         return Err(format!("its scores have shape {:?}", s.shape()).into());
     };
-    if k < 2 || k > 4096 || columns != pairs || pa.len() != pairs || pb.len() != pairs {
+    if columns != pairs || pa.len() != pairs || pb.len() != pairs {
         return Err(format!("{columns} scores do not fit {k} classes").into());
     }
     let mut y = data::alloc(DType::F32, &[rows, k])?;

@@ -5,7 +5,7 @@ use crate::data::{f64s, from_f64s, ints};
 use crate::error::R;
 use tensor::{Attr, Tensor};
 
-/// Sum over members at most: a tree that leads back to a branch has no end.
+/// All trees of an ensemble.
 struct Trees {
     features: Vec<usize>,
     splits: Vec<f64>,

@@ -35,6 +35,7 @@ pub(crate) fn empty(_: &Args) -> R<Vec<Tensor>> {
 }
 
 pub(crate) fn construct(a: &Args) -> R<Vec<Tensor>> {
+    a.input(0)?;
     let all: R<Vec<Arc<Tensor>>> = (0..a.inputs.len())
         .map(|i| Ok(Arc::new(a.input(i)?.clone())))
         .collect();

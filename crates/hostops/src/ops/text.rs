@@ -28,6 +28,7 @@ fn pool<'a>(a: &Args<'a>, from: usize) -> R<Vec<&'a str>> {
 
 /// For every input its texts' ranks among all: equal texts have equal numbers.
 pub(crate) fn ids(a: &Args) -> R<Vec<Tensor>> {
+    a.input(0)?;
     let pool = pool(a, 0)?;
     (0..a.inputs.len())
         .map(|i| {

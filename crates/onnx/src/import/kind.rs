@@ -64,6 +64,8 @@ impl Kind {
                 _ => Kind::seq(a.join(b)?),
             },
             (Kind::Opt(a), Kind::Opt(b)) => Kind::Opt(Box::new(a.join(b)?)),
+            // A value stands for an optional one that is there.
+            (Kind::Opt(a), b) | (b, Kind::Opt(a)) => Kind::Opt(Box::new(a.join(b)?)),
             (a, b) if a == b => a.clone(),
             (a, b) => {
                 return Err(format!("one value is {} and then {}", a.text(), b.text()).into());

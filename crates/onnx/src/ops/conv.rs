@@ -2,7 +2,7 @@
 use super::{OpDef, matmul, op};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use graph::{ConvSpec, Op, ValueId};
-use layout::Dim;
+use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("Conv", conv), op("ConvTranspose", transposed), op("ConvInteger", integer)];
 
@@ -120,6 +120,17 @@ fn conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
     let (x, w) = (n.input(0)?, n.input(1)?);
+    let depth = c.shape(w).get(1..).map(Dim::product).and_then(|d| d.known());
+    let largest = matmul::step(c, x, n.opt(2)) * matmul::step(c, w, n.opt(3));
+    if depth.and_then(|d| matmul::parts(d, largest)) == Some(1) {
+        // f32 holds these sums of integers exactly.
+        let x = super::qlinear::steps(c, n, "x", x, n.opt(2), usize::MAX)?;
+        let w = super::qlinear::steps(c, n, "w", w, n.opt(3), 0)?;
+        let y = core(c, n, n.tmp("sums"), x, w)?;
+        let y = c.cast(n, n.name(0), y, DType::I32)?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
     let x = matmul::widened(c, n, n.tmp("x"), x, n.opt(2), 0)?;
     let rank = c.rank(w);
     let w = matmul::widened(c, n, n.tmp("w"), w, n.opt(3), rank)?;

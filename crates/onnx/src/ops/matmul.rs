@@ -97,11 +97,78 @@ pub(crate) fn widened<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: Va
 fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
+    let depth = c.shape(a).last().and_then(Dim::known).filter(|_| c.rank(b) == 2 && c.rank(a) <= 16);
+    let largest = step(c, a, n.opt(2)) * step(c, b, n.opt(3));
+    if let Some(parts) = depth.and_then(|k| parts(k, largest)) {
+        let y = summed(c, n, a, b, parts)?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
     let a = widened(c, n, n.tmp("a"), a, n.opt(2), 2)?;
     let b = widened(c, n, n.tmp("b"), b, n.opt(3), 1)?;
     let y = product(c, n, n.name(0), a, b, (false, false))?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// Largest magnitude of an 8-bit element less its zero point.
+pub(crate) fn step<'m>(c: &Ctx<'m>, v: ValueId, zero: Option<ValueId>) -> i64 {
+    if c.dtype(v) == DType::I8 && zero.is_none() { 128 } else { 255 }
+}
+
+/// Into how many equal parts a sum of `depth` integers of magnitude `largest` is cut so that f32
+/// holds each part's sum exactly, in whatever order it is added.
+pub(crate) fn parts(depth: i64, largest: i64) -> Option<i64> {
+    let most = (1 << 24) / largest;
+    (1..=64).find(|p| depth % p == 0 && depth / p <= most)
+}
+
+/// The product of integers, exact: in f32 over parts of the summed dimension, which are added up as
+/// integers.
+fn summed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, a: ValueId, b: ValueId, parts: i64) -> Lowered<ValueId> {
+    let rank = c.rank(a);
+    let x = super::qlinear::steps(c, n, "a", a, n.opt(2), rank.saturating_sub(2))?;
+    let w = super::qlinear::steps(c, n, "b", b, n.opt(3), 1)?;
+    let whole = |e: &mut expr::ExprBuilder, x: &[expr::Ref]| {
+        let mut y = e.cast(x[0], DType::I32);
+        for &v in &x[1..] {
+            let v = e.cast(v, DType::I32);
+            y = e.add(y, v);
+        }
+        y
+    };
+    if parts == 1 {
+        let y = product(c, n, n.tmp("product"), x, w, (false, false))?;
+        return c.map(n, n.name(0), &[y], whole);
+    }
+    let (s, t) = (c.shape(x), c.shape(w));
+    let (k, p) = (s[rank - 1].clone(), Dim::Known(parts));
+    let each = k.exact_div(&p).ok_or("its depth cannot be cut")?;
+    if t[0] != k {
+        return Err(format!("multiplies {k} columns by {} rows", t[0]).into());
+    }
+    let (mut sx, sw) = (s[..rank - 1].to_vec(), vec![p.clone(), each.clone(), t[1].clone()]);
+    sx.extend([p, each]);
+    let x = c.reshape(n, n.tmp("a.parts"), x, sx)?;
+    let w = c.reshape(n, n.tmp("b.parts"), w, sw)?;
+    let lead: Vec<u8> = (0..rank as u8 - 1).map(|i| b'a' + i).collect();
+    let (la, lo) = ([lead.as_slice(), b"yz"].concat(), [b"y", lead.as_slice(), b"x"].concat());
+    let y = c.contract(n, n.tmp("products"), (x, &la), (w, b"yzx"), &lo)?;
+    let out = c.shape(y)[1..].to_vec();
+    let mut sums = Vec::new();
+    for i in 0..parts {
+        let one = c.slice(n, n.tmp(&format!("part{i}")), y, 0, Dim::Known(i), Dim::ONE)?;
+        sums.push(c.reshape(n, n.tmp(&format!("sum{i}")), one, out.clone())?);
+    }
+    // Few at a time: an element-wise kernel has so many inputs.
+    while sums.len() > 8 {
+        let mut fewer = Vec::new();
+        for (i, some) in sums.chunks(8).enumerate() {
+            fewer.push(c.map(n, n.tmp(&format!("sums{}.{i}", sums.len())), some, whole)?);
+        }
+        sums = fewer;
+    }
+    c.map(n, n.name(0), &sums, whole)
 }
 
 fn fused<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -132,7 +132,11 @@ fn vectorizer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     for (i, (&v, &w)) in inputs.iter().zip(&widths).enumerate() {
         let v = c.cast(n, n.tmp(&format!("part{i}")), v, F)?;
         let s = c.shape(v);
+        if w < 0 {
+            return Err(format!("attribute 'inputdimensions' has the entry {w}").into());
+        }
         let two = match s.len() {
+            0 => vec![Dim::ONE; 2],
             1 => vec![Dim::ONE, s[0].clone()],
             _ => vec![s[0].clone(), Dim::product(&s[1..])],
         };
@@ -140,7 +144,7 @@ fn vectorizer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let v = c.reshaped(n, n.tmp(&format!("rows{i}")), v, two.clone())?;
         parts.push(match have {
             h if h == w => v,
-            h if h > w && w >= 0 => c.slice(n, n.tmp(&format!("cut{i}")), v, 1, Dim::ZERO, Dim::Known(w))?,
+            h if h > w => c.slice(n, n.tmp(&format!("cut{i}")), v, 1, Dim::ZERO, Dim::Known(w))?,
             h => {
                 let (before, after) = (vec![Dim::ZERO; 2], vec![Dim::ZERO, Dim::Known(w.saturating_sub(h))]);
                 c.add1(n, Op::Pad { before, after, mode: graph::PadMode::Constant }, &[v], n.tmp(&format!("padded{i}")))?

@@ -9,6 +9,8 @@ use layout::{DType, Dim};
 use tensor::{Attr, Attrs};
 
 const ML: &str = "ai.onnx.ml";
+/// Outputs of one ensemble at most.
+const MAX_TARGETS: i64 = 1 << 20;
 
 pub(crate) const OPS: &[OpDef] = &[
     other(ML, "TreeEnsemble", ensemble), other(ML, "TreeEnsembleClassifier", classifier), other(ML, "TreeEnsembleRegressor", regressor),
@@ -40,10 +42,17 @@ fn rows<'m>(c: &Ctx<'m>, n: &NodeView<'m>) -> Lowered<Dim> {
     Ok(if s.len() < 2 { Dim::ONE } else { s[0].clone() })
 }
 
+fn targets(n: &NodeView) -> Lowered<Dim> {
+    match n.int("n_targets", 1)? {
+        k @ 1..=MAX_TARGETS => Ok(Dim::Known(k)),
+        k => Err(format!("attribute 'n_targets' is {k}; it must lie within 1 and {MAX_TARGETS}").into()),
+    }
+}
+
 fn regressor<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let rows = rows(c, n)?;
-    let targets = Dim::Known(n.int("n_targets", 1)?.max(1));
+    let targets = targets(n)?;
     let a = attrs(c, n)?;
     c.host_with(n, a, &[(DType::F32, vec![Some(rows), Some(targets)])])
 }
@@ -52,7 +61,7 @@ fn ensemble<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let d = c.dtype(n.input(0)?);
     let rows = rows(c, n)?;
-    let targets = Dim::Known(n.int("n_targets", 1)?.max(1));
+    let targets = targets(n)?;
     let a = attrs(c, n)?;
     c.host_with(n, a, &[(d, vec![Some(rows), Some(targets)])])
 }

@@ -63,7 +63,7 @@ pub(super) fn attend<'m>(
 
 /// Columns `from..from + width` of the last dimension.
 pub(super) fn columns<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, from: i64, width: i64) -> Lowered<ValueId> {
-    let last = c.rank(v) - 1;
+    let last = c.rank(v).checked_sub(1).ok_or_else(|| format!("its {what} is a single number"))?;
     c.slice(n, n.tmp(what), v, last, Dim::Known(from), Dim::Known(width))
 }
 
@@ -170,7 +170,8 @@ fn packed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         Some(s) => return Err(format!("attribute 'qkv_hidden_sizes' {s:?} must have three entries").into()),
         None => vec![all / 3; 3],
     };
-    if sizes.iter().sum::<i64>() != all || sizes.iter().any(|&s| s < 1 || count < 1 || s % count != 0) {
+    let sum = sizes.iter().try_fold(0i64, |s, v| s.checked_add(*v));
+    if sum != Some(all) || sizes.iter().any(|&s| s < 1 || count < 1 || s % count != 0) {
         return Err(format!("its weights' {all} columns are not {sizes:?} for {count} heads").into());
     }
     let y = matmul::product(c, n, n.tmp("qkv"), x, w, (false, false))?;

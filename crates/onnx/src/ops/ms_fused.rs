@@ -186,7 +186,7 @@ fn split_gelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, b) = (n.input(0)?, n.input(1)?);
     let d = c.dtype(x);
     let s = c.map(n, n.tmp("biased"), &[x, b], sums)?;
-    let last = c.rank(s) - 1;
+    let last = c.rank(s).checked_sub(1).ok_or("its input is a single number")?;
     let half = c.shape(s)[last].exact_div(&Dim::Known(2)).ok_or("its last dimension must be even")?;
     let left = c.slice(n, n.tmp("left"), s, last, Dim::ZERO, half.clone())?;
     let right = c.slice(n, n.tmp("right"), s, last, half.clone(), half)?;
@@ -206,8 +206,8 @@ fn embed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let eps = n.float("epsilon", 1e-12)?;
     n.int("mask_index_type", 0)?;
     let s = c.shape(ids);
-    if s.len() != 2 {
-        return Err(format!("its ids have rank {}, not 2", s.len()).into());
+    if s.len() != 2 || c.rank(positions) != 2 {
+        return Err(format!("its ids have rank {} and its positions {}, not 2", s.len(), c.rank(positions)).into());
     }
     let mut inputs = vec![c.add1(n, Op::Gather { axis: 0 }, &[words, ids], n.tmp("words"))?];
     inputs.push(match at {

@@ -38,7 +38,7 @@ impl Lengths {
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(16)?;
     let (hq, hk) = (n.int("num_heads", 0)?, n.int("kv_num_heads", 0)?);
-    if hq < 1 || hk < 1 || hq % hk != 0 {
+    if hq < 1 || hk < 1 || hq > 1 << 20 || hq % hk != 0 {
         return Err(format!("{hq} query heads are no multiple of {hk} key heads").into());
     }
     let cap = n.float("softcap", 0.0)?;
@@ -148,6 +148,9 @@ fn turned<'m>(
     interleaved: bool,
 ) -> Lowered<ValueId> {
     let s = c.shape(x);
+    if c.rank(at) != 2 || c.rank(cos) != 2 || c.rank(sin) != 2 {
+        return Err("its positions, cosines and sines must have rank 2".into());
+    }
     let half = c.shape(cos).last().and_then(Dim::known).ok_or("its cosines must have a known last dimension")?;
     let width = s[3].known().ok_or("its head size must be known")?;
     if 2 * half > width {
@@ -288,19 +291,10 @@ fn attend<'m>(
 ) -> Lowered<ValueId> {
     let d = c.dtype(q);
     let l = shade.l;
-    let repeat = |c: &mut Ctx<'m>, what: &str, v: ValueId| -> Lowered<ValueId> {
-        if hq == hk {
-            return Ok(v);
-        }
-        let s = c.shape(v);
-        let t = Dim::Known(hq / hk);
-        let with = |k: Dim| vec![s[0].clone(), s[1].clone(), k, s[2].clone(), s[3].clone()];
-        let thin = c.reshape(n, n.tmp(&format!("{what}.thin")), v, with(Dim::ONE))?;
-        let wide = c.expand(n, n.tmp(&format!("{what}.wide")), thin, with(t))?;
-        c.reshape(n, n.tmp(&format!("{what}.shared")), wide, vec![s[0].clone(), Dim::Known(hq), s[2].clone(), s[3].clone()])
-    };
-    let k = repeat(c, "k", k)?;
-    let v = repeat(c, "v", v)?;
+    // The query heads that share a key head become rows of one product, so that no key is repeated.
+    let (sq, share) = (c.shape(q), hq / hk);
+    let rows = Dim::Known(share) * l.fresh.clone();
+    let q = c.reshaped(n, n.tmp("q.rows"), q, vec![sq[0].clone(), Dim::Known(hk), rows.clone(), sq[3].clone()])?;
     let kt = c.permute(n, n.tmp("k.t"), k, vec![0, 1, 3, 2])?;
     let raw = matmul::product(c, n, n.tmp("scores"), q, kt, (false, false))?;
     let mut s = c.map(n, n.tmp("scaled"), &[raw], |e, a| {
@@ -316,11 +310,16 @@ fn attend<'m>(
         })?;
     }
     if let Some(b) = n.opt(10) {
+        let b = spread(c, n, "bias", b, share, &l.fresh)?;
         s = c.map(n, n.tmp("biased"), &[s, b], |e, a| e.add(a[0], a[1]))?;
     }
     let lens = c.reshape(n, n.tmp("lens.4"), l.lens, vec![l.batch.clone(), Dim::ONE, Dim::ONE, Dim::ONE])?;
     s = c.map(n, n.tmp("causal"), &[s, lens], |e, a| {
-        let (i, j) = (e.index(2), e.index(3));
+        let (mut i, j) = (e.index(2), e.index(3));
+        if share > 1 {
+            let fresh = e.dim(&l.fresh);
+            i = e.binary(Binary::Mod, i, fresh);
+        }
         let before = l.before(e, a[1]);
         let last = e.add(before, i);
         let mut seen = e.compare(Compare::Le, j, last);
@@ -339,22 +338,48 @@ fn attend<'m>(
     })?;
     let sink = n.opt(11);
     let p = if shade.smooth || sink.is_some() {
-        sunk(c, n, s, sink)?
+        sunk(c, n, s, sink, share, &l.fresh)?
     } else {
         softmax::softmax(c, n, n.tmp("softmax"), s, &[3], false)?
     };
     let p = c.cast(n, n.tmp("weights"), p, d)?;
-    matmul::product(c, n, n.tmp("heads"), p, v, (false, false))
+    let y = matmul::product(c, n, n.tmp("heads"), p, v, (false, false))?;
+    let t = c.shape(y);
+    c.reshaped(n, n.tmp("heads.all"), y, vec![t[0].clone(), Dim::Known(hq), l.fresh.clone(), t[3].clone()])
+}
+
+/// What is stated per query head and row, [b, heads, s, t], for rows of shared key heads.
+fn spread<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, share: i64, fresh: &Dim) -> Lowered<ValueId> {
+    let s = c.shape(v);
+    if share == 1 || s.len() != 4 {
+        return Ok(v);
+    }
+    let (k, rows) = (Dim::Known(share), Dim::Known(share) * fresh.clone());
+    let (heads, wide) = match s[1].exact_div(&k) {
+        Some(h) if !s[1].is_one() => (h, None),
+        _ => (Dim::ONE, Some(vec![s[0].clone(), Dim::ONE, k, s[2].clone(), s[3].clone()])),
+    };
+    let mut v = v;
+    if let Some(wide) = wide {
+        let mut thin = wide.clone();
+        thin[2] = Dim::ONE;
+        let t = c.reshape(n, n.tmp(&format!("{what}.thin")), v, thin)?;
+        v = c.expand(n, n.tmp(&format!("{what}.wide")), t, wide)?;
+    }
+    c.reshape(n, n.tmp(&format!("{what}.rows")), v, vec![s[0].clone(), heads, rows, s[3].clone()])
 }
 
 /// Softmax with one more score that takes weight and gives nothing: 0, or one per head.
-fn sunk<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, sink: Option<ValueId>) -> Lowered<ValueId> {
+fn sunk<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, sink: Option<ValueId>, share: i64, fresh: &Dim) -> Lowered<ValueId> {
     let d = c.dtype(s);
     let acc = monoids::accumulator(d);
     let sink = match sink {
         Some(v) => {
             let h = c.shape(s)[1].clone();
-            c.reshape(n, n.tmp("sink"), v, vec![h, Dim::ONE, Dim::ONE])?
+            let k = Dim::Known(share);
+            let t = c.reshape(n, n.tmp("sink.thin"), v, vec![h.clone(), k.clone(), Dim::ONE, Dim::ONE])?;
+            let t = c.expand(n, n.tmp("sink.wide"), t, vec![h.clone(), k.clone(), fresh.clone(), Dim::ONE])?;
+            c.reshape(n, n.tmp("sink"), t, vec![h, k * fresh.clone(), Dim::ONE])?
         }
         None => c.fill(n, n.tmp("sink"), &[], d, |e| e.constant(0.0, d))?,
     };

@@ -115,6 +115,9 @@ fn attention<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     if let Some(p) = n.opt(8) {
         let s = c.shape(p);
+        if s.len() != 5 {
+            return Err(format!("its past has rank {}, not 5", s.len()).into());
+        }
         for i in 0..2 {
             let half = c.slice(n, n.tmp(&format!("past{i}")), p, 0, Dim::Known(i as i64), Dim::ONE)?;
             let half = c.reshape(n, n.tmp(&format!("past{i}.4")), half, s[1..].to_vec())?;

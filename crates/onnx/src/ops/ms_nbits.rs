@@ -21,8 +21,8 @@ fn unpacked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits:
         return Ok(v);
     }
     let mut s = known(c, v, what)?;
-    let last = s.len() - 1;
-    s[last] *= 8 / bits;
+    let last = s.last_mut().ok_or_else(|| format!("its {what} is a single number"))?;
+    *last = last.checked_mul(8 / bits).ok_or("its weights are too large")?;
     if bits == 4
         && let Some(v) = c.as_nibbles(v, &s)?
     {
@@ -102,7 +102,8 @@ fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let count = (k + block - 1) / block;
     let bytes = (block * bits + 7) / 8;
-    if known(c, w, "weights")?.iter().product::<i64>() != rows * count * bytes {
+    let have = known(c, w, "weights")?.iter().try_fold(1i64, |p, d| p.checked_mul(*d));
+    if have.is_none() || have != rows.checked_mul(count).and_then(|p| p.checked_mul(bytes)) {
         return Err(format!("its weights of shape {:?} are not {rows} x {count} blocks of {bytes} bytes", c.shape(w)).into());
     }
     let d = c.dtype(scales);
@@ -140,6 +141,9 @@ fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let dt = c.dtype(table);
     let rank = c.rank(table);
     let (axis, along) = (axis_of(n.int("gather_axis", 0)?, rank)?, axis_of(n.int("quantize_axis", 1)?, rank)?);
+    if c.rank(scales) != rank || zero.is_some_and(|z| c.rank(z) != rank) {
+        return Err(format!("its scales and zero points must have rank {rank}").into());
+    }
     if block < 1 || axis == along || ![2, 4, 8].contains(&bits) {
         return Err(LowerError::Unsupported("gathers along the blocks; gather along another dimension".into()));
     }

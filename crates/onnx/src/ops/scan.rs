@@ -14,7 +14,7 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut given = n.inputs.clone();
     if batched {
         // Before opset 9 input 0 gives lengths, and everything has a leading batch.
-        if given.first().is_some_and(Option::is_some) {
+        if given.first().is_none_or(Option::is_some) {
             return Err(LowerError::Unsupported("has sequence lengths; export to opset 9 or later".into()));
         }
         given.remove(0);
