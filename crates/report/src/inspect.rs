@@ -42,6 +42,25 @@ pub struct InspectedKernel {
     pub in_control: bool,
 }
 
+/// A node of the model by itself, before anything is rewritten or fused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InspectedNode {
+    /// Node.
+    pub node: String,
+    /// Operator.
+    pub operator: String,
+    /// Contraction FLOP.
+    pub flop: f64,
+    /// Operations of every kind.
+    pub ops: f64,
+    /// Bytes of the values that it reads from others and gives to others; none for views.
+    pub bytes: f64,
+    /// Operations per byte.
+    pub intensity: f64,
+    /// Part of a branch or loop body: counted once, whether or not it runs.
+    pub in_control: bool,
+}
+
 /// A node that is not covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unsupported {
@@ -88,6 +107,8 @@ pub struct Inspection {
     pub bytes: f64,
     /// Operations per distinct byte.
     pub intensity: f64,
+    /// The nodes, each by itself.
+    pub nodes: Vec<InspectedNode>,
     /// What the nodes became.
     pub kernels: Vec<InspectedKernel>,
     /// Nodes that are not covered; the figures above are then missing.
@@ -95,7 +116,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// As text; `all` lists every kernel, otherwise the 20 with most bytes.
+    /// As text; `all` lists every node and kernel, otherwise the 10 nodes with most operations and
+    /// the 20 kernels with most bytes.
     pub fn render(&self, style: Style, all: bool) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{}", style.heading(&self.model));
@@ -193,6 +215,8 @@ impl Inspection {
         if self.kernels.iter().any(|k| k.in_control) {
             let _ = writeln!(out, "  bodies of branches and loops are counted once each");
         }
+        out.push_str(&self.nodes_text(style, all));
+        let _ = writeln!(out, "\n{}", style.heading("fused into kernels"));
         let mut t = Table::new(&[
             ("  nodes", Align::Shrink),
             ("family", Align::Left),
@@ -221,13 +245,51 @@ impl Inspection {
                 units::number(k.intensity),
             ]);
         }
-        out.push('\n');
         out.push_str(&t.render(style));
         if order.len() < self.kernels.len() {
             let _ = writeln!(
                 out,
                 "  ({} more with fewer bytes; --all lists them)",
                 self.kernels.len() - order.len()
+            );
+        }
+        out
+    }
+
+    fn nodes_text(&self, style: Style, all: bool) -> String {
+        let mut order: Vec<&InspectedNode> = self.nodes.iter().collect();
+        if order.is_empty() {
+            return String::new();
+        }
+        if !all && order.len() > 10 {
+            order.sort_by(|a, b| b.ops.total_cmp(&a.ops));
+            order.truncate(10);
+        }
+        let mut t = Table::new(&[
+            ("  node", Align::Shrink),
+            ("operator", Align::Left),
+            ("FLOP", Align::Right),
+            ("ops", Align::Right),
+            ("bytes", Align::Right),
+            ("ops/B", Align::Right),
+        ]);
+        for n in &order {
+            t.row(vec![
+                format!("  {}", n.node),
+                n.operator.clone(),
+                units::count(n.flop),
+                units::count(n.ops),
+                units::bytes(n.bytes),
+                units::number(n.intensity),
+            ]);
+        }
+        let mut out = format!("\n{}\n", style.heading("nodes, each by itself"));
+        out.push_str(&t.render(style));
+        if order.len() < self.nodes.len() {
+            let _ = writeln!(
+                out,
+                "  ({} more with fewer operations; --all lists them)",
+                self.nodes.len() - order.len()
             );
         }
         out

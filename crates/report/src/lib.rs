@@ -18,12 +18,12 @@ mod table;
 mod trace;
 pub mod units;
 
-pub use bodies::{BodyView, bodies_us};
-pub use memory::{BESIDE, MemoryView};
 pub use bench::{BenchReport, LatencyMs};
+pub use bodies::{BodyView, bodies_us};
 pub use fixed::{FixedCost, FixedCostRow};
-pub use inspect::{InspectedKernel, InspectedValue, Inspection, Unsupported};
+pub use inspect::{InspectedKernel, InspectedNode, InspectedValue, Inspection, Unsupported};
 pub use machines::{MachineEntry, machine_list, machine_table};
+pub use memory::{BESIDE, MemoryView};
 pub use plan_view::PlanView;
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use step::StepView;

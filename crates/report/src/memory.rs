@@ -72,7 +72,9 @@ impl MemoryView {
                 }
             }
             // Blocks of a request run one after the other in the same memory.
-            m.arena = m.arena.max(b.arena_bytes + b.far_arenas.iter().sum::<u64>());
+            m.arena = m
+                .arena
+                .max(b.arena_bytes + b.far_arenas.iter().sum::<u64>());
             m.scratch = m.scratch.max(b.scratch_bytes);
         }
         m.weights = weights.values().sum();

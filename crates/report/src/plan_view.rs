@@ -1,5 +1,5 @@
-use crate::table::{Align, Style, Table};
 use crate::bodies::{bodies_text, bodies_us};
+use crate::table::{Align, Style, Table};
 use crate::{BodyView, MemoryView, StepView, units};
 use plan::{Goal, Plan, PlanSegment, Program, Segment, Why};
 use serde::Serialize;

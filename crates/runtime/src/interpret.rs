@@ -56,12 +56,13 @@ impl Context<'_> {
             base
         });
         let room = MAX_SPANS.saturating_sub(all.spans.len());
-        all.spans.extend(own.spans.into_iter().take(room).map(|mut s| {
-            s.step += base as u32;
-            s.start_ns += at;
-            s.end_ns += at;
-            s
-        }));
+        all.spans
+            .extend(own.spans.into_iter().take(room).map(|mut s| {
+                s.step += base as u32;
+                s.start_ns += at;
+                s.end_ns += at;
+                s
+            }));
         all.total_ns = self.began.elapsed().as_nanos() as u64;
     }
 }

@@ -327,6 +327,58 @@ fn plans_print_save_and_load() {
 }
 
 #[test]
+fn memory_stays_within_what_the_plan_states() {
+    for name in ["digits_cnn", "magika", "ppocr_rec"] {
+        let model = file(name, "model.onnx");
+        let plan = json(&["plan", &model, "--json"]);
+        let m = &plan["memory"];
+        let stated = m["total"].as_u64().unwrap() + m["beside"].as_u64().unwrap();
+        let args = [
+            "bench",
+            &model,
+            "--json",
+            "--no-cache",
+            "--iterations",
+            "20",
+        ];
+        if let Some(peak) = json(&args)["peak_rss_bytes"].as_u64() {
+            assert!(peak <= stated, "{name}: {peak} B, stated {stated} B");
+        }
+    }
+}
+
+#[test]
+fn fixed_cost_is_measured_beside_the_ping_pong() {
+    let v = json(&["bench", "--demo", "fixed-cost", "--json", "--threads", "1"]);
+    let rows = v["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 7);
+    // Chains that cannot be fused: a step for every node.
+    assert!(rows.iter().all(|r| r["nodes"] == r["steps"]));
+    assert!(v["pingpong_us"].is_number());
+}
+
+#[test]
+fn a_cache_is_kept_where_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("kept").display().to_string();
+    let model = file("digits_cnn", "model.onnx");
+    let inputs = file("digits_cnn", "inputs.npz");
+    let outputs = file("digits_cnn", "outputs.npz");
+    let run = ["run", &model, "--inputs", &inputs, "--compare", &outputs];
+    ends(0, &[&run[..], &["--cache", &folder]].concat());
+    let kept = || std::fs::read_dir(&folder).unwrap().count();
+    let first = kept();
+    assert!(first > 1);
+    ends(0, &[&run[..], &["--cache", &folder]].concat());
+    assert_eq!(kept(), first);
+    std::fs::remove_dir_all(&folder).unwrap();
+    ends(0, &[&run[..], &["--no-cache"]].concat());
+    assert!(!Path::new(&folder).exists());
+    let both = ["run", &model, "--cache", &folder, "--no-cache"];
+    assert!(fails(2, &both).contains("--no-cache"));
+}
+
+#[test]
 fn bench_has_its_keys_and_goals() {
     let want = [
         "device",

@@ -49,7 +49,13 @@ fn parameters(g: &ModelGraph, depth: usize) -> u64 {
             .dims
             .iter()
             .try_fold(1u64, |n, &d| n.checked_mul(u64::try_from(d).ok()?));
-        if trained { n.unwrap_or(0) } else { 0 }
+        // A number by itself is a setting, not a parameter.
+        let scalar = t.dims.is_empty();
+        if trained && !scalar {
+            n.unwrap_or(0)
+        } else {
+            0
+        }
     };
     let mut sum: u64 = g
         .initializers
@@ -102,7 +108,7 @@ fn dimension(d: &Dimension) -> String {
 }
 
 /// `kernel` as one task with everything in place: the work that no schedule can take away.
-fn unscheduled(kernel: &Kernel) -> Option<TileProgram> {
+pub(crate) fn unscheduled(kernel: &Kernel) -> Option<TileProgram> {
     let schedule = Schedule {
         grid: vec![],
         loops: vec![],
@@ -180,6 +186,16 @@ impl Walk<'_> {
     }
 }
 
+/// The graph as imported, before any rewrite.
+fn imported(path: &Path, options: &ModelOptions) -> Result<graph::Graph, Error> {
+    let fixed = options.dims.iter().filter(|(_, r)| r.lo == r.hi);
+    let import = onnx::ImportOptions {
+        shapes: options.shapes.clone(),
+        dims: fixed.map(|(n, r)| (n.to_string(), r.lo)).collect(),
+    };
+    Ok(onnx::import(path, &import)?.graph)
+}
+
 /// Reads the model at `path` and says what is in it. Operators that are not covered are listed in
 /// [`Inspection::unsupported`]; figures of work are then missing.
 ///
@@ -252,6 +268,7 @@ pub fn inspect(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Inspect
     };
     walk.program(program, false);
     out.kernels = walk.out;
+    out.nodes = crate::nodes::nodes(&imported(path, options)?, &machine, &out.dims);
     let sum = |f: fn(&InspectedKernel) -> f64| out.kernels.iter().map(f).sum::<f64>();
     (out.flop, out.ops, out.bytes) = (sum(|k| k.flop), sum(|k| k.ops), sum(|k| k.bytes));
     out.intensity = if out.bytes > 0.0 {

@@ -27,6 +27,7 @@ pub mod inputs;
 mod inspect;
 pub mod machines;
 mod model;
+mod nodes;
 mod op;
 mod outputs;
 pub mod planview;

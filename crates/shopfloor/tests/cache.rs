@@ -57,7 +57,12 @@ fn a_second_session_finds_what_the_first_left() {
     let first = files(dir.path());
     let kinds = ["plan", "pack", "digest"];
     for k in kinds {
-        assert!(first.iter().any(|f| f.0.extension().is_some_and(|e| e == k)), "{k}");
+        assert!(
+            first
+                .iter()
+                .any(|f| f.0.extension().is_some_and(|e| e == k)),
+            "{k}"
+        );
     }
     assert_eq!(answer(&session(&engine, dir.path())), want);
     // Nothing was written again.
@@ -84,11 +89,23 @@ fn damage_is_noticed_and_mended() {
             let mut bad = bytes.clone();
             bad[at] ^= 0x20;
             std::fs::write(path, &bad).unwrap();
-            assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?} byte {at}");
+            assert_eq!(
+                answer(&session(&engine, dir.path())),
+                want,
+                "{path:?} byte {at}"
+            );
             std::fs::write(path, &bytes[..at]).unwrap();
-            assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?} cut at {at}");
+            assert_eq!(
+                answer(&session(&engine, dir.path())),
+                want,
+                "{path:?} cut at {at}"
+            );
             // What was cut has been made anew, the same.
-            assert_eq!(contents(&files(dir.path())), contents(&good), "{path:?} {at}");
+            assert_eq!(
+                contents(&files(dir.path())),
+                contents(&good),
+                "{path:?} {at}"
+            );
         }
     }
 }

@@ -45,10 +45,7 @@ fn model() -> Model {
 #[test]
 #[cfg(target_os = "linux")]
 fn random_shapes_leave_memory_flat() {
-    let session = Session::builder()
-        .with_threads(2)
-        .commit(model())
-        .unwrap();
+    let session = Session::builder().with_threads(2).commit(model()).unwrap();
     let mut state = 0x1234_5678_9ABC_DEF0u64;
     let mut random = |n: usize| {
         state ^= state << 13;
@@ -56,7 +53,7 @@ fn random_shapes_leave_memory_flat() {
         state ^= state << 17;
         (state % n as u64) as usize + 1
     };
-    let mut request = |batch: usize, rows: usize| {
+    let request = |batch: usize, rows: usize| {
         let x = Tensor::from_f32(&[batch, rows, 64], &vec![1.0; batch * rows * 64]).unwrap();
         let out = session.run(inputs!["x" => &x]).unwrap();
         assert_eq!(out["z"].shape(), [batch, rows, 64]);

@@ -7,7 +7,7 @@ pub struct Args {
     model: String,
     #[command(flatten)]
     bound: ModelArgs,
-    /// List every kernel, not only the 20 that move most bytes
+    /// List every node and kernel, not only the 10 with most operations and the 20 with most bytes
     #[arg(long)]
     all: bool,
     /// Everything as JSON
