@@ -143,6 +143,7 @@ fn gemm(
                 c: c[i * n..].as_mut_ptr(),
                 ldc: n,
                 accumulate: p > 0,
+                post: shopfloor_cpu::ukr::Post::NONE,
             };
             // SAFETY: a is m x k, packed k x n in panels, c m x n.
             unsafe { kern.gemm(&g) };
@@ -300,6 +301,7 @@ fn convs(isa: Isa, k: &Kernels, peak: f64) {
                             c: out[i * cout..].as_mut_ptr(),
                             ldc: cout,
                             accumulate: false,
+                            post: shopfloor_cpu::ukr::Post::NONE,
                         };
                         // SAFETY: the table names every pixel's taps or zeros.
                         unsafe { kern.indirect(&g) };
@@ -345,6 +347,8 @@ fn convs(isa: Isa, k: &Kernels, peak: f64) {
                         out_step: c,
                         bias: std::ptr::null(),
                         accumulate: false,
+                        lo: f32::NEG_INFINITY,
+                        hi: f32::INFINITY,
                     };
                     // SAFETY: x is padded by one pixel all around.
                     unsafe { (k.depthwise)(&d) };
@@ -434,6 +438,7 @@ fn gemvs(isa: Isa, k: &Kernels) {
                 c: c.as_mut_ptr(),
                 ldc: n,
                 accumulate: false,
+                post: shopfloor_cpu::ukr::Post::NONE,
             };
             // SAFETY: b is kk x n.
             let u = best(0.3, || unsafe { kern.gemm(&in_place) });

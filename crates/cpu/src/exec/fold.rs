@@ -107,7 +107,7 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
             w.reduced = rest;
         }
     }
-    if f.horizontal && w.rows() {
+    if f.horizontal && (w.rows() || w.strips()) {
         return;
     }
     loop {
@@ -119,6 +119,31 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
         if !next(&f.kept, &mut w.c, ctx) {
             return;
         }
+    }
+}
+
+/// A few axes without allocation.
+struct Few {
+    n: usize,
+    a: [usize; MAX_AXES],
+}
+
+impl Few {
+    /// `axes` without `but`.
+    fn of(axes: &[usize], but: Option<usize>) -> Few {
+        let mut v = Few {
+            n: 0,
+            a: [0; MAX_AXES],
+        };
+        for &x in axes.iter().filter(|&&x| Some(x) != but) {
+            v.a[v.n] = x;
+            v.n += 1;
+        }
+        v
+    }
+
+    fn as_slice(&self) -> &[usize] {
+        &self.a[..self.n]
     }
 }
 
@@ -413,6 +438,110 @@ impl Walk<'_> {
                 r = r.wrapping_offset(mean.map_or(0, |m| m.st[inner]) as isize);
             }
             if !next(outer, &mut c, ctx) {
+                return true;
+            }
+        }
+    }
+
+    /// Short rows of which neighbours along a kept axis continue one another: each strip of rows is
+    /// summed (or the like) along the outer reduced axes by whole vectors, and every row's share of the
+    /// result reduced at the end. False where there is more to it.
+    fn strips(&self) -> bool {
+        let f = self.f;
+        let ctx = self.ctx;
+        let (Some(simple), Some(l)) = (f.simple, f.lane) else {
+            return false;
+        };
+        let (Some(reduce), false) = (simple.reduce, simple.lift == Lift::Program) else {
+            return false;
+        };
+        let (x, s) = (&ctx.views[f.args[0]], &ctx.views[f.state[0]]);
+        let times: i64 = self.reduced.iter().map(|&a| ctx.len[a]).product();
+        let n = self.n as i64;
+        if x.st[l] != 1 || n > CH as i64 / 8 || times < 8 {
+            return false;
+        }
+        // The kept axis whose rows continue one another.
+        let side = f
+            .kept
+            .iter()
+            .copied()
+            .find(|&a| ctx.len[a] > 1 && x.st[a] == n);
+        let mean = (simple.lift == Lift::Deviation).then(|| &ctx.views[f.args[1]]);
+        if mean.is_some_and(|m| self.reduced.iter().any(|&a| m.st[a] != 0)) {
+            return false;
+        }
+        let per = side.map_or(1, |a| ctx.len[a].min(CH as i64 / n));
+        let k = ctx.kernel.kernels;
+        let (acc, line) = (self.temp(0, 0).ptr.cast::<f32>(), self.temp(1, 0).ptr);
+        // A set is a row of CH numbers of 8 bytes: the strip and the means repeated share one.
+        let (line, means) = (line.cast::<f32>(), line.cast::<f32>().wrapping_add(CH));
+        let mut c = [0i64; MAX_AXES];
+        let outer: Few = Few::of(&f.kept, side);
+        loop {
+            let mut first = 0;
+            let count = side.map_or(1, |a| ctx.len[a]);
+            while first < count {
+                if let Some(a) = side {
+                    c[a] = first;
+                }
+                let rows = per.min(count - first);
+                let wide = (rows * n) as usize;
+                let at = |v: &View, c: &[i64; MAX_AXES]| {
+                    let off: i64 = f.kept.iter().map(|&a| c[a] * v.st[a]).sum();
+                    v.ptr.cast::<f32>().wrapping_offset(off as isize)
+                };
+                let from = at(x, &c);
+                // SAFETY: strips of `wide` elements of the argument, at most CH; states and means are one
+                // element per row.
+                unsafe {
+                    if let Some(m) = mean {
+                        let (p, st) = (at(m, &c), side.map_or(0, |a| m.st[a]));
+                        for r in 0..rows {
+                            let v = *p.wrapping_offset((r * st) as isize);
+                            std::slice::from_raw_parts_mut(means.add((r * n) as usize), n as usize)
+                                .fill(v);
+                        }
+                    }
+                    let mut t = [0i64; MAX_AXES];
+                    let mut started = false;
+                    loop {
+                        let off: i64 = self.reduced.iter().map(|&a| t[a] * x.st[a]).sum();
+                        let q = from.wrapping_offset(off as isize);
+                        let src = match simple.lift {
+                            Lift::Identity => q.cast_const(),
+                            Lift::Square => q.cast_const(),
+                            _ => {
+                                (k.sub)(q, means, line, wide);
+                                line.cast_const()
+                            }
+                        };
+                        match (simple.lift, started) {
+                            (Lift::Identity, false) => {
+                                std::ptr::copy_nonoverlapping(src, acc, wide)
+                            }
+                            (Lift::Identity, true) => (simple.combine)(acc, src, acc, wide),
+                            (_, false) => (k.mul)(src, src, acc, wide),
+                            (_, true) => (k.fma)(src, src, acc, acc, wide),
+                        }
+                        started = true;
+                        if !next(self.reduced, &mut t, ctx) {
+                            break;
+                        }
+                    }
+                    let (p, st) = (at(s, &c), side.map_or(0, |a| s.st[a]));
+                    for r in 0..rows {
+                        let v = reduce(acc.add((r * n) as usize), n as usize);
+                        let p = p.wrapping_offset((r * st) as isize);
+                        (simple.combine)(p, &v, p, 1);
+                    }
+                }
+                first += rows;
+            }
+            if let Some(a) = side {
+                c[a] = 0;
+            }
+            if !next(outer.as_slice(), &mut c, ctx) {
                 return true;
             }
         }

@@ -122,8 +122,9 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
     ctx.views[m.dst] = dst;
 }
 
-/// Rows of `n` elements, neighbours along the innermost of `outer` taken together: arguments that do
-/// not continue from row to row are copied into rows of their own first.
+/// Rows of `n` elements, neighbours along the innermost axes of `outer` taken together: arguments that
+/// do not continue from row to row are copied into rows of their own first, those that stay the same
+/// once.
 fn short_rows(
     ctx: &Ctx,
     m: &CMap,
@@ -133,43 +134,83 @@ fn short_rows(
     n: i64,
 ) {
     let k = ctx.kernel;
-    let Some((&a, rest)) = outer.split_last() else {
+    // Axes that a row of CH takes in whole, the one that it takes a part of, and the rest.
+    let (mut split, mut block) = (outer.len(), n);
+    while split > 1 && block * ctx.len[outer[split - 1]] <= CH as i64 {
+        split -= 1;
+        block *= ctx.len[outer[split]];
+    }
+    let (Some(&a), inner) = (outer[..split].last(), &outer[split..]) else {
         return;
     };
+    let rest = &outer[..split - 1];
     let l = m.lane.unwrap_or(a);
     let view = |t: usize| if t == m.dst { old } else { &ctx.views[t] };
-    let per = CH as i64 / n;
+    let per = (CH as i64 / block).max(1);
     let prog = Run::new(flat, k.kernels, ctx.area(0), ctx.p);
     let buffers = flat.bytes.div_ceil(64) * 64;
-    let spread = |i: usize, from: *mut u8, v: &View, elem: usize, rows: i64| {
+    // Extents and dense strides of a block, outermost first.
+    let rank = inner.len() + 2;
+    let (mut len, mut dense) = ([1i64; MAX_AXES + 1], [1i64; MAX_AXES + 1]);
+    (len[rank - 1], dense[rank - 1]) = (n, 1);
+    let mut step = n;
+    for (i, &x) in inner.iter().enumerate().rev() {
+        (len[i + 1], dense[i + 1]) = (ctx.len[x], step);
+        step *= ctx.len[x];
+    }
+    dense[0] = step;
+    let strides = |v: &View| {
+        let mut st = [0i64; MAX_AXES + 1];
+        st[0] = v.st[a];
+        for (i, &x) in inner.iter().enumerate() {
+            st[i + 1] = v.st[x];
+        }
+        st[rank - 1] = v.st[l];
+        st
+    };
+    let continues = |st: &[i64; MAX_AXES + 1]| {
+        (0..rank).all(|i| len[i] == 1 && i > 0 || st[i] == st[rank - 1] * dense[i])
+    };
+    let spread = |i: usize, from: *mut u8, st: &[i64; MAX_AXES + 1], elem: usize, rows: i64| {
         let to = ctx.area(buffers + i * CH * 8);
-        // SAFETY: `rows * n` elements of the argument, into a row of CH.
+        let mut len = len;
+        len[0] = rows;
+        // SAFETY: `rows` blocks of the argument, into a row of CH.
         unsafe {
             strided_copy(
                 k.kernels,
                 elem,
                 to,
-                &[n, 1],
+                &dense[..rank],
                 from,
-                &[v.st[a], v.st[l]],
-                &[rows, n],
+                &st[..rank],
+                &len[..rank],
             )
         };
         Lane { ptr: to, st: 1 }
     };
     let zero = [0; MAX_AXES];
     let mut c = [0i64; MAX_AXES];
+    let mut lanes = [Lane::NONE; MAX_ARGS];
+    let still = |v: &View| v.st[a] == 0 && rest.iter().all(|&x| v.st[x] == 0 || ctx.len[x] == 1);
+    for (i, &t) in m.args.iter().enumerate() {
+        let v = view(t);
+        if still(v) {
+            lanes[i] = spread(i, v.ptr, &strides(v), k.tiles[t].elem, per.min(ctx.len[a]));
+        }
+    }
+    let (elem, out) = (k.tiles[m.dst].elem, strides(dst));
+    let made_dense = continues(&out);
     loop {
         let at = |v: &View, elem: usize| {
             let off: i64 = rest.iter().map(|&x| c[x] * v.st[x]).sum();
             v.ptr.wrapping_offset((off * elem as i64) as isize)
         };
-        let mut lanes = [Lane::NONE; MAX_ARGS];
         for (i, &t) in m.args.iter().enumerate() {
             let (v, elem) = (view(t), k.tiles[t].elem);
-            if v.st[a] == 0 {
-                // The same for every row.
-                lanes[i] = spread(i, at(v, elem), v, elem, per.min(ctx.len[a]));
+            if v.st[a] == 0 && !still(v) {
+                // The same for every block of this row of blocks.
+                lanes[i] = spread(i, at(v, elem), &strides(v), elem, per.min(ctx.len[a]));
             }
         }
         let mut row = 0;
@@ -180,20 +221,19 @@ fn short_rows(
                 if v.st[a] == 0 {
                     continue;
                 }
+                let st = strides(v);
                 let from = at(v, elem).wrapping_offset((row * v.st[a] * elem as i64) as isize);
-                lanes[i] = if v.st[a] == v.st[l] * n {
+                lanes[i] = if continues(&st) {
                     Lane {
                         ptr: from,
                         st: v.st[l],
                     }
                 } else {
-                    spread(i, from, v, elem, rows)
+                    spread(i, from, &st, elem, rows)
                 };
             }
-            let elem = k.tiles[m.dst].elem;
             let to = at(dst, elem).wrapping_offset((row * dst.st[a] * elem as i64) as isize);
-            let dense = dst.st[a] == n;
-            let made = if dense {
+            let made = if made_dense {
                 to
             } else {
                 ctx.area(buffers + m.args.len() * CH * 8)
@@ -202,18 +242,29 @@ fn short_rows(
                 at: &zero,
                 step: &zero,
             };
-            let out = [Lane { ptr: made, st: 1 }];
+            let put = [Lane { ptr: made, st: 1 }];
             prog.row(
                 &lanes[..m.args.len()],
                 &coords,
-                &out,
-                (rows * n) as usize,
+                &put,
+                (rows * block) as usize,
                 true,
             );
-            if !dense {
-                let (ds, ss, len) = ([dst.st[a], 1], [n, 1], [rows, n]);
-                // SAFETY: `rows * n` elements of the tile, from a row of CH.
-                unsafe { strided_copy(k.kernels, elem, to, &ds, made, &ss, &len) };
+            if !made_dense {
+                let mut len = len;
+                len[0] = rows;
+                // SAFETY: `rows` blocks of the tile, from a row of CH.
+                unsafe {
+                    strided_copy(
+                        k.kernels,
+                        elem,
+                        to,
+                        &out[..rank],
+                        made,
+                        &dense[..rank],
+                        &len[..rank],
+                    )
+                };
             }
             row += rows;
         }

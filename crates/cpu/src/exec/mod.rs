@@ -77,7 +77,14 @@ pub(crate) struct CTile {
     pub offset: usize,
     /// Operand that it may be written straight into.
     pub direct: Option<usize>,
+    /// Rows of a product's left factor: they must not lie a multiple of a cache's way apart.
+    pub spaced: bool,
 }
+
+/// Bytes of a row from which on its distance to the next matters, and what it is a multiple of then.
+pub(crate) const WAY: i64 = 2048;
+/// Bytes between such rows.
+pub(crate) const SPACING: i64 = 64;
 
 /// An operation on whole tiles.
 #[derive(Debug)]
@@ -183,9 +190,12 @@ impl Ctx<'_> {
             ..View::EMPTY
         };
         let mut st = 1;
-        for &a in t.axes.iter().rev() {
+        for (i, &a) in t.axes.iter().rev().enumerate() {
             v.st[a] = st;
             st *= self.len[a];
+            if i == 0 && t.spaced && st * t.elem as i64 % WAY == 0 {
+                st += SPACING / t.elem as i64;
+            }
         }
         v
     }

@@ -1,6 +1,8 @@
 //! Window reductions without copies: a load that reaches outside its tensor and the fold that reads it,
 //! where what lies outside changes nothing.
+use super::contract::wide::CWide;
 use super::fold::{CFold, Lift, Simple, next};
+use super::vm::{narrow, widen};
 use super::{Ctx, Fault, MAX_AXES, Op, View, run as tasks};
 
 /// A load and a fold (in loops or not) that may run as one.
@@ -11,6 +13,8 @@ pub(crate) struct CPool {
     pub tile: usize,
     pub fold: CFold,
     pub simple: Simple,
+    /// For elements of 16 bits: where the window is widened to, and the offset of the state as f32.
+    pub wide: Option<(CWide, usize)>,
     /// The same statement by statement.
     pub body: Vec<Op>,
 }
@@ -32,10 +36,42 @@ fn fast(ctx: &Ctx, c: &CPool) -> bool {
         return true;
     }
     let o = &ctx.kernel.operands[c.operand];
-    let Some(a) = o.access.view(ctx, ctx.kernel.tiles[c.tile].mask, o, false) else {
+    let mask = ctx.kernel.tiles[c.tile].mask;
+    let Some(a) = o.access.view(ctx, mask, o, false) else {
         return false;
     };
     let s = ctx.views[f.state[0]];
+    let Some((wide, at)) = &c.wide else {
+        return windows(ctx, c, lane, a, s);
+    };
+    // The state without gaps, so that it widens in one piece.
+    let mut dense = 1;
+    for &x in ctx.kernel.tiles[f.state[0]].axes.iter().rev() {
+        if ctx.len[x] > 1 && s.st[x] != dense {
+            return false;
+        }
+        dense *= ctx.len[x];
+    }
+    let Some(window) = wide.fill(ctx, o, mask) else {
+        return false;
+    };
+    let mut state = s;
+    state.ptr = ctx.scratch.wrapping_add(*at);
+    let n = dense as usize;
+    // SAFETY: the state's elements, and as many of its copy.
+    unsafe { widen(wide.dtype, s.ptr.cast(), state.ptr.cast(), n) };
+    let done = windows(ctx, c, lane, window.view(a), state);
+    if done {
+        // SAFETY: as above.
+        unsafe { narrow(wide.dtype, state.ptr.cast(), s.ptr.cast(), n) };
+    }
+    done
+}
+
+/// Folds windows of `a` into `s`, both f32.
+fn windows(ctx: &Ctx, c: &CPool, lane: usize, a: View, s: View) -> bool {
+    let f = &c.fold;
+    let o = &ctx.kernel.operands[c.operand];
     let n = ctx.len[lane];
     let bounded = o
         .access

@@ -71,6 +71,7 @@ unsafe impl Simd for Avx2 {
         fn to_int(a: __m256) -> __m256i = _mm256_cvtps_epi32(a);
         fn from_int(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);
         fn iadd(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+        fn madd(a: __m256i, b: __m256i) -> __m256i = _mm256_madd_epi16(a, b);
         fn isub(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
         fn iand(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
         fn ixor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);

@@ -76,6 +76,7 @@ unsafe impl Simd for Avx512 {
         fn to_int(a: __m512) -> __m512i = _mm512_cvtps_epi32(a);
         fn from_int(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
         fn iadd(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        fn madd(a: __m512i, b: __m512i) -> __m512i = _mm512_madd_epi16(a, b);
         fn isub(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
         fn iand(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
         fn ixor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);

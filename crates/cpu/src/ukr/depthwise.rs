@@ -46,6 +46,10 @@ pub struct Depthwise {
     pub bias: *const f32,
     /// Whether to add to what `out` holds, or to overwrite it without reading.
     pub accumulate: bool,
+    /// Bounds of the results (-inf and inf: none); a NaN stays.
+    pub lo: f32,
+    /// See `lo`.
+    pub hi: f32,
 }
 
 /// P pixels of CV vectors of channels from channel `c` on, the last vector masked when MASKED, taps in runs of RUN.
@@ -120,6 +124,7 @@ unsafe fn tile<S: Simd, const P: usize, const CV: usize, const RUN: usize, const
                 } else {
                     acc[p][v]
                 };
+                let r = S::min(S::splat(d.hi), S::max(S::splat(d.lo), r));
                 if MASKED {
                     S::store_t(o, r, tail)
                 } else {

@@ -46,6 +46,50 @@ pub struct Gemm {
     pub ldc: usize,
     /// Whether to add to what C holds, or to overwrite it without reading.
     pub accumulate: bool,
+    /// What is done to the sums before they are stored: one call must then do them whole.
+    pub post: Post,
+}
+
+/// What is done to finished sums on their way to C.
+#[derive(Clone, Copy, Debug)]
+pub struct Post {
+    /// One number per column, added; or null.
+    pub bias: *const f32,
+    /// Bytes from an element of C to what is added to it, when `added`.
+    pub from: isize,
+    /// Whether something that lies like C is added.
+    pub added: bool,
+    /// Results are at least this (-inf: no bound); a NaN stays.
+    pub lo: f32,
+    /// Results are at most this (inf: no bound).
+    pub hi: f32,
+}
+
+impl Post {
+    /// Nothing.
+    pub const NONE: Post = Post {
+        bias: std::ptr::null(),
+        from: 0,
+        added: false,
+        lo: f32::NEG_INFINITY,
+        hi: f32::INFINITY,
+    };
+
+    /// The same for columns from `n` on.
+    #[inline(always)]
+    fn column(mut self, n: usize) -> Post {
+        if !self.bias.is_null() {
+            self.bias = self.bias.wrapping_add(n);
+        }
+        self
+    }
+
+    /// Whether anything is to be done.
+    #[inline(always)]
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !self.bias.is_null() || self.added || self.lo > f32::NEG_INFINITY || self.hi < f32::INFINITY
+    }
 }
 
 /// Where B lies.
@@ -90,6 +134,8 @@ pub struct Indirect {
     pub ldc: usize,
     /// Whether to add to what C holds, or to overwrite it without reading.
     pub accumulate: bool,
+    /// What is done to the sums before they are stored: one call must then do them whole.
+    pub post: Post,
 }
 
 /// One register tile's operands.
@@ -108,6 +154,7 @@ struct Tile {
     /// Columns in the last vector, 1..=W.
     last: usize,
     accumulate: bool,
+    post: Post,
 }
 
 type TileFn = unsafe fn(&Tile);
@@ -144,6 +191,24 @@ pub fn gemm_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
         Isa::Avx2 => (&avx2::TILES, 8),
         _ => (&portable::TILES, 8),
     };
+    shaped(tiles, lanes, mr, nr)
+}
+
+/// As [`gemm_kernel`], for elements that are pairs of i16 (every count of elements and stride counts
+/// pairs) and sums in i32; A must be contiguous along k.
+#[must_use]
+pub fn pair_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
+    let (tiles, lanes): (&'static [TileTable], usize) = match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => (&pairs512::TILES, 16),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => (&pairs2::TILES, 8),
+        _ => (&pairs1::TILES, 8),
+    };
+    shaped(tiles, lanes, mr, nr)
+}
+
+fn shaped(tiles: &'static [TileTable], lanes: usize, mr: usize, nr: usize) -> Option<GemmKernel> {
     let vectors = nr / lanes;
     if vectors == 0
         || !nr.is_multiple_of(lanes)
@@ -221,6 +286,7 @@ impl GemmKernel {
                     ldc: g.ldc,
                     last,
                     accumulate: g.accumulate,
+                    post: g.post.column(first),
                 };
                 // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
                 unsafe { tiles[rows - 1](&tile) };
@@ -258,6 +324,7 @@ impl GemmKernel {
                     ldc: g.ldc,
                     last,
                     accumulate: g.accumulate,
+                    post: g.post.column(first),
                 };
                 // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
                 unsafe { tiles[rows - 1](&tile) };
@@ -280,9 +347,55 @@ impl GemmKernel {
     }
 }
 
+/// What a step of k multiplies and adds. Everything else treats elements as bits.
+trait Product<S: Simd> {
+    /// Whether sums are f32, to which more can be added.
+    const POST: bool;
+    /// `a * b + c`.
+    unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F;
+    /// `a + b`.
+    unsafe fn plus(a: S::F, b: S::F) -> S::F;
+}
+
+/// Elements are f32.
+struct Floats;
+
+/// Elements are pairs of i16, sums i32.
+struct Pairs;
+
+impl<S: Simd> Product<S> for Floats {
+    const POST: bool = true;
+    #[inline(always)]
+    unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { S::fma(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(a: S::F, b: S::F) -> S::F {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { S::add(a, b) }
+    }
+}
+
+impl<S: Simd> Product<S> for Pairs {
+    const POST: bool = false;
+    #[inline(always)]
+    unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { S::from_bits(S::iadd(S::madd(S::bits(a), S::bits(b)), S::bits(c))) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus(a: S::F, b: S::F) -> S::F {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { S::from_bits(S::iadd(S::bits(a), S::bits(b))) }
+    }
+}
+
 /// One step of k: NV vectors of B, MR broadcasts of A.
 #[inline(always)]
-unsafe fn step<S: Simd, const MR: usize, const NV: usize, const MASKED: bool>(
+unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const MASKED: bool>(
     acc: &mut [[S::F; NV]; MR],
     rows: &[*const f32; MR],
     at: usize,
@@ -302,7 +415,7 @@ unsafe fn step<S: Simd, const MR: usize, const NV: usize, const MASKED: bool>(
         for i in 0..MR {
             let a = S::splat(*rows[i].add(at));
             for j in 0..NV {
-                acc[i][j] = S::fma(a, bv[j], acc[i][j]);
+                acc[i][j] = P::mac(a, bv[j], acc[i][j]);
             }
         }
     }
@@ -312,6 +425,7 @@ unsafe fn step<S: Simd, const MR: usize, const NV: usize, const MASKED: bool>(
 #[inline(always)]
 unsafe fn tile<
     S: Simd,
+    P: Product<S>,
     const MR: usize,
     const NV: usize,
     const SETS: usize,
@@ -333,7 +447,7 @@ unsafe fn tile<
             if STRIDED {
                 let mut at = 0;
                 for _ in 0..t.kc {
-                    step::<S, MR, NV, MASKED>(&mut acc[0], &rows, at, b, tail);
+                    step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, at, b, tail);
                     at += t.a_ks;
                     b = b.wrapping_add(t.ldb);
                 }
@@ -343,33 +457,45 @@ unsafe fn tile<
             // Eight steps when there are eight sets, else four; written out because accumulators are constants.
             let unroll = if SETS == 8 { 8 } else { 4 };
             while k + unroll <= t.kc {
-                step::<S, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
-                step::<S, MR, NV, MASKED>(&mut acc[1 % SETS], &rows, k + 1, b.add(t.ldb), tail);
-                step::<S, MR, NV, MASKED>(&mut acc[2 % SETS], &rows, k + 2, b.add(2 * t.ldb), tail);
-                step::<S, MR, NV, MASKED>(&mut acc[3 % SETS], &rows, k + 3, b.add(3 * t.ldb), tail);
+                step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
+                step::<S, P, MR, NV, MASKED>(&mut acc[1 % SETS], &rows, k + 1, b.add(t.ldb), tail);
+                step::<S, P, MR, NV, MASKED>(
+                    &mut acc[2 % SETS],
+                    &rows,
+                    k + 2,
+                    b.add(2 * t.ldb),
+                    tail,
+                );
+                step::<S, P, MR, NV, MASKED>(
+                    &mut acc[3 % SETS],
+                    &rows,
+                    k + 3,
+                    b.add(3 * t.ldb),
+                    tail,
+                );
                 if SETS == 8 {
-                    step::<S, MR, NV, MASKED>(
+                    step::<S, P, MR, NV, MASKED>(
                         &mut acc[4 % SETS],
                         &rows,
                         k + 4,
                         b.add(4 * t.ldb),
                         tail,
                     );
-                    step::<S, MR, NV, MASKED>(
+                    step::<S, P, MR, NV, MASKED>(
                         &mut acc[5 % SETS],
                         &rows,
                         k + 5,
                         b.add(5 * t.ldb),
                         tail,
                     );
-                    step::<S, MR, NV, MASKED>(
+                    step::<S, P, MR, NV, MASKED>(
                         &mut acc[6 % SETS],
                         &rows,
                         k + 6,
                         b.add(6 * t.ldb),
                         tail,
                     );
-                    step::<S, MR, NV, MASKED>(
+                    step::<S, P, MR, NV, MASKED>(
                         &mut acc[7 % SETS],
                         &rows,
                         k + 7,
@@ -381,7 +507,7 @@ unsafe fn tile<
                 b = b.wrapping_add(unroll * t.ldb);
             }
             while k < t.kc {
-                step::<S, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
+                step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
                 k += 1;
                 b = b.wrapping_add(t.ldb);
             }
@@ -392,30 +518,69 @@ unsafe fn tile<
             for s in 0..width {
                 for i in 0..MR {
                     for j in 0..NV {
-                        acc[s][i][j] = S::add(acc[s][i][j], acc[s + width][i][j]);
+                        acc[s][i][j] = P::plus(acc[s][i][j], acc[s + width][i][j]);
                     }
                 }
             }
         }
-        let acc = &acc[0];
         let partial = t.last < S::W;
+        let acc = &acc[0];
         for i in 0..MR {
             for j in 0..NV {
                 let p = t.c.add(i * t.ldc + j * S::W);
                 if j == NV - 1 && partial {
                     let v = if t.accumulate {
-                        S::add(acc[i][j], S::load_t(p, tail))
+                        P::plus(acc[i][j], S::load_t(p, tail))
                     } else {
                         acc[i][j]
                     };
                     S::store_t(p, v, tail);
                 } else {
                     let v = if t.accumulate {
-                        S::add(acc[i][j], S::load(p))
+                        P::plus(acc[i][j], S::load(p))
                     } else {
                         acc[i][j]
                     };
                     S::store(p, v);
+                }
+            }
+        }
+        if P::POST && t.post.any() {
+            finish::<S>(t, MR, NV, tail);
+        }
+    }
+}
+
+/// What is done to the sums of a tile, which are stored by now: a pass of its own over memory that is in
+/// the nearest cache, so that the loop over k keeps all registers.
+#[inline(always)]
+unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
+    let p = &t.post;
+    // SAFETY: the tile's own elements, and what lies like them.
+    unsafe {
+        let (lo, hi) = (S::splat(p.lo), S::splat(p.hi));
+        for i in 0..rows {
+            for j in 0..vectors {
+                let cut = j == vectors - 1 && t.last < S::W;
+                let c = t.c.add(i * t.ldc + j * S::W);
+                if cut {
+                    let mut v = S::load_t(c, tail);
+                    if !p.bias.is_null() {
+                        v = S::add(v, S::load_t(p.bias.add(j * S::W), tail));
+                    }
+                    if p.added {
+                        v = S::add(v, S::load_t(c.wrapping_byte_offset(p.from), tail));
+                    }
+                    S::store_t(c, S::min(hi, S::max(lo, v)), tail);
+                } else {
+                    let mut v = S::load(c);
+                    if !p.bias.is_null() {
+                        v = S::add(v, S::load(p.bias.add(j * S::W)));
+                    }
+                    if p.added {
+                        v = S::add(v, S::load(c.wrapping_byte_offset(p.from)));
+                    }
+                    S::store(c, S::min(hi, S::max(lo, v)));
                 }
             }
         }
@@ -434,14 +599,14 @@ const fn sets(n: usize) -> usize {
 
 /// Instantiates the tiles of one instruction set: for each count of vectors the row counts 1..=max.
 macro_rules! tiles {
-    ($module:ident, $simd:ty, $features:literal, $count:literal, $shapes:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
+    ($module:ident, $simd:ty, $product:ident, $features:literal, $count:literal, $shapes:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
         mod $module {
             use super::{Tile, TileFn, TileTable, sets, tile};
 
             #[target_feature(enable = $features)]
             unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool, const STRIDED: bool>(t: &Tile) {
                 // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, MR, NV, SETS, MASKED, STRIDED>(t) }
+                unsafe { tile::<$simd, super::$product, MR, NV, SETS, MASKED, STRIDED>(t) }
             }
 
             pub(super) static TILES: [TileTable; $count] = [$({
@@ -465,7 +630,7 @@ macro_rules! tiles {
 }
 
 #[cfg(target_arch = "x86_64")]
-tiles!(avx512, super::super::avx512::Avx512, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 8, 59, [
+tiles!(avx512, super::super::avx512::Avx512, Floats, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 8, 59, [
     1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
     2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
     3: [1 2 3 4 5 6 7 8],
@@ -477,7 +642,7 @@ tiles!(avx512, super::super::avx512::Avx512, "avx512f,avx512vl,avx512dq,avx512bw
 ]);
 
 #[cfg(target_arch = "x86_64")]
-tiles!(avx2, super::super::avx2::Avx2, "avx2,fma", 4, 25, [
+tiles!(avx2, super::super::avx2::Avx2, Floats, "avx2,fma", 4, 25, [
     1: [1 2 3 4 5 6 7 8 9 10 11 12],
     2: [1 2 3 4 5 6],
     3: [1 2 3 4],
@@ -486,6 +651,48 @@ tiles!(avx2, super::super::avx2::Avx2, "avx2,fma", 4, 25, [
 
 // Without a target's features the compiler has sixteen 128-bit registers on x86-64, so tiles stay small.
 #[cfg(target_arch = "x86_64")]
-tiles!(portable, super::super::portable::Portable, "sse2", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, super::super::portable::Portable, Floats, "sse2", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
 #[cfg(target_arch = "aarch64")]
-tiles!(portable, super::super::portable::Portable, "neon", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+tiles!(portable, super::super::portable::Portable, Floats, "neon", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+
+/// Instantiates the tiles of pairs of one instruction set: elements of A are contiguous along k.
+macro_rules! pairs {
+    ($module:ident, $simd:ty, $features:literal, $count:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
+        mod $module {
+            use super::{Pairs, Tile, TileFn, TileTable, sets, tile};
+
+            #[target_feature(enable = $features)]
+            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
+                // SAFETY: the caller's contract is that of `tile`.
+                unsafe { tile::<$simd, Pairs, MR, NV, SETS, MASKED, false>(t) }
+            }
+
+            pub(super) static TILES: [TileTable; $count] = [$({
+                const A: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, false>),*];
+                const C: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true>),*];
+                [[A, &[]], [C, &[]]]
+            }),*];
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+pairs!(pairs512, super::super::avx512::Avx512, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 4, [
+    1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
+    2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
+    3: [1 2 3 4 5 6 7 8],
+    4: [1 2 3 4 5 6]
+]);
+
+#[cfg(target_arch = "x86_64")]
+pairs!(pairs2, super::super::avx2::Avx2, "avx2,fma", 4, [
+    1: [1 2 3 4 5 6 7 8 9 10 11 12],
+    2: [1 2 3 4 5 6],
+    3: [1 2 3 4],
+    4: [1 2 3]
+]);
+
+#[cfg(target_arch = "x86_64")]
+pairs!(pairs1, super::super::portable::Portable, "sse2", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
+#[cfg(target_arch = "aarch64")]
+pairs!(pairs1, super::super::portable::Portable, "neon", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

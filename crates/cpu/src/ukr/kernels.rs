@@ -47,6 +47,8 @@ macro_rules! list {
             gelu: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::gelu;
             /// The tanh form of GELU, within 3 ULP of |x|.
             gelu_tanh: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::gelu_tanh;
+            /// x max(0, min(1, x/6 + 1/2)), within 3 ULP of |x|.
+            hard_swish: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::hard_swish;
             /// Sine, at most 2 ULP.
             sin: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::sin;
             /// Cosine, at most 2 ULP.
@@ -121,6 +123,8 @@ macro_rules! list {
             gt_k: fn(a: *const f32, k: f32, dst: *mut f32, n: usize) = slice::with::gt;
             /// 1.0 where a >= k, else 0.0; k is a scalar.
             ge_k: fn(a: *const f32, k: f32, dst: *mut f32, n: usize) = slice::with::ge;
+            /// e^(a - k), 0 where a is -inf whatever k is; at most 2 ULP more than the difference's; k is a scalar.
+            exp_sub_k: fn(a: *const f32, k: f32, dst: *mut f32, n: usize) = slice::with::exp_sub;
             /// a * b + c, in place allowed.
             fma: fn(a: *const f32, b: *const f32, c: *const f32, dst: *mut f32, n: usize) = row::fma;
             /// k * x + y, in place allowed.

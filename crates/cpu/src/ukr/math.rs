@@ -402,3 +402,23 @@ pub unsafe fn max_nan<S: Simd>(a: S::F, b: S::F) -> S::F {
     // SAFETY: the caller vouches for the instruction set.
     unsafe { S::select(S::is_nan(a), a, S::max(a, b)) }
 }
+
+/// `x * max(0, min(1, x/6 + 1/2))`; a NaN stays.
+#[inline(always)]
+pub unsafe fn hard_swish<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: the caller vouches for the instruction set. NaN times anything stays NaN.
+    unsafe {
+        let h = S::fma(x, S::splat(1.0 / 6.0), S::splat(0.5));
+        S::mul(x, S::max(S::min(h, S::splat(1.0)), S::zero()))
+    }
+}
+
+/// `exp(x - m)`, 0 where x is -inf.
+#[inline(always)]
+pub unsafe fn exp_sub<S: Simd>(x: S::F, m: S::F) -> S::F {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let none = S::eq(x, S::splat(f32::NEG_INFINITY));
+        S::select(none, S::zero(), exp::<S>(S::sub(x, m)))
+    }
+}

@@ -44,6 +44,8 @@ mod tests;
 
 pub use depthwise::Depthwise;
 pub use dot::Dot;
-pub use gemm::{Gemm, GemmKernel, Indirect, MAX_MR, Panels, gemm_kernel, shapes};
+pub use gemm::{
+    Gemm, GemmKernel, Indirect, MAX_MR, Panels, Post, gemm_kernel, pair_kernel, shapes,
+};
 pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
 pub use pack::copy_strided;

@@ -189,6 +189,14 @@ unsafe impl Simd for Portable {
         imap2(a, b, i32::wrapping_add)
     }
     #[inline(always)]
+    unsafe fn madd(a: I, b: I) -> I {
+        let halves = |x: i32| (i32::from(x as i16), x >> 16);
+        imap2(a, b, |a, b| {
+            let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
+            (a0 * b0).wrapping_add(a1 * b1)
+        })
+    }
+    #[inline(always)]
     unsafe fn isub(a: I, b: I) -> I {
         imap2(a, b, i32::wrapping_sub)
     }

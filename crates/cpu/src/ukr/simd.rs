@@ -83,6 +83,8 @@ pub unsafe trait Simd: Copy + 'static {
     unsafe fn to_int(a: Self::F) -> Self::I;
     unsafe fn from_int(a: Self::I) -> Self::F;
     unsafe fn iadd(a: Self::I, b: Self::I) -> Self::I;
+    /// Lanes as two signed halves: the sum of their products.
+    unsafe fn madd(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn isub(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn iand(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn ixor(a: Self::I, b: Self::I) -> Self::I;

@@ -77,6 +77,7 @@ unary! {
     erf |x| math::erf::<S>(x);
     gelu |x| math::gelu::<S>(x);
     gelu_tanh |x| math::gelu_tanh::<S>(x);
+    hard_swish |x| math::hard_swish::<S>(x);
     sin |x| math::sin::<S>(x);
     cos |x| math::cos::<S>(x);
     rsqrt |x| math::rsqrt::<S>(x);
@@ -115,6 +116,7 @@ scalar! {
     lt |a, b| truth::<S>(S::lt(a, b));
     le |a, b| truth::<S>(S::le(a, b));
     eq |a, b| truth::<S>(S::eq(a, b));
+    exp_sub |a, k| math::exp_sub::<S>(a, k);
     rsub |a, k| S::sub(k, a);
     rdiv |a, k| S::div(k, a);
     rpow |a, k| pow_lane::<S>(k, a);

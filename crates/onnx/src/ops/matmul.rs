@@ -78,10 +78,12 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
     c.contract(n, name, (a, &small(&la)), (b, &small(&lb)), &small(&out))
 }
 
-/// An 8-bit operand less its zero point, in i32.
+/// An operand of at most 8 bits less its zero point, in the narrowest type that holds every difference;
+/// products of it are summed in i32.
 pub(crate) fn widened<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, zero: Option<ValueId>, axis_from_end: usize) -> Lowered<ValueId> {
+    let to = if c.dtype(x).bits() <= 8 { DType::I16 } else { DType::I32 };
     let Some(z) = zero else {
-        return c.cast(n, name, x, DType::I32);
+        return c.cast(n, name, x, to);
     };
     let rank = c.rank(x);
     let z = match c.rank(z) {
@@ -89,7 +91,7 @@ pub(crate) fn widened<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: Va
         _ => z,
     };
     c.map(n, name, &[x, z], |e, a| {
-        let (x, z) = (e.cast(a[0], DType::I32), e.cast(a[1], DType::I32));
+        let (x, z) = (e.cast(a[0], to), e.cast(a[1], to));
         e.sub(x, z)
     })
 }

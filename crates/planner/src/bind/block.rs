@@ -388,7 +388,8 @@ impl<'a> BlockBuilder<'a> {
                 }
                 for (operand, packed) in choice.packed {
                     let source = args[operand as usize];
-                    buffers[operand as usize] = self.pack(source, packed, place)?;
+                    let fixed = constant(operand);
+                    buffers[operand as usize] = self.pack(source, packed, place, fixed)?;
                 }
                 self.step(
                     init,
@@ -431,12 +432,14 @@ impl<'a> BlockBuilder<'a> {
         }
     }
 
-    /// The buffer of a packed copy of `source`, with the init step that fills it.
+    /// The buffer of a packed copy of `source`, with the step that fills it: an init step for what is
+    /// constant.
     fn pack(
         &mut self,
         source: ValueIx,
         packed: super::pack::Packed,
         place: u32,
+        constant: bool,
     ) -> Result<BufferId, PlanError> {
         let text =
             serde_json::to_string(&packed.kernel).map_err(|e| self.error("pack", e.to_string()))?;
@@ -446,15 +449,21 @@ impl<'a> BlockBuilder<'a> {
         let value = self.program.value(source);
         let from = self.value(source, place, true)?;
         let name = format!("{}.packed", value.name);
-        let b = self.raw_buffer(name, BufferKind::Init, value.dtype, packed.elements, place)?;
-        self.packed.insert((source, place, text), b);
+        let kind = match constant {
+            true => BufferKind::Init,
+            false => BufferKind::Arena,
+        };
+        let b = self.raw_buffer(name, kind, value.dtype, packed.elements, place)?;
+        if constant {
+            self.packed.insert((source, place, text), b);
+        }
         let mut kernel = packed.kernel;
         kernel.name = format!("pack {}", value.name);
         let (work, cost) = predict_step(self.ctxs[place as usize], &kernel, &packed.schedule, 1.0)
             .ok_or_else(|| self.error(&kernel.name, "its packing is no valid program"))?;
         let name = kernel.name.clone();
         self.step(
-            true,
+            constant,
             &name,
             (kernel, packed.schedule),
             vec![from, b],

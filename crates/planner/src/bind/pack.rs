@@ -36,7 +36,8 @@ pub(crate) fn fits(space: &Space, operand: OperandId) -> bool {
 }
 
 /// Packs `operand` into panels of `nr` positions of `lane`; `order` are the summed axes, innermost
-/// last, `others` the axes outside panels. `None` when sizes overflow.
+/// last, `others` the axes outside panels. `pair`: two neighbours along that axis, the innermost
+/// sum, lie side by side per lane. `None` when sizes overflow.
 pub(crate) fn pack(
     space: &Space,
     operand: OperandId,
@@ -44,6 +45,7 @@ pub(crate) fn pack(
     lane: AxisId,
     nr: i64,
     order: &[AxisId],
+    pair: Option<AxisId>,
 ) -> Option<Packed> {
     let source = &space.kernel.operands[operand as usize];
     let order: Vec<AxisId> = order
@@ -59,6 +61,10 @@ pub(crate) fn pack(
     let n = space.extent(lane);
     let panels = (n + nr - 1).checked_div(nr)?;
     let padded = panels.checked_mul(nr)?;
+    if pair.is_some_and(|x| order.last() != Some(&x) || space.extent(x) % 2 != 0) {
+        return None;
+    }
+    let width = if pair.is_some() { 2 } else { 1 };
     let mut strides: Vec<(AxisId, i64)> = Vec::new();
     let mut step = nr;
     for &a in order.iter().rev() {
@@ -76,7 +82,7 @@ pub(crate) fn pack(
     let lane_leaves = |extent: i64| match panels {
         1 => vec![Leaf {
             extent: known(extent),
-            stride: Dim::ONE,
+            stride: known(width),
         }],
         _ => vec![
             Leaf {
@@ -85,14 +91,24 @@ pub(crate) fn pack(
             },
             Leaf {
                 extent: known(nr),
-                stride: Dim::ONE,
+                stride: known(width),
             },
         ],
+    };
+    let half = |a: AxisId| Leaf {
+        extent: known(space.extent(a) / 2),
+        stride: known(2 * nr),
     };
     let terms = |lane_id: AxisId, lane_extent: i64, id: &dyn Fn(AxisId) -> AxisId| {
         let mut t: Vec<Term> = strides
             .iter()
-            .map(|&(a, s)| Term::flat(id(a), known(space.extent(a)), known(s)))
+            .map(|&(a, s)| match pair {
+                Some(x) if x == a => Term {
+                    axis: id(a),
+                    leaves: vec![half(a)],
+                },
+                _ => Term::flat(id(a), known(space.extent(a)), known(s)),
+            })
             .collect();
         t.push(Term {
             axis: lane_id,
@@ -101,7 +117,13 @@ pub(crate) fn pack(
         t.sort_by_key(|t| t.axis);
         t
     };
-    let access = Access::strided(Dim::ZERO, terms(lane, nr.min(padded), &|a| a));
+    let mut access = Access::strided(Dim::ZERO, terms(lane, nr.min(padded), &|a| a));
+    for t in access.terms.iter_mut().filter(|t| Some(t.axis) == pair) {
+        t.leaves.push(Leaf {
+            extent: known(2),
+            stride: Dim::ONE,
+        });
+    }
     // The move's own axes: others, sums, lanes (padded); its tile is stored as the copy lies.
     let list: Vec<AxisId> = others
         .iter()
@@ -110,20 +132,38 @@ pub(crate) fn pack(
         .chain([lane])
         .collect();
     let id = |a: AxisId| list.iter().position(|&x| x == a).unwrap_or(0) as AxisId;
-    let axes = list
+    let mut axes: Vec<Axis> = list
         .iter()
         .map(|&a| Axis {
             name: space.kernel.axes[a as usize].name.clone(),
-            extent: if a == lane {
-                known(padded)
-            } else {
-                known(space.extent(a))
+            extent: match a {
+                a if a == lane => known(padded),
+                a if Some(a) == pair => known(space.extent(a) / 2),
+                a => known(space.extent(a)),
             },
         })
         .collect();
     let mut read = source.access.clone();
+    let mut twin = None;
+    if let Some(x) = pair {
+        // The pair is an axis of the move's own, behind the lanes.
+        let term = read.terms.iter_mut().find(|t| t.axis == x)?;
+        let step = term.stride()?.known()?;
+        *term = Term::flat(x, known(space.extent(x) / 2), known(step.checked_mul(2)?));
+        twin = Some(Term::flat(list.len() as AxisId, known(2), known(step)));
+        axes.push(Axis {
+            name: "pair".into(),
+            extent: known(2),
+        });
+    }
     read.terms.iter_mut().for_each(|t| t.axis = id(t.axis));
+    read.terms.extend(twin);
     read.terms.sort_by_key(|t| t.axis);
+    let mut written = Access::strided(Dim::ZERO, terms(id(lane), nr.min(padded), &id));
+    if pair.is_some() {
+        let axis = list.len() as AxisId;
+        written.terms.push(Term::flat(axis, known(2), Dim::ONE));
+    }
     if padded != n {
         read.bounds.push(Bound {
             terms: vec![(id(lane), Dim::ONE)],
@@ -132,7 +172,7 @@ pub(crate) fn pack(
         });
     }
     let lane_id = id(lane);
-    let tile_axes: Vec<AxisId> = (0..list.len() as AxisId).collect();
+    let tile_axes: Vec<AxisId> = (0..axes.len() as AxisId).collect();
     let op = |name: &str, role, access, elements: i64| Operand {
         name: name.into(),
         dtype: source.dtype,
@@ -147,12 +187,7 @@ pub(crate) fn pack(
         axes,
         operands: vec![
             op("x", Role::Read, read, unique),
-            op(
-                "y",
-                Role::Write,
-                Access::strided(Dim::ZERO, terms(lane_id, nr.min(padded), &id)),
-                elements,
-            ),
+            op("y", Role::Write, written, elements),
         ],
         tiles: vec![Tile {
             name: "x".into(),
@@ -185,7 +220,8 @@ pub(crate) fn pack(
         .iter()
         .rev()
     {
-        if t.tile < space.extent(t.axis) {
+        let extent = space.extent(t.axis) / if Some(t.axis) == pair { 2 } else { 1 };
+        if t.tile < extent {
             grid.push(AxisTile {
                 axis: id(t.axis),
                 tile: t.tile,

@@ -1,11 +1,11 @@
 //! Small clean-ups of finished kernels: maps inlined into their only reader, unit axes and tiles
 //! that nothing uses dropped, neighbouring axes joined.
-use expr::{ExprBuilder, Inst, Ref};
+use expr::{Class, Expr, ExprBuilder, Inst, Ref};
 use kernel::{AxisId, Kernel, Stmt, TileId};
 use layout::{Dim, Leaf};
 
 pub(crate) fn simplify(mut k: Kernel) -> Kernel {
-    while inline_one(&mut k) {}
+    while inline_one(&mut k) || lift_one(&mut k) {}
     while join_one(&mut k) {}
     drop_tiles(&mut k);
     k
@@ -62,45 +62,7 @@ fn inline_one(k: &mut Kernel) -> bool {
         else {
             continue;
         };
-        let mut slots: Vec<TileId> = Vec::new();
-        let mut b = ExprBuilder::new();
-        let slot = |b: &mut ExprBuilder, slots: &mut Vec<TileId>, t: TileId| {
-            let s = slots.iter().position(|&x| x == t).unwrap_or_else(|| {
-                slots.push(t);
-                slots.len() - 1
-            });
-            b.input(s as u32, k.tiles[t as usize].dtype)
-        };
-        let inner_refs: Vec<Ref> = inner_args
-            .iter()
-            .map(|&t| slot(&mut b, &mut slots, t))
-            .collect();
-        let value = b.inline(&inner, &inner_refs, None)[0];
-        let outer_refs: Vec<Ref> = outer_args
-            .iter()
-            .map(|&t| {
-                if t == dst {
-                    value
-                } else {
-                    slot(&mut b, &mut slots, t)
-                }
-            })
-            .collect();
-        let out = b.inline(&outer, &outer_refs, None)[0];
-        let expr = b.finish(&[out]);
-        // Slots that the merged program no longer reads would be loads for nothing.
-        let used: Vec<u32> = expr
-            .insts
-            .iter()
-            .filter_map(|i| {
-                if let Inst::Input { slot, .. } = i {
-                    Some(*slot)
-                } else {
-                    None
-                }
-            })
-            .collect();
-        let (expr, slots) = compact(expr, &used, &slots);
+        let (expr, slots) = merged(k, dst, &inner, &inner_args, &outer, &outer_args);
         k.body[reader] = Stmt::Map {
             dst: to,
             expr,
@@ -112,7 +74,150 @@ fn inline_one(k: &mut Kernel) -> bool {
     false
 }
 
-fn compact(mut e: expr::Expr, used: &[u32], slots: &[TileId]) -> (expr::Expr, Vec<TileId>) {
+/// Operations of a program that is repeated for each reader rather than kept as a tile.
+const CHEAP: u64 = 1;
+
+/// Inlines one cheap map into the fold that reads it, and into all other maps over its axes that do:
+/// reading an operand again costs less than a tile written and read.
+fn lift_one(k: &mut Kernel) -> bool {
+    for at in 0..k.body.len() {
+        let Stmt::Map { dst, args, expr } = &k.body[at] else {
+            continue;
+        };
+        let (dst, args, inner) = (*dst, args.clone(), expr.clone());
+        let readers: Vec<usize> = (0..k.body.len())
+            .filter(|&s| k.body[s].reads().contains(&dst))
+            .collect();
+        let writers = k.body.iter().filter(|s| s.writes().contains(&dst)).count();
+        let simple = inner.insts.iter().all(|i| !matches!(i, Inst::Index { .. }));
+        let cost: u64 = inner.counts().iter().map(|(_, n)| n).sum();
+        let heavy = inner
+            .counts()
+            .iter()
+            .any(|(c, n)| *n > 0 && !matches!(c, Class::Simple | Class::Free));
+        let first = |f: &usize| matches!(k.body[*f], Stmt::Fold { .. });
+        if args.is_empty()
+            || writers != 1
+            || !simple
+            || !readers.iter().any(first)
+            || (readers.len() > 1 && (cost > CHEAP || heavy))
+        {
+            continue;
+        }
+        let axes = &k.tiles[dst as usize].axes;
+        let last = readers.iter().copied().max().unwrap_or(at);
+        let changed = k.body[at + 1..=last]
+            .iter()
+            .any(|s| s.writes().iter().any(|w| args.contains(w)));
+        let fits = readers.iter().all(|&r| match &k.body[r] {
+            Stmt::Map { dst, .. } => k.tiles[*dst as usize].axes == *axes,
+            Stmt::Fold { args, rescale, .. } => {
+                // The first argument stays the one with all axes.
+                let wide = args
+                    .iter()
+                    .all(|&t| k.tiles[t as usize].axes.len() <= axes.len());
+                rescale.is_none() && wide && args.contains(&dst)
+            }
+            _ => false,
+        });
+        let wide = args
+            .iter()
+            .filter(|&&t| k.tiles[t as usize].axes == *axes)
+            .count();
+        if changed || !fits || wide == 0 || (readers.len() > 1 && wide > 1) {
+            continue;
+        }
+        for r in readers {
+            match k.body[r].clone() {
+                Stmt::Map {
+                    dst: to,
+                    expr,
+                    args: outer,
+                } => {
+                    let (expr, args) = merged(k, dst, &inner, &args, &expr, &outer);
+                    k.body[r] = Stmt::Map {
+                        dst: to,
+                        expr,
+                        args,
+                    };
+                }
+                Stmt::Fold {
+                    mut monoid,
+                    state,
+                    args: outer,
+                    over,
+                    rescale,
+                } => {
+                    let (lift, args) = merged(k, dst, &inner, &args, &monoid.lift, &outer);
+                    monoid.lift = lift;
+                    k.body[r] = Stmt::Fold {
+                        monoid,
+                        state,
+                        args,
+                        over,
+                        rescale,
+                    };
+                }
+                _ => {}
+            }
+        }
+        k.body.remove(at);
+        return true;
+    }
+    false
+}
+
+/// The program `outer` of `outer_args` with its argument `dst` computed by `inner` of `inner_args`.
+fn merged(
+    k: &Kernel,
+    dst: TileId,
+    inner: &Expr,
+    inner_args: &[TileId],
+    outer: &Expr,
+    outer_args: &[TileId],
+) -> (Expr, Vec<TileId>) {
+    let mut slots: Vec<TileId> = Vec::new();
+    let mut b = ExprBuilder::new();
+    let slot = |b: &mut ExprBuilder, slots: &mut Vec<TileId>, t: TileId| {
+        let s = slots.iter().position(|&x| x == t).unwrap_or_else(|| {
+            slots.push(t);
+            slots.len() - 1
+        });
+        b.input(s as u32, k.tiles[t as usize].dtype)
+    };
+    let inner_refs: Vec<Ref> = inner_args
+        .iter()
+        .map(|&t| slot(&mut b, &mut slots, t))
+        .collect();
+    let value = b.inline(inner, &inner_refs, None)[0];
+    let outer_refs: Vec<Ref> = outer_args
+        .iter()
+        .map(|&t| {
+            if t == dst {
+                value
+            } else {
+                slot(&mut b, &mut slots, t)
+            }
+        })
+        .collect();
+    let outs = b.inline(outer, &outer_refs, None);
+    let expr = b.finish(&outs);
+    // Slots that the merged program no longer reads would be loads for nothing.
+    let used: Vec<u32> = expr
+        .insts
+        .iter()
+        .filter_map(|i| {
+            if let Inst::Input { slot, .. } = i {
+                Some(*slot)
+            } else {
+                None
+            }
+        })
+        .collect();
+    compact(expr, &used, &slots)
+}
+
+fn compact(mut e: Expr, used: &[u32], slots: &[TileId]) -> (Expr, Vec<TileId>) {
     let mut kept: Vec<u32> = used.to_vec();
     kept.sort_unstable();
     kept.dedup();

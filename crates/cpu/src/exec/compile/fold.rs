@@ -139,6 +139,29 @@ impl Compiler<'_> {
         })
     }
 
+    /// The greatest or smallest of elements of type `d`, by the micro-kernels of f32.
+    pub(super) fn extreme(&self, m: &Monoid, d: DType) -> Option<Simple> {
+        let e = &m.combine;
+        let Inst::Binary(op, x, y) = *e.insts.get(*e.outputs.first()? as usize)? else {
+            return None;
+        };
+        let input = |e: &Expr, r: u32| matches!(e.insts.get(r as usize), Some(Inst::Input { dtype, .. }) if *dtype == d);
+        if x == y || !input(e, x) || !input(e, y) || !input(&m.lift, *m.lift.outputs.first()?) {
+            return None;
+        }
+        let k = self.kernels;
+        let (combine, reduce) = match op {
+            Binary::Max => (k.max, k.row_max),
+            Binary::Min => (k.min, k.row_min),
+            _ => return None,
+        };
+        Some(Simple {
+            combine,
+            reduce: Some(reduce),
+            lift: Lift::Identity,
+        })
+    }
+
     fn simple(
         &self,
         m: &Monoid,

@@ -2,6 +2,7 @@
 //! that run as one.
 mod fold;
 mod nest;
+mod post;
 
 use super::access::CAccess;
 use super::contract::{CContract, TABLE};
@@ -179,7 +180,14 @@ impl Compiler<'_> {
         }
         let offset = self.out.scratch;
         if scratch {
-            self.out.scratch += round(size as usize + 64);
+            // Long rows may be spaced.
+            let row = axes.last().map_or(1, |&a| self.caps[a].max(1)) * elem as i64;
+            let spaces = if row >= super::WAY {
+                size / row * super::SPACING
+            } else {
+                0
+            };
+            self.out.scratch += round((size + spaces) as usize + 64);
         }
         let mask = axes.iter().fold(0, |m, &a| m | 1 << a);
         self.out.tiles.push(CTile {
@@ -189,6 +197,7 @@ impl Compiler<'_> {
             mask,
             offset,
             direct: None,
+            spaced: false,
         });
         Ok(self.out.tiles.len() - 1)
     }
@@ -282,9 +291,17 @@ impl Compiler<'_> {
         let mut out = Vec::new();
         let mut at = 0;
         while at < nodes.len() {
-            if let Some((n, taken)) = self.nest(&nodes[at..], &mut out)? {
-                out.push(Op::Nest(Box::new(n)));
+            if let Some((mut n, taken)) = self.nest(&nodes[at..], &mut out)? {
                 at += taken;
+                if n.zero.is_some() && !n.contract.pairs {
+                    let (acc, lane) = (n.contract.acc, n.contract.lane);
+                    if let Some((before, post, more)) = self.post(&nodes[at..], acc, lane)? {
+                        out.extend(before);
+                        n.post = Some(post);
+                        at += more;
+                    }
+                }
+                out.push(Op::Nest(Box::new(n)));
                 continue;
             }
             if let Some((p, taken)) = self.pool(&nodes[at..])? {
@@ -500,6 +517,8 @@ impl Compiler<'_> {
                 pack = n as usize;
             }
         }
+        let matrix = self.out.tiles[a].axes.len() >= 2;
+        self.out.tiles[a].spaced |= !depthwise && matrix && self.out.tiles[a].elem == 4;
         self.pack = self.pack.max(pack + 64);
         self.table |= dtype == DType::F32;
         Ok(CContract {
@@ -514,6 +533,7 @@ impl Compiler<'_> {
             depthwise,
             dtype,
             gemm: self.fitted(b, lane),
+            pairs: false,
             zero: None,
             pack,
         })

@@ -1,13 +1,17 @@
 //! Neighbouring statements that run as one: loads with a contraction, a load with a fold.
-use super::super::Op;
+use super::super::access::CAccess;
+use super::super::contract::CContract;
 use super::super::contract::CNest;
+use super::super::contract::wide::CWide;
 use super::super::fold::Lift;
 use super::super::map::CMap;
 use super::super::pool::CPool;
+use super::super::{COperand, Op};
 use super::{Compiler, ZEROS_LIMIT};
+use crate::ukr::{GemmKernel, pair_kernel};
 use expr::{Inst, Monoid};
-use kernel::{Node, Place, Stmt};
-use layout::DType;
+use kernel::{Access, Node, Place, Stmt};
+use layout::{DType, Dim, Leaf};
 
 impl Compiler<'_> {
     /// Loads and a contraction (in loops or not) that may run as one; nodes taken.
@@ -63,22 +67,63 @@ impl Compiler<'_> {
             k.body.iter().filter(|s| s.reads().contains(&t)).count() == 1
                 && k.body.iter().filter(|s| s.writes().contains(&t)).count() == 1
         };
+        let float = |d: DType| matches!(d, DType::F32 | DType::F16 | DType::BF16);
         let fits = |t: u16, o: usize| {
             s.place(t) == Place::InPlace
                 && alone(t)
-                && k.tiles[t as usize].dtype == DType::F32
-                && k.operands[o].dtype == DType::F32
+                && float(k.tiles[t as usize].dtype)
+                && k.operands[o].dtype == k.tiles[t as usize].dtype
                 && k.operands[o].access.indexed.is_empty()
         };
-        if !fits(*a, oa) || !fits(*b, ob) || k.tiles[*acc as usize].dtype != DType::F32 {
+        let in_pairs = k.tiles[*acc as usize].dtype == DType::I32
+            && [(*a, oa), (*b, ob)].iter().all(|&(t, o)| {
+                alone(t)
+                    && k.operands[o].access.indexed.is_empty()
+                    && k.operands[o].dtype == DType::I16
+                    && k.tiles[t as usize].dtype == DType::I16
+            });
+        let floats = fits(*a, oa) && fits(*b, ob) && k.tiles[*acc as usize].dtype == DType::F32;
+        if !floats && !in_pairs {
             return Ok(None);
         }
-        let c = self.contract(contract)?;
+        let mut c = self.contract(contract)?;
         let (oa, ob) = if c.a == *a as usize {
             (oa, ob)
         } else {
             (ob, oa)
         };
+        let (mut pair, mut copied) = (None, false);
+        let (mut da, mut db) = (oa, ob);
+        if in_pairs {
+            if s.place(c.b as u16) != Place::InPlace {
+                return Ok(None);
+            }
+            copied = s.place(c.a as u16) != Place::InPlace;
+            let Some((x, wide_a, wide_b, gemm)) = self.halved(&c, oa, ob, copied) else {
+                return Ok(None);
+            };
+            c.gemm = Some(gemm);
+            if loops.iter().any(|l| l.0 == x && l.1 % 2 != 0) {
+                return Ok(None);
+            }
+            loops.iter_mut().filter(|l| l.0 == x).for_each(|l| l.1 /= 2);
+            for (d, o, access) in [(&mut da, oa, wide_a), (&mut db, ob, wide_b)] {
+                if copied && o == oa {
+                    continue;
+                }
+                let buffer = self.out.operands[o].buffer;
+                *d = self.out.operands.len();
+                let access = CAccess::new(&access, self.params);
+                self.out.operands.push(COperand {
+                    dtype: DType::I32,
+                    elem: 4,
+                    buffer,
+                    access,
+                    outside: [0; 8],
+                });
+            }
+            (c.pairs, pair) = (true, Some(x));
+        }
         // Zeros that rows outside the tensor are read from.
         let access = &k.operands[oa].access;
         if !access.bounds.is_empty() {
@@ -105,6 +150,26 @@ impl Compiler<'_> {
                 return Ok(None);
             }
             self.out.zeros = self.out.zeros.max(bytes as usize);
+        }
+        let mut wide = [None; 2];
+        for (w, (o, t)) in wide.iter_mut().zip([(oa, c.a), (ob, c.b)]) {
+            let dtype = k.operands[o].dtype;
+            if dtype == DType::F32 || in_pairs {
+                continue;
+            }
+            if c.depthwise {
+                return Ok(None);
+            }
+            let Some(room) = self.span(o, t)? else {
+                return Ok(None);
+            };
+            let offset = self.out.scratch;
+            self.out.scratch += super::round(room * 4 + 64);
+            *w = Some(CWide {
+                dtype,
+                offset,
+                room,
+            });
         }
         let mut plain = Vec::new();
         if loops.is_empty() {
@@ -133,13 +198,139 @@ impl Compiler<'_> {
             CNest {
                 loops,
                 contract: c,
-                a: oa,
-                b: ob,
+                a: da,
+                b: db,
+                pair,
+                copied,
+                wide,
                 zero,
+                post: None,
                 body: plain,
             },
             taken,
         )))
+    }
+
+    /// Where the factors of a product of i16 lie as elements of 4 bytes: the summed axis of which two
+    /// neighbours are one, and both accesses with it halved. Sets the micro-kernel.
+    fn halved(
+        &self,
+        c: &CContract,
+        oa: usize,
+        ob: usize,
+        copied: bool,
+    ) -> Option<(usize, Access, Access, GemmKernel)> {
+        let k = self.program.kernel();
+        if c.depthwise {
+            return None;
+        }
+        let lane = c.lane?;
+        let two = Dim::Known(2);
+        let half = |d: &Dim| d.exact_div(&two);
+        let (a, b) = (&k.operands[oa].access, &k.operands[ob].access);
+        let x = c.over.iter().copied().find(|&x| {
+            let one = a.term(x as u16).and_then(|t| t.stride());
+            let b = b.term(x as u16).and_then(|t| t.leaves.last());
+            let along = match copied {
+                true => self.out.tiles[c.a].axes.last() == Some(&x),
+                false => one.is_some_and(Dim::is_one),
+            };
+            along && b.is_some_and(|l| l.stride.is_one())
+        })?;
+        half(&k.axes[x].extent)?;
+        let bounded = |a: &Access| {
+            a.bounds
+                .iter()
+                .any(|b| b.terms.iter().any(|t| t.0 == x as u16))
+        };
+        if !copied && bounded(a)
+            || !b.bounds.is_empty()
+            || !a.indexed.is_empty()
+            || !b.indexed.is_empty()
+        {
+            return None;
+        }
+        let (mut ha, mut hb) = (a.clone(), b.clone());
+        let both = [&mut ha, &mut hb];
+        for h in both.into_iter().skip(usize::from(copied)) {
+            h.offset = half(&h.offset)?;
+            for t in h.terms.iter_mut().filter(|t| t.axis != x as u16) {
+                for l in &mut t.leaves {
+                    l.stride = half(&l.stride)?;
+                }
+            }
+        }
+        if !copied {
+            let t = ha.terms.iter_mut().find(|t| t.axis == x as u16)?;
+            t.leaves[0].extent = half(&k.axes[x].extent)?;
+        }
+        let t = hb.terms.iter_mut().find(|t| t.axis == x as u16)?;
+        let [outer, inner] = t.leaves.as_slice() else {
+            return None;
+        };
+        if inner.extent != two {
+            return None;
+        }
+        let stride = half(&outer.stride)?;
+        t.leaves = vec![Leaf {
+            extent: outer.extent.clone(),
+            stride,
+        }];
+        let unit = hb.term(lane as u16)?.leaves.last()?.stride.is_one();
+        let g = self.micro?;
+        let g = pair_kernel(self.kernels.isa, g.mr(), g.nr())?;
+        unit.then_some((x, ha, hb, g))
+    }
+
+    /// Elements from the first to the last that a task reads of operand `o` as tile `t`; `None` when they
+    /// are too many to be copied.
+    fn span(&self, o: usize, t: usize) -> Result<Option<usize>, String> {
+        let k = self.program.kernel();
+        let access = &k.operands[o].access;
+        let has = |x: u16| self.out.tiles[t].axes.contains(&(x as usize));
+        // Whole axes: loops are inside a nest.
+        let len = |x: u16| -> Result<i64, String> {
+            if !has(x) {
+                return Ok(1);
+            }
+            let top = self.top(&k.axes[x as usize].extent)?.max(1);
+            let cut = self.program.schedule().grid.iter().find(|g| g.axis == x);
+            Ok(cut.map_or(top, |g| top.min(g.tile.max(1))))
+        };
+        let mut span = 1i64;
+        let mut bounded = Vec::new();
+        for b in &access.bounds {
+            let (mut wide, mut step) = (1i64, 0);
+            for (x, c) in &b.terms {
+                let c = self.top(c)?.abs().max(1);
+                wide = wide.saturating_add(c.saturating_mul(len(*x)? - 1));
+                let st = access.term(*x).and_then(|t| t.stride());
+                let st = st.map_or(Ok(0), |s| self.top(s))?.abs();
+                step = step.max(st / c);
+                bounded.push(*x);
+            }
+            let extent = self.top(&b.extent)?.max(1);
+            span = span.saturating_add(step.saturating_mul(wide.min(extent) - 1));
+        }
+        for t in access.terms.iter().filter(|t| !bounded.contains(&t.axis)) {
+            let n = len(t.axis)?;
+            let st = |l: &layout::Leaf| self.top(&l.stride).map(i64::abs);
+            if let [l] = t.leaves.as_slice() {
+                span = span.saturating_add(st(l)?.saturating_mul(n - 1));
+            } else {
+                for (i, l) in t.leaves.iter().enumerate() {
+                    let size = match t.leaves.get(i + 1) {
+                        Some(inner) => self.top(&inner.extent)?.max(1),
+                        None => 1,
+                    };
+                    let most = self.top(&l.extent)?.max(1);
+                    let n = ((n + size - 1) / size + i64::from(size > 1)).min(most);
+                    let n = if i + 1 == t.leaves.len() { most } else { n };
+                    span = span.saturating_add(st(l)?.saturating_mul(n - 1));
+                }
+            }
+        }
+        Ok((span < ZEROS_LIMIT / 4).then_some(span.max(1) as usize))
     }
 
     /// A load and a fold over its window (in loops or not) that may run as one; nodes taken.
@@ -181,7 +372,7 @@ impl Compiler<'_> {
             && uses == 2
             && args.as_slice() == [*dst]
             && state.len() == 1
-            && o.dtype == DType::F32
+            && matches!(o.dtype, DType::F32 | DType::F16 | DType::BF16)
             && o.access.indexed.is_empty()
             && (o.access.bounds.is_empty() || constant(monoid) == Some(o.access.outside));
         if !fits {
@@ -193,12 +384,38 @@ impl Compiler<'_> {
             vec![*dst as usize],
             over.iter().map(|&a| a as usize).collect(),
         )?;
-        let Some(simple) = f
-            .simple
-            .filter(|s| s.lift == Lift::Identity && !f.horizontal)
-        else {
+        // The greatest and the smallest are exact in any type; sums are not.
+        let simple = match o.dtype {
+            DType::F32 => f.simple,
+            d => self.extreme(monoid, d),
+        };
+        let Some(simple) = simple.filter(|s| s.lift == Lift::Identity && !f.horizontal) else {
             return Ok(None);
         };
+        let mut wide = None;
+        if o.dtype != DType::F32 {
+            let (op, tile, state) = (*operand as usize, *dst as usize, state[0] as usize);
+            let Some(room) = self.span(op, tile)? else {
+                return Ok(None);
+            };
+            let points: i64 = self.out.tiles[state]
+                .axes
+                .iter()
+                .map(|&a| self.caps[a].max(1))
+                .product();
+            let offset = self.out.scratch;
+            let at = offset + super::round(room * 4 + 64);
+            self.out.scratch = at + super::round(points as usize * 4 + 64);
+            let dtype = o.dtype;
+            wide = Some((
+                CWide {
+                    dtype,
+                    offset,
+                    room,
+                },
+                at,
+            ));
+        }
         let mut plain = Vec::new();
         let taken = if let (false, Node::Loop { axis, body }) = (loops.is_empty(), &nodes[0]) {
             self.depth += 1;
@@ -222,6 +439,7 @@ impl Compiler<'_> {
                 tile,
                 fold: f,
                 simple,
+                wide,
                 body: plain,
             },
             taken,

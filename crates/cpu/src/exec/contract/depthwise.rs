@@ -90,6 +90,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         Some(&s) if x_step > 0 && job.a.st[s] == x_step => len[s] as usize,
         _ => 1,
     };
+    // Sums must be whole when something is done to them.
+    if job.post.any() && (summed > 0 || job.post.added) {
+        return false;
+    }
     let mut p = Plan {
         ctx,
         taps,
@@ -110,8 +114,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             ldw: ldw as usize,
             out: std::ptr::null_mut(),
             out_step: out_step as usize,
-            bias: std::ptr::null(),
+            bias: job.post.bias,
             accumulate: false,
+            lo: job.post.lo,
+            hi: job.post.hi,
         },
         run,
     };

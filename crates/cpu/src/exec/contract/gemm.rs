@@ -164,7 +164,22 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     } else {
         return false;
     };
-    if n == 1 && how == How::Panels && b_k == 1 && p.lda.is_some() && a_ks(&p) == 1 && k_total > 1 {
+    if c.pairs && (how != How::Panels || kin.is_some() && a_ks(&p) != 1) {
+        return false;
+    }
+    // Sums must be whole when something is done to them, and a vector's length of columns apart.
+    let apart = job.b.block.is_some_and(|b| b.size as usize != kernel.nr());
+    if job.post.any() && (how == How::Dot || taps_outer > 0 || apart || n == 1) {
+        return false;
+    }
+    if !c.pairs
+        && n == 1
+        && how == How::Panels
+        && b_k == 1
+        && p.lda.is_some()
+        && a_ks(&p) == 1
+        && k_total > 1
+    {
         // A matrix times a vector: sums run along the vectors.
         return p.each(&outer, taps_outer, |p, a, b, c, acc, _| p.dot(a, b, c, acc));
     }
@@ -357,6 +372,7 @@ impl Plan<'_> {
                 c: c.cast(),
                 ldc: self.ldc as usize,
                 accumulate,
+                post: self.job.post,
             };
             // SAFETY: the pieces' own rows; strides are those of their views.
             unsafe { kernel.gemm(&g) };
@@ -391,7 +407,7 @@ impl Plan<'_> {
                     base: a.wrapping_offset((off * 4) as isize),
                 };
                 // SAFETY: `per * nkb` pointers fit the table.
-                unsafe { rows.fill(row, count, table.add((kb * count) as usize), 1) };
+                unsafe { rows.fill(row, count, table.add((kb * count) as usize)) };
                 kb += 1;
                 if !next(self.taps.as_slice(), &mut t, len) {
                     break;
@@ -410,6 +426,7 @@ impl Plan<'_> {
                 c: c.wrapping_offset((row * self.ldc * 4) as isize).cast(),
                 ldc: self.ldc as usize,
                 accumulate,
+                post: self.job.post,
             };
             // SAFETY: the table names rows of the piece, or zeros as long as any row's block.
             unsafe { kernel.indirect(&g) };

@@ -7,10 +7,12 @@
 mod depthwise;
 mod gemm;
 mod generic;
+pub(crate) mod post;
+pub(crate) mod wide;
 
 use super::access::CAccess;
 use super::{Axes, Ctx, Fault, MAX_AXES, Op, View, run as tasks};
-use crate::ukr::GemmKernel;
+use crate::ukr::{GemmKernel, Post};
 use layout::DType;
 
 /// Pointers in a row table.
@@ -34,6 +36,8 @@ pub(crate) struct CContract {
     pub depthwise: bool,
     pub dtype: DType,
     pub gemm: Option<GemmKernel>,
+    /// Elements are pairs of i16 and sums i32: only strided rows against packed panels.
+    pub pairs: bool,
     /// Bytes of scratch for packing B; 0 where it lies right.
     pub pack: usize,
     /// The accumulator is filled with zeros first.
@@ -48,9 +52,17 @@ pub(crate) struct CNest {
     /// Operands of the factors.
     pub a: usize,
     pub b: usize,
+    /// The summed axis of which two neighbours are one element of 4 bytes.
+    pub pair: Option<usize>,
+    /// The rows' factor is copied first, so that it is contiguous along that axis.
+    pub copied: bool,
+    /// Where the factors are widened to, those that are no f32.
+    pub wide: [Option<wide::CWide>; 2],
     /// The accumulator is filled with zeros first.
     pub zero: Option<super::map::CMap>,
-    /// The same statement by statement.
+    /// The map behind the product.
+    pub post: Option<post::CPost>,
+    /// The same statement by statement, without that map.
     pub body: Vec<Op>,
 }
 
@@ -62,6 +74,8 @@ pub(crate) struct Job<'a> {
     /// Bounds of A that do not hold everywhere: elements outside count as zeros.
     pub bounds: Option<&'a CAccess>,
     pub accumulate: bool,
+    /// What is done to finished sums.
+    pub post: Post,
 }
 
 /// Runs a contraction on the current piece.
@@ -75,6 +89,7 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
         c: ctx.views[c.acc],
         bounds: None,
         accumulate: c.zero.is_none(),
+        post: Post::NONE,
     };
     if !fast(ctx, c, &job) {
         if let Some(z) = &c.zero {
@@ -85,7 +100,7 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
 }
 
 fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
-    if c.dtype != DType::F32 {
+    if c.dtype != DType::F32 && !c.pairs {
         return false;
     }
     if c.depthwise {
@@ -98,21 +113,58 @@ fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
 /// Runs a nest: pieces of loops that the schedule cuts one after the other, all others whole.
 pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     let (org, len) = (ctx.org, ctx.len);
-    if fast_nest(ctx, n) {
+    if let Some(p) = &n.post
+        && let Some((dst, post)) = p.resolve(ctx, &n.contract)
+    {
+        let done = fast_nest(ctx, n, Some((dst, post)));
         (ctx.org, ctx.len) = (org, len);
-        return Ok(());
+        if done {
+            ctx.views[p.dst] = dst;
+            if let Some(rest) = &p.rest {
+                super::map::run(ctx, rest);
+            }
+            return Ok(());
+        }
     }
+    let done = fast_nest(ctx, n, None);
     (ctx.org, ctx.len) = (org, len);
-    if let Some(z) = &n.zero {
-        super::map::run(ctx, z);
+    if !done {
+        if let Some(z) = &n.zero {
+            super::map::run(ctx, z);
+        }
+        tasks::ops(ctx, &n.body)?;
     }
-    tasks::ops(ctx, &n.body)
+    if let Some(p) = &n.post {
+        super::map::run(ctx, &p.map);
+    }
+    Ok(())
 }
 
-fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
+/// `post`: where finished sums go and what is done to them on the way.
+fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post)>) -> bool {
     let c = &n.contract;
     let k = ctx.kernel;
-    if c.dtype != DType::F32 || c.over.iter().any(|&a| ctx.len[a] <= 0) {
+    let mut copy = None;
+    if let Some(x) = n.pair {
+        if n.copied {
+            let mut v = ctx.scratch_view(c.a);
+            // Accesses of a nest gather nothing, so that loading cannot fail.
+            let _ = super::transfer::load(ctx, n.a, c.a, v);
+            let odd = k.tiles[c.a]
+                .axes
+                .iter()
+                .any(|&a| a != x && v.st[a] % 2 != 0);
+            if odd || v.st[x] != 1 {
+                return false;
+            }
+            let others = k.tiles[c.a].axes.iter().filter(|a| **a != x);
+            others.for_each(|&a| v.st[a] /= 2);
+            copy = Some(v);
+        }
+        ctx.org[x] /= 2;
+        ctx.len[x] /= 2;
+    }
+    if (c.dtype != DType::F32 && !c.pairs) || c.over.iter().any(|&a| ctx.len[a] <= 0) {
         return false;
     }
     let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
@@ -122,16 +174,35 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
             cuts += 1;
         }
     }
-    let acc = match n.zero {
-        Some(_) => ctx.define(c.acc),
-        None => ctx.views[c.acc],
+    let acc = match (&n.zero, post) {
+        (Some(_), Some((dst, _))) => dst,
+        (Some(_), None) => ctx.define(c.acc),
+        (None, _) => ctx.views[c.acc],
     };
+    if post.is_some() && (cuts > 0 || n.zero.is_none()) {
+        return false;
+    }
     let (ta, tb) = (&k.tiles[c.a], &k.tiles[c.b]);
     let (oa, ob) = (&k.operands[n.a], &k.operands[n.b]);
     // Whether everything lies right is the same for every piece but for bounds, which are looked at whole.
-    let bounded = !oa.access.bounds_hold(ctx, ta.mask);
+    let bounded = copy.is_none() && !oa.access.bounds_hold(ctx, ta.mask);
+    if copy.is_some() && cuts > 0 {
+        return false;
+    }
     if bounded && oa.access.outside != 0.0 || !ob.access.bounds_hold(ctx, tb.mask) {
         return false;
+    }
+    let mut widened = [None; 2];
+    for (w, (wide, (o, t))) in widened
+        .iter_mut()
+        .zip(n.wide.iter().zip([(oa, ta), (ob, tb)]))
+    {
+        if let Some(wide) = wide {
+            *w = wide.fill(ctx, o, t.mask);
+            if w.is_none() {
+                return false;
+            }
+        }
     }
     let mut started = n.zero.is_none();
     let mut at = [0i64; MAX_AXES];
@@ -142,7 +213,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
             ctx.len[a] = t.min(whole - at[i]);
         }
         let views = (
-            oa.access.view(ctx, ta.mask, oa, false),
+            copy.or_else(|| oa.access.view(ctx, ta.mask, oa, false)),
             ob.access.view(ctx, tb.mask, ob, true),
         );
         let (Some(a), Some(b)) = views else {
@@ -157,11 +228,12 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
             return false;
         };
         let job = Job {
-            a,
-            b,
+            a: widened[0].map_or(a, |w: wide::Widened| w.view(a)),
+            b: widened[1].map_or(b, |w| w.view(b)),
             c: acc,
             bounds: bounded.then_some(&oa.access),
             accumulate: started,
+            post: post.map_or(Post::NONE, |p| p.1),
         };
         if !fast(ctx, c, &job) {
             if started && n.zero.is_some() {
@@ -183,12 +255,25 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest) -> bool {
 fn generic_piece(ctx: &mut Ctx, n: &CNest, acc: View) {
     let c = &n.contract;
     ctx.views[c.acc] = acc;
+    if n.wide.iter().any(Option::is_some) {
+        // The statements cast the factors themselves; those before the first product were done.
+        let _ = tasks::ops(ctx, inner(&n.body));
+        return;
+    }
     for (t, o) in [(c.a, n.a), (c.b, n.b)] {
         ctx.views[t] = ctx.scratch_view(t);
         // Accesses of a nest gather nothing, so that loading cannot fail.
         let _ = super::transfer::load(ctx, o, t, ctx.views[t]);
     }
     run(ctx, c);
+}
+
+/// The statements inside all loops.
+fn inner(mut body: &[Op]) -> &[Op] {
+    while let [Op::Loop { body: b, .. }] = body {
+        body = b;
+    }
+    body
 }
 
 fn advance(cut: &[(usize, i64, i64)], at: &mut [i64; MAX_AXES]) -> bool {
@@ -293,7 +378,7 @@ impl List {
 }
 
 /// Pointers of rows `first..first + count` (row-major rank over `rows`) at the taps' coordinates in `org`:
-/// `out[i * step]`. Rows outside the bounds point to zeros.
+/// `out[i]`. Rows outside the bounds point to zeros.
 struct Rows<'a> {
     ctx: &'a Ctx<'a>,
     rows: &'a [usize],
@@ -307,10 +392,33 @@ struct Rows<'a> {
 impl Rows<'_> {
     /// # Safety
     ///
-    /// `out` has `count` places `step` apart.
-    unsafe fn fill(&self, first: i64, count: i64, out: *mut *const f32, step: usize) {
+    /// `out` has `count` places.
+    unsafe fn fill(&self, first: i64, count: i64, out: *mut *const f32) {
         let ctx = self.ctx;
         let len = &ctx.len;
+        // Images of a batch differ by a distance only.
+        if let Some((&outer, inner)) = self.rows.split_first()
+            && !inner.is_empty()
+        {
+            let slice: i64 = inner.iter().map(|&a| len[a]).product();
+            let free = self.bounds.is_none_or(|b| {
+                let moved = |t: &(usize, u32)| t.0 == outer && ctx.param(t.1) != 0;
+                !b.bounds.iter().any(|b| b.terms.iter().any(moved))
+            });
+            if free && first % slice == 0 && count > slice {
+                // SAFETY: the first slice is a part of `count` places, and so is each further one.
+                unsafe {
+                    self.fill(first, slice, out);
+                    let by = self.view.st[outer] as isize * 4;
+                    for i in slice as usize..count as usize {
+                        let p = *out.add(i - slice as usize);
+                        let inside = !std::ptr::eq(p.cast(), ctx.zeros);
+                        *out.add(i) = p.wrapping_byte_offset(if inside { by } else { 0 });
+                    }
+                }
+                return;
+            }
+        }
         let mut c = [0i64; MAX_AXES];
         let mut rest = first;
         for &a in self.rows.iter().rev() {
@@ -348,7 +456,7 @@ impl Rows<'_> {
             let (lo, hi) = (lo.clamp(0, run), hi.clamp(0, run));
             // SAFETY: the caller gives `count` places.
             unsafe {
-                let put = |i: i64, p: *const u8| *out.add((done + i) as usize * step) = p.cast();
+                let put = |i: i64, p: *const u8| *out.add((done + i) as usize) = p.cast();
                 for i in 0..lo.min(run) {
                     put(i, ctx.zeros);
                 }

@@ -87,9 +87,12 @@ struct Compiler<'a> {
 
 fn operands(op: &VOp) -> ([R; 3], usize) {
     match *op {
-        VOp::Splat(a) | VOp::FUn(_, a) | VOp::MNot(a) | VOp::Un(_, a) | VOp::Cast(a, ..) => {
-            ([a, 0, 0], 1)
-        }
+        VOp::Splat(a)
+        | VOp::FUn(_, a)
+        | VOp::MNot(a)
+        | VOp::Un(_, a)
+        | VOp::Cast(a, ..)
+        | VOp::Round(a) => ([a, 0, 0], 1),
         VOp::FBin(_, a, b) | VOp::FBinK(_, a, b) | VOp::Bin(_, a, b) | VOp::Cmp(_, a, b) => {
             ([a, b, 0], 2)
         }
@@ -212,6 +215,9 @@ impl Compiler<'_> {
         if self.types[r as usize] != DType::F32 {
             return None;
         }
+        if let Some(x) = self.hard_swish_of(r) {
+            return Some((k.hard_swish, x));
+        }
         match self.inst(r) {
             Inst::Binary(Binary::Mul, a, b) => {
                 for (a, b) in [(*a, *b), (*b, *a)] {
@@ -283,7 +289,27 @@ impl Compiler<'_> {
         Ok(v)
     }
 
+    /// The value of `r`; types of 16 bits are computed as f32 and rounded after each operation that may
+    /// leave them.
     fn make(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
+        let v = self.exact(r, params)?;
+        let own = self.types[r as usize];
+        let rounds = match self.inst(r) {
+            Inst::Unary(g, _) => !matches!(
+                g,
+                Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Round
+            ),
+            Inst::Binary(g, ..) => !matches!(g, Binary::Min | Binary::Max),
+            _ => false,
+        };
+        if rounds && matches!(own, DType::F16 | DType::BF16) {
+            let class = self.insts[v].class;
+            return Ok(self.push(VOp::Round(v), own, Kind::F, class));
+        }
+        Ok(v)
+    }
+
+    fn exact(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
         let own = self.types[r as usize];
         let kind = Kind::of(own);
         if let Some((g, x)) = self.fused(r) {
@@ -340,7 +366,7 @@ impl Compiler<'_> {
                 let ty = self.types[a as usize];
                 let x = self.value(a, params)?;
                 let class = self.class(&[x]);
-                if ty == DType::F32
+                if Kind::of(ty) == Kind::F
                     && let Some(f) = self.funary(g)
                 {
                     return Ok(self.push(VOp::FUn(f, x), ty, Kind::F, class));
@@ -348,7 +374,7 @@ impl Compiler<'_> {
                 if ty == DType::Bool && g == Unary::Not {
                     return Ok(self.push(VOp::MNot(x), ty, Kind::M, class));
                 }
-                if g == Unary::IsNan && ty == DType::F32 {
+                if g == Unary::IsNan && Kind::of(ty) == Kind::F {
                     return Ok(self.push(VOp::Cmp(Compare::Ne, x, x), ty, Kind::M, class));
                 }
                 self.push(VOp::Un(g, x), ty, kind, class)
@@ -358,12 +384,20 @@ impl Compiler<'_> {
                 let ty = self.types[a as usize];
                 let (x, y) = (self.value(a, params)?, self.value(b, params)?);
                 let class = self.class(&[x, y]);
-                if ty == DType::F32 {
+                if Kind::of(ty) == Kind::F {
                     return Ok(self.fcompare(g, x, y, class));
                 }
                 self.push(VOp::Cmp(g, x, y), ty, Kind::M, class)
             }
             Inst::Select(c, a, b) => {
+                if let Some((x, m)) = self.shifted_exp(c, a, b) {
+                    let (x, m) = (self.value(x, params)?, self.value(m, params)?);
+                    let lane = |r: R| self.insts[r].class == Class::Lane;
+                    if lane(x) && !lane(m) {
+                        let op = VOp::FBinK(self.k.exp_sub_k, x, m);
+                        return Ok(self.push(op, own, kind, Class::Lane));
+                    }
+                }
                 let (c, a, b) = (
                     self.value(c, params)?,
                     self.value(a, params)?,
@@ -378,6 +412,9 @@ impl Compiler<'_> {
                 }
             }
             Inst::Cast(a, to) => {
+                if let Some(r) = self.quantised(a, to, params)? {
+                    return Ok(r);
+                }
                 let from = self.types[a as usize];
                 let x = self.value(a, params)?;
                 if from == to {
@@ -386,6 +423,141 @@ impl Compiler<'_> {
                 let class = self.class(&[x]);
                 self.push(VOp::Cast(x, from, to), to, kind, class)
             }
+        })
+    }
+
+    /// Quantising and its inverse in f32, where that is exact: a whole number plus a zero point that is
+    /// saturated to 8 or 16 bits, and the difference of two numbers of 8 or 16 bits as f32.
+    fn quantised(&mut self, a: Ref, to: DType, params: &mut Params) -> Result<Option<R>, String> {
+        let small = |d: DType| d.is_int() && d.bits() <= 16;
+        let from = self.types[a as usize];
+        let inner = |c: &Self, r: Ref| match c.inst(r) {
+            Inst::Cast(x, _) => Some((*x, c.types[*x as usize])),
+            _ => None,
+        };
+        let both = |c: &Self, op: Binary| match c.inst(a) {
+            Inst::Binary(g, p, q) if *g == op => Some((inner(c, *p)?, inner(c, *q)?)),
+            _ => None,
+        };
+        let (op, left, right) = if small(to) && from == DType::F64 {
+            let whole = |c: &Self, r: Ref| matches!(c.inst(r), Inst::Unary(Unary::Round, _));
+            match (both(self, Binary::Add), inner(self, a)) {
+                (Some(((q, DType::F32), (z, d))), _) if whole(self, q) && small(d) => {
+                    (Binary::Add, q, Some(z))
+                }
+                (None, Some((q, DType::F32))) if whole(self, q) => (Binary::Add, q, None),
+                _ => return Ok(None),
+            }
+        } else if to == DType::F32 && from == DType::I32 {
+            match both(self, Binary::Sub) {
+                Some(((q, d), (z, e))) if small(d) && small(e) => (Binary::Sub, q, Some(z)),
+                _ => return Ok(None),
+            }
+        } else {
+            return Ok(None);
+        };
+        let float = |c: &mut Self, r: Ref, params: &mut Params| -> Result<R, String> {
+            let d = c.types[r as usize];
+            let x = c.value(r, params)?;
+            if d == DType::F32 {
+                return Ok(x);
+            }
+            let class = c.class(&[x]);
+            Ok(c.push(VOp::Cast(x, d, DType::F32), DType::F32, Kind::F, class))
+        };
+        let mut x = float(self, left, params)?;
+        if let Some(z) = right {
+            let z = float(self, z, params)?;
+            let class = self.class(&[x, z]);
+            let k = self.k;
+            let (both, with, turned) = match op {
+                Binary::Add => (k.add, k.add_k, k.add_k),
+                _ => (k.sub, k.sub_k, k.rsub_k),
+            };
+            let lane = |c: &Self, r: R| c.insts[r].class == Class::Lane;
+            let v = match (lane(self, x), lane(self, z)) {
+                (true, false) => VOp::FBinK(with, x, z),
+                (false, true) => VOp::FBinK(turned, z, x),
+                _ => VOp::FBin(both, x, z),
+            };
+            x = self.push(v, DType::F32, Kind::F, class);
+        }
+        if op == Binary::Sub {
+            return Ok(Some(x));
+        }
+        let class = self.class(&[x]);
+        Ok(Some(self.push(
+            VOp::Cast(x, DType::F32, to),
+            to,
+            Kind::I,
+            class,
+        )))
+    }
+
+    /// `x` and `m` of `x == -inf ? 0 : exp(x - m)`.
+    fn shifted_exp(&self, c: Ref, a: Ref, b: Ref) -> Option<(Ref, Ref)> {
+        let exact = |r: Ref, v: f64| matches!(self.inst(r), Inst::Float { bits, .. } if f64::from_bits(*bits) == v);
+        let Inst::Compare(Compare::Eq, x, inf) = *self.inst(c) else {
+            return None;
+        };
+        let Inst::Unary(Unary::Exp, d) = *self.inst(b) else {
+            return None;
+        };
+        let Inst::Binary(Binary::Sub, y, m) = *self.inst(d) else {
+            return None;
+        };
+        let f32s = self.types[x as usize] == DType::F32;
+        (f32s && x == y && exact(inf, f64::NEG_INFINITY) && exact(a, 0.0)).then_some((x, m))
+    }
+
+    /// `x` of `x * max(0, min(1, x/6 + 1/2))`, and of `x * max(0, min(6, x + 3)) / 6`.
+    fn hard_swish_of(&self, r: Ref) -> Option<Ref> {
+        let clipped = |r: Ref, top: f64| {
+            let (mut r, mut seen) = (r, [false; 2]);
+            while let Inst::Binary(g @ (Binary::Min | Binary::Max), a, b) = *self.inst(r) {
+                let (at, bound) = match g {
+                    Binary::Min => (0, top),
+                    _ => (1, 0.0),
+                };
+                let exact = |r: Ref| matches!(self.inst(r), Inst::Float { bits, .. } if f64::from_bits(*bits) == bound);
+                r = if exact(b) {
+                    a
+                } else if exact(a) {
+                    b
+                } else {
+                    return None;
+                };
+                seen[at] = true;
+            }
+            (seen == [true; 2]).then_some(r)
+        };
+        let plus = |r: Ref, v: f64| match *self.inst(r) {
+            Inst::Binary(Binary::Add, a, b) if self.is_const(b, v) => Some(a),
+            Inst::Binary(Binary::Add, a, b) if self.is_const(a, v) => Some(b),
+            _ => None,
+        };
+        // x * f, x * (g / 6) and (x * g) / 6.
+        if let Inst::Binary(Binary::Mul, a, b) = *self.inst(r) {
+            for (x, f) in [(a, b), (b, a)] {
+                let sixth = clipped(f, 1.0)
+                    .and_then(|f| plus(f, 0.5))
+                    .and_then(|f| self.times(f, 1.0 / 6.0));
+                let whole = self
+                    .times(f, 1.0 / 6.0)
+                    .and_then(|f| clipped(f, 6.0))
+                    .and_then(|f| plus(f, 3.0));
+                if sixth == Some(x) || whole == Some(x) {
+                    return Some(x);
+                }
+            }
+        }
+        let inner = self.times(r, 1.0 / 6.0)?;
+        let Inst::Binary(Binary::Mul, a, b) = *self.inst(inner) else {
+            return None;
+        };
+        [(a, b), (b, a)].into_iter().find_map(|(x, f)| {
+            let f = clipped(f, 6.0).and_then(|f| plus(f, 3.0));
+            (f == Some(x)).then_some(x)
         })
     }
 
@@ -421,10 +593,18 @@ impl Compiler<'_> {
     ) -> Result<R, String> {
         let kind = Kind::of(own);
         let k = self.k;
-        if own != DType::F32 {
+        if kind != Kind::F {
             let (x, y) = (self.value(a, params)?, self.value(b, params)?);
             let class = self.class(&[x, y]);
             return Ok(self.push(VOp::Bin(g, x, y), own, kind, class));
+        }
+        if g == Binary::Add && own == DType::F32 {
+            // The sum with zero.
+            for (x, z) in [(a, b), (b, a)] {
+                if self.is_const(z, 0.0) {
+                    return self.value(x, params);
+                }
+            }
         }
         if g == Binary::Pow && self.is_const(b, 2.0) {
             let x = self.value(a, params)?;
@@ -436,7 +616,7 @@ impl Compiler<'_> {
             let class = self.class(&[x]);
             return Ok(self.push(VOp::FUn(k.sqrt, x), own, kind, class));
         }
-        if g == Binary::Add {
+        if g == Binary::Add && own == DType::F32 {
             // a * b + c in one pass, where all three change along lanes.
             for (m, c) in [(a, b), (b, a)] {
                 if let Inst::Binary(Binary::Mul, p, q) = *self.inst(m)

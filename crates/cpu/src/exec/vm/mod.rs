@@ -1,8 +1,8 @@
 //! Scalar programs as vector programs over rows of up to [`CH`] elements.
 //!
-//! Every value is a row in one of four forms: f32, f64 (for f16, bf16 and f64), i64 (integers) and masks
-//! (`Bool`, as f32 0 or 1). f32 runs on the micro-kernels; the others on plain loops with the exact
-//! rules of [`expr::Scalar`].
+//! Every value is a row in one of four forms: f32 (also for f16 and bf16, whose results are rounded
+//! operation by operation), f64, i64 (integers) and masks (`Bool`, as f32 0 or 1). f32 runs on the
+//! micro-kernels; the others on plain loops with the exact rules of [`expr::Scalar`].
 
 mod compile;
 mod rows;
@@ -30,8 +30,8 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn of(d: DType) -> Kind {
         match d {
-            DType::F32 => Kind::F,
-            DType::F64 | DType::F16 | DType::BF16 => Kind::D,
+            DType::F32 | DType::F16 | DType::BF16 => Kind::F,
+            DType::F64 => Kind::D,
             DType::Bool => Kind::M,
             _ => Kind::I,
         }
@@ -81,6 +81,8 @@ enum VOp {
     Cmp(Compare, R, R),
     Sel(R, R, R),
     Cast(R, DType, DType),
+    /// An f32 result rounded to the type of 16 bits that it is of.
+    Round(R),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +231,19 @@ impl<'a> Run<'a> {
                     continue;
                 }
                 let uniform = p.insts[r].class != Class::Lane;
-                rows::store(self.ptr(r), Kind::of(d), uniform, d, outs[j], from, m);
+                // SAFETY: a register of the result's form; the caller names the rows of `outs`.
+                unsafe {
+                    rows::store(
+                        self.k.isa,
+                        self.ptr(r),
+                        Kind::of(d),
+                        uniform,
+                        d,
+                        outs[j],
+                        from,
+                        m,
+                    )
+                };
             }
             from += m;
         }
@@ -259,7 +273,7 @@ impl<'a> Run<'a> {
                         // The pointer may still be that of an earlier row's memory.
                         let own = self.base.wrapping_add(inst.at);
                         *self.ptrs.add(i) = own;
-                        rows::load(own, inst.dtype, a, from, n);
+                        rows::load(k.isa, own, inst.dtype, a, from, n);
                     }
                 }
                 VOp::Const(s) => rows::put(dst, inst.kind, s),
@@ -282,15 +296,26 @@ impl<'a> Run<'a> {
                 VOp::Un(g, a) => rows::unary(g, inst.dtype, self.ptr(a), dst, n),
                 VOp::Bin(g, a, b) => {
                     let (x, y) = (!self.uniform(a) as usize, !self.uniform(b) as usize);
-                    rows::binary(g, inst.dtype, self.ptr(a), x, self.ptr(b), y, dst, n);
+                    rows::binary(k.isa, g, inst.dtype, self.ptr(a), x, self.ptr(b), y, dst, n);
                 }
                 VOp::Cmp(g, a, b) => {
                     let (x, y) = (!self.uniform(a) as usize, !self.uniform(b) as usize);
-                    rows::compare(g, inst.dtype, self.ptr(a), x, self.ptr(b), y, dst.cast(), n);
+                    rows::compare(
+                        k.isa,
+                        g,
+                        inst.dtype,
+                        self.ptr(a),
+                        x,
+                        self.ptr(b),
+                        y,
+                        dst.cast(),
+                        n,
+                    );
                 }
                 VOp::Sel(c, a, b) => {
                     let s = [c, a, b].map(|r| !self.uniform(r) as usize);
                     rows::select(
+                        k.isa,
                         inst.kind,
                         self.ptr(c).cast(),
                         self.ptr(a),
@@ -300,10 +325,12 @@ impl<'a> Run<'a> {
                         n,
                     );
                 }
-                VOp::Cast(a, from, to) => rows::cast(self.ptr(a), from, dst, to, n),
+                VOp::Cast(a, from, to) => rows::cast(k.isa, self.ptr(a), from, dst, to, n),
+                VOp::Round(a) => rows::round_half(inst.dtype, f(a), dst.cast(), n),
             }
         }
     }
 }
 
 pub(crate) use compile::{compile, compile_in};
+pub(crate) use rows::{narrow, widen};

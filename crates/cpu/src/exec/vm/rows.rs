@@ -1,8 +1,172 @@
-//! Plain loops over rows: conversions, and every operation that has no micro-kernel.
+//! Plain loops over rows: conversions, and every operation that has no micro-kernel. The loops are
+//! compiled once per instruction set, so that the compiler's vectors are as wide as the processor's.
 use super::{Kind, Lane};
+use crate::isa::Isa;
 use expr::{Binary, Compare, Scalar, Unary};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use layout::DType;
+
+/// Compiles a plain loop for each instruction set.
+macro_rules! by_isa {
+    ($(#[$doc:meta])* fn $name:ident = $body:ident($($a:ident: $t:ty),*)) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
+        pub(super) unsafe fn $name(isa: Isa, $($a: $t),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2")]
+            unsafe fn widest($($a: $t),*) {
+                // SAFETY: the caller's contract.
+                unsafe { $body($($a),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn wide($($a: $t),*) {
+                // SAFETY: the caller's contract.
+                unsafe { $body($($a),*) }
+            }
+            // SAFETY: the caller's contract; the instruction set is the device's.
+            unsafe {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => widest($($a),*),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => wide($($a),*),
+                    _ => $body($($a),*),
+                }
+            }
+        }
+    };
+}
+
+by_isa! {
+    /// Loads `n` elements from position `from` of a row in memory into a register.
+    ///
+    /// # Safety
+    ///
+    /// The row and the register have them.
+    fn load = load_loop(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize)
+}
+by_isa! {
+    /// Stores `n` elements of a register (`uniform`: its first one) at position `from` of a row.
+    ///
+    /// # Safety
+    ///
+    /// Row and register have them.
+    fn store = store_loop(src: *const u8, k: Kind, uniform: bool, d: DType, out: Lane, from: usize, n: usize)
+}
+by_isa! {
+    /// A function of two arguments of type `d`; `sa` and `sb` are 0 for uniform ones.
+    ///
+    /// # Safety
+    ///
+    /// Registers of `n` elements (uniform: 1) in the form of `d`.
+    fn binary = binary_loop(g: Binary, d: DType, a: *const u8, sa: usize, b: *const u8, sb: usize, dst: *mut u8, n: usize)
+}
+by_isa! {
+    /// A comparison of two values of type `d`; the result is a mask.
+    ///
+    /// # Safety
+    ///
+    /// As for [`binary`].
+    fn compare = compare_loop(g: Compare, d: DType, a: *const u8, sa: usize, b: *const u8, sb: usize, dst: *mut f32, n: usize)
+}
+by_isa! {
+    /// `c ? a : b` for values of form `k`; strides 0 for uniform ones.
+    ///
+    /// # Safety
+    ///
+    /// As for [`binary`].
+    fn select = select_loop(k: Kind, c: *const f32, a: *const u8, b: *const u8, s: [usize; 3], dst: *mut u8, n: usize)
+}
+by_isa! {
+    /// Conversion between types.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unary`].
+    fn cast = cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize)
+}
+
+/// Rounds `n` numbers to a type of 16 bits.
+///
+/// # Safety
+///
+/// Registers of `n` elements.
+pub(super) unsafe fn round_half(d: DType, a: *const f32, dst: *mut f32, n: usize) {
+    let mut bits = [0u16; super::CH];
+    let n = n.min(super::CH);
+    // SAFETY: the caller's contract.
+    unsafe {
+        narrow(d, a, bits.as_mut_ptr(), n);
+        widen(d, bits.as_ptr(), dst, n);
+    }
+}
+
+/// `n` numbers of 16 bits as f32.
+///
+/// # Safety
+///
+/// Both rows have them.
+pub(crate) unsafe fn widen(d: DType, src: *const u16, dst: *mut f32, n: usize) {
+    // SAFETY: the caller's contract; any bits are a number.
+    unsafe {
+        if d == DType::F16 {
+            #[cfg(target_arch = "x86_64")]
+            if n >= 16 && std::arch::is_x86_feature_detected!("avx512f") {
+                widen_f16(src, dst, n);
+                return;
+            }
+            let s = std::slice::from_raw_parts(src.cast::<f16>(), n);
+            s.convert_to_f32_slice(std::slice::from_raw_parts_mut(dst, n));
+        } else {
+            for i in 0..n {
+                *dst.add(i) = f32::from_bits(u32::from(*src.add(i)) << 16);
+            }
+        }
+    }
+}
+
+/// [`widen`] for f16, sixteen at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn widen_f16(src: *const u16, dst: *mut f32, n: usize) {
+    use std::arch::x86_64::{_mm256_loadu_si256, _mm512_cvtph_ps, _mm512_storeu_ps};
+    // SAFETY: the caller gives n >= 16 numbers on both sides; the last vector overlaps the one before.
+    unsafe {
+        let go = |i: usize| {
+            let v = _mm512_cvtph_ps(_mm256_loadu_si256(src.add(i).cast()));
+            _mm512_storeu_ps(dst.add(i), v);
+        };
+        let mut i = 0;
+        while i + 16 <= n {
+            go(i);
+            i += 16;
+        }
+        if i < n {
+            go(n - 16);
+        }
+    }
+}
+
+/// `n` numbers as 16 bits each.
+///
+/// # Safety
+///
+/// Both rows have them.
+pub(crate) unsafe fn narrow(d: DType, src: *const f32, dst: *mut u16, n: usize) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if d == DType::F16 {
+            let s = std::slice::from_raw_parts(src, n);
+            std::slice::from_raw_parts_mut(dst.cast::<f16>(), n).convert_from_f32_slice(s);
+        } else {
+            for i in 0..n {
+                *dst.add(i) = bf16::from_f32(*src.add(i)).to_bits();
+            }
+        }
+    }
+}
 
 /// Element `i` of a register as a scalar.
 ///
@@ -67,12 +231,9 @@ pub(super) unsafe fn splat(dst: *mut u8, src: *const u8, k: Kind, n: usize) {
     }
 }
 
-/// Loads `n` elements from position `from` of a row in memory into a register.
-///
-/// # Safety
-///
-/// The row and the register have them.
-pub(super) unsafe fn load(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+unsafe fn load_loop(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
     macro_rules! go {
         ($t:ty, $to:ty, |$x:ident| $e:expr) => {{
             let src = a.ptr.cast::<$t>().wrapping_offset(from as isize * a.st as isize);
@@ -99,8 +260,13 @@ pub(super) unsafe fn load(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize
     match d {
         DType::F32 => go!(f32, f32, |x| x),
         DType::F64 => go!(f64, f64, |x| x),
-        DType::F16 => go!(u16, f64, |x| f16::from_bits(x).to_f64()),
-        DType::BF16 => go!(u16, f64, |x| bf16::from_bits(x).to_f64()),
+        DType::F16 | DType::BF16 if a.st == 1 => {
+            let src = a.ptr.cast::<u16>().wrapping_add(from);
+            // SAFETY: the caller's contract.
+            unsafe { widen(d, src, dst.cast(), n) }
+        }
+        DType::F16 => go!(u16, f32, |x| f16::from_bits(x).to_f32()),
+        DType::BF16 => go!(u16, f32, |x| bf16::from_bits(x).to_f32()),
         DType::Bool => go!(u8, f32, |x| (x != 0) as u8 as f32),
         DType::I64 | DType::U64 => go!(i64, i64, |x| x),
         DType::I32 => go!(i32, i64, |x| x as i64),
@@ -114,8 +280,9 @@ pub(super) unsafe fn load(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize
     }
 }
 
-/// Stores `n` elements of a register (`uniform`: its first one) at position `from` of a row.
-pub(super) fn store(
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+unsafe fn store_loop(
     src: *const u8,
     k: Kind,
     uniform: bool,
@@ -152,8 +319,13 @@ pub(super) fn store(
     match d {
         DType::F32 => go!(f32, f32, |x| x),
         DType::F64 => go!(f64, f64, |x| x),
-        DType::F16 => go!(f64, u16, |x| f16::from_f64(x).to_bits()),
-        DType::BF16 => go!(f64, u16, |x| bf16::from_f64(x).to_bits()),
+        DType::F16 | DType::BF16 if out.st == 1 && !uniform => {
+            let dst = out.ptr.cast::<u16>().wrapping_add(from);
+            // SAFETY: register and row have n elements.
+            unsafe { narrow(d, src.cast(), dst, n) }
+        }
+        DType::F16 => go!(f32, u16, |x| f16::from_f32(x).to_bits()),
+        DType::BF16 => go!(f32, u16, |x| bf16::from_f32(x).to_bits()),
         DType::Bool => go!(f32, u8, |x| (x != 0.0) as u8),
         DType::I64 | DType::U64 => go!(i64, i64, |x| x),
         DType::I32 | DType::U32 => go!(i64, i32, |x| x as i32),
@@ -181,13 +353,9 @@ pub(super) unsafe fn unary(g: Unary, d: DType, a: *const u8, dst: *mut u8, n: us
     }
 }
 
-/// A function of two arguments of type `d`; `sa` and `sb` are 0 for uniform ones.
-///
-/// # Safety
-///
-/// Registers of `n` elements (uniform: 1) in the form of `d`.
+#[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
-pub(super) unsafe fn binary(
+unsafe fn binary_loop(
     g: Binary,
     d: DType,
     a: *const u8,
@@ -219,6 +387,8 @@ pub(super) unsafe fn binary(
         (_, DType::I32, Binary::Add) => go!(i64, |x, y| (x as i32).wrapping_add(y as i32) as i64),
         (_, DType::I32, Binary::Sub) => go!(i64, |x, y| (x as i32).wrapping_sub(y as i32) as i64),
         (_, DType::I32, Binary::Mul) => go!(i64, |x, y| (x as i32).wrapping_mul(y as i32) as i64),
+        (_, DType::I16, Binary::Add) => go!(i64, |x, y| (x as i16).wrapping_add(y as i16) as i64),
+        (_, DType::I16, Binary::Sub) => go!(i64, |x, y| (x as i16).wrapping_sub(y as i16) as i64),
         (_, DType::F64, Binary::Add) => go!(f64, |x, y| x + y),
         (_, DType::F64, Binary::Sub) => go!(f64, |x, y| x - y),
         (_, DType::F64, Binary::Mul) => go!(f64, |x, y| x * y),
@@ -237,13 +407,9 @@ pub(super) unsafe fn binary(
     }
 }
 
-/// A comparison of two values of type `d`; the result is a mask.
-///
-/// # Safety
-///
-/// As for [`binary`].
+#[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
-pub(super) unsafe fn compare(
+unsafe fn compare_loop(
     g: Compare,
     d: DType,
     a: *const u8,
@@ -282,12 +448,9 @@ pub(super) unsafe fn compare(
     }
 }
 
-/// `c ? a : b` for values of form `k`; strides 0 for uniform ones.
-///
-/// # Safety
-///
-/// As for [`binary`].
-pub(super) unsafe fn select(
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+unsafe fn select_loop(
     k: Kind,
     c: *const f32,
     a: *const u8,
@@ -314,12 +477,9 @@ pub(super) unsafe fn select(
     }
 }
 
-/// Conversion between types.
-///
-/// # Safety
-///
-/// As for [`unary`].
-pub(super) unsafe fn cast(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize) {
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
+unsafe fn cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize) {
     macro_rules! go {
         ($s:ty, $t:ty, |$x:ident| $e:expr) => {{
             let (a, dst) = (a.cast::<$s>(), dst.cast::<$t>());
@@ -334,20 +494,43 @@ pub(super) unsafe fn cast(a: *const u8, from: DType, dst: *mut u8, to: DType, n:
     }
     use DType as T;
     match (Kind::of(from), Kind::of(to)) {
+        (Kind::F, Kind::F) if matches!(to, T::F16 | T::BF16) => {
+            // SAFETY: the caller's contract.
+            unsafe { round_half(to, a.cast(), dst.cast(), n) }
+        }
         (Kind::F, Kind::F) | (Kind::M, Kind::M) | (Kind::M, Kind::F) => go!(f32, f32, |x| x),
         (Kind::F, Kind::M) => go!(f32, f32, |x| if x != 0.0 { 1.0 } else { 0.0 }),
         (Kind::M, Kind::I) => go!(f32, i64, |x| (x != 0.0) as i64),
         (Kind::I, Kind::M) => go!(i64, f32, |x| if x != 0 { 1.0 } else { 0.0 }),
-        (Kind::I, Kind::F) if from != T::U64 => go!(i64, f32, |x| x as f32),
-        (Kind::D, Kind::F) => go!(f64, f32, |x| x as f32),
-        (Kind::F, Kind::D) if to == T::F64 => go!(f32, f64, |x| x as f64),
-        (Kind::F, Kind::D) if to == T::F16 => go!(f32, f64, |x| f16::from_f32(x).to_f64()),
-        (Kind::F, Kind::D) if to == T::BF16 => go!(f32, f64, |x| bf16::from_f32(x).to_f64()),
+        // Small whole numbers convert in half the lanes' width.
+        (Kind::I, Kind::F) if to == T::F32 && from.bits() < 32 => {
+            go!(i64, f32, |x| x as i32 as f32)
+        }
+        (Kind::I, Kind::F) if to == T::F32 && from != T::U64 => go!(i64, f32, |x| x as f32),
+        (Kind::D, Kind::F) if to == T::F32 => go!(f64, f32, |x| x as f32),
+        (Kind::D, Kind::F) if to == T::F16 => go!(f64, f32, |x| f16::from_f64(x).to_f32()),
+        (Kind::D, Kind::F) => go!(f64, f32, |x| bf16::from_f64(x).to_f32()),
+        (Kind::F, Kind::D) => go!(f32, f64, |x| x as f64),
         (Kind::F, Kind::I) if to == T::I64 => go!(f32, i64, |x| x as i64),
         (Kind::F, Kind::I) if to == T::I32 => go!(f32, i64, |x| x as i32 as i64),
-        (Kind::F, Kind::I) if to == T::U8 => go!(f32, i64, |x| x as u8 as i64),
-        (Kind::F, Kind::I) if to == T::I8 => go!(f32, i64, |x| x as i8 as i64),
+        (Kind::F, Kind::I) if to.bits() <= 16 && to.bits() >= 8 && to.is_int() => {
+            let (lo, hi) = match to {
+                T::U8 => (0.0f32, 255.0f32),
+                T::I8 => (-128.0, 127.0),
+                T::U16 => (0.0, 65535.0),
+                _ => (-32768.0, 32767.0),
+            };
+            // Bounds first: what is inside them converts by an instruction.
+            go!(f32, i64, |x| {
+                let y = if x > lo { x } else { lo };
+                let y = if y < hi { y } else { hi };
+                let y = if x.is_nan() { 0.0 } else { y };
+                // A number between the bounds of 16 bits.
+                i64::from(y.to_int_unchecked::<i32>())
+            })
+        }
         (Kind::I, Kind::I) if to == T::I32 => go!(i64, i64, |x| x as i32 as i64),
+        (Kind::I, Kind::I) if to == T::I16 => go!(i64, i64, |x| x as i16 as i64),
         (Kind::I, Kind::I) if to == T::I64 => go!(i64, i64, |x| x),
         (f, t) => {
             for i in 0..n {

@@ -69,6 +69,7 @@ fn gemm_matches_f64_for_every_shape() {
                     c: c.ptr(),
                     ldc,
                     accumulate,
+                    post: crate::ukr::Post::NONE,
                 };
                 // SAFETY: the operands are as large as the strides say.
                 unsafe { kern.gemm(&g) };
@@ -143,6 +144,7 @@ fn indirect_matches_f64_for_every_shape() {
                     c: c.ptr(),
                     ldc: n,
                     accumulate,
+                    post: crate::ukr::Post::NONE,
                 };
                 // SAFETY: every pointer has kc elements behind its offset.
                 unsafe { kern.indirect(&g) };
@@ -275,6 +277,8 @@ fn depthwise_matches_f64() {
                 out_step,
                 bias: if bias { b.as_ptr() } else { std::ptr::null() },
                 accumulate,
+                lo: f32::NEG_INFINITY,
+                hi: f32::INFINITY,
             };
             // SAFETY: the pool holds every offset plus the steps.
             unsafe { (table.depthwise)(&d) };

@@ -1,8 +1,13 @@
 //! Attention: a tile of query rows against pieces of the keys, online.
-use super::contract::Product;
+use super::contract::{Product, share as share_of};
 use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
 use crate::bind::ctx::Space;
-use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, Schedule, Stmt};
+use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, MicroShape, Schedule, Stmt};
+
+/// Weight of elements read per multiply-add when register shapes are ranked.
+const READS: f64 = 0.2;
+/// Share of the multiply-add rate left when scores do not stay in the nearest cache.
+const FAR: f64 = 0.93;
 
 /// Candidates, best guesses first; none when the kernel is not two products with folds between.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
@@ -42,17 +47,21 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let outer = space.points(&batch).max(1);
     let width = space.points(&scores.over) + space.points(&values.columns);
     let share = space.ctx.share();
-    let nr = space
-        .ctx
-        .target
-        .micro
-        .iter()
-        .max_by(|a, b| a.efficiency.total_cmp(&b.efficiency))
-        .copied();
+    // The register tile that does both products best: scores along keys, values along lanes.
+    let columns = lanes.map_or(1, |l| space.extent(l));
+    let shape = |rows: i64, keys: i64| {
+        let score = |s: &MicroShape| {
+            let (mr, nr) = (f64::from(s.mr).min(rows as f64), f64::from(s.nr));
+            share_of(space.ctx, s, rows, keys) + share_of(space.ctx, s, rows, columns)
+                - READS * (1.0 / mr + 1.0 / nr.min(keys as f64))
+        };
+        let all = space.ctx.target.micro.iter();
+        all.max_by(|a, b| score(a).total_cmp(&score(b))).copied()
+    };
     let mut found = Vec::new();
     let fair = (m * outer / wanted.max(1)).clamp(1, m);
     let mut row_sizes = vec![];
-    for r in [fair, 64, 128, 32, 16] {
+    for r in [fair, 64, 32, 128, 16] {
         let r = r.clamp(1, m).min(256);
         if !row_sizes.contains(&r) {
             row_sizes.push(r);
@@ -87,6 +96,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             let grid = tiles::grid(space, &cut);
             let mut row_axes = rows.clone();
             row_axes.reverse();
+            let nr = shape(real, tile);
             let mapping = CpuMapping {
                 micro: nr.map(|s| MicroKernel { mr: s.mr, nr: s.nr }),
                 rows: row_axes,
@@ -99,6 +109,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
                 mapping: Mapping::Cpu(mapping),
                 ..whole(&body)
             };
+            // Scores are gone over several times: better where the nearest cache holds them.
+            let near = (real * tile.min(t)) as f64 * 8.0 <= space.ctx.cache(0);
             let what = tiles::describe(space, &schedule.grid, &schedule.loops);
             if found.iter().all(|c: &Candidate| c.what != what) {
                 found.push(Candidate {
@@ -106,7 +118,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
                     kernel: body,
                     schedule,
                     packed: vec![],
-                    fma: 1.0,
+                    fma: if near { 1.0 } else { FAR },
                 });
             }
         }

@@ -10,7 +10,7 @@ use kernel::{
     AxisId, AxisTile, CpuMapping, Kernel, Mapping, MicroKernel, MicroShape, OperandId, Place,
     Schedule, Stmt, Swizzle, TileId,
 };
-use layout::DType;
+use layout::{DType, Dim};
 use std::collections::BTreeSet;
 
 /// The contraction of a kernel, with its axes by role.
@@ -80,10 +80,16 @@ fn lane(space: &Space, p: &Product, packs: bool) -> Option<(i64, AxisId)> {
         .map(|&x| {
             let unit = space.stride(out, x) == 1;
             let near = b.is_some_and(|b| space.stride(b, x) == 1);
+            // Windows that reach outside would be copied before each product, element by element.
+            let bounded = b.is_some_and(|b| {
+                let a = &space.kernel.operands[b as usize].access;
+                !a.bounds.is_empty() || !a.indexed.is_empty()
+            });
             let score = 4 * i64::from(unit)
                 + 2 * i64::from(packs)
                 + i64::from(near && !packs)
-                + 2 * i64::from(space.extent(x) >= lanes);
+                + 2 * i64::from(space.extent(x) >= lanes)
+                - 6 * i64::from(bounded && !packs);
             (score, x)
         })
         .max_by_key(|&(s, x)| (s, space.extent(x), std::cmp::Reverse(x)))
@@ -124,19 +130,104 @@ pub(super) fn share(ctx: Ctx, shape: &MicroShape, m: i64, n: i64) -> f64 {
     (n as f64 / time.max(1e-9)).clamp(1e-3, 1.0)
 }
 
+/// Bytes of one way of the nearest cache: such caches find their sets by the bits of an address below
+/// the page.
+const WAY: i64 = 4096;
+/// Share of the multiply-add rate left when rows evict one another from the nearest cache.
+const CROWDED: f64 = 0.65;
+/// Ways that the streamed factor and what is fetched ahead take.
+const STREAM_WAYS: i64 = 2;
+/// Share of the multiply-add rate left when the streamed factor is read across pages.
+const SCATTERED: f64 = 0.8;
+/// Vectors at most in a row of a register tile of pairs.
+const PAIRED: i64 = 4;
+/// Rows that share a copy of a streamed factor, from which on making one may pay.
+const WORTH_PACKING: i64 = 48;
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Share of the multiply-add rate that is left by how the factors lie: rows a multiple of a way apart
+/// compete for the same few lines, and a row of lanes per page takes a translation each.
+fn lie(space: &Space, p: &Product, lane: AxisId, packed: bool, mr: i64, depth: i64) -> f64 {
+    let size = 4;
+    let line = space.ctx.machine.caches().next();
+    let line = line.map_or(64, |(_, l)| l.line as i64).max(1);
+    let mut share = 1.0;
+    let inner = |o: OperandId| {
+        let long = |x: &&AxisId| space.extent(**x) > 1 && space.stride(o, **x) > 0;
+        let strides = p.rows.iter().filter(long).map(|&x| space.stride(o, x));
+        strides.min()
+    };
+    if let Some(step) = space.source(p.a).and_then(inner) {
+        let apart = (WAY / gcd(step.saturating_mul(size), WAY).max(line)).max(1);
+        let ways = (space.ctx.cache(0) as i64 / WAY).max(1);
+        let a = space.source(p.a).unwrap_or(0);
+        let along = p.over.iter().any(|&x| space.stride(a, x) == 1);
+        if along && (mr + apart - 1) / apart + STREAM_WAYS > ways {
+            share *= CROWDED;
+        }
+    }
+    if let (false, Some(b)) = (packed, space.source(p.b)) {
+        let step = p.over.iter().map(|&x| space.stride(b, x)).min();
+        let far = step.is_some_and(|s| s.saturating_mul(size) >= WAY / 2);
+        if far && depth >= WORTH_PACKING && space.stride(b, lane) == 1 {
+            share *= SCATTERED;
+        }
+    }
+    share
+}
+
+/// The summed axis of which two neighbours are multiplied and added at once, for factors of 16 bits
+/// summed in 32, and whether the broadcast one must be copied for that: it is to be contiguous along the
+/// axis and otherwise even.
+fn paired(space: &Space, p: &Product) -> Option<(AxisId, bool)> {
+    let tile = |t: TileId| &space.kernel.tiles[t as usize];
+    let types = [p.acc, p.a, p.b].map(|t| tile(t).dtype);
+    if types != [DType::I32, DType::I16, DType::I16] {
+        return None;
+    }
+    let o = space.source(p.a)?;
+    let a = &space.kernel.operands[o as usize].access;
+    let two = Dim::Known(2);
+    let even = |d: &Dim| d.exact_div(&two).is_some();
+    let long = |x: AxisId| even(&space.kernel.axes[x as usize].extent);
+    let along = p.over.iter().copied().find(|&x| {
+        let one = a.term(x).and_then(|t| t.stride());
+        one.is_some_and(Dim::is_one) && long(x)
+    });
+    if let Some(x) = along {
+        let bounded = a.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == x));
+        let mut others = a.terms.iter().filter(|t| t.axis != x);
+        let all = others.all(|t| t.stride().is_some_and(even));
+        if !bounded && even(&a.offset) && all && a.indexed.is_empty() {
+            return Some((x, false));
+        }
+    }
+    // A copy lies as its tile's axes are ordered; windows would be copied many times over.
+    let x = *tile(p.a).axes.last()?;
+    let plain = a.bounds.is_empty() && a.indexed.is_empty();
+    (plain && p.over.as_slice() == [x] && long(x)).then_some((x, true))
+}
+
 /// Candidates, best guesses first; none when the kernel has no axis for lanes.
 pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candidate> {
     let Some(p) = Product::of(space.kernel) else {
         return vec![];
     };
-    let f32s = [p.acc, p.a, p.b]
-        .iter()
-        .all(|&t| space.kernel.tiles[t as usize].dtype == DType::F32);
+    let dtype = |t: TileId| space.kernel.tiles[t as usize].dtype;
+    // Factors of 16 bits are widened on the way into the registers.
+    let float = |t: TileId| matches!(dtype(t), DType::F32 | DType::F16 | DType::BF16);
+    let pairs = |p: &Product| paired(space, p).is_some();
+    let f32s = dtype(p.acc) == DType::F32 && float(p.a) && float(p.b);
+    let f32s = f32s || pairs(&p) || pairs(&p.swapped());
     // A factor without lanes of its own (one column) is read as it is.
     let packs = |p: &Product| {
         let wide = &space.kernel.tiles[p.b as usize].axes;
         let wide = wide.iter().any(|a| !p.over.contains(a));
         f32s && wide
+            && (dtype(p.acc) == DType::F32 || pairs(p))
             && space
                 .source(p.b)
                 .is_some_and(|o| constant(o) && pack::fits(space, o))
@@ -165,7 +256,25 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     {
         return vec![];
     }
-    build(space, &p, lane, packs(&p), f32s)
+    let mut found = build(space, &p, lane, packs(&p), f32s);
+    // A factor that every request brings may be packed by a step of its own.
+    let wide = &space.kernel.tiles[p.b as usize].axes;
+    let copied = f32s
+        && wide.contains(&lane)
+        && !packs(&p)
+        && paired(space, &p).is_none()
+        && space.points(&p.rows) >= WORTH_PACKING
+        && p.batch.is_empty()
+        && space.source(p.b).is_some_and(|o| pack::fits(space, o));
+    if copied {
+        let mut more = build(space, &p, lane, true, f32s);
+        // Both kinds are among those that are tried.
+        let half = (space.ctx.effort / 2).max(1);
+        more.truncate(half);
+        more.extend(found);
+        found = more;
+    }
+    found
 }
 
 /// Parts of a schedule that do not change from candidate to candidate.
@@ -218,11 +327,22 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     let cache = ctx.share();
     let mut shapes: Vec<Option<MicroShape>> = vec![None];
     if f32s && !ctx.target.micro.is_empty() {
-        let mut ranked: Vec<&MicroShape> = ctx.target.micro.iter().collect();
+        // Products of pairs come in the narrower shapes only.
+        let widest = match paired(space, p) {
+            Some(_) => PAIRED * ctx.lanes(),
+            None => i64::MAX,
+        };
+        let mut ranked: Vec<&MicroShape> = ctx
+            .target
+            .micro
+            .iter()
+            .filter(|s| i64::from(s.nr) <= widest)
+            .collect();
         // Shapes that compute about equally fast differ in what they read per multiply-add.
         let score = |s: &MicroShape| {
             let (mr, nr) = (f64::from(s.mr), f64::from(s.nr));
-            share(ctx, s, m, n) - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
+            let lie = lie(space, p, lane, packs, i64::from(s.mr).min(m), depth);
+            share(ctx, s, m, n) * lie - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
         };
         ranked.sort_by(|a, b| {
             score(b)
@@ -242,7 +362,10 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     // A step that is not worth sharing is one task, unless a worker's cache is too small for it.
     if wanted == 1 && (m * n) as f64 * size <= cache && outer_tasks == 1 {
         let one = |s: &Option<MicroShape>| {
-            frame.candidate(*s, vec![], s.map_or(1.0, |s| share(ctx, &s, m, n)), None)
+            let fma = s.map_or(1.0, |s| {
+                share(ctx, &s, m, n) * lie(space, p, lane, packs, i64::from(s.mr).min(m), depth)
+            });
+            frame.candidate(*s, vec![], fma, None)
         };
         let all: Vec<Candidate> = shapes.iter().filter_map(one).collect();
         if !all.is_empty() {
@@ -293,7 +416,10 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                     continue;
                 }
                 let real: i64 = rows.iter().map(|t| t.tile).product();
-                let fma = shape.map_or(1.0, |s| share(ctx, &s, real, n.min(nt)));
+                let fma = shape.map_or(1.0, |s| {
+                    let rows = i64::from(s.mr).min(real);
+                    share(ctx, &s, real, n.min(nt)) * lie(space, p, lane, packs, rows, depth)
+                });
                 found.extend(frame.candidate(
                     shape,
                     grid,
@@ -330,7 +456,9 @@ impl Frame<'_, '_> {
                 .copied()
                 .filter(|x| *x != lane && !self.order.contains(x))
                 .collect();
-            let new = pack::pack(space, o, &others, lane, i64::from(s.nr), &self.order)?;
+            let pair = paired(space, p).map(|x| x.0);
+            let nr = i64::from(s.nr);
+            let new = pack::pack(space, o, &others, lane, nr, &self.order, pair)?;
             kernel.operands[o as usize].access = new.access.clone();
             kernel.operands[o as usize].elements = layout::Dim::Known(new.elements);
             packed.push((o, new));
@@ -349,6 +477,12 @@ impl Frame<'_, '_> {
                     swizzle: Swizzle::default(),
                     stages: 1,
                 }
+            };
+        }
+        if let (false, Some((_, true))) = (packed.is_empty(), paired(space, p)) {
+            place[p.a as usize] = Place::Shared {
+                swizzle: Swizzle::default(),
+                stages: 1,
             };
         }
         let mut loops = vec![];

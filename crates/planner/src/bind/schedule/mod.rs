@@ -110,7 +110,14 @@ pub(crate) fn choose(
         .filter_map(|(i, c)| {
             let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
             let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
-            Some((overlap, i, w, cost))
+            // What is no constant is packed by every request.
+            let packing: Option<f64> = c
+                .packed
+                .iter()
+                .filter(|(o, _)| !constant(*o))
+                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule, 1.0)?.1.time_s))
+                .sum();
+            Some((overlap + packing?, i, w, cost))
         })
         .collect();
     best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

@@ -5,6 +5,9 @@ use super::{Candidate, flat, gather_loops, places, tiles, wanted_tasks, whole};
 use crate::bind::ctx::Space;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
 
+/// Elements below which a row is short.
+const SHORT: i64 = 48;
+
 /// Candidates, best guesses first.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let kernel = space.kernel;
@@ -34,21 +37,29 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     }
     let most = (most as i64).clamp(1, points);
     let wanted = wanted_tasks(space.ctx, kernel, &s);
+    let order = space.inner_first(lead, &parallel);
+    // Rows of a few elements that continue one another are taken together: they share vectors.
+    let short = lanes
+        .filter(|l| !parallel.contains(l))
+        .map_or(i64::MAX, |l| space.extent(l));
+    let least = match order.first() {
+        Some(&a) if short < SHORT && space.stride(lead, a) == short => {
+            (SHORT / short).clamp(1, space.extent(a))
+        }
+        _ => 1,
+    };
+    let most = most.max(least);
     let mut sizes: Vec<i64> = Vec::new();
     if wanted == 1 {
         sizes.push(points.min(most));
     } else {
         sizes.extend(
-            tiles::halves((points / wanted).clamp(1, most), 1)
+            tiles::halves((points / wanted).clamp(least, most), least)
                 .into_iter()
                 .take(6),
         );
     }
     sizes.dedup();
-    let mut order = space.inner_first(lead, &parallel);
-    if kept_lanes.is_none() {
-        order = space.inner_first(lead, &parallel);
-    }
     for target in sizes {
         let multiple = if kept_lanes.is_some() {
             space.ctx.lanes()

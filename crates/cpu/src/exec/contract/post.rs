@@ -1,0 +1,61 @@
+//! What follows a product, done to its sums on their way to memory.
+use super::CContract;
+use crate::exec::map::CMap;
+use crate::exec::{Ctx, View};
+use crate::ukr::Post;
+
+/// A map behind a product.
+#[derive(Debug)]
+pub(crate) struct CPost {
+    /// The whole map, for where the product cannot take it.
+    pub map: CMap,
+    /// Its tile.
+    pub dst: usize,
+    /// Tile along lanes that is added.
+    pub bias: Option<usize>,
+    /// Tile over the accumulator's axes that is added.
+    pub add: Option<usize>,
+    pub lo: f32,
+    pub hi: f32,
+    /// What is left to do on the result in place.
+    pub rest: Option<CMap>,
+}
+
+impl CPost {
+    /// Where the result goes and what is done on the way; `None` where tiles do not lie so.
+    pub(super) fn resolve(&self, ctx: &Ctx, c: &CContract) -> Option<(View, Post)> {
+        let dst = ctx.define(self.dst);
+        let long = |a: &usize| ctx.len[*a] > 1;
+        let lane = c.lane?;
+        let mut p = Post {
+            lo: self.lo,
+            hi: self.hi,
+            ..Post::NONE
+        };
+        if let Some(t) = self.bias {
+            let v = &ctx.views[t];
+            if v.block.is_some() || ctx.len[lane] > 1 && v.st[lane] != 1 {
+                return None;
+            }
+            p.bias = v.ptr.cast();
+        }
+        if let Some(t) = self.add {
+            let v = &ctx.views[t];
+            let axes = &ctx.kernel.tiles[self.dst].axes;
+            let alike = axes
+                .iter()
+                .filter(|a| long(a))
+                .all(|&a| v.st[a] == dst.st[a]);
+            if v.block.is_some() || !alike {
+                return None;
+            }
+            p.added = true;
+            p.from = (v.ptr as isize).wrapping_sub(dst.ptr as isize);
+            // Sums are stored before anything is added: what is added must lie elsewhere.
+            if p.from == 0 {
+                return None;
+            }
+        }
+        Some((dst, p))
+    }
+}

@@ -1,0 +1,110 @@
+//! Factors of 16 bits: what a nest reads of one is widened to f32 once, as it lies, so that the products
+//! run on the micro-kernels of f32 with the same strides.
+use crate::exec::access::{CAccess, term_address};
+use crate::exec::vm::widen;
+use crate::exec::{COperand, Ctx, View};
+use layout::DType;
+
+/// Scratch for a widened factor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CWide {
+    pub dtype: DType,
+    /// Offset in the worker's scratch.
+    pub offset: usize,
+    /// Elements that it has room for.
+    pub room: usize,
+}
+
+/// A widened factor at work.
+#[derive(Clone, Copy)]
+pub(crate) struct Widened {
+    from: *mut u8,
+    to: *mut u8,
+}
+
+/// First and last element that the current piece of the axes in `mask` reads inside the bounds; `None`
+/// where bounds and addresses are not proportional.
+fn range(a: &CAccess, ctx: &Ctx, mask: u32) -> Option<(i64, i64)> {
+    let (mut lo, mut hi) = (ctx.param(a.offset), ctx.param(a.offset));
+    let piece = |x: usize| {
+        let len = if mask >> x & 1 == 1 { ctx.len[x] } else { 1 };
+        (ctx.org[x], ctx.org[x] + len.max(1) - 1)
+    };
+    let mut bounded = 0u32;
+    for b in &a.bounds {
+        // Rows per step of the bound, the same for each of its axes.
+        let mut step = None;
+        let (mut first, mut last) = (ctx.param(b.base), ctx.param(b.base));
+        for &(x, c) in &b.terms {
+            let c = ctx.param(c);
+            if c == 0 {
+                continue;
+            }
+            let t = a.terms.iter().find(|t| t.axis == x)?;
+            let [(_, st)] = t.leaves.as_slice() else {
+                return None;
+            };
+            let st = ctx.param(*st);
+            if st % c != 0 || step.is_some_and(|s| s != st / c) || bounded >> x & 1 == 1 {
+                return None;
+            }
+            step = Some(st / c);
+            bounded |= 1 << x;
+            let (p, q) = piece(x);
+            first += (c * p).min(c * q);
+            last += (c * p).max(c * q);
+        }
+        let Some(step) = step else { continue };
+        let base = ctx.param(b.base);
+        let extent = ctx.param(b.extent);
+        let (first, last) = (first.clamp(0, extent - 1), last.clamp(0, extent - 1));
+        let (p, q) = (step * (first - base), step * (last - base));
+        lo += p.min(q);
+        hi += p.max(q);
+    }
+    for t in a.terms.iter().filter(|t| bounded >> t.axis & 1 == 0) {
+        let (p, q) = piece(t.axis);
+        if let [(_, st)] = t.leaves.as_slice() {
+            let st = ctx.param(*st);
+            lo += (st * p).min(st * q);
+            hi += (st * p).max(st * q);
+            continue;
+        }
+        // In blocks: from the start of the first to the end of the last.
+        let &(size, inner) = t.leaves.last()?;
+        let (size, inner) = (ctx.param(size).max(1), ctx.param(inner));
+        let ends = [p.div_euclid(size) * size, q.div_euclid(size) * size];
+        let at = ends.map(|x| term_address(t, ctx.p, x));
+        lo += at[0].min(at[1]);
+        hi += at[0].max(at[1]) + (inner * (size - 1)).max(0);
+        if inner < 0 {
+            return None;
+        }
+    }
+    (lo >= 0 && lo <= hi).then_some((lo, hi))
+}
+
+impl CWide {
+    /// Widens what the current piece of the axes in `mask` reads of `o`; `None` where it has no room.
+    pub(crate) fn fill(&self, ctx: &Ctx, o: &COperand, mask: u32) -> Option<Widened> {
+        let (lo, hi) = range(&o.access, ctx, mask)?;
+        let n = usize::try_from(hi - lo + 1)
+            .ok()
+            .filter(|&n| n <= self.room)?;
+        let to = ctx.scratch.wrapping_add(self.offset);
+        let from = ctx.bufs[o.buffer].wrapping_offset(lo as isize * 2);
+        // SAFETY: first and last element are the operand's, and so is what lies between; the scratch has
+        // room for them.
+        unsafe { widen(self.dtype, from.cast(), to.cast(), n) };
+        Some(Widened { from, to })
+    }
+}
+
+impl Widened {
+    /// `v`, a view of the operand, as one of its widened copy.
+    pub(crate) fn view(&self, mut v: View) -> View {
+        let bytes = (v.ptr as isize).wrapping_sub(self.from as isize);
+        v.ptr = self.to.wrapping_offset(bytes * 2);
+        v
+    }
+}
