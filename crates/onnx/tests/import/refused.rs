@@ -207,7 +207,7 @@ fn contradictions_are_errors_not_panics() {
             "multiple",
         ),
         (
-            x().node(node("Cast", "x", "y", vec![("to", A::I(8))])),
+            x().node(node("Cast", "x", "y", vec![("to", A::I(14))])),
             "STRING",
         ),
         (
