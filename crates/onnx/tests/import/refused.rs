@@ -208,7 +208,7 @@ fn contradictions_are_errors_not_panics() {
         ),
         (
             x().node(node("Cast", "x", "y", vec![("to", A::I(14))])),
-            "STRING",
+            "COMPLEX64",
         ),
         (
             x().node(node("Cast", "x", "y", vec![("to", A::I(i64::MAX))])),
