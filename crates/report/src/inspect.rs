@@ -191,27 +191,31 @@ impl Inspection {
         };
         let _ = writeln!(out, "\n{}", style.heading(&format!("one request{at}")));
         if !self.assumed.is_empty() {
-            let _ = writeln!(
-                out,
-                "  {} not given and taken as 1; choose with --dim {}=N",
-                self.assumed.join(", ")
-                    + if self.assumed.len() == 1 {
-                        " was"
-                    } else {
-                        " were"
-                    },
+            let names = self.assumed.join(", ");
+            let were = if self.assumed.len() == 1 {
+                "was"
+            } else {
+                "were"
+            };
+            let text = format!(
+                "{names} {were} not given and taken as 1; choose with --dim {}=N",
                 self.assumed[0]
             );
+            for l in units::wrapped(&text, style.width.saturating_sub(2)) {
+                let _ = writeln!(out, "  {l}");
+            }
         }
-        let _ = writeln!(
-            out,
-            "  {} in contractions, {} operations in all, {} in {} kernels: {} operations per byte",
+        let text = format!(
+            "{} in contractions, {} operations in all, {} in {} kernels: {} operations per byte",
             units::flop(self.flop),
             units::count(self.ops),
             units::bytes(self.bytes),
             self.kernels.len(),
             units::number(self.intensity)
         );
+        for l in units::wrapped(&text, style.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {l}");
+        }
         if self.kernels.iter().any(|k| k.in_control) {
             let _ = writeln!(out, "  bodies of branches and loops are counted once each");
         }
