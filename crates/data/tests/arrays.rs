@@ -99,14 +99,12 @@ fn every_type_survives_a_round_trip() {
 
 #[test]
 fn types_without_counterpart_are_named() {
-    for (name, what) in [
-        ("text.npy", "'<U2'"),
-        ("object.npy", "'|O'"),
-        ("record.npy", "records"),
-    ] {
+    for (name, what) in [("object.npy", "'|O'"), ("record.npy", "records")] {
         let e = data::read_npy(file(name)).unwrap_err().to_string();
         assert!(e.contains(what) && e.contains(name), "{e}");
     }
+    let texts = data::read_npy(file("text.npy")).unwrap();
+    assert_eq!(texts.text().map(<[String]>::len), Some(texts.len()));
 }
 
 #[test]
