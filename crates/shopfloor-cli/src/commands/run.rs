@@ -57,6 +57,9 @@ struct OutputSummary {
     mean: Option<f64>,
     max: Option<f64>,
     first: Vec<f64>,
+    /// The first elements where they are texts or items of a sequence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    texts: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +80,20 @@ struct RunReport {
 }
 
 fn summary(name: &str, t: &Tensor) -> OutputSummary {
+    if t.dtype().is_held() {
+        let texts = t.text().into_iter().flatten().map(|s| format!("{s:?}"));
+        let items = t.items().into_iter().flatten().map(|i| format!("{i:?}"));
+        return OutputSummary {
+            name: name.into(),
+            dtype: t.dtype().to_string(),
+            shape: t.shape().to_vec(),
+            min: None,
+            mean: None,
+            max: None,
+            first: Vec::new(),
+            texts: texts.chain(items).take(6).collect(),
+        };
+    }
     let (mut lo, mut hi, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
     for i in 0..t.len() {
         let v = t.get_f64(i);
@@ -95,6 +112,7 @@ fn summary(name: &str, t: &Tensor) -> OutputSummary {
         },
         max: some(hi),
         first: (0..t.len().min(6)).map(|i| t.get_f64(i)).collect(),
+        texts: Vec::new(),
     }
 }
 
@@ -302,6 +320,9 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
                 figure(hi)
             );
             let _ = writeln!(out, "    begins {}{more}", first.join(", "));
+        }
+        if !s.texts.is_empty() {
+            let _ = writeln!(out, "    begins {}", s.texts.join(", "));
         }
         best(tensor, labels, &mut out);
     }
