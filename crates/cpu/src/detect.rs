@@ -257,6 +257,7 @@ pub fn describe(facts: &Facts) -> Machine {
             wake_s: Sourced::assumed(4.2e-5),
             step_s: Sourced::assumed(1e-7),
             task_s: Sourced::assumed(3e-8),
+            tile_s: Sourced::assumed(4e-8),
         },
         limits: Limits::default(),
         levels,

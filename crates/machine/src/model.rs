@@ -359,6 +359,13 @@ pub struct Costs {
     pub step_s: Sourced,
     /// Fixed cost of a task: ticket, parameters, first addresses.
     pub task_s: Sourced,
+    /// Fixed cost of a statement on a tile: finding its addresses and calling its loop.
+    #[serde(default = "no_cost")]
+    pub tile_s: Sourced,
+}
+
+fn no_cost() -> Sourced {
+    Sourced::assumed(0.0)
 }
 
 impl Default for Costs {
@@ -369,6 +376,7 @@ impl Default for Costs {
             wake_s: Sourced::assumed(0.0),
             step_s: Sourced::assumed(0.0),
             task_s: Sourced::assumed(0.0),
+            tile_s: no_cost(),
         }
     }
 }

@@ -376,12 +376,13 @@ pub(crate) fn check(m: &Machine) -> Result<(), MachineError> {
             );
         }
     }
-    let costs: [(&str, Sourced); 5] = [
+    let costs: [(&str, Sourced); 6] = [
         ("launch_s", m.costs.launch_s),
         ("handoff_s", m.costs.handoff_s),
         ("wake_s", m.costs.wake_s),
         ("step_s", m.costs.step_s),
         ("task_s", m.costs.task_s),
+        ("tile_s", m.costs.tile_s),
     ];
     for (k, v) in costs {
         c.not_negative(&format!("costs.{k}"), v.value)?;

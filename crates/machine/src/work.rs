@@ -39,6 +39,10 @@ pub struct Work {
     pub steps: u64,
     /// Launches from the host.
     pub launches: u64,
+    /// Statements on tiles that all tasks together execute, one for every pass of their loops, and
+    /// calls of a CPU's micro-kernel.
+    #[serde(default)]
+    pub statements: u64,
 }
 
 impl Work {
@@ -111,6 +115,7 @@ impl std::ops::AddAssign<&Work> for Work {
         self.barriers = self.barriers.saturating_add(o.barriers);
         self.steps = self.steps.saturating_add(o.steps);
         self.launches = self.launches.saturating_add(o.launches);
+        self.statements = self.statements.saturating_add(o.statements);
     }
 }
 

@@ -210,7 +210,7 @@ const BREAKS: &[(&str, Break)] = &[
         let top = b
             .buffers
             .iter()
-            .filter(|b| b.kind == BufferKind::Arena)
+            .filter(|b| b.kind == BufferKind::Arena && b.place == 0)
             .map(|b| b.offset + b.bytes)
             .max()
             .unwrap();

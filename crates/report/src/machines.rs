@@ -170,6 +170,7 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ("launch of a request", &c.launch_s),
         ("step within a plan", &c.step_s),
         ("task", &c.task_s),
+        ("statement on a tile", &c.tile_s),
         ("hand-off between workers", &c.handoff_s),
         ("wake-up of a parked worker", &c.wake_s),
     ] {

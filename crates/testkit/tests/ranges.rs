@@ -149,3 +149,77 @@ fn every_model_is_planned_for_gpus() {
     }
     assert!(failed.is_empty(), "refused:\n{}", failed.join("\n"));
 }
+
+/// Arena bytes and the largest sum of bytes that live at once, over the blocks of a plan.
+fn arenas(plan: &plan::Plan) -> (u64, u64) {
+    let (mut arena, mut alive) = (0, 0);
+    for b in plan.blocks() {
+        let mut life: Vec<Option<(usize, usize)>> = vec![None; b.buffers.len()];
+        for (i, s) in b.steps.iter().enumerate() {
+            let used: Vec<u32> = match &s.work {
+                plan::StepWork::Kernel { args, .. } => args.clone(),
+                plan::StepWork::Host {
+                    inputs, outputs, ..
+                } => {
+                    let all = inputs.iter().flatten().chain(outputs);
+                    all.map(|a| a.buffer).collect()
+                }
+            };
+            for u in used {
+                let l = life[u as usize].get_or_insert((i, i));
+                l.1 = i;
+            }
+        }
+        let at = |i: usize| -> u64 {
+            let lives = |l: &Option<(usize, usize)>| l.is_some_and(|l| l.0 <= i && i <= l.1);
+            b.buffers
+                .iter()
+                .zip(&life)
+                .filter(|(x, l)| x.kind == plan::BufferKind::Arena && lives(l))
+                .map(|(x, _)| x.bytes.next_multiple_of(64))
+                .sum()
+        };
+        arena += b.arena_bytes;
+        alive += (0..b.steps.len()).map(at).max().unwrap_or(0);
+    }
+    (arena, alive)
+}
+
+#[test]
+fn arenas_are_little_more_than_what_lives_at_once() {
+    let dir = tempfile::tempdir().expect("folder");
+    let (mut tight, mut all, mut loose) = (0, 0, Vec::new());
+    for name in zoo::names() {
+        let zoo = zoo::find(&name).expect("model");
+        let path = match zoo.meta().large {
+            true => continue,
+            false => hollow(&zoo, dir.path()),
+        };
+        let Ok(model) = Model::open(&path, &ModelOptions::default()) else {
+            continue;
+        };
+        let mut dims = DimBox::new();
+        for (s, r) in ranges(&model, &zoo, 1).iter() {
+            dims.insert(s.clone(), r.hi, r.hi);
+        }
+        let machine = shopfloor::machines::find("zen4-2core").expect("machine");
+        let target = cpu::target(cpu::isa::Isa::Avx512);
+        let planner =
+            planner::Planner::new(vec![(machine, target)], planner::PlanOptions::default());
+        let plan = planner
+            .bind(model.program(), &dims, &Allotment::default())
+            .expect("plan");
+        let (arena, alive) = arenas(&plan);
+        all += 1;
+        if arena as f64 <= 1.05 * alive as f64 {
+            tight += 1;
+        } else {
+            loose.push(format!("{name} {:.3}", arena as f64 / alive as f64));
+        }
+    }
+    eprintln!(
+        "{tight} of {all} arenas within 1.05; beyond: {}",
+        loose.join(", ")
+    );
+    assert!(tight * 10 >= all * 9, "{}", loose.join(", "));
+}

@@ -6,7 +6,7 @@
 mod reuse;
 mod space;
 
-use crate::{Kernel, Mapping, Place, Schedule, Stmt, TileProgram};
+use crate::{AxisId, Kernel, Mapping, Node, Place, Schedule, Stmt, TileProgram};
 use expr::{Class, Expr};
 use layout::{DType, Dim, DimBox};
 use machine::{Machine, NumType, UnitClass, Work};
@@ -45,8 +45,48 @@ pub fn work(
     for stmt in &p.kernel().body {
         operations(p, &s, stmt, &mut w);
     }
+    w.statements = (executions(p.body(), &s) * w.tasks as f64 + calls(p, &s)) as u64;
     reuse::traffic(p, &s, machine, &mut w);
     Some(w)
+}
+
+/// Statements that one task executes.
+fn executions(nodes: &[Node], s: &Space) -> f64 {
+    let each = |n: &Node| match n {
+        Node::Stmt(_) => 1.0,
+        Node::Loop { axis, body } => s.loop_pieces(axis.axis) * executions(body, s),
+    };
+    nodes.iter().map(each).sum()
+}
+
+/// Calls of a CPU's micro-kernel: one for every register tile and every position of the summed axes
+/// but the last, which it walks by itself.
+fn calls(p: &TileProgram, s: &Space) -> f64 {
+    let Mapping::Cpu(c) = &p.schedule().mapping else {
+        return 0.0;
+    };
+    let (Some(micro), Some(lanes)) = (c.micro, c.lanes) else {
+        return 0.0;
+    };
+    let mut sum = 0.0;
+    for stmt in &p.kernel().body {
+        let Stmt::Contract { acc, over, .. } = stmt else {
+            continue;
+        };
+        let axes = &p.kernel().tiles[*acc as usize].axes;
+        let of = |list: &[AxisId]| list.iter().map(|&a| s.extent[a as usize]).product::<f64>();
+        let own = |list: &[AxisId]| list.iter().copied().filter(|a| axes.contains(a)).collect();
+        let (rows, columns): (Vec<AxisId>, Vec<AxisId>) = (own(&c.rows), own(&[lanes]));
+        let both = of(&rows) * of(&columns);
+        if both <= 0.0 {
+            continue;
+        }
+        let others = s.positions(axes) / both;
+        let tiles = (of(&rows) / f64::from(micro.mr.max(1))).ceil()
+            * (of(&columns) / f64::from(micro.nr.max(1))).ceil();
+        sum += tiles * others * of(&over[..over.len().saturating_sub(1)]);
+    }
+    sum
 }
 
 /// Takes the traffic away that does not happen when everything a plan touches, `bytes` in all,

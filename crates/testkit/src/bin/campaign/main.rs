@@ -7,6 +7,7 @@ extern crate shopfloor_testkit as testkit;
 
 mod fuzz;
 mod operators;
+mod predict;
 mod zoo;
 
 use std::process::ExitCode;
@@ -21,6 +22,11 @@ const COMMANDS: &[Command] = &[
         fuzz::run,
     ),
     ("operators", "writes docs/operators.md", operators::run),
+    (
+        "predict",
+        "[--out FILE] [--csv FILE] [NAME...]: predicted beside measured time, to bench/PREDICTED.md",
+        predict::run,
+    ),
     (
         "zoo",
         "[--large] [NAME...]: every model of the zoo against its reference, as a table",
