@@ -48,11 +48,11 @@ fn typed_fields_are_read() {
 
 #[test]
 fn errors_say_what_is_wrong() {
-    let strings = [0x08, 1, 0x10, 8, 0x32, 1, b'a'];
-    let e = data::pb_from_bytes("x.pb", &strings)
+    let complex = [0x08, 1, 0x10, 14, 0x4a, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    let e = data::pb_from_bytes("x.pb", &complex)
         .unwrap_err()
         .to_string();
-    assert!(e.contains("x.pb") && e.contains("STRING"), "{e}");
+    assert!(e.contains("x.pb") && e.contains("COMPLEX64"), "{e}");
     let huge = [
         0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0x10, 1,
     ];
