@@ -190,7 +190,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.pack");
         let one: Vec<u8> = (0..=255).cycle().take(300).collect();
-        let two = vec![7u8; 64];
+        let two = [7u8; 64];
         let sections = [([1; 32], &one[..]), ([2; 32], &two[..]), ([3; 32], &[][..])];
         write(&path, &sections).unwrap();
         let good = std::fs::read(&path).unwrap();
