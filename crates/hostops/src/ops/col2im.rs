@@ -66,10 +66,10 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
             let mut at = vec![0; r];
             for p in 0..places {
                 let mut o = Some(0);
-                for d in 0..r {
+                for (d, n) in image.iter().enumerate() {
                     let i = at[d] as i64 * strides[d] - pads[d] + tap[d] as i64 * dilations[d];
-                    let inside = (0..image[d] as i64).contains(&i);
-                    o = o.filter(|_| inside).map(|o| o * image[d] + i as usize);
+                    let inside = (0..*n as i64).contains(&i);
+                    o = o.filter(|_| inside).map(|o| o * n + i as usize);
                 }
                 if let Some(o) = o {
                     y[b * plane + o] += v[(b * taps + t) * places + p];

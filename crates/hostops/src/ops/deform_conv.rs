@@ -11,18 +11,18 @@ fn sample(plane: &[f64], size: &[usize], at: &[f64]) -> f64 {
     let mut sum = 0.0;
     for corner in 0..1usize << r {
         let (mut w, mut o) = (1.0, Some(0usize));
-        for d in 0..r {
-            let floor = at[d].floor();
+        for (d, (x, n)) in at.iter().zip(size).enumerate() {
+            let floor = x.floor();
             let upper = corner >> d & 1 == 1;
             let (i, k) = if upper {
-                (floor + 1.0, at[d] - floor)
+                (floor + 1.0, x - floor)
             } else {
-                (floor, 1.0 - (at[d] - floor))
+                (floor, 1.0 - (x - floor))
             };
             w *= k;
             o = o
-                .filter(|_| i >= 0.0 && i < size[d] as f64)
-                .map(|o| o * size[d] + i as usize);
+                .filter(|_| i >= 0.0 && i < *n as f64)
+                .map(|o| o * n + i as usize);
         }
         if let Some(o) = o.filter(|_| w != 0.0) {
             sum += w * plane[o];

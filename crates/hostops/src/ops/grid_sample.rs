@@ -130,8 +130,8 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
                 let mut sum = 0.0;
                 loop {
                     let (mut rank, mut weight) = (0, 1.0);
-                    for d in 0..r {
-                        let (i, w) = list[d][c[d]];
+                    for (d, taps) in list.iter().enumerate() {
+                        let (i, w) = taps[c[d]];
                         rank = rank * s[2 + d] + i;
                         weight *= w;
                     }

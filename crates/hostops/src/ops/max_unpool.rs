@@ -18,9 +18,9 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     }
     // The pool's input by the attributes; indices count its elements.
     let mut own = s.to_vec();
-    for d in 0..r {
+    for (d, stride) in by.iter().enumerate() {
         let wide = (s[d + 2] as i64 - 1)
-            .checked_mul(by[d])
+            .checked_mul(*stride)
             .and_then(|v| v.checked_add(kernel[d]))
             .and_then(|v| v.checked_sub(pads[d].checked_add(pads[r + d])?));
         own[d + 2] = extent(wide.unwrap_or(-1))?;

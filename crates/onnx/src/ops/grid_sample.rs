@@ -207,7 +207,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let y = c.map(n, n.tmp("sum"), &inputs, |e, a| {
         let mut sum = e.constant(0.0, F);
-        for corner in 0..corners {
+        for (corner, value) in a[..corners].iter().enumerate() {
             let mut w = e.constant(1.0, F);
             let mut inside = e.int(1, DType::Bool);
             for (k, extent) in space.iter().enumerate() {
@@ -224,7 +224,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                 }
             }
             let zero = e.constant(0.0, F);
-            let part = e.mul(a[corner], w);
+            let part = e.mul(*value, w);
             let part = if outside == Outside::Zeros { e.select(inside, part, zero) } else { part };
             sum = e.add(sum, part);
         }

@@ -42,9 +42,9 @@ fn max_unpool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         },
         None => {
             let mut o = s[..2].to_vec();
-            for i in 0..r {
+            for (i, d) in s[2..].iter().enumerate() {
                 let pad = pads[i].saturating_add(pads[r + i]);
-                o.push((s[i + 2].clone() - Dim::ONE) * Dim::Known(strides[i]) + Dim::Known(kernel[i].saturating_sub(pad)));
+                o.push((d.clone() - Dim::ONE) * Dim::Known(strides[i]) + Dim::Known(kernel[i].saturating_sub(pad)));
             }
             o.into_iter().map(Some).collect()
         }
