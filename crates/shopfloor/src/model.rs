@@ -135,14 +135,13 @@ impl Model {
         program.name = name.to_string();
         // What import took for granted is checked for every request, but for bodies of control flow,
         // which may be skipped: they check it themselves.
-        for a in &report.assumptions {
-            let inner = |f: &plan::NodeFate| f.node == a.node && f.fate == plan::Fate::Control;
+        for a in report.assumptions.iter().filter(|a| !a.inner) {
             let c = plan::Constraint {
                 node: a.node.clone(),
                 left: a.extent.clone(),
                 right: a.must_be.clone(),
             };
-            if !program.fates.iter().any(inner) && !program.constraints.contains(&c) {
+            if !program.constraints.contains(&c) {
                 program.constraints.push(c);
             }
         }

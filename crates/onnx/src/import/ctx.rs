@@ -435,6 +435,7 @@ impl<'m> Ctx<'m> {
             node,
             extent: extent.clone(),
             must_be: must_be.clone(),
+            inner: self.frames.len() > 1,
         };
         if extent != must_be && !self.assumptions.contains(&a) {
             self.assumptions.push(a);

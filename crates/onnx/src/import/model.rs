@@ -52,6 +52,8 @@ pub struct Assumption {
     pub extent: Dim,
     /// What it must be equal to.
     pub must_be: Dim,
+    /// True inside a branch or loop, which a request may pass by.
+    pub inner: bool,
 }
 
 /// A model as core ops.
