@@ -197,7 +197,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a buffer beyond the arena", |p, r| {
         let b = block(p);
-        let end = b.arena_bytes;
+        let end = b.far_arenas.iter().fold(b.arena_bytes, |a, x| a.max(*x));
         let far = [end, end.next_multiple_of(64) + 64 * up(r), u64::MAX - 63][r.below(3)];
         match pick(&mut b.buffers, r) {
             Some(b) if b.kind == BufferKind::Arena => b.offset = far,
@@ -524,7 +524,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("a negative extent", |p, r| {
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.axes.len();
-            k.axes[r.below(n)].extent = Dim::sym("m") - Dim::Known(2);
+            k.axes[r.below(n)].extent = Dim::sym("m") - Dim::Known(20);
             true
         })
     }),
@@ -637,7 +637,8 @@ const BREAKS: &[(&str, Break)] = &[
         let Some(&x) = from.iter().find(|x| arena(x)) else {
             return false;
         };
-        if !arena(&w) {
+        let place = |x: BufferId| b.buffers[x as usize].place;
+        if !arena(&w) || place(w) != place(x) {
             return false;
         }
         b.buffers[w as usize].offset = b.buffers[x as usize].offset;
@@ -748,7 +749,13 @@ fn broken_plans_are_refused() {
         seed += 1;
         let mut rng = Rng(seed);
         let at = rng.below(breaks.len());
-        let mut p = originals[rng.below(originals.len())].clone();
+        // Plans over two devices or with constraints (the last two) get breaks of their own.
+        let plans = if at < BREAKS.len() {
+            originals.len() - 2
+        } else {
+            originals.len()
+        };
+        let mut p = originals[rng.below(plans)].clone();
         if !(breaks[at].1)(&mut p, &mut rng) {
             continue;
         }

@@ -54,7 +54,7 @@ pub const BREAKS: &[(&str, Break)] = &[
     ("a smaller or surplus arena of another device", |p, r| {
         let b = block(p);
         match b.far_arenas.first_mut() {
-            Some(a) if r.below(2) == 0 => *a = r.draw() % *a,
+            Some(a) if r.below(2) == 0 => *a = r.draw() % 2000,
             _ => b.far_arenas.extend([1 << 20, 1 << 20]),
         }
         true
