@@ -9,7 +9,7 @@ use plan::{Allotment, Plan};
 use runtime::PlanStore;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tensor::Bytes;
 
 /// Plans kept per model at most; the oldest go first.
@@ -28,6 +28,15 @@ pub(crate) struct ModelCache {
     /// Identity and content hash of the model's files.
     files: Vec<([u8; 32], [u8; 32])>,
     packs: Mutex<Vec<Arc<Pack>>>,
+}
+
+/// What tells this build of the planner from another of the same version: the program's file, by
+/// size and time. A rebuilt planner may choose otherwise, and must not be given old choices.
+fn program() -> String {
+    let meta = std::env::current_exe().and_then(std::fs::metadata);
+    let time = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
+    meta.map(|m| format!("{} {:?}", m.len(), time(&m)))
+        .unwrap_or_default()
 }
 
 impl ModelCache {
@@ -56,9 +65,10 @@ impl ModelCache {
             cache: cache.clone(),
             folder,
             setting: format!(
-                "{} {}\n{}\n{setting}",
+                "{} {} {}\n{}\n{setting}",
                 env!("CARGO_PKG_VERSION"),
                 Plan::VERSION,
+                program(),
                 model.options_text()
             ),
             files,
