@@ -5,7 +5,7 @@ and the outputs that onnxruntime gives.
     operator_cases.py OUT [NAME...]
 
 Needs numpy, onnx and onnxruntime. Arrays in NAME.npz: `in:NAME`, `out:NAME`; a sequence of maps as
-`keys:NAME` and `values:NAME`.
+`keys:NAME` and `values:NAME`; constants of quantised operators also as `w:NAME`, 4-bit ones widened.
 """
 import os, sys, zlib
 import numpy as np
@@ -16,11 +16,14 @@ from onnx import TensorProto as T, helper as h, numpy_helper as nh
 CASES = {}
 TYPES = {np.dtype(np.float32): T.FLOAT, np.dtype(np.float16): T.FLOAT16, np.dtype(np.float64): T.DOUBLE,
          np.dtype(np.int64): T.INT64, np.dtype(np.int32): T.INT32, np.dtype(np.uint8): T.UINT8,
-         np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL}
+         np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.uint16): T.UINT16, np.dtype(np.int16): T.INT16}
 
 
 def code(a):
     return T.STRING if a.dtype.kind in "UO" else TYPES[a.dtype]
+
+
+EXACT = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 
 
 def rng(name):
@@ -67,7 +70,7 @@ def build(name, c):
         for w in m.graph.output:
             if w.name == v.name and not w.HasField("type"):
                 t = {"tensor(float)": T.FLOAT, "tensor(float16)": T.FLOAT16, "tensor(double)": T.DOUBLE, "tensor(int64)": T.INT64,
-                     "tensor(int32)": T.INT32, "tensor(uint8)": T.UINT8, "tensor(int8)": T.INT8, "tensor(bool)": T.BOOL, "tensor(string)": T.STRING}.get(v.type)
+                     "tensor(int32)": T.INT32, "tensor(uint8)": T.UINT8, "tensor(int8)": T.INT8, "tensor(uint16)": T.UINT16, "tensor(int16)": T.INT16, "tensor(bool)": T.BOOL, "tensor(string)": T.STRING}.get(v.type)
                 if t:
                     w.CopyFrom(h.make_tensor_value_info(v.name, t, None))
                 elif v.type == "seq(map(int64,tensor(float)))":
@@ -80,6 +83,11 @@ def build(name, c):
                     raise SystemExit(f"{name}: output type {v.type}")
     got = dict(zip([v.name for v in s.get_outputs()], s.run(None, feed)))
     arrays = {f"in:{k}": (v.astype("U") if v.dtype.kind == "O" else v) for k, v in feed.items()}
+    for k in c["weights"]:
+        v = c["inputs"].get(k)
+        if c["op"] in EXACT and v is not None:
+            arrays[f"w:{k}"] = (nh.to_array(v).astype(np.int8 if v.data_type == T.INT4 else np.uint8)
+                                if isinstance(v, onnx.TensorProto) else v)
     for k, v in got.items():
         if isinstance(v, list):
             keys = list(v[0])
@@ -278,6 +286,51 @@ def quantised():
     case("qattention", "QAttention", MS, dict(x=q(B, S, 12), w=i8(12, 3 * H * D), b=f(r, 3 * H * D), sx=sc(0.02), sw=sc(0.01), m=np.array([3, 4], np.int32), zx=u8(128), zw=np.int8(0)), ["w", "b", "sx", "sw", "zx", "zw"], dict(num_heads=H))
 
 
+def packed4(a, signed):
+    return h.make_tensor("t", T.INT4 if signed else T.UINT4, a.shape, a.ravel().tolist())
+
+
+def exact():
+    r = rng("exact")
+    q = lambda *s: r.integers(0, 256, s).astype(np.uint8)
+    i8 = lambda *s: r.integers(-128, 128, s).astype(np.int8)
+    x = f(r, 3, 8, 5, scale=3.0)
+    pos = lambda *s: (np.abs(f(r, *s)) * sc(0.05) + sc(0.01)).astype(np.float32)
+    for d in [np.uint8, np.int8, np.uint16, np.int16]:
+        n = np.dtype(d).name
+        z = np.array(r.integers(0, 40), d)
+        wide = sc(1) if n.endswith("8") else sc(1 / 256)
+        case(f"quantizelinear_{n}", "QuantizeLinear", "", dict(x=x, s=sc(0.03) * wide, z=z), "sz")
+        case(f"quantizelinear_axis_{n}", "QuantizeLinear", "", dict(x=x, s=pos(8) * wide, z=r.integers(0, 40, 8).astype(d)), "sz", dict(axis=1), dims=dict(x=["n", 8, "k"]))
+        y = r.integers(np.iinfo(d).min, np.iinfo(d).max + 1, (3, 8, 5)).astype(d)
+        case(f"dequantizelinear_{n}", "DequantizeLinear", "", dict(x=y, s=sc(0.03), z=z), "sz")
+        case(f"dequantizelinear_axis_{n}", "DequantizeLinear", "", dict(x=y, s=pos(5), z=r.integers(0, 40, 5).astype(d)), "sz", dict(axis=-1), dims=dict(x=["n", 8, 5]))
+    case("quantizelinear_bare", "QuantizeLinear", "", dict(x=x, s=sc(0.03)), "s")
+    for signed in [True, False]:
+        n = "i4" if signed else "u4"
+        lo, hi = (-8, 8) if signed else (0, 16)
+        w = r.integers(lo, hi, (6, 32))
+        case(f"dequantizelinear_blocked_{n}", "DequantizeLinear", "", dict(x=packed4(w, signed), s=pos(6, 4), z=packed4(r.integers(lo, hi, (6, 4)), signed)), "xsz", dict(axis=1, block_size=8))
+        case(f"dequantizelinear_rows_{n}", "DequantizeLinear", "", dict(x=packed4(w, signed), s=pos(3, 32), z=None), "xs", dict(axis=0, block_size=2))
+    case("quantizelinear_blocked", "QuantizeLinear", "", dict(x=f(r, 4, 16, scale=3.0), s=pos(4, 2), z=r.integers(0, 40, (4, 2)).astype(np.uint8)), "sz", dict(axis=1, block_size=8))
+    for i, v in enumerate([f(r, 3, 40), np.abs(f(r, 7)), -np.abs(f(r, 2, 3)), np.zeros((4,), np.float32)]):
+        case(f"dynamicquantizelinear_{i}", "DynamicQuantizeLinear", "", dict(x=v.astype(np.float32)), outputs=3)
+    case("matmulinteger", "MatMulInteger", "", dict(a=q(5, 600), b=i8(600, 7), za=u8(121), zb=np.int8(3)), ["b", "za", "zb"], dims=dict(a=["n", 600]))
+    case("matmulinteger_columns", "MatMulInteger", "", dict(a=q(2, 5, 40), b=i8(40, 7), za=u8(121), zb=i8(7)), ["b", "za", "zb"])
+    case("matmulinteger_bare", "MatMulInteger", "", dict(a=q(3, 40), b=q(40, 9)))
+    case("convinteger", "ConvInteger", "", dict(x=q(2, 3, 9, 8), w=q(4, 3, 3, 3), zx=u8(121), zw=u8(99)), ["w", "zx", "zw"], dict(pads=[1, 1, 1, 1], strides=[2, 1]), dims=dict(x=["n", 3, 9, 8]))
+    case("convinteger_dilated", "ConvInteger", "", dict(x=q(1, 2, 9, 8), w=q(4, 2, 2, 3), zx=u8(7)), ["w", "zx"], dict(dilations=[2, 1]))
+    w = i8(8, 4, 3, 3)
+    c = dict(x=q(2, 8, 9, 8), sx=sc(0.02), zx=u8(121), w=w, sw=pos(8), zw=np.zeros(8, np.int8), sy=sc(0.9), zy=u8(128), b=r.integers(-5000, 5000, 8).astype(np.int32))
+    cw = ["sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
+    case("qlinearconv_groups", "QLinearConv", "", c, cw, dict(group=2, pads=[1, 0, 1, 0]), dims=dict(x=["n", 8, 9, 8]))
+    case("qlinearconv_depthwise", "QLinearConv", "", dict(c, w=i8(8, 1, 3, 3), sy=sc(0.3)), cw, dict(group=8, strides=[2, 2]))
+    case("qlinearconv_pointwise", "QLinearConv", "", dict(c, w=i8(8, 8, 1, 1), sy=sc(0.3)), cw)
+    case("qlinearconv_signed", "QLinearConv", "", dict(c, x=i8(1, 8, 6, 6), zx=np.int8(-3), w=i8(8, 8, 3, 3), zy=np.int8(5)), cw)
+    case("qlinearmatmul_long", "QLinearMatMul", "", dict(a=q(4, 900), sa=sc(0.02), za=u8(121), b=i8(900, 6), sb=sc(0.03), zb=np.int8(2), sy=sc(1.7), zy=u8(128)), ["sa", "za", "b", "sb", "zb", "sy", "zy"], dims=dict(a=["n", 900]))
+    case("qlinearmatmul_columns", "QLinearMatMul", "", dict(a=q(2, 4, 60), sa=sc(0.02), za=u8(121), b=i8(60, 6), sb=pos(6), zb=np.zeros(6, np.int8), sy=sc(0.9), zy=u8(128)), ["sa", "za", "b", "sb", "zb", "sy", "zy"])
+
+
 def trees(r, n_trees, features, targets, kind, depth=3):
     a = {k: [] for k in ["nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes", "nodes_truenodeids", "nodes_falsenodeids", "nodes_missing_value_tracks_true", "nodes_hitrates",
                          f"{kind}_treeids", f"{kind}_nodeids", f"{kind}_ids", f"{kind}_weights"]}
@@ -388,7 +441,7 @@ def machine_learning():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, machine_learning]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning]:
         part()
     total = 0
     for name, c in CASES.items():

@@ -51,7 +51,7 @@ fn sequences() {
     assert!(call("SequenceInsert", &[], &[&a, &b]).is_err());
     let x = f(&[2, 3], &[1., 2., 3., 4., 5., 6.]);
     let axis = ("axis", Attr::Int(1));
-    let s = one("SplitToSequence", &[axis.clone()], &[&x, &i(2)]);
+    let s = one("SplitToSequence", std::slice::from_ref(&axis), &[&x, &i(2)]);
     assert_eq!(*s.items().unwrap()[1], f(&[2, 1], &[3., 6.]));
     let s = one(
         "SplitToSequence",

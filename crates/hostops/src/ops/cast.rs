@@ -47,7 +47,7 @@ impl Float {
     /// Code of the largest finite number.
     fn largest(self) -> u8 {
         match self.top {
-            Top::Infinity => ((1 << self.exponent) - 1 << self.mantissa) - 1,
+            Top::Infinity => (((1 << self.exponent) - 1) << self.mantissa) - 1,
             Top::Nan => self.sign() - 2,
             Top::Unsigned | Top::Finite => self.sign() - 1,
         }
@@ -116,7 +116,7 @@ impl Float {
             // Beyond the largest number: what would round down to it is it.
             let step = above - self.magnitude(last - 1);
             let half = above + step / 2.0;
-            let rounds = v < half || (v == half && last % 2 == 0);
+            let rounds = v < half || (v == half && last.is_multiple_of(2));
             match (saturate || rounds, self.top) {
                 (true, _) | (_, Top::Finite) => last,
                 (_, Top::Infinity) => last + 1,

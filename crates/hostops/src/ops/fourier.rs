@@ -57,7 +57,7 @@ fn step(x: &[Complex], by: usize, roots: &[Complex], skip: usize, out: &mut [Com
     }
     let factor = (2..)
         .take_while(|p| p * p <= n)
-        .find(|p| n % p == 0)
+        .find(|p| n.is_multiple_of(*p))
         .unwrap_or(n);
     let each = n / factor;
     let mut parts = vec![(0.0, 0.0); n];

@@ -12,8 +12,8 @@ mod error;
 mod kind;
 mod known;
 mod model;
-mod narrow;
 pub(crate) mod monoids;
+mod narrow;
 mod node;
 
 pub use error::{ImportError, UnsupportedNode};

@@ -13,12 +13,19 @@ pub(crate) fn strides(s: &[Dim]) -> Vec<Dim> {
 /// `i` as I64, counted from the end when negative; one outside `extent` becomes an index that no
 /// tensor has, so that it is found out when it is used.
 pub(crate) fn wrapped(e: &mut ExprBuilder, i: Ref, from: DType, extent: &Dim) -> (Ref, Ref) {
-    let i = if from == DType::I64 { i } else { e.cast(i, DType::I64) };
+    let i = if from == DType::I64 {
+        i
+    } else {
+        e.cast(i, DType::I64)
+    };
     let (zero, n) = (e.int(0, DType::I64), e.dim(extent));
     let negative = e.compare(Compare::Lt, i, zero);
     let back = e.add(i, n);
     let i = e.select(negative, back, i);
-    let (low, high) = (e.compare(Compare::Ge, i, zero), e.compare(Compare::Lt, i, n));
+    let (low, high) = (
+        e.compare(Compare::Ge, i, zero),
+        e.compare(Compare::Lt, i, n),
+    );
     (i, e.binary(Binary::And, low, high))
 }
 
@@ -33,10 +40,21 @@ pub(crate) fn or_nowhere(e: &mut ExprBuilder, valid: Ref, rank: Ref) -> Ref {
 
 /// Row-major ranks in a tensor of shape `s` of the elements that `indices` pick along `axis`, their
 /// own coordinates counting along the other dimensions.
-pub(crate) fn element_ranks<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, indices: ValueId, s: &[Dim], axis: usize) -> Lowered<ValueId> {
+pub(crate) fn element_ranks<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    indices: ValueId,
+    s: &[Dim],
+    axis: usize,
+) -> Lowered<ValueId> {
     let (d, by) = (c.dtype(indices), strides(s));
     if c.rank(indices) != s.len() {
-        return Err(format!("needs indices of rank {}, they have {}", s.len(), c.rank(indices)).into());
+        return Err(format!(
+            "needs indices of rank {}, they have {}",
+            s.len(),
+            c.rank(indices)
+        )
+        .into());
     }
     c.map(n, n.tmp("ranks"), &[indices], |e, a| {
         let (own, valid) = wrapped(e, a[0], d, &s[axis]);

@@ -114,8 +114,8 @@ pub(super) fn masked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, mask: Va
     };
     // A mask for the longest text: the part that is there.
     let m = c.shape(m4);
-    if m.len() == 4 && (m[2] != shape[2] && !m[2].is_one() || m[3] != shape[3]) {
-        if let (Some(a), Some(b)) = (m[2].known(), m[3].known())
+    if m.len() == 4 && (m[2] != shape[2] && !m[2].is_one() || m[3] != shape[3])
+        && let (Some(a), Some(b)) = (m[2].known(), m[3].known())
             && a == b
             && a > 1
         {
@@ -123,7 +123,6 @@ pub(super) fn masked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, mask: Va
             m4 = c.slice(n, n.tmp("mask.rows"), m4, 2, past, shape[2].clone())?;
             m4 = c.slice(n, n.tmp("mask.columns"), m4, 3, Dim::ZERO, shape[3].clone())?;
         }
-    }
     c.map(n, n.tmp("masked"), &[s, m4], |e, a| {
         let zero = e.int(0, dm);
         let seen = match dm {

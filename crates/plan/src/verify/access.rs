@@ -11,6 +11,9 @@ use kernel::{Access, Bound, Kernel, Operand};
 use layout::{Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
 
+/// Something about shapes and dimensions that a prover tries to show.
+type Claim<'f> = dyn Fn(&mut Prover, &[Shape], &[Dim]) -> bool + 'f;
+
 /// Points that one proof may look at.
 const MAX_POINTS: i64 = 4096;
 /// Points that one plan may look at.
@@ -470,12 +473,7 @@ impl Prover<'_> {
     }
 
     /// Whether `check` holds of the shapes and dimensions with what is equal in one form.
-    fn in_one_form(
-        &mut self,
-        shapes: &[&Shape],
-        extra: &[&Dim],
-        check: &dyn Fn(&mut Prover, &[Shape], &[Dim]) -> bool,
-    ) -> bool {
+    fn in_one_form(&mut self, shapes: &[&Shape], extra: &[&Dim], check: &Claim) -> bool {
         let Some(e) = self.equal else { return false };
         let shapes: Option<Vec<Shape>> =
             shapes.iter().map(|s| s.replaced(&|d| e.canon(d))).collect();

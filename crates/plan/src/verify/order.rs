@@ -160,10 +160,10 @@ impl Ordering {
         self.before[a.max(b)].has(a.min(b))
     }
 
-    /// Checks every pair of uses that share bytes; `filled` are buffers that init wrote.
+    /// Checks every pair of uses that share bytes, of the init segment or of the steps; `filled` are
+    /// buffers that init wrote.
     pub fn check(
         &self,
-        list: &[Step],
         k: &Block,
         uses: &[Use],
         init: bool,
@@ -171,6 +171,7 @@ impl Ordering {
         b: &Blame,
         p: &mut Prover,
     ) -> Checked {
+        let list = if init { &k.init } else { &k.steps };
         let mut by_buffer: Vec<Vec<usize>> = vec![Vec::new(); k.buffers.len()];
         for (i, u) in uses.iter().enumerate() {
             by_buffer[u.buffer as usize].push(i);

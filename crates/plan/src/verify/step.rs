@@ -31,11 +31,11 @@ pub(super) fn check(
     };
     let limits: Vec<Dim> = k.buffers.iter().map(|x| limit(k, x, &plan.dims)).collect();
     let init = uses(plan, k, &k.init, &made.0, true, &limits, b, &mut p)?;
-    Ordering::new(&k.init, b, &p)?.check(&k.init, k, &init, true, &[], b, &mut p)?;
+    Ordering::new(&k.init, b, &p)?.check(k, &init, true, &[], b, &mut p)?;
     p.equal = equal.as_ref();
     let steps = uses(plan, k, &k.steps, &made.1, false, &limits, b, &mut p)?;
     let filled: Vec<u32> = init.iter().filter(|u| u.write).map(|u| u.buffer).collect();
-    Ordering::new(&k.steps, b, &p)?.check(&k.steps, k, &steps, false, &filled, b, &mut p)
+    Ordering::new(&k.steps, b, &p)?.check(k, &steps, false, &filled, b, &mut p)
 }
 
 /// Elements of a buffer: the caller's memory is as large as the shape at hand, ours as at the top.

@@ -314,7 +314,7 @@ fn memory_of(plan: &Plan) -> u64 {
 }
 
 /// What fusion saves, in seconds of the memory that everything the program touches lies in.
-fn savings(program: &Program, ctx: &Ctx, whys: &mut Vec<Why>) {
+fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
     let level = ctx.machine.nearest_holding(ctx.footprint);
     let rate = level.read.at(ctx.workers);
     for s in &program.savings {

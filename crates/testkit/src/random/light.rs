@@ -91,7 +91,7 @@ fn partner(g: &mut Gen, x: ValueId) -> Option<ValueId> {
     let (s, d) = (g.shape(x), g.dtype(x));
     if g.r.once_in(4) {
         // A channel's weight: along one known dimension.
-        let shape: Vec<usize> = match s.iter().rev().take(2).last().and_then(Dim::known) {
+        let shape: Vec<usize> = match s.iter().rev().take(2).next_back().and_then(Dim::known) {
             Some(c) if g.r.once_in(2) => vec![c as usize, 1],
             _ => s
                 .last()
