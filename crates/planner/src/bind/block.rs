@@ -115,13 +115,23 @@ impl<'a> BlockBuilder<'a> {
         self.finish()
     }
 
+    /// Whether `v` goes from block to block as it lies: all its bytes are elements, and neither the
+    /// caller nor control flow, who know row-major tensors only, looks at it.
+    fn passes(&self, v: ValueIx) -> bool {
+        let value = self.program.value(v);
+        let seen = |s: &plan::Segment| super::control_reads(s).contains(&v);
+        value.storage == Dim::product(&value.shape)
+            && !self.program.outputs.iter().any(|o| o.1 == v)
+            && !self.program.segments.iter().any(seen)
+    }
+
     fn ports(&mut self, rim: &Rim, states: &[StateValue]) -> Result<(), PlanError> {
         let state_of = |v: ValueIx| states.iter().position(|s| s.past == v || s.present == v);
         let mut buffers: BTreeMap<usize, BufferId> = BTreeMap::new();
         for (out, list) in [(false, &rim.inputs), (true, &rim.outputs)] {
             for (i, &v) in list.iter().enumerate() {
                 let value = self.program.value(v);
-                if state_of(v).is_none() && !value.layout.is_row_major(1) {
+                if state_of(v).is_none() && !value.layout.is_row_major(1) && !self.passes(v) {
                     return Err(self.error(&value.name, "it crosses a segment but is not row-major; this is a fault of the program, report it"));
                 }
                 let kind = if out {

@@ -11,14 +11,20 @@ use layout::DType;
 macro_rules! by_isa {
     ($(#[$doc:meta])* fn $name:ident = $body:ident($($a:ident: $t:ty),*)) => {
         $(#[$doc])*
+        /// # Safety
+        /// As the loop itself; the processor has the instructions of `isa`.
         #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
         pub(super) unsafe fn $name(isa: Isa, $($a: $t),*) {
+            /// # Safety
+            /// As the loop itself, on a processor with these instructions.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2")]
             unsafe fn widest($($a: $t),*) {
                 // SAFETY: the caller's contract.
                 unsafe { $body($($a),*) }
             }
+            /// # Safety
+            /// As the loop itself, on a processor with these instructions.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             unsafe fn wide($($a: $t),*) {
@@ -128,6 +134,9 @@ pub(crate) unsafe fn widen(d: DType, src: *const u16, dst: *mut f32, n: usize) {
 }
 
 /// [`widen`] for f16, sixteen at a time.
+///
+/// # Safety
+/// `src` and `dst` hold `n` numbers, 16 or more, and the processor has AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn widen_f16(src: *const u16, dst: *mut f32, n: usize) {
@@ -231,6 +240,9 @@ pub(super) unsafe fn splat(dst: *mut u8, src: *const u8, k: Kind, n: usize) {
     }
 }
 
+/// # Safety
+/// `a` has elements of type `d` at its positions `from` to `from + n`, `dst` has room for `n` values
+/// of the kind that `d` is computed in.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
 unsafe fn load_loop(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
@@ -280,6 +292,9 @@ unsafe fn load_loop(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
     }
 }
 
+/// # Safety
+/// `src` holds `n` values of kind `k` (one when `uniform`), `out` has room for elements of type `d` at
+/// its positions `from` to `from + n`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
 unsafe fn store_loop(
@@ -448,6 +463,9 @@ unsafe fn compare_loop(
     }
 }
 
+/// # Safety
+/// `c`, `a` and `b` hold values at `0, s, 2 s, ..` for `n` of them (a stride of 0: one), `dst` has room
+/// for `n` values of kind `k`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
 unsafe fn select_loop(
@@ -477,6 +495,8 @@ unsafe fn select_loop(
     }
 }
 
+/// # Safety
+/// `a` holds `n` values of the kind that `from` is computed in, `dst` has room for `n` of `to`'s.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two rows with their strides")]
 unsafe fn cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize) {
