@@ -6,8 +6,8 @@
 //! - a unit takes `operations / rate(w)`, times its efficiency. Vector classes (fma, simple, divsqrt,
 //!   transcendental) share their pipes, so their times add; matrix units run beside them;
 //! - **overlap**: transfers at different levels, and transfers and arithmetic, overlap; the busy time
-//!   is the largest of them, times `i`. On a CPU, where one thread issues them all, 0.3 of the
-//!   others' time is added (fitted over six models: the error per step is smallest there);
+//!   is the largest of them, times `i`. On a CPU, where one thread issues them all, 0.1 of the
+//!   others' time is added (fitted over seven models, `bench/PREDICTED.md`);
 //! - latency is added: the first access to the farthest level touched, once on a CPU and once per
 //!   wave on a GPU, and each hand-off and barrier;
 //! - fixed costs are added: launches, steps, and the tasks and statements of the busiest worker.
@@ -249,7 +249,7 @@ fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64
 }
 
 /// Share of what is not the largest part of a step's time that a CPU's worker spends besides.
-const CPU_EXPOSED: f64 = 0.3;
+const CPU_EXPOSED: f64 = 0.1;
 
 struct Parts {
     vector_s: f64,

@@ -78,12 +78,6 @@ const MODELS: &[&str] = &[
     "yolo_like",
 ];
 
-/// Models that do not run yet, and why; one that does fails the suite.
-const NOT_YET: &[(&str, &str)] = &[(
-    "fasterrcnn_mobilenet",
-    "a value in convolution layout crosses to a segment that data sizes begin",
-)];
-
 /// Weights are generated for one model at a time: several at once would fill memory and disk.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -106,17 +100,6 @@ fn check(model: &ZooModel, path: &Path, builder: SessionBuilder, how: &str) -> R
 }
 
 fn run(name: &str) -> Result<(), Failed> {
-    let result = ways(name);
-    match (NOT_YET.iter().find(|(n, _)| *n == name), result) {
-        (None, result) => result,
-        (Some(_), Err(_)) => Ok(()),
-        (Some((_, why)), Ok(())) => Err(Failed::from(format!(
-            "{name} runs; take it out of NOT_YET ({why})"
-        ))),
-    }
-}
-
-fn ways(name: &str) -> Result<(), Failed> {
     let Some(model) = zoo::find(name) else {
         return Err(Failed::from(format!("{name} is gone")));
     };
