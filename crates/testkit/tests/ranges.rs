@@ -221,5 +221,11 @@ fn arenas_are_little_more_than_what_lives_at_once() {
         "{tight} of {all} arenas within 1.05; beyond: {}",
         loose.join(", ")
     );
+    // Nine in ten of the zoo; of the few bundled models alone, no more than one may be beyond.
+    if zoo::shared().is_none() {
+        eprintln!("left out (no ../shared/zoo): arenas of all but the bundled models");
+        assert!(all > 0 && tight + 1 >= all, "{}", loose.join(", "));
+        return;
+    }
     assert!(tight * 10 >= all * 9, "{}", loose.join(", "));
 }
