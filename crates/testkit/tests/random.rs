@@ -1,7 +1,7 @@
 //! Random small graphs over all core ops, planned for random boxes and machines, against the
 //! oracle. `SHOPFLOOR_SEED` runs one; `cargo xtask fuzz --graphs 100000` runs many.
 extern crate shopfloor_testkit as testkit;
-use testkit::random::{Case, Engines, check};
+use testkit::random::{Case, Engines, Outcome, check};
 
 #[test]
 fn random_graphs_agree_with_the_oracle() {
@@ -10,8 +10,20 @@ fn random_graphs_agree_with_the_oracle() {
         Ok(Ok(s)) => s..s + 1,
         _ => 1..4001,
     };
-    let failed: Vec<String> = seeds
-        .filter_map(|s| Case::new(s).and_then(|c| check(&c, &engines)).err())
-        .collect();
+    let one = seeds.end - seeds.start == 1;
+    let (mut agree, mut all, mut failed) = (0, 0, Vec::new());
+    for s in seeds {
+        all += 1;
+        match Case::new(s).and_then(|c| check(&c, &engines)) {
+            Ok(Outcome::Agrees) => agree += 1,
+            Ok(Outcome::Refused) => {}
+            Err(why) => failed.push(why),
+        }
+    }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+    // Cases that both sides refuse say nothing about results: there may be few of them only.
+    assert!(
+        one || agree * 100 >= all * 95,
+        "only {agree} of {all} cases ran"
+    );
 }

@@ -1,7 +1,7 @@
 //! `fuzz`: random graphs against the oracle for as long as asked; a failure prints its seed.
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use testkit::random::{Case, Engines, check};
+use testkit::random::{Case, Engines, Outcome, check};
 
 const USAGE: &str = "usage: cargo xtask fuzz [--graphs N] [--minutes M] [--seed S]";
 
@@ -41,7 +41,7 @@ pub fn run(args: &[String]) -> ExitCode {
     };
     // A case that panics is a failure like any other; its message carries no seed, so it is said here.
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut failed, mut done) = (0u64, 0u64);
+    let (mut failed, mut refused, mut done) = (0u64, 0u64, 0u64);
     for seed in (first..).take(usize::try_from(graphs).unwrap_or(usize::MAX)) {
         if end.is_some_and(|e| Instant::now() > e) {
             break;
@@ -50,7 +50,11 @@ pub fn run(args: &[String]) -> ExitCode {
             Case::new(seed).and_then(|c| check(&c, &engines))
         }));
         let complaint = match outcome {
-            Ok(Ok(())) => None,
+            Ok(Ok(Outcome::Agrees)) => None,
+            Ok(Ok(Outcome::Refused)) => {
+                refused += 1;
+                None
+            }
             Ok(Err(e)) => Some(e),
             Err(p) => {
                 let text = p
@@ -69,7 +73,9 @@ pub fn run(args: &[String]) -> ExitCode {
             println!("{done} graphs, {failed} failed");
         }
     }
-    println!("{done} graphs, {failed} failed");
+    println!(
+        "{done} graphs, {failed} failed ({refused} refused by the oracle and the engine alike)"
+    );
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
