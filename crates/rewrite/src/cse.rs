@@ -4,7 +4,7 @@ use crate::{Error, Fuel, Rewritten};
 use graph::{Graph, NodeId, Op, ValueSource};
 use std::collections::BTreeMap;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("cse", graph, fuel);
     // Equal text of op and result types, equal inputs.
     let mut seen: BTreeMap<(Vec<u64>, String), NodeId> = BTreeMap::new();

@@ -6,11 +6,12 @@ use graph::{Graph, Op, SymbolSource, ValueId, ValueSource, View};
 use layout::{Dim, Sym};
 use std::collections::BTreeSet;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
-    let (live, symbols) = needed(graph);
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+    let (live, symbols) = needed(&graph);
     let mut e = Edit::new("dead", graph, fuel);
     // Symbols pin the values they are read from, so unused ones go first.
-    let unused: BTreeSet<Sym> = graph
+    let unused: BTreeSet<Sym> = e
+        .graph()
         .symbols
         .iter()
         .filter(|s| matches!(s.source, SymbolSource::Late { .. }) && !symbols.contains(&s.name))

@@ -2,7 +2,7 @@
 use crate::{Change, Error, Fuel, Rewritten};
 use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use tensor::Tensor;
 
@@ -13,8 +13,11 @@ pub(crate) struct Edit<'f> {
     dead: Vec<bool>,
     /// Reading nodes per value, one entry per input.
     readers: Vec<Vec<u32>>,
-    names: BTreeSet<String>,
+    /// Names of all values, once a new one was asked for; looked up only, never walked.
+    names: Option<HashSet<String>>,
     fresh: u32,
+    /// Whether the graph is another than the one this was made with.
+    touched: bool,
     changes: Vec<Change>,
     fuel: &'f mut Fuel,
 }
@@ -22,7 +25,7 @@ pub(crate) struct Edit<'f> {
 pub(crate) type Type = (DType, Vec<Dim>);
 
 impl<'f> Edit<'f> {
-    pub(crate) fn new(pass: &'static str, graph: &Graph, fuel: &'f mut Fuel) -> Edit<'f> {
+    pub(crate) fn new(pass: &'static str, graph: Graph, fuel: &'f mut Fuel) -> Edit<'f> {
         let mut readers = vec![Vec::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
             for i in &node.inputs {
@@ -33,9 +36,10 @@ impl<'f> Edit<'f> {
             pass,
             dead: vec![false; graph.nodes.len()],
             readers,
-            names: graph.values.iter().map(|v| v.name.clone()).collect(),
-            graph: graph.clone(),
+            names: None,
+            graph,
             fresh: 0,
+            touched: false,
             changes: Vec::new(),
             fuel,
         }
@@ -188,6 +192,7 @@ impl<'f> Edit<'f> {
         hint: &str,
         origins: &[Origin],
     ) -> Result<ValueId, Error> {
+        self.touched = true;
         let ints = self.graph.contents(&op, inputs, &types);
         let n = NodeId(self.graph.nodes.len() as u32);
         let mut outputs = Vec::new();
@@ -220,12 +225,16 @@ impl<'f> Edit<'f> {
         source: ValueSource,
         ints: Option<Vec<Dim>>,
     ) -> ValueId {
+        let values = &self.graph.values;
+        let names = self
+            .names
+            .get_or_insert_with(|| values.iter().map(|v| v.name.clone()).collect());
         let mut name = hint.to_string();
-        while name.is_empty() || self.names.contains(&name) {
+        while name.is_empty() || names.contains(&name) {
             self.fresh += 1;
             name = format!("{hint}.{}", self.fresh);
         }
-        self.names.insert(name.clone());
+        names.insert(name.clone());
         let id = ValueId(self.graph.values.len() as u32);
         self.graph.values.push(Value {
             name,
@@ -245,6 +254,7 @@ impl<'f> Edit<'f> {
         t: Tensor,
         ints: Option<Vec<Dim>>,
     ) -> Result<ValueId, Error> {
+        self.touched = true;
         let shape: Vec<Dim> = t.shape().iter().map(|&d| Dim::from(d)).collect();
         let dtype = t.dtype();
         let id = Arc::make_mut(&mut self.graph.weights).add_tensor(hint, t)?;
@@ -254,6 +264,7 @@ impl<'f> Edit<'f> {
     /// Gives node `n` another op and other inputs; its outputs stay. What only the old inputs
     /// needed dies.
     pub(crate) fn set(&mut self, n: NodeId, op: Op, inputs: &[ValueId]) {
+        self.touched = true;
         let old = std::mem::replace(&mut self.graph.nodes[n.0 as usize].inputs, inputs.to_vec());
         self.graph.nodes[n.0 as usize].op = op;
         for i in inputs {
@@ -289,6 +300,7 @@ impl<'f> Edit<'f> {
                 continue;
             }
             self.dead[n.0 as usize] = true;
+            self.touched = true;
             for i in self.graph.nodes[n.0 as usize].inputs.clone() {
                 let r = &mut self.readers[i.0 as usize];
                 r.retain(|x| *x != n.0);
@@ -311,6 +323,7 @@ impl<'f> Edit<'f> {
 
     /// Lets every reader of `old` read `new`; its writer dies when nothing else needs it.
     pub(crate) fn replace(&mut self, old: ValueId, new: ValueId) {
+        self.touched = true;
         if self.is_output(old) {
             let (o, n) = (old.0 as usize, new.0 as usize);
             let taken = std::mem::take(&mut self.graph.values[o].name);
@@ -348,6 +361,7 @@ impl<'f> Edit<'f> {
         let list = &mut self.graph.nodes[n.0 as usize].origins;
         for o in origins {
             if !list.contains(o) {
+                self.touched = true;
                 list.push(o.clone());
             }
         }
@@ -355,101 +369,130 @@ impl<'f> Edit<'f> {
 
     /// Drops symbols that are read from values that no one else needs.
     pub(crate) fn drop_symbols(&mut self, unused: &BTreeSet<Sym>) {
+        let before = self.graph.symbols.len();
         self.graph.symbols.retain(|s| !unused.contains(&s.name));
+        self.touched |= self.graph.symbols.len() != before;
     }
 
     /// The graph in order, with dead nodes and unused constants left out and values numbered as
-    /// they appear.
+    /// they appear. One that nothing was done to is given back as it is: every pass takes what
+    /// another one finished.
     pub(crate) fn finish(self) -> Rewritten {
-        let g = self.graph;
-        let mut order: Vec<usize> = Vec::new();
-        let mut state = vec![0u8; g.nodes.len()];
-        for root in 0..g.nodes.len() {
-            let mut stack = vec![root];
-            while let Some(&n) = stack.last() {
-                if state[n] == 2 || self.dead[n] {
-                    stack.pop();
-                    continue;
-                }
-                let mut ready = true;
-                if state[n] == 0 {
-                    state[n] = 1;
-                    // Reversed, so that the first input's writer comes first.
-                    for i in g.nodes[n].inputs.iter().rev() {
-                        if let ValueSource::Node(w, _) = g.value(*i).source
-                            && state[w.0 as usize] == 0
-                        {
-                            stack.push(w.0 as usize);
-                            ready = false;
-                        }
-                    }
-                }
-                if ready {
-                    state[n] = 2;
-                    order.push(n);
-                    stack.pop();
-                }
-            }
-        }
-        let mut to: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-        let mut values: Vec<Value> = Vec::new();
-        let mut place = |v: ValueId, source: ValueSource, values: &mut Vec<Value>| -> ValueId {
-            *to.entry(v).or_insert_with(|| {
-                let mut value = g.value(v).clone();
-                value.source = source;
-                values.push(value);
-                ValueId(values.len() as u32 - 1)
-            })
-        };
-        let inputs: Vec<ValueId> = g
-            .inputs
-            .iter()
-            .map(|&v| place(v, g.value(v).source, &mut values))
-            .collect();
-        let mut nodes: Vec<Node> = Vec::new();
-        for n in order {
-            let node = &g.nodes[n];
-            let inputs = node
-                .inputs
-                .iter()
-                .map(|&v| place(v, g.value(v).source, &mut values))
-                .collect();
-            let id = NodeId(nodes.len() as u32);
-            let outputs = node
-                .outputs
-                .iter()
-                .enumerate()
-                .map(|(o, &v)| place(v, ValueSource::Node(id, o as u32), &mut values))
-                .collect();
-            nodes.push(Node {
-                op: node.op.clone(),
-                inputs,
-                outputs,
-                origins: node.origins.clone(),
-            });
-        }
-        let outputs: Vec<ValueId> = g
-            .outputs
-            .iter()
-            .map(|&v| place(v, g.value(v).source, &mut values))
-            .collect();
-        let mut symbols = g.symbols.clone();
-        for s in &mut symbols {
-            if let SymbolSource::Late { value, .. } = &mut s.source {
-                *value = place(*value, g.value(*value).source, &mut values);
-            }
-        }
         Rewritten {
-            graph: Graph {
-                name: g.name.clone(),
-                values,
-                nodes,
-                inputs,
-                outputs,
-                symbols,
-                weights: g.weights.clone(),
+            touched: self.touched,
+            graph: match self.touched {
+                true => ordered(self.graph, &self.dead),
+                false => self.graph,
             },
             changes: self.changes,
         }
+    }
+}
+
+/// `g` in the order and numbering that passes take and give.
+pub(crate) fn tidy(g: Graph) -> Graph {
+    let dead = vec![false; g.nodes.len()];
+    ordered(g, &dead)
+}
+
+/// An order in which every node comes after those that write what it reads.
+fn order(g: &Graph, dead: &[bool]) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    let mut state = vec![0u8; g.nodes.len()];
+    let mut stack = Vec::new();
+    for root in 0..g.nodes.len() {
+        stack.push(root);
+        while let Some(&n) = stack.last() {
+            if state[n] == 2 || dead[n] {
+                stack.pop();
+                continue;
+            }
+            let mut ready = true;
+            if state[n] == 0 {
+                state[n] = 1;
+                // Reversed, so that the first input's writer comes first.
+                for i in g.nodes[n].inputs.iter().rev() {
+                    if let ValueSource::Node(w, _) = g.value(*i).source
+                        && state[w.0 as usize] == 0
+                    {
+                        stack.push(w.0 as usize);
+                        ready = false;
+                    }
+                }
+            }
+            if ready {
+                state[n] = 2;
+                order.push(n);
+                stack.pop();
+            }
+        }
+    }
+    order
+}
+
+/// Moves values from one numbering to another in the order in which they are met.
+struct Placing {
+    /// New number of each old value.
+    to: Vec<Option<ValueId>>,
+    from: Vec<Value>,
+    values: Vec<Value>,
+}
+
+impl Placing {
+    /// The new number of `v`, whose source becomes `source` unless it was met before.
+    fn place(&mut self, v: ValueId, source: Option<ValueSource>) -> ValueId {
+        let at = v.0 as usize;
+        *self.to[at].get_or_insert_with(|| {
+            let old = &mut self.from[at];
+            // What is left behind is not read again.
+            self.values.push(Value {
+                name: std::mem::take(&mut old.name),
+                dtype: old.dtype,
+                shape: std::mem::take(&mut old.shape),
+                source: source.unwrap_or(old.source),
+                ints: old.ints.take(),
+            });
+            ValueId(self.values.len() as u32 - 1)
+        })
+    }
+}
+
+fn ordered(mut g: Graph, dead: &[bool]) -> Graph {
+    let order = order(&g, dead);
+    let mut p = Placing {
+        to: vec![None; g.values.len()],
+        values: Vec::with_capacity(g.values.len()),
+        from: std::mem::take(&mut g.values),
+    };
+    for v in &mut g.inputs {
+        *v = p.place(*v, None);
+    }
+    let mut from: Vec<Option<Node>> = g.nodes.into_iter().map(Some).collect();
+    let mut nodes = Vec::with_capacity(order.len());
+    for n in order {
+        let Some(mut node) = from[n].take() else {
+            continue;
+        };
+        for v in &mut node.inputs {
+            *v = p.place(*v, None);
+        }
+        let id = NodeId(nodes.len() as u32);
+        for (o, v) in node.outputs.iter_mut().enumerate() {
+            *v = p.place(*v, Some(ValueSource::Node(id, o as u32)));
+        }
+        nodes.push(node);
+    }
+    for v in &mut g.outputs {
+        *v = p.place(*v, None);
+    }
+    for s in &mut g.symbols {
+        if let SymbolSource::Late { value, .. } = &mut s.source {
+            *value = p.place(*value, None);
+        }
+    }
+    Graph {
+        values: p.values,
+        nodes,
+        ..g
     }
 }

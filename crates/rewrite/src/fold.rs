@@ -9,8 +9,8 @@ use expr::{Expr, ExprBuilder};
 use graph::{Graph, NodeId, Op, ValueId, View};
 use layout::Dim;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
-    let constant = constants(graph);
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+    let constant = constants(&graph);
     let mut e = Edit::new("fold", graph, fuel);
     for n in e.live() {
         if e.is_dead(n) || !matches!(e.node(n).op, Op::Conv(_) | Op::Contract(_)) {

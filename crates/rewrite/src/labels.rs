@@ -5,7 +5,7 @@ use crate::{Error, Fuel, Rewritten};
 use graph::{ContractSpec, Graph, NodeId, Op, ValueId, View};
 use std::ops::Range;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("labels", graph, fuel);
     for n in e.live() {
         if e.is_dead(n) || !matches!(e.node(n).op, Op::Contract(_)) {

@@ -6,7 +6,7 @@ use crate::{Error, Fuel, Rewritten};
 use expr::{Expr, ExprBuilder, Inst};
 use graph::{Graph, NodeId, Op, ValueId, View};
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("maps", graph, fuel);
     for n in e.live() {
         if e.is_dead(n) || !matches!(e.node(n).op, Op::Map(_)) {

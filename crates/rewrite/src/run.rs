@@ -1,3 +1,4 @@
+use crate::edit::tidy;
 use crate::{Error, attention, cse, dead, fold, labels, maps, shapes, views};
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Rewritten {
     pub graph: Graph,
     /// What was done and what was not, in order.
     pub changes: Vec<Change>,
+    /// False when the graph is the one that the pass was given.
+    pub touched: bool,
 }
 
 /// A row of the table.
@@ -60,7 +63,7 @@ pub struct Pass {
     /// Name.
     pub name: &'static str,
     /// The function; it looks at one graph, without its bodies.
-    pub run: fn(&Graph, &mut Fuel) -> Result<Rewritten, Error>,
+    pub run: fn(Graph, &mut Fuel) -> Result<Rewritten, Error>,
     /// Properties that passes before it establish and that it relies on to find its patterns.
     pub needs: &'static [&'static str],
     /// Properties that hold afterwards.
@@ -137,15 +140,31 @@ pub fn run(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Change>), Err
     let verify = options.verify || cfg!(debug_assertions);
     graph.verify().map_err(Error::Input)?;
     let mut fuel = Fuel::new(options.fuel);
-    let mut g = graph.clone();
+    let mut g = tidied(graph.clone());
     let mut changes: Vec<Change> = Vec::new();
+    // What each pass found when it ran last, with the state that the graph was in: a pass that
+    // meets its own graph again finds the same.
+    let mut found: Vec<Option<(State, Vec<Change>)>> = vec![None; PASSES.len()];
+    let mut edits = 0;
     for _ in 0..MAX_ROUNDS {
         let before = fuel.used();
         // Only the last round's reasons why not are those of the final graph.
         changes.retain(|c| c.done);
-        for pass in PASSES {
-            g = apply(pass, g, &mut fuel, &mut changes)?;
-            if verify {
+        for (pass, found) in PASSES.iter().zip(&mut found) {
+            let state = (edits, fuel.used());
+            if let Some((at, known)) = found
+                && *at == state
+            {
+                changes.extend(known.iter().cloned());
+                continue;
+            }
+            let mut new = Vec::new();
+            let touched;
+            (g, touched) = apply(pass, g, &mut fuel, &mut new)?;
+            edits += usize::from(touched);
+            changes.extend(new.iter().cloned());
+            *found = Some((state, new));
+            if verify && touched {
                 g.verify().map_err(|source| Error::Pass {
                     pass: pass.name,
                     rewrites: fuel.used(),
@@ -160,52 +179,78 @@ pub fn run(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Change>), Err
     Ok((g, changes))
 }
 
-/// One pass over the graph's bodies, innermost first, and then over itself.
+/// Edits done and fuel used: no two graphs of one run have the same.
+type State = (usize, usize);
+
+/// The bodies of `op`.
+fn bodies(op: &mut Op) -> Vec<&mut Box<Graph>> {
+    match op {
+        Op::If {
+            then_branch,
+            else_branch,
+        } => vec![then_branch, else_branch],
+        Op::Loop { body, .. } => vec![body],
+        _ => vec![],
+    }
+}
+
+/// Takes the graph out of `b` for a moment.
+fn taken(b: &mut Graph) -> Graph {
+    Graph {
+        name: std::mem::take(&mut b.name),
+        values: std::mem::take(&mut b.values),
+        nodes: std::mem::take(&mut b.nodes),
+        inputs: std::mem::take(&mut b.inputs),
+        outputs: std::mem::take(&mut b.outputs),
+        symbols: std::mem::take(&mut b.symbols),
+        weights: std::mem::take(&mut b.weights),
+    }
+}
+
+/// The graph and its bodies in the order and numbering that passes keep to.
+fn tidied(mut g: Graph) -> Graph {
+    for node in &mut g.nodes {
+        for b in bodies(&mut node.op) {
+            **b = tidied(taken(b));
+        }
+    }
+    tidy(g)
+}
+
+/// One pass over the graph's bodies, innermost first, and then over itself; gives the graph and
+/// whether it is another one.
 fn apply(
     pass: &Pass,
     mut g: Graph,
     fuel: &mut Fuel,
     changes: &mut Vec<Change>,
-) -> Result<Graph, Error> {
+) -> Result<(Graph, bool), Error> {
     let mut weights = g.weights.clone();
+    let mut touched = false;
     for node in &mut g.nodes {
-        let bodies: Vec<&mut Box<Graph>> = match &mut node.op {
-            Op::If {
-                then_branch,
-                else_branch,
-            } => vec![then_branch, else_branch],
-            Op::Loop { body, .. } => vec![body],
-            _ => continue,
-        };
-        for b in bodies {
+        for b in bodies(&mut node.op) {
             // Constants are numbered alike everywhere, so a body continues the common store.
             b.weights = weights;
-            **b = apply(pass, (**b).clone(), fuel, changes)?;
+            let (body, other) = apply(pass, taken(b), fuel, changes)?;
+            **b = body;
+            touched |= other;
             weights = b.weights.clone();
         }
     }
     g.weights = weights;
-    let r = (pass.run)(&g, fuel)?;
+    let r = (pass.run)(g, fuel)?;
     changes.extend(r.changes);
     let mut g = r.graph;
     let weights = g.weights.clone();
     share(&mut g, &weights);
-    Ok(g)
+    Ok((g, touched || r.touched))
 }
 
 fn share(g: &mut Graph, weights: &Arc<tensor::WeightStore>) {
     g.weights = weights.clone();
     for node in &mut g.nodes {
-        match &mut node.op {
-            Op::If {
-                then_branch,
-                else_branch,
-            } => {
-                share(then_branch, weights);
-                share(else_branch, weights);
-            }
-            Op::Loop { body, .. } => share(body, weights),
-            _ => {}
+        for b in bodies(&mut node.op) {
+            share(b, weights);
         }
     }
 }

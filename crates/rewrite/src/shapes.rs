@@ -10,7 +10,7 @@ use tensor::Tensor;
 /// Elements up to which unrelated contents are written as a chain of choices.
 const MAX_CHAIN: usize = 64;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("shapes", graph, fuel);
     // From the last to the first: what only fed a filled value is gone when its turn comes.
     for n in e.live().into_iter().rev() {

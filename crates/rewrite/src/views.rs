@@ -4,7 +4,7 @@ use crate::{Error, Fuel, Rewritten};
 use graph::{ContractSpec, Graph, NodeId, Op, ValueId, View};
 use layout::Dim;
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("views", graph, fuel);
     for n in e.live() {
         if e.is_dead(n) {

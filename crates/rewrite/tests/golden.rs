@@ -11,7 +11,7 @@ fn apply(pass: &str, g: &Graph) -> (Graph, Vec<Change>) {
         return run(g, &Options::default()).unwrap();
     }
     let p = PASSES.iter().find(|p| p.name == pass).unwrap();
-    let r = (p.run)(g, &mut Fuel::new(None)).unwrap();
+    let r = (p.run)(g.clone(), &mut Fuel::new(None)).unwrap();
     r.graph.verify().unwrap();
     (r.graph, r.changes)
 }

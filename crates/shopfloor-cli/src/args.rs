@@ -156,6 +156,29 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// These arguments for another process.
+    pub fn again(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for (input, dims) in &self.shape {
+            let sizes: Vec<String> = dims.iter().map(ToString::to_string).collect();
+            let sizes = match sizes.is_empty() {
+                true => "scalar".into(),
+                false => sizes.join(","),
+            };
+            out.extend(["--shape".into(), format!("{input}={sizes}")]);
+        }
+        for (name, lo, hi) in &self.dim {
+            out.extend(["--dim".into(), format!("{name}={lo}..{hi}")]);
+        }
+        for (input, output) in &self.state {
+            out.extend(["--state".into(), format!("{input}={output}")]);
+        }
+        if let Some(n) = self.fuel {
+            out.extend(["--fuel".into(), n.to_string()]);
+        }
+        out
+    }
+
     /// For the library.
     pub fn options(&self) -> ModelOptions {
         let mut dims = DimBox::new();
@@ -217,6 +240,24 @@ impl CacheArgs {
 }
 
 impl EngineArgs {
+    /// These arguments for another process.
+    pub fn again(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(n) = self.threads {
+            out.extend(["--threads".into(), n.to_string()]);
+        }
+        if let Some(i) = self.isa {
+            out.extend(["--isa".into(), i.to_string()]);
+        }
+        if let Some(m) = &self.machine {
+            out.extend(["--machine".into(), m.clone()]);
+        }
+        if let Some(n) = self.memory {
+            out.extend(["--memory".into(), n.to_string()]);
+        }
+        out
+    }
+
     /// The machine asked for.
     pub fn machine(&self) -> Result<Option<Machine>, Failure> {
         Ok(self.machine.as_deref().map(machines::find).transpose()?)

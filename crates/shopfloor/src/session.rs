@@ -127,6 +127,17 @@ impl SessionBuilder {
         self
     }
 
+    /// The engine that sessions run on: the one given, or a new one.
+    ///
+    /// # Errors
+    /// As [`default_engine`].
+    pub fn engine(&self) -> Result<Arc<Engine>, Error> {
+        match &self.engine {
+            Some(e) => Ok(e.clone()),
+            None => default_engine(self.threads, self.isa, self.machine.clone()),
+        }
+    }
+
     /// Reads the model at `path` and makes it ready.
     ///
     /// # Errors
@@ -141,10 +152,7 @@ impl SessionBuilder {
     /// # Errors
     /// As [`default_engine`].
     pub fn commit(self, model: Model) -> Result<Session, Error> {
-        let engine = match self.engine {
-            Some(e) => e,
-            None => default_engine(self.threads, self.isa, self.machine)?,
-        };
+        let engine = self.engine()?;
         let workers = engine.device().workers() as u32;
         let defaults = runtime::SessionOptions::default();
         let options = runtime::SessionOptions {

@@ -39,6 +39,7 @@ pub(crate) struct BlockBuilder<'a> {
     number: usize,
     pub(super) program: &'a Program,
     pub(super) whys: &'a mut Vec<Why>,
+    memo: &'a mut schedule::Memo,
     pub(super) block: Block,
     /// Buffer of a value on a device.
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
@@ -58,6 +59,7 @@ impl<'a> BlockBuilder<'a> {
         placement: &'a Placement,
         program: &'a Program,
         whys: &'a mut Vec<Why>,
+        memo: &'a mut schedule::Memo,
     ) -> BlockBuilder<'a> {
         BlockBuilder {
             ctx: ctxs[0],
@@ -66,6 +68,7 @@ impl<'a> BlockBuilder<'a> {
             number: 0,
             program,
             whys,
+            memo,
             block: Block {
                 symbols: vec![],
                 buffers: vec![],
@@ -378,13 +381,14 @@ impl<'a> BlockBuilder<'a> {
                 let may = self.ctx.pack;
                 let pack = |o: u16| may && !init && constant(o);
                 let mut place = wanted;
-                let first = schedule::choose(self.ctxs[place as usize], kernel, &pack, self.whys);
+                let ctx = self.ctxs[place as usize];
+                let first = self.memo.choose(ctx, place, kernel, &pack, self.whys);
                 let choice = match first {
                     Err(e) if place != 0 => {
                         self.whys
                             .push(super::why("place", &item.name, "on the host", e));
                         place = 0;
-                        schedule::choose(self.ctx, kernel, &pack, self.whys)
+                        self.memo.choose(self.ctx, 0, kernel, &pack, self.whys)
                     }
                     other => other,
                 }

@@ -189,6 +189,7 @@ impl Planner {
         };
         let program = rewritten.as_ref().unwrap_or(program);
         let rims = rims(program, &states);
+        let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
         let mut predicted = Cost::zero();
         for (i, s) in program.segments.iter().enumerate() {
@@ -224,8 +225,14 @@ impl Planner {
                         }
                         None => items,
                     };
-                    let b = BlockBuilder::new(&ctxs, &self.options.placement, program, &mut whys)
-                        .build(items, &rims[i], &states)?;
+                    let b = BlockBuilder::new(
+                        &ctxs,
+                        &self.options.placement,
+                        program,
+                        &mut whys,
+                        &mut memo,
+                    )
+                    .build(items, &rims[i], &states)?;
                     predicted = predicted.then(&b.predicted);
                     PlanSegment::Block(Box::new(b))
                 }
@@ -241,11 +248,14 @@ impl Planner {
             .get(program.segments.len())
             .filter(|r| whole && !r.outputs.is_empty())
         {
-            let b = BlockBuilder::new(&ctxs, &self.options.placement, program, &mut whys).build(
-                &[],
-                rim,
-                &states,
-            )?;
+            let b = BlockBuilder::new(
+                &ctxs,
+                &self.options.placement,
+                program,
+                &mut whys,
+                &mut memo,
+            )
+            .build(&[], rim, &states)?;
             predicted = predicted.then(&b.predicted);
             segments.push(PlanSegment::Block(Box::new(b)));
         }

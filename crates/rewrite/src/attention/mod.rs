@@ -11,7 +11,7 @@ use layout::{DType, Dim};
 use program::Found;
 use walk::{Walk, contracts_before};
 
-pub(crate) fn run(graph: &Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
+pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     let mut e = Edit::new("attention", graph, fuel);
     for n in e.live() {
         if e.is_dead(n) {

@@ -1,19 +1,21 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::{BenchOptions, Subject, inputs, report::units};
+use shopfloor::{BenchOptions, Cache, Model, Subject, data, inputs, report::units};
+use std::process::Command;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    #[arg(required_unless_present_any = ["op", "demo"], conflicts_with_all = ["op", "demo"])]
+    #[arg(required_unless_present_any = ["op", "demo"], conflicts_with = "op")]
     model: Option<String>,
     /// One operator instead of a model: matmul:MxNxK:f32[:dynamic],
     /// conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32], or map:N:f32:FUNCTION with relu, gelu, gelu_tanh,
     /// sigmoid, silu, tanh, erf, exp, log, sqrt, add or mul
     #[arg(long, value_name = "OP")]
     op: Option<String>,
-    /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic
-    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost"], conflicts_with = "op")]
+    /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic;
+    /// load, how long MODEL takes to be ready, in new processes with and without a cache
+    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load"], conflicts_with = "op")]
     demo: Option<String>,
     /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
     #[arg(long, value_name = "FILE")]
@@ -51,8 +53,83 @@ fn seconds(text: &str) -> Result<f64, String> {
     })
 }
 
+/// The model in processes of its own, with a cache that is empty at first.
+fn load(a: &Args) -> Done {
+    let Some(model) = &a.model else {
+        return Err(Failure::Usage(
+            "--demo load measures a model: give its file".into(),
+        ));
+    };
+    let options = a.bound.options();
+    let given = match a.inputs.is_empty() {
+        true => {
+            let m = Model::open(model, &options)?;
+            let (sizes, assumed) = inputs::sizes(&m);
+            crate::args::tell_assumed(&m, &assumed);
+            inputs::random_inputs(&m, &sizes)?
+        }
+        false => inputs::read_inputs(&a.inputs)?,
+    };
+    let folder = match &a.cache.cache {
+        Some(f) => f.clone(),
+        None => std::env::temp_dir().join(format!("shopfloor-load-{}", std::process::id())),
+    };
+    if folder.exists() {
+        return Err(Failure::Usage(format!(
+            "{} is there already, but the first load needs an empty cache; name another folder with --cache",
+            folder.display()
+        )));
+    }
+    let io = |source| {
+        Failure::Library(shopfloor::Error::Io {
+            path: folder.display().to_string(),
+            source,
+        })
+    };
+    std::fs::create_dir_all(&folder).map_err(io)?;
+    let file = folder.join("inputs.npz");
+    let measured = data::write_npz(&file, &given)
+        .map_err(Failure::from)
+        .and_then(|()| {
+            let program = std::env::current_exe().map_err(io)?;
+            let bar = output::bar("measuring");
+            let report = shopfloor::load_times(
+                &a.engine.builder()?,
+                model.as_ref(),
+                &options,
+                Some(given),
+                &Cache::new(folder.join("cache")),
+                &|cache| {
+                    let mut c = Command::new(&program);
+                    c.arg("run").arg(model).arg("--json");
+                    c.arg("--inputs").arg(&file);
+                    c.arg("--cache").arg(cache.folder());
+                    c.args(a.bound.again()).args(a.engine.again());
+                    c
+                },
+                &|done| bar.set_position((done * 1000.0) as u64),
+            );
+            bar.finish_and_clear();
+            Ok(report?)
+        });
+    let _ = std::fs::remove_dir_all(&folder);
+    let report = measured?;
+    match a.json {
+        true => output::json(&report),
+        false => output::print(&report.render(output::style())),
+    }
+}
+
 pub fn run(a: Args) -> Done {
+    if a.demo.as_deref() == Some("load") {
+        return load(&a);
+    }
     if a.demo.is_some() {
+        if a.model.is_some() {
+            return Err(Failure::Usage(
+                "--demo fixed-cost makes its own models: give none".into(),
+            ));
+        }
         let bar = output::bar("measuring");
         let report = shopfloor::fixed_cost(a.engine.builder()?, 0.5, &|done| {
             bar.set_position((done * 1000.0) as u64);

@@ -5,6 +5,7 @@ mod depthwise;
 mod flat;
 mod gpu;
 mod gpu_flat;
+mod memo;
 mod row;
 mod tiles;
 
@@ -15,6 +16,7 @@ use kernel::{
     AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
 };
 use machine::{Cost, Work};
+pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
 pub(crate) use tiles::fill;
 

@@ -1,0 +1,106 @@
+//! Choices made so far: kernels that differ in their names alone are looked at once per bind.
+use super::{Choice, Ctx, choose};
+use kernel::{Family, Kernel, OperandId};
+use plan::Why;
+use std::collections::BTreeMap;
+
+/// Device, family, extents at the top of the box and number of statements: equal for equal kernels
+/// and cheap to compare.
+type Key = (u32, Family, Vec<i64>, usize);
+
+struct Known {
+    kernel: Kernel,
+    constants: Vec<bool>,
+    choice: Choice,
+    why: Why,
+}
+
+/// What one bind chose.
+#[derive(Default)]
+pub(crate) struct Memo(BTreeMap<Key, Vec<Known>>);
+
+/// Whether two kernels are one but for names.
+fn same(a: &Kernel, b: &Kernel) -> bool {
+    a.family == b.family
+        && a.axes == b.axes
+        && a.body == b.body
+        && a.operands.len() == b.operands.len()
+        && a.tiles.len() == b.tiles.len()
+        && a.tiles
+            .iter()
+            .zip(&b.tiles)
+            .all(|(x, y)| x.dtype == y.dtype && x.axes == y.axes)
+        && a.operands.iter().zip(&b.operands).all(|(x, y)| {
+            x.dtype == y.dtype
+                && x.role == y.role
+                && x.access == y.access
+                && x.elements == y.elements
+        })
+}
+
+/// Whether operands and tiles of `chosen` are called as in `given`: then another kernel's names can
+/// be put in their place.
+fn keeps_names(chosen: &Kernel, given: &Kernel) -> bool {
+    chosen.operands.len() == given.operands.len()
+        && chosen.tiles.len() == given.tiles.len()
+        && chosen
+            .operands
+            .iter()
+            .zip(&given.operands)
+            .all(|(x, y)| x.name == y.name)
+        && chosen
+            .tiles
+            .iter()
+            .zip(&given.tiles)
+            .all(|(x, y)| x.name == y.name)
+}
+
+impl Memo {
+    /// As [`choose`] for a kernel on device `place`.
+    pub fn choose(
+        &mut self,
+        ctx: Ctx,
+        place: u32,
+        kernel: &Kernel,
+        constant: &dyn Fn(OperandId) -> bool,
+        whys: &mut Vec<Why>,
+    ) -> Result<Choice, String> {
+        let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
+        let key = (place, kernel.family, extents, kernel.body.len());
+        let constants: Vec<bool> = (0..kernel.operands.len() as OperandId)
+            .map(constant)
+            .collect();
+        let known = self.0.entry(key).or_default();
+        let hit = known
+            .iter()
+            .find(|k| k.constants == constants && same(&k.kernel, kernel));
+        if let Some(k) = hit {
+            let mut choice = k.choice.clone();
+            choice.kernel.name.clone_from(&kernel.name);
+            for (o, named) in choice.kernel.operands.iter_mut().zip(&kernel.operands) {
+                o.name.clone_from(&named.name);
+            }
+            for (t, named) in choice.kernel.tiles.iter_mut().zip(&kernel.tiles) {
+                t.name.clone_from(&named.name);
+            }
+            whys.push(Why {
+                subject: kernel.name.clone(),
+                ..k.why.clone()
+            });
+            return Ok(choice);
+        }
+        let said = whys.len();
+        let choice = choose(ctx, kernel, constant, whys)?;
+        if let [why] = &whys[said..]
+            && keeps_names(&choice.kernel, kernel)
+        {
+            known.push(Known {
+                kernel: kernel.clone(),
+                constants,
+                choice: choice.clone(),
+                why: why.clone(),
+            });
+        }
+        Ok(choice)
+    }
+}

@@ -1,0 +1,135 @@
+use crate::units;
+use crate::{Align, Style, Table};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What one process took from its start to its end, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessMs {
+    /// From its start until it had printed its answer and was gone.
+    pub wall: f64,
+    /// Reading, rewriting and fusing the model.
+    pub load: f64,
+    /// Planning (or finding the plan), packing (or finding the packed weights) and the first request.
+    pub first_run: f64,
+}
+
+/// Planning in this process, without a cache, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanningMs {
+    /// Reading, rewriting and fusing the model.
+    pub model: f64,
+    /// Binding the first box of dims: schedules, buffers, waits, memory.
+    pub bind: f64,
+    /// The first request: binding, compiling, packing weights, running.
+    pub first_run: f64,
+    /// A request inside the box that the first one's plan covers.
+    pub inside: f64,
+    /// The first request outside of it; `None` where the model has no symbolic dimension.
+    pub outside: Option<f64>,
+    /// The second request there.
+    pub outside_again: Option<f64>,
+}
+
+impl PlanningMs {
+    /// What a shape outside the box costs beside its run, over what the first planning cost beside
+    /// its run.
+    pub fn outside_share(&self) -> Option<f64> {
+        let first = self.model + self.first_run - self.inside;
+        let other = self.outside? - self.outside_again?;
+        (first > 0.0).then(|| other.max(0.0) / first)
+    }
+}
+
+/// How long a model takes to be ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Model.
+    pub model: String,
+    /// Nodes of the model and steps of its plan.
+    pub nodes: usize,
+    /// Steps of its plan.
+    pub steps: usize,
+    /// A process that found nothing in the cache.
+    pub first: ProcessMs,
+    /// Processes that found what the first one left, in order.
+    pub second: Vec<ProcessMs>,
+    /// Planning in this process.
+    pub planning: PlanningMs,
+    /// Plans made by requests inside the box of the first; 0 is right.
+    pub plans_inside: usize,
+}
+
+impl LoadReport {
+    /// The process of median time among those that found the cache filled.
+    pub fn second(&self) -> ProcessMs {
+        let mut sorted = self.second.clone();
+        sorted.sort_by(|a, b| a.wall.total_cmp(&b.wall));
+        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// Share of the first load that the second takes.
+    pub fn ratio(&self) -> f64 {
+        self.second().wall / self.first.wall.max(1e-9)
+    }
+
+    /// For people.
+    pub fn render(&self, style: Style) -> String {
+        let ms = |v: f64| units::seconds(v * 1e-3);
+        let mut t = Table::new(&[
+            ("process", Align::Left),
+            ("model", Align::Right),
+            ("first request", Align::Right),
+            ("start to end", Align::Right),
+        ]);
+        for (name, p) in [
+            ("with an empty cache", self.first),
+            ("with a filled cache", self.second()),
+        ] {
+            t.row(vec![name.into(), ms(p.load), ms(p.first_run), ms(p.wall)]);
+        }
+        let p = &self.planning;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}",
+            style.heading(&format!(
+                "{}: {}, {}",
+                self.model,
+                units::plural(self.nodes as u64, "node"),
+                units::plural(self.steps as u64, "step")
+            ))
+        );
+        out.push_str(&t.render(style));
+        let _ = writeln!(
+            out,
+            "\nthe second load takes {} of the first (median of {})",
+            units::percent(self.ratio()),
+            self.second.len()
+        );
+        let _ = writeln!(
+            out,
+            "planned in {}: reading, rewriting and fusing {}, binding {}",
+            ms(p.model + p.bind),
+            ms(p.model),
+            ms(p.bind)
+        );
+        let _ = writeln!(
+            out,
+            "a request inside the box makes {} and takes {}",
+            units::plural(self.plans_inside as u64, "plan"),
+            ms(p.inside)
+        );
+        if let (Some(o), Some(again), Some(share)) = (p.outside, p.outside_again, p.outside_share())
+        {
+            let _ = writeln!(
+                out,
+                "one outside takes {}, again {}: {} of the first planning",
+                ms(o),
+                ms(again),
+                units::percent(share)
+            );
+        }
+        out
+    }
+}

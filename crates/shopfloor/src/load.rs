@@ -1,0 +1,119 @@
+//! How long a model takes to be ready: in new processes with and without a cache, and in this one.
+use crate::{Cache, Error, Model, ModelOptions, SessionBuilder, inputs};
+use report::{LoadReport, PlanningMs, ProcessMs};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+use tensor::Tensor;
+
+/// Processes that are started with a filled cache.
+const SECONDS: usize = 7;
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// Runs `command`, which prints `shopfloor run --json`'s report.
+fn process(mut command: Command) -> Result<ProcessMs, Error> {
+    let began = Instant::now();
+    let out = command.output().map_err(|source| Error::Io {
+        path: command.get_program().to_string_lossy().into(),
+        source,
+    })?;
+    let wall = ms(began);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let report: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let time = |name: &str| report.as_ref()?["timings_ms"][name].as_f64();
+    match (out.status.success(), time("load"), time("first_run")) {
+        (true, Some(load), Some(first_run)) => Ok(ProcessMs {
+            wall,
+            load,
+            first_run,
+        }),
+        _ => Err(Error::Usage(format!(
+            "the process that was to run the model ended with {}: {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim()
+        ))),
+    }
+}
+
+/// Measures how long the model at `path` takes to be ready. `run` gives the command that runs it
+/// once in a process of its own with a cache in the given folder and prints the report as JSON;
+/// `named` are the inputs of the requests made here; `progress` hears the share done, 0 to 1.
+///
+/// # Errors
+/// As [`SessionBuilder::commit`] and [`crate::Session::run`]; a process that fails.
+pub fn load_times(
+    builder: &SessionBuilder,
+    path: &Path,
+    options: &ModelOptions,
+    named: Option<Vec<(String, Tensor)>>,
+    cache: &Cache,
+    run: &dyn Fn(&Cache) -> Command,
+    progress: &dyn Fn(f64),
+) -> Result<LoadReport, Error> {
+    let whole = (SECONDS + 2) as f64;
+    let first = process(run(cache))?;
+    let mut second = Vec::new();
+    for i in 0..SECONDS {
+        progress((i + 1) as f64 / whole);
+        second.push(process(run(cache))?);
+    }
+    progress((SECONDS + 1) as f64 / whole);
+    let engine = builder.engine()?;
+    let began = Instant::now();
+    let model = Model::open(path, options)?;
+    let mut planning = PlanningMs {
+        model: ms(began),
+        ..PlanningMs::default()
+    };
+    let nodes = model.report().nodes.len();
+    let session = builder.clone().with_engine(engine).commit(model)?;
+    let model = session.model();
+    let named = match named {
+        Some(n) => n,
+        None => inputs::random_inputs(model, &inputs::sizes(model).0)?,
+    };
+    let given = inputs::borrowed(&named);
+    let sizes = inputs::sizes_of(model, &named);
+    let began = Instant::now();
+    let plan = session.plan(&inputs::box_of(model, &sizes))?;
+    planning.bind = ms(began);
+    let steps = plan.blocks().map(|b| b.steps.len()).sum();
+    let began = Instant::now();
+    session.run(&given)?;
+    planning.first_run = ms(began);
+    let plans = session.runtime().plans().len();
+    let began = Instant::now();
+    session.run(&given)?;
+    planning.inside = ms(began);
+    let plans_inside = session.runtime().plans().len() - plans;
+    // One further along a dimension that has several values, if any takes it.
+    for name in sizes.keys() {
+        let mut other = sizes.clone();
+        other.entry(name.clone()).and_modify(|n| *n += 1);
+        let Ok(named) = inputs::random_inputs(model, &other) else {
+            continue;
+        };
+        let given = inputs::borrowed(&named);
+        let began = Instant::now();
+        if session.run(&given).is_err() {
+            continue;
+        }
+        planning.outside = Some(ms(began));
+        let began = Instant::now();
+        session.run(&given)?;
+        planning.outside_again = Some(ms(began));
+        break;
+    }
+    Ok(LoadReport {
+        model: model.program().name.clone(),
+        nodes,
+        steps,
+        first,
+        second,
+        planning,
+        plans_inside,
+    })
+}
