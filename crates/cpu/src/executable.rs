@@ -1,4 +1,5 @@
 //! A compiled block: its steps, the memory of a request, and the run of one.
+use crate::exec::calls::{Known, Trace};
 use crate::exec::{CKernel, View, run as tasks};
 use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
@@ -156,7 +157,7 @@ impl Job<'_> {
             .walk(&self.steps.specs, self.tasks, |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
                 let r = catch_unwind(AssertUnwindSafe(|| {
-                    self.run(s, first, count, scratch, views)
+                    self.run(s, first, count, scratch, views, None)
                 }));
                 let r = r.unwrap_or_else(|_| {
                     Err("a task panicked, which is a bug of this program; please report it".into())
@@ -169,14 +170,21 @@ impl Job<'_> {
             });
     }
 
-    /// Runs every step without anybody's help: nothing to take, nothing to wait for.
-    pub(crate) fn alone(&self, scratch: *mut u8, views: &mut [View]) {
+    /// Runs every step without anybody's help: nothing to take, nothing to wait for. `known` is what
+    /// earlier requests of these dims learned of each step.
+    pub(crate) fn alone(&self, scratch: *mut u8, views: &mut [View], known: &mut [Known]) {
         let mut at = 0;
         let r = catch_unwind(AssertUnwindSafe(|| {
-            for (s, &count) in self.tasks.iter().enumerate() {
+            for (s, (&count, known)) in self.tasks.iter().zip(known).enumerate() {
                 at = s;
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-                self.run(s, 0, count, scratch, views)?;
+                match known {
+                    // SAFETY: the frame forgets what it knows when its dims change, and buffers keep
+                    // their sizes; steps run in the plan's order.
+                    Known::Call(c) => unsafe { c.run(self.bufs) },
+                    Known::New => *known = self.watch(s, count, scratch, views)?,
+                    Known::Other => self.run(s, 0, count, scratch, views, None)?,
+                }
                 self.record(s, 0, 0, count, start);
             }
             Ok(())
@@ -187,6 +195,20 @@ impl Job<'_> {
         if let Err(why) = r {
             self.complain(at, why);
         }
+    }
+
+    /// Runs step `s` and finds out what it comes down to.
+    fn watch(
+        &self,
+        s: usize,
+        count: u32,
+        scratch: *mut u8,
+        views: &mut [View],
+    ) -> Result<Known, String> {
+        let trace = Trace::default();
+        self.run(s, 0, count, scratch, views, Some(&trace))?;
+        let call = trace.found().filter(|_| count == 1);
+        Ok(call.map_or(Known::Other, Known::Call))
     }
 
     fn complain(&self, step: usize, why: String) {
@@ -220,12 +242,14 @@ impl Job<'_> {
         count: u32,
         scratch: *mut u8,
         views: &mut [View],
+        trace: Option<&Trace>,
     ) -> Result<(), String> {
         match &self.steps.work[s] {
             CWork::Host(h) => h.run(self.p, self.bufs),
             CWork::Kernel(k) => {
                 let zeros = self.steps.zeros.as_ptr();
                 let mut ctx = tasks::context(k, self.p, self.bufs, scratch, views, zeros);
+                ctx.trace = trace;
                 (first..first + count)
                     .try_for_each(|t| tasks::task(&mut ctx, t))
                     .map_err(|f| f.text())
@@ -421,6 +445,7 @@ impl CpuExecutable {
             *size = port.bytes(p).unwrap_or(usize::MAX);
         }
         self.steps.tasks(p, &mut f.tasks)?;
+        f.known.fill_with(Known::default);
         f.single = f.tasks.iter().all(|&t| t <= 1);
         last.clear();
         last.extend_from_slice(symbols);
@@ -443,6 +468,8 @@ struct CpuFrame {
     /// Bytes of every port, inputs first.
     sizes: Vec<usize>,
     tasks: Vec<u32>,
+    /// What was learned of each step under these symbols.
+    known: Vec<Known>,
     /// No step of these dims has several tasks.
     single: bool,
     flow: Flow,
@@ -487,6 +514,7 @@ impl Executable for CpuExecutable {
             dims: None,
             sizes: vec![0; self.inputs.len() + self.outputs.len()],
             tasks: vec![0; n],
+            known: (0..n).map(|_| Known::default()).collect(),
             single: false,
             flow: Flow::new(n),
             desk,
@@ -620,7 +648,7 @@ impl Executable for CpuExecutable {
         };
         let scratch = f.memory.as_ptr().wrapping_add(self.arena);
         if alone {
-            job.alone(scratch, &mut f.desk.views);
+            job.alone(scratch, &mut f.desk.views, &mut f.known);
         } else {
             self.pool.run(&job, scratch, &mut f.desk.views);
         }

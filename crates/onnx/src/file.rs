@@ -16,7 +16,7 @@ use crate::proto::{Model, TensorData, parse_model};
 ///
 /// # Errors
 /// A sentence that says what is wrong with the path, without the path itself.
-pub(crate) fn map_path(path: &Path) -> Result<Bytes, String> {
+pub fn map_path(path: &Path) -> Result<Bytes, String> {
     let problem = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => "there is no such file; check the path".to_string(),
         _ => format!("cannot be read ({e}); check the path and its permissions"),

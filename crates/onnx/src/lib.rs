@@ -14,7 +14,7 @@ pub mod proto;
 
 pub use error::Error;
 pub use external::ExternalFiles;
-pub use file::ModelFile;
+pub use file::{ModelFile, map_path};
 pub use import::{
     Assumption, ImportError, ImportOptions, Imported, Report, UnsupportedNode, import, import_file,
     unpack_pairs,

@@ -1,5 +1,5 @@
 //! How long requests take.
-use crate::{Error, Model, ModelOptions, Session, SessionBuilder, inputs};
+use crate::{Error, ModelOptions, Session, SessionBuilder, inputs};
 use report::{BenchReport, LatencyMs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub enum Subject<'a> {
 /// [`inputs::sizes`]. `progress` hears the share done, 0 to 1, at times.
 ///
 /// # Errors
-/// As [`Model::open`] and [`Session::run`].
+/// As [`crate::Model::open`] and [`Session::run`].
 pub fn bench(
     builder: SessionBuilder,
     subject: Subject<'_>,
@@ -55,12 +55,14 @@ pub fn bench(
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<BenchReport, Error> {
     let began = Instant::now();
-    let model = match subject {
-        Subject::File(path) => Model::open(path, model_options)?,
-        Subject::Op(text) => crate::op_model(text)?,
-    };
     let concurrency = options.concurrency.clamp(1, 1024);
-    let session = builder.with_queue(concurrency.max(8), 1024).commit(model)?;
+    let builder = builder.with_queue(concurrency.max(8), 1024);
+    let session = match subject {
+        Subject::File(path) => builder
+            .with_model_options(model_options.clone())
+            .commit_from_file(path)?,
+        Subject::Op(text) => builder.commit(crate::op_model(text)?)?,
+    };
     let made = began.elapsed();
     let named = match given {
         Some(n) => n,

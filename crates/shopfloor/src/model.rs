@@ -1,10 +1,11 @@
-use crate::Error;
+use crate::cache::program as kept;
+use crate::{Cache, Error};
 use graph::Graph;
 use layout::{Dim, DimBox};
 use plan::{Program, Why};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What is bound before a model is planned.
 #[derive(Clone, Debug, Default)]
@@ -23,12 +24,27 @@ pub struct ModelOptions {
 #[derive(Clone, Debug)]
 pub struct Model {
     path: PathBuf,
-    graph: Arc<Graph>,
+    /// Not there while the program is one that a cache kept.
+    graph: Arc<OnceLock<Arc<Graph>>>,
     program: Arc<Program>,
     report: onnx::Report,
-    dims: DimBox,
-    /// Everything that was bound, as text.
-    options: String,
+    options: ModelOptions,
+    /// Name and everything that was bound, as text.
+    bound: String,
+}
+
+/// What tables and errors call the model at `path`.
+fn name_of(path: &Path) -> String {
+    let text = |s: Option<&std::ffi::OsStr>| s.and_then(|s| s.to_str()).map(str::to_string);
+    let name = text(path.file_stem()).unwrap_or_else(|| "model".into());
+    match text(path.parent().and_then(|p| p.file_name())) {
+        Some(folder) if name == "model" => folder,
+        _ => name,
+    }
+}
+
+fn bound(name: &str, options: &ModelOptions) -> String {
+    format!("{name} {options:?}")
 }
 
 impl Model {
@@ -38,7 +54,34 @@ impl Model {
     /// The file cannot be read or contradicts itself; operators that are not covered (one list of
     /// them all); bound shapes that do not fit.
     pub fn open(path: impl AsRef<Path>, options: &ModelOptions) -> Result<Model, Error> {
+        Model::open_with(path, options, None)
+    }
+
+    /// As [`Model::open`], with what `cache` kept of this model if its files have not changed, and
+    /// keeping what is made otherwise.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: &ModelOptions,
+        cache: Option<&Cache>,
+    ) -> Result<Model, Error> {
         let path = path.as_ref();
+        let name = name_of(path);
+        let text = bound(&name, options);
+        if let Some(c) = cache
+            && let Some((program, report)) = kept::find(c, path, &text)
+        {
+            return Ok(Model {
+                path: path.to_path_buf(),
+                graph: Arc::default(),
+                program: Arc::new(program),
+                report,
+                options: options.clone(),
+                bound: text,
+            });
+        }
         let mut import = onnx::ImportOptions {
             shapes: options.shapes.clone(),
             dims: BTreeMap::new(),
@@ -49,19 +92,6 @@ impl Model {
             }
         }
         let imported = onnx::import(path, &import)?;
-        let mut name = path
-            .file_stem()
-            .and_then(|s| s.to_str())
-            .unwrap_or("model")
-            .to_string();
-        if name == "model"
-            && let Some(folder) = path
-                .parent()
-                .and_then(|p| p.file_name())
-                .and_then(|s| s.to_str())
-        {
-            name = folder.to_string();
-        }
         let model = Model::made(
             path.to_path_buf(),
             &name,
@@ -88,6 +118,9 @@ impl Model {
                     model.program.name, r.lo, r.hi
                 )));
             }
+        }
+        if let Some(c) = cache {
+            kept::keep(c, path, &text, &model.program, &model.report);
         }
         Ok(model)
     }
@@ -161,11 +194,11 @@ impl Model {
         );
         Ok(Model {
             path,
-            graph: Arc::new(graph),
+            graph: Arc::new(OnceLock::from(Arc::new(graph))),
             program: Arc::new(program),
             report,
-            dims: options.dims.clone(),
-            options: format!("{name} {options:?}"),
+            options: options.clone(),
+            bound: bound(name, options),
         })
     }
 
@@ -181,7 +214,7 @@ impl Model {
 
     /// What it was bound to, as text: equal for equal options.
     pub(crate) fn options_text(&self) -> &str {
-        &self.options
+        &self.bound
     }
 
     /// Names of the inputs, in the model's order.
@@ -193,9 +226,17 @@ impl Model {
             .collect()
     }
 
-    /// Core ops after rewriting.
-    pub fn graph(&self) -> &Arc<Graph> {
-        &self.graph
+    /// Core ops after rewriting. A model that a cache kept as a program is imported now.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn graph(&self) -> Result<&Arc<Graph>, Error> {
+        if let Some(g) = self.graph.get() {
+            return Ok(g);
+        }
+        let again = Model::open(&self.path, &self.options)?;
+        let graph = again.graph()?.clone();
+        Ok(self.graph.get_or_init(|| graph))
     }
 
     /// Fused kernels with symbolic dims.
@@ -210,6 +251,6 @@ impl Model {
 
     /// Ranges that were asked for.
     pub fn dims(&self) -> &DimBox {
-        &self.dims
+        &self.options.dims
     }
 }

@@ -143,7 +143,7 @@ impl SessionBuilder {
     /// # Errors
     /// As [`Model::open`] and [`default_engine`].
     pub fn commit_from_file(self, path: impl AsRef<Path>) -> Result<Session, Error> {
-        let model = Model::open(path, &self.options)?;
+        let model = Model::open_with(path, &self.options, self.cache.as_ref())?;
         self.commit(model)
     }
 

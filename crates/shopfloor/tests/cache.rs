@@ -1,7 +1,7 @@
 //! What is kept on disk between processes: used when it is sound, made anew when it is not, never
 //! the reason of a wrong answer.
 
-use shopfloor::{Cache, Engine, Session, Tensor, default_engine, inputs};
+use shopfloor::{Cache, Engine, Model, ModelOptions, Session, Tensor, default_engine, inputs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -55,7 +55,7 @@ fn a_second_session_finds_what_the_first_left() {
     drop(plain);
     assert_eq!(answer(&session(&engine, dir.path())), want);
     let first = files(dir.path());
-    let kinds = ["plan", "pack", "digest"];
+    let kinds = ["plan", "pack", "digest", "program"];
     for k in kinds {
         assert!(
             first
@@ -108,6 +108,65 @@ fn damage_is_noticed_and_mended() {
             );
         }
     }
+}
+
+#[test]
+fn a_program_that_was_kept_is_that_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::new(dir.path().join("cache"));
+    let path = dir.path().join("model.onnx");
+    std::fs::copy(model(), &path).unwrap();
+    let open = || Model::open_with(&path, &ModelOptions::default(), Some(&cache));
+    let plain = Model::open(&path, &ModelOptions::default()).unwrap();
+    let text = |m: &Model| format!("{:?} {:?}", m.program(), m.report());
+    assert_eq!(text(&open().unwrap()), text(&plain));
+    let again = open().unwrap();
+    assert_eq!(text(&again), text(&plain));
+    for (a, b) in again
+        .program()
+        .weights
+        .iter()
+        .zip(plain.program().weights.iter())
+    {
+        assert_eq!(a.bytes, b.bytes, "{}", a.name);
+    }
+    // The graph is not kept: it is made when somebody asks.
+    assert_eq!(again.graph().unwrap(), plain.graph().unwrap());
+    // Other options, another program.
+    let mut one = ModelOptions::default();
+    one.dims.insert("batch", 1, 1);
+    let bound = Model::open_with(&path, &one, Some(&cache)).unwrap();
+    assert!(bound.program().symbols.is_empty());
+    // A file that is another one by now is read again.
+    let bytes = std::fs::read(&path).unwrap();
+    drop((again, plain, bound));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(open().is_err());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(open().is_ok());
+}
+
+#[test]
+fn a_shape_inside_the_box_makes_no_plan() {
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let s = Session::builder()
+        .with_engine(engine)
+        .with_dim("batch", 1, 8)
+        .commit_from_file(model())
+        .unwrap();
+    let run = |batch: i64| {
+        let sizes = [("batch".to_string(), batch)].into_iter().collect();
+        let named = inputs::random_inputs(s.model(), &sizes).unwrap();
+        s.run(&inputs::borrowed(&named)).unwrap();
+        s.runtime().plans().len()
+    };
+    for batch in [8, 1, 3, 8] {
+        assert_eq!(run(batch), 1);
+    }
+    assert_eq!(run(9), 2);
+    assert_eq!(run(2), 2);
 }
 
 #[test]

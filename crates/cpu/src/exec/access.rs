@@ -135,6 +135,7 @@ impl CAccess {
             st: [0; MAX_AXES],
             block: None,
             direct: false,
+            buffer: o.buffer as u32,
         };
         let at = self.address(ctx.p, &ctx.org);
         v.ptr = ctx.bufs[o.buffer].wrapping_offset((at * o.elem as i64) as isize);

@@ -4,6 +4,7 @@
 //! operand itself. Everything that depends on dims is a parameter number until a task runs.
 
 pub(crate) mod access;
+pub(crate) mod calls;
 pub(crate) mod compile;
 pub(crate) mod contract;
 pub(crate) mod copy;
@@ -40,14 +41,20 @@ pub(crate) struct View {
     pub block: Option<Block>,
     /// The memory is that of the operand that the tile is stored to.
     pub direct: bool,
+    /// Block's buffer that it lies in; [`View::SCRATCH`] for none.
+    pub buffer: u32,
 }
 
 impl View {
+    /// Stands for memory that is no buffer's.
+    pub(crate) const SCRATCH: u32 = u32::MAX;
+
     pub(crate) const EMPTY: View = View {
         ptr: std::ptr::null_mut(),
         st: [0; MAX_AXES],
         block: None,
         direct: false,
+        buffer: View::SCRATCH,
     };
 }
 
@@ -169,6 +176,8 @@ pub(crate) struct Ctx<'a> {
     pub org: Axes<i64>,
     /// Positions of the current piece of each axis.
     pub len: Axes<i64>,
+    /// Who watches what this task comes down to, if anybody.
+    pub trace: Option<&'a calls::Trace>,
 }
 
 impl Ctx<'_> {

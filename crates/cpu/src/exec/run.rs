@@ -30,6 +30,11 @@ pub(crate) fn task(ctx: &mut Ctx, t: u32) -> Result<(), Fault> {
 /// Runs operations in order.
 pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
     for op in list {
+        if let Some(t) = ctx.trace
+            && !matches!(op, Op::Load { .. } | Op::Store { .. } | Op::Nest(_))
+        {
+            t.spoil();
+        }
         match op {
             Op::Loop { axis, tile, body } => {
                 let (org, len) = (ctx.org[*axis], ctx.len[*axis]);
@@ -51,6 +56,9 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
                 let v = match view {
                     Some(v) => v,
                     None => {
+                        if let Some(t) = ctx.trace {
+                            t.spoil();
+                        }
                         let v = ctx.scratch_view(*dst);
                         transfer::load(ctx, *operand, *dst, v)?;
                         v
@@ -61,6 +69,9 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             Op::Store { operand, src } => {
                 let v = ctx.views[*src];
                 if !v.direct {
+                    if let Some(t) = ctx.trace {
+                        t.spoil();
+                    }
                     transfer::store(ctx, *operand, *src, v)?;
                 }
             }
@@ -105,5 +116,6 @@ pub(crate) fn context<'a>(
         zeros,
         org: [0; MAX_AXES],
         len: [0; MAX_AXES],
+        trace: None,
     }
 }

@@ -6,6 +6,7 @@ use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{ModelFile, ops};
 use graph::{Graph, Op, Origin};
 use layout::{DType, Dim};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct ImportOptions {
 }
 
 /// What is known of a model besides its graph.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// IR version.
     pub ir_version: i64,
@@ -44,7 +45,7 @@ pub struct Report {
 
 /// Something about extents that the model takes for granted and its graph is built on; a request
 /// whose dimensions contradict it must be refused.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assumption {
     /// Node that takes it for granted.
     pub node: String,

@@ -1,6 +1,6 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_assumed, use_plan};
 use crate::output::{self, Done};
-use shopfloor::{Model, inputs, report};
+use shopfloor::{inputs, report};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,7 +43,8 @@ pub fn run(a: Args) -> Done {
     let session = a
         .cache
         .apply(a.engine.builder()?)
-        .commit(Model::open(&a.model, &a.bound.options())?)?;
+        .with_model_options(a.bound.options())
+        .commit_from_file(&a.model)?;
     let named = if a.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
         tell_assumed(session.model(), &assumed);

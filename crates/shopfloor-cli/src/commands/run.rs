@@ -2,7 +2,7 @@ use crate::args::{CacheArgs, EngineArgs, ModelArgs, use_plan};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
 use shopfloor::report::units;
-use shopfloor::{Comparison, Model, Tensor, Timeline, Tolerance, data, inputs, planview};
+use shopfloor::{Comparison, Tensor, Timeline, Tolerance, data, inputs, planview};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -184,7 +184,8 @@ pub fn run(a: Args) -> Done {
     let session = a
         .cache
         .apply(a.engine.builder()?)
-        .commit(Model::open(&a.model, &a.bound.options())?)?;
+        .with_model_options(a.bound.options())
+        .commit_from_file(&a.model)?;
     if let Some(path) = &a.plan {
         use_plan(&session, path)?;
     }

@@ -1,6 +1,7 @@
 //! Plans and packed weights that outlive the process.
 //!
-//! A folder per model content; in it a file per plan and packs of packed weights. Files are only
+//! A folder per model content; in it a file per plan and packs of packed weights. Beside the folders
+//! programs as import left them, by their model's path. Files are only
 //! ever written whole under another name and then renamed, so that processes may share a folder.
 //! Nothing that is read is trusted: headers and sizes are checked when a file is opened, sections
 //! when they are first used, and what does not hold is made anew. A folder that cannot be written
@@ -8,6 +9,7 @@
 
 mod digest;
 mod pack;
+pub(crate) mod program;
 mod store;
 
 pub(crate) use store::ModelCache;

@@ -30,13 +30,19 @@ pub(crate) struct ModelCache {
     packs: Mutex<Vec<Arc<Pack>>>,
 }
 
-/// What tells this build of the planner from another of the same version: the program's file, by
-/// size and time. A rebuilt planner may choose otherwise, and must not be given old choices.
-fn program() -> String {
+/// What tells this build of importer and planner from another, of the same version too: the
+/// program's file, by size and time. A rebuilt planner may choose otherwise, and must not be given
+/// old choices.
+pub(super) fn this_build() -> String {
     let meta = std::env::current_exe().and_then(std::fs::metadata);
     let time = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
-    meta.map(|m| format!("{} {:?}", m.len(), time(&m)))
-        .unwrap_or_default()
+    let build = meta.map(|m| format!("{} {:?}", m.len(), time(&m)));
+    format!(
+        "{} {} {}",
+        env!("CARGO_PKG_VERSION"),
+        Plan::VERSION,
+        build.unwrap_or_default()
+    )
 }
 
 impl ModelCache {
@@ -64,13 +70,7 @@ impl ModelCache {
         Some(ModelCache {
             cache: cache.clone(),
             folder,
-            setting: format!(
-                "{} {} {}\n{}\n{setting}",
-                env!("CARGO_PKG_VERSION"),
-                Plan::VERSION,
-                program(),
-                model.options_text()
-            ),
+            setting: format!("{}\n{}\n{setting}", this_build(), model.options_text()),
             files,
             packs: Mutex::new(packs),
         })
@@ -93,7 +93,7 @@ impl ModelCache {
 }
 
 /// Files of `folder` with extension `kind`, those changed last first.
-fn by_age(folder: &Path, kind: &str) -> Vec<(PathBuf, SystemTime)> {
+pub(super) fn by_age(folder: &Path, kind: &str) -> Vec<(PathBuf, SystemTime)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(PathBuf, SystemTime)> = entries
         .map(|e| e.path())

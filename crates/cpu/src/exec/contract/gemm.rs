@@ -17,6 +17,8 @@ struct Plan<'a> {
     nkb: i64,
     lda: Option<i64>,
     ldc: i64,
+    /// B is read where it lies: a call is all there is to it.
+    plain: bool,
 }
 
 /// False when the operands do not lie as a micro-kernel needs them.
@@ -137,6 +139,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         nkb,
         lda,
         ldc,
+        plain: false,
     };
     let k_total = kc * nkb;
     let b_k = match kin {
@@ -183,6 +186,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         // A matrix times a vector: sums run along the vectors.
         return p.each(&outer, taps_outer, |p, a, b, c, acc, _| p.dot(a, b, c, acc));
     }
+    let p = Plan {
+        plain: how == How::Panels,
+        ..p
+    };
     match how {
         How::Dot => p.each(&outer, taps_outer, |p, a, b, c, acc, _| p.dot(a, b, c, acc)),
         How::Panels => p.each(&outer, taps_outer, |p, a, b, c, acc, org| {
@@ -374,6 +381,14 @@ impl Plan<'_> {
                 accumulate,
                 post: self.job.post,
             };
+            if let Some(t) = self.ctx.trace {
+                let job = self.job;
+                let buffers = [job.a.buffer, job.b.buffer, job.c.buffer];
+                match self.plain {
+                    true => t.gemm(kernel, &g, buffers, job.sources, self.ctx.bufs),
+                    false => t.spoil(),
+                }
+            }
             // SAFETY: the pieces' own rows; strides are those of their views.
             unsafe { kernel.gemm(&g) };
             return;

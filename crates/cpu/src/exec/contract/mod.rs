@@ -11,6 +11,7 @@ pub(crate) mod post;
 pub(crate) mod wide;
 
 use super::access::CAccess;
+use super::calls::Sources;
 use super::{Axes, Ctx, Fault, MAX_AXES, Op, View, run as tasks};
 use crate::ukr::{GemmKernel, Post};
 use layout::DType;
@@ -76,6 +77,15 @@ pub(crate) struct Job<'a> {
     pub accumulate: bool,
     /// What is done to finished sums.
     pub post: Post,
+    /// Where that comes from.
+    pub sources: Sources,
+}
+
+impl Sources {
+    const NONE: Sources = Sources {
+        bias: View::SCRATCH,
+        added: View::SCRATCH,
+    };
 }
 
 /// Runs a contraction on the current piece.
@@ -90,6 +100,7 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
         bounds: None,
         accumulate: c.zero.is_none(),
         post: Post::NONE,
+        sources: Sources::NONE,
     };
     if !fast(ctx, c, &job) {
         if let Some(z) = &c.zero {
@@ -112,11 +123,25 @@ fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
 
 /// Runs a nest: pieces of loops that the schedule cuts one after the other, all others whole.
 pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
+    let Some(trace) = ctx.trace else {
+        return run_nest(ctx, n);
+    };
+    let before = trace.calls();
+    run_nest(ctx, n)?;
+    let copied = n.pair.is_some() || n.wide.iter().any(Option::is_some);
+    let more = n.post.as_ref().is_some_and(|p| p.rest.is_some());
+    if copied || more || trace.calls() != before + 1 {
+        trace.spoil();
+    }
+    Ok(())
+}
+
+fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     let (org, len) = (ctx.org, ctx.len);
     if let Some(p) = &n.post
-        && let Some((dst, post)) = p.resolve(ctx, &n.contract)
+        && let Some((dst, post, sources)) = p.resolve(ctx, &n.contract)
     {
-        let done = fast_nest(ctx, n, Some((dst, post)));
+        let done = fast_nest(ctx, n, Some((dst, post, sources)));
         (ctx.org, ctx.len) = (org, len);
         if done {
             ctx.views[p.dst] = dst;
@@ -141,7 +166,7 @@ pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
 }
 
 /// `post`: where finished sums go and what is done to them on the way.
-fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post)>) -> bool {
+fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> bool {
     let c = &n.contract;
     let k = ctx.kernel;
     let mut copy = None;
@@ -175,7 +200,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post)>) -> bool {
         }
     }
     let acc = match (&n.zero, post) {
-        (Some(_), Some((dst, _))) => dst,
+        (Some(_), Some((dst, ..))) => dst,
         (Some(_), None) => ctx.define(c.acc),
         (None, _) => ctx.views[c.acc],
     };
@@ -234,6 +259,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post)>) -> bool {
             bounds: bounded.then_some(&oa.access),
             accumulate: started,
             post: post.map_or(Post::NONE, |p| p.1),
+            sources: post.map_or(Sources::NONE, |p| p.2),
         };
         if !fast(ctx, c, &job) {
             if started && n.zero.is_some() {

@@ -1,5 +1,6 @@
 //! What follows a product, done to its sums on their way to memory.
 use super::CContract;
+use crate::exec::calls::Sources;
 use crate::exec::map::CMap;
 use crate::exec::{Ctx, View};
 use crate::ukr::Post;
@@ -23,7 +24,7 @@ pub(crate) struct CPost {
 
 impl CPost {
     /// Where the result goes and what is done on the way; `None` where tiles do not lie so.
-    pub(super) fn resolve(&self, ctx: &Ctx, c: &CContract) -> Option<(View, Post)> {
+    pub(super) fn resolve(&self, ctx: &Ctx, c: &CContract) -> Option<(View, Post, Sources)> {
         let dst = ctx.define(self.dst);
         let long = |a: &usize| ctx.len[*a] > 1;
         let lane = c.lane?;
@@ -32,12 +33,14 @@ impl CPost {
             hi: self.hi,
             ..Post::NONE
         };
+        let mut sources = Sources::NONE;
         if let Some(t) = self.bias {
             let v = &ctx.views[t];
             if v.block.is_some() || ctx.len[lane] > 1 && v.st[lane] != 1 {
                 return None;
             }
             p.bias = v.ptr.cast();
+            sources.bias = v.buffer;
         }
         if let Some(t) = self.add {
             let v = &ctx.views[t];
@@ -50,12 +53,13 @@ impl CPost {
                 return None;
             }
             p.added = true;
+            sources.added = v.buffer;
             p.from = (v.ptr as isize).wrapping_sub(dst.ptr as isize);
             // Sums are stored before anything is added: what is added must lie elsewhere.
             if p.from == 0 {
                 return None;
             }
         }
-        Some((dst, p))
+        Some((dst, p, sources))
     }
 }
