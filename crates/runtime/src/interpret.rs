@@ -16,7 +16,7 @@ use tensor::Tensor;
 
 /// Longest loop: an unbounded trip count of a hostile model must not hang the caller for ever.
 const MAX_TRIPS: i64 = 1 << 24;
-/// Deepest nesting of branches, loops and tails.
+/// Deepest nesting of branches and loops.
 const MAX_DEPTH: usize = 64;
 
 /// What a run needs beside its unit.
@@ -136,17 +136,46 @@ pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
     unit: &Unit,
     inputs: Vec<Value<'v>>,
-    mut env: Vec<(Sym, i64)>,
-    mut states: Option<States<'_>>,
+    env: Vec<(Sym, i64)>,
+    states: Option<States<'_>>,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
-    let program = &unit.program;
     if depth > MAX_DEPTH {
         return Err(RunError::Control {
-            node: program.name.clone(),
+            node: unit.program.name.clone(),
             why: "control flow is nested too deeply".into(),
         });
     }
+    let mut reached = stretch(ctx, unit, inputs, env, states, depth)?;
+    loop {
+        match reached {
+            Reached::End(outputs) => return Ok(outputs),
+            // What follows may be cut again and again: no deeper for that.
+            Reached::Tail(tail, values, env) => {
+                reached = stretch(ctx, &tail, values, env, None, depth)?;
+            }
+        }
+    }
+}
+
+/// Where a stretch of segments ended.
+enum Reached<'v> {
+    /// At the program's end, with its outputs.
+    End(Vec<Value<'v>>),
+    /// Before a size that only the data gave: the rest, its inputs, and the sizes known by now.
+    Tail(Arc<Unit>, Vec<Value<'v>>, Vec<(Sym, i64)>),
+}
+
+/// [`run`] up to the first deferred segment.
+fn stretch<'v>(
+    ctx: &mut Context<'_>,
+    unit: &Unit,
+    inputs: Vec<Value<'v>>,
+    mut env: Vec<(Sym, i64)>,
+    mut states: Option<States<'_>>,
+    depth: usize,
+) -> Result<Reached<'v>, RunError> {
+    let program = &unit.program;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
@@ -219,16 +248,17 @@ pub(crate) fn run<'v>(
                 for &v in &tail.program.inputs {
                     values.push(slot(program, &slots, v)?);
                 }
-                return run(ctx, &tail, values, env, None, depth + 1);
+                return Ok(Reached::Tail(tail, values, env));
             }
         }
         late_symbols(program, &slots, &mut env);
     }
-    program
+    let outputs: Result<_, RunError> = program
         .outputs
         .iter()
         .map(|(_, v)| slot(program, &slots, *v))
-        .collect()
+        .collect();
+    outputs.map(Reached::End)
 }
 
 /// Extents that the model takes to be equal, as far as their symbols are known.

@@ -140,6 +140,13 @@ pub(crate) struct CKernel {
     pub kernels: &'static Kernels,
 }
 
+impl CKernel {
+    /// Pointers that the row table has room for; 0 where there is none.
+    pub(crate) fn pointers(&self) -> i64 {
+        ((self.pack - self.table) / size_of::<*const f32>()) as i64
+    }
+}
+
 /// Why a task failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

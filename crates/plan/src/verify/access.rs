@@ -228,9 +228,16 @@ impl Prover<'_> {
         match d {
             Dim::Known(n) => *n >= 0,
             d => {
-                d.provably_nonneg()
-                    || self.dims.bounds(d).is_some_and(|r| r.lo >= 0)
-                    || self.relaxed(d, &mut RELAXATIONS.clone())
+                if d.provably_nonneg() {
+                    return true;
+                }
+                match self.dims.bounds(d) {
+                    Some(r) if r.lo >= 0 => true,
+                    // Long sums of sizes are compared both ways round: the wrong way is not worth
+                    // a search.
+                    Some(r) if r.hi <= 0 => false,
+                    _ => self.relaxed(d, &mut RELAXATIONS.clone()),
+                }
             }
         }
     }

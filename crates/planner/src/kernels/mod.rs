@@ -139,7 +139,15 @@ impl<'a> Lowering<'a> {
                         format!("value '{}' is read before it is made", value.name),
                     );
                 };
-                let input = self.locate(node.inputs[0])?;
+                let mut input = self.locate(node.inputs[0])?;
+                if let graph::View::Expand(shape) = view
+                    && input.view(view).is_none()
+                    && let Some(new) = shape.len().checked_sub(input.layout.modes.len())
+                {
+                    let want: Vec<Option<Dim>> = shape[new..].iter().cloned().map(Some).collect();
+                    let (dtype, name) = (self.dtype(node.inputs[0]), self.name(node.inputs[0]));
+                    input = self.fit(input, &want, dtype, name)?;
+                }
                 let assumed = match view {
                     graph::View::Reshape(shape) if input.layout.size() != Dim::product(shape) => {
                         crate::located::reshape_assuming(&input, shape)
@@ -155,25 +163,37 @@ impl<'a> Lowering<'a> {
                     }
                     (_, Some(l)) => l,
                     _ => {
-                        let moved = self.materialise(
-                            &input,
-                            self.dtype(node.inputs[0]),
-                            self.name(node.inputs[0]),
-                            &self.origins(&[n]),
-                        )?;
-                        self.program.whys.push(Why {
-                            pass: "layout".into(),
-                            subject: self.origins(&[n]).join(", "),
-                            choice: "moved".into(),
-                            alternatives: vec![],
-                            reason: "no strides express this view of its input's layout".into(),
-                        });
+                        // Dense memory already has every shape of its size.
+                        let dense = input.layout.is_row_major(1)
+                            && input.layout.offset.is_zero()
+                            && matches!(view, graph::View::Reshape(_));
+                        let moved = if dense {
+                            input.clone()
+                        } else {
+                            self.program.whys.push(Why {
+                                pass: "layout".into(),
+                                subject: self.origins(&[n]).join(", "),
+                                choice: "moved".into(),
+                                alternatives: vec![],
+                                reason: "no strides express this view of its input's layout".into(),
+                            });
+                            self.materialise(
+                                &input,
+                                self.dtype(node.inputs[0]),
+                                self.name(node.inputs[0]),
+                                &self.origins(&[n]),
+                            )?
+                        };
                         match moved.view(view) {
                             Some(l) => l,
-                            None => {
-                                let (from, to) = (self.shape(node.inputs[0]), self.shape(v));
-                                return self.fail(n, format!("a view of {from:?} as {to:?} cannot be shown to keep its size; bind symbolic dims with --dim"));
-                            }
+                            None => match self.reshape_dense(n, &moved, view) {
+                                Some(l) => l,
+                                None => {
+                                    let (from, to) = (self.shape(node.inputs[0]), self.shape(v));
+                                    return self
+                                        .fail(n, format!("{from:?} cannot be seen as {to:?}"));
+                                }
+                            },
                         }
                     }
                 }
@@ -188,6 +208,29 @@ impl<'a> Lowering<'a> {
         };
         self.located[v.0 as usize] = Some(found.clone());
         Ok(found)
+    }
+
+    /// Dense row-major memory under a reshape whose factors no rule takes apart. Sizes that no rule
+    /// shows to be equal are taken to be, and checked for every request; `None` for other views
+    /// and for sizes that do differ.
+    fn reshape_dense(&mut self, n: NodeId, l: &Located, view: &graph::View) -> Option<Located> {
+        let graph::View::Reshape(shape) = view else {
+            return None;
+        };
+        let (from, to) = (l.layout.size(), Dim::product(shape));
+        if from != to {
+            if from.known().is_some() && to.known().is_some() {
+                return None;
+            }
+            self.constrain(&self.origins(&[n]).join(" "), &from, &to);
+        }
+        Some(Located {
+            ix: l.ix,
+            layout: Layout {
+                offset: l.layout.offset.clone(),
+                modes: Layout::row_major(shape, 1).modes,
+            },
+        })
     }
 
     /// Records that two extents must be equal when the model runs.

@@ -41,22 +41,38 @@ pub(super) fn step(g: &mut Gen) -> Option<Vec<ValueId>> {
 
 /// Sums over `k` terms are brought back to unit scale.
 fn scaled(g: &mut Gen, v: ValueId, terms: i64) -> Option<ValueId> {
-    let c = 1.0 / (terms.max(1) as f64).sqrt();
+    let mut c = 1.0 / (terms.max(1) as f64).sqrt();
+    if !g.dtype(v).is_float() {
+        c /= 64.0;
+    }
     g.map(&[v], |e, a| {
-        let c = e.constant(c, F);
-        e.mul(a[0], c)
+        let (v, c) = (e.cast(a[0], F), e.constant(c, F));
+        e.mul(v, c)
+    })
+}
+
+/// A value of small integers as I16, the way integer products widen their factors: one that was
+/// given, since a rounded float may be one off.
+fn whole(g: &mut Gen, rank: usize) -> Option<ValueId> {
+    let x = g.find(|d, s| matches!(d, DType::U8 | DType::I8) && s.len() >= rank)?;
+    g.map(&[x], |e, a| {
+        let (v, z) = (e.cast(a[0], DType::I16), e.constant(3.0, DType::I16));
+        e.sub(v, z)
     })
 }
 
 /// A product with a weight, and perhaps what usually follows it.
 fn product(g: &mut Gen) -> Option<ValueId> {
-    let x = g.pick_float(1)?;
+    let x = match g.r.once_in(4) {
+        true => whole(g, 2)?,
+        false => g.pick_float(1)?,
+    };
     let s = g.shape(x);
     let k = s.last()?.known()?;
     let n = g.r.of(&[1usize, 3, 8, 16, 17, 48]);
     let swapped = g.r.once_in(2);
     let w = g.weight(
-        F,
+        factor(g.dtype(x)),
         &if swapped {
             [n, k as usize]
         } else {
@@ -87,6 +103,11 @@ fn product(g: &mut Gen) -> Option<ValueId> {
     })
 }
 
+/// The type of weights beside values of type `x`.
+fn factor(x: DType) -> DType {
+    if x.is_float() { F } else { x }
+}
+
 /// A batched product of two values over a shared dimension.
 fn pairs(g: &mut Gen) -> Option<ValueId> {
     let x = g.pick_float(2)?;
@@ -110,8 +131,11 @@ fn pairs(g: &mut Gen) -> Option<ValueId> {
 }
 
 /// A value as [batch, channels, spatial..] with a known, non-zero number of channels.
-fn image(g: &mut Gen) -> Option<(ValueId, Vec<Dim>, i64)> {
-    let x = g.pick_float(3)?;
+fn image(g: &mut Gen, integers: bool) -> Option<(ValueId, Vec<Dim>, i64)> {
+    let x = match integers && g.r.once_in(4) {
+        true => whole(g, 3)?,
+        false => g.pick_float(3)?,
+    };
     let s = g.shape(x);
     let c = s[1].known().filter(|&c| c > 0);
     if let Some(c) = c {
@@ -125,9 +149,9 @@ fn image(g: &mut Gen) -> Option<(ValueId, Vec<Dim>, i64)> {
 }
 
 fn conv(g: &mut Gen) -> Option<ValueId> {
-    let (x, s, c) = image(g)?;
+    let (x, s, c) = image(g, true)?;
     let spatial = s.len() - 2;
-    let transposed = g.r.once_in(5);
+    let transposed = g.dtype(x).is_float() && g.r.once_in(5);
     let groups = match g.r.below(4) {
         0 => c,
         1 if c % 2 == 0 => 2,
@@ -157,7 +181,7 @@ fn conv(g: &mut Gen) -> Option<ValueId> {
         vec![(groups * per) as usize, (c / groups) as usize]
     };
     shape.extend(kernel.iter().map(|&k| k as usize));
-    let w = g.weight(F, &shape)?;
+    let w = g.weight(factor(g.dtype(x)), &shape)?;
     let y = if transposed {
         let mut out = vec![s[0].clone(), Dim::Known(groups * per)];
         for d in 0..spatial {
@@ -192,7 +216,7 @@ fn conv(g: &mut Gen) -> Option<ValueId> {
 }
 
 fn pool(g: &mut Gen) -> Option<ValueId> {
-    let (x, s, _) = image(g)?;
+    let (x, s, _) = image(g, false)?;
     let spatial = s.len() - 2;
     let kernel: Vec<i64> = (0..spatial).map(|_| g.r.of(&[1i64, 2, 3])).collect();
     let kind = match g.r.below(3) {
@@ -404,7 +428,7 @@ fn recurrent(g: &mut Gen) -> Option<Vec<ValueId>> {
 }
 
 fn resample(g: &mut Gen) -> Option<ValueId> {
-    let (x, s, _) = image(g)?;
+    let (x, s, _) = image(g, false)?;
     let spatial = s.len() - 2;
     let factors: Vec<i64> = (0..spatial).map(|_| g.r.of(&[1i64, 2, 3])).collect();
     let mut scales = vec![1.0, 1.0];

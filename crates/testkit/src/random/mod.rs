@@ -219,8 +219,10 @@ impl Case {
             (DType::I64, vec![n.clone(), k(3)]),
             (DType::I32, vec![s.clone()]),
             (DType::Bool, vec![n.clone(), s.clone(), k(1)]),
-            (DType::U8, vec![s, k(5)]),
-            (DType::F16, vec![n, k(7)]),
+            (DType::U8, vec![s.clone(), k(5)]),
+            (DType::F16, vec![n.clone(), k(7)]),
+            (DType::U8, vec![n.clone(), k(few * 2), s.clone(), k(6)]),
+            (DType::I8, vec![n, s, k(48)]),
         ];
         let mut inputs = vec![];
         for (i, (dtype, shape)) in shapes.into_iter().enumerate() {

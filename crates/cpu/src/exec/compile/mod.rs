@@ -520,7 +520,8 @@ impl Compiler<'_> {
         let matrix = self.out.tiles[a].axes.len() >= 2;
         self.out.tiles[a].spaced |= !depthwise && matrix && self.out.tiles[a].elem == 4;
         self.pack = self.pack.max(pack + 64);
-        self.table |= dtype == DType::F32;
+        // Sums of i32 run on the same micro-kernels when their factors are pairs of i16.
+        self.table |= matches!(dtype, DType::F32 | DType::I32);
         Ok(CContract {
             acc,
             a,

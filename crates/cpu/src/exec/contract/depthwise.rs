@@ -2,7 +2,7 @@
 //!
 //! Along the innermost row axis, pixels whose taps are all inside need one pointer per tap for the whole
 //! run; pixels at the rim get a table of their own, taps outside pointing to zeros.
-use super::{CContract, Job, List, TABLE, next};
+use super::{CContract, Job, List, next};
 use crate::exec::access::{CAccess, CBound};
 use crate::exec::{Axes, Ctx, MAX_AXES, View};
 use crate::ukr::Depthwise;
@@ -83,7 +83,8 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let nt = taps.count(len);
     let ldw = taps.inner(&job.b.st);
     let (x_step, out_step) = x.map_or((0, 0), |a| (job.a.st[a], job.c.st[a]));
-    if nt > TAPS as i64 || ldw < 0 || out_step < 0 {
+    let room = ctx.kernel.pointers() - 6 * TAPS as i64;
+    if nt > (TAPS as i64).min(room) || ldw < 0 || out_step < 0 {
         return false;
     }
     let run = match taps.as_slice().last() {
@@ -273,7 +274,7 @@ impl Plan<'_> {
     fn rim(&self, from: i64, to: i64, w: *const f32, out: *mut f32) {
         let nt = self.call.taps;
         let table = self.table.wrapping_add(6 * TAPS);
-        let per = ((TABLE - 6 * TAPS) / nt.max(1)).max(1) as i64;
+        let per = ((self.ctx.kernel.pointers() - 6 * TAPS as i64) / nt.max(1) as i64).max(1);
         let x_step = self.x.map_or(0, |x| self.view.st[x]);
         let mut row = from;
         while row < to {

@@ -1,5 +1,5 @@
 //! Matrix products: strided rows, row tables (convolutions) and dot products.
-use super::{CContract, Job, List, Rows, TABLE, next};
+use super::{CContract, Job, List, Rows, next};
 use crate::exec::{Ctx, MAX_AXES};
 use crate::ukr::{Dot, Gemm, GemmKernel, Indirect, Panels};
 
@@ -123,7 +123,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         lda = None;
     }
     let ldc = rows.inner(&job.c.st);
-    if ldc < 0 || (lda.is_none() && nkb > TABLE as i64) {
+    if ldc < 0 || (lda.is_none() && nkb > ctx.kernel.pointers()) {
         return false;
     }
     let p = Plan {
@@ -400,7 +400,7 @@ impl Plan<'_> {
             .wrapping_add(ctx.kernel.table)
             .cast::<*const f32>();
         let mr = kernel.mr() as i64;
-        let per = ((TABLE as i64 / self.nkb.max(1)) / mr * mr).max(1);
+        let per = ((ctx.kernel.pointers() / self.nkb.max(1)) / mr * mr).max(1);
         let mut row = 0;
         while row < self.m {
             let count = per.min(self.m - row);

@@ -172,6 +172,13 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     let mut copy = None;
     if let Some(x) = n.pair {
         if n.copied {
+            // The copy has room for one piece of the axes that the loops cut.
+            if n.loops.iter().any(|&(a, t)| {
+                let t = if a == x { t * 2 } else { t };
+                t < ctx.len[a]
+            }) {
+                return false;
+            }
             let mut v = ctx.scratch_view(c.a);
             // Accesses of a nest gather nothing, so that loading cannot fail.
             let _ = super::transfer::load(ctx, n.a, c.a, v);
@@ -211,9 +218,6 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     let (oa, ob) = (&k.operands[n.a], &k.operands[n.b]);
     // Whether everything lies right is the same for every piece but for bounds, which are looked at whole.
     let bounded = copy.is_none() && !oa.access.bounds_hold(ctx, ta.mask);
-    if copy.is_some() && cuts > 0 {
-        return false;
-    }
     if bounded && oa.access.outside != 0.0 || !ob.access.bounds_hold(ctx, tb.mask) {
         return false;
     }
