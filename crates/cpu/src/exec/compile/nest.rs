@@ -105,7 +105,10 @@ impl Compiler<'_> {
             c.gemm = Some(gemm);
             // Nor may a loop around this nest cut a pair.
             let s = self.program.schedule();
-            if s.loops.iter().any(|l| l.axis as usize == x && l.tile % 2 != 0) {
+            if s.loops
+                .iter()
+                .any(|l| l.axis as usize == x && l.tile % 2 != 0)
+            {
                 return Ok(None);
             }
             loops.iter_mut().filter(|l| l.0 == x).for_each(|l| l.1 /= 2);
