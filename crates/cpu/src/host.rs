@@ -1,7 +1,8 @@
-//! Host steps: rare operators from `hostops` on dense copies of their buffers.
+//! Host steps: rare operators from `hostops`, made ready once, on their buffers' own memory.
+use hostops::{In, Out, Prepared};
 use layout::DType;
 use plan::{HostArg, HostOp, Params};
-use tensor::{Attrs, Tensor};
+use tensor::Tensor;
 
 struct CArg {
     buffer: usize,
@@ -11,10 +12,11 @@ struct CArg {
 
 /// A compiled host step.
 pub(crate) struct CHost {
-    name: String,
-    attrs: Attrs,
+    ready: Box<dyn Prepared>,
     inputs: Vec<Option<CArg>>,
     outputs: Vec<CArg>,
+    /// Dimensions of all operands together.
+    dims: usize,
 }
 
 impl CArg {
@@ -26,11 +28,12 @@ impl CArg {
         }
     }
 
-    fn shape(&self, p: &[i64]) -> Vec<usize> {
-        self.shape
-            .iter()
-            .map(|&d| p[d as usize].max(0) as usize)
-            .collect()
+    /// Takes this operand's shape off `shapes`; its bytes.
+    fn shape<'a>(&self, shapes: &mut &'a [usize]) -> Result<(&'a [usize], usize), String> {
+        let (own, rest) = shapes.split_at(self.shape.len());
+        *shapes = rest;
+        let n = Tensor::byte_len(self.dtype, own).map_err(|e| e.to_string())?;
+        Ok((own, n))
     }
 }
 
@@ -41,66 +44,63 @@ impl CHost {
         outputs: &[HostArg],
         params: &mut Params,
     ) -> CHost {
+        let inputs: Vec<Option<CArg>> = inputs
+            .iter()
+            .map(|a| a.as_ref().map(|a| CArg::new(a, params)))
+            .collect();
+        let outputs: Vec<CArg> = outputs.iter().map(|a| CArg::new(a, params)).collect();
+        let ranks = inputs.iter().flatten().chain(&outputs);
         CHost {
-            name: op.name.clone(),
-            attrs: op.attrs.clone(),
-            inputs: inputs
-                .iter()
-                .map(|a| a.as_ref().map(|a| CArg::new(a, params)))
-                .collect(),
-            outputs: outputs.iter().map(|a| CArg::new(a, params)).collect(),
+            ready: hostops::prepare(&op.name, &op.attrs),
+            dims: ranks.map(|a| a.shape.len()).sum(),
+            inputs,
+            outputs,
         }
     }
 
     /// Runs it: the only task of its step.
     pub(crate) fn run(&self, p: &[i64], bufs: &[*mut u8]) -> Result<(), String> {
-        let mut inputs = Vec::new();
+        let mut dims: Vec<usize> = Vec::with_capacity(self.dims);
+        for a in self.inputs.iter().flatten().chain(&self.outputs) {
+            dims.extend(a.shape.iter().map(|&d| p[d as usize].max(0) as usize));
+        }
+        let mut left: &[usize] = &dims;
+        let mut inputs = Vec::with_capacity(self.inputs.len());
         for a in &self.inputs {
-            inputs.push(match a {
-                None => None,
-                Some(a) => {
-                    let shape = a.shape(p);
-                    let n = Tensor::byte_len(a.dtype, &shape).map_err(|e| e.to_string())?;
-                    let bytes = if n == 0 {
-                        Vec::new()
-                    } else {
-                        // SAFETY: a verified plan's buffer holds its dense tensor.
-                        unsafe { std::slice::from_raw_parts(bufs[a.buffer], n) }.to_vec()
-                    };
-                    Some(Tensor::from_bytes(a.dtype, &shape, bytes).map_err(|e| e.to_string())?)
-                }
+            let Some(a) = a else {
+                inputs.push(None);
+                continue;
+            };
+            let (shape, n) = a.shape(&mut left)?;
+            let bytes: &[u8] = match n {
+                0 => &[],
+                // SAFETY: a verified plan's buffer holds its dense tensor, which no step writes
+                // while this one reads it; this one writes other buffers only.
+                _ => unsafe { std::slice::from_raw_parts(bufs[a.buffer], n) },
+            };
+            inputs.push(Some(In {
+                dtype: a.dtype,
+                shape,
+                bytes,
+            }));
+        }
+        let mut outputs = Vec::with_capacity(self.outputs.len());
+        for a in &self.outputs {
+            let (shape, n) = a.shape(&mut left)?;
+            let bytes: &mut [u8] = match n {
+                0 => &mut [],
+                // SAFETY: a verified plan's buffer holds its dense tensor, and nobody else uses it
+                // now: no two operands of a host step share bytes when one of them is written.
+                _ => unsafe { std::slice::from_raw_parts_mut(bufs[a.buffer], n) },
+            };
+            outputs.push(Out {
+                dtype: a.dtype,
+                shape,
+                bytes,
             });
         }
-        let refs: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
-        let shapes: Vec<Vec<usize>> = self.outputs.iter().map(|o| o.shape(p)).collect();
-        let made = evaluate(&self.name, &self.attrs, &refs, &shapes)?;
-        for (i, (o, shape)) in self.outputs.iter().zip(&shapes).enumerate() {
-            let Some(t) = made.get(i) else {
-                return Err(format!(
-                    "it gave {} outputs, but the plan has {}",
-                    made.len(),
-                    self.outputs.len()
-                ));
-            };
-            let want = Tensor::byte_len(o.dtype, shape).map_err(|e| e.to_string())?;
-            if t.dtype() != o.dtype || t.bytes().len() != want {
-                return Err(format!(
-                    "output {i} came out as {t:?}, but the plan has {}{shape:?}",
-                    o.dtype
-                ));
-            }
-            // SAFETY: a verified plan's buffer holds its dense tensor, and nobody else uses it now.
-            unsafe { std::ptr::copy_nonoverlapping(t.bytes().as_ptr(), bufs[o.buffer], want) };
-        }
-        Ok(())
+        self.ready
+            .run(&inputs, &mut outputs)
+            .map_err(|e| e.to_string())
     }
-}
-
-fn evaluate(
-    name: &str,
-    attrs: &Attrs,
-    inputs: &[Option<&Tensor>],
-    shapes: &[Vec<usize>],
-) -> Result<Vec<Tensor>, String> {
-    hostops::run_step(name, attrs, inputs, shapes).map_err(|e| e.to_string())
 }

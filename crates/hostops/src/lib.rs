@@ -1,8 +1,9 @@
 //! Rare operators and control values in safe plain code.
 //!
-//! Two ways in: [`run`] evaluates an operator of the table by its ONNX type (`ml.` before those of
+//! Three ways in: [`run`] evaluates an operator of the table by its ONNX type (`ml.` before those of
 //! ai.onnx.ml, `ms.` before those of com.microsoft); the typed functions evaluate core ops that a
-//! plan may run as `host` steps as long as no kernel family has them. Sizes come from data here, so
+//! plan may run as `host` steps as long as no kernel family has them; [`prepare`] makes a plan's step
+//! ready once. Sizes come from data here, so
 //! every size is checked and an output larger than [`MAX_OUTPUT_BYTES`] is an error.
 #![forbid(unsafe_code)]
 
@@ -11,11 +12,13 @@ mod core;
 mod data;
 mod error;
 mod ops;
+mod prepared;
 mod reasons;
 
 pub use crate::core::*;
 pub use data::MAX_OUTPUT_BYTES;
 pub use error::HostError;
+pub use prepared::{In, Out, Prepared, prepare};
 pub use reasons::reason;
 
 use args::Args;

@@ -23,6 +23,7 @@ pub use scan::scan;
 pub use scatter_nd::scatter_nd;
 pub use sort::sort;
 pub use step::run_step;
+pub(crate) use step::spec;
 pub use view::{expand, permute, reshape, slice};
 
 pub(crate) use scatter_nd::merge;

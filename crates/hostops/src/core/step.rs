@@ -13,7 +13,8 @@ fn fail(op: &str, why: impl Into<String>) -> HostError {
     }
 }
 
-fn spec<T: DeserializeOwned>(name: &str, attrs: &Attrs) -> Result<T, HostError> {
+/// A core op's specification out of a step's attributes.
+pub(crate) fn spec<T: DeserializeOwned>(name: &str, attrs: &Attrs) -> Result<T, HostError> {
     let Some(Attr::Str(text)) = attrs.get("spec") else {
         return Err(fail(
             name,

@@ -16,7 +16,7 @@ pub(super) fn rows(a: &Args) -> R<(usize, usize, Vec<f32>)> {
 }
 
 /// 1 / (1 + exp(-x)).
-pub(super) fn logistic(x: f64) -> f64 {
+pub(crate) fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
@@ -36,7 +36,7 @@ pub(super) fn transform(a: &Args, s: &mut [f64]) -> R<()> {
 }
 
 /// Applies the post transform of this name.
-pub(super) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
+pub(crate) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
     match post {
         "NONE" => {}
         "LOGISTIC" => s.iter_mut().for_each(|x| *x = logistic(*x)),
@@ -61,7 +61,7 @@ pub(super) fn transform_as(post: &str, s: &mut [f64]) -> R<()> {
 }
 
 /// The integer labels of a classifier.
-pub(super) fn labels(a: &Args) -> R<Vec<i64>> {
+pub(crate) fn labels(a: &Args) -> R<Vec<i64>> {
     match a.attr_ints("classlabels_int64s")? {
         Some(v) => Ok(v),
         None => Ok(a
@@ -71,7 +71,7 @@ pub(super) fn labels(a: &Args) -> R<Vec<i64>> {
 }
 
 /// Index of the first largest element.
-pub(super) fn largest(s: &[f64]) -> usize {
+pub(crate) fn largest(s: &[f64]) -> usize {
     let mut best = 0;
     for (i, x) in s.iter().enumerate() {
         if *x > s[best] {

@@ -9,7 +9,7 @@ use tensor::Tensor;
 
 /// Comparison at a branch.
 #[derive(Clone, Copy)]
-enum Mode {
+pub(crate) enum Mode {
     Le,
     Lt,
     Ge,
@@ -19,20 +19,22 @@ enum Mode {
     Leaf,
 }
 
-struct Branch {
-    mode: Mode,
-    feature: usize,
-    value: f32,
-    yes: usize,
-    no: usize,
-    missing_is_yes: bool,
+/// A node of a tree as the model lists it.
+pub(crate) struct Branch {
+    pub mode: Mode,
+    pub feature: usize,
+    pub value: f32,
+    pub yes: usize,
+    pub no: usize,
+    pub missing_is_yes: bool,
     /// Output and weight of a leaf.
-    leaves: Vec<(usize, f64)>,
+    pub leaves: Vec<(usize, f64)>,
 }
 
-struct Ensemble {
-    nodes: Vec<Branch>,
-    roots: Vec<usize>,
+/// All trees of an operator.
+pub(crate) struct Ensemble {
+    pub nodes: Vec<Branch>,
+    pub roots: Vec<usize>,
 }
 
 fn long(a: &Args, name: &str, len: Option<usize>) -> R<Vec<i64>> {
@@ -46,7 +48,7 @@ fn long(a: &Args, name: &str, len: Option<usize>) -> R<Vec<i64>> {
 }
 
 /// Reads the trees; `kind` is `target` or `class`.
-fn ensemble(a: &Args, kind: &str, columns: usize, outputs: usize) -> R<Ensemble> {
+pub(crate) fn ensemble(a: &Args, kind: &str, columns: usize, outputs: usize) -> R<Ensemble> {
     let trees = long(a, "nodes_treeids", None)?;
     let n = trees.len();
     let ids = long(a, "nodes_nodeids", Some(n))?;

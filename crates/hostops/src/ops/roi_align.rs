@@ -6,10 +6,10 @@ use layout::DType;
 use tensor::Tensor;
 
 /// Samples per bin and direction at most: a region that large against its output is an error.
-const MAX_SAMPLES: f64 = 16384.0;
+pub(crate) const MAX_SAMPLES: f64 = 16384.0;
 
 /// Four corners (address, weight) of bilinear interpolation at (y, x) in an h x w plane.
-fn corners(y: f64, x: f64, h: usize, w: usize) -> Option<[(usize, f64); 4]> {
+pub(crate) fn corners(y: f64, x: f64, h: usize, w: usize) -> Option<[(usize, f64); 4]> {
     if y < -1.0 || y > h as f64 || x < -1.0 || x > w as f64 {
         return None;
     }
