@@ -32,6 +32,10 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     for o in &graph.outputs {
         is_output[o.0 as usize] = true;
     }
+    let mut grouped = vec![false; graph.nodes.len()];
+    for n in groups.iter().flat_map(|g| &g.nodes) {
+        grouped[n.0 as usize] = true;
+    }
     let mut lowering = Lowering {
         graph,
         program: Program {
@@ -52,6 +56,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         located: vec![None; graph.values.len()],
         is_output,
         per_request: false,
+        grouped,
         readers: graph.readers(),
     };
     for (i, &v) in graph.inputs.iter().enumerate() {

@@ -15,6 +15,7 @@ mod fold;
 mod labels;
 mod maps;
 mod pattern;
+mod resample;
 mod run;
 mod shapes;
 mod views;

@@ -1,5 +1,5 @@
 use crate::edit::tidy;
-use crate::{Error, attention, cse, dead, fold, labels, maps, shapes, views};
+use crate::{Error, attention, cse, dead, fold, labels, maps, resample, shapes, views};
 use graph::{Graph, Op};
 use std::sync::Arc;
 
@@ -83,6 +83,12 @@ pub const PASSES: &[Pass] = &[
         run: dead::run,
         needs: &[],
         establishes: &["no dead code"],
+    },
+    Pass {
+        name: "resample",
+        run: resample::run,
+        needs: &["no shape arithmetic"],
+        establishes: &[],
     },
     Pass {
         name: "views",

@@ -9,6 +9,7 @@ pub(crate) mod compile;
 pub(crate) mod contract;
 pub(crate) mod copy;
 pub(crate) mod fold;
+pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod pool;
 pub(crate) mod run;

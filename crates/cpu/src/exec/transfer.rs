@@ -2,6 +2,7 @@
 //! piece is affine and inside, then that piece is copied.
 use super::access::{CAccess, Piece, piece};
 use super::copy::{strided_copy, strided_fill};
+use super::gather::gather;
 use super::{Axes, COperand, CTile, Ctx, Fault, MAX_AXES, View};
 use layout::DType;
 
@@ -178,6 +179,10 @@ impl Transfer<'_> {
             self.fill(&o, &l);
             (o[a], l[a]) = (org[a] + from, to - from);
             return self.go(&o, &l, depth + 1);
+        }
+        let gathers = self.load && !op.access.indexed.is_empty();
+        if gathers && gather(ctx, op, t, &self.view, self.tile_ptr(org), (org, len))? {
+            return Ok(());
         }
         let mut extra = 0;
         for i in &op.access.indexed {

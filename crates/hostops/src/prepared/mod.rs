@@ -118,8 +118,6 @@ fn fits(inputs: &[Option<In<'_>>], outputs: &[Out<'_>]) -> R<()> {
 
 /// A Rust type that elements of some dtype are.
 pub(crate) trait Elem: Copy + Send + Sync + 'static {
-    /// Its element type.
-    const DTYPE: DType;
     /// Its bytes.
     type Bytes: AsRef<[u8]> + Copy;
     /// Elements of `b`, whose remainder is left out.
@@ -133,9 +131,8 @@ pub(crate) trait Elem: Copy + Send + Sync + 'static {
 }
 
 macro_rules! elem {
-    ($($t:ty, $d:ident, $n:literal;)*) => {$(
+    ($($t:ty, $n:literal;)*) => {$(
         impl Elem for $t {
-            const DTYPE: DType = DType::$d;
             type Bytes = [u8; $n];
             #[inline(always)]
             fn chunks(b: &[u8]) -> &[[u8; $n]] {
@@ -158,12 +155,12 @@ macro_rules! elem {
 }
 
 elem! {
-    f32, F32, 4;
-    f64, F64, 8;
-    i32, I32, 4;
-    i64, I64, 8;
-    u8, U8, 1;
-    i8, I8, 1;
+    f32, 4;
+    f64, 8;
+    i32, 4;
+    i64, 8;
+    u8, 1;
+    i8, 1;
 }
 
 /// Input `i`, which a fast form needs.

@@ -3,6 +3,7 @@
 //! Groups grow in topological order: a node joins the group of a node it reads when their axes fit
 //! (see [`space`]) and no other path leads from the group to the node. Every joining and every
 //! refusal that a person could wonder about leaves a [`Why`].
+mod gathered;
 mod space;
 
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
@@ -112,7 +113,7 @@ impl Fuser<'_> {
 
     fn add(&mut self, n: NodeId) {
         let node = self.graph.node(n);
-        if matches!(node.op, Op::View(_)) {
+        if matches!(node.op, Op::View(_)) || gathered::folds(self.graph, &self.readers, n) {
             return;
         }
         let joinable = matches!(node.op, Op::Map(_) | Op::Reduce { .. });

@@ -143,6 +143,8 @@ impl Lowering<'_> {
             builder: b,
             dims: score_dims.clone(),
             tiles: BTreeMap::new(),
+            indexed: false,
+            folded: Vec::new(),
         };
         let space = g_space(&node.inputs[3..], self, &score_dims);
         let mut args = vec![super::contract::cast(&mut body.builder, s0, dtype, &scores)];

@@ -119,6 +119,8 @@ impl Lowering<'_> {
             builder,
             dims,
             tiles: BTreeMap::from([(vo, result)]),
+            indexed: false,
+            folded: Vec::new(),
         };
         self.close(body, g, Some(n))
     }

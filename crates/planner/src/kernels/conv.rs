@@ -140,6 +140,8 @@ impl Lowering<'_> {
             builder: b,
             dims,
             tiles: BTreeMap::from([(vo, result)]),
+            indexed: false,
+            folded: Vec::new(),
         };
         self.close(body, g, Some(n))
     }

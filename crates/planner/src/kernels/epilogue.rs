@@ -15,6 +15,10 @@ pub(crate) struct Body {
     pub dims: Vec<Vec<AxisId>>,
     /// Tiles of graph values inside the kernel, loaded or computed.
     pub tiles: BTreeMap<ValueId, TileId>,
+    /// Whether loads may go through indices.
+    pub indexed: bool,
+    /// Gathers that became loads of this kernel.
+    pub folded: Vec<NodeId>,
 }
 
 impl Body {
@@ -79,6 +83,12 @@ impl Lowering<'_> {
         n: NodeId,
     ) -> Result<TileId> {
         if let Some(&t) = body.tiles.get(&v) {
+            return Ok(t);
+        }
+        if body.indexed
+            && let Some(g) = self.gathered(v)?
+            && let Some(t) = self.gathered_tile(body, v, g, m)?
+        {
             return Ok(t);
         }
         let l = self.locate(v)?;
@@ -234,7 +244,8 @@ impl Lowering<'_> {
         let stored = self.stores(&mut body, g, &readers);
         self.readers = readers;
         stored?;
-        let nodes = self.origins(&g.nodes);
+        let members: Vec<NodeId> = body.folded.iter().chain(&g.nodes).copied().collect();
+        let nodes = self.origins(&members);
         let (kernel, args) = body.builder.finish();
         if kernel
             .body

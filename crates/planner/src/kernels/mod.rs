@@ -7,6 +7,7 @@ mod attention;
 mod contract;
 mod conv;
 mod epilogue;
+mod indexed;
 mod moves;
 mod pointwise;
 mod pool;
@@ -28,6 +29,8 @@ pub(crate) struct Lowering<'a> {
     /// Items made now run for every request even when they read constants only: they write a part
     /// of a value whose other parts do not.
     pub per_request: bool,
+    /// Nodes that are members of groups or stand alone; gathers that do not are left to their readers.
+    pub grouped: Vec<bool>,
     /// For every graph value the nodes that read it.
     pub readers: Vec<Vec<NodeId>>,
 }
@@ -133,6 +136,15 @@ impl<'a> Lowering<'a> {
             }
             ValueSource::Node(n, _) => {
                 let node = self.graph.node(n);
+                if let Op::Gather { axis } = &node.op
+                    && self.is_folded(n)
+                {
+                    // Left to its reader, which cannot load through indices after all.
+                    self.gather(n, *axis)?;
+                    if let Some(l) = &self.located[v.0 as usize] {
+                        return Ok(l.clone());
+                    }
+                }
                 let Op::View(view) = &node.op else {
                     return self.fail(
                         n,

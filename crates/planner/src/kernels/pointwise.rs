@@ -34,7 +34,20 @@ impl Lowering<'_> {
         let mut lead: Option<(i64, usize)> = None;
         let mut layouts = Vec::new();
         for (i, (v, m)) in reads.iter().enumerate() {
-            let l = self.locate(*v)?;
+            let l = match self.gathered(*v)? {
+                Some(g) => {
+                    for (d, mode) in m.iter().zip(&g.index.layout.modes) {
+                        if let Some(d) = d {
+                            modes[*d].push(mode.coalesce().leaves);
+                        }
+                    }
+                    crate::located::Located {
+                        ix: g.data.ix,
+                        layout: g.lead,
+                    }
+                }
+                None => self.locate(*v)?,
+            };
             for (d, mode) in m.iter().zip(&l.layout.modes) {
                 if let Some(d) = d {
                     modes[*d].push(mode.coalesce().leaves);
@@ -120,6 +133,8 @@ impl Lowering<'_> {
             builder,
             dims,
             tiles: BTreeMap::new(),
+            indexed: true,
+            folded: Vec::new(),
         };
         self.close(body, g, None)
     }

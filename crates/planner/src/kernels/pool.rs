@@ -113,6 +113,8 @@ impl Lowering<'_> {
             builder: b,
             dims,
             tiles: BTreeMap::new(),
+            indexed: false,
+            folded: Vec::new(),
         };
         if let PoolKind::Average { include_pad } = spec.kind {
             result = divide_by_count(&mut body, result, spec, &xs, include_pad, dtype);
