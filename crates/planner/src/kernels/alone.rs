@@ -1,7 +1,7 @@
 //! Nodes that stand alone: moves, control flow and host operators.
 use super::{Lowering, Result, row_major};
 use graph::{NodeId, Op, PadMode, ValueId};
-use plan::{HostOp, Item, ItemWork, Segment, ValueIx, Why};
+use plan::{HostOp, Item, ItemWork, Segment, ValueIx, ValueOrigin, Why};
 use serde::Serialize;
 use tensor::{Attr, Attrs};
 
@@ -142,6 +142,23 @@ impl Lowering<'_> {
         out
     }
 
+    /// Whether a host item reads constants only and nothing about it changes with the request.
+    fn constant(&self, n: NodeId, item: &Item) -> bool {
+        let ItemWork::Host { inputs, .. } = &item.work else {
+            return false;
+        };
+        let kept = |&v: &ValueIx| {
+            let origin = self.program.value(v).origin;
+            matches!(origin, ValueOrigin::Weight(_) | ValueOrigin::Init)
+        };
+        let node = self.graph.node(n);
+        let mut symbols = Default::default();
+        for &v in node.inputs.iter().chain(&node.outputs) {
+            self.shape(v).iter().for_each(|d| d.symbols(&mut symbols));
+        }
+        !self.per_request && symbols.is_empty() && inputs.iter().flatten().all(kept)
+    }
+
     /// A host item; one whose outputs have late dims is a segment of its own.
     fn host(&mut self, n: NodeId, name: &str, attrs: Attrs, reason: &str) -> Result<()> {
         let graph = self.graph;
@@ -190,6 +207,14 @@ impl Lowering<'_> {
             .any(|&v| self.dtype(v).is_held());
         if held || node.outputs.iter().any(|&o| self.shape(o).iter().any(late)) {
             self.program.segments.push(Segment::Late(item));
+        } else if self.constant(n, &item) {
+            // Computed once, when the model is loaded.
+            if let ItemWork::Host { outputs, .. } = &item.work {
+                for &o in outputs {
+                    self.program.values[o as usize].origin = ValueOrigin::Init;
+                }
+            }
+            self.program.init.push(item);
         } else {
             self.push(item);
         }
