@@ -1,13 +1,14 @@
 //! Tile programs of every family, under several schedules, on every instruction set, against the oracle.
 mod attention;
 mod build;
+mod gathers;
 mod harness;
 mod oracle;
 
 use build::{B, at, blocked, bound, expr, n};
 use expr::{Binary, Compare, Monoid, Unary, functions};
 use harness::{Rng, check, random, schedule};
-use kernel::{Access, Family, Indexed, Kernel, Role, Stmt, Term};
+use kernel::{Access, Family, Kernel, Role, Stmt, Term};
 use layout::{DType, Dim};
 use tensor::Tensor;
 
@@ -529,39 +530,6 @@ fn pools() {
             let t = tensors(&b.k, 1);
             check(&b.k, &s, &[], t, 1e-5);
         }
-    }
-}
-
-#[test]
-fn gathers() {
-    for (vocab, rows, width, by_row, top) in [
-        (11, 7, 33, true, 11),
-        (11, 7, 5, false, 11),
-        (4, 6, 3, true, 9),
-    ] {
-        let mut b = B::new("gather", Family::Move, &[("i", n(rows)), ("j", n(width))]);
-        let ix = if by_row {
-            at(&[(0, 1)])
-        } else {
-            at(&[(0, width), (1, 1)])
-        };
-        let oi = b.read(DType::I64, if by_row { rows } else { rows * width }, ix);
-        let mut d = at(&[(1, 1)]);
-        d.indexed = vec![Indexed {
-            by: oi,
-            stride: n(width),
-            extent: n(vocab),
-        }];
-        let od = b.read(F, vocab * width, d);
-        let oy = b.write(F, rows * width, at(&[(0, width), (1, 1)]));
-        let t = b.load(od, &[0, 1]);
-        b.store(oy, t);
-        let s = [
-            schedule(&b.k, &[(0, 2)], &[], true, None),
-            schedule(&b.k, &[], &[], false, None),
-        ];
-        let t = tensors(&b.k, top);
-        check(&b.k, &s, &[], t, 0.0);
     }
 }
 
