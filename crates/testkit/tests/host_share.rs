@@ -29,6 +29,8 @@ const KINDS: &[(&str, &str)] = &[
         "the elements decide the result's extents",
     ),
     ("NonZero", "the elements decide the result's extents"),
+    ("Pad", "only where sizes are computed from data"),
+    ("Resize", "only where sizes are computed from data"),
     (
         "RoiAlign",
         "each element reads places that data gives, in floating point",

@@ -9,7 +9,59 @@ struct Row {
     report: Option<Report>,
     steps: usize,
     host: usize,
+    time: HostTime,
     problem: Option<String>,
+}
+
+/// What host steps take of a request: blocks only, operators whose results' sizes nobody knows
+/// before run between them.
+#[derive(Default)]
+struct HostTime {
+    /// Seconds of the whole request.
+    total: f64,
+    /// Share of all host steps.
+    share: f64,
+    /// The longest one, with its share.
+    longest: Option<(String, f64)>,
+}
+
+/// Requests before the one that is looked at, so that what happens once has happened.
+const WARM: usize = 2;
+/// Share of a request that one host step may take, where the request takes this many seconds.
+const LONGEST: (f64, f64) = (0.05, 1e-3);
+
+fn host_time(session: &Session, named: &[(&str, &Tensor)]) -> Result<HostTime, String> {
+    for _ in 0..WARM {
+        session.run(named).map_err(|e| e.to_string())?;
+    }
+    let mut t = plan::Timeline::default();
+    session
+        .run_timed(named, &mut t)
+        .map_err(|e| e.to_string())?;
+    let mut names = std::collections::BTreeSet::new();
+    for plan in session.runtime().plans() {
+        for s in plan.plan().blocks().flat_map(|b| &b.steps) {
+            if matches!(s.work, plan::StepWork::Host { .. }) {
+                names.insert(s.name.clone());
+            }
+        }
+    }
+    let total = t.total_ns.max(1) as f64;
+    let mut time = HostTime {
+        total: total * 1e-9,
+        ..HostTime::default()
+    };
+    for (name, ns) in t.steps.iter().zip(t.step_wall_ns()) {
+        if !names.contains(name) {
+            continue;
+        }
+        let share = ns as f64 / total;
+        time.share += share;
+        if time.longest.as_ref().is_none_or(|(_, s)| share > *s) {
+            time.longest = Some((name.clone(), share));
+        }
+    }
+    Ok(time)
 }
 
 fn once(model: &ZooModel, path: &Path, builder: SessionBuilder) -> Result<Row, String> {
@@ -17,6 +69,7 @@ fn once(model: &ZooModel, path: &Path, builder: SessionBuilder) -> Result<Row, S
     let inputs = model.inputs().map_err(|e| e.to_string())?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let outputs = session.run(&named).map_err(|e| e.to_string())?;
+    let time = host_time(&session, &named)?;
     let report = model
         .check(&outputs.into_vec())
         .map_err(|e| e.to_string())?;
@@ -33,6 +86,7 @@ fn once(model: &ZooModel, path: &Path, builder: SessionBuilder) -> Result<Row, S
         report: Some(report),
         steps,
         host,
+        time,
         problem: None,
     })
 }
@@ -53,6 +107,7 @@ fn ways(model: &ZooModel, path: &Path) -> Vec<(&'static str, Row)> {
                 report: None,
                 steps: 0,
                 host: 0,
+                time: HostTime::default(),
                 problem: Some(problem),
             });
             (how, row)
@@ -68,10 +123,11 @@ pub fn run(args: &[String]) -> ExitCode {
         return ExitCode::from(2);
     }
     println!(
-        "{:<26}{:<8}{:>11}{:>11}{:>7}{:>6}",
-        "model", "agrees", "metric", "tolerance", "steps", "host"
+        "{:<26}{:<8}{:>11}{:>11}{:>7}{:>6}{:>8}{:>9}",
+        "model", "agrees", "metric", "tolerance", "steps", "host", "of time", "longest"
     );
     let (mut ran, mut wrong, mut left) = (0, 0, Vec::new());
+    let (mut steps, mut host, mut long) = (0, 0, 0);
     for name in zoo::names() {
         if !names.is_empty() && !names.iter().any(|n| **n == name) {
             continue;
@@ -103,11 +159,26 @@ pub fn run(args: &[String]) -> ExitCode {
         let tolerance = model.meta().tolerance;
         let last = &rows[rows.len() - 1].1;
         println!(
-            "{name:<26}{:<8}{worst:>11.2e}{tolerance:>11.1e}{:>7}{:>6}",
+            "{name:<26}{:<8}{worst:>11.2e}{tolerance:>11.1e}{:>7}{:>6}{:>7.1}%{:>8.1}%",
             if agrees { "yes" } else { "NO" },
             last.steps,
-            last.host
+            last.host,
+            last.time.share * 100.0,
+            last.time.longest.as_ref().map_or(0.0, |l| l.1) * 100.0,
         );
+        steps += last.steps;
+        host += last.host;
+        if let Some((step, share)) = &last.time.longest
+            && *share > LONGEST.0
+            && last.time.total > LONGEST.1
+        {
+            println!(
+                "    host step '{step}' takes {:.1}% of {:.2} ms",
+                share * 100.0,
+                last.time.total * 1e3
+            );
+            long += 1;
+        }
         for (how, r) in rows.iter().filter(|(_, r)| !good(r)) {
             let why = match (&r.problem, &r.report) {
                 (Some(p), _) => p.clone(),
@@ -118,6 +189,10 @@ pub fn run(args: &[String]) -> ExitCode {
         }
     }
     println!("{ran} models, {wrong} do not agree");
+    println!(
+        "{host} of {steps} steps are host steps ({:.1}%); {long} of them take more than 5% of a request of over 1 ms",
+        100.0 * host as f64 / steps.max(1) as f64
+    );
     if !left.is_empty() {
         println!(
             "left out: {} ({}); add --large",
