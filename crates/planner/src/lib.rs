@@ -13,6 +13,6 @@ mod located;
 mod program;
 mod state;
 
-pub use bind::{Placement, PlanOptions, Planner};
+pub use bind::{Placement, PlanOptions, Planner, Sweep};
 pub use error::PlannerError;
 pub use program::{ProgramOptions, program};

@@ -4,7 +4,9 @@
 pub mod compare;
 pub mod exact;
 pub mod generate;
+pub mod memory;
 pub mod mutate;
 pub mod operators;
 pub mod random;
+pub mod readers;
 pub mod zoo;

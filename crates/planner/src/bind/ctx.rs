@@ -16,12 +16,21 @@ pub(crate) struct Ctx<'a> {
     pub footprint: f64,
     /// Whether constants may be packed.
     pub pack: bool,
+    /// What chooses in place of the prediction.
+    pub sweep: Option<&'a super::Sweep>,
+    /// Tasks that a step is cut into in place of what is wanted, while a sweep lists candidates.
+    pub forced: Option<i64>,
 }
 
 impl Ctx<'_> {
     /// Value at the top of the box; 0 when it cannot be evaluated (checked before).
     pub fn top(&self, d: &Dim) -> i64 {
         self.dims.at_top(d).unwrap_or(0)
+    }
+
+    /// How many of a kind of candidates to take: `usual`, or more when a sweep lists them.
+    pub fn most(&self, usual: usize) -> usize {
+        self.forced.map_or(usual, |_| 2 * usual)
     }
 
     /// f32 lanes of a vector register.

@@ -30,6 +30,7 @@ use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
     PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
 };
+pub use schedule::Sweep;
 use std::collections::BTreeSet;
 
 /// How a planner searches.
@@ -76,6 +77,23 @@ impl Planner {
     }
 }
 
+impl Planner {
+    /// The plan in which `sweep` chooses the schedules of the kernels that it looks at; the others
+    /// take what is predicted to be fastest. Memory limits do not count.
+    ///
+    /// # Errors
+    /// As [`plan::Planner::bind`].
+    pub fn bind_sweeping(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        sweep: &Sweep,
+    ) -> Result<Plan, PlanError> {
+        self.bind_as(program, dims, allotment, Thrift::None, Some(sweep))
+    }
+}
+
 impl plan::Planner for Planner {
     fn bind(
         &self,
@@ -89,7 +107,7 @@ impl plan::Planner for Planner {
         };
         let mut least = u64::MAX;
         for thrift in [Thrift::None, Thrift::Order, Thrift::Unpacked] {
-            let mut plan = self.bind_as(program, dims, allotment, thrift)?;
+            let mut plan = self.bind_as(program, dims, allotment, thrift, None)?;
             let Some(limit) = limit else { return Ok(plan) };
             let bytes = memory_of(&plan);
             if bytes <= limit {
@@ -142,6 +160,7 @@ impl Planner {
         dims: &DimBox,
         allotment: &Allotment,
         thrift: Thrift,
+        sweep: Option<&Sweep>,
     ) -> Result<Plan, PlanError> {
         let Some((first, _)) = self.devices.first() else {
             return Err(bind_error(
@@ -178,6 +197,8 @@ impl Planner {
                     effort: self.options.effort,
                     footprint,
                     pack: thrift != Thrift::Unpacked,
+                    sweep,
+                    forced: None,
                 }
             })
             .collect();

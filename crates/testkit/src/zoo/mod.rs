@@ -91,6 +91,33 @@ pub fn find(name: &str) -> Option<ZooModel> {
     Some(ZooModel::open(&folder).unwrap_or_else(|e| panic!("{e}")))
 }
 
+/// The models of a folder of model folders and of its `trained/`, sorted by name.
+///
+/// # Errors
+/// A folder that cannot be read, or a damaged description.
+pub fn models_in(dir: &Path) -> Result<Vec<ZooModel>, ZooError> {
+    let mut models = Vec::new();
+    for place in [dir.to_path_buf(), dir.join("trained")] {
+        let entries = match std::fs::read_dir(&place) {
+            Ok(e) => e,
+            Err(_) if place != dir => continue,
+            Err(source) => {
+                return Err(ZooError::Io {
+                    path: place,
+                    source,
+                });
+            }
+        };
+        for e in entries.flatten() {
+            if e.path().join("model.json").is_file() {
+                models.push(ZooModel::open(e.path())?);
+            }
+        }
+    }
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(models)
+}
+
 /// Names of all models at hand, sorted, each once.
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = places()

@@ -77,7 +77,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         let t = space.points(&keys);
         for tile in tiles::halves(fit.clamp(1, t.max(1)), 64.min(t))
             .into_iter()
-            .take(3)
+            .take(space.ctx.most(3))
         {
             let mut body = kernel.clone();
             let mut loops = vec![];

@@ -349,7 +349,11 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                 .total_cmp(&score(a))
                 .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))
         });
-        shapes = ranked.into_iter().take(3).map(|s| Some(*s)).collect();
+        shapes = ranked
+            .into_iter()
+            .take(ctx.most(3))
+            .map(|s| Some(*s))
+            .collect();
     }
     let wanted = wanted_tasks(ctx, k, &whole(k));
     let outer_tasks = space.points(&frame.outer);
@@ -380,7 +384,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
         let widest_depth = (cache / (nr as f64 * size)) as i64;
         for nt in tiles::halves(widest.min((n + nr - 1) / nr * nr), nr)
             .into_iter()
-            .take(4)
+            .take(ctx.most(4))
         {
             let nt = tiles::even(n, nt, nr);
             let col_tasks = (n + nt - 1) / nt;
@@ -401,7 +405,11 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                 most
             };
             let mut targets = vec![first];
-            targets.extend(tiles::halves(most, mr.min(m).max(1)).into_iter().take(4));
+            targets.extend(
+                tiles::halves(most, mr.min(m).max(1))
+                    .into_iter()
+                    .take(ctx.most(4)),
+            );
             for mt in targets {
                 let rows = tiles::fill(space, &frame.rows, mt, 1);
                 let mut cut = rows.clone();

@@ -34,10 +34,16 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     let fit = (space.ctx.share() / 16.0) as i64;
     let n = space.extent(lane);
     let mut found = Vec::new();
-    for nt in tiles::halves(n, (4 * lanes).min(n)).into_iter().take(3) {
+    for nt in tiles::halves(n, (4 * lanes).min(n))
+        .into_iter()
+        .take(space.ctx.most(3))
+    {
         let nt = tiles::even(n, nt, lanes);
         let target = (all / wanted.max(1)).clamp(1, fit.max(1)) / nt.max(1);
-        for t in tiles::halves(target.max(1), 1).into_iter().take(3) {
+        for t in tiles::halves(target.max(1), 1)
+            .into_iter()
+            .take(space.ctx.most(3))
+        {
             let mut cut = tiles::fill(space, &rest, t, 1);
             cut.push(AxisTile {
                 axis: lane,

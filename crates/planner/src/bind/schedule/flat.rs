@@ -47,7 +47,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         sizes.extend(
             tiles::halves((points / wanted).clamp(1, most), most.min(1024))
                 .into_iter()
-                .take(5),
+                .take(space.ctx.most(5)),
         );
     }
     sizes.iter_mut().for_each(|s| *s = (*s).min(most).max(1));

@@ -65,6 +65,10 @@ impl Memo {
         constant: &dyn Fn(OperandId) -> bool,
         whys: &mut Vec<Why>,
     ) -> Result<Choice, String> {
+        // A sweep looks at kernels by name.
+        if ctx.sweep.is_some() {
+            return choose(ctx, kernel, constant, whys);
+        }
         let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
         let key = (place, kernel.family, extents, kernel.body.len());
         let constants: Vec<bool> = (0..kernel.operands.len() as OperandId)

@@ -7,6 +7,7 @@ mod gpu;
 mod gpu_flat;
 mod memo;
 mod row;
+mod sweep;
 mod tiles;
 
 use super::ctx::{Ctx, Space};
@@ -18,6 +19,7 @@ use kernel::{
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
+pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
 /// A way to run a kernel.
@@ -83,46 +85,21 @@ pub(crate) fn choose(
             ctx.target.name, kernel.family
         ));
     }
-    let mut list = match kernel.family {
-        _ if gpu => gpu::candidates(&space),
-        Family::Contract | Family::Conv => {
-            let mut c = contract::candidates(&space, constant);
-            if c.is_empty() {
-                c = depthwise::candidates(&space, constant);
-            }
-            c
-        }
-        Family::Attention => attention::candidates(&space),
-        Family::Row => row::candidates(&space),
-        _ => vec![],
+    let mut list = match gpu {
+        true => gpu::candidates(&space),
+        false => generated(&space, constant),
     };
-    if list.is_empty() && gpu {
+    if list.is_empty() {
         return Err(format!(
             "target {} has no schedule for a kernel of family {:?} with these element types and extents",
             ctx.target.name, kernel.family
         ));
     }
-    if list.is_empty() {
-        list = flat::candidates(&space);
-    }
     list.truncate(ctx.effort.max(1));
-    let mut best: Vec<(f64, usize, Work, Cost)> = list
-        .iter()
-        .enumerate()
-        .filter_map(|(i, c)| {
-            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
-            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
-            // What is no constant is packed by every request.
-            let packing: Option<f64> = c
-                .packed
-                .iter()
-                .filter(|(o, _)| !constant(*o))
-                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule, 1.0)?.1.time_s))
-                .sum();
-            Some((overlap + packing?, i, w, cost))
-        })
-        .collect();
-    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut best = ranked(ctx, &list, 0, constant);
+    if let (Some(sweep), false) = (ctx.sweep, gpu) {
+        sweep.choose(&space, constant, &mut list, &mut best);
+    }
     let alternatives: Vec<Alternative> = best
         .iter()
         .skip(1)
@@ -159,6 +136,57 @@ pub(crate) fn choose(
         work,
         cost,
     })
+}
+
+/// Candidates of a CPU, best guesses first; there is always one.
+fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candidate> {
+    let mut list = match space.kernel.family {
+        Family::Contract | Family::Conv => {
+            let mut c = contract::candidates(space, constant);
+            if c.is_empty() {
+                c = depthwise::candidates(space, constant);
+            }
+            c
+        }
+        Family::Attention => attention::candidates(space),
+        Family::Row => row::candidates(space),
+        _ => vec![],
+    };
+    if list.is_empty() {
+        list = flat::candidates(space);
+    }
+    list
+}
+
+/// What is compared, the candidate's number in `list`, its work and its cost.
+type Rank = (f64, usize, Work, Cost);
+
+/// Those of `list[from..]` that make valid programs, cheapest first.
+fn ranked(
+    ctx: Ctx,
+    list: &[Candidate],
+    from: usize,
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    let mut best: Vec<Rank> = list
+        .iter()
+        .enumerate()
+        .skip(from)
+        .filter_map(|(i, c)| {
+            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
+            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
+            // What is no constant is packed by every request.
+            let packing: Option<f64> = c
+                .packed
+                .iter()
+                .filter(|(o, _)| !constant(*o))
+                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule, 1.0)?.1.time_s))
+                .sum();
+            Some((overlap + packing?, i, w, cost))
+        })
+        .collect();
+    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    best
 }
 
 /// The kernel with every fill and load right before the first statement that needs it, fills first:
@@ -211,6 +239,9 @@ fn set_chunk(ctx: Ctx, schedule: &mut Schedule, work: &Work, seconds: f64) {
 /// Tasks that a step of `elements`-like size should have at least: 1 when it is not worth sharing,
 /// else several per worker, so that the last one does not leave the others idle for long.
 pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
+    if let Some(n) = ctx.forced {
+        return n.max(1);
+    }
     let single = Ctx { workers: 1, ..ctx };
     let busy = predict_step(single, kernel, whole, 1.0)
         .map_or(0.0, |(_, c)| (c.time_s - c.launch_s - c.latency_s).max(0.0));

@@ -56,7 +56,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         sizes.extend(
             tiles::halves((points / wanted).clamp(least, most), least)
                 .into_iter()
-                .take(6),
+                .take(space.ctx.most(6)),
         );
     }
     sizes.dedup();

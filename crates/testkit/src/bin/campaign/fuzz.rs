@@ -1,28 +1,69 @@
-//! `fuzz`: random graphs against the oracle for as long as asked; a failure prints its seed.
+//! `fuzz`: random graphs against the oracle, and damaged files, for as long as asked; a failure
+//! prints its seed.
+use crate::damage;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use testkit::random::{Case, Engines, Outcome, check};
+use testkit::readers::READERS;
 
-const USAGE: &str = "usage: cargo xtask fuzz [--graphs N] [--minutes M] [--seed S]";
+const USAGE: &str = "usage: cargo xtask fuzz [--graphs N] [--minutes M] [--seed S] [--readers [NAME...]]
+
+  --graphs N    random graphs against the oracle
+  --minutes M   for so long; alone: half for graphs, half shared among the readers
+  --seed S      the first seed; with --graphs and without a number, that graph alone
+  --readers     damaged files of every kind, or of the kinds named, for --minutes each [default: 1]";
 
 pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == damage::CHILD) {
+        return damage::child(&args[1..]);
+    }
     let (mut graphs, mut minutes, mut first) = (u64::MAX, None, 1u64);
+    let mut readers: Option<Vec<String>> = None;
     let mut it = args.iter();
     while let Some(a) = it.next() {
+        if a == "--readers" {
+            readers = Some(vec![]);
+            continue;
+        }
+        if let (Some(names), false) = (&mut readers, a.starts_with("--")) {
+            names.push(a.clone());
+            continue;
+        }
         let value = it.next().and_then(|v| v.parse::<u64>().ok());
         match (a.as_str(), value) {
             ("--graphs", Some(n)) => graphs = n,
             ("--minutes", Some(n)) => minutes = Some(n),
-            ("--seed", Some(n)) => (first, graphs) = (n, graphs.min(1)),
+            ("--seed", Some(n)) => first = n,
             _ => {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
             }
         }
     }
-    if graphs == u64::MAX && minutes.is_none() {
-        minutes = Some(1);
+    if let Some(names) = readers {
+        return damage::run(&names, first, 60.0 * minutes.unwrap_or(1) as f64);
     }
+    // A seed alone is one graph; minutes alone are for graphs and files.
+    if graphs == u64::MAX && minutes.is_none() {
+        (graphs, minutes) = match args.is_empty() {
+            true => (graphs, Some(1)),
+            false => (1, None),
+        };
+    }
+    if let (Some(m), true) = (minutes, graphs == u64::MAX) {
+        let half = 30.0 * m as f64;
+        let files = damage::run(&[], first, half / READERS.len() as f64);
+        let graphs = random_graphs(graphs, Some(half), first);
+        return if files == ExitCode::SUCCESS {
+            graphs
+        } else {
+            files
+        };
+    }
+    random_graphs(graphs, minutes.map(|m| 60.0 * m as f64), first)
+}
+
+fn random_graphs(graphs: u64, seconds: Option<f64>, first: u64) -> ExitCode {
     if graphs == 1
         && let Ok(c) = Case::new(first)
     {
@@ -31,7 +72,7 @@ pub fn run(args: &[String]) -> ExitCode {
             println!("{name}: {t:?}");
         }
     }
-    let end = minutes.map(|m| Instant::now() + Duration::from_secs(60 * m));
+    let end = seconds.map(|s| Instant::now() + Duration::from_secs_f64(s));
     let engines = match Engines::start() {
         Ok(e) => e,
         Err(e) => {

@@ -5,9 +5,15 @@
 #![forbid(unsafe_code)]
 extern crate shopfloor_testkit as testkit;
 
+mod damage;
 mod fuzz;
+mod memory;
 mod operators;
+mod pages;
+mod peers;
 mod predict;
+mod quiet;
+mod sweep;
 mod zoo;
 
 use std::process::ExitCode;
@@ -17,19 +23,29 @@ type Command = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
 const COMMANDS: &[Command] = &[
     (
+        "bench-peers",
+        "[MODEL...] [--threads N] [--seconds S] [--zoo DIR]: beside other engines, to bench/RESULTS.md",
+        peers::run,
+    ),
+    (
         "fuzz",
-        "[--graphs N] [--minutes M] [--seed S]: random graphs, plans and files against the oracle",
+        "[--graphs N] [--minutes M] [--seed S] [--readers [NAME...]]: random graphs, damaged files",
         fuzz::run,
+    ),
+    (
+        "memory",
+        "[--threads N] [MODEL...]: memory stated beside memory taken, to bench/MEMORY.md",
+        memory::run,
     ),
     ("operators", "writes docs/operators.md", operators::run),
     (
-        "predict",
-        "[--out FILE] [--csv FILE] [NAME...]: predicted beside measured time, to bench/PREDICTED.md",
-        predict::run,
+        "sweep",
+        "[MODEL...] [--threads N] [--most N]: picked against measured best schedules, to bench/SWEEP.md",
+        sweep::run,
     ),
     (
         "zoo",
-        "[--large] [NAME...]: every model of the zoo against its reference, as a table",
+        "[--large] [NAME...]: every model against its reference; --predict: to bench/PREDICTED.md",
         zoo::run,
     ),
 ];
@@ -44,7 +60,7 @@ fn main() -> ExitCode {
         None => {
             eprintln!("usage: cargo xtask COMMAND ...\n\ncommands:");
             for (name, what, _) in COMMANDS {
-                eprintln!("  {name:10} {what}");
+                eprintln!("  {name:12} {what}");
             }
             ExitCode::from(2)
         }

@@ -1,4 +1,5 @@
-//! `cargo xtask zoo`: every model of the zoo against its reference, as a table.
+//! `cargo xtask zoo`: every model of the zoo against its reference, as a table; with `--predict`
+//! first, its predicted beside its measured time.
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::path::Path;
 use std::process::ExitCode;
@@ -116,10 +117,13 @@ fn ways(model: &ZooModel, path: &Path) -> Vec<(&'static str, Row)> {
 }
 
 pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == "--predict") {
+        return crate::predict::run(&args[1..]);
+    }
     let large = args.iter().any(|a| a == "--large");
     let names: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();
     if let Some(a) = args.iter().find(|a| a.starts_with("--") && *a != "--large") {
-        eprintln!("zoo: {a} is no option; say [--large] [NAME...]");
+        eprintln!("zoo: {a} is no option; say [--large] [NAME...], or --predict first");
         return ExitCode::from(2);
     }
     println!(

@@ -1,5 +1,16 @@
 //! Damaged copies of files, for tests of readers that must refuse them in one sentence.
+//!
+//! [`damaged`] knows nothing of what it damages; [`proto`], [`text`] and [`zip`] keep what a reader
+//! checks first (lengths, brackets, check sums), so that the damage reaches what lies behind.
 use crate::random::Rng;
+
+mod proto;
+mod text;
+mod zip;
+
+pub use proto::damaged_proto;
+pub use text::damaged_text;
+pub use zip::{stored, unstored};
 
 /// A copy of `bytes` damaged in one to four places: bits flipped, bytes set, ranges removed,
 /// repeated or swapped, the end cut off, or numbers made enormous.

@@ -1,0 +1,123 @@
+//! `cargo xtask memory`: memory stated before loading beside what a fresh process took, to
+//! `bench/MEMORY.md`.
+use crate::pages::{commit, date, root};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use testkit::memory::{Figures, figures};
+use testkit::zoo;
+
+const USAGE: &str = "usage: cargo xtask memory [--out FILE] [--threads N] [MODEL...]";
+/// First argument that makes this the process that is measured.
+const CHILD: &str = "--measure";
+
+/// Measures one model in a process of its own.
+fn measured(path: &Path, name: &str, threads: usize) -> Result<Figures, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let out = Command::new(me)
+        .args(["memory", CHILD, name, &threads.to_string()])
+        .arg(path)
+        .output()
+        .map_err(|e| e.to_string())?;
+    if !out.status.success() {
+        let why = String::from_utf8_lossy(&out.stderr);
+        return Err(why.lines().last().unwrap_or_default().to_string());
+    }
+    serde_json::from_slice(&out.stdout).map_err(|e| e.to_string())
+}
+
+fn child(args: &[String]) -> Result<String, String> {
+    let [name, threads, path] = args else {
+        return Err(USAGE.into());
+    };
+    let model = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
+    let threads = threads.parse().map_err(|_| USAGE.to_string())?;
+    let f = figures(&model, Path::new(path), threads)?;
+    serde_json::to_string(&f).map_err(|e| e.to_string())
+}
+
+pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == CHILD) {
+        return match child(&args[1..]) {
+            Ok(line) => {
+                println!("{line}");
+                ExitCode::SUCCESS
+            }
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let (mut names, mut out, mut threads) = (Vec::new(), root().join("bench/MEMORY.md"), 2usize);
+    let mut it = args.iter();
+    while let Some(a) = it.next() {
+        match (a.as_str(), a.starts_with("--").then(|| it.next()).flatten()) {
+            ("--out", Some(v)) => out = v.into(),
+            ("--threads", Some(v)) => threads = v.parse().unwrap_or(2),
+            (a, None) if !a.starts_with("--") => names.push(a.to_string()),
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if names.is_empty() {
+        let large = |n: &String| zoo::find(n).is_some_and(|m| m.meta().large);
+        names = zoo::names().into_iter().filter(|n| !large(n)).collect();
+    }
+    let mib = |n: u64| format!("{:.1}", n as f64 / f64::from(1 << 20));
+    let mut rows = String::new();
+    let (mut wrong, mut beside, mut most) = (0, 0, 0i64);
+    for name in &names {
+        let done = zoo::find(name)
+            .ok_or_else(|| "it is not at hand".to_string())
+            .and_then(|m| m.prepare_temporary().map_err(|e| e.to_string()))
+            .and_then(|p| measured(&p.model, name, threads));
+        let line = match done {
+            Ok(f) => {
+                wrong += usize::from(!f.kept());
+                beside = f.beside;
+                let over = f.peak as i64 - (f.total + f.ports) as i64;
+                most = most.max(over);
+                let cells = [
+                    f.weights, f.in_place, f.packed, f.arena, f.scratch, f.total, f.ports, f.peak,
+                ];
+                format!(
+                    "| {name} | {} | {:.1} | {:.2} | {} |",
+                    cells.map(mib).join(" | "),
+                    over as f64 / f64::from(1 << 20),
+                    f.peak as f64 / f.weights.max(1) as f64,
+                    if f.kept() { "yes" } else { "NO" },
+                )
+            }
+            Err(e) => {
+                wrong += 1;
+                format!("| {name} | {} |", e.replace('|', "/"))
+            }
+        };
+        println!("{line}");
+        let _ = writeln!(rows, "{line}");
+    }
+    let text = format!(
+        "# Memory stated and measured\n\n{}, commit {}, {threads} threads. Made by `cargo xtask memory`: \
+         what a plan states before anything is loaded, and the highest resident size of a fresh process \
+         that plans and runs one request at the sizes of the reference, in MiB. `beyond` is what of the \
+         peak is neither stated nor the caller's inputs and outputs (`ports`); a plan states that it is \
+         at most {} MiB, whatever the model. The most here is {:.1} MiB; {wrong} of {} models took more \
+         than was stated or could not be measured.\n\n\
+         | model | weights | in place | packed | arenas | scratch | stated total | ports | peak | beyond | peak / weights | kept |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
+        date(),
+        commit(),
+        mib(beside),
+        most as f64 / f64::from(1 << 20),
+        names.len(),
+    );
+    if let Err(e) = std::fs::write(&out, text) {
+        eprintln!("memory: {}: {e}", out.display());
+        return ExitCode::FAILURE;
+    }
+    println!("{} models, {wrong} beyond what was stated", names.len());
+    ExitCode::from(u8::from(wrong > 0))
+}
