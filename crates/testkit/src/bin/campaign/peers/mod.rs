@@ -176,8 +176,6 @@ fn one(
             bar.inc(1);
         }
     }
-    // Weights of the next model are made meanwhile.
-    quiet.release();
     let size = |file: &str| {
         let path = prepared.model.with_file_name(file);
         std::fs::metadata(path).map_or(0, |m| m.len())
