@@ -59,6 +59,7 @@ pub fn target(isa: Isa) -> Target {
         micro,
         gpu: None,
         tile_waits: false,
+        bf16_dots: crate::ukr::has_bf16_dots() && isa == Isa::Avx512,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default(),
             families: families

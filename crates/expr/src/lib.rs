@@ -15,6 +15,7 @@ mod names;
 mod pretty;
 mod scalar;
 mod simplify;
+mod steps;
 mod symbolic;
 mod text;
 
@@ -23,3 +24,4 @@ pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
 pub use monoid::Monoid;
 pub use scalar::Scalar;
+pub use steps::{Steps, Zero};

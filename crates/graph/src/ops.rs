@@ -187,6 +187,10 @@ pub struct ConvSpec {
     pub groups: i64,
     /// True for the transposed convolution; the output's shape holds any output padding.
     pub transposed: bool,
+    /// What stands in the padding: 0, or the zero point of a quantised input. A transposed
+    /// convolution has 0.
+    #[serde(default)]
+    pub outside: i64,
 }
 
 /// What a pool computes of its window.

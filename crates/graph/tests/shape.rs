@@ -124,6 +124,7 @@ fn windows() {
             after: vec![Dim::ONE; 2],
             groups: 2,
             transposed,
+            outside: 0,
         })
     };
     let y = b.node(spec(false, 2), &[x, w]);

@@ -7,6 +7,7 @@
 //! The crate knows neither operators nor devices.
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod error;
 mod kernel;
 mod lower;
@@ -18,6 +19,7 @@ mod tile;
 mod verify;
 pub mod work;
 
+pub use bytes::whole_bytes;
 pub use error::KernelError;
 pub use kernel::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Operand, OperandId, Rescale, Role, Stmt,

@@ -68,6 +68,9 @@ pub struct Target {
     /// (`Wait::Tiles`); else such a wait is taken for one for the whole step.
     #[serde(default)]
     pub tile_waits: bool,
+    /// Whether it sums products of bf16 by an instruction of their own; else they are widened first.
+    #[serde(default)]
+    pub bf16_dots: bool,
     /// How near each family comes to the machine's roofs.
     pub efficiencies: EfficiencyTable,
 }

@@ -15,4 +15,4 @@ mod state;
 
 pub use bind::{Placement, PlanOptions, Planner, Sweep};
 pub use error::PlannerError;
-pub use program::{ProgramOptions, program};
+pub use program::{Precision, ProgramOptions, program};

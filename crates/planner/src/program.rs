@@ -10,9 +10,21 @@ use plan::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// In what type f32 matrix products and convolutions multiply; sums are f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// As the model says.
+    #[default]
+    F32,
+    /// Factors are rounded to bf16: eight bits of each number count.
+    Bf16,
+}
+
 /// What a program is made for beside its graph.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramOptions {
+    /// In what type products are computed.
+    pub precision: Precision,
     /// Inputs and outputs that carry state from request to request, by name.
     pub states: Vec<(String, String)>,
     /// Every node of the model (name, operator type), for the account of what became of it.
@@ -54,6 +66,8 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             weights: graph.weights.clone(),
         },
         located: vec![None; graph.values.len()],
+        precision: options.precision,
+        narrowed: BTreeMap::new(),
         is_output,
         per_request: false,
         grouped,

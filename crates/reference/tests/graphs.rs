@@ -247,6 +247,7 @@ fn convolutions_against_brute_force() {
             after: vec![Dim::from(c.pad); 2],
             groups: c.groups as i64,
             transposed,
+            outside: 0,
         };
         let x = random(&[n, ic, h, w], 3);
         let wt = random(&[oc, ic / c.groups, k, k], 4);
@@ -304,6 +305,7 @@ fn convolution_in_one_and_three_dimensions() {
         after: vec![Dim::ZERO; n],
         groups: 1,
         transposed: false,
+        outside: 0,
     };
     let y = one(
         Op::Conv(spec(1)),

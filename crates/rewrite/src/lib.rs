@@ -12,6 +12,8 @@ mod dead;
 mod edit;
 mod error;
 mod fold;
+mod hoist;
+mod integer;
 mod labels;
 mod maps;
 mod pattern;

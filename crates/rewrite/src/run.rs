@@ -1,5 +1,7 @@
 use crate::edit::tidy;
-use crate::{Error, attention, cse, dead, fold, labels, maps, resample, shapes, views};
+use crate::{
+    Error, attention, cse, dead, fold, hoist, integer, labels, maps, resample, shapes, views,
+};
 use graph::{Graph, Op};
 use std::sync::Arc;
 
@@ -121,10 +123,22 @@ pub const PASSES: &[Pass] = &[
         establishes: &["attention found"],
     },
     Pass {
+        name: "integer",
+        run: integer::run,
+        needs: &["inline scalars", "transposes in labels"],
+        establishes: &["integer products"],
+    },
+    Pass {
         name: "fold",
         run: fold::run,
         needs: &["simple maps", "no dead code"],
         establishes: &["folded scales"],
+    },
+    Pass {
+        name: "hoist",
+        run: hoist::run,
+        needs: &["inline scalars", "folded scales"],
+        establishes: &["constants computed once"],
     },
 ];
 

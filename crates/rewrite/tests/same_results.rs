@@ -340,6 +340,7 @@ impl Gen {
             after: vec![Dim::ONE; 2],
             groups: 1,
             transposed: false,
+            outside: 0,
         };
         let y = self.node(Op::Conv(spec), &[x, w]).unwrap();
         let (g, h, m) = (

@@ -3,8 +3,8 @@
 use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
-    Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Session, SessionBuilder, machines,
-    planview,
+    Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
+    SessionBuilder, machines, planview,
 };
 
 fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
@@ -153,6 +153,18 @@ pub struct ModelArgs {
     /// Most graph rewrites to do, to find a bad one by bisection
     #[arg(long, value_name = "N")]
     pub fuel: Option<usize>,
+    /// In what type f32 products are computed: f32, or bf16 where speed matters more than the last
+    /// digits
+    #[arg(long, value_name = "TYPE", value_parser = precision, default_value = "f32")]
+    pub precision: Precision,
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    match text {
+        "f32" => Ok(Precision::F32),
+        "bf16" => Ok(Precision::Bf16),
+        _ => Err(format!("'{text}' is no precision; it is f32 or bf16")),
+    }
 }
 
 impl ModelArgs {
@@ -190,6 +202,7 @@ impl ModelArgs {
             dims,
             states: self.state.clone(),
             fuel: self.fuel,
+            precision: self.precision,
         }
     }
 }

@@ -43,7 +43,7 @@ pub use fixed::{chain_model, fixed_cost};
 pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use inspect::inspect;
 pub use load::load_times;
-pub use model::{Model, ModelOptions};
+pub use model::{Model, ModelOptions, Precision};
 pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;
 pub use profile::profile;

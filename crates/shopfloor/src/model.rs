@@ -3,6 +3,7 @@ use crate::{Cache, Error};
 use graph::Graph;
 use layout::{Dim, DimBox};
 use plan::{Program, Why};
+pub use planner::Precision;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,8 @@ pub struct ModelOptions {
     pub states: Vec<(String, String)>,
     /// Most rewrites to do, to find a bad one by bisection.
     pub fuel: Option<usize>,
+    /// In what type f32 products are computed; anything but f32 has to be asked for.
+    pub precision: Precision,
 }
 
 /// A model imported, rewritten and fused; not yet bound to dims or a machine.
@@ -163,6 +166,7 @@ impl Model {
             &planner::ProgramOptions {
                 states: options.states.clone(),
                 model_nodes,
+                precision: options.precision,
             },
         )?;
         program.name = name.to_string();

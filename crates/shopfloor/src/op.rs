@@ -130,6 +130,7 @@ pub fn op_model(text: &str) -> Result<Model, Error> {
                 after: dims(&[v[8], v[8]]),
                 groups: 1,
                 transposed: false,
+                outside: 0,
             };
             let y = b.node(Op::Conv(spec), &[x, w], &["y"], &origin)?;
             finish(text, b, &y)

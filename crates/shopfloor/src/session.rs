@@ -121,6 +121,13 @@ impl SessionBuilder {
         self
     }
 
+    /// In what type f32 matrix products and convolutions multiply; f32 when not said.
+    #[must_use]
+    pub fn with_precision(mut self, precision: crate::Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
     /// Everything that import binds, at once.
     pub fn with_model_options(mut self, options: ModelOptions) -> Self {
         self.options = options;

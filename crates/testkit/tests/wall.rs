@@ -145,6 +145,7 @@ fn conv() -> Case {
         after: vec![Dim::ONE, Dim::ONE],
         groups: 1,
         transposed: false,
+        outside: 0,
     };
     let y = node(&mut b, Op::Conv(spec), &[xc, wc], "conv");
     let y = map(&mut b, &[y, rc], "residual", |e, a| e.add(a[0], a[1]));

@@ -11,6 +11,7 @@ pub(crate) mod copy;
 pub(crate) mod fold;
 pub(crate) mod gather;
 pub(crate) mod map;
+pub(crate) mod nibbles;
 pub(crate) mod pool;
 pub(crate) mod run;
 pub(crate) mod transfer;
@@ -115,6 +116,7 @@ pub(crate) enum Op {
     Fold(Box<fold::CFold>),
     Contract(Box<contract::CContract>),
     Nest(Box<contract::CNest>),
+    Nibbles(Box<nibbles::CNibbles>),
     Pool(Box<pool::CPool>),
 }
 

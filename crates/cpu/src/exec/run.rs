@@ -79,6 +79,7 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             Op::Fold(f) => fold::run(ctx, f),
             Op::Contract(c) => contract::run(ctx, c),
             Op::Nest(n) => contract::nest(ctx, n)?,
+            Op::Nibbles(n) => super::nibbles::run(ctx, n)?,
             Op::Pool(p) => pool::run(ctx, p)?,
         }
     }

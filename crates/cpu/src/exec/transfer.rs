@@ -247,7 +247,8 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// Unpacks a piece of 4-bit elements into bytes (a tile of such a type holds one per byte).
+    /// Unpacks a piece of 4-bit elements into bytes (a tile of such a type holds one per byte), or packs
+    /// bytes into it.
     fn nibbles(&self, org: &Axes<i64>, len: &Axes<i64>, at: i64, os: &[i64]) {
         let axes = &self.tile.axes;
         let base = self.ctx.bufs[self.op.buffer];
@@ -261,13 +262,20 @@ impl Transfer<'_> {
             }
             // SAFETY: inside the operand, inside the tile.
             unsafe {
-                let n = *base.offset((e >> 1) as isize) >> (4 * (e & 1)) & 15;
-                let v = if self.op.dtype == DType::I4 && n > 7 {
-                    n | 0xf0
+                let (byte, by) = (base.offset((e >> 1) as isize), 4 * (e & 1));
+                if !self.load {
+                    // The other half is this task's too.
+                    let v = (*tp.offset(d as isize) & 15) << by;
+                    *byte = *byte & !(15 << by) | v;
                 } else {
-                    n
-                };
-                *tp.offset(d as isize) = v;
+                    let n = *byte >> by & 15;
+                    let v = if self.op.dtype == DType::I4 && n > 7 {
+                        n | 0xf0
+                    } else {
+                        n
+                    };
+                    *tp.offset(d as isize) = v;
+                }
             }
             let mut i = axes.len();
             loop {

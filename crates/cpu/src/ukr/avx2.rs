@@ -72,6 +72,15 @@ unsafe impl Simd for Avx2 {
         fn from_int(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);
         fn iadd(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
         fn madd(a: __m256i, b: __m256i) -> __m256i = _mm256_madd_epi16(a, b);
+        fn low_u8(a: __m256i) -> __m256i = _mm256_and_si256(a, _mm256_set1_epi16(0xff));
+        fn high_u8(a: __m256i) -> __m256i = _mm256_srli_epi16::<8>(a);
+        fn low_i8(a: __m256i) -> __m256i = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(a));
+        fn high_i8(a: __m256i) -> __m256i = _mm256_srai_epi16::<8>(a);
+        fn load_u8(p: *const u8) -> __m256i = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
+        fn load_i8(p: *const i8) -> __m256i = _mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast()));
+        fn imul(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
+        fn nibble(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(_mm256_and_si256(a, _mm256_set1_epi32(15)));
+        fn shr4(a: __m256i) -> __m256i = _mm256_srli_epi32::<4>(a);
         fn isub(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
         fn iand(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
         fn ixor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);

@@ -77,6 +77,15 @@ unsafe impl Simd for Avx512 {
         fn from_int(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
         fn iadd(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         fn madd(a: __m512i, b: __m512i) -> __m512i = _mm512_madd_epi16(a, b);
+        fn low_u8(a: __m512i) -> __m512i = _mm512_and_si512(a, _mm512_set1_epi16(0xff));
+        fn high_u8(a: __m512i) -> __m512i = _mm512_srli_epi16::<8>(a);
+        fn low_i8(a: __m512i) -> __m512i = _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(a));
+        fn high_i8(a: __m512i) -> __m512i = _mm512_srai_epi16::<8>(a);
+        fn load_u8(p: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+        fn load_i8(p: *const i8) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()));
+        fn imul(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        fn nibble(a: __m512i) -> __m512 = _mm512_permutexvar_ps(a, _mm512_setr_ps(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0));
+        fn shr4(a: __m512i) -> __m512i = _mm512_srli_epi32::<4>(a);
         fn isub(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
         fn iand(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
         fn ixor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);

@@ -140,7 +140,7 @@ pub struct Indirect {
 
 /// One register tile's operands.
 #[derive(Clone, Copy)]
-struct Tile {
+pub(super) struct Tile {
     table: *const *const f32,
     table_ld: usize,
     a_offset: usize,
@@ -157,10 +157,10 @@ struct Tile {
     post: Post,
 }
 
-type TileFn = unsafe fn(&Tile);
+pub(super) type TileFn = unsafe fn(&Tile);
 
 /// Tiles of one count of vectors, by `[reads B masked][A strided along k][rows - 1]`.
-type TileTable = [[&'static [TileFn]; 2]; 2];
+pub(super) type TileTable = [[&'static [TileFn]; 2]; 2];
 
 /// A micro-kernel of one register shape, cheap to copy and to keep in a plan's executable.
 #[derive(Clone, Copy)]
@@ -194,21 +194,12 @@ pub fn gemm_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
     shaped(tiles, lanes, mr, nr)
 }
 
-/// As [`gemm_kernel`], for elements that are pairs of i16 (every count of elements and stride counts
-/// pairs) and sums in i32; A must be contiguous along k.
-#[must_use]
-pub fn pair_kernel(isa: Isa, mr: usize, nr: usize) -> Option<GemmKernel> {
-    let (tiles, lanes): (&'static [TileTable], usize) = match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => (&pairs512::TILES, 16),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => (&pairs2::TILES, 8),
-        _ => (&pairs1::TILES, 8),
-    };
-    shaped(tiles, lanes, mr, nr)
-}
-
-fn shaped(tiles: &'static [TileTable], lanes: usize, mr: usize, nr: usize) -> Option<GemmKernel> {
+pub(super) fn shaped(
+    tiles: &'static [TileTable],
+    lanes: usize,
+    mr: usize,
+    nr: usize,
+) -> Option<GemmKernel> {
     let vectors = nr / lanes;
     if vectors == 0
         || !nr.is_multiple_of(lanes)
@@ -348,7 +339,7 @@ impl GemmKernel {
 }
 
 /// What a step of k multiplies and adds. Everything else treats elements as bits.
-trait Product<S: Simd> {
+pub(super) trait Product<S: Simd> {
     /// Whether sums are f32, to which more can be added.
     const POST: bool;
     /// `a * b + c`.
@@ -359,9 +350,6 @@ trait Product<S: Simd> {
 
 /// Elements are f32.
 struct Floats;
-
-/// Elements are pairs of i16, sums i32.
-struct Pairs;
 
 impl<S: Simd> Product<S> for Floats {
     const POST: bool = true;
@@ -375,21 +363,6 @@ impl<S: Simd> Product<S> for Floats {
     unsafe fn plus(a: S::F, b: S::F) -> S::F {
         // SAFETY: the caller vouches for the instruction set.
         unsafe { S::add(a, b) }
-    }
-}
-
-impl<S: Simd> Product<S> for Pairs {
-    const POST: bool = false;
-    #[inline(always)]
-    unsafe fn mac(a: S::F, b: S::F, c: S::F) -> S::F {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { S::from_bits(S::iadd(S::madd(S::bits(a), S::bits(b)), S::bits(c))) }
-    }
-
-    #[inline(always)]
-    unsafe fn plus(a: S::F, b: S::F) -> S::F {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { S::from_bits(S::iadd(S::bits(a), S::bits(b))) }
     }
 }
 
@@ -413,7 +386,8 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
             };
         }
         for i in 0..MR {
-            let a = S::splat(*rows[i].add(at));
+            // Groups of small integers lie at any byte.
+            let a = S::splat(rows[i].add(at).read_unaligned());
             for j in 0..NV {
                 acc[i][j] = P::mac(a, bv[j], acc[i][j]);
             }
@@ -423,7 +397,7 @@ unsafe fn step<S: Simd, P: Product<S>, const MR: usize, const NV: usize, const M
 
 /// One register tile. SETS copies of the accumulators hide the latency of FMA where MR * NV is small.
 #[inline(always)]
-unsafe fn tile<
+pub(super) unsafe fn tile<
     S: Simd,
     P: Product<S>,
     const MR: usize,
@@ -588,7 +562,7 @@ unsafe fn finish<S: Simd>(t: &Tile, rows: usize, vectors: usize, tail: S::T) {
 }
 
 /// Sets of accumulators for a tile of `n` accumulators: FMA takes four cycles and two start per cycle.
-const fn sets(n: usize) -> usize {
+pub(super) const fn sets(n: usize) -> usize {
     match n {
         1 => 8,
         2 | 3 => 4,
@@ -654,45 +628,3 @@ tiles!(avx2, super::super::avx2::Avx2, Floats, "avx2,fma", 4, 25, [
 tiles!(portable, super::super::portable::Portable, Floats, "sse2", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
 #[cfg(target_arch = "aarch64")]
 tiles!(portable, super::super::portable::Portable, Floats, "neon", 2, 9, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
-
-/// Instantiates the tiles of pairs of one instruction set: elements of A are contiguous along k.
-macro_rules! pairs {
-    ($module:ident, $simd:ty, $features:literal, $count:literal, [$($nv:literal : [$($mr:literal)*]),*]) => {
-        mod $module {
-            use super::{Pairs, Tile, TileFn, TileTable, sets, tile};
-
-            #[target_feature(enable = $features)]
-            unsafe fn run<const MR: usize, const NV: usize, const SETS: usize, const MASKED: bool>(t: &Tile) {
-                // SAFETY: the caller's contract is that of `tile`.
-                unsafe { tile::<$simd, Pairs, MR, NV, SETS, MASKED, false>(t) }
-            }
-
-            pub(super) static TILES: [TileTable; $count] = [$({
-                const A: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, false>),*];
-                const C: &[TileFn] = &[$(run::<$mr, $nv, { sets($mr * $nv) }, true>),*];
-                [[A, &[]], [C, &[]]]
-            }),*];
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-pairs!(pairs512, super::super::avx512::Avx512, "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2", 4, [
-    1: [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16],
-    2: [1 2 3 4 5 6 7 8 9 10 11 12 13 14],
-    3: [1 2 3 4 5 6 7 8],
-    4: [1 2 3 4 5 6]
-]);
-
-#[cfg(target_arch = "x86_64")]
-pairs!(pairs2, super::super::avx2::Avx2, "avx2,fma", 4, [
-    1: [1 2 3 4 5 6 7 8 9 10 11 12],
-    2: [1 2 3 4 5 6],
-    3: [1 2 3 4],
-    4: [1 2 3]
-]);
-
-#[cfg(target_arch = "x86_64")]
-pairs!(pairs1, super::super::portable::Portable, "sse2", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);
-#[cfg(target_arch = "aarch64")]
-pairs!(pairs1, super::super::portable::Portable, "neon", 2, [1: [1 2 3 4 5 6], 2: [1 2 3]]);

@@ -7,8 +7,10 @@
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
 use super::depthwise::Depthwise;
+use super::depthwise8::Depthwise8;
 use super::dot::Dot;
 use super::gemm::{GemmKernel, gemm_kernel, shapes};
+use super::nibbles::Nibbles;
 use crate::isa::Isa;
 
 /// A unary function over `n` elements: (src, dst, n). In place is allowed.
@@ -153,6 +155,16 @@ macro_rules! list {
             dot: fn(d: &Dot) = dot::dot;
             /// Depthwise convolution; the operands' elements named by [`Depthwise`] are valid and `out` overlaps none.
             depthwise: fn(d: &Depthwise) = depthwise::depthwise;
+            /// Products with weights of 4 bits; the elements named by [`Nibbles`] are valid and C overlaps none.
+            nibbles: fn(d: &Nibbles) = nibbles::nibbles;
+            /// dst = (f32(acc + off * times) + before) * scale + after, rows that are null left out.
+            scaled: fn(acc: *const i32, off: *const i32, times: i32, before: *const f32, scale: *const f32, after: *const f32, dst: *mut f32, n: usize) = quant::scaled;
+            /// dst = round(src / by) + zero, saturated between lo and hi (within the bounds of 16 bits); 0 for a NaN.
+            quantise: fn(src: *const f32, by: f32, zero: f32, lo: f32, hi: f32, dst: *mut i32, n: usize) = quant::quantise;
+            /// dst = (f32(src) - zero) * by of bytes, signed ones where `signed`.
+            dequantise: fn(src: *const u8, signed: bool, zero: f32, by: f32, dst: *mut f32, n: usize) = quant::dequantise;
+            /// Depthwise convolution of 8-bit integers; the operands' elements named by [`Depthwise8`] are valid and `out` overlaps none.
+            depthwise8: fn(d: &Depthwise8) = depthwise8::depthwise8;
         }
     };
 }
@@ -181,7 +193,7 @@ macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
-            use super::super::{depthwise, depthwise::Depthwise, dot, dot::Dot, pack, row, slice};
+            use super::super::{depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, nibbles, nibbles::Nibbles, pack, quant, row, slice};
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]

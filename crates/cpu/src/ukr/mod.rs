@@ -21,14 +21,17 @@ pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod depthwise;
+pub mod depthwise8;
 pub mod dot;
 pub mod gemm;
+pub mod groups;
 pub mod kernels;
 #[allow(
     clippy::missing_safety_doc,
     reason = "the CPU must have the instruction set, as for every function of Simd"
 )]
 pub mod math;
+pub mod nibbles;
 pub mod pack;
 pub mod portable;
 #[allow(
@@ -36,6 +39,7 @@ pub mod portable;
     reason = "the CPU must have the instruction set, as for every function of Simd"
 )]
 pub mod pow;
+pub mod quant;
 mod row;
 pub mod simd;
 mod slice;
@@ -43,9 +47,10 @@ mod slice;
 mod tests;
 
 pub use depthwise::Depthwise;
+pub use depthwise8::Depthwise8;
 pub use dot::Dot;
-pub use gemm::{
-    Gemm, GemmKernel, Indirect, MAX_MR, Panels, Post, gemm_kernel, pair_kernel, shapes,
-};
+pub use gemm::{Gemm, GemmKernel, Indirect, MAX_MR, Panels, Post, gemm_kernel, shapes};
+pub use groups::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
+pub use nibbles::Nibbles;
 pub use pack::copy_strided;

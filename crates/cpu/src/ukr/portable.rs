@@ -37,6 +37,13 @@ fn tree(a: F, f: impl Fn(f32, f32) -> f32) -> f32 {
     )
 }
 
+/// `f` of both halves of `x`.
+#[inline(always)]
+fn halves(x: i32, f: impl Fn(i16) -> i16) -> i32 {
+    let (low, high) = (f(x as i16), f((x >> 16) as i16));
+    i32::from(low as u16) | i32::from(high) << 16
+}
+
 // SAFETY: partial loads and stores loop over the first `t` lanes only.
 unsafe impl Simd for Portable {
     const W: usize = 8;
@@ -195,6 +202,46 @@ unsafe impl Simd for Portable {
             let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
             (a0 * b0).wrapping_add(a1 * b1)
         })
+    }
+    #[inline(always)]
+    unsafe fn low_u8(a: I) -> I {
+        from_fn(|i| a[i] & 0x00ff_00ff)
+    }
+    #[inline(always)]
+    unsafe fn high_u8(a: I) -> I {
+        from_fn(|i| (a[i] >> 8) & 0x00ff_00ff)
+    }
+    #[inline(always)]
+    unsafe fn low_i8(a: I) -> I {
+        from_fn(|i| halves(a[i], |h| (h << 8) >> 8))
+    }
+    #[inline(always)]
+    unsafe fn high_i8(a: I) -> I {
+        from_fn(|i| halves(a[i], |h| h >> 8))
+    }
+    #[inline(always)]
+    unsafe fn load_u8(p: *const u8) -> I {
+        // SAFETY: the caller gives eight bytes.
+        let b = unsafe { p.cast::<[u8; 8]>().read() };
+        from_fn(|i| i32::from(b[i]))
+    }
+    #[inline(always)]
+    unsafe fn load_i8(p: *const i8) -> I {
+        // SAFETY: the caller gives eight bytes.
+        let b = unsafe { p.cast::<[i8; 8]>().read() };
+        from_fn(|i| i32::from(b[i]))
+    }
+    #[inline(always)]
+    unsafe fn imul(a: I, b: I) -> I {
+        imap2(a, b, i32::wrapping_mul)
+    }
+    #[inline(always)]
+    unsafe fn nibble(a: I) -> F {
+        from_fn(|i| (a[i] & 15) as f32)
+    }
+    #[inline(always)]
+    unsafe fn shr4(a: I) -> I {
+        from_fn(|i| ((a[i] as u32) >> 4) as i32)
     }
     #[inline(always)]
     unsafe fn isub(a: I, b: I) -> I {

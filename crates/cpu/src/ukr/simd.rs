@@ -85,6 +85,24 @@ pub unsafe trait Simd: Copy + 'static {
     unsafe fn iadd(a: Self::I, b: Self::I) -> Self::I;
     /// Lanes as two signed halves: the sum of their products.
     unsafe fn madd(a: Self::I, b: Self::I) -> Self::I;
+    /// The low bytes of 16 bits, unsigned, as 16 bits.
+    unsafe fn low_u8(a: Self::I) -> Self::I;
+    /// The high bytes of 16 bits, unsigned, as 16 bits.
+    unsafe fn high_u8(a: Self::I) -> Self::I;
+    /// The low bytes of 16 bits, signed, as 16 bits.
+    unsafe fn low_i8(a: Self::I) -> Self::I;
+    /// The high bytes of 16 bits, signed, as 16 bits.
+    unsafe fn high_i8(a: Self::I) -> Self::I;
+    /// W bytes as integers without sign.
+    unsafe fn load_u8(p: *const u8) -> Self::I;
+    /// W bytes as integers with sign.
+    unsafe fn load_i8(p: *const i8) -> Self::I;
+    /// The lowest four bits, 0..16, as f32.
+    unsafe fn nibble(a: Self::I) -> Self::F;
+    /// Shifted right by four bits, zeros coming in.
+    unsafe fn shr4(a: Self::I) -> Self::I;
+    /// The low 32 bits of products.
+    unsafe fn imul(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn isub(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn iand(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn ixor(a: Self::I, b: Self::I) -> Self::I;

@@ -82,6 +82,7 @@ pub fn target(arch: &str) -> Target {
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
         tile_waits: false,
+        bf16_dots: false,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default()
                 .with_level("device", 0.85)

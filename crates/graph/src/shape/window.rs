@@ -57,6 +57,12 @@ pub(super) fn conv(s: &ConvSpec, v: &[&Value]) -> Result<Type, String> {
             list(&w.shape)
         ));
     }
+    if s.outside != 0 && (s.transposed || !x.dtype.is_int()) {
+        return Err(format!(
+            "only the padding of a plain convolution of integers holds {}",
+            s.outside
+        ));
+    }
     if s.groups <= 0 {
         return Err(format!("{} groups are not positive", s.groups));
     }

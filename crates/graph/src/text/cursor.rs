@@ -195,6 +195,17 @@ impl<'a> Cursor<'a> {
             .collect()
     }
 
+    /// Whether `name=` comes next; it is taken if so.
+    pub(super) fn given(&mut self, name: &str) -> bool {
+        self.space();
+        let after = self.rest.strip_prefix(name);
+        let Some(rest) = after.and_then(|r| r.strip_prefix('=')) else {
+            return false;
+        };
+        self.rest = rest;
+        true
+    }
+
     /// `name=`.
     pub(super) fn field(&mut self, name: &str) -> Result<(), String> {
         self.expect(name)?;

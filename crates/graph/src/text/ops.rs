@@ -46,14 +46,18 @@ pub(super) fn head(op: &Op) -> String {
             labels(&s.out)
         ),
         Op::Conv(s) => format!(
-            "conv kernel={:?} strides={:?} dilations={:?} before={} after={} groups={} transposed={}",
+            "conv kernel={:?} strides={:?} dilations={:?} before={} after={} groups={} transposed={}{}",
             s.kernel,
             s.strides,
             s.dilations,
             list(&s.before),
             list(&s.after),
             s.groups,
-            s.transposed
+            s.transposed,
+            match s.outside {
+                0 => String::new(),
+                v => format!(" outside={v}"),
+            }
         ),
         Op::Pool(s) => {
             let kind = match s.kind {
@@ -222,6 +226,10 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
             c.field("groups")?;
             let groups = c.number()?;
             let transposed = c.flag("transposed")?;
+            let outside = match c.given("outside") {
+                true => c.number()?,
+                false => 0,
+            };
             Op::Conv(ConvSpec {
                 kernel,
                 strides,
@@ -230,6 +238,7 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
                 after,
                 groups,
                 transposed,
+                outside,
             })
         }
         "pool" => {

@@ -37,6 +37,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         after: vec![Dim::ZERO],
         groups: channels,
         transposed: false,
+        outside: 0,
     };
     let y = c.add1(n, Op::Conv(spec), &[all, w], n.tmp("conv"))?;
     let mut inputs = vec![y];

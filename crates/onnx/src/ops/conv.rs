@@ -103,6 +103,7 @@ pub(crate) fn core<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: Value
         after: v.after,
         groups,
         transposed: false,
+        outside: 0,
     };
     c.add1(n, Op::Conv(spec), &[x, w], name)
 }
@@ -179,6 +180,7 @@ fn transposed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         after: v.after,
         groups: n.int("group", 1)?,
         transposed: true,
+        outside: 0,
     };
     let name = if b.is_some() { n.tmp("conv") } else { n.name(0) };
     let y = c.add1(n, Op::Conv(spec), &[x, w], name)?;

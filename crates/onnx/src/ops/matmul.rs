@@ -101,7 +101,9 @@ fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (a, b) = (n.input(0)?, n.input(1)?);
     let depth = c.shape(a).last().and_then(Dim::known).filter(|_| c.rank(b) == 2 && c.rank(a) <= 16);
     let largest = step(c, a, n.opt(2)) * step(c, b, n.opt(3));
-    if let Some(parts) = depth.and_then(|k| parts(k, largest)) {
+    // Constant factors are laid out for instructions that sum pairs or quads of small integers.
+    let grouped = depth.is_some_and(|k| k % 2 == 0) && c.weight_id(b).is_some();
+    if let (Some(parts), false) = (depth.and_then(|k| parts(k, largest)), grouped) {
         let y = summed(c, n, a, b, parts)?;
         c.set(n, 0, y);
         return Ok(());

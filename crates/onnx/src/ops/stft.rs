@@ -76,6 +76,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         after: vec![Dim::ZERO],
         groups: 1,
         transposed: false,
+        outside: 0,
     };
     let y = c.add1(n, Op::Conv(spec), &[x, filters], n.tmp("conv"))?;
     let frames = c.shape(y)[2].clone();

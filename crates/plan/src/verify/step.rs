@@ -107,7 +107,8 @@ fn uses(
                         b.need(alone || p.injective(&shape), "race", || {
                             format!("tasks may write the same elements of operand '{}'", o.name)
                         })?;
-                        b.need(alone || o.dtype.bits() >= 8, "race", || {
+                        let whole = || kernel::whole_bytes(kernel, schedule, o);
+                        b.need(alone || o.dtype.bits() >= 8 || whole(), "race", || {
                             format!("tasks share bytes of {} operand '{}'", o.dtype, o.name)
                         })?;
                     }

@@ -36,7 +36,7 @@ pub(crate) fn fits(space: &Space, operand: OperandId) -> bool {
 }
 
 /// Packs `operand` into panels of `nr` positions of `lane`; `order` are the summed axes, innermost
-/// last, `others` the axes outside panels. `pair`: two neighbours along that axis, the innermost
+/// last, `others` the axes outside panels. `group`: so many neighbours along that axis, the innermost
 /// sum, lie side by side per lane. `None` when sizes overflow.
 pub(crate) fn pack(
     space: &Space,
@@ -45,7 +45,7 @@ pub(crate) fn pack(
     lane: AxisId,
     nr: i64,
     order: &[AxisId],
-    pair: Option<AxisId>,
+    group: Option<(AxisId, i64)>,
 ) -> Option<Packed> {
     let source = &space.kernel.operands[operand as usize];
     let order: Vec<AxisId> = order
@@ -61,10 +61,10 @@ pub(crate) fn pack(
     let n = space.extent(lane);
     let panels = (n + nr - 1).checked_div(nr)?;
     let padded = panels.checked_mul(nr)?;
-    if pair.is_some_and(|x| order.last() != Some(&x) || space.extent(x) % 2 != 0) {
+    if group.is_some_and(|(x, w)| order.last() != Some(&x) || space.extent(x) % w != 0) {
         return None;
     }
-    let width = if pair.is_some() { 2 } else { 1 };
+    let (pair, width) = (group.map(|g| g.0), group.map_or(1, |g| g.1));
     let mut strides: Vec<(AxisId, i64)> = Vec::new();
     let mut step = nr;
     for &a in order.iter().rev() {
@@ -96,8 +96,8 @@ pub(crate) fn pack(
         ],
     };
     let half = |a: AxisId| Leaf {
-        extent: known(space.extent(a) / 2),
-        stride: known(2 * nr),
+        extent: known(space.extent(a) / width),
+        stride: known(width * nr),
     };
     let terms = |lane_id: AxisId, lane_extent: i64, id: &dyn Fn(AxisId) -> AxisId| {
         let mut t: Vec<Term> = strides
@@ -120,7 +120,7 @@ pub(crate) fn pack(
     let mut access = Access::strided(Dim::ZERO, terms(lane, nr.min(padded), &|a| a));
     for t in access.terms.iter_mut().filter(|t| Some(t.axis) == pair) {
         t.leaves.push(Leaf {
-            extent: known(2),
+            extent: known(width),
             stride: Dim::ONE,
         });
     }
@@ -138,7 +138,7 @@ pub(crate) fn pack(
             name: space.kernel.axes[a as usize].name.clone(),
             extent: match a {
                 a if a == lane => known(padded),
-                a if Some(a) == pair => known(space.extent(a) / 2),
+                a if Some(a) == pair => known(space.extent(a) / width),
                 a => known(space.extent(a)),
             },
         })
@@ -146,14 +146,15 @@ pub(crate) fn pack(
     let mut read = source.access.clone();
     let mut twin = None;
     if let Some(x) = pair {
-        // The pair is an axis of the move's own, behind the lanes.
+        // The group is an axis of the move's own, behind the lanes.
         let term = read.terms.iter_mut().find(|t| t.axis == x)?;
         let step = term.stride()?.known()?;
-        *term = Term::flat(x, known(space.extent(x) / 2), known(step.checked_mul(2)?));
-        twin = Some(Term::flat(list.len() as AxisId, known(2), known(step)));
+        let more = known(step.checked_mul(width)?);
+        *term = Term::flat(x, known(space.extent(x) / width), more);
+        twin = Some(Term::flat(list.len() as AxisId, known(width), known(step)));
         axes.push(Axis {
-            name: "pair".into(),
-            extent: known(2),
+            name: "group".into(),
+            extent: known(width),
         });
     }
     read.terms.iter_mut().for_each(|t| t.axis = id(t.axis));
@@ -162,7 +163,7 @@ pub(crate) fn pack(
     let mut written = Access::strided(Dim::ZERO, terms(id(lane), nr.min(padded), &id));
     if pair.is_some() {
         let axis = list.len() as AxisId;
-        written.terms.push(Term::flat(axis, known(2), Dim::ONE));
+        written.terms.push(Term::flat(axis, known(width), Dim::ONE));
     }
     if padded != n {
         read.bounds.push(Bound {
@@ -220,7 +221,7 @@ pub(crate) fn pack(
         .iter()
         .rev()
     {
-        let extent = space.extent(t.axis) / if Some(t.axis) == pair { 2 } else { 1 };
+        let extent = space.extent(t.axis) / if Some(t.axis) == pair { width } else { 1 };
         if t.tile < extent {
             grid.push(AxisTile {
                 axis: id(t.axis),

@@ -15,7 +15,13 @@ impl Lowering<'_> {
             return self.fail(n, "not a contraction");
         };
         let (va, vb, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-        let (mut a, mut b) = (self.locate(va)?, self.locate(vb)?);
+        // A factor of 4 bits is read as it lies; its scale splits the dimensions most finely.
+        let nibbles = self.nibble_factor(vb)?;
+        let mut a = self.locate(va)?;
+        let mut b = match &nibbles {
+            Some(f) => f.args[f.finest].1.clone(),
+            None => self.locate(vb)?,
+        };
         let extent_of = |l: &u8| -> Option<Dim> {
             if let Some(d) = spec.out.iter().position(|o| o == l) {
                 return Some(self.shape(vo)[d].clone());
@@ -41,15 +47,31 @@ impl Lowering<'_> {
             .collect();
         a = self.fit(a, &wants[0], self.dtype(va), self.name(va))?;
         b = self.fit(b, &wants[1], self.dtype(vb), self.name(vb))?;
+        let mut types = [self.dtype(va), self.dtype(vb)];
+        if nibbles.is_none() {
+            let both = self.rounded(n, [(va, a), (vb, b)])?;
+            types = both.each_ref().map(|f| f.1);
+            [a, b] = both.map(|f| f.0);
+        }
         // Each label is split as finely as one side sees it; a side that cannot follow is moved.
         let mut splits = label_splits(spec, &a, &b);
-        for (side, v, labels) in [(&mut a, va, &spec.a), (&mut b, vb, &spec.b)] {
+        if nibbles.is_some() {
+            // Blocks of a factor of 4 bits stay whole: the other side follows.
+            for (label, mode) in spec.b.iter().zip(&b.layout.modes) {
+                splits.insert(*label, split(mode));
+            }
+        }
+        let sides = [
+            (&mut a, va, &spec.a, types[0]),
+            (&mut b, vb, &spec.b, types[1]),
+        ];
+        for (side, v, labels, dtype) in sides {
             let fits = labels
                 .iter()
                 .zip(&side.layout.modes)
                 .all(|(l, m)| m.extent().is_one() || m.refine(&splits[l]).is_some());
-            if !fits {
-                *side = self.materialise(side, self.dtype(v), self.name(v), &self.origins(&[n]))?;
+            if !fits && (v != vb || nibbles.is_none()) {
+                *side = self.materialise(side, dtype, self.name(v), &self.origins(&[n]))?;
             }
         }
         splits.retain(|_, s| s.iter().any(|e| !e.is_one()));
@@ -109,8 +131,14 @@ impl Lowering<'_> {
             .flat_map(|(_, a)| a.clone())
             .collect();
         over.sort_unstable();
-        let ta = builder.load("a", self.dtype(va), aa, touched(&a.layout), a.ix);
-        let tb = builder.load("b", self.dtype(vb), ab, touched(&b.layout), b.ix);
+        let ta = builder.load("a", types[0], aa, touched(&a.layout), a.ix);
+        let tb = match &nibbles {
+            Some(f) => {
+                let dims = dims_of(&spec.b);
+                self.expand_nibbles(&mut builder, n, f, &dims)?
+            }
+            None => builder.load("b", types[1], ab, touched(&b.layout), b.ix),
+        };
         let acc = builder.fill("acc", acc_type, &out_axes, 0.0);
         builder.contract(acc, ta, tb, &over);
         let result = cast(&mut builder, acc, self.dtype(vo), &out_axes);
@@ -151,16 +179,20 @@ pub(crate) fn cast(
     b.map("cast", to, axes, e.finish(&[y]), &[t])
 }
 
+/// Extents of a mode's parts.
+fn split(mode: &layout::Mode) -> Vec<Dim> {
+    let leaves = mode.coalesce().leaves;
+    match leaves.is_empty() {
+        true => vec![mode.extent()],
+        false => leaves.into_iter().map(|l| l.extent).collect(),
+    }
+}
+
 fn label_splits(spec: &ContractSpec, a: &Located, b: &Located) -> BTreeMap<u8, Vec<Dim>> {
     let mut splits: BTreeMap<u8, Vec<Dim>> = BTreeMap::new();
     for (labels, l) in [(&spec.a, a), (&spec.b, b)] {
         for (label, mode) in labels.iter().zip(&l.layout.modes) {
-            let leaves = mode.coalesce().leaves;
-            let extents: Vec<Dim> = if leaves.is_empty() {
-                vec![mode.extent()]
-            } else {
-                leaves.into_iter().map(|l| l.extent).collect()
-            };
+            let extents = split(mode);
             let e = splits.entry(*label).or_insert_with(|| extents.clone());
             // An extent of 1 is a broadcast; otherwise the finer side decides.
             let one = e.len() == 1 && e[0].is_one();

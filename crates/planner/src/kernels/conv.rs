@@ -39,6 +39,13 @@ impl Lowering<'_> {
                 &self.origins(&[n]),
             )?;
         }
+        // One channel per group is a sum of its own, without pairs.
+        let (mut x, mut types) = (x, [self.dtype(vx), self.dtype(vw)]);
+        if !self.shape(vw)[1].is_one() {
+            let both = self.rounded(n, [(vx, x), (vw, w)])?;
+            types = both.each_ref().map(|f| f.1);
+            [x, w] = both.map(|f| f.0);
+        }
         let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
         let (cg, og) = (ws[1].clone(), ws[0].exact_div(&groups).unwrap_or(Dim::ONE));
         let mut b = Builder::new(&self.group_name(g), Family::Conv);
@@ -71,6 +78,7 @@ impl Lowering<'_> {
         let ac = axis(&mut b, "c", &cg);
         // x[b, g*cg + c, o*stride + tap*dilation - before]
         let mut access = Access::strided(x.layout.offset.clone(), vec![]);
+        access.outside = spec.outside as f64;
         let step = |l: &Layout, d: usize| {
             l.modes[d]
                 .coalesce()
@@ -131,8 +139,8 @@ impl Lowering<'_> {
         wa.terms.sort_by_key(|t| t.axis);
         let out_axes: Vec<AxisId> = dims.concat();
         let over: Vec<AxisId> = taps.iter().flatten().copied().chain(ac).collect();
-        let tx = b.load("x", self.dtype(vx), access, touched(&x.layout), x.ix);
-        let tw = b.load("w", self.dtype(vw), wa, touched(&w.layout), w.ix);
+        let tx = b.load("x", types[0], access, touched(&x.layout), x.ix);
+        let tw = b.load("w", types[1], wa, touched(&w.layout), w.ix);
         let acc = b.fill("acc", accumulator(self.dtype(vo)), &out_axes, 0.0);
         b.contract(acc, tx, tw, &over);
         let result = cast(&mut b, acc, self.dtype(vo), &out_axes);
@@ -206,6 +214,7 @@ impl Lowering<'_> {
             }
         }
         let mut access = Access::strided(l.layout.offset.clone(), vec![]);
+        access.outside = spec.outside as f64;
         for d in 0..rank {
             let before = if d < 2 {
                 Dim::ZERO

@@ -9,6 +9,8 @@ mod conv;
 mod epilogue;
 mod indexed;
 mod moves;
+mod narrow;
+mod nibbles;
 mod pointwise;
 mod pool;
 
@@ -26,6 +28,10 @@ pub(crate) struct Lowering<'a> {
     pub program: Program,
     pub located: Vec<Option<Located>>,
     pub is_output: Vec<bool>,
+    /// In what type products are computed.
+    pub precision: crate::Precision,
+    /// Copies in bf16 of what products read.
+    pub narrowed: std::collections::BTreeMap<(ValueIx, String), Located>,
     /// Items made now run for every request even when they read constants only: they write a part
     /// of a value whose other parts do not.
     pub per_request: bool,
@@ -427,6 +433,8 @@ impl<'a> Lowering<'a> {
     /// Lowers one group.
     pub fn group(&mut self, g: &Group) -> Result<()> {
         match g.anchor {
+            // The products that read it make its numbers themselves.
+            Anchor::Map if matches!(g.nodes.as_slice(), [n] if self.absorbed(*n)) => Ok(()),
             Anchor::Map | Anchor::Row => self.pointwise(g),
             Anchor::Node(n) => match &self.graph.node(n).op {
                 Op::Contract(_) => self.contract(g, n),

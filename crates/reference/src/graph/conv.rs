@@ -107,7 +107,15 @@ fn taps(kernel: &[usize]) -> Vec<Vec<usize>> {
     }
 }
 
-fn convolve<T: Wide>(s: &ConvSpec, z: &Sizes, before: &[i64], x: &[T], w: &[T]) -> Vec<T> {
+/// `outside` stands in the padding.
+fn convolve<T: Wide>(
+    s: &ConvSpec,
+    z: &Sizes,
+    before: &[i64],
+    x: &[T],
+    w: &[T],
+    outside: T,
+) -> Vec<T> {
     let (is, os): (usize, usize) = (z.input.iter().product(), z.output.iter().product());
     let taps = taps(&z.kernel);
     let ks = taps.len();
@@ -158,7 +166,7 @@ fn convolve<T: Wide>(s: &ConvSpec, z: &Sizes, before: &[i64], x: &[T], w: &[T]) 
                 }
                 continue;
             }
-            let mut columns = vec![T::ZERO; ic * ks * width];
+            let mut columns = vec![outside; ic * ks * width];
             for c in 0..ic {
                 let src = &x[c * is..(c + 1) * is];
                 for (v, a) in columns[c * ks * width..].iter_mut().zip(&map) {
@@ -189,8 +197,16 @@ pub(crate) fn run(
 ) -> R<Tensor> {
     let z = sizes(s, x, w, shape)?;
     if d.is_float() {
-        from_f64s(d, shape, &convolve(s, &z, before, &f64s(x), &f64s(w)))
+        from_f64s(
+            d,
+            shape,
+            &convolve(s, &z, before, &f64s(x), &f64s(w), s.outside as f64),
+        )
     } else {
-        from_i64s(d, shape, &convolve(s, &z, before, &i64s(x), &i64s(w)))
+        from_i64s(
+            d,
+            shape,
+            &convolve(s, &z, before, &i64s(x), &i64s(w), s.outside),
+        )
     }
 }

@@ -174,6 +174,7 @@ fn conv(g: &mut Gen) -> Option<ValueId> {
         kernel: kernel.clone(),
         groups,
         transposed,
+        outside: 0,
     };
     let mut shape: Vec<usize> = if transposed {
         vec![c as usize, per as usize]

@@ -2,6 +2,7 @@
 //! that run as one.
 mod fold;
 mod nest;
+mod nibbles;
 mod post;
 
 use super::access::CAccess;
@@ -147,7 +148,8 @@ impl Compiler<'_> {
     fn operands(&mut self, args: &[BufferId]) -> Result<(), String> {
         for (o, &buffer) in self.program.kernel().operands.iter().zip(args) {
             let bits = o.dtype.bits();
-            if bits < 8 && o.role == kernel::Role::Write {
+            let (k, s) = (self.program.kernel(), self.program.schedule());
+            if bits < 8 && o.role == kernel::Role::Write && !kernel::whole_bytes(k, s, o) {
                 return Err(format!(
                     "operand '{}' is written in 4-bit elements; store bytes",
                     o.name
@@ -293,7 +295,8 @@ impl Compiler<'_> {
         while at < nodes.len() {
             if let Some((mut n, taken)) = self.nest(&nodes[at..], &mut out)? {
                 at += taken;
-                if n.zero.is_some() && !n.contract.pairs {
+                let float = n.contract.dtype == DType::F32;
+                if n.zero.is_some() && float {
                     let (acc, lane) = (n.contract.acc, n.contract.lane);
                     if let Some((before, post, more)) = self.post(&nodes[at..], acc, lane)? {
                         out.extend(before);
@@ -302,6 +305,11 @@ impl Compiler<'_> {
                     }
                 }
                 out.push(Op::Nest(Box::new(n)));
+                continue;
+            }
+            if let Some((n, taken)) = self.nibbles(&nodes[at..])? {
+                out.push(Op::Nibbles(Box::new(n)));
+                at += taken;
                 continue;
             }
             if let Some((p, taken)) = self.pool(&nodes[at..])? {
@@ -534,7 +542,8 @@ impl Compiler<'_> {
             depthwise,
             dtype,
             gemm: self.fitted(b, lane),
-            pairs: false,
+            grouped: false,
+            bytes: false,
             zero: None,
             pack,
         })

@@ -8,7 +8,7 @@ use super::super::map::CMap;
 use super::super::pool::CPool;
 use super::super::{COperand, Op};
 use super::{Compiler, ZEROS_LIMIT};
-use crate::ukr::{GemmKernel, pair_kernel};
+use crate::ukr::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 use expr::{Inst, Monoid};
 use kernel::{Access, Node, Place, Stmt};
 use layout::{DType, Dim, Leaf};
@@ -75,15 +75,16 @@ impl Compiler<'_> {
                 && k.operands[o].dtype == k.tiles[t as usize].dtype
                 && k.operands[o].access.indexed.is_empty()
         };
-        let in_pairs = k.tiles[*acc as usize].dtype == DType::I32
-            && [(*a, oa), (*b, ob)].iter().all(|&(t, o)| {
+        let tile = |t: u16| k.tiles[t as usize].dtype;
+        let width = group([tile(*acc), tile(*a), tile(*b)]).filter(|_| {
+            [(*a, oa), (*b, ob)].iter().all(|&(t, o)| {
                 alone(t)
                     && k.operands[o].access.indexed.is_empty()
-                    && k.operands[o].dtype == DType::I16
-                    && k.tiles[t as usize].dtype == DType::I16
-            });
+                    && k.operands[o].dtype == tile(t)
+            })
+        });
         let floats = fits(*a, oa) && fits(*b, ob) && k.tiles[*acc as usize].dtype == DType::F32;
-        if !floats && !in_pairs {
+        if !floats && width.is_none() {
             return Ok(None);
         }
         let mut c = self.contract(contract)?;
@@ -92,43 +93,70 @@ impl Compiler<'_> {
         } else {
             (ob, oa)
         };
-        let (mut pair, mut copied) = (None, false);
+        let (mut grouped, mut copied) = (None, false);
         let (mut da, mut db) = (oa, ob);
-        if in_pairs {
-            if s.place(c.b as u16) != Place::InPlace {
-                return Ok(None);
-            }
-            copied = s.place(c.a as u16) != Place::InPlace;
-            let Some((x, wide_a, wide_b, gemm)) = self.halved(&c, oa, ob, copied) else {
-                return Ok(None);
-            };
-            c.gemm = Some(gemm);
-            // Nor may a loop around this nest cut a pair.
-            let s = self.program.schedule();
-            if s.loops
+        if width == Some(4) && c.depthwise {
+            let direct = [c.a, c.b]
                 .iter()
-                .any(|l| l.axis as usize == x && l.tile % 2 != 0)
-            {
+                .all(|&t| s.place(t as u16) == Place::InPlace);
+            if !direct || tile(c.a as u16) != DType::U8 {
                 return Ok(None);
             }
-            loops.iter_mut().filter(|l| l.0 == x).for_each(|l| l.1 /= 2);
-            for (d, o, access) in [(&mut da, oa, wide_a), (&mut db, ob, wide_b)] {
-                if copied && o == oa {
-                    continue;
-                }
-                let buffer = self.out.operands[o].buffer;
-                *d = self.out.operands.len();
-                let access = CAccess::new(&access, self.params);
-                self.out.operands.push(COperand {
-                    dtype: DType::I32,
-                    elem: 4,
-                    buffer,
-                    access,
-                    outside: [0; 8],
+            c.bytes = true;
+            self.table = true;
+        } else if let Some(w) = width {
+            copied = s.place(c.a as u16) != Place::InPlace;
+            let make = match (w, tile(*acc)) {
+                (4, _) => quad_kernel,
+                (_, DType::F32) => bf16_kernel,
+                _ => pair_kernel,
+            };
+            // Signs tell which factor of 8 bits is which.
+            let fits =
+                s.place(c.b as u16) == Place::InPlace && (w != 4 || tile(c.a as u16) == DType::U8);
+            // Nor may a loop, of this nest or around it, cut a group.
+            let cut = |x: usize| {
+                let mut all = s.loops.iter();
+                all.any(|l| l.axis as usize == x && l.tile % w != 0)
+            };
+            let found = self
+                .taken(&c, (oa, ob), copied, w)
+                .filter(|f| fits && !cut(f.0))
+                .and_then(|(x, a, b)| {
+                    let g = self.micro?;
+                    Some((x, a, b, make(self.kernels.isa, g.mr(), g.nr())?))
                 });
+            match found {
+                Some((x, wide_a, wide_b, gemm)) => {
+                    c.gemm = Some(gemm);
+                    loops.iter_mut().filter(|l| l.0 == x).for_each(|l| l.1 /= w);
+                    for (d, o, access) in [(&mut da, oa, wide_a), (&mut db, ob, wide_b)] {
+                        if copied && o == oa {
+                            continue;
+                        }
+                        let (buffer, byte) = {
+                            let own = &self.out.operands[o];
+                            (own.buffer, own.outside[0])
+                        };
+                        *d = self.out.operands.len();
+                        let access = CAccess::new(&access, self.params);
+                        self.out.operands.push(COperand {
+                            dtype: DType::I32,
+                            elem: 4,
+                            buffer,
+                            access,
+                            outside: [byte; 8],
+                        });
+                    }
+                    (c.grouped, grouped) = (true, Some((x, w)));
+                    self.table = true;
+                }
+                // Floats of 16 bits are widened where they do not lie in pairs.
+                None if floats => copied = false,
+                None => return Ok(None),
             }
-            (c.pairs, pair) = (true, Some(x));
         }
+        let mut outside = None;
         // Zeros that rows outside the tensor are read from.
         let access = &k.operands[oa].access;
         if !access.bounds.is_empty() {
@@ -154,12 +182,19 @@ impl Compiler<'_> {
             if bytes > ZEROS_LIMIT {
                 return Ok(None);
             }
-            self.out.zeros = self.out.zeros.max(bytes as usize);
+            if width == Some(4) && access.outside != 0.0 {
+                // Bytes that rows outside the tensor are read from.
+                let offset = self.out.scratch;
+                self.out.scratch += super::round(most as usize + 64);
+                outside = Some((offset, most as usize + 64));
+            } else {
+                self.out.zeros = self.out.zeros.max(bytes as usize);
+            }
         }
         let mut wide = [None; 2];
         for (w, (o, t)) in wide.iter_mut().zip([(oa, c.a), (ob, c.b)]) {
             let dtype = k.operands[o].dtype;
-            if dtype == DType::F32 || in_pairs {
+            if dtype == DType::F32 || grouped.is_some() || c.bytes {
                 continue;
             }
             if c.depthwise {
@@ -205,7 +240,8 @@ impl Compiler<'_> {
                 contract: c,
                 a: da,
                 b: db,
-                pair,
+                grouped,
+                outside,
                 copied,
                 wide,
                 zero,
@@ -216,22 +252,22 @@ impl Compiler<'_> {
         )))
     }
 
-    /// Where the factors of a product of i16 lie as elements of 4 bytes: the summed axis of which two
-    /// neighbours are one, and both accesses with it halved. Sets the micro-kernel.
-    fn halved(
+    /// Where the factors of a product of small integers lie as elements of 4 bytes, `width` neighbours
+    /// each: the summed axis of which they are neighbours, and both accesses with it taken so.
+    fn taken(
         &self,
         c: &CContract,
-        oa: usize,
-        ob: usize,
+        (oa, ob): (usize, usize),
         copied: bool,
-    ) -> Option<(usize, Access, Access, GemmKernel)> {
+        width: i64,
+    ) -> Option<(usize, Access, Access)> {
         let k = self.program.kernel();
         if c.depthwise {
             return None;
         }
         let lane = c.lane?;
-        let two = Dim::Known(2);
-        let half = |d: &Dim| d.exact_div(&two);
+        let by = Dim::Known(width);
+        let part = |d: &Dim| d.exact_div(&by);
         let (a, b) = (&k.operands[oa].access, &k.operands[ob].access);
         let x = c.over.iter().copied().find(|&x| {
             let one = a.term(x as u16).and_then(|t| t.stride());
@@ -242,7 +278,7 @@ impl Compiler<'_> {
             };
             along && b.is_some_and(|l| l.stride.is_one())
         })?;
-        half(&k.axes[x].extent)?;
+        part(&k.axes[x].extent)?;
         let bounded = |a: &Access| {
             a.bounds
                 .iter()
@@ -258,33 +294,31 @@ impl Compiler<'_> {
         let (mut ha, mut hb) = (a.clone(), b.clone());
         let both = [&mut ha, &mut hb];
         for h in both.into_iter().skip(usize::from(copied)) {
-            h.offset = half(&h.offset)?;
+            h.offset = part(&h.offset)?;
             for t in h.terms.iter_mut().filter(|t| t.axis != x as u16) {
                 for l in &mut t.leaves {
-                    l.stride = half(&l.stride)?;
+                    l.stride = part(&l.stride)?;
                 }
             }
         }
         if !copied {
             let t = ha.terms.iter_mut().find(|t| t.axis == x as u16)?;
-            t.leaves[0].extent = half(&k.axes[x].extent)?;
+            t.leaves[0].extent = part(&k.axes[x].extent)?;
         }
         let t = hb.terms.iter_mut().find(|t| t.axis == x as u16)?;
         let [outer, inner] = t.leaves.as_slice() else {
             return None;
         };
-        if inner.extent != two {
+        if inner.extent != by {
             return None;
         }
-        let stride = half(&outer.stride)?;
+        let stride = part(&outer.stride)?;
         t.leaves = vec![Leaf {
             extent: outer.extent.clone(),
             stride,
         }];
         let unit = hb.term(lane as u16)?.leaves.last()?.stride.is_one();
-        let g = self.micro?;
-        let g = pair_kernel(self.kernels.isa, g.mr(), g.nr())?;
-        unit.then_some((x, ha, hb, g))
+        unit.then_some((x, ha, hb))
     }
 
     /// Elements from the first to the last that a task reads of operand `o` as tile `t`; `None` when they
@@ -473,6 +507,16 @@ impl Compiler<'_> {
     }
 }
 
+/// Neighbours along a summed axis that are one element of 4 bytes, for factors and sums of these types.
+fn group(types: [DType; 3]) -> Option<i64> {
+    match types {
+        [DType::I32, DType::I16, DType::I16] => Some(2),
+        [DType::F32, DType::BF16, DType::BF16] if has_bf16_dots() => Some(2),
+        [DType::I32, DType::U8, DType::I8] | [DType::I32, DType::I8, DType::U8] => Some(4),
+        _ => None,
+    }
+}
+
 /// Whether an operation reads or writes tile `t`.
 fn touches(op: &Op, t: usize) -> bool {
     match op {
@@ -481,7 +525,7 @@ fn touches(op: &Op, t: usize) -> bool {
         Op::Map(m) => m.dst == t || m.args.contains(&t),
         Op::Fold(f) => f.state.contains(&t) || f.args.contains(&t),
         Op::Contract(c) => [c.acc, c.a, c.b].contains(&t),
-        Op::Loop { .. } | Op::Nest(_) | Op::Pool(_) => true,
+        Op::Loop { .. } | Op::Nest(_) | Op::Nibbles(_) | Op::Pool(_) => true,
     }
 }
 

@@ -5,7 +5,7 @@
 use super::{CContract, Job, List, next};
 use crate::exec::access::{CAccess, CBound};
 use crate::exec::{Axes, Ctx, MAX_AXES, View};
-use crate::ukr::Depthwise;
+use crate::ukr::{Depthwise, Depthwise8};
 
 /// What is the same for every run of pixels.
 struct Plan<'a> {
@@ -16,6 +16,10 @@ struct Plan<'a> {
     view: &'a View,
     bounds: Option<&'a CAccess>,
     table: *mut *const f32,
+    /// What taps outside the tensor point to.
+    outside: *const u8,
+    /// Bytes of an element of both factors: 4 for f32, 1 for 8-bit integers.
+    size: i64,
     call: Depthwise,
     /// Taps whose pointers lie a pixel apart come in runs of this many.
     run: usize,
@@ -30,8 +34,37 @@ const TO: usize = 2;
 const LOW: usize = 3;
 const HIGH: usize = 4;
 
-fn shift(p: *const u8, n: i64) -> *const f32 {
-    p.wrapping_offset((n * 4) as isize).cast()
+fn shift(p: *const u8, n: i64, size: i64) -> *const f32 {
+    p.wrapping_offset((n * size) as isize).cast()
+}
+
+/// Runs `d`; of 8-bit integers where an element has one byte.
+///
+/// # Safety
+///
+/// As the micro-kernels.
+unsafe fn call(ctx: &Ctx, d: &Depthwise, size: i64) {
+    let k = ctx.kernel.kernels;
+    // SAFETY: the caller's contract; pointers are those of the factors' own elements.
+    unsafe {
+        if size != 1 {
+            return (k.depthwise)(d);
+        }
+        (k.depthwise8)(&Depthwise8 {
+            pixels: d.pixels,
+            channels: d.channels,
+            taps: d.taps,
+            table: d.table.cast(),
+            table_step: d.table_step,
+            x_step: d.x_step,
+            x_offset: d.x_offset,
+            w: d.w.cast(),
+            ldw: d.ldw,
+            out: d.out.cast(),
+            out_step: d.out_step,
+            accumulate: d.accumulate,
+        });
+    }
 }
 
 /// False when the operands do not lie as the micro-kernel needs them.
@@ -102,6 +135,8 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         view: &job.a,
         bounds: job.bounds,
         table: ctx.scratch.wrapping_add(ctx.kernel.table).cast(),
+        outside: job.outside,
+        size: if c.bytes { 1 } else { 4 },
         call: Depthwise {
             pixels: 0,
             channels: n as usize,
@@ -137,9 +172,9 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         let first = axes[..summed].iter().all(|&x| o[x] == 0);
         p.call.accumulate = job.accumulate || !first;
         p.row(
-            shift(job.a.ptr, a),
-            shift(job.b.ptr, b),
-            shift(job.c.ptr, d).cast_mut(),
+            shift(job.a.ptr, a, p.size),
+            shift(job.b.ptr, b, p.size),
+            shift(job.c.ptr, d, 4).cast_mut(),
             &org,
             moving,
         );
@@ -228,12 +263,15 @@ impl Plan<'_> {
             }
             // SAFETY: as above; pointers come before the lists.
             unsafe {
-                *self.table.add(at) = shift(a.cast(), off);
+                *self.table.add(at) = shift(a.cast(), off, self.size);
                 *self.list(LOW, at) = l;
                 *self.list(HIGH, at) = h;
             }
         }
-        if gaps || from == usize::MAX || hi - lo < 2 || x_step < 0 {
+        // Taps outside count as zeros; where they hold something else they cannot be left out.
+        let filled = !std::ptr::eq(self.outside, self.ctx.zeros);
+        let whole = from == 0 && to == self.call.taps;
+        if gaps || from == usize::MAX || hi - lo < 2 || x_step < 0 || filled && !whole {
             self.rim(0, m, w, out);
             return;
         }
@@ -246,12 +284,12 @@ impl Plan<'_> {
             table_step: 0,
             x_step: x_step as usize,
             x_offset: (lo * x_step) as usize,
-            w: w.wrapping_add(from * self.call.ldw),
+            w: shift(w.cast(), (from * self.call.ldw) as i64, self.size),
             out: out.wrapping_add(lo as usize * self.call.out_step),
             ..self.call
         };
         // SAFETY: every tap of these pixels is inside the tensor.
-        unsafe { (self.ctx.kernel.kernels.depthwise)(&d) };
+        unsafe { call(self.ctx, &d, self.size) };
         self.rim(0, lo, w, out);
         self.rim(hi, m, w, out);
     }
@@ -285,9 +323,9 @@ impl Plan<'_> {
                     // SAFETY: `per * nt` pointers fit the table; lists and pointers were set for this row.
                     unsafe {
                         let inside = (*self.list(LOW, at)..*self.list(HIGH, at)).contains(&pixel);
-                        let p = shift((*self.table.add(at)).cast(), pixel * x_step);
+                        let p = shift((*self.table.add(at)).cast(), pixel * x_step, self.size);
                         *table.add(i as usize * nt + at) =
-                            if inside { p } else { self.ctx.zeros.cast() };
+                            if inside { p } else { self.outside.cast() };
                     }
                 }
             }
@@ -299,7 +337,7 @@ impl Plan<'_> {
                 ..self.call
             };
             // SAFETY: the table names rows of the piece, or zeros as long as the lanes.
-            unsafe { (self.ctx.kernel.kernels.depthwise)(&d) };
+            unsafe { call(self.ctx, &d, self.size) };
             row += count;
         }
     }

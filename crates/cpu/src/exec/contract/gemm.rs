@@ -167,7 +167,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     } else {
         return false;
     };
-    if c.pairs && (how != How::Panels || kin.is_some() && a_ks(&p) != 1) {
+    if c.grouped && (how != How::Panels || kin.is_some() && a_ks(&p) != 1) {
         return false;
     }
     // Sums must be whole when something is done to them, and a vector's length of columns apart.
@@ -175,7 +175,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if job.post.any() && (how == How::Dot || taps_outer > 0 || apart || n == 1) {
         return false;
     }
-    if !c.pairs
+    if !c.grouped
         && n == 1
         && how == How::Panels
         && b_k == 1
@@ -418,6 +418,7 @@ impl Plan<'_> {
                     rows: self.rows.as_slice(),
                     view: &self.job.a,
                     bounds: self.job.bounds,
+                    outside: self.job.outside,
                     org: here,
                     base: a.wrapping_offset((off * 4) as isize),
                 };

@@ -37,8 +37,10 @@ pub(crate) struct CContract {
     pub depthwise: bool,
     pub dtype: DType,
     pub gemm: Option<GemmKernel>,
-    /// Elements are pairs of i16 and sums i32: only strided rows against packed panels.
-    pub pairs: bool,
+    /// Elements are groups of small integers and sums i32: only against packed panels.
+    pub grouped: bool,
+    /// Elements are unsigned and signed 8-bit integers and every lane has its own sum in i32.
+    pub bytes: bool,
     /// Bytes of scratch for packing B; 0 where it lies right.
     pub pack: usize,
     /// The accumulator is filled with zeros first.
@@ -53,8 +55,10 @@ pub(crate) struct CNest {
     /// Operands of the factors.
     pub a: usize,
     pub b: usize,
-    /// The summed axis of which two neighbours are one element of 4 bytes.
-    pub pair: Option<usize>,
+    /// The summed axis of which so many neighbours are one element of 4 bytes.
+    pub grouped: Option<(usize, i64)>,
+    /// Scratch (offset, bytes) for what lies outside, where that is no zero.
+    pub outside: Option<(usize, usize)>,
     /// The rows' factor is copied first, so that it is contiguous along that axis.
     pub copied: bool,
     /// Where the factors are widened to, those that are no f32.
@@ -74,6 +78,8 @@ pub(crate) struct Job<'a> {
     pub c: View,
     /// Bounds of A that do not hold everywhere: elements outside count as zeros.
     pub bounds: Option<&'a CAccess>,
+    /// What is read outside them, as long as any row's block.
+    pub outside: *const u8,
     pub accumulate: bool,
     /// What is done to finished sums.
     pub post: Post,
@@ -98,6 +104,7 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
         b: ctx.views[c.b],
         c: ctx.views[c.acc],
         bounds: None,
+        outside: ctx.zeros,
         accumulate: c.zero.is_none(),
         post: Post::NONE,
         sources: Sources::NONE,
@@ -111,7 +118,7 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
 }
 
 fn fast(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
-    if c.dtype != DType::F32 && !c.pairs {
+    if c.dtype != DType::F32 && !c.grouped && !c.bytes {
         return false;
     }
     if c.depthwise {
@@ -128,7 +135,7 @@ pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     };
     let before = trace.calls();
     run_nest(ctx, n)?;
-    let copied = n.pair.is_some() || n.wide.iter().any(Option::is_some);
+    let copied = n.grouped.is_some() || n.wide.iter().any(Option::is_some);
     let more = n.post.as_ref().is_some_and(|p| p.rest.is_some());
     if copied || more || trace.calls() != before + 1 {
         trace.spoil();
@@ -170,11 +177,11 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     let c = &n.contract;
     let k = ctx.kernel;
     let mut copy = None;
-    if let Some(x) = n.pair {
+    if let Some((x, by)) = n.grouped {
         if n.copied {
             // The copy has room for one piece of the axes that the loops cut.
             if n.loops.iter().any(|&(a, t)| {
-                let t = if a == x { t * 2 } else { t };
+                let t = if a == x { t * by } else { t };
                 t < ctx.len[a]
             }) {
                 return false;
@@ -185,18 +192,19 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
             let odd = k.tiles[c.a]
                 .axes
                 .iter()
-                .any(|&a| a != x && v.st[a] % 2 != 0);
+                .any(|&a| a != x && v.st[a] % by != 0);
             if odd || v.st[x] != 1 {
                 return false;
             }
             let others = k.tiles[c.a].axes.iter().filter(|a| **a != x);
-            others.for_each(|&a| v.st[a] /= 2);
+            others.for_each(|&a| v.st[a] /= by);
             copy = Some(v);
         }
-        ctx.org[x] /= 2;
-        ctx.len[x] /= 2;
+        ctx.org[x] /= by;
+        ctx.len[x] /= by;
     }
-    if (c.dtype != DType::F32 && !c.pairs) || c.over.iter().any(|&a| ctx.len[a] <= 0) {
+    if (c.dtype != DType::F32 && !c.grouped && !c.bytes) || c.over.iter().any(|&a| ctx.len[a] <= 0)
+    {
         return false;
     }
     let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
@@ -218,7 +226,9 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     let (oa, ob) = (&k.operands[n.a], &k.operands[n.b]);
     // Whether everything lies right is the same for every piece but for bounds, which are looked at whole.
     let bounded = copy.is_none() && !oa.access.bounds_hold(ctx, ta.mask);
-    if bounded && oa.access.outside != 0.0 || !ob.access.bounds_hold(ctx, tb.mask) {
+    if bounded && oa.access.outside != 0.0 && n.outside.is_none()
+        || !ob.access.bounds_hold(ctx, tb.mask)
+    {
         return false;
     }
     let mut widened = [None; 2];
@@ -232,6 +242,13 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
                 return false;
             }
         }
+    }
+    let mut outside = ctx.zeros;
+    if let (Some((at, bytes)), true) = (n.outside, bounded) {
+        let p = ctx.scratch.wrapping_add(at);
+        // SAFETY: the scratch has room for them.
+        unsafe { std::ptr::write_bytes(p, oa.outside[0], bytes) };
+        outside = p;
     }
     let mut started = n.zero.is_none();
     let mut at = [0i64; MAX_AXES];
@@ -261,6 +278,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
             b: widened[1].map_or(b, |w| w.view(b)),
             c: acc,
             bounds: bounded.then_some(&oa.access),
+            outside,
             accumulate: started,
             post: post.map_or(Post::NONE, |p| p.1),
             sources: post.map_or(Sources::NONE, |p| p.2),
@@ -414,6 +432,7 @@ struct Rows<'a> {
     rows: &'a [usize],
     view: &'a View,
     bounds: Option<&'a CAccess>,
+    outside: *const u8,
     /// Axes that are not at their origin: (axis, coordinate within the piece).
     org: Axes<i64>,
     base: *mut u8,
@@ -442,7 +461,7 @@ impl Rows<'_> {
                     let by = self.view.st[outer] as isize * 4;
                     for i in slice as usize..count as usize {
                         let p = *out.add(i - slice as usize);
-                        let inside = !std::ptr::eq(p.cast(), ctx.zeros);
+                        let inside = !std::ptr::eq(p.cast(), self.outside);
                         *out.add(i) = p.wrapping_byte_offset(if inside { by } else { 0 });
                     }
                 }
@@ -488,13 +507,13 @@ impl Rows<'_> {
             unsafe {
                 let put = |i: i64, p: *const u8| *out.add((done + i) as usize) = p.cast();
                 for i in 0..lo.min(run) {
-                    put(i, ctx.zeros);
+                    put(i, self.outside);
                 }
                 for i in lo..hi {
                     put(i, p.wrapping_offset((i * st) as isize));
                 }
                 for i in hi.max(lo)..run {
-                    put(i, ctx.zeros);
+                    put(i, self.outside);
                 }
             }
             done += run;

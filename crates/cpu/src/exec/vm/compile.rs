@@ -1,4 +1,6 @@
 //! From an [`Expr`] to a vector program: classes, fused forms, registers.
+mod quant;
+
 use super::{CH, Class, Kind, MAX_ARGS, Program, R, VInst, VOp};
 use crate::ukr::Kernels;
 use expr::{Binary, Compare, Expr, Inst, Ref, Scalar, Unary};
@@ -85,8 +87,19 @@ struct Compiler<'a> {
     index: u32,
 }
 
-fn operands(op: &VOp) -> ([R; 3], usize) {
-    match *op {
+fn operands(op: &VOp) -> ([R; 6], usize) {
+    let few = |a: &[Option<R>]| {
+        let (mut all, mut n) = ([0; 6], 0);
+        for r in a.iter().flatten() {
+            all[n] = *r;
+            n += 1;
+        }
+        (all, n)
+    };
+    let (three, n) = match *op {
+        VOp::Scaled(rows) => return few(&rows),
+        VOp::Quantise(x, [a, b], _) => return few(&[Some(x), a, b]),
+        VOp::Dequantise(_, _, _, by) => return few(&[Some(by)]),
         VOp::Splat(a)
         | VOp::FUn(_, a)
         | VOp::MNot(a)
@@ -98,7 +111,8 @@ fn operands(op: &VOp) -> ([R; 3], usize) {
         }
         VOp::Fma(a, b, c) | VOp::FSelect(a, b, c) | VOp::Sel(a, b, c) => ([a, b, c], 3),
         _ => ([0; 3], 0),
-    }
+    };
+    ([three[0], three[1], three[2], 0, 0, 0], n)
 }
 
 impl Compiler<'_> {
@@ -379,7 +393,17 @@ impl Compiler<'_> {
                 }
                 self.push(VOp::Un(g, x), ty, kind, class)
             }
-            Inst::Binary(g, a, b) => self.binary(g, a, b, own, params)?,
+            Inst::Binary(g, a, b) => {
+                if own == DType::F32 {
+                    if let Some(v) = self.dequantise(r, params)? {
+                        return Ok(v);
+                    }
+                    if let Some(v) = self.scaled(r, params)? {
+                        return Ok(v);
+                    }
+                }
+                self.binary(g, a, b, own, params)?
+            }
             Inst::Compare(g, a, b) => {
                 let ty = self.types[a as usize];
                 let (x, y) = (self.value(a, params)?, self.value(b, params)?);
@@ -412,6 +436,9 @@ impl Compiler<'_> {
                 }
             }
             Inst::Cast(a, to) => {
+                if let Some(r) = self.quantise(a, to, params)? {
+                    return Ok(r);
+                }
                 if let Some(r) = self.quantised(a, to, params)? {
                     return Ok(r);
                 }
@@ -489,7 +516,7 @@ impl Compiler<'_> {
         Ok(Some(self.push(
             VOp::Cast(x, DType::F32, to),
             to,
-            Kind::I,
+            Kind::of(to),
             class,
         )))
     }

@@ -1,7 +1,8 @@
 //! Scalar programs as vector programs over rows of up to [`CH`] elements.
 //!
-//! Every value is a row in one of four forms: f32 (also for f16 and bf16, whose results are rounded
-//! operation by operation), f64, i64 (integers) and masks (`Bool`, as f32 0 or 1). f32 runs on the
+//! Every value is a row in one of five forms: f32 (also for f16 and bf16, whose results are rounded
+//! operation by operation), f64, i32 (signed integers up to its width and unsigned ones below it), i64
+//! (all other integers) and masks (`Bool`, as f32 0 or 1). f32 runs on the
 //! micro-kernels; the others on plain loops with the exact rules of [`expr::Scalar`].
 
 mod compile;
@@ -23,6 +24,7 @@ pub(crate) const MAX_ARGS: usize = 32;
 pub(crate) enum Kind {
     F,
     D,
+    W,
     I,
     M,
 }
@@ -33,13 +35,14 @@ impl Kind {
             DType::F32 | DType::F16 | DType::BF16 => Kind::F,
             DType::F64 => Kind::D,
             DType::Bool => Kind::M,
-            _ => Kind::I,
+            DType::I64 | DType::U64 | DType::U32 => Kind::I,
+            _ => Kind::W,
         }
     }
 
     fn bytes(self) -> usize {
         match self {
-            Kind::F | Kind::M => 4,
+            Kind::F | Kind::M | Kind::W => 4,
             Kind::D | Kind::I => 8,
         }
     }
@@ -83,6 +86,14 @@ enum VOp {
     Cast(R, DType, DType),
     /// An f32 result rounded to the type of 16 bits that it is of.
     Round(R),
+    /// `(f32(sum + offset) + before) * scale + after` of rows; those that are not there are left out. The
+    /// last is uniform: the offset is taken away as often as it says.
+    Scaled([Option<R>; 6]),
+    /// A row divided by and moved by uniform values (1 and 0 where they are not there), rounded before it
+    /// is moved and saturated between bounds.
+    Quantise(R, [Option<R>; 2], [f32; 2]),
+    /// `(x - zero) * by` of an argument of bytes, signed or not; the last is uniform.
+    Dequantise(usize, bool, f32, R),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -264,8 +275,8 @@ impl<'a> Run<'a> {
                 VOp::Arg(slot) => {
                     let Some((args, _)) = row else { return };
                     let a = args[slot];
-                    let in_memory =
-                        inst.dtype == DType::F32 && (a.st == 1 || inst.class != Class::Lane);
+                    let in_memory = matches!(inst.dtype, DType::F32 | DType::I32)
+                        && (a.st == 1 || inst.class != Class::Lane);
                     if in_memory {
                         *self.ptrs.add(i) =
                             a.ptr.wrapping_offset((from as i64 * a.st * 4) as isize);
@@ -327,6 +338,44 @@ impl<'a> Run<'a> {
                 }
                 VOp::Cast(a, from, to) => rows::cast(k.isa, self.ptr(a), from, dst, to, n),
                 VOp::Round(a) => rows::round_half(inst.dtype, f(a), dst.cast(), n),
+                VOp::Scaled(rows) => {
+                    let [acc, off, before, scale, after, times] =
+                        rows.map(|r| r.map_or(std::ptr::null(), |r| self.ptr(r).cast_const()));
+                    let times = match times.is_null() {
+                        true => 1,
+                        false => (*times.cast::<i32>()).wrapping_neg(),
+                    };
+                    (k.scaled)(
+                        acc.cast(),
+                        off.cast(),
+                        times,
+                        before.cast(),
+                        scale.cast(),
+                        after.cast(),
+                        dst.cast(),
+                        n,
+                    );
+                }
+                VOp::Quantise(x, [by, zero], [lo, hi]) => {
+                    let by = by.map_or(1.0, |r| *f(r));
+                    let zero = zero.map_or(0.0, |r| *f(r));
+                    (k.quantise)(f(x), by, zero, lo, hi, dst.cast(), n);
+                }
+                VOp::Dequantise(slot, signed, zero, by) => {
+                    let Some((args, _)) = row else { return };
+                    let a = args[slot];
+                    let mut src = a.ptr.wrapping_offset((from as i64 * a.st) as isize);
+                    if a.st != 1 {
+                        // Bytes that lie apart are brought to the end of the result, where nothing is
+                        // written before it was read.
+                        let end = dst.add(CH * 3);
+                        for i in 0..n {
+                            *end.add(i) = *src.wrapping_offset((i as i64 * a.st) as isize);
+                        }
+                        src = end;
+                    }
+                    (k.dequantise)(src, signed, zero, *f(by), dst.cast(), n);
+                }
             }
         }
     }

@@ -188,6 +188,7 @@ unsafe fn get(p: *const u8, k: Kind, i: usize) -> Scalar {
         match k {
             Kind::F => Scalar::Float(*p.cast::<f32>().add(i) as f64),
             Kind::D => Scalar::Float(*p.cast::<f64>().add(i)),
+            Kind::W => Scalar::Int(i64::from(*p.cast::<i32>().add(i))),
             Kind::I => Scalar::Int(*p.cast::<i64>().add(i)),
             Kind::M => Scalar::Int((*p.cast::<f32>().add(i) != 0.0) as i64),
         }
@@ -205,6 +206,7 @@ unsafe fn set(p: *mut u8, k: Kind, i: usize, s: Scalar) {
         match k {
             Kind::F => *p.cast::<f32>().add(i) = s.as_f64() as f32,
             Kind::D => *p.cast::<f64>().add(i) = s.as_f64(),
+            Kind::W => *p.cast::<i32>().add(i) = s.as_i64() as i32,
             Kind::I => *p.cast::<i64>().add(i) = s.as_i64(),
             Kind::M => *p.cast::<f32>().add(i) = (s.as_i64() != 0) as i64 as f32,
         }
@@ -230,7 +232,7 @@ pub(super) unsafe fn splat(dst: *mut u8, src: *const u8, k: Kind, n: usize) {
     // SAFETY: the caller's contract.
     unsafe {
         match k {
-            Kind::F | Kind::M => {
+            Kind::F | Kind::M | Kind::W => {
                 std::slice::from_raw_parts_mut(dst.cast::<u32>(), n).fill(*src.cast::<u32>());
             }
             Kind::D | Kind::I => {
@@ -281,12 +283,12 @@ unsafe fn load_loop(dst: *mut u8, d: DType, a: Lane, from: usize, n: usize) {
         DType::BF16 => go!(u16, f32, |x| bf16::from_bits(x).to_f32()),
         DType::Bool => go!(u8, f32, |x| (x != 0) as u8 as f32),
         DType::I64 | DType::U64 => go!(i64, i64, |x| x),
-        DType::I32 => go!(i32, i64, |x| x as i64),
         DType::U32 => go!(u32, i64, |x| x as i64),
-        DType::I16 => go!(i16, i64, |x| x as i64),
-        DType::U16 => go!(u16, i64, |x| x as i64),
-        DType::I8 | DType::I4 => go!(i8, i64, |x| x as i64),
-        DType::U8 | DType::U4 => go!(u8, i64, |x| x as i64),
+        DType::I32 => go!(i32, i32, |x| x),
+        DType::I16 => go!(i16, i32, |x| x as i32),
+        DType::U16 => go!(u16, i32, |x| x as i32),
+        DType::I8 | DType::I4 => go!(i8, i32, |x| x as i32),
+        DType::U8 | DType::U4 => go!(u8, i32, |x| x as i32),
         // The verifier lets no kernel have these.
         DType::Str | DType::Host => {}
     }
@@ -343,9 +345,10 @@ unsafe fn store_loop(
         DType::BF16 => go!(f32, u16, |x| bf16::from_f32(x).to_bits()),
         DType::Bool => go!(f32, u8, |x| (x != 0.0) as u8),
         DType::I64 | DType::U64 => go!(i64, i64, |x| x),
-        DType::I32 | DType::U32 => go!(i64, i32, |x| x as i32),
-        DType::I16 | DType::U16 => go!(i64, i16, |x| x as i16),
-        DType::I8 | DType::U8 | DType::I4 | DType::U4 => go!(i64, i8, |x| x as i8),
+        DType::U32 => go!(i64, i32, |x| x as i32),
+        DType::I32 => go!(i32, i32, |x| x),
+        DType::I16 | DType::U16 => go!(i32, i16, |x| x as i16),
+        DType::I8 | DType::U8 | DType::I4 | DType::U4 => go!(i32, i8, |x| x as i8),
         DType::Str | DType::Host => {}
     }
 }
@@ -393,17 +396,45 @@ unsafe fn binary_loop(
             }
         }};
     }
+    // Integers of a register's width: loops for either argument being uniform.
+    macro_rules! words {
+        (|$x:ident, $y:ident| $e:expr) => {{
+            let (a, b, dst) = (a.cast::<i32>(), b.cast::<i32>(), dst.cast::<i32>());
+            let go = |i: usize, $x: i32, $y: i32| {
+                // SAFETY: the caller's contract.
+                unsafe { *dst.add(i) = $e }
+            };
+            // SAFETY: the caller's contract.
+            unsafe {
+                match (sa, sb) {
+                    (1, 1) => (0..n).for_each(|i| go(i, *a.add(i), *b.add(i))),
+                    (1, _) => {
+                        let y = *b;
+                        (0..n).for_each(|i| go(i, *a.add(i), y));
+                    }
+                    _ => (0..n).for_each(|i| go(i, *a.add(i * sa), *b.add(i * sb))),
+                }
+            }
+        }};
+    }
     match (k, d, g) {
         (_, DType::I64, Binary::Add) => go!(i64, |x, y| x.wrapping_add(y)),
         (_, DType::I64, Binary::Sub) => go!(i64, |x, y| x.wrapping_sub(y)),
         (_, DType::I64, Binary::Mul) => go!(i64, |x, y| x.wrapping_mul(y)),
         (_, DType::I64, Binary::Min) => go!(i64, |x, y| x.min(y)),
         (_, DType::I64, Binary::Max) => go!(i64, |x, y| x.max(y)),
-        (_, DType::I32, Binary::Add) => go!(i64, |x, y| (x as i32).wrapping_add(y as i32) as i64),
-        (_, DType::I32, Binary::Sub) => go!(i64, |x, y| (x as i32).wrapping_sub(y as i32) as i64),
-        (_, DType::I32, Binary::Mul) => go!(i64, |x, y| (x as i32).wrapping_mul(y as i32) as i64),
-        (_, DType::I16, Binary::Add) => go!(i64, |x, y| (x as i16).wrapping_add(y as i16) as i64),
-        (_, DType::I16, Binary::Sub) => go!(i64, |x, y| (x as i16).wrapping_sub(y as i16) as i64),
+        (_, DType::I32, Binary::Add) => words!(|x, y| x.wrapping_add(y)),
+        (_, DType::I32, Binary::Sub) => words!(|x, y| x.wrapping_sub(y)),
+        (_, DType::I32, Binary::Mul) => words!(|x, y| x.wrapping_mul(y)),
+        (_, DType::I16, Binary::Add) => words!(|x, y| i32::from(x.wrapping_add(y) as i16)),
+        (_, DType::I16, Binary::Sub) => words!(|x, y| i32::from(x.wrapping_sub(y) as i16)),
+        (Kind::W, _, Binary::Min) => words!(|x, y| x.min(y)),
+        (Kind::W, _, Binary::Max) => words!(|x, y| x.max(y)),
+        (Kind::W, _, Binary::And) => words!(|x, y| x & y),
+        (Kind::W, _, Binary::Or) => words!(|x, y| x | y),
+        (_, DType::I32, Binary::Shr) => {
+            words!(|x, y| (x as u32).checked_shr(y as u32).unwrap_or(0) as i32)
+        }
         (_, DType::F64, Binary::Add) => go!(f64, |x, y| x + y),
         (_, DType::F64, Binary::Sub) => go!(f64, |x, y| x - y),
         (_, DType::F64, Binary::Mul) => go!(f64, |x, y| x * y),
@@ -458,6 +489,7 @@ unsafe fn compare_loop(
     match Kind::of(d) {
         Kind::F | Kind::M => all!(f32),
         Kind::D => all!(f64),
+        Kind::W => all!(i32),
         Kind::I if d == DType::U64 => all!(u64),
         Kind::I => all!(i64),
     }
@@ -490,7 +522,7 @@ unsafe fn select_loop(
         }};
     }
     match k {
-        Kind::F | Kind::M => go!(u32),
+        Kind::F | Kind::M | Kind::W => go!(u32),
         Kind::D | Kind::I => go!(u64),
     }
 }
@@ -522,18 +554,18 @@ unsafe fn cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize
         (Kind::F, Kind::M) => go!(f32, f32, |x| if x != 0.0 { 1.0 } else { 0.0 }),
         (Kind::M, Kind::I) => go!(f32, i64, |x| (x != 0.0) as i64),
         (Kind::I, Kind::M) => go!(i64, f32, |x| if x != 0 { 1.0 } else { 0.0 }),
-        // Small whole numbers convert in half the lanes' width.
-        (Kind::I, Kind::F) if to == T::F32 && from.bits() < 32 => {
-            go!(i64, f32, |x| x as i32 as f32)
-        }
+        (Kind::M, Kind::W) => go!(f32, i32, |x| (x != 0.0) as i32),
+        (Kind::W, Kind::M) => go!(i32, f32, |x| if x != 0 { 1.0 } else { 0.0 }),
+        (Kind::W, Kind::F) if to == T::F32 => go!(i32, f32, |x| x as f32),
+        (Kind::W, Kind::D) => go!(i32, f64, |x| x as f64),
         (Kind::I, Kind::F) if to == T::F32 && from != T::U64 => go!(i64, f32, |x| x as f32),
         (Kind::D, Kind::F) if to == T::F32 => go!(f64, f32, |x| x as f32),
         (Kind::D, Kind::F) if to == T::F16 => go!(f64, f32, |x| f16::from_f64(x).to_f32()),
         (Kind::D, Kind::F) => go!(f64, f32, |x| bf16::from_f64(x).to_f32()),
         (Kind::F, Kind::D) => go!(f32, f64, |x| x as f64),
         (Kind::F, Kind::I) if to == T::I64 => go!(f32, i64, |x| x as i64),
-        (Kind::F, Kind::I) if to == T::I32 => go!(f32, i64, |x| x as i32 as i64),
-        (Kind::F, Kind::I) if to.bits() <= 16 && to.bits() >= 8 && to.is_int() => {
+        (Kind::F, Kind::W) if to == T::I32 => go!(f32, i32, |x| x as i32),
+        (Kind::F, Kind::W) if to.bits() >= 8 => {
             let (lo, hi) = match to {
                 T::U8 => (0.0f32, 255.0f32),
                 T::I8 => (-128.0, 127.0),
@@ -541,16 +573,25 @@ unsafe fn cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize
                 _ => (-32768.0, 32767.0),
             };
             // Bounds first: what is inside them converts by an instruction.
-            go!(f32, i64, |x| {
+            go!(f32, i32, |x| {
                 let y = if x > lo { x } else { lo };
                 let y = if y < hi { y } else { hi };
                 let y = if x.is_nan() { 0.0 } else { y };
                 // A number between the bounds of 16 bits.
-                i64::from(y.to_int_unchecked::<i32>())
+                y.to_int_unchecked::<i32>()
             })
         }
-        (Kind::I, Kind::I) if to == T::I32 => go!(i64, i64, |x| x as i32 as i64),
-        (Kind::I, Kind::I) if to == T::I16 => go!(i64, i64, |x| x as i16 as i64),
+        (Kind::W, Kind::W) => match to {
+            T::I32 => go!(i32, i32, |x| x),
+            T::I16 => go!(i32, i32, |x| i32::from(x as i16)),
+            T::U16 => go!(i32, i32, |x| i32::from(x as u16)),
+            T::I8 => go!(i32, i32, |x| i32::from(x as i8)),
+            T::U8 => go!(i32, i32, |x| i32::from(x as u8)),
+            T::I4 => go!(i32, i32, |x| (x << 28) >> 28),
+            _ => go!(i32, i32, |x| x & 15),
+        },
+        (Kind::W, Kind::I) if to != T::U32 => go!(i32, i64, |x| x as i64),
+        (Kind::I, Kind::W) if to == T::I32 => go!(i64, i32, |x| x as i32),
         (Kind::I, Kind::I) if to == T::I64 => go!(i64, i64, |x| x),
         (f, t) => {
             for i in 0..n {

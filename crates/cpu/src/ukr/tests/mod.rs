@@ -2,8 +2,10 @@
 
 mod contract;
 mod elementary;
+mod integers;
 mod moves;
 mod rows;
+mod steps;
 
 use crate::isa::Isa;
 

@@ -179,36 +179,59 @@ fn lie(space: &Space, p: &Product, lane: AxisId, packed: bool, mr: i64, depth: i
     share
 }
 
-/// The summed axis of which two neighbours are multiplied and added at once, for factors of 16 bits
-/// summed in 32, and whether the broadcast one must be copied for that: it is to be contiguous along the
-/// axis and otherwise even.
-fn paired(space: &Space, p: &Product) -> Option<(AxisId, bool)> {
+/// A summed axis of which several neighbours are multiplied and added by one instruction.
+#[derive(Clone, Copy)]
+struct Grouped {
+    axis: AxisId,
+    /// How many: they fill 32 bits of each factor.
+    width: i64,
+    /// The broadcast factor must be copied for that.
+    copied: bool,
+}
+
+/// Neighbours of products that one instruction sums in 32 bits: two of 16 bits, four of unsigned times
+/// signed 8 bits.
+fn group(ctx: Ctx, types: [DType; 3]) -> Option<i64> {
+    match types {
+        [DType::F32, DType::BF16, DType::BF16] if ctx.target.bf16_dots => Some(2),
+        [DType::I32, DType::I16, DType::I16] => Some(2),
+        [DType::I32, DType::U8, DType::I8] => Some(4),
+        _ => None,
+    }
+}
+
+/// How `p` sums groups: the broadcast factor is to be contiguous along the axis and otherwise a whole
+/// number of groups apart.
+fn grouped(space: &Space, p: &Product) -> Option<Grouped> {
     let tile = |t: TileId| &space.kernel.tiles[t as usize];
     let types = [p.acc, p.a, p.b].map(|t| tile(t).dtype);
-    if types != [DType::I32, DType::I16, DType::I16] {
-        return None;
-    }
+    let width = group(space.ctx, types)?;
     let o = space.source(p.a)?;
     let a = &space.kernel.operands[o as usize].access;
-    let two = Dim::Known(2);
-    let even = |d: &Dim| d.exact_div(&two).is_some();
+    let by = Dim::Known(width);
+    let even = |d: &Dim| d.exact_div(&by).is_some();
     let long = |x: AxisId| even(&space.kernel.axes[x as usize].extent);
     let along = p.over.iter().copied().find(|&x| {
         let one = a.term(x).and_then(|t| t.stride());
         one.is_some_and(Dim::is_one) && long(x)
     });
+    let found = |axis, copied| Grouped {
+        axis,
+        width,
+        copied,
+    };
     if let Some(x) = along {
         let bounded = a.bounds.iter().any(|b| b.terms.iter().any(|t| t.0 == x));
         let mut others = a.terms.iter().filter(|t| t.axis != x);
         let all = others.all(|t| t.stride().is_some_and(even));
         if !bounded && even(&a.offset) && all && a.indexed.is_empty() {
-            return Some((x, false));
+            return Some(found(x, false));
         }
     }
     // A copy lies as its tile's axes are ordered; windows would be copied many times over.
     let x = *tile(p.a).axes.last()?;
     let plain = a.bounds.is_empty() && a.indexed.is_empty();
-    (plain && p.over.as_slice() == [x] && long(x)).then_some((x, true))
+    (plain && p.over.as_slice() == [x] && long(x)).then_some(found(x, true))
 }
 
 /// Candidates, best guesses first; none when the kernel has no axis for lanes.
@@ -219,15 +242,16 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     let dtype = |t: TileId| space.kernel.tiles[t as usize].dtype;
     // Factors of 16 bits are widened on the way into the registers.
     let float = |t: TileId| matches!(dtype(t), DType::F32 | DType::F16 | DType::BF16);
-    let pairs = |p: &Product| paired(space, p).is_some();
+    let groups = |p: &Product| grouped(space, p).is_some();
     let f32s = dtype(p.acc) == DType::F32 && float(p.a) && float(p.b);
-    let f32s = f32s || pairs(&p) || pairs(&p.swapped());
+    let either = groups(&p) || groups(&p.swapped());
+    let f32s = f32s || either;
     // A factor without lanes of its own (one column) is read as it is.
     let packs = |p: &Product| {
         let wide = &space.kernel.tiles[p.b as usize].axes;
         let wide = wide.iter().any(|a| !p.over.contains(a));
         f32s && wide
-            && (dtype(p.acc) == DType::F32 || pairs(p))
+            && (dtype(p.acc) == DType::F32 || groups(p))
             && space
                 .source(p.b)
                 .is_some_and(|o| constant(o) && pack::fits(space, o))
@@ -239,7 +263,10 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     ];
     let mut best: Option<(i64, AxisId, Product)> = None;
     for (l, p) in oriented {
+        // Signs tell which factor of 8 bits is which.
+        let fits = !either || groups(&p);
         if let Some((score, axis)) = l
+            && fits
             && best.as_ref().is_none_or(|b| score > b.0)
         {
             best = Some((score, axis, p));
@@ -262,7 +289,7 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
     let copied = f32s
         && wide.contains(&lane)
         && !packs(&p)
-        && paired(space, &p).is_none()
+        && grouped(space, &p).is_none()
         && space.points(&p.rows) >= WORTH_PACKING
         && p.batch.is_empty()
         && space.source(p.b).is_some_and(|o| pack::fits(space, o));
@@ -323,12 +350,25 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
         space.extent(lane),
         space.points(&p.over),
     );
-    let size = 4.0;
+    let bytes = |t: TileId| f64::from(space.kernel.tiles[t as usize].dtype.bits()) / 8.0;
+    let (size, b_size) = (
+        4.0,
+        if grouped(space, p).is_some() {
+            bytes(p.b)
+        } else {
+            4.0
+        },
+    );
+    let a_size = if grouped(space, p).is_some() {
+        bytes(p.a)
+    } else {
+        4.0
+    };
     let cache = ctx.share();
     let mut shapes: Vec<Option<MicroShape>> = vec![None];
     if f32s && !ctx.target.micro.is_empty() {
-        // Products of pairs come in the narrower shapes only.
-        let widest = match paired(space, p) {
+        // Products of groups come in the narrower shapes only.
+        let widest = match grouped(space, p) {
             Some(_) => PAIRED * ctx.lanes(),
             None => i64::MAX,
         };
@@ -361,7 +401,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     let mut seen = BTreeSet::new();
     // Bytes of the broadcast factor: windows share most of theirs.
     let a_bytes = space.source(p.a).map_or(f64::MAX, |o| {
-        ctx.top(&k.operands[o as usize].elements) as f64 * size
+        ctx.top(&k.operands[o as usize].elements) as f64 * a_size
     });
     // A step that is not worth sharing is one task, unless a worker's cache is too small for it.
     if wanted == 1 && (m * n) as f64 * size <= cache && outer_tasks == 1 {
@@ -379,9 +419,9 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     for shape in shapes {
         let (mr, nr) = shape.map_or((1, ctx.lanes()), |s| (i64::from(s.mr), i64::from(s.nr)));
         // Columns: panels that stay near while the rows go by.
-        let widest = ((cache / (depth as f64 * size)) as i64 / nr * nr).max(nr);
-        let cut_depth = (nr * depth) as f64 * size > cache;
-        let widest_depth = (cache / (nr as f64 * size)) as i64;
+        let widest = ((cache / (depth as f64 * b_size)) as i64 / nr * nr).max(nr);
+        let cut_depth = (nr * depth) as f64 * b_size > cache;
+        let widest_depth = (cache / (nr as f64 * b_size)) as i64;
         for nt in tiles::halves(widest.min((n + nr - 1) / nr * nr), nr)
             .into_iter()
             .take(ctx.most(4))
@@ -394,7 +434,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                 + if a_bytes < cache / 2.0 {
                     0.0
                 } else {
-                    depth.min(widest_depth) as f64 * size
+                    depth.min(widest_depth) as f64 * a_size
                 };
             let fit = (room / row) as i64;
             let fair = (m * col_tasks * outer_tasks) / wanted.max(1);
@@ -428,12 +468,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                     let rows = i64::from(s.mr).min(real);
                     share(ctx, &s, real, n.min(nt)) * lie(space, p, lane, packs, rows, depth)
                 });
-                found.extend(frame.candidate(
-                    shape,
-                    grid,
-                    fma,
-                    cut_depth.then(|| (cache / (nr as f64 * size)) as i64),
-                ));
+                found.extend(frame.candidate(shape, grid, fma, cut_depth.then_some(widest_depth)));
             }
         }
     }
@@ -464,9 +499,9 @@ impl Frame<'_, '_> {
                 .copied()
                 .filter(|x| *x != lane && !self.order.contains(x))
                 .collect();
-            let pair = paired(space, p).map(|x| x.0);
+            let by = grouped(space, p).map(|g| (g.axis, g.width));
             let nr = i64::from(s.nr);
-            let new = pack::pack(space, o, &others, lane, nr, &self.order, pair)?;
+            let new = pack::pack(space, o, &others, lane, nr, &self.order, by)?;
             kernel.operands[o as usize].access = new.access.clone();
             kernel.operands[o as usize].elements = layout::Dim::Known(new.elements);
             packed.push((o, new));
@@ -487,7 +522,8 @@ impl Frame<'_, '_> {
                 }
             };
         }
-        if let (false, Some((_, true))) = (packed.is_empty(), paired(space, p)) {
+        if let (false, Some(Grouped { copied: true, .. })) = (packed.is_empty(), grouped(space, p))
+        {
             place[p.a as usize] = Place::Shared {
                 swizzle: Swizzle::default(),
                 stages: 1,
@@ -498,7 +534,8 @@ impl Frame<'_, '_> {
             // The longest summed axis in pieces, so that a panel stays near.
             let &axis = self.order.iter().max_by_key(|&&x| space.extent(x))?;
             let rest = space.points(&self.order) / space.extent(axis).max(1);
-            let tile = tiles::even(space.extent(axis), (depth / rest.max(1)).max(1), 1);
+            let whole = grouped(space, p).map_or(1, |g| g.width);
+            let tile = tiles::even(space.extent(axis), (depth / rest.max(1)).max(whole), whole);
             if tile < space.extent(axis)
                 && let Some(body) = gather_loops(&kernel, &[axis])
             {
@@ -527,6 +564,15 @@ impl Frame<'_, '_> {
         if !packed.is_empty() {
             what += ", packed";
         }
+        let dtype = |t: TileId| space.kernel.tiles[t as usize].dtype;
+        what += match (grouped(space, p).is_some(), dtype(p.a), dtype(p.b)) {
+            (true, DType::BF16, _) => ", dot products of bf16",
+            (true, DType::U8, _) => ", dot products of 8-bit integers",
+            (false, DType::BF16, DType::BF16) if !space.ctx.target.bf16_dots => {
+                ", widened: this target has no dot product of bf16"
+            }
+            _ => "",
+        };
         Some(Candidate {
             what,
             kernel,

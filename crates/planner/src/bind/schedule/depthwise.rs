@@ -56,7 +56,10 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
             if let Some(o) = space
                 .source(p.b)
                 .filter(|&o| constant(o) && pack::fits(space, o) && space.stride(o, lane) > 1)
-                && space.kernel.operands[o as usize].dtype == DType::F32
+                && matches!(
+                    space.kernel.operands[o as usize].dtype,
+                    DType::F32 | DType::I8
+                )
             {
                 let others: Vec<_> = kernel.tiles[p.b as usize]
                     .axes

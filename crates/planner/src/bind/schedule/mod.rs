@@ -6,6 +6,7 @@ mod flat;
 mod gpu;
 mod gpu_flat;
 mod memo;
+mod nibbles;
 mod row;
 mod sweep;
 mod tiles;
@@ -142,7 +143,10 @@ pub(crate) fn choose(
 fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candidate> {
     let mut list = match space.kernel.family {
         Family::Contract | Family::Conv => {
-            let mut c = contract::candidates(space, constant);
+            let mut c = nibbles::candidates(space, constant);
+            if c.is_empty() {
+                c = contract::candidates(space, constant);
+            }
             if c.is_empty() {
                 c = depthwise::candidates(space, constant);
             }
@@ -292,7 +296,8 @@ pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
         let affine =
             o.access.indexed.is_empty() && o.access.terms.iter().all(|t| t.leaves.len() == 1);
         let contracted = only_contracted(k, *dst);
-        let bounds = o.access.bounds.is_empty() || (contracted && o.access.outside == 0.0);
+        let bounds = o.access.bounds.is_empty()
+            || (contracted && (o.access.outside == 0.0 || o.dtype.bits() == 8));
         // Lanes that lie apart are brought together once instead of at each use.
         let near = lanes.is_none_or(|l| matches!(space.stride(*operand, l), 0 | 1));
         let moved = k.family == Family::Move;

@@ -24,6 +24,7 @@ pub fn target() -> Target {
         ],
         gpu: None,
         tile_waits: false,
+        bf16_dots: false,
         efficiencies: EfficiencyTable::default(),
     }
 }

@@ -1,0 +1,251 @@
+//! Factors of 4 bits: a product reads a constant's numbers as they lie and turns them into f32 by a
+//! statement of its own, instead of a copy in f32 that is made when the model is loaded.
+use super::{Builder, Lowering, Result, touched};
+use crate::located::{Located, expand};
+use expr::{Expr, Zero};
+use graph::{NodeId, Op, ValueId, ValueSource, View};
+use kernel::{AxisId, TileId};
+use layout::{DType, Dim};
+
+/// Neighbours along the summed dimension that lie in one lane of a vector.
+const GROUP: i64 = 8;
+
+/// A factor that a map makes of numbers of 4 bits.
+pub(crate) struct NibbleFactor {
+    pub program: Expr,
+    /// What the program reads, each as the factor's shape shows it.
+    pub args: Vec<(ValueId, Located)>,
+    /// The argument whose layout splits the dimensions most finely.
+    pub finest: usize,
+}
+
+impl Lowering<'_> {
+    fn constant(&self, v: ValueId, depth: usize) -> bool {
+        match self.graph.value(v).source {
+            ValueSource::Weight(_) => true,
+            ValueSource::Node(n, _) if depth > 0 => {
+                let node = self.graph.node(n);
+                matches!(node.op, Op::View(_) | Op::Map(_))
+                    && node.inputs.iter().all(|&i| self.constant(i, depth - 1))
+                    && !node.inputs.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// The map that makes `v` of numbers of 4 bits, with the views behind it, outermost last.
+    fn nibble_map(&self, v: ValueId) -> Option<(NodeId, Vec<View>)> {
+        let mut views = Vec::new();
+        let mut v = v;
+        loop {
+            let ValueSource::Node(n, _) = self.graph.value(v).source else {
+                return None;
+            };
+            let node = self.graph.node(n);
+            match &node.op {
+                Op::View(w) => {
+                    views.push(w.clone());
+                    v = node.inputs[0];
+                }
+                Op::Map(_) => {
+                    views.reverse();
+                    return self.is_nibble_map(n).then_some((n, views));
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn is_nibble_map(&self, n: NodeId) -> bool {
+        let node = self.graph.node(n);
+        let (Op::Map(e), [out]) = (&node.op, node.outputs.as_slice()) else {
+            return false;
+        };
+        let Some(s) = e.as_steps() else {
+            return false;
+        };
+        let dtype = |slot: u32| node.inputs.get(slot as usize).map(|&v| self.dtype(v));
+        let known = self.shape(*out).iter().all(|d| d.known().is_some());
+        self.dtype(*out) == DType::F32
+            && known
+            && matches!(dtype(s.x), Some(DType::U4 | DType::I4))
+            && node.inputs.iter().all(|&v| self.constant(v, 8))
+            && node
+                .inputs
+                .get(s.x as usize)
+                .is_some_and(|&x| self.shape(x) == self.shape(*out))
+    }
+
+    /// Whether every reader of the nibble map's result is a product that takes it as a factor.
+    pub(crate) fn absorbed(&self, n: NodeId) -> bool {
+        if !self.is_nibble_map(n) {
+            return false;
+        }
+        let mut stack = self.graph.node(n).outputs.clone();
+        let mut any = false;
+        while let Some(v) = stack.pop() {
+            if self.is_output[v.0 as usize] {
+                return false;
+            }
+            for &r in &self.readers[v.0 as usize] {
+                let node = self.graph.node(r);
+                match &node.op {
+                    Op::View(_) => stack.extend(&node.outputs),
+                    Op::Contract(s) => {
+                        any = true;
+                        let plain = s.a.len() >= 2
+                            && s.b.len() == 2
+                            && node.inputs[1] == v
+                            && node.inputs[0] != v
+                            && s.b.iter().filter(|l| s.out.contains(l)).count() == 1
+                            && s.b.iter().all(|l| s.out.contains(l) != s.a.contains(l));
+                        if !plain || self.nibble_blocks(v, s).is_none() {
+                            return false;
+                        }
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        any
+    }
+
+    /// Whether blocks along the summed dimension are whole groups.
+    fn nibble_blocks(&self, v: ValueId, s: &graph::ContractSpec) -> Option<()> {
+        let (n, views) = self.nibble_map(v)?;
+        let k = s.b.iter().position(|l| !s.out.contains(l))?;
+        let depth = self.shape(v)[k].known()?;
+        if depth % GROUP != 0 || self.dtype(v) != DType::F32 {
+            return None;
+        }
+        let node = self.graph.node(n);
+        let Op::Map(e) = &node.op else { return None };
+        let steps = e.as_steps()?;
+        // The scale's blocks as the factor shows them, whatever lies where.
+        let shape: Vec<Dim> = self.shape(node.outputs[0]).to_vec();
+        let own = self.shape(node.inputs[steps.scale as usize]).to_vec();
+        let order: Vec<usize> = (0..own.len()).collect();
+        let mut l = Located {
+            ix: 0,
+            layout: expand(&layout::Layout::ordered(&own, &order, 1), &shape)?,
+        };
+        if own.iter().all(Dim::is_one) && !own.is_empty() {
+            return None;
+        }
+        for w in &views {
+            l = l.view(w)?;
+        }
+        let leaves = l.layout.modes[k].coalesce().leaves;
+        let inner = leaves.last()?;
+        let blocked = leaves.len() == 2 && inner.stride.is_zero();
+        let size = inner.extent.known()?;
+        (blocked && size % GROUP == 0).then_some(())
+    }
+
+    /// Factor `v` as numbers of 4 bits, where its map is left to the products that read it.
+    pub(crate) fn nibble_factor(&mut self, v: ValueId) -> Result<Option<NibbleFactor>> {
+        let Some((n, views)) = self.nibble_map(v) else {
+            return Ok(None);
+        };
+        if !self.absorbed(n) {
+            return Ok(None);
+        }
+        let node = self.graph.node(n);
+        let Op::Map(e) = &node.op else {
+            return Ok(None);
+        };
+        let Some(steps) = e.as_steps() else {
+            return Ok(None);
+        };
+        let mut program = e.clone();
+        let shape = self.shape(node.outputs[0]).to_vec();
+        let mut args = Vec::new();
+        for (slot, &input) in node.inputs.iter().enumerate() {
+            let mut l = self.locate(input)?;
+            // Zero points become f32 once: they are few.
+            if steps.zero == Zero::Slot(slot as u32) && self.dtype(input) != DType::F32 {
+                l = self.widened(&l, input, &[n])?;
+                for i in &mut program.insts {
+                    if let expr::Inst::Input { slot: s, dtype } = i
+                        && *s == slot as u32
+                    {
+                        *dtype = DType::F32;
+                    }
+                }
+            }
+            let Some(layout) = expand(&l.layout, &shape) else {
+                return self.fail(n, "an input of it does not broadcast");
+            };
+            let mut l = Located { ix: l.ix, layout };
+            for w in &views {
+                l = match l.view(w) {
+                    Some(l) => l,
+                    None => return self.fail(n, "a view of it has no strides"),
+                };
+            }
+            args.push((input, l));
+        }
+        Ok(Some(NibbleFactor {
+            program: program.simplified(),
+            args,
+            finest: steps.scale as usize,
+        }))
+    }
+
+    /// A dense copy of `l` in f32.
+    fn widened(&mut self, l: &Located, v: ValueId, nodes: &[NodeId]) -> Result<Located> {
+        let shape = l.layout.shape();
+        let order = super::row_major(shape.len());
+        let name = format!("{}.wide", self.name(v));
+        let to = self.new_value(&name, DType::F32, &shape, &order);
+        let mut b = Builder::new(&name, kernel::Family::Map);
+        let mut dims: Vec<Vec<AxisId>> = Vec::new();
+        for (d, e) in shape.iter().enumerate() {
+            dims.push(match e.is_one() {
+                true => vec![],
+                false => vec![b.axis(&format!("d{d}"), e)],
+            });
+        }
+        let all = dims.concat();
+        let (Some(read), Some(write)) = (b.access(&l.layout, &dims), b.access(&to.layout, &dims))
+        else {
+            return self.fail(nodes[0], "its zero points do not fit their axes");
+        };
+        let t = b.load("x", self.dtype(v), read, touched(&l.layout), l.ix);
+        let wide = super::contract::cast(&mut b, t, DType::F32, &all);
+        b.store("y", write, Dim::product(&shape), to.ix, wide);
+        let (k, args) = b.finish();
+        let origins = self.origins(nodes);
+        self.emit(k, args, origins);
+        Ok(to)
+    }
+
+    /// Loads of `f` and the statement that makes numbers of them; `dims` as for an access.
+    pub(crate) fn expand_nibbles(
+        &mut self,
+        b: &mut Builder,
+        n: NodeId,
+        f: &NibbleFactor,
+        dims: &[Vec<AxisId>],
+    ) -> Result<TileId> {
+        let types: Vec<DType> = (0..f.args.len() as u32)
+            .map(|s| {
+                let found = f.program.insts.iter().find_map(|i| match i {
+                    expr::Inst::Input { slot, dtype } if *slot == s => Some(*dtype),
+                    _ => None,
+                });
+                found.unwrap_or(DType::F32)
+            })
+            .collect();
+        let mut tiles = Vec::new();
+        for ((v, l), d) in f.args.iter().zip(types) {
+            let Some(access) = b.access(&l.layout, dims) else {
+                return self.fail(n, "its factor of 4 bits does not fit its axes");
+            };
+            let name: String = self.name(*v).chars().take(12).collect();
+            tiles.push(b.load(&name, d, access, touched(&l.layout), l.ix));
+        }
+        let axes = dims.concat();
+        Ok(b.map("wide", DType::F32, &axes, f.program.clone(), &tiles))
+    }
+}
