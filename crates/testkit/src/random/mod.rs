@@ -2,6 +2,7 @@
 //! oracle: [`Case::new`] makes one from a seed, [`check`] runs it.
 mod heavy;
 mod light;
+mod quantised;
 
 use crate::compare::difference;
 use expr::{ExprBuilder, Ref};
@@ -130,6 +131,11 @@ impl Gen {
 
     pub fn weight(&mut self, dtype: DType, shape: &[usize]) -> Option<ValueId> {
         let t = self.r.tensor(dtype, shape)?;
+        self.constant(t)
+    }
+
+    /// A constant.
+    pub fn constant(&mut self, t: Tensor) -> Option<ValueId> {
         self.names += 1;
         let name = format!("w{}", self.names);
         self.b.constant(&name, t).ok()
@@ -209,6 +215,7 @@ impl Case {
             None => sizes[1].1,
         };
         let (n, s, k) = (Dim::sym("n"), Dim::sym("s"), Dim::Known);
+        let t = s.clone();
         let (few, odd) = (g.r.of(&[1, 4, 16, 33]), g.r.of(&[1, 6, 15, 40]));
         let shapes = [
             (DType::F32, vec![n.clone(), k(few)]),
@@ -222,7 +229,14 @@ impl Case {
             (DType::U8, vec![s.clone(), k(5)]),
             (DType::F16, vec![n.clone(), k(7)]),
             (DType::U8, vec![n.clone(), k(few * 2), s.clone(), k(6)]),
-            (DType::I8, vec![n, s, k(48)]),
+            (DType::I8, vec![n.clone(), s, k(48)]),
+            (DType::U8, vec![n.clone(), k(g.r.of(&[4, 7, 24]))]),
+            (
+                DType::I8,
+                vec![n.clone(), k(g.r.of(&[1, 3, 8, 20])), k(7), t.clone()],
+            ),
+            (DType::U8, vec![k(2), k(g.r.of(&[3, 12])), t, k(5)]),
+            (DType::F32, vec![n, k(32)]),
         ];
         let mut inputs = vec![];
         for (i, (dtype, shape)) in shapes.into_iter().enumerate() {
@@ -240,10 +254,10 @@ impl Case {
         }
         let steps = 2 + g.r.below(9);
         for _ in 0..steps {
-            let made = if g.r.once_in(2) {
-                light::step(&mut g)
-            } else {
-                heavy::step(&mut g)
+            let made = match g.r.below(5) {
+                0 | 1 => light::step(&mut g),
+                2 | 3 => heavy::step(&mut g),
+                _ => quantised::step(&mut g),
             };
             g.pool.extend(made.unwrap_or_default());
         }
