@@ -250,6 +250,10 @@ pub enum RecurrentKind {
 
 /// A recurrent layer, inputs as in ONNX (X, W, R, B, sequence_lens, initial_h, initial_c, P);
 /// `present` tells which of them the node's inputs are. Outputs Y, Y_h and (LSTM) Y_c, always all.
+///
+/// Without W, X holds what W made of it: [sequence, batch, directions * gates * hidden], the gates'
+/// input parts with all biases but the one that a reset gate scales. That one, [directions, hidden],
+/// is then B, which only a GRU with `linear_before_reset` has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecurrentSpec {
     /// Kind.
@@ -264,9 +268,9 @@ pub struct RecurrentSpec {
     pub present: Vec<bool>,
     /// Activation names per direction, ONNX order.
     pub activations: Vec<String>,
-    /// Their alphas.
+    /// Their alphas, one for each; those that take none ignore theirs.
     pub alphas: Vec<f64>,
-    /// Their betas.
+    /// Their betas, likewise.
     pub betas: Vec<f64>,
     /// Clip of cell inputs.
     pub clip: Option<f64>,
@@ -274,6 +278,29 @@ pub struct RecurrentSpec {
     pub linear_before_reset: bool,
     /// LSTM: input and forget gates coupled.
     pub input_forget: bool,
+}
+
+impl RecurrentSpec {
+    /// Directions that the layer runs in.
+    pub fn directions(&self) -> usize {
+        1 + usize::from(self.direction == "bidirectional")
+    }
+
+    /// Gates per unit.
+    pub fn gates(&self) -> i64 {
+        match self.kind {
+            RecurrentKind::Lstm => 4,
+            RecurrentKind::Gru => 3,
+            RecurrentKind::Rnn => 1,
+        }
+    }
+
+    /// Place of ONNX input `slot` among the node's inputs, if it is given.
+    pub fn input(&self, slot: usize) -> Option<usize> {
+        let given = |p: &&bool| **p;
+        let there = self.present.get(slot).copied().unwrap_or(false);
+        there.then(|| self.present.iter().take(slot).filter(given).count())
+    }
 }
 
 /// How positions between samples are filled.

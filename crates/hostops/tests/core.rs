@@ -174,6 +174,19 @@ fn rnn_activations_and_clip() {
     let out = recurrent(&s, &[&x, &one, &one]).unwrap();
     // From the end: 2*min(4,3)+1 = 7, then 2*min(1+7,3)+1 = 7.
     assert_eq!(out[0].to_f32().unwrap(), [7.0, 7.0]);
+    // Each activation has its own parameters, those that take none included.
+    let mut both = spec(RecurrentKind::Rnn, 1, "bidirectional", &[0, 1, 2]);
+    both.activations = vec!["Relu".into(), "Affine".into()];
+    both.alphas = vec![0.0, 2.0];
+    both.betas = vec![0.0, 1.0];
+    let two = f(&[2, 1, 1], &[1.0, 1.0]);
+    let out = recurrent(&both, &[&f(&[1, 1, 1], &[3.0]), &two, &two]).unwrap();
+    assert_eq!(out[0].to_f32().unwrap(), [3.0, 7.0]);
+    // Without W the parts of the gates are given.
+    let mut rest = s.clone();
+    rest.present[1] = false;
+    let parts = recurrent(&rest, &[&x, &one]).unwrap();
+    assert_eq!(parts[0].to_f32().unwrap(), [7.0, 7.0]);
     let wrong = recurrent(&s, &[&x, &x, &one]).unwrap_err().to_string();
     assert!(
         wrong.contains("RNN") && wrong.contains("W must be"),

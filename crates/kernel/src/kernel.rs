@@ -1,3 +1,4 @@
+use crate::{AxisTile, Node};
 use expr::{Expr, Monoid};
 use layout::{DType, Dim, Leaf};
 use serde::{Deserialize, Serialize};
@@ -163,6 +164,18 @@ pub struct Rescale {
     pub factor: Expr,
 }
 
+/// A label of a relabelled tile: the source's axis `from` is read at `first` + the coordinate along
+/// the result's axis `to`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Label {
+    /// Axis of the source.
+    pub from: AxisId,
+    /// Axis of the result.
+    pub to: AxisId,
+    /// The coordinate along `from` that is the result's coordinate 0.
+    pub first: Dim,
+}
+
 /// A statement on whole tiles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -219,6 +232,22 @@ pub enum Stmt {
         over: Vec<AxisId>,
         /// What depends on the state's old value.
         rescale: Option<Rescale>,
+    },
+    /// `dst[.., to, ..] = src[.., first + to, ..]`: the source, or a part of it, along other labels;
+    /// axes that no label names keep theirs.
+    ///
+    /// With `along` the result lacks that axis of the source: it is what the source holds at the
+    /// present position, and the next position finds it there. An axis that something is carried
+    /// along is *ordered*: its positions are gone through one by one, in ascending order.
+    Relabel {
+        /// Defined tile; one that is carried is defined before as well, for the first position.
+        dst: TileId,
+        /// Read tile.
+        src: TileId,
+        /// Axes that get another label.
+        labels: Vec<Label>,
+        /// The ordered axis that the result is carried along.
+        along: Option<AxisId>,
     },
 }
 
@@ -303,6 +332,7 @@ impl Stmt {
             Stmt::Load { .. } => vec![],
             Stmt::Store { src, .. } => vec![*src],
             Stmt::Map { args, .. } => args.clone(),
+            Stmt::Relabel { src, .. } => vec![*src],
             Stmt::Contract { acc, a, b, .. } => vec![*acc, *a, *b],
             Stmt::Fold {
                 state,
@@ -321,7 +351,9 @@ impl Stmt {
     /// Tiles written.
     pub fn writes(&self) -> Vec<TileId> {
         match self {
-            Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => vec![*dst],
+            Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } => {
+                vec![*dst]
+            }
             Stmt::Store { .. } => vec![],
             Stmt::Contract { acc, .. } => vec![*acc],
             Stmt::Fold { state, rescale, .. } => {
@@ -340,16 +372,41 @@ impl Stmt {
         }
     }
 
-    /// Axes that this statement sums or folds over.
+    /// Axes that this statement sums, folds or carries its result over.
     pub fn over(&self) -> &[AxisId] {
         match self {
             Stmt::Contract { over, .. } | Stmt::Fold { over, .. } => over,
+            Stmt::Relabel { along, .. } => along.as_slice(),
             _ => &[],
         }
     }
 }
 
 impl Kernel {
+    /// Axes that tiles are carried along, ascending: a schedule goes through their positions one by
+    /// one, in order, in its outermost loops.
+    pub fn ordered(&self) -> Vec<AxisId> {
+        let along = |s: &Stmt| match s {
+            Stmt::Relabel { along, .. } => *along,
+            _ => None,
+        };
+        let mut axes: Vec<AxisId> = self.body.iter().filter_map(along).collect();
+        axes.sort_unstable();
+        axes.dedup();
+        axes
+    }
+
+    /// The loops that every schedule of this kernel begins with: its ordered axes.
+    pub fn ordered_loops(&self) -> Vec<AxisTile> {
+        let one = |axis| AxisTile { axis, tile: 1 };
+        self.ordered().into_iter().map(one).collect()
+    }
+
+    /// The statements on whole axes, ordered ones apart: in loops over their positions.
+    pub fn nodes(&self) -> Vec<Node> {
+        crate::lower::place(self, &self.ordered_loops())
+    }
+
     /// Calls `f` for every dimension expression (axis extents, accesses, programs), in a fixed
     /// order: these are the kernel's parameters.
     pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
@@ -358,14 +415,14 @@ impl Kernel {
             o.access.for_each_dim(f);
             f(&o.elements);
         }
-        let mut program = |e: &Expr| {
-            for i in &e.insts {
-                if let expr::Inst::Dim(d) = i {
-                    f(d);
-                }
-            }
-        };
         for s in &self.body {
+            let mut program = |e: &Expr| {
+                for i in &e.insts {
+                    if let expr::Inst::Dim(d) = i {
+                        f(d);
+                    }
+                }
+            };
             match s {
                 Stmt::Map { expr, .. } => program(expr),
                 Stmt::Fold {
@@ -383,6 +440,7 @@ impl Kernel {
                         program(&r.factor);
                     }
                 }
+                Stmt::Relabel { labels, .. } => labels.iter().for_each(|l| f(&l.first)),
                 _ => {}
             }
         }

@@ -22,8 +22,8 @@ pub mod work;
 pub use bytes::whole_bytes;
 pub use error::KernelError;
 pub use kernel::{
-    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Operand, OperandId, Rescale, Role, Stmt,
-    Term, Tile, TileId,
+    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
+    Stmt, Term, Tile, TileId,
 };
 pub use schedule::{
     AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Swizzle,

@@ -1,5 +1,5 @@
 //! From kernel and schedule to loops: each statement goes into the loops whose axes it touches.
-use crate::{AxisId, Kernel, KernelError, Node, Schedule, Stmt};
+use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId};
 
 /// The body of one task: loops around the statements that depend on looped axes.
 ///
@@ -8,11 +8,11 @@ use crate::{AxisId, Kernel, KernelError, Node, Schedule, Stmt};
 /// that belong into one loop goes before that loop when nothing in the loop so far touches what it
 /// writes or writes what it touches: so a fill of an accumulator stands before the loop that
 /// accumulates into it, wherever the kernel lists it.
-pub(crate) fn place(kernel: &Kernel, schedule: &Schedule) -> Result<Vec<Node>, KernelError> {
+pub(crate) fn place(kernel: &Kernel, loops: &[AxisTile]) -> Vec<Node> {
     let mut body = Vec::new();
     let all: Vec<usize> = (0..kernel.body.len()).collect();
-    build(kernel, schedule, &all, 0, &mut body);
-    Ok(body)
+    build(kernel, loops, &all, &mut body);
+    body
 }
 
 fn touches(kernel: &Kernel, stmt: &Stmt, axis: AxisId) -> bool {
@@ -33,27 +33,31 @@ struct Used {
 
 impl Used {
     fn add(&mut self, stmt: &Stmt) {
-        stmt.reads()
-            .iter()
-            .for_each(|&t| self.read[t as usize] = true);
-        stmt.writes()
-            .iter()
-            .for_each(|&t| self.written[t as usize] = true);
+        let mark = |list: &mut Vec<bool>, tiles: Vec<TileId>| {
+            for t in tiles {
+                if let Some(m) = list.get_mut(t as usize) {
+                    *m = true;
+                }
+            }
+        };
+        mark(&mut self.read, stmt.reads());
+        mark(&mut self.written, stmt.writes());
     }
 
     /// Whether `stmt` means the same before these statements.
     fn apart(&self, stmt: &Stmt) -> bool {
-        let written = |t: &u16| self.written[*t as usize];
+        let is = |list: &[bool], t: &TileId| list.get(*t as usize).copied().unwrap_or(true);
+        let written = |t: &TileId| is(&self.written, t);
         !stmt.reads().iter().any(written)
             && !stmt
                 .writes()
                 .iter()
-                .any(|t| written(t) || self.read[*t as usize])
+                .any(|t| written(t) || is(&self.read, t))
     }
 }
 
-fn build(kernel: &Kernel, schedule: &Schedule, stmts: &[usize], depth: usize, out: &mut Vec<Node>) {
-    let Some(level) = schedule.loops.get(depth) else {
+fn build(kernel: &Kernel, loops: &[AxisTile], stmts: &[usize], out: &mut Vec<Node>) {
+    let Some((level, inner)) = loops.split_first() else {
         out.extend(stmts.iter().map(|&s| Node::Stmt(kernel.body[s].clone())));
         return;
     };
@@ -77,10 +81,10 @@ fn build(kernel: &Kernel, schedule: &Schedule, stmts: &[usize], depth: usize, ou
             }
             at += 1;
         }
-        build(kernel, schedule, &before, depth + 1, out);
+        build(kernel, inner, &before, out);
         if !looped.is_empty() {
             let mut body = Vec::new();
-            build(kernel, schedule, &looped, depth + 1, &mut body);
+            build(kernel, inner, &looped, &mut body);
             out.push(Node::Loop { axis: *level, body });
         }
     }

@@ -226,6 +226,25 @@ fn statement(p: &TileProgram, s: &Stmt) -> String {
                 axes(k, over)
             )
         }
+        Stmt::Relabel {
+            dst,
+            src,
+            labels,
+            along,
+        } => {
+            let one = |l: &crate::Label| match l.first.is_zero() {
+                true => format!("{} as {}", axis(k, l.from), axis(k, l.to)),
+                false => format!("{} as {} + {}", axis(k, l.from), l.first, axis(k, l.to)),
+            };
+            let labels: Vec<String> = labels.iter().map(one).collect();
+            let next = along.map_or(String::new(), |a| format!(", for the next {}", axis(k, a)));
+            format!(
+                "{} = {}[{}]{next}",
+                defined(*dst),
+                tile(k, *src),
+                labels.join(", ")
+            )
+        }
         Stmt::Fold {
             monoid,
             state,

@@ -33,7 +33,7 @@ impl TileProgram {
     /// this is Ok, the program can be executed, emitted and costed without failing.
     pub fn new(kernel: Kernel, schedule: Schedule) -> Result<TileProgram, KernelError> {
         crate::verify::parts(&kernel, &schedule)?;
-        let body = lower::place(&kernel, &schedule)?;
+        let body = lower::place(&kernel, &schedule.loops);
         let p = TileProgram {
             kernel,
             schedule,

@@ -2,6 +2,8 @@
 mod common;
 #[path = "common/random.rs"]
 mod random;
+#[path = "common/recurrence.rs"]
+mod recurrence;
 use common::*;
 use expr::{Monoid, Unary};
 use kernel::*;
@@ -28,7 +30,8 @@ fn good() -> Vec<(Kernel, Schedule)> {
         ),
         (softmax(m.clone(), d(33)), softmax_cpu(4)),
         (gather(m.clone(), 10, 8), gather_cpu(4)),
-        (pointwise(m, d(9), Unary::Exp), pointwise_cpu(3)),
+        (pointwise(m.clone(), d(9), Unary::Exp), pointwise_cpu(3)),
+        (recurrence::elman(m, d(5), 7), recurrence::elman_cpu(2)),
     ]
 }
 
@@ -49,6 +52,7 @@ const CONV: usize = 2;
 const ATTENTION: usize = 3;
 const ROW: usize = 4;
 const GATHER: usize = 5;
+const RECURRENT: usize = 7;
 
 #[test]
 fn good_programs_pass() {
@@ -504,6 +508,107 @@ fn mapping() {
     assert_eq!(gpu(|g| g.load_bytes = 3), "mapping");
     assert_eq!(gpu(|g| g.registers = 300), "mapping");
     assert_eq!(gpu(|g| g.columns = vec![0]), "mapping");
+}
+
+fn change_relabel(f: impl Fn(&mut TileId, &mut Vec<Label>, &mut Option<AxisId>)) -> String {
+    broken(RECURRENT, |k, _| {
+        for s in &mut k.body {
+            if let Stmt::Relabel {
+                dst, labels, along, ..
+            } = s
+            {
+                f(dst, labels, along);
+            }
+        }
+    })
+}
+
+#[test]
+fn relabel() {
+    // Onto itself, without the new label, to an axis that is there already, beyond the source.
+    assert_eq!(change_relabel(|dst, _, _| *dst = 4), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l.clear()), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l[0].to = 1), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l[0].from = 2), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l[0].first = d(1)), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l[0].first = d(-1)), "relabel");
+    assert_eq!(change_relabel(|_, l, _| l[0].to = 9), "ids");
+    assert_eq!(change_relabel(|_, _, a| *a = Some(9)), "ids");
+    // Carried along nothing the result would have the axis.
+    assert_eq!(change_relabel(|_, _, a| *a = None), "relabel");
+    let wide = |k: &mut Kernel, _: &mut Schedule| k.axes[2].extent = d(8);
+    assert_eq!(broken(RECURRENT, wide), "relabel");
+}
+
+#[test]
+fn ordered() {
+    use recurrence::{K, N, T};
+    // The first position would find nothing.
+    let first = |k: &mut Kernel, _: &mut Schedule| {
+        k.body.remove(0);
+    };
+    assert_eq!(broken(RECURRENT, first), "defined");
+    // Written by others behind it.
+    let twice = |k: &mut Kernel, _: &mut Schedule| {
+        let s = k.body[0].clone();
+        k.body.push(s);
+    };
+    assert_eq!(broken(RECURRENT, twice), "ordered");
+    // Carried by two statements.
+    let both = |k: &mut Kernel, _: &mut Schedule| {
+        let s = k.body[7].clone();
+        k.body.insert(7, s);
+    };
+    assert_eq!(broken(RECURRENT, both), "ordered");
+    // Not walked, walked two at a time, walked inside another loop, shared out.
+    assert_eq!(broken(RECURRENT, |_, s| s.loops.clear()), "ordered");
+    assert_eq!(broken(RECURRENT, |_, s| s.loops[0].tile = 2), "ordered");
+    let inner = |_: &mut Kernel, s: &mut Schedule| {
+        let rows = s.grid.pop().unwrap();
+        s.loops.insert(0, rows);
+    };
+    assert_eq!(broken(RECURRENT, inner), "ordered");
+    let grid = |_: &mut Kernel, s: &mut Schedule| {
+        s.grid.push(s.loops.pop().unwrap());
+    };
+    assert_eq!(broken(RECURRENT, grid), "grid");
+    // Units that get another label in pieces.
+    for axis in [K, N] {
+        let cut = |_: &mut Kernel, s: &mut Schedule| s.loops.push(AxisTile { axis, tile: 3 });
+        assert_eq!(broken(RECURRENT, cut), "ordered");
+    }
+    // A second loop behind what the first one left.
+    let rule = broken(RECURRENT, |k, s| {
+        let mut m = Make { k: k.clone() };
+        let late = m.fill("late", DType::F32, &[T, 1, N], 1.0);
+        m.store_dense("LATE", late, &[T, 1, N]);
+        *k = m.k;
+        s.places.push(Place::Register);
+    });
+    assert_eq!(rule, "ordered");
+}
+
+#[test]
+fn ordered_axes_are_loops_of_the_whole_kernel_too() {
+    let k = recurrence::elman(d(3), d(2), 4);
+    assert_eq!(k.ordered(), [recurrence::T]);
+    let nodes = k.nodes();
+    let loops: Vec<usize> = nodes
+        .iter()
+        .filter_map(|n| match n {
+            Node::Loop { body, .. } => Some(body.len()),
+            Node::Stmt(_) => None,
+        })
+        .collect();
+    // Fill, product, load, map, store and what is carried; both loads before, one store behind.
+    assert_eq!(loops, [6]);
+    assert_eq!(nodes.len(), 4);
+    let p = TileProgram::new(k, recurrence::elman_cpu(2)).unwrap();
+    let text = p.to_string();
+    assert!(
+        text.contains("h : f32 [b,k] in registers = y[n as k], for the next t"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod integer;
 mod labels;
 mod maps;
 mod pattern;
+mod recurrent;
 mod resample;
 mod run;
 mod shapes;

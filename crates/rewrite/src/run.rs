@@ -1,6 +1,7 @@
 use crate::edit::tidy;
 use crate::{
-    Error, attention, cse, dead, fold, hoist, integer, labels, maps, resample, shapes, views,
+    Error, attention, cse, dead, fold, hoist, integer, labels, maps, recurrent, resample, shapes,
+    views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -91,6 +92,12 @@ pub const PASSES: &[Pass] = &[
         run: resample::run,
         needs: &["no shape arithmetic"],
         establishes: &[],
+    },
+    Pass {
+        name: "recurrent",
+        run: recurrent::run,
+        needs: &["no dead code"],
+        establishes: &["recurrences apart from their inputs"],
     },
     Pass {
         name: "views",

@@ -9,4 +9,5 @@ pub mod mutate;
 pub mod operators;
 pub mod random;
 pub mod readers;
+pub mod tiles;
 pub mod zoo;

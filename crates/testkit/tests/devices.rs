@@ -2,95 +2,12 @@
 //! that their waits allow, tile programs are interpreted by the reference.
 extern crate shopfloor_testkit as testkit;
 
-use plan::{
-    Allotment, Block, BufferId, BufferKind, Plan, PlanSegment, Planner as _, Step, StepWork, Wait,
-};
+use plan::{Allotment, BufferKind, Plan, PlanSegment, Planner as _, Step};
 use planner::{Placement, PlanOptions, Planner};
-use reference::{Memory, run_graph, run_tiles};
+use reference::run_graph;
 use shopfloor::{DimBox, Model, ModelOptions, inputs, machines};
 use tensor::Tensor;
-use testkit::random::Rng;
 use testkit::zoo;
-
-/// Memory of one request over all devices.
-struct World<'a> {
-    block: &'a Block,
-    arenas: Vec<Vec<u8>>,
-    /// Buffers outside arenas.
-    others: Vec<Vec<u8>>,
-}
-
-impl World<'_> {
-    fn read(&self, b: BufferId) -> Vec<u8> {
-        let x = &self.block.buffers[b as usize];
-        match x.kind {
-            BufferKind::Arena => {
-                let from = x.offset as usize;
-                self.arenas[x.place as usize][from..from + x.bytes as usize].to_vec()
-            }
-            _ => self.others[b as usize].clone(),
-        }
-    }
-
-    fn write(&mut self, b: BufferId, bytes: &[u8]) {
-        let x = &self.block.buffers[b as usize];
-        match x.kind {
-            BufferKind::Arena => {
-                let from = x.offset as usize;
-                self.arenas[x.place as usize][from..from + bytes.len()].copy_from_slice(bytes);
-            }
-            _ => self.others[b as usize].copy_from_slice(bytes),
-        }
-    }
-
-    fn step(&mut self, s: &Step, program: &kernel::TileProgram, dims: &DimBox, seed: u64) {
-        let StepWork::Kernel { args, .. } = &s.work else {
-            panic!("'{}' is a host step", s.name)
-        };
-        let mut memory = Memory::new();
-        for (i, (o, &b)) in program.kernel().operands.iter().zip(args).enumerate() {
-            if let Some(first) = args[..i].iter().position(|x| *x == b) {
-                assert!(memory.share(i as u16, first as u16));
-                continue;
-            }
-            let bytes = self.read(b);
-            let n = bytes.len() * 8 / o.dtype.bits() as usize;
-            let t = Tensor::from_bytes(o.dtype, &[n], bytes).expect("tensor");
-            memory.bind(i as u16, t);
-        }
-        let at = |name: &str| dims.get(name).map(|r| r.hi);
-        run_tiles(program, &at, &mut memory, seed).unwrap_or_else(|e| panic!("'{}': {e}", s.name));
-        for (i, (o, &b)) in program.kernel().operands.iter().zip(args).enumerate() {
-            if o.role == kernel::Role::Write {
-                let bytes = memory.get(i as u16).expect("written").bytes().to_vec();
-                self.write(b, &bytes);
-            }
-        }
-    }
-
-    /// All steps, in an order that only waits restrict.
-    fn run(
-        &mut self,
-        list: &[Step],
-        programs: &[Option<kernel::TileProgram>],
-        dims: &DimBox,
-        rng: &mut Rng,
-    ) {
-        let mut done = vec![false; list.len()];
-        for _ in 0..list.len() {
-            let over = |w: &Wait| match w {
-                Wait::Step(s) | Wait::Tiles { step: s, .. } => done[*s as usize],
-            };
-            let ready: Vec<usize> = (0..list.len())
-                .filter(|&i| !done[i] && list[i].waits.iter().all(over))
-                .collect();
-            let i = ready[rng.below(ready.len())];
-            let program = programs[i].as_ref().expect("a tile program");
-            self.step(&list[i], program, dims, rng.bits());
-            done[i] = true;
-        }
-    }
-}
 
 fn check(name: &str, planner: &Planner, batch: i64, seed: u64) -> Plan {
     let path = zoo::find(name)
@@ -110,38 +27,17 @@ fn check(name: &str, planner: &Planner, batch: i64, seed: u64) -> Plan {
     let plan = planner
         .bind(model.program(), &dims, &Allotment::default())
         .expect("plan");
-    let verified = plan.clone().verify().unwrap_or_else(|e| panic!("{e}"));
     let [PlanSegment::Block(block)] = plan.segments.as_slice() else {
         panic!("one block")
     };
-    let mut w = World {
-        block,
-        arenas: (0..plan.devices.len() as u32)
-            .map(|p| vec![0xFF; block.arena(p) as usize])
-            .collect(),
-        others: vec![],
-    };
-    for b in &block.buffers {
-        w.others.push(match b.kind {
-            BufferKind::Arena => vec![],
-            BufferKind::Weight(id) => {
-                let t = model.program().weights.tensor(id).expect("weight");
-                t.bytes().to_vec()
-            }
-            BufferKind::Input(n) => {
-                let port = &block.inputs[n as usize];
-                let (_, t) = named.iter().find(|x| x.0 == port.name).expect("input");
-                t.bytes().to_vec()
-            }
-            _ => vec![0xFF; b.bytes as usize],
-        });
-    }
-    let mut rng = Rng::new(seed);
-    w.run(&block.init, verified.init_programs(0), &dims, &mut rng);
-    w.run(&block.steps, verified.step_programs(0), &dims, &mut rng);
-    for (port, want) in block.outputs.iter().zip(&want) {
-        let got = Tensor::from_bytes(port.dtype, want.shape(), w.read(port.buffer)).expect("out");
-        let d = testkit::compare::difference(&got, want);
+    let named: Vec<(String, Tensor)> = named
+        .iter()
+        .map(|(n, t)| (n.to_string(), t.clone()))
+        .collect();
+    let got = testkit::tiles::evaluate(&model, &plan, &named, &dims, seed)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    for ((port, want), got) in block.outputs.iter().zip(&want).zip(&got) {
+        let d = testkit::compare::difference(got, want);
         assert!(d < 1e-4, "{name}, output '{}': {d}", port.name);
     }
     plan

@@ -13,6 +13,7 @@ pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod nibbles;
 pub(crate) mod pool;
+pub(crate) mod relabel;
 pub(crate) mod run;
 pub(crate) mod transfer;
 pub(crate) mod vm;
@@ -118,6 +119,7 @@ pub(crate) enum Op {
     Nest(Box<contract::CNest>),
     Nibbles(Box<nibbles::CNibbles>),
     Pool(Box<pool::CPool>),
+    Relabel(Box<relabel::CRelabel>),
 }
 
 /// A compiled tile program.

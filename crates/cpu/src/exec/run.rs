@@ -1,5 +1,5 @@
 //! Running a compiled tile program's tasks.
-use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, transfer};
+use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
 
 /// Number of tasks under the parameters `p`; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
@@ -81,6 +81,7 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             Op::Nest(n) => contract::nest(ctx, n)?,
             Op::Nibbles(n) => super::nibbles::run(ctx, n)?,
             Op::Pool(p) => pool::run(ctx, p)?,
+            Op::Relabel(r) => relabel::run(ctx, r),
         }
     }
     Ok(())

@@ -166,6 +166,24 @@ impl Whole<'_> {
                 }
                 self.tiles[*dst as usize] = out;
             }
+            Stmt::Relabel {
+                dst,
+                src,
+                labels,
+                along,
+            } => {
+                // Whole axes know no order; layers are compared with the graph's oracle elsewhere.
+                assert!(along.is_none(), "nothing is carried in these programs");
+                let mut out = Vec::new();
+                for c in self.points(&self.k.tiles[*dst as usize].axes) {
+                    let mut from = c.clone();
+                    for l in labels {
+                        from[l.from as usize] = l.first.known().unwrap_or(0) + c[l.to as usize];
+                    }
+                    out.push(self.at(*src, &from));
+                }
+                self.tiles[*dst as usize] = out;
+            }
             Stmt::Contract { acc, a, b, over } => {
                 let d = self.k.tiles[*acc as usize].dtype;
                 let (da, db) = (

@@ -229,6 +229,7 @@ impl<'a> Emitter<'a> {
             Stmt::Store { src, .. } => format!("store of '{}'", tile(*src)),
             Stmt::Map { dst, .. } => format!("map '{}'", tile(*dst)),
             Stmt::Contract { acc, .. } => format!("contract into '{}'", tile(*acc)),
+            Stmt::Relabel { dst, .. } => format!("relabelling to '{}'", tile(*dst)),
             Stmt::Fold { state, .. } => {
                 format!("fold into '{}'", state.first().map_or("?", |&s| tile(s)))
             }
@@ -269,6 +270,10 @@ impl<'a> Emitter<'a> {
                 over,
                 rescale,
             } => self.fold(monoid, state, args, over, rescale.as_ref()),
+            Stmt::Relabel { .. } => self.fail(
+                "tiles under one set of labels",
+                "tiles that get other labels, or are carried from position to position, are not printed yet; run this kernel on a CPU",
+            ),
         }
     }
 

@@ -12,8 +12,8 @@ pub(super) fn outputs(s: &RecurrentSpec, v: &[&Value]) -> Result<Vec<Type>, Stri
             v.len()
         ));
     }
-    if !s.present[..3].iter().all(|p| *p) {
-        return Err("X, W and R must be given".into());
+    if !s.present[0] || !s.present[2] {
+        return Err("X and R must be given".into());
     }
     if s.hidden <= 0 {
         return Err(format!("{} units are not positive", s.hidden));
@@ -31,6 +31,15 @@ pub(super) fn outputs(s: &RecurrentSpec, v: &[&Value]) -> Result<Vec<Type>, Stri
     let [first, second, _] = x.shape.as_slice() else {
         return Err(format!("X {} does not have 3 dimensions", list(&x.shape)));
     };
+    if let (false, [_, _, width]) = (s.present[1], x.shape.as_slice()) {
+        let want = Dim::Known(dirs) * Dim::Known(s.gates()) * Dim::Known(s.hidden);
+        if *width != want {
+            return Err(format!(
+                "X {} has {width} values per position where the gates take {want}; give W",
+                list(&x.shape)
+            ));
+        }
+    }
     let (dirs, hidden) = (Dim::Known(dirs), Dim::Known(s.hidden));
     let (y, state) = match s.batch_first {
         false => (

@@ -200,7 +200,8 @@ impl Act {
         match self {
             Act::Sigmoid => x.sigmoid(),
             Act::Tanh => x.tanh(),
-            Act::Relu => T::of(v().max(0.0)),
+            // A NaN stays.
+            Act::Relu => T::of(if v() < 0.0 { 0.0 } else { v() }),
             Act::Affine(a, b) => T::of(a * v() + b),
             Act::LeakyRelu(a) => T::of(if v() < 0.0 { a * v() } else { v() }),
             Act::ThresholdedRelu(a) => T::of(if v() > a { v() } else { 0.0 }),
@@ -213,7 +214,7 @@ impl Act {
     }
 }
 
-/// The activations of all directions; alphas and betas are taken in order by those that have them.
+/// The activations of all directions, each with its own alpha and beta.
 fn activations(spec: &RecurrentSpec, directions: usize) -> R<Vec<Act>> {
     let usual: &[&str] = match spec.kind {
         RecurrentKind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
@@ -234,12 +235,12 @@ fn activations(spec: &RecurrentSpec, directions: usize) -> R<Vec<Act>> {
         )
         .into());
     }
-    let (mut a, mut b) = (spec.alphas.iter(), spec.betas.iter());
-    let mut alpha = |d: f64| a.next().copied().unwrap_or(d);
-    let mut beta = |d: f64| b.next().copied().unwrap_or(d);
     names
         .iter()
-        .map(|n| {
+        .enumerate()
+        .map(|(i, n)| {
+            let alpha = |d: f64| spec.alphas.get(i).copied().unwrap_or(d);
+            let beta = |d: f64| spec.betas.get(i).copied().unwrap_or(d);
             Ok(match n.to_ascii_lowercase().as_str() {
                 "sigmoid" => Act::Sigmoid,
                 "tanh" => Act::Tanh,
@@ -271,7 +272,6 @@ fn values<T: Real>(t: &Tensor) -> Vec<T> {
 
 fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<Tensor>> {
     let x = slots[0].ok_or("input X is missing")?;
-    let w = slots[1].ok_or("input W is missing")?;
     let r = slots[2].ok_or("input R is missing")?;
     let [d0, d1, input] = *x.shape() else {
         return Err(format!("X has shape {:?}, not three dimensions", x.shape()).into());
@@ -297,10 +297,16 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
         .filter(|h| (1..1 << 24).contains(h))
         .ok_or("hidden_size must be 1 or more")?;
     let gh = gates * hidden;
-    check(w, "W", T::DTYPE, &[directions, gh, input])?;
+    // Without W, X holds the gates' input parts.
+    let made = slots[1].is_none();
+    match slots[1] {
+        Some(w) => check(w, "W", T::DTYPE, &[directions, gh, input])?,
+        None => check(x, "X", T::DTYPE, &[d0, d1, directions * gh])?,
+    }
     check(r, "R", T::DTYPE, &[directions, gh, hidden])?;
     if let Some(b) = slots[3] {
-        check(b, "B", T::DTYPE, &[directions, 2 * gh])?;
+        let per = if made { hidden } else { 2 * gh };
+        check(b, "B", T::DTYPE, &[directions, per])?;
     }
     if let Some(p) = slots[7] {
         check(p, "P", T::DTYPE, &[directions, 3 * hidden])?;
@@ -365,12 +371,18 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
             r: &r.bytes()[dir * gh * hidden * T::BYTES..(dir + 1) * gh * hidden * T::BYTES],
             bias: slots[3].map_or_else(
                 || vec![zero; 2 * gh],
-                |b| values::<T>(b)[dir * 2 * gh..(dir + 1) * 2 * gh].to_vec(),
+                |b| {
+                    let per = if made { hidden } else { 2 * gh };
+                    let mut all = vec![zero; 2 * gh - per];
+                    all.extend(&values::<T>(b)[dir * per..(dir + 1) * per]);
+                    all
+                },
             ),
             peephole: slots[7]
                 .map(|p| values::<T>(p)[dir * 3 * hidden..(dir + 1) * 3 * hidden].to_vec()),
         };
-        let wd = &w.bytes()[dir * gh * input * T::BYTES..(dir + 1) * gh * input * T::BYTES];
+        let wd = slots[1]
+            .map(|w| &w.bytes()[dir * gh * input * T::BYTES..(dir + 1) * gh * input * T::BYTES]);
         let mut g = vec![zero; gh];
         let mut rest = vec![zero; gh];
         for (b, &len) in lens.iter().enumerate() {
@@ -385,8 +397,13 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
                     } else {
                         t * batch + b
                     };
-                g.copy_from_slice(&cell.bias[..gh]);
-                gemv(wd, &xs[row..row + input], &mut g);
+                match wd {
+                    Some(wd) => {
+                        g.copy_from_slice(&cell.bias[..gh]);
+                        gemv(wd, &xs[row..row + input], &mut g);
+                    }
+                    None => g.copy_from_slice(&xs[row + dir * gh..row + (dir + 1) * gh]),
+                }
                 cell.step(&mut g, &mut rest, h, c);
                 let to = hidden
                     * if spec.batch_first {

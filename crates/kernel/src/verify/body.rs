@@ -29,7 +29,23 @@ pub(super) fn check(p: &TileProgram) -> Checked {
     let looped: Vec<AxisId> = p.schedule().loops.iter().map(|l| l.axis).collect();
     inside(k, &all, &looped)?;
     partial(k, &all)?;
+    once(k, &all)?;
     ordered(k, &all, &looped)
+}
+
+/// An ordered axis has one loop: a second would begin with what the first one left.
+fn once(k: &Kernel, all: &[Placed]) -> Checked {
+    let b = Blame(k);
+    for a in k.ordered() {
+        let loops: BTreeSet<usize> = all.iter().filter_map(|s| s.instance(a)).collect();
+        b.need(loops.len() <= 1, "ordered", || {
+            format!(
+                "a statement apart from axis '{}' stands between two that belong into its loop",
+                k.axes[a as usize].name
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// Loops nest as deep as the schedule has loops, which are axes of the kernel.
@@ -89,8 +105,10 @@ fn partial(k: &Kernel, all: &[Placed]) -> Checked {
             .filter(|s| s.loops.contains(&l))
             .map(|s| s.stmt)
             .collect();
+        // What is carried from position to position is whole at each.
         let sums: BTreeSet<TileId> = body
             .iter()
+            .filter(|s| !matches!(s, Stmt::Relabel { along: Some(a), .. } if *a == l.0))
             .flat_map(|s| s.writes())
             .filter(|&t| !k.tiles[t as usize].axes.contains(&l.0))
             .collect();
@@ -138,7 +156,7 @@ fn partial(k: &Kernel, all: &[Placed]) -> Checked {
                         ),
                     ));
                 }
-                Stmt::Map { dst, .. } | Stmt::Load { dst, .. } => {
+                Stmt::Map { dst, .. } | Stmt::Load { dst, .. } | Stmt::Relabel { dst, .. } => {
                     taint.insert(*dst, behind);
                 }
                 Stmt::Contract { .. } | Stmt::Fold { .. } => {

@@ -1,5 +1,5 @@
 //! Rules of kernels by themselves.
-use super::{Blame, strictly_rising, unique};
+use super::{Blame, relabel, strictly_rising, unique};
 use crate::{Access, AxisId, Kernel, KernelError, Rescale, Role, Stmt, TileId};
 use expr::{Expr, Inst, Monoid};
 use layout::DType;
@@ -237,6 +237,20 @@ fn statements(k: &Kernel, b: &Blame) -> Checked {
                 if let Some(r) = rescale {
                     rescaled(k, b, r, state, args)?;
                 }
+            }
+            Stmt::Relabel {
+                dst,
+                src,
+                labels,
+                along,
+            } => {
+                let before = state[*dst as usize] != State::Undefined;
+                b.need(before || along.is_none(), "defined", || {
+                    let t = &k.tiles[*dst as usize].name;
+                    format!("tile '{t}' is carried, but nothing defines it for the first position")
+                })?;
+                relabel::check(k, b, at, (*dst, *src), labels, *along)?;
+                state[*dst as usize] = State::Defined;
             }
         }
     }

@@ -24,6 +24,10 @@
 //! - `fold`: the states have the same axes, none of them folded and all others of the arguments.
 //! - `rescale`: rescaled tiles have all axes of the state, are neither states nor arguments, and
 //!   have the type of the factor.
+//! - `relabel`: the result has the type and the axes of the source under their new labels, which
+//!   the source lacks, and reads within the source's extents.
+//! - `ordered`: a tile that is carried along an axis is carried by one statement; whatever else
+//!   defines it stands before and does not touch that axis.
 //!
 //! Schedule
 //! - `tiling`: an axis is cut at most once, into pieces of at least 1; chunk and raster are at
@@ -33,11 +37,14 @@
 //! - `loop`: a tile with a looped axis is used only inside the loop that defines it; what a loop
 //!   accumulates is read after the loop, or inside it when everything accumulated from it is
 //!   rescaled by the fold that makes it; a fold that counts positions goes through them in order.
+//! - `ordered`: axes that something is carried along are the outermost loops, in single positions,
+//!   one loop each; axes that get another label are not cut.
 //! - `places`: one place per tile; a tile in place is a loaded tile that nothing else writes, or one
 //!   that is stored once; pipelines have 1 to 16 stages and swizzles stay within 32 bits.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
 mod body;
 mod kernel;
+mod relabel;
 mod schedule;
 
 use crate::{Kernel, KernelError, Schedule, TileProgram};

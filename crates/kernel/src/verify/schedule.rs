@@ -13,6 +13,7 @@ pub(super) fn check(k: &Kernel, s: &Schedule) -> Checked {
     let b = Blame(k);
     tiling(k, s, &b)?;
     grid(k, s, &b)?;
+    ordered(k, s, &b)?;
     places(k, s, &b)?;
     mapping(k, s, &b)
 }
@@ -65,6 +66,38 @@ fn grid(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     )
                 })?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Ordered axes come first among the loops, in single positions; relabelled axes are whole.
+fn ordered(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
+    let axes = k.ordered();
+    for &a in &axes {
+        let at = s.loops.iter().position(|l| l.axis == a);
+        b.need(at.is_some_and(|at| at < axes.len()), "ordered", || {
+            format!(
+                "axis '{}' is carried along and must be among the {} outermost loops",
+                name(k, a),
+                axes.len()
+            )
+        })?;
+        b.need(s.tile(a) == Some(1), "ordered", || {
+            format!(
+                "axis '{}' is carried along and must be walked in single positions",
+                name(k, a)
+            )
+        })?;
+    }
+    for stmt in &k.body {
+        let Stmt::Relabel { labels, .. } = stmt else {
+            continue;
+        };
+        for a in labels.iter().flat_map(|l| [l.from, l.to]) {
+            b.need(s.tile(a).is_none(), "ordered", || {
+                format!("axis '{}' gets another label and is cut", name(k, a))
+            })?;
         }
     }
     Ok(())

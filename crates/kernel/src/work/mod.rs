@@ -170,7 +170,7 @@ fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
         return;
     }
     match stmt {
-        Stmt::Load { .. } | Stmt::Store { .. } => {}
+        Stmt::Load { .. } | Stmt::Store { .. } | Stmt::Relabel { .. } => {}
         Stmt::Map { dst, expr, args } => {
             // A comparison works in the type of what it compares.
             let own = k.tiles[*dst as usize].dtype;

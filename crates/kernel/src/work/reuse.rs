@@ -181,6 +181,21 @@ impl<'a> Model<'a> {
                         .sum::<f64>();
                     stored += if in_registers(*dst) { 0.0 } else { bytes(*dst) };
                 }
+                // A part that nobody carries is the source's own memory.
+                Stmt::Relabel { along: None, .. } => {}
+                Stmt::Relabel { dst, src, .. } => {
+                    let n = s.times(k, stmt);
+                    loaded += if in_registers(*src) {
+                        0.0
+                    } else {
+                        n * size(*src)
+                    };
+                    stored += if in_registers(*dst) {
+                        0.0
+                    } else {
+                        n * size(*dst)
+                    };
+                }
                 Stmt::Fold { args, .. } => {
                     loaded += args
                         .iter()

@@ -142,6 +142,11 @@ impl Space {
             Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => axes(*dst),
             Stmt::Store { src, .. } => axes(*src),
             Stmt::Contract { acc, over, .. } => [axes(*acc), over.clone()].concat(),
+            Stmt::Relabel { dst, along, .. } => {
+                let mut all = axes(*dst);
+                all.extend(along);
+                all
+            }
             Stmt::Fold { args, over, .. } => args
                 .iter()
                 .flat_map(|&t| axes(t))

@@ -609,10 +609,16 @@ impl Prover<'_> {
         // parts of the period.
         let none = BTreeSet::new();
         let (pa, pb) = (a.parts(&none), b.parts(&none));
+        // A stride backwards keeps the same periods as one forwards.
+        let shared = |s: &Dim, other: &[Part]| {
+            let back = Dim::Known(-1) * s.clone();
+            other.iter().any(|q| q.stride == *s || q.stride == back)
+        };
         let mut periods: Vec<&Dim> = pa
             .iter()
             .map(|p| &p.stride)
-            .filter(|s| pb.iter().any(|q| q.stride == **s))
+            .filter(|s| shared(s, &pb))
+            .chain(pb.iter().map(|p| &p.stride).filter(|s| shared(s, &pa)))
             .collect();
         periods.sort();
         periods.dedup();

@@ -159,9 +159,17 @@ impl<'a> Space<'a> {
                         .any(|i| self.kernel.operands[i.by as usize].access.term(a).is_some())
                 })
         };
+        // What is read along another label must be there whole.
+        let renamed = |a: AxisId| {
+            self.kernel.body.iter().any(|s| match s {
+                Stmt::Relabel { labels, .. } => labels.iter().any(|l| l.from == a || l.to == a),
+                _ => false,
+            })
+        };
         (0..self.kernel.axes.len() as AxisId)
             .filter(|a| {
-                !self.kernel.body.iter().any(|s| s.over().contains(a))
+                !renamed(*a)
+                    && !self.kernel.body.iter().any(|s| s.over().contains(a))
                     && stores
                         .iter()
                         .all(|(_, t)| self.kernel.tiles[*t as usize].axes.contains(a))

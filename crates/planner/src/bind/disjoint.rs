@@ -26,40 +26,51 @@ fn written(s: &Step, b: BufferId) -> Option<Vec<(&Access, &Kernel)>> {
     )
 }
 
-/// The residues modulo `period` that an access touches, as a range, when every term either moves by
-/// whole periods or stays inside one.
-fn residues(a: &Access, k: &Kernel, period: &Dim) -> Option<(Dim, Dim)> {
+/// An access as its least address and its (extent, stride) pairs, none of them backwards; `None`
+/// where a term has leaves or gathers, or a stride has no sign.
+fn upright(a: &Access, k: &Kernel) -> Option<(Dim, Vec<(Dim, Dim)>)> {
     if !a.indexed.is_empty() {
         return None;
     }
-    let mut width = Dim::ONE;
+    let (mut offset, mut pairs) = (a.offset.clone(), Vec::new());
     for t in &a.terms {
-        let [leaf] = t.leaves.as_slice() else {
+        let stride = t.stride()?.clone();
+        let extent = k.axes[t.axis as usize].extent.clone();
+        if stride.provably_nonneg() {
+            pairs.push((extent, stride));
+            continue;
+        }
+        let back = Dim::Known(-1) * stride.clone();
+        if !back.provably_nonneg() {
             return None;
-        };
-        if period.is_zero() || leaf.stride.exact_div(period).is_none() {
-            if !leaf.stride.provably_nonneg() {
-                return None;
-            }
-            width =
-                width + (k.axes[t.axis as usize].extent.clone() - Dim::ONE) * leaf.stride.clone();
+        }
+        offset = offset + (extent.clone() - Dim::ONE) * stride;
+        pairs.push((extent, back));
+    }
+    Some((offset, pairs))
+}
+
+/// The residues modulo `period` that an access touches, as a range, when every term either moves by
+/// whole periods or stays inside one.
+fn residues((offset, pairs): &(Dim, Vec<(Dim, Dim)>), period: &Dim) -> (Dim, Dim) {
+    let mut width = Dim::ONE;
+    for (extent, stride) in pairs {
+        if period.is_zero() || stride.exact_div(period).is_none() {
+            width = width + (extent.clone() - Dim::ONE) * stride.clone();
         }
     }
-    Some((a.offset.clone(), a.offset.clone() + width))
+    (offset.clone(), offset.clone() + width)
 }
 
 /// True when the accesses are proved to touch different elements: for some stride that both have,
 /// they stay in different parts of each period.
 fn apart((a, ka): &(&Access, &Kernel), (c, kc): &(&Access, &Kernel), dims: &DimBox) -> bool {
-    let mut periods: Vec<Dim> = vec![Dim::ZERO];
-    let strides = |x: &Access| {
-        x.terms
-            .iter()
-            .flat_map(|t| t.leaves.iter().map(|l| l.stride.clone()))
-            .collect::<Vec<_>>()
+    let (Some(a), Some(c)) = (upright(a, ka), upright(c, kc)) else {
+        return false;
     };
-    let other = strides(c);
-    periods.extend(strides(a).into_iter().filter(|s| other.contains(s)));
+    let mut periods: Vec<Dim> = vec![Dim::ZERO];
+    let shared = |s: &&Dim| c.1.iter().any(|x| x.1 == **s);
+    periods.extend(a.1.iter().map(|x| &x.1).filter(shared).cloned());
     let le = |x: &Dim, y: &Dim| {
         x.provably_le(y)
             || dims
@@ -67,9 +78,7 @@ fn apart((a, ka): &(&Access, &Kernel), (c, kc): &(&Access, &Kernel), dims: &DimB
                 .is_some_and(|r| r.lo >= 0)
     };
     periods.iter().any(|p| {
-        let (Some((la, ha)), Some((lc, hc))) = (residues(a, ka, p), residues(c, kc, p)) else {
-            return false;
-        };
+        let ((la, ha), (lc, hc)) = (residues(&a, p), residues(&c, p));
         let inside = |lo: &Dim, hi: &Dim| p.is_zero() || (le(&Dim::ZERO, lo) && le(hi, p));
         inside(&la, &ha) && inside(&lc, &hc) && (le(&ha, &lc) || le(&hc, &la))
     })

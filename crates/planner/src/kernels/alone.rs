@@ -49,12 +49,7 @@ impl Lowering<'_> {
                 spec_attrs(&node.op),
                 "running reductions have no kernel family yet",
             ),
-            Op::Recurrent(spec) => self.host(
-                n,
-                "core.recurrent",
-                json_attr(spec),
-                "the recurrent family is later work",
-            ),
+            Op::Recurrent(spec) => self.recurrent(n, spec),
             Op::Sort { .. } => self.host(
                 n,
                 "core.sort",
@@ -118,6 +113,15 @@ impl Lowering<'_> {
         }
     }
 
+    pub(crate) fn recurrent_host(
+        &mut self,
+        n: NodeId,
+        spec: &graph::RecurrentSpec,
+        why: &str,
+    ) -> Result<()> {
+        self.host(n, "core.recurrent", json_attr(spec), why)
+    }
+
     fn control_inputs(&mut self, inputs: &[ValueId]) -> Result<(ValueIx, Vec<ValueIx>)> {
         let mut dense = Vec::new();
         for &v in inputs {
@@ -143,7 +147,7 @@ impl Lowering<'_> {
     }
 
     /// Whether a host item reads constants only and nothing about it changes with the request.
-    fn constant(&self, n: NodeId, item: &Item) -> bool {
+    fn constant_item(&self, n: NodeId, item: &Item) -> bool {
         let ItemWork::Host { inputs, .. } = &item.work else {
             return false;
         };
@@ -207,7 +211,7 @@ impl Lowering<'_> {
             .any(|&v| self.dtype(v).is_held());
         if held || node.outputs.iter().any(|&o| self.shape(o).iter().any(late)) {
             self.program.segments.push(Segment::Late(item));
-        } else if self.constant(n, &item) {
+        } else if self.constant_item(n, &item) {
             // Computed once, when the model is loaded.
             if let ItemWork::Host { outputs, .. } = &item.work {
                 for &o in outputs {

@@ -1,8 +1,8 @@
 //! Assembling kernels: axes, operands, tiles and statements with fitting labels.
 use expr::{Expr, ExprBuilder, Monoid, Ref};
 use kernel::{
-    Access, Axis, AxisId, Bound, Family, Kernel, Operand, OperandId, Rescale, Role, Stmt, Term,
-    Tile, TileId,
+    Access, Axis, AxisId, Bound, Family, Kernel, Label, Operand, OperandId, Rescale, Role, Stmt,
+    Term, Tile, TileId,
 };
 use layout::{DType, Dim, Layout, Leaf};
 use plan::ValueIx;
@@ -160,6 +160,15 @@ impl KernelBuilder {
             a,
             b,
             over: over.to_vec(),
+        });
+    }
+
+    pub fn relabel(&mut self, dst: TileId, src: TileId, labels: Vec<Label>, along: Option<AxisId>) {
+        self.kernel.body.push(Stmt::Relabel {
+            dst,
+            src,
+            labels,
+            along,
         });
     }
 

@@ -13,6 +13,7 @@ mod narrow;
 mod nibbles;
 mod pointwise;
 mod pool;
+mod recurrent;
 
 use crate::PlannerError;
 use crate::fuse::{Anchor, Group};

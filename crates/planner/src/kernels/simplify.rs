@@ -265,6 +265,12 @@ fn joinable(k: &Kernel, outer: AxisId, inner: AxisId) -> bool {
         {
             return false;
         }
+        let renamed = |l: &kernel::Label| [outer, inner].iter().any(|a| [l.from, l.to].contains(a));
+        if let Stmt::Relabel { labels, .. } = s
+            && labels.iter().any(renamed)
+        {
+            return false;
+        }
     }
     let extent = &k.axes[inner as usize].extent;
     k.operands.iter().all(|o| {
@@ -336,7 +342,14 @@ fn remove_axis(k: &mut Kernel, axis: AxisId) {
                     }
                 }
             }
-            _ => {}
+            Stmt::Relabel { labels, along, .. } => {
+                labels.iter_mut().for_each(|l| {
+                    l.from = to(l.from);
+                    l.to = to(l.to);
+                });
+                *along = along.map(to);
+            }
+            Stmt::Load { .. } | Stmt::Store { .. } => {}
         }
     }
 }
@@ -365,6 +378,10 @@ fn drop_tiles(k: &mut Kernel) {
             Stmt::Map { dst, args, .. } => {
                 f(dst);
                 args.iter_mut().for_each(f);
+            }
+            Stmt::Relabel { dst, src, .. } => {
+                f(dst);
+                f(src);
             }
             Stmt::Contract { acc, a, b, .. } => {
                 f(acc);

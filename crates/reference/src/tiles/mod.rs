@@ -55,14 +55,13 @@ pub(crate) struct Machine<'a> {
     task: u32,
 }
 
-/// Evaluates `kernel` on whole axes: one task, no schedule.
+/// Evaluates `kernel` on whole axes, ordered ones position by position: one task, no schedule.
 pub fn run_kernel(
     kernel: &Kernel,
     symbols: &dyn Fn(&str) -> Option<i64>,
     memory: &mut Memory,
 ) -> Result<(), RefError> {
-    let body: Vec<Node> = kernel.body.iter().cloned().map(Node::Stmt).collect();
-    run_body(kernel, &[], &body, symbols, memory, 0)
+    run_body(kernel, &[], &kernel.nodes(), symbols, memory, 0)
 }
 
 /// Evaluates `program` task by task. `seed` 0 takes tasks in row-major order, any other a

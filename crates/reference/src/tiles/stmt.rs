@@ -5,7 +5,7 @@ use crate::graph::Fold;
 use crate::graph::contract::{Factor, einsum};
 use crate::graph::scalars::{next, strides};
 use expr::{CompiledExpr, EvalContext, Expr, Inst, Monoid, Scalar};
-use kernel::{AxisId, Kernel, Rescale, Stmt, Tile, TileId};
+use kernel::{AxisId, Kernel, Label, Rescale, Stmt, Tile, TileId};
 
 /// A statement for messages.
 pub(crate) fn describe(k: &Kernel, s: &Stmt) -> String {
@@ -17,6 +17,7 @@ pub(crate) fn describe(k: &Kernel, s: &Stmt) -> String {
         Stmt::Map { dst, .. } => format!("map to '{}'", tile(dst)),
         Stmt::Contract { acc, .. } => format!("contraction into '{}'", tile(acc)),
         Stmt::Fold { monoid, .. } => format!("fold '{}'", monoid.name),
+        Stmt::Relabel { dst, .. } => format!("relabelling to '{}'", tile(dst)),
     }
 }
 
@@ -106,8 +107,70 @@ impl Machine<'_> {
                 over,
                 rescale,
             } => self.fold(monoid, state, args, over, rescale.as_ref()),
+            Stmt::Relabel {
+                dst,
+                src,
+                labels,
+                along,
+            } => self.relabel(*dst, *src, labels, *along),
             Stmt::Load { .. } | Stmt::Store { .. } => Ok(()),
         }
+    }
+
+    fn relabel(
+        &mut self,
+        dst: TileId,
+        src: TileId,
+        labels: &[Label],
+        along: Option<AxisId>,
+    ) -> R<()> {
+        let (to, from) = (self.tile(dst)?, self.tile(src)?);
+        if to.dtype != from.dtype {
+            return Err("source and result have different types".into());
+        }
+        let whole = |a: AxisId| {
+            let a = usize::from(a);
+            self.spans.get(a) == self.extents.get(a).map(|e| (0, *e)).as_ref()
+        };
+        if labels.iter().any(|l| !whole(l.from) || !whole(l.to)) {
+            return Err("an axis that gets another label is cut".into());
+        }
+        let shape = self.shape(&to.axes)?;
+        let sizes = self.shape(&from.axes)?;
+        let own = strides(&sizes);
+        // For every axis of the source: its stride, and where its coordinate comes from.
+        let mut base = 0;
+        let mut by = vec![0; shape.len()];
+        for (i, a) in from.axes.iter().enumerate() {
+            let label = labels.iter().find(|l| l.from == *a);
+            let at = |x: AxisId| to.axes.iter().position(|t| *t == x);
+            match (label, at(*a)) {
+                (Some(l), _) => {
+                    let first = super::access::number(&l.first, self.lookup)?;
+                    let d = at(l.to).ok_or("the result lacks a new label")?;
+                    let end = first.saturating_add(shape[d] as i64);
+                    if first < 0 || end > sizes[i] as i64 {
+                        return Err(format!("it reads {first}..{end} of {}", sizes[i]).into());
+                    }
+                    base += first as usize * own[i];
+                    by[d] = own[i];
+                }
+                (None, Some(d)) => by[d] = own[i],
+                (None, None) if along == Some(*a) && sizes[i] <= 1 => {}
+                (None, None) => return Err("the result lacks an axis of the source".into()),
+            }
+        }
+        let data = &self.value(src)?.data;
+        let n: usize = shape.iter().product();
+        let mut position = vec![0; shape.len()];
+        let mut out = Vec::with_capacity(n);
+        for _ in 0..n {
+            let at = base + address(&position, &by);
+            out.push(*data.get(at).ok_or("it reads beyond its source")?);
+            next(&mut position, &shape);
+        }
+        self.define(dst, out);
+        Ok(())
     }
 
     fn map(&mut self, dst: TileId, e: &Expr, args: &[TileId]) -> R<()> {
@@ -179,15 +242,24 @@ impl Machine<'_> {
             );
         }
         let d = tc.dtype;
-        let (sa, sb) = (self.shape(&ta.axes)?, self.shape(&tb.axes)?);
+        let (mut sa, sb) = (self.shape(&ta.axes)?, self.shape(&tb.axes)?);
+        // The sum is the same along axes that neither factor has: the first one is repeated there.
+        let mut la = ta.axes.clone();
+        let neither = |x: &&AxisId| !ta.axes.contains(x) && !tb.axes.contains(x);
+        la.extend(tc.axes.iter().filter(neither));
+        sa.extend(self.shape(&la[ta.axes.len()..])?);
+        let times: usize = sa[ta.axes.len()..].iter().product();
         let (va, vb, vc) = (self.value(a)?, self.value(b)?, self.value(acc)?);
         let sum: Vec<Scalar> = if d.is_float() {
             // Wide inside a statement, rounded to the accumulator's type at its end.
-            let wide = |v: &Value| -> Vec<f64> { v.data.iter().map(|s| s.as_f64()).collect() };
-            let (xa, xb) = (wide(va), wide(vb));
+            let wide = |v: &Value, times: usize| -> Vec<f64> {
+                let each = |s: &Scalar| std::iter::repeat_n(s.as_f64(), times);
+                v.data.iter().flat_map(each).collect()
+            };
+            let (xa, xb) = (wide(va, times), wide(vb, 1));
             let c = einsum(
                 &Factor {
-                    labels: &ta.axes,
+                    labels: &la,
                     shape: &sa,
                     values: &xa,
                 },
@@ -204,11 +276,14 @@ impl Machine<'_> {
                 .map(|(o, x)| Scalar::Float(o.as_f64() + x).of(d))
                 .collect()
         } else {
-            let wide = |v: &Value| -> Vec<i64> { v.data.iter().map(|s| s.as_i64()).collect() };
-            let (xa, xb) = (wide(va), wide(vb));
+            let wide = |v: &Value, times: usize| -> Vec<i64> {
+                let each = |s: &Scalar| std::iter::repeat_n(s.as_i64(), times);
+                v.data.iter().flat_map(each).collect()
+            };
+            let (xa, xb) = (wide(va, times), wide(vb, 1));
             let c = einsum(
                 &Factor {
-                    labels: &ta.axes,
+                    labels: &la,
                     shape: &sa,
                     values: &xa,
                 },

@@ -9,6 +9,7 @@ use super::access::CAccess;
 use super::contract::{CContract, TABLE};
 use super::fold::bytes;
 use super::map::CMap;
+use super::relabel::CRelabel;
 use super::vm::{self, CH};
 use super::{CKernel, COperand, CTile, MAX_AXES, Op};
 use crate::isa::Isa;
@@ -331,6 +332,19 @@ impl Compiler<'_> {
                 Node::Stmt(s) => self.stmt(s, &mut out)?,
             }
             at += 1;
+            // What follows a product is done to its sums on their way.
+            if let Some(Op::Contract(mut c)) = out.pop_if(|op| matches!(op, Op::Contract(_))) {
+                let made = matches!(nodes[at - 1], Node::Stmt(Stmt::Contract { .. }));
+                if made
+                    && c.zero.is_some()
+                    && let Some((before, post, more)) = self.post(&nodes[at..], c.acc, c.lane)?
+                {
+                    out.extend(before);
+                    c.post = Some(post);
+                    at += more;
+                }
+                out.push(Op::Contract(c));
+            }
         }
         Ok(out)
     }
@@ -381,8 +395,42 @@ impl Compiler<'_> {
             } => {
                 self.fold(monoid, state, args, over, rescale.as_ref(), out)?;
             }
+            Stmt::Relabel {
+                dst,
+                src,
+                labels,
+                along,
+            } => {
+                let copied = along.is_some() || self.outlives(s, *dst, *src);
+                let mut list = Vec::new();
+                for l in labels {
+                    let first = self.params.intern(&l.first);
+                    list.push((usize::from(l.from), usize::from(l.to), first));
+                }
+                let (dst, src) = (*dst as usize, *src as usize);
+                if self.out.tiles[dst].dtype != self.out.tiles[src].dtype {
+                    return Err(format!("tile {dst} is relabelled from another type"));
+                }
+                out.push(Op::Relabel(Box::new(CRelabel {
+                    dst,
+                    src,
+                    labels: list,
+                    copied,
+                })));
+            }
         }
         Ok(())
+    }
+
+    /// Whether what statement `s` gives to `dst` is needed longer than its source holds it, or is
+    /// written by others as well.
+    fn outlives(&self, s: &Stmt, dst: u16, src: u16) -> bool {
+        let body = &self.program.kernel().body;
+        let at = body.iter().position(|x| x == s).unwrap_or(0);
+        let last = body.iter().rposition(|x| x.reads().contains(&dst));
+        let writers = body.iter().filter(|x| x.writes().contains(&dst)).count();
+        let changed = |x: &Stmt| x.writes().contains(&src);
+        writers != 1 || last.is_some_and(|l| l > at && body[at + 1..=l].iter().any(changed))
     }
 
     /// Innermost axis with more than one position, else the innermost.
@@ -545,6 +593,7 @@ impl Compiler<'_> {
             grouped: false,
             bytes: false,
             zero: None,
+            post: None,
             pack,
         })
     }

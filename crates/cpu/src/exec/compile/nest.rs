@@ -525,6 +525,7 @@ fn touches(op: &Op, t: usize) -> bool {
         Op::Map(m) => m.dst == t || m.args.contains(&t),
         Op::Fold(f) => f.state.contains(&t) || f.args.contains(&t),
         Op::Contract(c) => [c.acc, c.a, c.b].contains(&t),
+        Op::Relabel(r) => r.dst == t || r.src == t,
         Op::Loop { .. } | Op::Nest(_) | Op::Nibbles(_) | Op::Pool(_) => true,
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct CContract {
     pub pack: usize,
     /// The accumulator is filled with zeros first.
     pub zero: Option<super::map::CMap>,
+    /// The map behind it, where it starts from zeros.
+    pub post: Option<post::CPost>,
 }
 
 /// Loads, loops and a contraction run as one sequence of micro-kernel calls, A and B in place.
@@ -96,6 +98,36 @@ impl Sources {
 
 /// Runs a contraction on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
+    if let Some(p) = &c.post {
+        if let Some((dst, post, sources)) = p.resolve(ctx, c) {
+            let job = Job {
+                a: ctx.views[c.a],
+                b: ctx.views[c.b],
+                c: dst,
+                bounds: None,
+                outside: ctx.zeros,
+                accumulate: false,
+                post,
+                sources,
+            };
+            // Empty sums are the map's business.
+            if c.over.iter().all(|&a| ctx.len[a] > 0) && fast(ctx, c, &job) {
+                ctx.views[p.dst] = dst;
+                if let Some(rest) = &p.rest {
+                    super::map::run(ctx, rest);
+                }
+                return;
+            }
+        }
+        sums(ctx, c);
+        super::map::run(ctx, &p.map);
+        return;
+    }
+    sums(ctx, c);
+}
+
+/// The product alone.
+fn sums(ctx: &mut Ctx, c: &CContract) {
     if c.zero.is_some() {
         ctx.views[c.acc] = ctx.define(c.acc);
     }

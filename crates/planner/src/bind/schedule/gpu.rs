@@ -29,6 +29,9 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let (Some(gpu), kernel) = (&space.ctx.target.gpu, space.kernel) else {
         return vec![];
     };
+    if !kernel.ordered().is_empty() {
+        return gpu_flat::candidates(space);
+    }
     let products: Vec<Product> = kernel
         .body
         .iter()

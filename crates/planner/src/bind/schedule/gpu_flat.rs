@@ -40,7 +40,10 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         unit,
     };
     let mut out = vec![];
-    if contracts {
+    let ordered = kernel.ordered_loops();
+    if !ordered.is_empty() {
+        f.points(kernel, &ordered, false, &mut out);
+    } else if contracts {
         for (kernel, loops) in f.walks(&over) {
             f.points(&kernel, &loops, false, &mut out);
         }
@@ -132,6 +135,10 @@ impl Flat<'_> {
             let n = space.tile_points(s, t);
             (n + i64::from(threads) - 1) / i64::from(threads)
         };
+        let written = |t: TileId| {
+            let writes = |s: &&Stmt| s.writes().contains(&t);
+            kernel.body.iter().filter(writes).count()
+        };
         let uses = |t: TileId| {
             kernel
                 .body
@@ -143,7 +150,7 @@ impl Flat<'_> {
         let mut shared = 0u64;
         let room = limits.shared_per_cta.as_ref().map_or(48 << 10, |l| l.value);
         for t in 0..kernel.tiles.len() as TileId {
-            let loaded = space.source(t).is_some();
+            let loaded = space.source(t).is_some() && written(t) == 1;
             let n = share(&schedule, t);
             let fits = held.saturating_add(n) <= MOST_HELD;
             schedule.places[t as usize] = match loaded {

@@ -7,6 +7,7 @@ mod gpu;
 mod gpu_flat;
 mod memo;
 mod nibbles;
+mod recurrent;
 mod row;
 mod sweep;
 mod tiles;
@@ -154,6 +155,7 @@ fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candida
         }
         Family::Attention => attention::candidates(space),
         Family::Row => row::candidates(space),
+        Family::Recurrent => recurrent::candidates(space, constant),
         _ => vec![],
     };
     if list.is_empty() {
@@ -256,11 +258,11 @@ pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
     }
 }
 
-/// A schedule without cuts.
+/// A schedule without cuts but those that the kernel's ordered axes ask for.
 pub(crate) fn whole(kernel: &Kernel) -> Schedule {
     Schedule {
         grid: vec![],
-        loops: vec![],
+        loops: kernel.ordered_loops(),
         places: vec![Place::Register; kernel.tiles.len()],
         chunk: 1,
         raster: 1,
@@ -301,7 +303,9 @@ pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
         // Lanes that lie apart are brought together once instead of at each use.
         let near = lanes.is_none_or(|l| matches!(space.stride(*operand, l), 0 | 1));
         let moved = k.family == Family::Move;
-        if affine && bounds && (near || contracted || moved) {
+        // What is carried on is no operand's memory.
+        let alone = k.body.iter().filter(|s| s.writes().contains(dst)).count() == 1;
+        if alone && affine && bounds && (near || contracted || moved) {
             out[*dst as usize] = Place::InPlace;
         }
     }
@@ -411,6 +415,13 @@ fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kernel {
             }
             // A fold's own index counts its reduced axes, whose order stays.
             Stmt::Contract { over, .. } | Stmt::Fold { over, .. } => all(over),
+            Stmt::Relabel { labels, along, .. } => {
+                labels.iter_mut().for_each(|l| {
+                    l.from = new(l.from);
+                    l.to = new(l.to);
+                });
+                *along = along.map(new);
+            }
             Stmt::Load { .. } | Stmt::Store { .. } => {}
         }
     }

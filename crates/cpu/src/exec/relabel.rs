@@ -1,0 +1,59 @@
+//! `Relabel`: a tile, or a part of it, under other labels; what is carried from position to position.
+use super::copy::strided_copy;
+use super::{Ctx, MAX_AXES, View};
+
+/// A compiled `Relabel`.
+#[derive(Debug)]
+pub(crate) struct CRelabel {
+    pub dst: usize,
+    pub src: usize,
+    /// (axis of the source, axis of the result, parameter of the first coordinate).
+    pub labels: Vec<(usize, usize, u32)>,
+    /// The result has memory of its own: it outlives what the source holds.
+    pub copied: bool,
+}
+
+/// Runs a relabelling on the current piece.
+pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {
+    let from = ctx.views[r.src];
+    let elem = ctx.kernel.tiles[r.src].elem as i64;
+    let mut v = View {
+        direct: false,
+        ..from
+    };
+    for &(a, to, first) in &r.labels {
+        let st = from.st[a];
+        v.ptr = v
+            .ptr
+            .wrapping_offset((ctx.param(first) * st * elem) as isize);
+        v.st[to] = st;
+        v.st[a] = 0;
+    }
+    if !r.copied {
+        ctx.views[r.dst] = v;
+        return;
+    }
+    let own = ctx.scratch_view(r.dst);
+    let axes = &ctx.kernel.tiles[r.dst].axes;
+    let (mut to, mut at, mut len) = ([0; MAX_AXES], [0; MAX_AXES], [0; MAX_AXES]);
+    for (i, &a) in axes.iter().enumerate() {
+        (to[i], at[i], len[i]) = (own.st[a], v.st[a], ctx.len[a]);
+    }
+    let n = axes.len();
+    if len[..n].iter().all(|&l| l > 0) {
+        // SAFETY: the result's own scratch, and the source's elements under the result's labels,
+        // which the verifier keeps within the source; the two are different tiles' memory.
+        unsafe {
+            strided_copy(
+                ctx.kernel.kernels,
+                elem as usize,
+                own.ptr,
+                &to[..n],
+                v.ptr,
+                &at[..n],
+                &len[..n],
+            );
+        }
+    }
+    ctx.views[r.dst] = own;
+}
