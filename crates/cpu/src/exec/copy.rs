@@ -48,6 +48,34 @@ fn normal(ds: &[i64], ss: &[i64], len: &[i64]) -> Option<Dims> {
     Some(d)
 }
 
+/// Times that an element may be repeated for its row to be taken as a whole.
+const REPEATED: i64 = 8;
+
+/// `dst[i * times + j] = src[i]` for i < n, j < times.
+///
+/// # Safety
+///
+/// The source has `n` elements, the destination `n * times`; no overlap.
+unsafe fn repeat(times: usize, n: usize, src: *const u32, dst: *mut u32) {
+    // SAFETY: the caller's contract; the destination may hold anything.
+    unsafe {
+        if times == 2 {
+            let dst = dst.cast::<u64>();
+            for i in 0..n {
+                let v = u64::from(*src.add(i));
+                dst.add(i).write_unaligned(v | v << 32);
+            }
+            return;
+        }
+        for i in 0..n {
+            let v = *src.add(i);
+            for j in 0..times {
+                *dst.add(i * times + j) = v;
+            }
+        }
+    }
+}
+
 /// `dst[i * ds] = src[i * ss]` for all coordinates below `len`; strides in elements of `elem` bytes
 /// (1, 2, 4 or 8), source strides may be 0, any may be negative.
 ///
@@ -87,12 +115,20 @@ pub(crate) unsafe fn strided_copy(
     let unit = (elem == 4 && d.ds[l] == 1 && d.ss[l] > 1)
         .then(|| (0..l).find(|&j| d.ss[j] == 1 && d.ds[j] > 0))
         .flatten();
+    // Each element repeated a few times, contiguously: done for a whole row of them.
+    let repeated = (elem == 4 && l > 0 && d.ds[l] == 1 && d.ss[l] == 0 && d.len[l] <= REPEATED)
+        .then_some(l - 1)
+        .filter(|&j| d.ds[j] == d.len[l] && d.ss[j] == 1);
+    let unit = unit.or(repeated);
     let mut c = [0i64; MAX_AXES];
     let (mut dp, mut sp) = (dst, src);
     loop {
         // SAFETY: the caller vouches for every address; lengths and strides are the caller's.
         unsafe {
             match unit {
+                Some(j) if repeated.is_some() => {
+                    repeat(d.len[l] as usize, d.len[j] as usize, sp.cast(), dp.cast());
+                }
                 Some(j) => (k.transpose32)(
                     d.len[l] as usize,
                     d.len[j] as usize,

@@ -5,6 +5,7 @@
 //! with the state. Either order is fixed by the program and its extents.
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use super::{Ctx, MAX_AXES, View};
+use crate::ukr::Columns;
 use crate::ukr::kernels::{BinaryFn, ReduceFn};
 use layout::DType;
 
@@ -14,8 +15,13 @@ pub(crate) struct Simple {
     pub combine: BinaryFn,
     /// Reduction of a row, where a micro-kernel has it.
     pub reduce: Option<ReduceFn>,
+    /// Folding of whole columns, where a micro-kernel has it.
+    pub columns: Option<unsafe fn(&Columns)>,
     pub lift: Lift,
 }
+
+/// Elements of a row that are too few for vectors of their own.
+const NARROW: i64 = 8;
 
 /// Lifts that need no program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +30,7 @@ pub(crate) enum Lift {
     Identity,
     /// The square of the element, summed.
     Square,
-    /// The square of (argument 0 - argument 1), argument 1 without lanes, summed.
+    /// The square of (argument 0 - argument 1), argument 1 the same along reduced axes, summed.
     Deviation,
     /// Anything else.
     Program,
@@ -301,7 +307,8 @@ impl Walk<'_> {
         let (state, x) = (self.state(0), self.args()[0]);
         if !rest.is_empty() && rest.iter().any(|&r| self.ctx.len[r] > 1)
             || simple.lift != Lift::Identity
-            || n > CH as i64 / 8
+            // Longer rows fill vectors by themselves.
+            || n > NARROW
             || rows < 4
             || x.st != 1
             || state.st != 1
@@ -335,9 +342,58 @@ impl Walk<'_> {
         true
     }
 
+    /// Columns folded by a micro-kernel down the innermost reduced axis. False where there is more to it.
+    fn columns(&mut self) -> bool {
+        let f = self.f;
+        let ctx = self.ctx;
+        let Some((simple, fold)) = f.simple.and_then(|s| Some((s, s.columns?))) else {
+            return false;
+        };
+        let mean = simple.lift == Lift::Deviation;
+        let unit = |l: &Lane| l.st == 1 || self.n == 1;
+        let (state, args) = (self.state(0), self.args());
+        if !unit(&state) || !unit(&args[0]) || mean && !unit(&args[1]) {
+            return false;
+        }
+        // Reduced axes that continue one another are one.
+        let x = &ctx.views[f.args[0]];
+        let (mut rows, mut ld) = (1, 0);
+        let mut rest = self.reduced;
+        while let Some((&a, outer)) = rest.split_last() {
+            if rows > 1 && ctx.len[a] > 1 && x.st[a] != ld * rows {
+                break;
+            }
+            if rows == 1 {
+                ld = x.st[a];
+            }
+            rows *= ctx.len[a];
+            rest = outer;
+        }
+        loop {
+            let args = self.args();
+            let d = Columns {
+                rows: rows as usize,
+                n: self.n,
+                x: args[0].ptr.cast(),
+                ld: ld as isize,
+                mean: if mean {
+                    args[1].ptr.cast()
+                } else {
+                    std::ptr::null()
+                },
+                acc: state.ptr.cast(),
+            };
+            // SAFETY: rows of n elements in tiles; the state and the mean are one such row each.
+            unsafe { fold(&d) };
+            if !next(rest, &mut self.c, ctx) {
+                return true;
+            }
+        }
+    }
+
     fn vertical(&mut self) {
         let f = self.f;
-        if self.vertical_block() {
+        if self.vertical_block() || self.columns() {
             return;
         }
         loop {

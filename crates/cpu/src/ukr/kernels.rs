@@ -6,11 +6,13 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
+use super::columns::Columns;
 use super::depthwise::Depthwise;
 use super::depthwise8::Depthwise8;
 use super::dot::Dot;
 use super::gemm::{GemmKernel, gemm_kernel, shapes};
 use super::nibbles::Nibbles;
+use super::lines::Lines;
 use crate::isa::Isa;
 
 /// A unary function over `n` elements: (src, dst, n). In place is allowed.
@@ -147,6 +149,14 @@ macro_rules! list {
             exp_sum: fn(src: *const f32, dst: *mut f32, n: usize, scale: f32, shift: f32) -> f32 = row::exp_sum;
             /// dst = (src - mean) * rstd * gamma + beta (src, dst, n, mean, rstd, gamma or null, beta or null), in place allowed.
             normalise: fn(src: *const f32, dst: *mut f32, n: usize, mean: f32, rstd: f32, gamma: *const f32, beta: *const f32) = row::normalise;
+            /// Sums of columns, added to `acc`; the elements named by [`Columns`] are valid and `acc` overlaps none.
+            col_sum: fn(d: &Columns) = columns::sum;
+            /// Sums of (x - mean)^2 by columns, added to `acc`; as `col_sum`.
+            col_squares: fn(d: &Columns) = columns::squares;
+            /// The greatest of each column and `acc`, NaN when any is NaN; as `col_sum`.
+            col_max: fn(d: &Columns) = columns::max;
+            /// The smallest of each column and `acc`, NaN when any is NaN; as `col_sum`.
+            col_min: fn(d: &Columns) = columns::min;
             /// Packs B (k, n, src, row stride, column stride, nr, dst) into panels of nr columns: dst\[panel\]\[p\]\[j\], the last panel zero-padded; dst has n.div_ceil(nr) * k * nr elements; no overlap.
             pack_b: fn(k: usize, n: usize, src: *const f32, row_stride: usize, col_stride: usize, nr: usize, dst: *mut f32) = pack::pack_b;
             /// dst\[c * dst_ld + r\] = src\[r * src_ld + c\] (rows, cols, src, src_ld, dst, dst_ld) for 32-bit elements, as bits; no overlap.
@@ -165,6 +175,8 @@ macro_rules! list {
             dequantise: fn(src: *const u8, signed: bool, zero: f32, by: f32, dst: *mut f32, n: usize) = quant::dequantise;
             /// Depthwise convolution of 8-bit integers; the operands' elements named by [`Depthwise8`] are valid and `out` overlaps none.
             depthwise8: fn(d: &Depthwise8) = depthwise8::depthwise8;
+            /// Depthwise convolution of whole planes, where [`Lines::fits`]; the operands' elements named by [`Lines`] are valid and no output overlaps anything.
+            lines: fn(d: &Lines) = lines::lines;
         }
     };
 }
@@ -193,7 +205,7 @@ macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
-            use super::super::{depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, nibbles, nibbles::Nibbles, pack, quant, row, slice};
+            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, quant, row, slice};
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]

@@ -20,12 +20,14 @@
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+pub mod columns;
 pub mod depthwise;
 pub mod depthwise8;
 pub mod dot;
 pub mod gemm;
 pub mod groups;
 pub mod kernels;
+pub mod lines;
 #[allow(
     clippy::missing_safety_doc,
     reason = "the CPU must have the instruction set, as for every function of Simd"
@@ -46,6 +48,7 @@ mod slice;
 #[cfg(test)]
 mod tests;
 
+pub use columns::Columns;
 pub use depthwise::Depthwise;
 pub use depthwise8::Depthwise8;
 pub use dot::Dot;
@@ -53,4 +56,5 @@ pub use gemm::{Gemm, GemmKernel, Indirect, MAX_MR, Panels, Post, gemm_kernel, sh
 pub use groups::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
 pub use nibbles::Nibbles;
+pub use lines::{Line, Lines, Taps};
 pub use pack::copy_strided;

@@ -106,6 +106,16 @@ pub(super) unsafe fn transpose32<S: Simd>(
     let mut c = 0;
     // SAFETY: blocks keep to rows and cols. Loads and stores of lanes do not change bits.
     unsafe {
+        // A few rows woven into one, or one taken apart: whole vectors are shuffled, none is cut.
+        match (rows, cols) {
+            (2, _) if dst_ld == 2 => return weave::<2>(cols, src, src_ld, dst),
+            (3, _) if dst_ld == 3 => return weave::<3>(cols, src, src_ld, dst),
+            (4, _) if dst_ld == 4 => return weave::<4>(cols, src, src_ld, dst),
+            (_, 2) if src_ld == 2 => return part::<2>(rows, src, dst, dst_ld),
+            (_, 3) if src_ld == 3 => return part::<3>(rows, src, dst, dst_ld),
+            (_, 4) if src_ld == 4 => return part::<4>(rows, src, dst, dst_ld),
+            _ => {}
+        }
         while c < cols {
             let mut r = 0;
             while r < rows {
@@ -120,6 +130,70 @@ pub(super) unsafe fn transpose32<S: Simd>(
                 r += S::W;
             }
             c += S::W;
+        }
+    }
+}
+
+/// `dst[c * R + r] = src[r * ld + c]` for c < n.
+///
+/// # Safety
+///
+/// Both areas are valid for the elements named, without overlap.
+#[inline(always)]
+unsafe fn weave<const R: usize>(n: usize, src: *const u32, ld: usize, dst: *mut u32) {
+    for c in 0..n {
+        for r in 0..R {
+            // SAFETY: the caller vouches for each element.
+            unsafe { *dst.add(c * R + r) = *src.add(r * ld + c) };
+        }
+    }
+}
+
+/// `dst[r * ld + c] = src[c * R + r]` for c < n.
+///
+/// # Safety
+///
+/// Both areas are valid for the elements named, without overlap.
+#[inline(always)]
+unsafe fn part<const R: usize>(n: usize, src: *const u32, dst: *mut u32, ld: usize) {
+    for c in 0..n {
+        for r in 0..R {
+            // SAFETY: the caller vouches for each element.
+            unsafe { *dst.add(r * ld + c) = *src.add(c * R + r) };
+        }
+    }
+}
+
+/// Elements of a contiguous run that a call would take longer for than the copy itself.
+const FEW: usize = 64;
+
+/// Copies `n` elements, at most [`FEW`], in pieces of 16 bytes of which the last may overlap the one before.
+///
+/// # Safety
+///
+/// As for `std::ptr::copy_nonoverlapping`.
+#[inline]
+unsafe fn copy_few<T: Copy>(src: *const T, dst: *mut T, n: usize) {
+    let (bytes, s, d) = (n * size_of::<T>(), src.cast::<u8>(), dst.cast::<u8>());
+    // SAFETY: pieces begin and end inside the run.
+    unsafe {
+        let piece = |at: usize| {
+            let v = s.add(at).cast::<[u64; 2]>().read_unaligned();
+            d.add(at).cast::<[u64; 2]>().write_unaligned(v);
+        };
+        if bytes >= 16 {
+            let mut at = 0;
+            while at + 16 <= bytes {
+                piece(at);
+                at += 16;
+            }
+            if at < bytes {
+                piece(bytes - 16);
+            }
+        } else {
+            for i in 0..n {
+                *dst.add(i) = *src.add(i);
+            }
         }
     }
 }
@@ -142,6 +216,7 @@ pub unsafe fn copy_strided<T: Copy>(
     // SAFETY: the caller vouches for each element.
     unsafe {
         match (dst_stride, src_stride) {
+            (1, 1) if n <= FEW => copy_few(src, dst, n),
             (1, 1) => std::ptr::copy_nonoverlapping(src, dst, n),
             (1, 0) => {
                 if n > 0 {

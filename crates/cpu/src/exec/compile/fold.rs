@@ -111,7 +111,7 @@ impl Compiler<'_> {
                 combine.outputs()
             ));
         }
-        let simple = self.simple(m, &dtypes, &args, &lanes, lift.identity);
+        let simple = self.simple(m, &dtypes, &args, &lanes, &over, horizontal, lift.identity);
         let combine_at = round(lift.bytes);
         let rows = combine_at + round(combine.bytes);
         self.area = self.area.max(rows + 2 * n * CH * 8);
@@ -158,16 +158,20 @@ impl Compiler<'_> {
         Some(Simple {
             combine,
             reduce: Some(reduce),
+            columns: None,
             lift: Lift::Identity,
         })
     }
 
+    #[allow(clippy::too_many_arguments, reason = "all there is to know of a fold")]
     fn simple(
         &self,
         m: &Monoid,
         dtypes: &[DType],
         args: &[usize],
         lanes: &[bool],
+        over: &[usize],
+        horizontal: bool,
         identity: bool,
     ) -> Option<Simple> {
         if dtypes != [DType::F32] {
@@ -218,7 +222,10 @@ impl Compiler<'_> {
                     Some(Inst::Binary(Binary::Sub, u, v))
                         if slot(l, u) == Some(0)
                             && slot(l, v) == Some(1)
-                            && lanes.get(1) == Some(&false) =>
+                            && lanes.get(1) == Some(&!horizontal)
+                            && !over
+                                .iter()
+                                .any(|a| self.out.tiles[args[1]].axes.contains(a)) =>
                     {
                         Lift::Deviation
                     }
@@ -226,9 +233,17 @@ impl Compiler<'_> {
                 };
             }
         }
+        let columns: Option<unsafe fn(&crate::ukr::Columns)> = match (op, lift) {
+            (Binary::Add, Lift::Identity) => Some(k.col_sum),
+            (Binary::Add, Lift::Square | Lift::Deviation) => Some(k.col_squares),
+            (Binary::Max, Lift::Identity) => Some(k.col_max),
+            (Binary::Min, Lift::Identity) => Some(k.col_min),
+            _ => None,
+        };
         Some(Simple {
             combine,
             reduce,
+            columns,
             lift,
         })
     }

@@ -5,7 +5,7 @@
 use super::{CContract, Job, List, next};
 use crate::exec::access::{CAccess, CBound};
 use crate::exec::{Axes, Ctx, MAX_AXES, View};
-use crate::ukr::{Depthwise, Depthwise8};
+use crate::ukr::{Depthwise, Depthwise8, Line, Lines, Taps};
 
 /// What is the same for every run of pixels.
 struct Plan<'a> {
@@ -113,6 +113,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     {
         outer.push(a);
     }
+    if !job.accumulate && summed == 0 && !job.post.added && planes(ctx, job, (&taps, x, &outer), n)
+    {
+        return true;
+    }
     let nt = taps.count(len);
     let ldw = taps.inner(&job.b.st);
     let (x_step, out_step) = x.map_or((0, 0), |a| (job.a.st[a], job.c.st[a]));
@@ -179,6 +183,166 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             moving,
         );
         if !next(axes, &mut o, len) {
+            return true;
+        }
+    }
+}
+
+/// Where the lists of lines begin in the table, in pointers.
+const LINES: usize = TABLE / 4;
+
+/// Whole planes in one call: where the innermost taps run along the innermost row axis pixel by pixel. False
+/// where they do not.
+fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List), n: i64) -> bool {
+    let len = &ctx.len;
+    let (Some(x), Some((&s, tap_lines))) = (x, taps.as_slice().split_last()) else {
+        return false;
+    };
+    let (along_s, along_x) = (job.a.st[s], job.a.st[x]);
+    let (ldw, out_step) = (job.b.st[s], job.c.st[x]);
+    if along_s <= 0 || along_x <= 0 || ldw < 0 || out_step < 0 {
+        return false;
+    }
+    // Taps several columns apart: every so many pixels are a line of their own without gaps.
+    let (stride, apart) = (along_x / along_s, along_s / along_x);
+    let (stride, apart, step) = if along_x % along_s == 0 {
+        (stride, 1, along_s)
+    } else if along_s % along_x == 0 {
+        (1, apart, along_x)
+    } else {
+        return false;
+    };
+    if !Lines::fits(len[s] as usize, stride as usize) {
+        return false;
+    }
+    // The bound along the line must be that of columns; all others are the same for a whole line.
+    let bounds = job.bounds.map_or([].as_slice(), |b| b.bounds.as_slice());
+    let along = |b: &CBound, a: usize| {
+        let t = b.terms.iter().filter(|t| t.0 == a);
+        t.map(|t| ctx.param(t.1)).sum::<i64>()
+    };
+    let (mut left, mut columns) = (0, i64::MAX / 2);
+    let mut across = [0usize; 8];
+    let mut count = 0;
+    let mut seen = false;
+    for (i, b) in bounds.iter().enumerate() {
+        let (kx, ks) = (along(b, x), along(b, s));
+        if (kx, ks) == (0, 0) {
+            if count == across.len() {
+                return false;
+            }
+            across[count] = i;
+            count += 1;
+            continue;
+        }
+        let moved = |a: &usize| along(b, *a) != 0;
+        let others = tap_lines.iter().chain(outer.as_slice()).any(moved);
+        if seen || others || (kx, ks) != (stride, apart) {
+            return false;
+        }
+        seen = true;
+        let here = b.terms.iter().map(|&(a, k)| ctx.param(k) * ctx.org[a]);
+        left = ctx.param(b.base) + here.sum::<i64>();
+        columns = ctx.param(b.extent).max(0);
+    }
+    let across = &across[..count];
+    let base = ctx.scratch.wrapping_add(ctx.kernel.table);
+    let table = base.cast::<*const f32>();
+    let (lines, list) = (
+        base.cast::<Line>(),
+        table.wrapping_add(LINES).cast::<Taps>(),
+    );
+    let most = LINES / (size_of::<Line>() / size_of::<usize>());
+    let most_taps = (TABLE - LINES) / (size_of::<Taps>() / size_of::<usize>());
+    let per: i64 = tap_lines.iter().map(|&a| len[a]).product();
+    if per as usize > most_taps {
+        return false;
+    }
+    let mut d = Lines {
+        lines,
+        count: 0,
+        taps: list,
+        width: len[s] as usize,
+        stride: stride as usize,
+        left: left as isize,
+        columns: columns as usize,
+        step: (step * apart) as usize,
+        x_offset: 0,
+        out_offset: 0,
+        pixels: len[x] as usize,
+        channels: n as usize,
+        ldw: ldw as usize,
+        out_step: (out_step * apart) as usize,
+        bias: job.post.bias,
+        lo: job.post.lo,
+        hi: job.post.hi,
+    };
+    let call = |d: &Lines| {
+        for r in 0..apart.min(len[x]) {
+            // Columns `r + left + apart * j` for all j from `from` to before `to` are inside.
+            let from = -((r + left).div_euclid(apart));
+            let to = (columns - left - r + apart - 1).div_euclid(apart);
+            let d = Lines {
+                left: -from as isize,
+                columns: (to - from).max(0) as usize,
+                pixels: ((len[x] - r + apart - 1) / apart) as usize,
+                x_offset: (r * step) as usize,
+                out_offset: (r * out_step) as usize,
+                ..*d
+            };
+            // SAFETY: pieces of the operands; taps outside the input are left out or looked at by column.
+            unsafe { (ctx.kernel.kernels.lines)(&d) };
+        }
+    };
+    let mut used = 0;
+    let axes = outer.as_slice();
+    let mut o = [0i64; MAX_AXES];
+    loop {
+        let (mut a, mut b, mut c) = (0, 0, 0);
+        for &x in axes {
+            a += o[x] * job.a.st[x];
+            b += o[x] * job.b.st[x];
+            c += o[x] * job.c.st[x];
+        }
+        let mut t = [0i64; MAX_AXES];
+        loop {
+            let inside = across.iter().all(|&i| {
+                let b = &bounds[i];
+                let at = |&(a, k): &(usize, u32)| ctx.param(k) * (ctx.org[a] + o[a] + t[a]);
+                let v = ctx.param(b.base) + b.terms.iter().map(at).sum::<i64>();
+                (0..ctx.param(b.extent)).contains(&v)
+            });
+            if inside {
+                let (mut ta, mut tb) = (a, b);
+                for &x in tap_lines {
+                    ta += t[x] * job.a.st[x];
+                    tb += t[x] * job.b.st[x];
+                }
+                let put = Taps {
+                    x: shift(job.a.ptr, ta),
+                    w: shift(job.b.ptr, tb),
+                };
+                // SAFETY: `used` stays below `most_taps`: the lists are emptied before that.
+                unsafe { list.add(used).write(put) };
+                used += 1;
+            }
+            if !next(tap_lines, &mut t, len) {
+                break;
+            }
+        }
+        let line = Line {
+            out: shift(job.c.ptr, c).cast_mut(),
+            to: used,
+        };
+        // SAFETY: `count` stays below `most`.
+        unsafe { lines.add(d.count).write(line) };
+        d.count += 1;
+        let more = next(axes, &mut o, len);
+        if !more || d.count == most || used + per as usize > most_taps {
+            call(&d);
+            (d.count, used) = (0, 0);
+        }
+        if !more {
             return true;
         }
     }

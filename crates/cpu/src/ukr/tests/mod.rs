@@ -3,6 +3,7 @@
 mod contract;
 mod elementary;
 mod integers;
+mod lines;
 mod moves;
 mod rows;
 mod steps;

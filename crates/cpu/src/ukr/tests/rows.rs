@@ -1,7 +1,7 @@
 //! Reductions and elementwise functions over rows.
 
 use super::{Guarded, Rng, close, fenced, isas};
-use crate::ukr::kernels;
+use crate::ukr::{Columns, kernels};
 
 #[test]
 fn reductions_match_f64() {
@@ -73,6 +73,82 @@ fn extremes_keep_nan_at_every_place() {
                 assert_eq!(unsafe { (k.row_min)(x.as_ptr(), n) }, -7.0);
             }
         }
+    }
+}
+
+#[test]
+fn columns_match_f64() {
+    let mut rng = Rng::new(37);
+    for isa in isas() {
+        let k = kernels(isa);
+        for round in 0..200 {
+            let (rows, n) = (if round == 0 { 0 } else { rng.extent(40) }, rng.extent(150));
+            let ld = n + rng.below(4);
+            let (x, at) = fenced(&rng.values(rows.max(1) * ld));
+            let (mean, mean_at) = fenced(&rng.values(n));
+            let start = rng.values(n);
+            let column = |j: usize| (0..rows).map(move |i| i * ld + j);
+            type Case<'a> = (
+                &'static str,
+                unsafe fn(&Columns),
+                bool,
+                &'a dyn Fn(usize) -> f64,
+            );
+            let value = |i: usize| f64::from(x[at + i]);
+            let cases: [Case; 5] = [
+                ("sum", k.col_sum, false, &|j| {
+                    f64::from(start[j]) + column(j).map(value).sum::<f64>()
+                }),
+                ("squares", k.col_squares, false, &|j| {
+                    f64::from(start[j]) + column(j).map(|i| value(i).powi(2)).sum::<f64>()
+                }),
+                ("deviations", k.col_squares, true, &|j| {
+                    let m = f64::from(mean[mean_at + j]);
+                    f64::from(start[j]) + column(j).map(|i| (value(i) - m).powi(2)).sum::<f64>()
+                }),
+                ("max", k.col_max, false, &|j| {
+                    column(j).map(value).fold(f64::from(start[j]), f64::max)
+                }),
+                ("min", k.col_min, false, &|j| {
+                    column(j).map(value).fold(f64::from(start[j]), f64::min)
+                }),
+            ];
+            for (name, fold, centred, want) in cases {
+                let mut acc = Guarded::new(n);
+                acc.inner_mut().copy_from_slice(&start);
+                let d = Columns {
+                    rows,
+                    n,
+                    x: x[at..].as_ptr(),
+                    ld: ld as isize,
+                    mean: if centred {
+                        mean[mean_at..].as_ptr()
+                    } else {
+                        std::ptr::null()
+                    },
+                    acc: acc.ptr(),
+                };
+                // SAFETY: rows of n elements lie ld apart behind x; mean and acc have n.
+                unsafe { fold(&d) };
+                acc.check();
+                for j in 0..n {
+                    close(acc.inner()[j], want(j), 4.0 + 4.0 * rows as f64, name);
+                }
+            }
+        }
+        let x = [1.0, f32::NAN, 3.0, 4.0];
+        let mut acc = [0.0; 2];
+        let d = Columns {
+            rows: 2,
+            n: 2,
+            x: x.as_ptr(),
+            ld: 2,
+            mean: std::ptr::null(),
+            acc: acc.as_mut_ptr(),
+        };
+        // SAFETY: two rows of two.
+        unsafe { (k.col_max)(&d) };
+        assert!(acc[0] == 3.0 && acc[1].is_nan(), "{isa} {acc:?}");
     }
 }
 
