@@ -51,24 +51,31 @@ fn normal(ds: &[i64], ss: &[i64], len: &[i64]) -> Option<Dims> {
 /// Times that an element may be repeated for its row to be taken as a whole.
 const REPEATED: i64 = 8;
 
-/// `dst[i * times + j] = src[i]` for i < n, j < times.
+/// `dst[i * times + j] = src[i * step]` for i < n, j < times.
 ///
 /// # Safety
 ///
 /// The source has `n` elements, the destination `n * times`; no overlap.
-unsafe fn repeat(times: usize, n: usize, src: *const u32, dst: *mut u32) {
+unsafe fn repeat(times: usize, n: usize, src: *const u32, step: isize, dst: *mut u32) {
     // SAFETY: the caller's contract; the destination may hold anything.
     unsafe {
         if times == 2 {
             let dst = dst.cast::<u64>();
-            for i in 0..n {
-                let v = u64::from(*src.add(i));
-                dst.add(i).write_unaligned(v | v << 32);
+            let two = |v: u32| u64::from(v) | u64::from(v) << 32;
+            if step == 1 {
+                for i in 0..n {
+                    dst.add(i).write_unaligned(two(*src.add(i)));
+                }
+            } else {
+                for i in 0..n {
+                    let v = *src.wrapping_offset(i as isize * step);
+                    dst.add(i).write_unaligned(two(v));
+                }
             }
             return;
         }
         for i in 0..n {
-            let v = *src.add(i);
+            let v = *src.wrapping_offset(i as isize * step);
             for j in 0..times {
                 *dst.add(i * times + j) = v;
             }
@@ -117,8 +124,8 @@ pub(crate) unsafe fn strided_copy(
         .flatten();
     // Each element repeated a few times, contiguously: done for a whole row of them.
     let repeated = (elem == 4 && l > 0 && d.ds[l] == 1 && d.ss[l] == 0 && d.len[l] <= REPEATED)
-        .then_some(l - 1)
-        .filter(|&j| d.ds[j] == d.len[l] && d.ss[j] == 1);
+        .then(|| l - 1)
+        .filter(|&j| d.ds[j] == d.len[l]);
     let unit = unit.or(repeated);
     let mut c = [0i64; MAX_AXES];
     let (mut dp, mut sp) = (dst, src);
@@ -127,7 +134,13 @@ pub(crate) unsafe fn strided_copy(
         unsafe {
             match unit {
                 Some(j) if repeated.is_some() => {
-                    repeat(d.len[l] as usize, d.len[j] as usize, sp.cast(), dp.cast());
+                    repeat(
+                        d.len[l] as usize,
+                        d.len[j] as usize,
+                        sp.cast(),
+                        d.ss[j] as isize,
+                        dp.cast(),
+                    );
                 }
                 Some(j) => (k.transpose32)(
                     d.len[l] as usize,

@@ -3,11 +3,14 @@
 //! The lane axis is the innermost axis of the widest argument. Where it is kept, states change row by
 //! row (ascending along the reduced axes); where it is reduced, a row is reduced by itself, then combined
 //! with the state. Either order is fixed by the program and its extents.
+mod short;
+
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use super::{Ctx, MAX_AXES, View};
 use crate::ukr::Columns;
 use crate::ukr::kernels::{BinaryFn, ReduceFn};
 use layout::DType;
+pub(crate) use short::Flat;
 
 /// A monoid of one f32 whose combine is one instruction.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,8 @@ pub(crate) struct CFold {
     pub simple: Option<Simple>,
     /// Offset of `combine`'s scratch in the operation's area.
     pub combine_at: usize,
+    /// For rows of a few elements, of which many are lifted at once.
+    pub flat: Option<Flat>,
     /// Offset of rows of `CH` 8-byte elements: two sets of one per state scalar.
     pub rows: usize,
     pub dtypes: Vec<DType>,
@@ -113,7 +118,7 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
             w.reduced = rest;
         }
     }
-    if f.horizontal && (w.rows() || w.strips()) {
+    if f.horizontal && (w.short() || w.rows() || w.strips()) {
         return;
     }
     loop {

@@ -2,6 +2,7 @@
 use super::copy::strided_copy;
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use super::{Ctx, MAX_AXES, View};
+use crate::ukr::UnaryFn;
 
 /// A compiled `Map`.
 #[derive(Debug)]
@@ -55,6 +56,15 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         }
         n *= ctx.len[a];
         count -= 1;
+    }
+    if let (Some((f, slot)), Some(l)) = (m.prog.unary, lane)
+        && n >= ALONE
+        && dst.st[l] == 1
+        && view(m.args[slot]).st[l] == 1
+    {
+        one_function(ctx, f, (&dst, view(m.args[slot])), &outer[..count], n);
+        ctx.views[m.dst] = dst;
+        return;
     }
     if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
         && dst.st[l] == 1
@@ -120,6 +130,25 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         }
     }
     ctx.views[m.dst] = dst;
+}
+
+/// Elements of a row from which on a call of a function is worth it.
+const ALONE: i64 = 8;
+
+/// A function of one argument, row by row in memory.
+fn one_function(ctx: &Ctx, f: UnaryFn, (dst, src): (&View, &View), outer: &[usize], n: i64) {
+    let mut c = [0i64; MAX_AXES];
+    loop {
+        let at = |v: &View| {
+            let off: i64 = outer.iter().map(|&a| c[a] * v.st[a]).sum();
+            v.ptr.cast::<f32>().wrapping_offset(off as isize)
+        };
+        // SAFETY: rows of n elements of tiles, which are the same or apart.
+        unsafe { f(at(src), at(dst), n as usize) };
+        if !super::fold::next(outer, &mut c, ctx) {
+            return;
+        }
+    }
 }
 
 /// Rows of `n` elements, neighbours along the innermost axes of `outer` taken together: arguments that

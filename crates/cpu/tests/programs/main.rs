@@ -197,8 +197,14 @@ fn convolutions() {
 
 #[test]
 fn depthwise() {
-    for (h, c, r, stride, pad) in [(9, 19, 3, 1, 1), (8, 32, 5, 2, 2), (3, 1, 3, 1, 1)] {
-        let o = (h + 2 * pad - r) / stride + 1;
+    for (h, c, r, stride, pad, apart) in [
+        (9, 19, 3, 1, 1, 1),
+        (8, 32, 5, 2, 2, 1),
+        (11, 40, 5, 1, 4, 2),
+        (13, 7, 7, 1, 5, 3),
+        (10, 17, 3, 2, 2, 2),
+    ] {
+        let o = (h + 2 * pad - (r - 1) * apart - 1) / stride + 1;
         let axes = [
             ("oh", n(o)),
             ("ow", n(o)),
@@ -211,13 +217,13 @@ fn depthwise() {
             (0, h * stride * c),
             (1, stride * c),
             (4, 1),
-            (2, h * c),
-            (3, c),
+            (2, apart * h * c),
+            (3, apart * c),
         ]);
         x.offset = n(-pad * h * c - pad * c);
         x.bounds = vec![
-            bound(&[(0, stride), (2, 1)], -pad, h),
-            bound(&[(1, stride), (3, 1)], -pad, h),
+            bound(&[(0, stride), (2, apart)], -pad, h),
+            bound(&[(1, stride), (3, apart)], -pad, h),
         ];
         let ox = b.read(F, h * h * c, x);
         let ow = b.read(F, r * r * c, at(&[(2, r * c), (3, c), (4, 1)]));
@@ -291,7 +297,16 @@ fn softmax(rows: Dim, cols: Dim, ld: Dim) -> Kernel {
 
 #[test]
 fn softmax_rows() {
-    for (m, nn) in [(1, 1), (5, 7), (13, 300), (3, 257), (0, 4), (64, 16)] {
+    for (m, nn) in [
+        (1, 1),
+        (5, 7),
+        (13, 300),
+        (3, 257),
+        (0, 4),
+        (64, 16),
+        (301, 4),
+        (29, 13),
+    ] {
         let k = softmax(n(m), n(nn), n(nn));
         let s = [
             schedule(&k, &[(0, 4)], &[], true, None),
@@ -413,6 +428,9 @@ fn moves() {
             mover(&[3, 5, 7, 11], &[385, 77, 11, 1], &[385, 1, 55, 5], d),
             mover(&[4, 6, 5], &[30, 5, 1], &[5, 20, 1], d),
             mover(&[1, 9], &[9, 1], &[9, 1], d),
+            mover(&[5, 6, 2], &[6, 1, 0], &[12, 2, 1], d),
+            mover(&[5, 6, 3], &[1, 5, 0], &[18, 3, 1], d),
+            mover(&[40, 4], &[1, 40], &[4, 1], d),
             mover(&[0, 9], &[9, 1], &[9, 1], d),
         ] {
             let s = [
@@ -554,7 +572,7 @@ fn reductions() {
         (Monoid::sum(DType::F16, F), DType::F16),
     ];
     for (m, d) in all {
-        for (rows, cols) in [(5, 7), (3, 600), (1, 1), (17, 33)] {
+        for (rows, cols) in [(5, 7), (3, 600), (1, 1), (17, 33), (150, 5)] {
             for over in [vec![1u16], vec![0], vec![0, 1]] {
                 let mut b = B::new(
                     &format!("{} over {over:?}", m.name),

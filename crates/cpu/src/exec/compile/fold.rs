@@ -1,6 +1,6 @@
 //! Folds: the short ways of known monoids, and the general one.
 use super::super::Op;
-use super::super::fold::{CFold, Lift, Simple};
+use super::super::fold::{CFold, Flat, Lift, Simple};
 use super::super::vm::{self, CH};
 use super::{Compiler, round};
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
@@ -115,6 +115,24 @@ impl Compiler<'_> {
         let combine_at = round(lift.bytes);
         let rows = combine_at + round(combine.bytes);
         self.area = self.area.max(rows + 2 * n * CH * 8);
+        let mut flat = None;
+        if n == 1 && horizontal && lift.index == 0 && !args.is_empty() {
+            let program = vm::compile(
+                &m.lift,
+                &vec![true; args.len()],
+                None,
+                self.kernels,
+                self.params,
+            )?;
+            let at = rows + 2 * n * CH * 8;
+            let f = Flat {
+                at,
+                rows: at + round(program.bytes),
+                program,
+            };
+            self.area = self.area.max(f.rows + args.len() * CH * 8);
+            flat = Some(f);
+        }
         let without = |v: &[usize]| {
             v.iter()
                 .copied()
@@ -133,6 +151,7 @@ impl Compiler<'_> {
             combine,
             simple,
             combine_at,
+            flat,
             rows,
             dtypes,
             rank,

@@ -59,6 +59,21 @@ pub(crate) fn compile_in(
         outputs.push((r, c.types[o as usize]));
     }
     let identity = matches!(outputs.as_slice(), [(r, _)] if matches!(c.insts[*r].op, VOp::Arg(0)));
+    let unary = match outputs.as_slice() {
+        [(r, DType::F32)] => match c.insts[*r].op {
+            VOp::FUn(f, a) => match c.insts[a] {
+                VInst {
+                    op: VOp::Arg(slot),
+                    dtype: DType::F32,
+                    class: Class::Lane,
+                    ..
+                } => Some((f, slot)),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
     // Output 0 may be computed in its destination when nothing runs after it and it is a computed row of f32.
     let direct = matches!(outputs.as_slice(), [(r, DType::F32)]
         if *r + 1 == c.insts.len() && c.insts[*r].class == Class::Lane && !matches!(c.insts[*r].op, VOp::Arg(_) | VOp::Splat(_)));
@@ -70,6 +85,7 @@ pub(crate) fn compile_in(
         outputs,
         direct,
         identity,
+        unary,
         index,
         bytes,
     })

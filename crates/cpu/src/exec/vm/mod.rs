@@ -118,6 +118,8 @@ pub(crate) struct Program {
     direct: bool,
     /// The program gives argument 0 back.
     pub identity: bool,
+    /// The program is this function of an argument of f32, which is given by its slot.
+    pub unary: Option<(UnaryFn, usize)>,
     /// Bit set of `Index` axes.
     pub index: u32,
     /// Scratch bytes.
