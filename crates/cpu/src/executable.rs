@@ -154,7 +154,7 @@ impl Job<'_> {
     /// Works until no task is left to take; `scratch` is as large as the steps need.
     pub(crate) fn work(&self, worker: usize, scratch: *mut u8, views: &mut [View]) {
         self.flow
-            .walk(&self.steps.specs, self.tasks, |s, first, count| {
+            .walk(worker, &self.steps.specs, self.tasks, |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
                 let r = catch_unwind(AssertUnwindSafe(|| {
                     self.run(s, first, count, scratch, views, None)
@@ -516,7 +516,7 @@ impl Executable for CpuExecutable {
             tasks: vec![0; n],
             known: (0..n).map(|_| Known::default()).collect(),
             single: false,
-            flow: Flow::new(n),
+            flow: Flow::new(n, self.pool.workers()),
             desk,
             spans: (0..self.pool.workers())
                 .map(|_| Mutex::new(Vec::new()))
@@ -726,7 +726,7 @@ pub(crate) fn run_once(
     pool.reserve(steps.scratch, steps.views)?;
     let mut desk = Desk::new()?;
     desk.grow(steps.scratch, steps.views)?;
-    let flow = Flow::new(tasks.len());
+    let flow = Flow::new(tasks.len(), pool.workers());
     let error = Mutex::new(None);
     let job = Job {
         steps,

@@ -43,37 +43,56 @@ pub struct StepSpec {
     pub waits: Vec<u32>,
 }
 
-struct Counters {
-    ticket: CachePadded<AtomicU32>,
-    done: CachePadded<AtomicU32>,
-}
+/// Shares of a step's tasks at most: further workers begin with a share of somebody else's.
+const SHARES: usize = 8;
 
-/// Counters of one request slot, a pair per step. They only grow while anybody is in the slot.
+type Counter = CachePadded<AtomicU32>;
+
+/// Counters of one request slot. They only grow while anybody is in the slot.
+///
+/// The tasks of a step are cut into as many contiguous shares as there are workers, and every worker
+/// begins with its own: neighbouring steps that are cut alike then find their inputs in the cache of
+/// the worker that made them. Who is done with its own helps with the others'.
 pub struct Flow {
-    steps: Vec<Counters>,
+    /// Tasks taken of every step, share by share.
+    tickets: Vec<Counter>,
+    /// Tasks done of every step.
+    done: Vec<Counter>,
+    shares: usize,
     failed: AtomicBool,
 }
 
+/// The tasks of share `k` of `shares`: whole tickets, the first shares have one more.
+fn share(total: u32, chunk: u32, shares: usize, k: usize) -> (u32, u32) {
+    let tickets = u64::from(total.div_ceil(chunk.max(1)));
+    let from = |k: usize| {
+        let tickets = (tickets * k as u64).div_ceil(shares as u64);
+        (tickets * u64::from(chunk)).min(u64::from(total)) as u32
+    };
+    (from(k), from(k + 1))
+}
+
 impl Flow {
-    /// Counters for `steps` steps.
-    pub fn new(steps: usize) -> Flow {
-        let zero = || CachePadded::new(AtomicU32::new(0));
+    /// Counters for `steps` steps that `workers` workers share.
+    pub fn new(steps: usize, workers: usize) -> Flow {
+        let shares = workers.clamp(1, SHARES);
+        let zeros = |n: usize| {
+            (0..n)
+                .map(|_| CachePadded::new(AtomicU32::new(0)))
+                .collect()
+        };
         Flow {
-            steps: (0..steps)
-                .map(|_| Counters {
-                    ticket: zero(),
-                    done: zero(),
-                })
-                .collect(),
+            tickets: zeros(steps * shares),
+            done: zeros(steps),
+            shares,
             failed: AtomicBool::new(false),
         }
     }
 
     /// Back to the start. The caller has the slot to itself: it is retired, or was never published.
     pub fn reset(&mut self) {
-        for s in &mut self.steps {
-            s.ticket.store(0, Ordering::Relaxed);
-            s.done.store(0, Ordering::Relaxed);
+        for c in self.tickets.iter().chain(&self.done) {
+            c.store(0, Ordering::Relaxed);
         }
         self.failed.store(false, Ordering::Relaxed);
     }
@@ -88,35 +107,53 @@ impl Flow {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes tasks of every step in plan order until there are none left: `run(step, first, count)`.
+    /// Takes tasks of every step in plan order until there are none left: `run(step, first, count)`;
+    /// `worker` says with which share it begins.
     /// Each task is run exactly once among all callers, and only when all tasks of the steps that its
     /// step waits for are done (their effects are then visible).
-    pub fn walk(&self, specs: &[StepSpec], tasks: &[u32], mut run: impl FnMut(usize, u32, u32)) {
+    pub fn walk(
+        &self,
+        worker: usize,
+        specs: &[StepSpec],
+        tasks: &[u32],
+        mut run: impl FnMut(usize, u32, u32),
+    ) {
+        let n = self.shares;
         for (s, (spec, &total)) in specs.iter().zip(tasks).enumerate() {
-            let c = &self.steps[s];
-            if c.ticket.load(Ordering::Relaxed) >= total {
-                continue;
-            }
-            for &w in &spec.waits {
-                self.wait(w as usize, tasks);
-            }
-            loop {
-                let first = c.ticket.fetch_add(spec.chunk, Ordering::Relaxed);
-                if first >= total {
-                    break;
+            let tickets = &self.tickets[s * n..][..n];
+            let mut waited = false;
+            let mut ran = 0;
+            for i in 0..n {
+                let k = (worker + i) % n;
+                let (from, to) = share(total, spec.chunk, n, k);
+                // Looked at before it is written to: the line of a share that somebody else is done
+                // with stays where it is.
+                while tickets[k].load(Ordering::Relaxed) < to - from {
+                    if !std::mem::replace(&mut waited, true) {
+                        for &w in &spec.waits {
+                            self.wait(w as usize, tasks);
+                        }
+                    }
+                    let taken = tickets[k].fetch_add(spec.chunk, Ordering::Relaxed);
+                    if taken >= to - from {
+                        break;
+                    }
+                    let count = spec.chunk.min(to - from - taken);
+                    if !self.failed() {
+                        run(s, from + taken, count);
+                    }
+                    ran += count;
                 }
-                let count = spec.chunk.min(total - first);
-                if !self.failed() {
-                    run(s, first, count);
-                }
+            }
+            if ran > 0 {
                 // Release: whoever sees the count sees what the tasks wrote.
-                c.done.fetch_add(count, Ordering::Release);
+                self.done[s].fetch_add(ran, Ordering::Release);
             }
         }
     }
 
     fn wait(&self, step: usize, tasks: &[u32]) {
-        let done = &self.steps[step].done;
+        let done = &self.done[step];
         spin_until(|| done.load(Ordering::Acquire) >= tasks[step]);
     }
 

@@ -30,13 +30,16 @@ fn tickets_and_waits() {
         // SAFETY: the waits order the accesses, which is what loom checks here.
         unsafe impl Sync for Shared {}
         let s = Arc::new(Shared {
-            flow: Flow::new(2),
+            flow: Flow::new(2, 2),
             first: [UnsafeCell::new(0), UnsafeCell::new(0)],
             second: AtomicUsize::new(0),
         });
-        let work = |s: &Shared| {
-            s.flow
-                .walk(&specs(&[&[], &[0]]), &[2, 1], |step, first, count| {
+        let work = |s: &Shared, worker: usize| {
+            s.flow.walk(
+                worker,
+                &specs(&[&[], &[0]]),
+                &[2, 1],
+                |step, first, count| {
                     assert_eq!(count, 1);
                     if step == 0 {
                         // SAFETY: task `first` is run by one worker only.
@@ -47,11 +50,12 @@ fn tickets_and_waits() {
                         assert_eq!(sum, 2);
                         s.second.fetch_add(1, Ordering::Relaxed);
                     }
-                });
+                },
+            );
         };
         let other = s.clone();
-        let t = thread::spawn(move || work(&other));
-        work(&s);
+        let t = thread::spawn(move || work(&other, 1));
+        work(&s, 0);
         s.flow.finish(&[2, 1]);
         assert_eq!(s.second.load(Ordering::Relaxed), 1);
         t.join().unwrap();
