@@ -72,6 +72,19 @@ pub trait Planner: Send + Sync {
         allotment: &Allotment,
     ) -> Result<Plan, PlanError>;
 
+    /// As [`Planner::bind`], for a program whose plan `like` is in use: what that one packed is there
+    /// and is not packed once more in another way unless that pays.
+    fn bind_like(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        like: &Plan,
+    ) -> Result<Plan, PlanError> {
+        let _ = like;
+        self.bind(program, dims, allotment)
+    }
+
     /// Proposes changes that would pay given what was observed, best first.
     fn propose(&self, observations: &Observations) -> Vec<Candidate>;
 }

@@ -159,8 +159,17 @@ impl Unit {
         engine: &Engine,
         dims: &DimBox,
         allotment: &Allotment,
+        like: Option<Arc<Epoch>>,
     ) -> Result<Plan, RunError> {
-        let plan = engine.planner.bind(&self.program, dims, allotment)?;
+        let plan = match like {
+            Some(e) => {
+                let like = e.plan.plan();
+                engine
+                    .planner
+                    .bind_like(&self.program, dims, allotment, like)?
+            }
+            None => engine.planner.bind(&self.program, dims, allotment)?,
+        };
         if let Some(store) = &self.store {
             store.keep_plan(&self.name, dims, allotment, &plan);
         }
@@ -176,7 +185,7 @@ impl Unit {
     ) -> Result<Plan, RunError> {
         match self.stored(dims, allotment) {
             Some(plan) => Ok(plan),
-            None => self.bind(engine, dims, allotment),
+            None => self.bind(engine, dims, allotment, None),
         }
     }
 
@@ -263,13 +272,18 @@ impl Unit {
             return Ok(e);
         }
         let dims = dims();
+        // Whatever is in use holds its packed weights: another box shares them.
+        let like = || {
+            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+            self.current().or_else(|| others.first().cloned())
+        };
         let made = match self.stored(&dims, allotment) {
             // One that does not hold is made anew.
             Some(plan) => match self.compile(engine, plan) {
                 Ok(e) => e,
-                Err(_) => self.compile(engine, self.bind(engine, &dims, allotment)?)?,
+                Err(_) => self.compile(engine, self.bind(engine, &dims, allotment, like())?)?,
             },
-            None => self.compile(engine, self.bind(engine, &dims, allotment)?)?,
+            None => self.compile(engine, self.bind(engine, &dims, allotment, like())?)?,
         };
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(e) = kept(&mut others) {

@@ -3,6 +3,7 @@ use super::Placement;
 use super::ctx::Ctx;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
+use super::prior::Prior;
 use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
@@ -40,6 +41,7 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) program: &'a Program,
     pub(super) whys: &'a mut Vec<Why>,
     memo: &'a mut schedule::Memo,
+    prior: &'a Prior,
     pub(super) block: Block,
     /// Buffer of a value on a device.
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
@@ -60,6 +62,7 @@ impl<'a> BlockBuilder<'a> {
         program: &'a Program,
         whys: &'a mut Vec<Why>,
         memo: &'a mut schedule::Memo,
+        prior: &'a Prior,
     ) -> BlockBuilder<'a> {
         BlockBuilder {
             ctx: ctxs[0],
@@ -69,6 +72,7 @@ impl<'a> BlockBuilder<'a> {
             program,
             whys,
             memo,
+            prior,
             block: Block {
                 symbols: vec![],
                 buffers: vec![],
@@ -378,17 +382,23 @@ impl<'a> BlockBuilder<'a> {
                         )
                     })
                 };
-                let may = self.ctx.pack;
-                let pack = |o: u16| may && !init && constant(o);
+                let (may, prior) = (self.ctx.pack, self.prior);
+                let facts = schedule::Facts {
+                    constant: &|o| may && !init && constant(o),
+                    packings: &|o| {
+                        let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
+                        args.get(o as usize).map_or(&[], of)
+                    },
+                };
                 let mut place = wanted;
                 let ctx = self.ctxs[place as usize];
-                let first = self.memo.choose(ctx, place, kernel, &pack, self.whys);
+                let first = self.memo.choose(ctx, place, kernel, &facts, self.whys);
                 let choice = match first {
                     Err(e) if place != 0 => {
                         self.whys
                             .push(super::why("place", &item.name, "on the host", e));
                         place = 0;
-                        self.memo.choose(self.ctx, 0, kernel, &pack, self.whys)
+                        self.memo.choose(self.ctx, 0, kernel, &facts, self.whys)
                     }
                     other => other,
                 }
@@ -640,7 +650,7 @@ impl<'a> BlockBuilder<'a> {
         let kernel =
             super::copy_kernel(&format!("copy {}", value.name), value.dtype, &value.storage);
         self.check_dims(&value.name, &kernel)?;
-        let choice = schedule::choose(self.ctx, &kernel, &|_| false, self.whys)
+        let choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, self.whys)
             .map_err(|e| self.error(&value.name, e))?;
         let name = kernel.name.clone();
         self.step(

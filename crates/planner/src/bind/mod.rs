@@ -13,6 +13,7 @@ mod pack;
 mod params;
 mod places;
 mod predict;
+mod prior;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
     PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
 };
+use prior::Prior;
 pub use schedule::Sweep;
 use std::collections::BTreeSet;
 
@@ -90,7 +92,7 @@ impl Planner {
         allotment: &Allotment,
         sweep: &Sweep,
     ) -> Result<Plan, PlanError> {
-        self.bind_as(program, dims, allotment, Thrift::None, Some(sweep))
+        self.bind_as(program, dims, allotment, Thrift::None, (Some(sweep), &Prior::default()))
     }
 }
 
@@ -101,13 +103,41 @@ impl plan::Planner for Planner {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Result<Plan, PlanError> {
+        self.bind_within(program, dims, allotment, &Prior::default())
+    }
+
+    fn bind_like(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        like: &Plan,
+    ) -> Result<Plan, PlanError> {
+        self.bind_within(program, dims, allotment, &Prior::of(like))
+    }
+
+    /// Nothing yet: proposals come with the supervisor.
+    fn propose(&self, _: &Observations) -> Vec<Candidate> {
+        Vec::new()
+    }
+}
+
+impl Planner {
+    /// The plan that gives up least of those that fit the memory.
+    fn bind_within(
+        &self,
+        program: &Program,
+        dims: &DimBox,
+        allotment: &Allotment,
+        prior: &Prior,
+    ) -> Result<Plan, PlanError> {
         let limit = match (allotment.memory, self.options.memory) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let mut least = u64::MAX;
         for thrift in [Thrift::None, Thrift::Order, Thrift::Unpacked] {
-            let mut plan = self.bind_as(program, dims, allotment, thrift, None)?;
+            let mut plan = self.bind_as(program, dims, allotment, thrift, (None, prior))?;
             let Some(limit) = limit else { return Ok(plan) };
             let bytes = memory_of(&plan);
             if bytes <= limit {
@@ -135,11 +165,6 @@ impl plan::Planner for Planner {
             ),
         ))
     }
-
-    /// Nothing yet: proposals come with the supervisor.
-    fn propose(&self, _: &Observations) -> Vec<Candidate> {
-        Vec::new()
-    }
 }
 
 /// What is given up for memory.
@@ -160,7 +185,7 @@ impl Planner {
         dims: &DimBox,
         allotment: &Allotment,
         thrift: Thrift,
-        sweep: Option<&Sweep>,
+        (sweep, prior): (Option<&Sweep>, &Prior),
     ) -> Result<Plan, PlanError> {
         let Some((first, _)) = self.devices.first() else {
             return Err(bind_error(
@@ -252,6 +277,7 @@ impl Planner {
                         program,
                         &mut whys,
                         &mut memo,
+                        prior,
                     )
                     .build(items, &rims[i], &states)?;
                     predicted = predicted.then(&b.predicted);
@@ -275,6 +301,7 @@ impl Planner {
                 program,
                 &mut whys,
                 &mut memo,
+                prior,
             )
             .build(&[], rim, &states)?;
             predicted = predicted.then(&b.predicted);

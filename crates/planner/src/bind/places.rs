@@ -96,7 +96,7 @@ impl BlockBuilder<'_> {
         let name = format!("copy {} to {}", value.name, machine(to).name);
         let kernel = copy_kernel(&name, value.dtype, &value.storage);
         let mut unsaid = Vec::new();
-        let mut choice = schedule::choose(self.ctx, &kernel, &|_| false, &mut unsaid)
+        let mut choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, &mut unsaid)
             .map_err(|e| self.error(&value.name, e))?;
         if value.dtype.bits() < 8 {
             // Tasks would share bytes.

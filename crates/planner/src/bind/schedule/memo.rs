@@ -1,5 +1,5 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
-use super::{Choice, Ctx, choose};
+use super::{Choice, Ctx, Facts, choose};
 use kernel::{Family, Kernel, OperandId};
 use plan::Why;
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ type Key = (u32, Family, Vec<i64>, usize);
 struct Known {
     kernel: Kernel,
     constants: Vec<bool>,
+    /// How an earlier plan packed each operand.
+    packings: Vec<Vec<Kernel>>,
     choice: Choice,
     why: Why,
 }
@@ -62,7 +64,7 @@ impl Memo {
         ctx: Ctx,
         place: u32,
         kernel: &Kernel,
-        constant: &dyn Fn(OperandId) -> bool,
+        facts: &Facts,
         whys: &mut Vec<Why>,
     ) -> Result<Choice, String> {
         // A sweep looks at kernels by name.
@@ -71,13 +73,16 @@ impl Memo {
         }
         let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
         let key = (place, kernel.family, extents, kernel.body.len());
-        let constants: Vec<bool> = (0..kernel.operands.len() as OperandId)
-            .map(constant)
-            .collect();
+        let operands = 0..kernel.operands.len() as OperandId;
+        let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
+        let alike = |k: &[Vec<Kernel>]| {
+            let mut each = operands.clone().zip(k);
+            each.all(|(o, k)| (facts.packings)(o) == k.as_slice())
+        };
         let known = self.0.entry(key).or_default();
         let hit = known
             .iter()
-            .find(|k| k.constants == constants && same(&k.kernel, kernel));
+            .find(|k| k.constants == constants && alike(&k.packings) && same(&k.kernel, kernel));
         if let Some(k) = hit {
             let mut choice = k.choice.clone();
             choice.kernel.name.clone_from(&kernel.name);
@@ -94,13 +99,14 @@ impl Memo {
             return Ok(choice);
         }
         let said = whys.len();
-        let choice = choose(ctx, kernel, constant, whys)?;
+        let choice = choose(ctx, kernel, facts, whys)?;
         if let [why] = &whys[said..]
             && keeps_names(&choice.kernel, kernel)
         {
             known.push(Known {
                 kernel: kernel.clone(),
                 constants,
+                packings: operands.map(|o| (facts.packings)(o).to_vec()).collect(),
                 choice: choice.clone(),
                 why: why.clone(),
             });

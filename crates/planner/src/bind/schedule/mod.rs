@@ -59,16 +59,38 @@ const WORTH_SHARING: f64 = 64.0;
 /// A ticket should be worth this many hand-offs.
 const WORTH_A_TICKET: f64 = 32.0;
 
-/// Chooses the schedule of `kernel`. `constant` says which operands hold constants.
+/// What a choice may know of a kernel's operands.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    /// Which operands hold constants that may be packed.
+    pub constant: &'a dyn Fn(OperandId) -> bool,
+    /// How an earlier plan packed an operand.
+    pub packings: &'a dyn Fn(OperandId) -> &'a [Kernel],
+}
+
+impl Facts<'_> {
+    /// No constants.
+    pub const NONE: Facts<'static> = Facts {
+        constant: &|_| false,
+        packings: &|_| &[],
+    };
+}
+
+/// How much longer a step may take with weights as they are packed already than with weights packed
+/// in another way.
+const REUSE: f64 = 1.2;
+
+/// Chooses the schedule of `kernel`.
 ///
 /// # Errors
 /// A text when no candidate makes a valid program.
 pub(crate) fn choose(
     ctx: Ctx,
     kernel: &Kernel,
-    constant: &dyn Fn(OperandId) -> bool,
+    facts: &Facts,
     whys: &mut Vec<Why>,
 ) -> Result<Choice, String> {
+    let constant = facts.constant;
     let kernel = &ordered(kernel);
     let space = Space::new(ctx, kernel);
     let gpu = ctx.target.gpu.is_some();
@@ -102,6 +124,19 @@ pub(crate) fn choose(
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
+    let reuses = |b: &&(f64, usize, Work, Cost)| {
+        let mut packed = list[b.1].packed.iter().filter(|(o, _)| constant(*o));
+        packed.all(|(o, p)| (facts.packings)(*o).contains(&p.kernel))
+    };
+    let there = (0..kernel.operands.len() as OperandId).any(|o| !(facts.packings)(o).is_empty());
+    let mut reused = false;
+    if let Some(first) = best.first().filter(|b| there && !reuses(b)) {
+        let limit = REUSE * first.0;
+        if let Some(at) = best.iter().position(|b| b.0 <= limit && reuses(&b)) {
+            best[..=at].rotate_right(1);
+            reused = true;
+        }
+    }
     let alternatives: Vec<Alternative> = best
         .iter()
         .skip(1)
@@ -127,7 +162,15 @@ pub(crate) fn choose(
         pass: "schedule".into(),
         subject: kernel.name.clone(),
         choice: chosen.what.clone(),
-        reason: format!("predicted {:.1} us, bound by {}", seconds * 1e6, cost.bound),
+        reason: format!(
+            "predicted {:.1} us, bound by {}{}",
+            seconds * 1e6,
+            cost.bound,
+            match reused {
+                true => "; its weights are packed like this already",
+                false => "",
+            }
+        ),
         alternatives,
     });
     let (kernel, schedule) = lanes_last(chosen.kernel, chosen.schedule);

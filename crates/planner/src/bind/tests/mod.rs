@@ -30,6 +30,47 @@ fn same_arguments_same_bytes() {
 }
 
 #[test]
+fn another_box_reads_what_is_packed() {
+    let packings = |p: &Plan| -> Vec<Kernel> {
+        let steps = p.blocks().flat_map(|b| &b.init);
+        let kernels = steps.filter_map(|s| match &s.work {
+            plan::StepWork::Kernel { kernel, .. } => Some((**kernel).clone()),
+            plan::StepWork::Host { .. } => None,
+        });
+        kernels.collect()
+    };
+    let mut other = 0;
+    for first in [8, 32, 384] {
+        let like = bind(&gemm(first, 768, 768), &dims());
+        assert_eq!(packings(&like).len(), 1);
+        for m in [16, 24, 33, 48, 64, 100, 400] {
+            let p = gemm(m, 768, 768);
+            let plain = bind(&p, &dims());
+            let plan = planner()
+                .bind_like(&p, &dims(), &Allotment::default(), &like)
+                .unwrap();
+            let pays = plan.predicted.time_s > 1.25 * plain.predicted.time_s;
+            assert!(!pays, "{first} {m}");
+            plan.clone().verify().unwrap();
+            if packings(&plain) != packings(&like) && packings(&plan) == packings(&like) {
+                other += 1;
+            }
+        }
+        // A plan is like itself.
+        let again = planner()
+            .bind_like(
+                &gemm(first, 768, 768),
+                &dims(),
+                &Allotment::default(),
+                &like,
+            )
+            .unwrap();
+        assert_eq!(packings(&again), packings(&like));
+    }
+    assert!(other > 0, "no box would have packed otherwise");
+}
+
+#[test]
 fn state_stays_in_place() {
     let plan = bind(&state(), &dims());
     let b = plan.blocks().next().unwrap();
