@@ -11,8 +11,8 @@ use super::depthwise::Depthwise;
 use super::depthwise8::Depthwise8;
 use super::dot::Dot;
 use super::gemm::{GemmKernel, gemm_kernel, shapes};
-use super::nibbles::Nibbles;
 use super::lines::Lines;
+use super::nibbles::Nibbles;
 use crate::isa::Isa;
 
 /// A unary function over `n` elements: (src, dst, n). In place is allowed.

@@ -55,6 +55,6 @@ pub use dot::Dot;
 pub use gemm::{Gemm, GemmKernel, Indirect, MAX_MR, Panels, Post, gemm_kernel, shapes};
 pub use groups::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
-pub use nibbles::Nibbles;
 pub use lines::{Line, Lines, Taps};
+pub use nibbles::Nibbles;
 pub use pack::copy_strided;

@@ -383,12 +383,11 @@ impl<'a> BlockBuilder<'a> {
                     })
                 };
                 let (may, prior) = (self.ctx.pack, self.prior);
+                let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
+                let packings: Vec<&[Kernel]> = args.iter().map(of).collect();
                 let facts = schedule::Facts {
                     constant: &|o| may && !init && constant(o),
-                    packings: &|o| {
-                        let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
-                        args.get(o as usize).map_or(&[], of)
-                    },
+                    packings: &packings,
                 };
                 let mut place = wanted;
                 let ctx = self.ctxs[place as usize];

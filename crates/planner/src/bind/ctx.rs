@@ -65,6 +65,8 @@ pub(crate) struct Space<'a> {
     pub kernel: &'a Kernel,
     /// Extents of the axes at the top of the box, at least 1.
     pub extents: Vec<i64>,
+    /// How an earlier plan packed an operand.
+    pub packings: &'a [&'a [Kernel]],
 }
 
 impl<'a> Space<'a> {
@@ -78,6 +80,7 @@ impl<'a> Space<'a> {
             ctx,
             kernel,
             extents,
+            packings: &[],
         }
     }
 

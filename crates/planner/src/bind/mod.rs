@@ -92,7 +92,13 @@ impl Planner {
         allotment: &Allotment,
         sweep: &Sweep,
     ) -> Result<Plan, PlanError> {
-        self.bind_as(program, dims, allotment, Thrift::None, (Some(sweep), &Prior::default()))
+        self.bind_as(
+            program,
+            dims,
+            allotment,
+            Thrift::None,
+            (Some(sweep), &Prior::default()),
+        )
     }
 }
 

@@ -389,11 +389,18 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                 .total_cmp(&score(a))
                 .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))
         });
-        shapes = ranked
-            .into_iter()
-            .take(ctx.most(3))
-            .map(|s| Some(*s))
-            .collect();
+        shapes = ranked.iter().take(ctx.most(3)).map(|s| Some(**s)).collect();
+        // The best of those that read the weight as it is packed already is tried too.
+        if let (true, Some(o)) = (packs, space.source(p.b)) {
+            let there = space.packings.get(o as usize).copied().unwrap_or_default();
+            let reads = |s: &MicroShape| {
+                let packed = frame.packed(o, s);
+                packed.is_some_and(|p| there.contains(&p.kernel))
+            };
+            if !there.is_empty() && !shapes.iter().flatten().any(reads) {
+                shapes.extend(ranked.iter().find(|s| reads(s)).map(|s| Some(**s)));
+            }
+        }
     }
     let wanted = wanted_tasks(ctx, k, &whole(k));
     let outer_tasks = space.points(&frame.outer);
@@ -476,6 +483,20 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
 }
 
 impl Frame<'_, '_> {
+    /// Operand `o`, the streamed factor, packed for `shape`.
+    fn packed(&self, o: OperandId, shape: &MicroShape) -> Option<pack::Packed> {
+        let (space, p, lane) = (self.space, self.p, self.lane);
+        let others: Vec<AxisId> = space.kernel.tiles[p.b as usize]
+            .axes
+            .iter()
+            .copied()
+            .filter(|x| *x != lane && !self.order.contains(x))
+            .collect();
+        let by = grouped(space, p).map(|g| (g.axis, g.width));
+        let nr = i64::from(shape.nr);
+        pack::pack(space, o, &others, lane, nr, &self.order, by)
+    }
+
     fn candidate(
         &self,
         shape: Option<MicroShape>,
@@ -493,15 +514,7 @@ impl Frame<'_, '_> {
         }
         let b = space.source(p.b);
         if let (true, Some(o), Some(s)) = (self.packs, b, shape) {
-            let others: Vec<AxisId> = kernel.tiles[p.b as usize]
-                .axes
-                .iter()
-                .copied()
-                .filter(|x| *x != lane && !self.order.contains(x))
-                .collect();
-            let by = grouped(space, p).map(|g| (g.axis, g.width));
-            let nr = i64::from(s.nr);
-            let new = pack::pack(space, o, &others, lane, nr, &self.order, by)?;
+            let new = self.packed(o, &s)?;
             kernel.operands[o as usize].access = new.access.clone();
             kernel.operands[o as usize].elements = layout::Dim::Known(new.elements);
             packed.push((o, new));

@@ -77,7 +77,7 @@ impl Memo {
         let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
         let alike = |k: &[Vec<Kernel>]| {
             let mut each = operands.clone().zip(k);
-            each.all(|(o, k)| (facts.packings)(o) == k.as_slice())
+            each.all(|(o, k)| facts.packings(o) == k.as_slice())
         };
         let known = self.0.entry(key).or_default();
         let hit = known
@@ -106,7 +106,7 @@ impl Memo {
             known.push(Known {
                 kernel: kernel.clone(),
                 constants,
-                packings: operands.map(|o| (facts.packings)(o).to_vec()).collect(),
+                packings: operands.map(|o| facts.packings(o).to_vec()).collect(),
                 choice: choice.clone(),
                 why: why.clone(),
             });

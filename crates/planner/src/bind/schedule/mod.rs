@@ -65,14 +65,21 @@ pub(crate) struct Facts<'a> {
     /// Which operands hold constants that may be packed.
     pub constant: &'a dyn Fn(OperandId) -> bool,
     /// How an earlier plan packed an operand.
-    pub packings: &'a dyn Fn(OperandId) -> &'a [Kernel],
+    pub packings: &'a [&'a [Kernel]],
+}
+
+impl<'a> Facts<'a> {
+    /// How an earlier plan packed operand `o`.
+    pub fn packings(&self, o: OperandId) -> &'a [Kernel] {
+        self.packings.get(o as usize).copied().unwrap_or_default()
+    }
 }
 
 impl Facts<'_> {
     /// No constants.
     pub const NONE: Facts<'static> = Facts {
         constant: &|_| false,
-        packings: &|_| &[],
+        packings: &[],
     };
 }
 
@@ -92,7 +99,10 @@ pub(crate) fn choose(
 ) -> Result<Choice, String> {
     let constant = facts.constant;
     let kernel = &ordered(kernel);
-    let space = Space::new(ctx, kernel);
+    let space = Space {
+        packings: facts.packings,
+        ..Space::new(ctx, kernel)
+    };
     let gpu = ctx.target.gpu.is_some();
     let strange = kernel
         .operands
@@ -126,9 +136,9 @@ pub(crate) fn choose(
     }
     let reuses = |b: &&(f64, usize, Work, Cost)| {
         let mut packed = list[b.1].packed.iter().filter(|(o, _)| constant(*o));
-        packed.all(|(o, p)| (facts.packings)(*o).contains(&p.kernel))
+        packed.all(|(o, p)| facts.packings(*o).contains(&p.kernel))
     };
-    let there = (0..kernel.operands.len() as OperandId).any(|o| !(facts.packings)(o).is_empty());
+    let there = facts.packings.iter().any(|p| !p.is_empty());
     let mut reused = false;
     if let Some(first) = best.first().filter(|b| there && !reuses(b)) {
         let limit = REUSE * first.0;
