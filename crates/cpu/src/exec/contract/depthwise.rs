@@ -2,10 +2,11 @@
 //!
 //! Along the innermost row axis, pixels whose taps are all inside need one pointer per tap for the whole
 //! run; pixels at the rim get a table of their own, taps outside pointing to zeros.
-use super::{CContract, Job, List, next};
+use super::{CContract, Job, List, TABLE, next};
 use crate::exec::access::{CAccess, CBound};
 use crate::exec::{Axes, Ctx, MAX_AXES, View};
 use crate::ukr::{Depthwise, Depthwise8, Line, Lines, Taps};
+use layout::DType;
 
 /// What is the same for every run of pixels.
 struct Plan<'a> {
@@ -113,7 +114,12 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     {
         outer.push(a);
     }
-    if !job.accumulate && summed == 0 && !job.post.added && planes(ctx, job, (&taps, x, &outer), n)
+    let floats = c.dtype == DType::F32;
+    if floats
+        && !job.accumulate
+        && summed == 0
+        && !job.post.added
+        && planes(ctx, job, (&taps, x, &outer), n)
     {
         return true;
     }
@@ -195,6 +201,9 @@ const LINES: usize = TABLE / 4;
 /// where they do not.
 fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List), n: i64) -> bool {
     let len = &ctx.len;
+    if ctx.kernel.pointers() < TABLE as i64 {
+        return false;
+    }
     let (Some(x), Some((&s, tap_lines))) = (x, taps.as_slice().split_last()) else {
         return false;
     };
@@ -319,8 +328,8 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
                     tb += t[x] * job.b.st[x];
                 }
                 let put = Taps {
-                    x: shift(job.a.ptr, ta),
-                    w: shift(job.b.ptr, tb),
+                    x: shift(job.a.ptr, ta, 4),
+                    w: shift(job.b.ptr, tb, 4),
                 };
                 // SAFETY: `used` stays below `most_taps`: the lists are emptied before that.
                 unsafe { list.add(used).write(put) };
@@ -331,7 +340,7 @@ fn planes(ctx: &Ctx, job: &Job, (taps, x, outer): (&List, Option<usize>, &List),
             }
         }
         let line = Line {
-            out: shift(job.c.ptr, c).cast_mut(),
+            out: shift(job.c.ptr, c, 4).cast_mut(),
             to: used,
         };
         // SAFETY: `count` stays below `most`.

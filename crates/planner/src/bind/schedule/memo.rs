@@ -69,7 +69,7 @@ impl Memo {
     ) -> Result<Choice, String> {
         // A sweep looks at kernels by name.
         if ctx.sweep.is_some() {
-            return choose(ctx, kernel, constant, whys);
+            return choose(ctx, kernel, facts, whys);
         }
         let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
         let key = (place, kernel.family, extents, kernel.body.len());
