@@ -1,6 +1,6 @@
 use crate::table::{Align, Style, Table};
 use crate::units;
-use plan::{BufferKind, Plan, Step, StepWork};
+use plan::{BufferKind, Plan, PlanSegment, Program, Step, StepWork, ValueOrigin};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,9 @@ pub struct MemoryView {
     pub weights_in_place: u64,
     /// Packed weights and other results of the init segment, shared by all requests.
     pub packed: u64,
+    /// Constants of what is planned only when the data has given its sizes; each will be read in place
+    /// or packed. The arena of that part is not known before.
+    pub late: u64,
     /// Arena of one request.
     pub arena: u64,
     /// Requests that may run at once.
@@ -30,7 +33,7 @@ pub struct MemoryView {
     pub state: u64,
     /// The caller's inputs and outputs of one request.
     pub ports: u64,
-    /// Weights in place, packed weights, arenas and scratch together.
+    /// Weights in place, packed and late weights, arenas and scratch together.
     pub total: u64,
     /// What the process may take beside, whatever the model.
     pub beside: u64,
@@ -83,6 +86,32 @@ impl MemoryView {
         m
     }
 
+    /// Adds the constants of segments of `program` that `plan` leaves until their sizes are known.
+    pub(crate) fn with_late(mut self, plan: &Plan, program: &Program) -> MemoryView {
+        let deferred = |s: &PlanSegment| matches!(s, PlanSegment::Deferred { .. });
+        if !plan.segments.iter().any(deferred) {
+            return self;
+        }
+        let used = |id| {
+            let kind = BufferKind::Weight(id);
+            plan.blocks()
+                .any(|b| b.buffers.iter().any(|x| x.kind == kind))
+        };
+        let mut late = BTreeMap::new();
+        for v in &program.values {
+            if let (ValueOrigin::Weight(id), Some(n)) = (&v.origin, v.storage.known())
+                && !used(*id)
+            {
+                let bytes = usize::try_from(n).ok().and_then(|n| v.dtype.bytes_for(n));
+                late.insert(*id, bytes.unwrap_or(0) as u64);
+            }
+        }
+        self.late = late.values().sum();
+        self.weights = self.weights.saturating_add(self.late);
+        self.sum();
+        self
+    }
+
     /// Adds what a branch or loop body takes that runs in the same request.
     pub fn with_body(mut self, body: &MemoryView) -> MemoryView {
         self.weights += body.weights;
@@ -100,6 +129,7 @@ impl MemoryView {
         self.total = self
             .packed
             .saturating_add(self.weights_in_place)
+            .saturating_add(self.late)
             .saturating_add(self.arena.saturating_mul(self.requests))
             .saturating_add(self.scratch.saturating_mul(scratches));
     }
@@ -125,6 +155,13 @@ impl MemoryView {
             self.packed,
             "made at load, shared by all requests",
         );
+        if self.late > 0 {
+            row(
+                "late weights",
+                self.late,
+                "of what is planned when the data gives its sizes, its arena not counted",
+            );
+        }
         row(
             "arena",
             self.arena,

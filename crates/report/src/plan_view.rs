@@ -107,7 +107,10 @@ impl PlanView {
     pub fn new(plan: &Plan, program: Option<&Program>, requests: u64) -> PlanView {
         let device = plan.devices.first();
         let (mut steps, mut init, mut control) = (Vec::new(), Vec::new(), Vec::new());
-        let memory = MemoryView::of(plan, requests);
+        let mut memory = MemoryView::of(plan, requests);
+        if let Some(p) = program {
+            memory = memory.with_late(plan, p);
+        }
         let (mut flop, mut unique) = (0.0, 0.0);
         for s in &plan.segments {
             match s {

@@ -16,6 +16,8 @@ pub struct Figures {
     pub in_place: u64,
     /// Packed weights and other results of the init segment.
     pub packed: u64,
+    /// Weights of what is planned when the data gives its sizes.
+    pub late: u64,
     /// Arenas of all requests that may run at once.
     pub arena: u64,
     /// Scratch of all workers.
@@ -74,8 +76,9 @@ pub fn figures(
         weights: view.weights,
         in_place: view.weights_in_place,
         packed: view.packed,
+        late: view.late,
         arena: view.arena * view.requests,
-        scratch: view.total - view.packed - view.weights_in_place - view.arena * view.requests,
+        scratch: view.scratch * (view.workers + view.requests).saturating_sub(1),
         ports: view.ports,
         total: view.total,
         beside: view.beside,

@@ -81,7 +81,8 @@ pub fn run(args: &[String]) -> ExitCode {
                 let over = f.peak as i64 - (f.total + f.ports) as i64;
                 most = most.max(over);
                 let cells = [
-                    f.weights, f.in_place, f.packed, f.arena, f.scratch, f.total, f.ports, f.peak,
+                    f.weights, f.in_place, f.packed, f.late, f.arena, f.scratch, f.total, f.ports,
+                    f.peak,
                 ];
                 format!(
                     "| {name} | {} | {:.1} | {:.2} | {} |",
@@ -106,8 +107,8 @@ pub fn run(args: &[String]) -> ExitCode {
          peak is neither stated nor the caller's inputs and outputs (`ports`); a plan states that it is \
          at most {} MiB, whatever the model. The most here is {:.1} MiB; {wrong} of {} models took more \
          than was stated or could not be measured.\n\n\
-         | model | weights | in place | packed | arenas | scratch | stated total | ports | peak | beyond | peak / weights | kept |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
+         | model | weights | in place | packed | late | arenas | scratch | stated total | ports | peak | beyond | peak / weights | kept |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
         date(),
         commit(),
         mib(beside),

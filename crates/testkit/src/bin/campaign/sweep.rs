@@ -201,7 +201,12 @@ fn subjects(benches: &[Bench], count: usize, quiet: &mut Quiet) -> Result<Vec<Su
         let (p, _) =
             shopfloor::profile(&b.session, &b.named, WARMUP, RUNS).map_err(|e| e.to_string())?;
         for s in p.steps.iter().filter(|s| s.time_us >= LEAST_US) {
-            let depthwise = s.step.family == "conv" && !s.step.schedule.contains("micro");
+            // A convolution without a micro-kernel ("14x32", after the tiles).
+            let micro = |p: &str| {
+                let sides = p.trim().split_once('x');
+                sides.is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
+            };
+            let depthwise = s.step.family == "conv" && !s.step.schedule.split('|').any(micro);
             all.push((
                 s.share,
                 Subject {
