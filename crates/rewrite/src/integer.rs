@@ -319,7 +319,7 @@ impl Product<'_> {
             Some(Number::Known(Inst::Int { value, .. })) => Zero::Known(value + by),
             Some(Number::Known(_)) => Zero::Known(by),
             Some(Number::Value(v)) => match contents(e, *v) {
-                Some(t) if t.len() > 0 && (1..t.len()).all(|i| t.get_i64(i) == t.get_i64(0)) => {
+                Some(t) if !t.is_empty() && (1..t.len()).all(|i| t.get_i64(i) == t.get_i64(0)) => {
                     Zero::Known(t.get_i64(0) + by)
                 }
                 _ => Zero::Value(*v, by),

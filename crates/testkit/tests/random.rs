@@ -14,6 +14,9 @@ fn random_graphs_agree_with_the_oracle() {
     let (mut agree, mut all, mut failed) = (0, 0, Vec::new());
     for s in seeds {
         all += 1;
+        if let (true, Ok(c)) = (one, Case::new(s)) {
+            println!("{}", c.graph.to_text());
+        }
         match Case::new(s).and_then(|c| check(&c, &engines)) {
             Ok(Outcome::Agrees) => agree += 1,
             Ok(Outcome::Refused) => {}

@@ -209,6 +209,7 @@ macro_rules! table {
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]
+                #[allow(clippy::too_many_arguments, reason = "rows of one expression")]
                 unsafe fn $name($($a: $t),*) $(-> $r)? {
                     // SAFETY: the caller's contract is that of the wrapped kernel.
                     unsafe { $($path)::+::<$simd>($($a),*) }

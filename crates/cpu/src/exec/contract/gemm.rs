@@ -122,6 +122,10 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     if kin.is_none() && taps.n > 0 && job.a.st[taps.a[taps.n - 1]] < 0 {
         lda = None;
     }
+    // Groups are contiguous along k only within one block of it.
+    if c.grouped && kin.is_none() && taps.n > 0 {
+        lda = None;
+    }
     let ldc = rows.inner(&job.c.st);
     if ldc < 0 || (lda.is_none() && nkb > ctx.kernel.pointers()) {
         return false;

@@ -246,6 +246,10 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
             cuts += 1;
         }
     }
+    // A later piece that lies otherwise is run statement by statement, which knows no groups.
+    if n.grouped.is_some() && cuts > 0 {
+        return false;
+    }
     let acc = match (&n.zero, post) {
         (Some(_), Some((dst, ..))) => dst,
         (Some(_), None) => ctx.define(c.acc),
