@@ -140,7 +140,7 @@ fn nibbles(g: &mut Gen) -> Option<ValueId> {
     let s = g.shape(x);
     let k = s.last()?.known().filter(|k| k % 8 == 0 && *k > 8)? as usize;
     let block = g.r.of(&[8usize, 16]);
-    if k % block != 0 || k == block {
+    if !k.is_multiple_of(block) || k == block {
         return None;
     }
     let (n, blocks) = (g.r.of(&[1usize, 3, 16, 33]), k / block);
