@@ -1,6 +1,6 @@
 //! Damaged copies of files, for tests of readers that must refuse them in one sentence.
 //!
-//! [`damaged`] knows nothing of what it damages; [`proto`], [`text`] and [`zip`] keep what a reader
+//! [`damaged`] knows nothing of what it damages; `proto`, `text` and `zip` keep what a reader
 //! checks first (lengths, brackets, check sums), so that the damage reaches what lies behind.
 use crate::random::Rng;
 

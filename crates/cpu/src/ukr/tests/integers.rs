@@ -144,11 +144,7 @@ fn groups_of_a_table_are_exact() {
                     want += product(row, &b, p % kc, at, pairs);
                 }
                 // Sums of pairs of any 16 bits leave 32 bits, and wrap.
-                assert_eq!(
-                    c[i * n + j],
-                    want as i32,
-                    "{isa} {mr}x{nr} pairs {pairs}"
-                );
+                assert_eq!(c[i * n + j], want as i32, "{isa} {mr}x{nr} pairs {pairs}");
             }
         }
     });
