@@ -28,6 +28,15 @@ pub(super) struct Product {
 }
 
 impl Product {
+    /// Every product of `kernel`, in order.
+    pub fn all(kernel: &Kernel) -> Vec<Product> {
+        let product = |s: &Stmt| match s {
+            Stmt::Contract { acc, a, b, over } => Some(Product::new(kernel, *acc, *a, *b, over)),
+            _ => None,
+        };
+        kernel.body.iter().filter_map(product).collect()
+    }
+
     /// The only contraction of `kernel`.
     pub fn of(kernel: &Kernel) -> Option<Product> {
         let mut found = None;

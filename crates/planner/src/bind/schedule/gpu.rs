@@ -32,14 +32,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     if !kernel.ordered().is_empty() {
         return gpu_flat::candidates(space);
     }
-    let products: Vec<Product> = kernel
-        .body
-        .iter()
-        .filter_map(|s| match s {
-            Stmt::Contract { acc, a, b, over } => Some(Product::new(kernel, *acc, *a, *b, over)),
-            _ => None,
-        })
-        .collect();
+    let products = Product::all(kernel);
     let dtype = |t: TileId| kernel.tiles[t as usize].dtype;
     let matches = |f: &&Fragment| {
         products

@@ -6,7 +6,7 @@ use super::{Candidate, places, tiles, whole};
 use crate::bind::ctx::Space;
 use crate::bind::pack;
 use kernel::{
-    AxisId, CpuMapping, Mapping, MicroKernel, MicroShape, OperandId, Place, Schedule, Stmt, Swizzle,
+    AxisId, CpuMapping, Mapping, MicroKernel, MicroShape, OperandId, Place, Schedule, Swizzle,
 };
 use layout::{DType, Dim};
 
@@ -22,14 +22,7 @@ const SHAPES: usize = 2;
 /// Candidates, best guesses first.
 pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candidate> {
     let kernel = space.kernel;
-    let products: Vec<Product> = kernel
-        .body
-        .iter()
-        .filter_map(|s| match s {
-            Stmt::Contract { acc, a, b, over } => Some(Product::new(kernel, *acc, *a, *b, over)),
-            _ => None,
-        })
-        .collect();
+    let products = Product::all(kernel);
     // The axis along vector lanes is the product's own: units of its gates.
     let lane = |p: &Product| p.columns.iter().copied().max_by_key(|&a| space.extent(a));
     let widest = products.iter().max_by_key(|p| space.points(&p.columns));
