@@ -72,6 +72,12 @@ fn share(total: u32, chunk: u32, shares: usize, k: usize) -> (u32, u32) {
     (from(k), from(k + 1))
 }
 
+/// Turns that a step of `total` tasks takes: one even where there is nothing to do, so that the step
+/// is over only when those that it waits for are.
+fn turns(total: u32) -> u32 {
+    total.max(1)
+}
+
 impl Flow {
     /// Counters for `steps` steps that `workers` workers share.
     pub fn new(steps: usize, workers: usize) -> Flow {
@@ -110,7 +116,8 @@ impl Flow {
     /// Takes tasks of every step in plan order until there are none left: `run(step, first, count)`;
     /// `worker` says with which share it begins.
     /// Each task is run exactly once among all callers, and only when all tasks of the steps that its
-    /// step waits for are done (their effects are then visible).
+    /// step waits for are done (their effects are then visible). A step without tasks is passed like
+    /// one with a task that does nothing: who waits for it relies on what it waits for.
     pub fn walk(
         &self,
         worker: usize,
@@ -121,11 +128,12 @@ impl Flow {
         let n = self.shares;
         for (s, (spec, &total)) in specs.iter().zip(tasks).enumerate() {
             let tickets = &self.tickets[s * n..][..n];
+            let turns = turns(total);
             let mut waited = false;
             let mut ran = 0;
             for i in 0..n {
                 let k = (worker + i) % n;
-                let (from, to) = share(total, spec.chunk, n, k);
+                let (from, to) = share(turns, spec.chunk, n, k);
                 // Looked at before it is written to: the line of a share that somebody else is done
                 // with stays where it is.
                 while tickets[k].load(Ordering::Relaxed) < to - from {
@@ -139,7 +147,7 @@ impl Flow {
                         break;
                     }
                     let count = spec.chunk.min(to - from - taken);
-                    if !self.failed() {
+                    if total > 0 && !self.failed() {
                         run(s, from + taken, count);
                     }
                     ran += count;
@@ -154,7 +162,7 @@ impl Flow {
 
     fn wait(&self, step: usize, tasks: &[u32]) {
         let done = &self.done[step];
-        spin_until(|| done.load(Ordering::Acquire) >= tasks[step]);
+        spin_until(|| done.load(Ordering::Acquire) >= turns(tasks[step]));
     }
 
     /// Waits until every task of every step is done.

@@ -62,6 +62,49 @@ fn tickets_and_waits() {
     });
 }
 
+/// A step without tasks is over only when what it waits for is: waits are kept by the planner only
+/// where another wait does not imply them.
+#[test]
+fn empty_steps_pass_waits_on() {
+    loom::model(|| {
+        struct Shared {
+            flow: Flow,
+            first: UnsafeCell<usize>,
+            last: AtomicUsize,
+        }
+        // SAFETY: the waits order the accesses, which is what loom checks here.
+        unsafe impl Sync for Shared {}
+        let s = Arc::new(Shared {
+            flow: Flow::new(3, 2),
+            first: UnsafeCell::new(0),
+            last: AtomicUsize::new(0),
+        });
+        let work = |s: &Shared, worker: usize| {
+            s.flow.walk(
+                worker,
+                &specs(&[&[], &[0], &[1]]),
+                &[1, 0, 1],
+                |step, _, _| match step {
+                    // SAFETY: one worker runs the only task of step 0.
+                    0 => s.first.with_mut(|p| unsafe { *p = 7 }),
+                    1 => panic!("step 1 has no tasks"),
+                    _ => {
+                        // SAFETY: step 2 waits for step 1, which waits for step 0.
+                        let seen = s.first.with(|p| unsafe { *p });
+                        s.last.store(seen, Ordering::Relaxed);
+                    }
+                },
+            );
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || work(&other, 1));
+        work(&s, 0);
+        s.flow.finish(&[1, 0, 1]);
+        assert_eq!(s.last.load(Ordering::Relaxed), 7);
+        t.join().unwrap();
+    });
+}
+
 /// A job is not let go of while a worker is in it, and a slot serves one job after another.
 #[test]
 fn slots() {

@@ -105,7 +105,7 @@ pub struct StateRef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// All tasks of a step.
+    /// All tasks of a step and whatever that step waits for, even where it has no tasks.
     Step(StepId),
     /// Only the tasks that `map` names.
     Tiles {
