@@ -1,7 +1,24 @@
 //! Random small graphs over all core ops, planned for random boxes and machines, against the
 //! oracle. `SHOPFLOOR_SEED` runs one; `cargo xtask fuzz --graphs 100000` runs many.
 extern crate shopfloor_testkit as testkit;
-use testkit::random::{Case, Engines, Outcome, check};
+use testkit::random::{Case, Engines, Outcome, check, check_schedules};
+
+/// The planner takes the cheapest schedules; the others have to be right as well.
+#[test]
+fn random_graphs_agree_under_random_schedules() {
+    let engines = Engines::start().unwrap();
+    let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
+        Ok(Ok(s)) => s..s + 1,
+        _ => 5001..6001,
+    };
+    let failed: Vec<String> = seeds
+        .filter_map(|s| {
+            let case = Case::new(s).ok()?;
+            check_schedules(&case, &engines, 2).err()
+        })
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
 
 #[test]
 fn random_graphs_agree_with_the_oracle() {

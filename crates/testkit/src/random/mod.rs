@@ -3,6 +3,7 @@
 mod heavy;
 mod light;
 mod quantised;
+mod schedules;
 
 use crate::compare::difference;
 use expr::{ExprBuilder, Ref};
@@ -11,6 +12,8 @@ use layout::{DType, Dim, DimBox};
 use machine::Machine;
 use shopfloor::{Engine, Model, ModelOptions, Session, default_engine};
 use std::sync::Arc;
+
+pub use schedules::check_schedules;
 use tensor::{Tensor, WeightStore};
 
 /// A small generator of random numbers (splitmix64); the same seed gives the same case anywhere.
@@ -328,6 +331,12 @@ impl Engines {
         }
         Ok(Engines(list))
     }
+
+    /// The engine that `case` runs on, with its name.
+    fn of(&self, case: &Case) -> (&str, &Arc<Engine>) {
+        let (name, engine) = &self.0[(case.seed % self.0.len() as u64) as usize];
+        (name, engine)
+    }
 }
 
 /// The machine with levels of a part of their size.
@@ -356,7 +365,7 @@ pub enum Outcome {
 /// # Errors
 /// What differs, or what failed where the oracle did not, with the seed and the engine.
 pub fn check(case: &Case, engines: &Engines) -> Result<Outcome, String> {
-    let (how, engine) = &engines.0[(case.seed % engines.0.len() as u64) as usize];
+    let (how, engine) = engines.of(case);
     let fail = |what: &dyn std::fmt::Display| {
         Err(format!(
             "seed {} ({how}, box {}): {what}",
@@ -386,13 +395,21 @@ pub fn check(case: &Case, engines: &Engines) -> Result<Outcome, String> {
         }
         (Ok(_), Err(e)) => return fail(&format!("the engine refuses it: {e}")),
     };
-    for (want, (name, have)) in expected.iter().zip(&got) {
+    match agreement(&expected, &got) {
+        Ok(()) => Ok(Outcome::Agrees),
+        Err(why) => fail(&why),
+    }
+}
+
+/// Whether every output is the oracle's.
+fn agreement(expected: &[Tensor], got: &[(String, Tensor)]) -> Result<(), String> {
+    for (want, (name, have)) in expected.iter().zip(got) {
         let apart = difference(have, want) * scale(want);
         if apart > tolerance(want.dtype()) {
-            return fail(&format!("output {name} is {apart:e} off"));
+            return Err(format!("output {name} is {apart:e} off"));
         }
     }
-    Ok(Outcome::Agrees)
+    Ok(())
 }
 
 /// Values that cancelled to almost nothing are judged as if their largest were 1, which is the scale

@@ -3,12 +3,13 @@
 use crate::damage;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use testkit::random::{Case, Engines, Outcome, check};
+use testkit::random::{Case, Engines, Outcome, check, check_schedules};
 use testkit::readers::READERS;
 
-const USAGE: &str = "usage: cargo xtask fuzz [--graphs N] [--minutes M] [--seed S] [--readers [NAME...]]
+const USAGE: &str = "usage: cargo xtask fuzz [--graphs N] [--schedules R] [--minutes M] [--seed S] [--readers [NAME...]]
 
   --graphs N    random graphs against the oracle
+  --schedules R each graph also under R draws of schedules from all that its kernels can have
   --minutes M   for so long; alone: half for graphs, half shared among the readers
   --seed S      the first seed; with --graphs and without a number, that graph alone
   --readers     damaged files of every kind, or of the kinds named, for --minutes each [default: 1]";
@@ -17,7 +18,7 @@ pub fn run(args: &[String]) -> ExitCode {
     if args.first().is_some_and(|a| a == damage::CHILD) {
         return damage::child(&args[1..]);
     }
-    let (mut graphs, mut minutes, mut first) = (u64::MAX, None, 1u64);
+    let (mut graphs, mut minutes, mut first, mut rounds) = (u64::MAX, None, 1u64, 0);
     let mut readers: Option<Vec<String>> = None;
     let mut it = args.iter();
     while let Some(a) = it.next() {
@@ -34,6 +35,7 @@ pub fn run(args: &[String]) -> ExitCode {
             ("--graphs", Some(n)) => graphs = n,
             ("--minutes", Some(n)) => minutes = Some(n),
             ("--seed", Some(n)) => first = n,
+            ("--schedules", Some(n)) => rounds = n,
             _ => {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);
@@ -53,17 +55,17 @@ pub fn run(args: &[String]) -> ExitCode {
     if let (Some(m), true) = (minutes, graphs == u64::MAX) {
         let half = 30.0 * m as f64;
         let files = damage::run(&[], first, half / READERS.len() as f64);
-        let graphs = random_graphs(graphs, Some(half), first);
+        let graphs = random_graphs(graphs, rounds, Some(half), first);
         return if files == ExitCode::SUCCESS {
             graphs
         } else {
             files
         };
     }
-    random_graphs(graphs, minutes.map(|m| 60.0 * m as f64), first)
+    random_graphs(graphs, rounds, minutes.map(|m| 60.0 * m as f64), first)
 }
 
-fn random_graphs(graphs: u64, seconds: Option<f64>, first: u64) -> ExitCode {
+fn random_graphs(graphs: u64, rounds: u64, seconds: Option<f64>, first: u64) -> ExitCode {
     if graphs == 1
         && let Ok(c) = Case::new(first)
     {
@@ -88,7 +90,11 @@ fn random_graphs(graphs: u64, seconds: Option<f64>, first: u64) -> ExitCode {
             break;
         }
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            Case::new(seed).and_then(|c| check(&c, &engines))
+            let case = Case::new(seed)?;
+            match check(&case, &engines)? {
+                Outcome::Agrees if rounds > 0 => check_schedules(&case, &engines, rounds),
+                outcome => Ok(outcome),
+            }
         }));
         let complaint = match outcome {
             Ok(Ok(Outcome::Agrees)) => None,
