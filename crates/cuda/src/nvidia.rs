@@ -1,0 +1,705 @@
+//! The driver of real GPUs.
+use crate::driver::{
+    Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
+    Launch, MemoryInfo, ModuleId, Pinned, StreamId,
+};
+use crate::error::DriverError;
+use crate::sys::{self, Device, Functions, Handle, Status, attribute, function, status};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::Range;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of the driver's compiler's log that are kept.
+const LOG: usize = 8192;
+
+/// The driver of NVIDIA GPUs at this machine.
+pub struct Nvidia {
+    api: Arc<Functions>,
+    version: u32,
+}
+
+impl Nvidia {
+    /// Opens the driver's library, looks up all that is called, and initialises it.
+    ///
+    /// # Errors
+    /// There is no driver, it is too old, or it does not start.
+    pub fn load() -> Result<Nvidia, DriverError> {
+        let api = Arc::new(sys::load()?);
+        // SAFETY: takes flags, of which there are none.
+        check(&api, "cuInit", unsafe { (api.init)(0) })?;
+        let mut version = 0;
+        // SAFETY: writes one number.
+        let r = unsafe { (api.driver_version)(&mut version) };
+        check(&api, "cuDriverGetVersion", r)?;
+        Ok(Nvidia {
+            api,
+            version: version as u32,
+        })
+    }
+
+    fn info(&self, ordinal: u32) -> Result<(Device, DeviceInfo), DriverError> {
+        let api = &*self.api;
+        let mut device: Device = 0;
+        // SAFETY: writes one number; the driver checks the ordinal.
+        let r = unsafe { (api.device_get)(&mut device, ordinal as c_int) };
+        check(api, "cuDeviceGet", r)?;
+        let mut name = [0; 256];
+        // SAFETY: writes at most so many bytes, the last one 0.
+        let r = unsafe { (api.device_name)(name.as_mut_ptr(), name.len() as c_int, device) };
+        check(api, "cuDeviceGetName", r)?;
+        let mut memory = 0usize;
+        // SAFETY: writes one number.
+        let r = unsafe { (api.device_memory)(&mut memory, device) };
+        check(api, "cuDeviceTotalMem", r)?;
+        let get = |what: c_int| {
+            let mut value = 0;
+            // SAFETY: writes one number; an attribute that the driver does not know is an error.
+            let r = unsafe { (api.device_attribute)(&mut value, what, device) };
+            check(api, "cuDeviceGetAttribute", r).map(|()| value.max(0) as u32)
+        };
+        let info = DeviceInfo {
+            ordinal,
+            // SAFETY: the driver has put a 0 at its end.
+            name: unsafe { CStr::from_ptr(name.as_ptr()) }
+                .to_string_lossy()
+                .into_owned(),
+            compute: Compute {
+                major: get(attribute::MAJOR)?,
+                minor: get(attribute::MINOR)?,
+            },
+            sms: get(attribute::SMS)?,
+            memory_bytes: memory as u64,
+            threads_per_sm: get(attribute::THREADS_PER_SM)?,
+            blocks_per_sm: get(attribute::BLOCKS_PER_SM)?,
+            registers_per_sm: get(attribute::REGISTERS_PER_SM)?,
+            shared_per_sm: get(attribute::SHARED_PER_SM)?,
+            shared_per_block_optin: get(attribute::SHARED_OPTIN)?,
+            clock_khz: get(attribute::CLOCK)?,
+            memory_clock_khz: get(attribute::MEMORY_CLOCK)?,
+            bus_bits: get(attribute::BUS)?,
+            l2_bytes: u64::from(get(attribute::L2)?),
+            integrated: get(attribute::INTEGRATED)? != 0,
+            maps_host_memory: get(attribute::MAPS_HOST)? != 0,
+        };
+        Ok((device, info))
+    }
+
+    fn count(&self) -> Result<u32, DriverError> {
+        let mut count = 0;
+        // SAFETY: writes one number.
+        let r = unsafe { (self.api.device_count)(&mut count) };
+        if r == status::NO_DEVICE {
+            return Ok(0);
+        }
+        check(&self.api, "cuDeviceGetCount", r)?;
+        Ok(count.max(0) as u32)
+    }
+}
+
+impl Driver for Nvidia {
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>, DriverError> {
+        (0..self.count()?).map(|n| Ok(self.info(n)?.1)).collect()
+    }
+
+    fn open(&self, ordinal: u32) -> Result<Arc<dyn Context>, DriverError> {
+        let count = self.count()?;
+        if ordinal >= count {
+            return Err(DriverError::NoDevice { ordinal, count });
+        }
+        let (device, info) = self.info(ordinal)?;
+        let mut handle = null_mut();
+        // SAFETY: writes a handle that is given back when `Gpu` is dropped.
+        let r = unsafe { (self.api.context_retain)(&mut handle, device) };
+        check(&self.api, "cuDevicePrimaryCtxRetain", r)?;
+        Ok(Arc::new(Gpu {
+            open: Arc::new(Open {
+                api: self.api.clone(),
+                device,
+                handle: Shared(handle),
+                pinned: Mutex::default(),
+            }),
+            info,
+            names: Mutex::default(),
+            held: Mutex::default(),
+        }))
+    }
+}
+
+/// A handle of the driver, which any thread may use.
+#[derive(Clone, Copy)]
+struct Shared(Handle);
+
+// SAFETY: the driver's handles belong to the process, not to a thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// The primary context, retained.
+struct Open {
+    api: Arc<Functions>,
+    device: Device,
+    handle: Shared,
+    /// Pinned memory there is, by address, with its size.
+    pinned: Mutex<HashMap<u64, usize>>,
+}
+
+impl Open {
+    fn pinned(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the context that of the calling thread.
+    fn enter(&self) -> Result<&Functions, DriverError> {
+        // SAFETY: the context is retained.
+        let r = unsafe { (self.api.context_set)(self.handle.0) };
+        check(&self.api, "cuCtxSetCurrent", r)?;
+        Ok(&self.api)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: retained once, when it was opened.
+        unsafe { (self.api.context_release)(self.device) };
+    }
+}
+
+/// An open GPU.
+struct Gpu {
+    open: Arc<Open>,
+    info: DeviceInfo,
+    /// Entries by function, for messages.
+    names: Mutex<HashMap<u64, String>>,
+    /// Pinned memory that copies in a stream still use.
+    held: Mutex<HashMap<u64, Vec<Arc<dyn Pinned>>>>,
+}
+
+fn check(api: &Functions, call: &'static str, r: Status) -> Result<(), DriverError> {
+    if r == 0 {
+        return Ok(());
+    }
+    let (code, why) = name(api, r);
+    let fatal = (status::ILLEGAL_ADDRESS..=status::LAST_FATAL).contains(&r);
+    Err(match fatal || r == status::ECC {
+        true => DriverError::Lost { code, why },
+        false => DriverError::Call { call, code, why },
+    })
+}
+
+/// The driver's name for an error, and what it says of it.
+fn name(api: &Functions, r: Status) -> (String, String) {
+    let text = |f: unsafe extern "system" fn(Status, *mut *const std::ffi::c_char) -> Status| {
+        let mut p = null();
+        // SAFETY: writes a pointer to a text that lives as long as the library, or null.
+        if unsafe { f(r, &mut p) } != 0 || p.is_null() {
+            return format!("error {r}");
+        }
+        // SAFETY: as above.
+        unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
+    };
+    (text(api.error_name), text(api.error_string))
+}
+
+fn handle(id: u64) -> Handle {
+    id as usize as Handle
+}
+
+fn inside(call: &'static str, range: &Range<usize>, len: usize) -> Result<(), DriverError> {
+    match range.start <= range.end && range.end <= len {
+        true => Ok(()),
+        false => Err(DriverError::Argument {
+            call,
+            why: format!("bytes {} to {} of {len}", range.start, range.end),
+        }),
+    }
+}
+
+impl Gpu {
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, Vec<Arc<dyn Pinned>>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of pinned memory of this GPU. That of another driver is refused: its address would
+    /// mean nothing here.
+    fn host(&self, call: &'static str, p: &Arc<dyn Pinned>) -> Result<*mut u8, DriverError> {
+        let at = p.device_ptr().0;
+        match self.open.pinned().get(&at) {
+            Some(len) if *len == p.len() => Ok(at as usize as *mut u8),
+            _ => Err(DriverError::Argument {
+                call,
+                why: "the pinned memory is not of this GPU".into(),
+            }),
+        }
+    }
+}
+
+impl Context for Gpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn memory(&self) -> Result<MemoryInfo, DriverError> {
+        let api = self.open.enter()?;
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: writes two numbers.
+        let r = unsafe { (api.memory_info)(&mut free, &mut total) };
+        check(api, "cuMemGetInfo", r)?;
+        Ok(MemoryInfo {
+            free: free as u64,
+            total: total as u64,
+        })
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<DevicePtr, DriverError> {
+        let api = self.open.enter()?;
+        let mut at = 0;
+        // SAFETY: writes an address.
+        let r = unsafe { (api.allocate)(&mut at, bytes.max(1) as usize) };
+        if r == status::OUT_OF_MEMORY {
+            let m = self.memory()?;
+            return Err(DriverError::OutOfMemory {
+                asked: bytes,
+                free: m.free,
+                total: m.total,
+            });
+        }
+        check(api, "cuMemAlloc", r)?;
+        Ok(DevicePtr(at))
+    }
+
+    fn free(&self, ptr: DevicePtr) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: the driver checks the address; nothing of Rust's lies in device memory.
+        let r = unsafe { (api.free)(ptr.0) };
+        check(api, "cuMemFree", r)
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Arc<dyn Pinned>, DriverError> {
+        let api = self.open.enter()?;
+        if !self.info.maps_host_memory {
+            return Err(DriverError::Argument {
+                call: "cuMemHostAlloc",
+                why: format!("{} cannot see host memory", self.info.name),
+            });
+        }
+        let mut p = null_mut();
+        let size = bytes.max(4);
+        // SAFETY: writes a pointer to `size` bytes, freed when `PinnedHost` is dropped.
+        let r = unsafe { (api.host_allocate)(&mut p, size, sys::HOST_PORTABLE_MAPPED) };
+        check(api, "cuMemHostAlloc", r)?;
+        let Some(at) = NonNull::new(p.cast::<u8>()) else {
+            return Err(DriverError::Argument {
+                call: "cuMemHostAlloc",
+                why: "the driver gave no memory".into(),
+            });
+        };
+        // SAFETY: `size` bytes that nobody else knows yet.
+        unsafe { at.as_ptr().write_bytes(0, size) };
+        // Unified addressing: host and device see it at one address, on every GPU since 2010 in a
+        // 64-bit process. Registered, so that copies are of such memory only.
+        let address = at.as_ptr() as usize as u64;
+        self.open.pinned().insert(address, bytes);
+        let host = PinnedHost {
+            open: self.open.clone(),
+            at,
+            len: bytes,
+        };
+        let mut device = 0;
+        // SAFETY: writes an address.
+        let r = unsafe { (api.host_pointer)(&mut device, p, 0) };
+        check(api, "cuMemHostGetDevicePointer", r)?;
+        if device != address {
+            return Err(DriverError::Argument {
+                call: "cuMemHostGetDevicePointer",
+                why: "host and device have no common addresses".into(),
+            });
+        }
+        Ok(Arc::new(host))
+    }
+
+    fn upload(&self, to: DevicePtr, from: &[u8]) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: reads `from`, and is over when it returns.
+        let r = unsafe { (api.upload)(to.0, from.as_ptr().cast(), from.len()) };
+        check(api, "cuMemcpyHtoD", r)
+    }
+
+    fn download(&self, to: &mut [u8], from: DevicePtr) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: writes `to`, and is over when it returns.
+        let r = unsafe { (api.download)(to.as_mut_ptr().cast(), from.0, to.len()) };
+        check(api, "cuMemcpyDtoH", r)
+    }
+
+    fn upload_from(
+        &self,
+        to: DevicePtr,
+        from: &Arc<dyn Pinned>,
+        range: Range<usize>,
+        stream: StreamId,
+    ) -> Result<(), DriverError> {
+        const CALL: &str = "cuMemcpyHtoDAsync";
+        inside(CALL, &range, from.len())?;
+        let at = self.host(CALL, from)?;
+        let api = self.open.enter()?;
+        self.held().entry(stream.0).or_default().push(from.clone());
+        // SAFETY: the range is inside memory that is held until the stream was waited for.
+        let r = unsafe {
+            let at = at.add(range.start).cast_const().cast();
+            (api.upload_async)(to.0, at, range.len(), handle(stream.0))
+        };
+        check(api, CALL, r)
+    }
+
+    fn download_into(
+        &self,
+        to: &Arc<dyn Pinned>,
+        range: Range<usize>,
+        from: DevicePtr,
+        stream: StreamId,
+    ) -> Result<(), DriverError> {
+        const CALL: &str = "cuMemcpyDtoHAsync";
+        inside(CALL, &range, to.len())?;
+        let at = self.host(CALL, to)?;
+        let api = self.open.enter()?;
+        self.held().entry(stream.0).or_default().push(to.clone());
+        // SAFETY: the range is inside memory that is held until the stream was waited for.
+        let r = unsafe {
+            let at = at.add(range.start).cast();
+            (api.download_async)(at, from.0, range.len(), handle(stream.0))
+        };
+        check(api, CALL, r)
+    }
+
+    fn copy(
+        &self,
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: touches device memory only, whose addresses the driver checks.
+        let r = unsafe { (api.copy_async)(to.0, from.0, bytes as usize, handle(stream.0)) };
+        check(api, "cuMemcpyDtoDAsync", r)
+    }
+
+    fn fill(
+        &self,
+        at: DevicePtr,
+        value: u8,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: as `copy`.
+        let r = unsafe { (api.fill_async)(at.0, value, bytes as usize, handle(stream.0)) };
+        check(api, "cuMemsetD8Async", r)
+    }
+
+    fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError> {
+        const CALL: &str = "cuModuleLoadDataEx";
+        let api = self.open.enter()?;
+        let text = CString::new(ptx).map_err(|_| DriverError::Argument {
+            call: CALL,
+            why: "the module's text has a zero byte".into(),
+        })?;
+        let mut log = vec![0u8; LOG];
+        let values = [log.as_mut_ptr().cast::<c_void>(), LOG as *mut c_void];
+        let mut module = null_mut();
+        // SAFETY: the text ends in a 0; the options are a buffer for the compiler's log and its size,
+        // the latter as a number in place of a pointer.
+        let r = unsafe {
+            (api.module_load)(
+                &mut module,
+                text.as_ptr().cast(),
+                2,
+                sys::JIT_ERROR_LOG.as_ptr(),
+                values.as_ptr(),
+            )
+        };
+        let refused = [
+            status::INVALID_PTX,
+            status::UNSUPPORTED_PTX,
+            status::INVALID_IMAGE,
+            status::NO_BINARY,
+        ];
+        if refused.contains(&r) {
+            let end = log.iter().position(|b| *b == 0).unwrap_or(LOG);
+            let log = String::from_utf8_lossy(&log[..end]).trim().to_string();
+            let (code, why) = name(api, r);
+            return Err(DriverError::Module {
+                code,
+                log: if log.is_empty() { why } else { log },
+            });
+        }
+        check(api, CALL, r)?;
+        Ok(ModuleId(module as usize as u64))
+    }
+
+    fn unload_module(&self, module: ModuleId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a module of this context; the driver checks it.
+        let r = unsafe { (api.module_unload)(handle(module.0)) };
+        check(api, "cuModuleUnload", r)
+    }
+
+    fn function(&self, module: ModuleId, entry: &str) -> Result<FunctionId, DriverError> {
+        const CALL: &str = "cuModuleGetFunction";
+        let api = self.open.enter()?;
+        let name = CString::new(entry).map_err(|_| DriverError::Argument {
+            call: CALL,
+            why: "the entry's name has a zero byte".into(),
+        })?;
+        let mut f = null_mut();
+        // SAFETY: a module of this context and a name that ends in a 0.
+        let r = unsafe { (api.module_function)(&mut f, handle(module.0), name.as_ptr()) };
+        check(api, CALL, r)?;
+        let id = f as usize as u64;
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.insert(id, entry.into());
+        Ok(FunctionId(id))
+    }
+
+    fn function_info(&self, f: FunctionId) -> Result<FunctionInfo, DriverError> {
+        let api = self.open.enter()?;
+        let get = |what: c_int| {
+            let mut v = 0;
+            // SAFETY: writes one number.
+            let r = unsafe { (api.function_attribute)(&mut v, what, handle(f.0)) };
+            check(api, "cuFuncGetAttribute", r).map(|()| v.max(0) as u32)
+        };
+        Ok(FunctionInfo {
+            registers: get(function::REGISTERS)?,
+            shared_bytes: get(function::SHARED)?,
+            local_bytes: get(function::LOCAL)?,
+            max_threads: get(function::MAX_THREADS)?,
+        })
+    }
+
+    fn allow_shared(&self, f: FunctionId, bytes: u32) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: a function of this context; the driver checks the size.
+        let r = unsafe { (api.function_set)(handle(f.0), function::MAX_DYNAMIC_SHARED, bytes) };
+        check(api, "cuFuncSetAttribute", r)
+    }
+
+    fn blocks_per_sm(&self, f: FunctionId, threads: u32, shared: u32) -> Result<u32, DriverError> {
+        let api = self.open.enter()?;
+        let mut n = 0;
+        let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
+        // SAFETY: writes one number.
+        let r = unsafe { (api.occupancy)(&mut n, handle(f.0), threads, shared as usize) };
+        check(api, "cuOccupancyMaxActiveBlocksPerMultiprocessor", r)?;
+        Ok(n.max(0) as u32)
+    }
+
+    fn launch(
+        &self,
+        f: FunctionId,
+        shape: Launch,
+        args: &[Arg],
+        stream: StreamId,
+    ) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        let mut values: Vec<[u8; 8]> = args.iter().map(|a| a.bytes()).collect();
+        let pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
+        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+        // SAFETY: the driver copies as many bytes per argument as the kernel declares, 8 at most of
+        // the types of `Arg`, before it returns.
+        let r = unsafe {
+            (api.launch)(
+                handle(f.0),
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shape.shared_bytes,
+                handle(stream.0),
+                pointers.as_ptr(),
+                null(),
+            )
+        };
+        match check(api, "cuLaunchKernel", r) {
+            Err(DriverError::Call { code, why, .. }) => {
+                let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+                let kernel = names.get(&f.0).cloned().unwrap_or_default();
+                Err(DriverError::Launch { kernel, code, why })
+            }
+            r => r,
+        }
+    }
+
+    fn new_stream(&self, priority: i32) -> Result<StreamId, DriverError> {
+        let api = self.open.enter()?;
+        let mut s = null_mut();
+        // SAFETY: writes a handle; the driver brings the priority into its range.
+        let r = unsafe { (api.stream_create)(&mut s, sys::STREAM_NON_BLOCKING, priority) };
+        check(api, "cuStreamCreateWithPriority", r)?;
+        Ok(StreamId(s as usize as u64))
+    }
+
+    fn drop_stream(&self, stream: StreamId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        if self.held().contains_key(&stream.0) {
+            // Copies that still run use pinned memory that is held for them.
+            self.synchronize(stream)?;
+        }
+        // SAFETY: a stream of this context.
+        let r = unsafe { (api.stream_destroy)(handle(stream.0)) };
+        check(api, "cuStreamDestroy", r)
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // What is queued now is over afterwards; what others queue meanwhile is not.
+        let over = self.held().remove(&stream.0);
+        // SAFETY: a stream of this context.
+        let r = unsafe { (api.stream_synchronize)(handle(stream.0)) };
+        drop(over);
+        check(api, "cuStreamSynchronize", r)
+    }
+
+    fn is_done(&self, stream: StreamId) -> Result<bool, DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a stream of this context.
+        match unsafe { (api.stream_query)(handle(stream.0)) } {
+            status::NOT_READY => Ok(false),
+            r => check(api, "cuStreamQuery", r).map(|()| true),
+        }
+    }
+
+    fn wait_event(&self, stream: StreamId, event: EventId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: a stream and an event of this context.
+        let r = unsafe { (api.stream_wait)(handle(stream.0), handle(event.0), 0) };
+        check(api, "cuStreamWaitEvent", r)
+    }
+
+    fn new_event(&self) -> Result<EventId, DriverError> {
+        let api = self.open.enter()?;
+        let mut e = null_mut();
+        // SAFETY: writes a handle.
+        let r = unsafe { (api.event_create)(&mut e, 0) };
+        check(api, "cuEventCreate", r)?;
+        Ok(EventId(e as usize as u64))
+    }
+
+    fn drop_event(&self, event: EventId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: an event of this context.
+        let r = unsafe { (api.event_destroy)(handle(event.0)) };
+        check(api, "cuEventDestroy", r)
+    }
+
+    fn record(&self, event: EventId, stream: StreamId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: an event and a stream of this context.
+        let r = unsafe { (api.event_record)(handle(event.0), handle(stream.0)) };
+        check(api, "cuEventRecord", r)
+    }
+
+    fn synchronize_event(&self, event: EventId) -> Result<(), DriverError> {
+        let api = self.open.enter()?;
+        // SAFETY: an event of this context.
+        let r = unsafe { (api.event_synchronize)(handle(event.0)) };
+        check(api, "cuEventSynchronize", r)
+    }
+
+    fn elapsed_ms(&self, from: EventId, to: EventId) -> Result<f32, DriverError> {
+        let api = self.open.enter()?;
+        let mut ms = 0.0;
+        // SAFETY: writes one number.
+        let r = unsafe { (api.event_elapsed)(&mut ms, handle(from.0), handle(to.0)) };
+        check(api, "cuEventElapsedTime", r)?;
+        Ok(ms)
+    }
+}
+
+/// Pinned memory of the driver.
+struct PinnedHost {
+    open: Arc<Open>,
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory is only copied from and to, and its words are atomics.
+unsafe impl Send for PinnedHost {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedHost {}
+
+impl PinnedHost {
+    fn word(&self, call: &'static str, offset: usize) -> Result<&AtomicU32, DriverError> {
+        let end = offset.checked_add(4);
+        if !offset.is_multiple_of(4) || end.is_none_or(|e| e > self.len) {
+            return Err(DriverError::Argument {
+                call,
+                why: format!("no 32-bit word at {offset} of {} bytes", self.len),
+            });
+        }
+        // SAFETY: inside, aligned, and alive as long as `self`; a word is only touched as an atomic
+        // or by the copies of `read` and `write`, which callers order by other words.
+        Ok(unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) })
+    }
+}
+
+impl Pinned for PinnedHost {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn device_ptr(&self) -> DevicePtr {
+        DevicePtr(self.at.as_ptr() as usize as u64)
+    }
+
+    fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DriverError> {
+        inside("read", &(offset..offset.saturating_add(to.len())), self.len)?;
+        // SAFETY: the range is inside; the device may be writing it, which is no access of Rust's: a
+        // caller who wants sense in it has acquired the word that says that it is written.
+        unsafe { std::ptr::copy(self.at.as_ptr().add(offset), to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) -> Result<(), DriverError> {
+        inside(
+            "write",
+            &(offset..offset.saturating_add(from.len())),
+            self.len,
+        )?;
+        // SAFETY: as `read`.
+        unsafe { std::ptr::copy(from.as_ptr(), self.at.as_ptr().add(offset), from.len()) };
+        Ok(())
+    }
+
+    fn load_acquire(&self, offset: usize) -> Result<u32, DriverError> {
+        Ok(self.word("load_acquire", offset)?.load(Ordering::Acquire))
+    }
+
+    fn store_release(&self, offset: usize, value: u32) -> Result<(), DriverError> {
+        self.word("store_release", offset)?
+            .store(value, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for PinnedHost {
+    fn drop(&mut self) {
+        self.open
+            .pinned()
+            .remove(&(self.at.as_ptr() as usize as u64));
+        if let Ok(api) = self.open.enter() {
+            // SAFETY: from `cuMemHostAlloc`, and nobody else has it.
+            unsafe { (api.host_free)(self.at.as_ptr().cast()) };
+        }
+    }
+}
