@@ -12,6 +12,7 @@ mod params;
 mod plan;
 mod planner;
 mod program;
+mod stretch;
 mod text;
 mod timeline;
 mod verify;
@@ -29,6 +30,7 @@ pub use program::{
     Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
     Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
+pub use stretch::Stretch;
 pub use timeline::{Span, Timeline};
 pub use verify::tile_map;
 pub use why::{Alternative, Why};

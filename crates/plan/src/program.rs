@@ -272,20 +272,7 @@ impl Program {
     /// Every value that segment `s` reads, control flow's captures included.
     pub fn segment_reads(&self, s: usize) -> Vec<ValueIx> {
         let mut out = Vec::new();
-        let item = |i: &Item, out: &mut Vec<ValueIx>| match &i.work {
-            ItemWork::Kernel { kernel, args } => {
-                let reads = kernel
-                    .operands
-                    .iter()
-                    .zip(args)
-                    .filter(|(o, _)| o.role == kernel::Role::Read);
-                out.extend(reads.map(|(_, a)| *a));
-            }
-            ItemWork::Host { inputs, .. } => out.extend(inputs.iter().flatten()),
-        };
         match self.segments.get(s) {
-            Some(Segment::Straight(items)) => items.iter().for_each(|i| item(i, &mut out)),
-            Some(Segment::Late(i)) => item(i, &mut out),
             Some(Segment::If { cond, captures, .. }) => {
                 out.push(*cond);
                 out.extend(captures);
@@ -299,6 +286,7 @@ impl Program {
             }) => {
                 out.extend(trip.iter().chain(cond).chain(carried).chain(captures));
             }
+            Some(s) => s.items().iter().for_each(|i| out.extend(i.reads())),
             None => {}
         }
         out.sort_unstable();
@@ -306,63 +294,38 @@ impl Program {
         out
     }
 
-    /// The program from segment `first` on, as a program of its own: values made before become
-    /// inputs (after this program's own inputs), and sizes that were late become sizes of inputs.
-    /// Gives the values that its inputs stand for.
-    pub fn tail(&self, first: usize) -> (Program, Vec<ValueIx>) {
-        let mut t = self.clone();
-        t.segments = self.segments[first.min(self.segments.len())..].to_vec();
-        let mut written = vec![false; self.values.len()];
-        for s in &t.segments {
-            let items: &[Item] = match s {
-                Segment::Straight(i) => i,
-                Segment::Late(i) => std::slice::from_ref(i),
-                Segment::If { outputs, .. } | Segment::Loop { outputs, .. } => {
-                    outputs.iter().for_each(|&o| written[o as usize] = true);
-                    &[]
-                }
-            };
-            for i in items {
-                match &i.work {
-                    ItemWork::Kernel { kernel, args } => kernel
-                        .operands
-                        .iter()
-                        .zip(args)
-                        .filter(|(o, _)| o.role == kernel::Role::Write)
-                        .for_each(|(_, &a)| written[a as usize] = true),
-                    ItemWork::Host { outputs, .. } => {
-                        outputs.iter().for_each(|&o| written[o as usize] = true)
-                    }
-                }
-            }
+    /// Every value that segment `s` defines.
+    pub fn segment_writes(&self, s: usize) -> Vec<ValueIx> {
+        match self.segments.get(s) {
+            Some(Segment::If { outputs, .. } | Segment::Loop { outputs, .. }) => outputs.clone(),
+            Some(s) => s.items().iter().flat_map(Item::writes).collect(),
+            None => Vec::new(),
         }
-        let mut needed: Vec<ValueIx> = (0..t.segments.len())
-            .flat_map(|s| t.segment_reads(s))
-            .collect();
-        needed.extend(self.outputs.iter().map(|o| o.1));
-        needed.sort_unstable();
-        needed.dedup();
-        let mut inputs = self.inputs.clone();
-        inputs.extend(
-            needed
-                .into_iter()
-                .filter(|&v| self.value(v).origin == ValueOrigin::Made && !written[v as usize]),
-        );
-        for (i, &v) in inputs.iter().enumerate() {
-            t.values[v as usize].origin = ValueOrigin::Input(i as u32);
-        }
-        for s in &mut t.symbols {
-            if let SymbolOrigin::Late { value, axis } = s.origin
-                && let Some(i) = inputs.iter().position(|&v| v == value)
-            {
-                s.origin = SymbolOrigin::Input {
-                    input: i as u32,
-                    axis,
-                };
-            }
-        }
-        t.states.clear();
-        t.inputs = inputs.clone();
-        (t, inputs)
     }
+}
+
+impl Item {
+    /// Values that it reads.
+    pub fn reads(&self) -> Vec<ValueIx> {
+        match &self.work {
+            ItemWork::Kernel { kernel, args } => with_role(kernel, args, kernel::Role::Read),
+            ItemWork::Host { inputs, .. } => inputs.iter().flatten().copied().collect(),
+        }
+    }
+
+    /// Values that it writes.
+    pub fn writes(&self) -> Vec<ValueIx> {
+        match &self.work {
+            ItemWork::Kernel { kernel, args } => with_role(kernel, args, kernel::Role::Write),
+            ItemWork::Host { outputs, .. } => outputs.clone(),
+        }
+    }
+}
+
+fn with_role(kernel: &Kernel, args: &[ValueIx], role: kernel::Role) -> Vec<ValueIx> {
+    let operands = kernel.operands.iter().zip(args);
+    operands
+        .filter(|(o, _)| o.role == role)
+        .map(|(_, &v)| v)
+        .collect()
 }

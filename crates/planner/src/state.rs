@@ -1,7 +1,7 @@
 //! State that stays in place between requests: the past that comes in and the present that goes
 //! out share one buffer, laid out for the largest extent of the axis that grows. What was copied
 //! from one to the other is not copied any more.
-use crate::bind::{item_reads, item_writes, why};
+use crate::bind::why;
 use kernel::{Access, Kernel, Role, Stmt, Term};
 use layout::{Dim, DimBox, Layout, Leaf};
 use plan::{Item, ItemWork, Program, Segment, StatePair, ValueIx, Why};
@@ -114,9 +114,9 @@ fn share(
 
     let mut next = program.clone();
     let touches = |i: &Item| {
-        item_reads(i)
+        i.reads()
             .into_iter()
-            .chain(item_writes(i))
+            .chain(i.writes())
             .any(|v| v == past || v == present)
     };
     let mut home = None;

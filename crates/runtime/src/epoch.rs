@@ -3,7 +3,7 @@ use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
 use layout::{DimBox, Sym};
-use plan::{Allotment, Plan, Program, VerifiedPlan};
+use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,8 +98,23 @@ pub(crate) struct Unit {
     next_id: AtomicU64,
     /// Changes when the current plan does.
     version: AtomicU64,
-    /// Bodies by (segment, which) and tails by segment, made when first needed.
+    /// Bodies by (segment, which), made when first needed.
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
+    /// Stretches by their first segment, made when first needed.
+    stretches: Mutex<BTreeMap<usize, Arc<Part>>>,
+    /// Whether this is a stretch of another unit.
+    of_another: bool,
+}
+
+/// A stretch of a unit's program, with a unit of its own. Numbers are the whole program's.
+pub(crate) struct Part {
+    pub unit: Unit,
+    pub inputs: Vec<ValueIx>,
+    pub outputs: Vec<ValueIx>,
+    /// Values that nobody needs once it has run.
+    pub spent: Vec<ValueIx>,
+    /// The segment behind it.
+    pub end: usize,
 }
 
 impl Unit {
@@ -113,7 +128,40 @@ impl Unit {
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
             inner: Mutex::new(BTreeMap::new()),
+            stretches: Mutex::new(BTreeMap::new()),
+            of_another: false,
         }
+    }
+
+    /// Whether this is a stretch of another unit.
+    pub fn is_stretch(&self) -> bool {
+        self.of_another
+    }
+
+    /// The stretch that begins with segment `first`.
+    pub fn stretch(&self, first: usize) -> Arc<Part> {
+        let mut parts = self
+            .stretches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        parts
+            .entry(first)
+            .or_insert_with(|| {
+                let name = format!("{}/{first}.2", self.name);
+                let s = self.program.stretch(first);
+                let unit = Unit::new(Arc::new(s.program), name, self.store.clone());
+                Arc::new(Part {
+                    unit: Unit {
+                        of_another: true,
+                        ..unit
+                    },
+                    inputs: s.inputs,
+                    outputs: s.outputs,
+                    spent: s.spent,
+                    end: s.end,
+                })
+            })
+            .clone()
     }
 
     /// The unit for an inner program.
@@ -147,6 +195,14 @@ impl Unit {
             .cloned()
             .collect();
         out.extend(inner.iter().flat_map(|u| u.plans()));
+        let parts: Vec<Arc<Part>> = self
+            .stretches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        out.extend(parts.iter().flat_map(|p| p.unit.plans()));
         out
     }
 

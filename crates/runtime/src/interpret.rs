@@ -136,8 +136,8 @@ pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
     unit: &Unit,
     inputs: Vec<Value<'v>>,
-    env: Vec<(Sym, i64)>,
-    states: Option<States<'_>>,
+    mut env: Vec<(Sym, i64)>,
+    mut states: Option<States<'_>>,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
     if depth > MAX_DEPTH {
@@ -146,35 +146,6 @@ pub(crate) fn run<'v>(
             why: "control flow is nested too deeply".into(),
         });
     }
-    let mut reached = stretch(ctx, unit, inputs, env, states, depth)?;
-    loop {
-        match reached {
-            Reached::End(outputs) => return Ok(outputs),
-            // What follows may be cut again and again: no deeper for that.
-            Reached::Tail(tail, values, env) => {
-                reached = stretch(ctx, &tail, values, env, None, depth)?;
-            }
-        }
-    }
-}
-
-/// Where a stretch of segments ended.
-enum Reached<'v> {
-    /// At the program's end, with its outputs.
-    End(Vec<Value<'v>>),
-    /// Before a size that only the data gave: the rest, its inputs, and the sizes known by now.
-    Tail(Arc<Unit>, Vec<Value<'v>>, Vec<(Sym, i64)>),
-}
-
-/// [`run`] up to the first deferred segment.
-fn stretch<'v>(
-    ctx: &mut Context<'_>,
-    unit: &Unit,
-    inputs: Vec<Value<'v>>,
-    mut env: Vec<(Sym, i64)>,
-    mut states: Option<States<'_>>,
-    depth: usize,
-) -> Result<Reached<'v>, RunError> {
     let program = &unit.program;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
@@ -243,22 +214,54 @@ fn stretch<'v>(
                 control(ctx, unit, *segment, &mut slots, &env, depth)?
             }
             PlanSegment::Deferred { segment } => {
-                let mut values = Vec::new();
-                let tail = unit.inner((*segment, 2), || program.tail(*segment as usize).0);
-                for &v in &tail.program.inputs {
-                    values.push(slot(program, &slots, v)?);
-                }
-                return Ok(Reached::Tail(tail, values, env));
+                stretches(ctx, unit, *segment, &mut slots, &mut env, depth)?;
+                break;
             }
         }
         late_symbols(program, &slots, &mut env);
     }
-    let outputs: Result<_, RunError> = program
+    program
         .outputs
         .iter()
         .map(|(_, v)| slot(program, &slots, *v))
-        .collect();
-    outputs.map(Reached::End)
+        .collect()
+}
+
+/// Runs the segments of `unit` from `first` on, stretch by stretch: each is planned once the sizes
+/// that it needs are known.
+fn stretches(
+    ctx: &mut Context<'_>,
+    unit: &Unit,
+    first: u32,
+    slots: &mut Slots<'_>,
+    env: &mut Vec<(Sym, i64)>,
+    depth: usize,
+) -> Result<(), RunError> {
+    let program = &unit.program;
+    let mut at = first as usize;
+    // A stretch is cut where something in it gives a size; one that lacks a size from the start
+    // lacks it for good.
+    if first == 0 && unit.is_stretch() {
+        return Err(RunError::Control {
+            node: program.name.clone(),
+            why: "a size that a step needs is not given by the inputs or by any step before it"
+                .into(),
+        });
+    }
+    while at < program.segments.len() {
+        let part = unit.stretch(at);
+        let mut inputs = Vec::new();
+        for &v in &part.inputs {
+            inputs.push(slot(program, slots, v)?);
+        }
+        let outs = run(ctx, &part.unit, inputs, env.clone(), None, depth + 1)?;
+        slots.extend(part.outputs.iter().copied().zip(outs));
+        late_symbols(program, slots, env);
+        constraints(program, env)?;
+        part.spent.iter().for_each(|v| drop(slots.remove(v)));
+        at = part.end;
+    }
+    Ok(())
 }
 
 /// Extents that the model takes to be equal, as far as their symbols are known.

@@ -236,6 +236,10 @@ pub struct CacheArgs {
     /// Keep nothing, and use nothing that was kept
     #[arg(long, conflicts_with = "cache")]
     pub no_cache: bool,
+    /// What the cache may take in all, such as 500MiB; what was not used for longest goes first
+    /// [default: 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, conflicts_with = "no_cache")]
+    pub cache_limit: Option<u64>,
 }
 
 impl CacheArgs {
@@ -245,9 +249,10 @@ impl CacheArgs {
             Some(folder) => Some(Cache::new(folder)),
             None => Cache::of_user(),
         };
-        match cache.filter(|_| !self.no_cache) {
-            Some(c) => builder.with_cache(c),
-            None => builder,
+        match (cache.filter(|_| !self.no_cache), self.cache_limit) {
+            (Some(c), Some(n)) => builder.with_cache(c.with_limit(n)),
+            (Some(c), None) => builder.with_cache(c),
+            (None, _) => builder,
         }
     }
 }
@@ -297,6 +302,13 @@ impl EngineArgs {
             b = b.with_machine(m);
         }
         Ok(b)
+    }
+}
+
+/// Says why nothing is kept for the next load, where that is so.
+pub fn tell_cache(session: &Session) {
+    if let Some(why) = session.cache_problem() {
+        note(why);
     }
 }
 

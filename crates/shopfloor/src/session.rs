@@ -171,7 +171,7 @@ impl SessionBuilder {
             },
             max_running: self.max_running.unwrap_or(defaults.max_running),
             max_queued: self.max_queued.unwrap_or(defaults.max_queued),
-            store: self.cache.and_then(|c| {
+            store: self.cache.as_ref().and_then(|c| {
                 let (device, planner) = (engine.device(), planner::PlanOptions::default());
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
                 let setting = format!("{target}\n{machine}\n{planner:?}");
@@ -179,7 +179,11 @@ impl SessionBuilder {
             }),
         };
         let inner = runtime::Session::new(engine, model.program().clone(), options);
-        Ok(Session { model, inner })
+        Ok(Session {
+            model,
+            inner,
+            cache: self.cache,
+        })
     }
 }
 
@@ -187,6 +191,7 @@ impl SessionBuilder {
 pub struct Session {
     model: Model,
     inner: runtime::Session,
+    cache: Option<Cache>,
 }
 
 impl Session {
@@ -198,6 +203,11 @@ impl Session {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Why the session's cache keeps nothing more, where it has one that could not be written to.
+    pub fn cache_problem(&self) -> Option<&str> {
+        self.cache.as_ref()?.problem()
     }
 
     /// The session of the runtime, for engines, plans and epochs.

@@ -196,6 +196,54 @@ fn a_folder_that_cannot_be_used_costs_nothing_but_speed() {
     let engine = default_engine(Some(1), None, None).unwrap();
     let s = session(&engine, &file.join("below"));
     assert!(!answer(&s).is_empty());
+    let why = s.cache_problem().expect("a reason");
+    assert!(why.contains("could not be written to"), "{why}");
+    // A limit that is too small is told as well.
+    let s = Session::builder()
+        .with_engine(engine)
+        .with_cache(Cache::new(dir.path().join("small")).with_limit(2000))
+        .commit_from_file(model())
+        .unwrap();
+    assert!(!answer(&s).is_empty());
+    let why = s.cache_problem().expect("a reason");
+    assert!(why.contains("allow it more"), "{why}");
+}
+
+#[test]
+fn a_cache_never_takes_more_than_it_may() {
+    const LIMIT: u64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = || -> u64 { files(dir.path()).iter().map(|f| f.1.len() as u64).sum() };
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let want = answer(&session(&engine, dir.path()));
+    let one = bytes();
+    // Several sessions with caches of their own, as processes would have them.
+    std::thread::scope(|s| {
+        for t in 0..3 {
+            let (want, folder) = (&want, dir.path());
+            s.spawn(move || {
+                let engine = default_engine(Some(1), None, None).unwrap();
+                for i in 0..4 {
+                    let s = Session::builder()
+                        .with_engine(engine.clone())
+                        .with_cache(Cache::new(folder).with_limit(LIMIT))
+                        .commit_from_file(model())
+                        .unwrap();
+                    assert_eq!(&answer(&s), want);
+                    for n in 0..6 {
+                        let batch = 2 + n + 6 * (4 * t + i);
+                        let sizes = [("batch".to_string(), batch)].into_iter().collect();
+                        let named = inputs::random_inputs(s.model(), &sizes).unwrap();
+                        s.run(&inputs::borrowed(&named)).unwrap();
+                    }
+                    assert_eq!(s.cache_problem(), None);
+                }
+            });
+        }
+    });
+    let left = bytes();
+    assert!(left > one.min(LIMIT / 2), "{left}");
+    assert!(left <= LIMIT + 3 * LIMIT / 32, "{left}");
 }
 
 #[test]

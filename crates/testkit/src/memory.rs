@@ -95,42 +95,92 @@ pub fn resident() -> Option<u64> {
     Some(pages * 4096)
 }
 
-/// Resident bytes after the largest shapes and some random ones, and again after `runs` requests of
-/// random shapes: each of `dims` between 1 and its number.
+/// Memory over requests of random shapes, in bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Shapes {
+    /// Symbolic dims with the largest size that was drawn.
+    pub dims: Vec<(String, usize)>,
+    /// Resident after the largest shapes and a tenth of the random ones.
+    pub before: u64,
+    /// Resident after all.
+    pub after: u64,
+    /// Highest resident size.
+    pub peak: u64,
+    /// What `plan` states for the largest shapes, inputs and outputs included.
+    pub total: u64,
+    /// What `plan` states that a process may take beside.
+    pub beside: u64,
+}
+
+impl Shapes {
+    /// True when the peak stays inside what was stated for the largest shapes.
+    pub fn kept(&self) -> bool {
+        self.peak <= self.total + self.beside
+    }
+}
+
+/// Looks at memory after the largest shapes and some random ones, and again after `runs` requests of
+/// random shapes. Sizes of batches are drawn up to 2, or 16 where there is nothing else to draw;
+/// others up to 24.
 ///
 /// # Errors
-/// A model that does not load or run, as one text.
+/// A model that does not load or run, or has no symbolic dims, as one text.
 pub fn over_shapes(
     model: &ZooModel,
     path: &std::path::Path,
-    dims: &[(&str, usize)],
     runs: usize,
-) -> Result<(u64, u64), String> {
+) -> Result<Shapes, String> {
     let text = |e: &dyn std::fmt::Display| format!("{}: {e}", model.name());
     let session = Session::builder()
         .with_threads(2)
         .commit_from_file(path)
         .map_err(|e| text(&e))?;
+    let (sizes, _) = inputs::sizes(session.model());
+    let most = |name: &str| match name.to_lowercase().contains("batch") || name == "n" {
+        true if sizes.len() == 1 => 16,
+        true => 2,
+        false => 24,
+    };
+    let dims: Vec<(String, usize)> = sizes.keys().map(|s| (s.clone(), most(s))).collect();
+    if dims.is_empty() {
+        return Err(format!("{}: it has no symbolic dims", model.name()));
+    }
     let mut rng = Rng::new(7);
-    let mut request = |largest: bool| -> Result<(), String> {
-        let (mut sizes, _) = inputs::sizes(session.model());
-        for (name, most) in dims {
+    let mut drawn = |largest: bool| {
+        let mut sizes = sizes.clone();
+        for (name, most) in &dims {
             let n = if largest { *most } else { 1 + rng.below(*most) };
-            sizes.insert((*name).into(), n as i64);
+            sizes.insert(name.clone(), n as i64);
         }
+        sizes
+    };
+    let request = |sizes: &std::collections::BTreeMap<String, i64>| -> Result<(), String> {
         let named: Vec<(String, Tensor)> =
-            inputs::random_inputs(session.model(), &sizes).map_err(|e| text(&e))?;
+            inputs::random_inputs(session.model(), sizes).map_err(|e| text(&e))?;
         let out = session.run(&inputs::borrowed(&named));
         out.map(drop).map_err(|e| text(&e))
     };
     let now = || resident().ok_or("this system does not say how much is resident");
-    request(true)?;
+    let largest = drawn(true);
+    let plan = session
+        .plan(&inputs::box_of(session.model(), &largest))
+        .map_err(|e| text(&e))?;
+    let view = planview::view(&session, &plan).memory;
+    drop(plan);
+    request(&largest)?;
     for _ in 0..runs / 10 {
-        request(false)?;
+        request(&drawn(false))?;
     }
     let before = now()?;
     for _ in 0..runs {
-        request(false)?;
+        request(&drawn(false))?;
     }
-    Ok((before, now()?))
+    Ok(Shapes {
+        before,
+        after: now()?,
+        peak: shopfloor::peak_rss().unwrap_or_default(),
+        total: view.total + view.ports,
+        beside: view.beside,
+        dims,
+    })
 }

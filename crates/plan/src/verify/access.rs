@@ -227,18 +227,14 @@ impl Prover<'_> {
     fn nonneg_here(&self, d: &Dim) -> bool {
         match d {
             Dim::Known(n) => *n >= 0,
-            d => {
-                if d.provably_nonneg() {
-                    return true;
-                }
-                match self.dims.bounds(d) {
-                    Some(r) if r.lo >= 0 => true,
-                    // Long sums of sizes are compared both ways round: the wrong way is not worth
-                    // a search.
-                    Some(r) if r.hi <= 0 => false,
-                    _ => self.relaxed(d, &mut RELAXATIONS.clone()),
-                }
-            }
+            d => match self.dims.bounds(d) {
+                Some(r) if r.lo >= 0 => true,
+                // Long sums of sizes are compared both ways round: the wrong way is not worth a
+                // search.
+                Some(r) if r.hi < 0 => false,
+                Some(r) if r.hi == 0 => d.provably_nonneg(),
+                _ => d.provably_nonneg() || self.relaxed(d, &mut RELAXATIONS.clone()),
+            },
         }
     }
 

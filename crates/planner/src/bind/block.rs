@@ -342,12 +342,10 @@ impl<'a> BlockBuilder<'a> {
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
             for (i, item) in program.init.iter().enumerate() {
-                if !self.init_done.contains(&i)
-                    && !need.contains(&i)
-                    && item_writes(item).contains(&v)
+                if !self.init_done.contains(&i) && !need.contains(&i) && item.writes().contains(&v)
                 {
                     need.insert(i);
-                    stack.extend(item_reads(item));
+                    stack.extend(item.reads());
                 }
             }
         }
@@ -744,33 +742,5 @@ impl<'a> BlockBuilder<'a> {
             .filter(|s| used.contains(s))
             .collect();
         Ok(self.block)
-    }
-}
-
-/// Values that an item reads.
-pub(crate) fn item_reads(item: &Item) -> Vec<ValueIx> {
-    match &item.work {
-        ItemWork::Kernel { kernel, args } => kernel
-            .operands
-            .iter()
-            .zip(args)
-            .filter(|(o, _)| o.role == Role::Read)
-            .map(|(_, &v)| v)
-            .collect(),
-        ItemWork::Host { inputs, .. } => inputs.iter().flatten().copied().collect(),
-    }
-}
-
-/// Values that an item writes.
-pub(crate) fn item_writes(item: &Item) -> Vec<ValueIx> {
-    match &item.work {
-        ItemWork::Kernel { kernel, args } => kernel
-            .operands
-            .iter()
-            .zip(args)
-            .filter(|(o, _)| o.role == Role::Write)
-            .map(|(_, &v)| v)
-            .collect(),
-        ItemWork::Host { outputs, .. } => outputs.clone(),
     }
 }

@@ -21,7 +21,6 @@ mod waits;
 
 use crate::state;
 use block::{BlockBuilder, Rim};
-pub(crate) use block::{item_reads, item_writes};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
 use layout::{DType, Dim, DimBox};
@@ -33,7 +32,7 @@ use plan::{
 };
 use prior::Prior;
 pub use schedule::Sweep;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a planner searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -408,7 +407,7 @@ fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
         if let ItemWork::Kernel { kernel, .. } = &item.work {
             kernel.for_each_dim(&mut |d| d.symbols(&mut used));
         }
-        for v in item_reads(item).into_iter().chain(item_writes(item)) {
+        for v in item.reads().into_iter().chain(item.writes()) {
             let v = program.value(v);
             v.shape
                 .iter()
@@ -439,7 +438,7 @@ fn control_reads(s: &Segment) -> Vec<ValueIx> {
             .chain(captures)
             .copied()
             .collect(),
-        Segment::Late(item) => item_reads(item),
+        Segment::Late(item) => item.reads(),
     }
 }
 
@@ -453,8 +452,8 @@ fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
         match s {
             Segment::Straight(items) => {
                 for i in items {
-                    r.extend(item_reads(i));
-                    w.extend(item_writes(i));
+                    r.extend(i.reads());
+                    w.extend(i.writes());
                 }
             }
             s => r.extend(control_reads(s)),
@@ -470,6 +469,10 @@ fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
         )
     };
     let mut rims = vec![Rim::default(); n + 1];
+    let mut last_read: BTreeMap<ValueIx, usize> = BTreeMap::new();
+    for (i, r) in reads.iter().enumerate() {
+        last_read.extend(r.iter().map(|&v| (v, i)));
+    }
     let straight: Vec<usize> = (0..n)
         .filter(|&i| matches!(program.segments[i], Segment::Straight(_)))
         .collect();
@@ -480,11 +483,10 @@ fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
             .copied()
             .filter(|v| !writes[i].contains(v) && !constant(*v))
             .collect();
-        let later: BTreeSet<ValueIx> = reads[i + 1..].iter().flatten().copied().collect();
         rim.outputs = writes[i]
             .iter()
             .copied()
-            .filter(|v| wanted.contains(v) || later.contains(v))
+            .filter(|v| wanted.contains(v) || last_read.get(v).is_some_and(|&l| l > i))
             .collect();
     }
     // What is passed on without being made: outputs in the last block, constants that control flow

@@ -2,7 +2,6 @@
 //!
 //! The program's order is kept unless another one lowers the peak by a stated share: neighbours in
 //! the program hand values on while they are near.
-use super::block::{item_reads, item_writes};
 use layout::DimBox;
 use plan::{Item, Program, ValueIx, ValueOrigin};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +38,8 @@ pub(crate) fn order(
 
 impl Lives {
     fn new(program: &Program, items: &[Item], ports: &BTreeSet<ValueIx>, dims: &DimBox) -> Lives {
-        let reads: Vec<Vec<ValueIx>> = items.iter().map(item_reads).collect();
-        let writes: Vec<Vec<ValueIx>> = items.iter().map(item_writes).collect();
+        let reads: Vec<Vec<ValueIx>> = items.iter().map(Item::reads).collect();
+        let writes: Vec<Vec<ValueIx>> = items.iter().map(Item::writes).collect();
         let mut bytes = BTreeMap::new();
         for &v in reads.iter().chain(&writes).flatten() {
             let value = program.value(v);

@@ -3,7 +3,7 @@
 //! The first device is the host: the caller's memory and the mapped weights are its own, host
 //! operators run there, and it drives the copies. A value lies where it was made and is copied once
 //! to every other device that reads it.
-use super::block::{BlockBuilder, item_writes};
+use super::block::BlockBuilder;
 use super::{copy_kernel, schedule};
 use machine::{Bound, Cost, MachineKind, Share};
 use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
@@ -67,7 +67,7 @@ impl BlockBuilder<'_> {
         if place == 0 {
             return Ok(());
         }
-        for v in item_writes(item) {
+        for v in item.writes() {
             let port = self.of_value.get(&(v, 0)).copied();
             let made = self.of_value.get(&(v, place)).copied();
             if let (Some(port), Some(made)) = (port, made)

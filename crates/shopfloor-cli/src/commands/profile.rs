@@ -1,4 +1,4 @@
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_assumed, use_plan};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_assumed, tell_cache, use_plan};
 use crate::output::{self, Done};
 use shopfloor::{inputs, report};
 
@@ -57,6 +57,7 @@ pub fn run(a: Args) -> Done {
     }
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
     waiting.finish_and_clear();
+    tell_cache(&session);
     if let Some(path) = &a.trace {
         let text = report::chrome_trace(&profile, &timeline);
         std::fs::write(path, text).map_err(|source| shopfloor::Error::Io {

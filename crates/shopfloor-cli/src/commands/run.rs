@@ -1,4 +1,4 @@
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, use_plan};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_cache, use_plan};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
 use shopfloor::report::units;
@@ -240,6 +240,7 @@ pub fn run(a: Args) -> Done {
     let outputs = session.run(&borrowed)?;
     let first_run = began.elapsed().as_secs_f64() * 1e3;
     waiting.finish_and_clear();
+    tell_cache(&session);
     let outputs = outputs.into_vec();
     if let Some(path) = &a.outputs {
         data::write_npz(path, &outputs)?;
@@ -286,6 +287,8 @@ pub fn run(a: Args) -> Done {
         };
         output::print(&text(&report, &outputs, &labels))?;
     }
+    // The process ends, and what it holds goes with it: taking it apart first is time for nothing.
+    std::mem::forget(session);
     match report.compare.as_ref().and_then(Comparison::complaint) {
         Some(c) => Err(Failure::Differ(format!("{}: {c}", a.model))),
         None => Ok(()),

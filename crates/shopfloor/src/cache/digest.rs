@@ -1,18 +1,19 @@
 //! Content hashes of files, remembered by path, size and times.
-use super::write_whole;
+use super::{Cache, evict};
 use std::io::Read;
 use std::path::Path;
 
 /// The content hash of the file at `path` with its identity. Computed by reading the file once;
-/// after that, `folder` remembers it for as long as path, size and times stay the same.
-pub(super) fn digest(folder: &Path, path: &Path) -> Option<([u8; 32], [u8; 32])> {
+/// after that, `cache` remembers it for as long as path, size and times stay the same.
+pub(super) fn digest(cache: &Cache, path: &Path) -> Option<([u8; 32], [u8; 32])> {
     let path = path.canonicalize().ok()?;
     let identity = tensor::file_identity(&std::fs::metadata(&path).ok()?)?;
     let name = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
-    let note = folder.join(format!("{}.digest", &name[..32]));
+    let note = cache.folder.join(format!("{}.digest", &name[..32]));
     if let Ok(known) = std::fs::read(&note)
         && let Some(d) = read(&known, &identity)
     {
+        evict::used(&note);
         return Some((identity, d));
     }
     let digest = hash(&path).ok()?;
@@ -22,7 +23,7 @@ pub(super) fn digest(folder: &Path, path: &Path) -> Option<([u8; 32], [u8; 32])>
     }
     let mut text = [identity, digest].concat();
     text.extend_from_slice(blake3::hash(&text).as_bytes());
-    let _ = write_whole(&note, &mut std::iter::once(&text[..]));
+    cache.keep(&note, &[&text]);
     Some((identity, digest))
 }
 
@@ -57,10 +58,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("model");
         std::fs::write(&file, b"one").unwrap();
-        let notes = dir.path().join("notes");
+        let notes = Cache::new(dir.path().join("notes"));
         let (identity, first) = digest(&notes, &file).unwrap();
         assert_eq!(first, *blake3::hash(b"one").as_bytes());
-        let note = std::fs::read_dir(&notes).unwrap().next().unwrap().unwrap();
+        let note = std::fs::read_dir(&notes.folder)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         let text = std::fs::read(note.path()).unwrap();
         assert_eq!(read(&text, &identity), Some(first));
         // Every damaged byte and every cut is noticed.

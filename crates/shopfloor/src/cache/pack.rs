@@ -9,10 +9,11 @@
 //! | 32 | hash of the above and of the table |
 //! | 64 each | table: key (32), offset (8), length (8), checksum (16) |
 //! | ... | sections, each at a multiple of 64 |
-use super::write_whole;
+use super::evict;
 use device::MappedFile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor::{Bytes, Owner};
 
@@ -46,6 +47,8 @@ pub(super) struct Pack {
     pub path: PathBuf,
     bytes: Bytes,
     sections: Mutex<BTreeMap<[u8; 32], Section>>,
+    /// Whether anything of it was used.
+    used: AtomicBool,
 }
 
 fn word(b: &[u8], at: usize) -> Option<u64> {
@@ -63,6 +66,7 @@ impl Pack {
             path: path.to_path_buf(),
             sections: Mutex::new(sections),
             bytes,
+            used: AtomicBool::new(false),
         })
     }
 
@@ -72,7 +76,26 @@ impl Pack {
         let s = sections.get_mut(key).filter(|s| s.len == len)?;
         let bytes = self.bytes.slice(s.offset..s.offset + s.len)?;
         let sound = *s.sound.get_or_insert_with(|| checksum(&bytes) == s.sum);
+        if sound && !self.used.swap(true, Ordering::Relaxed) {
+            evict::used(&self.path);
+        }
         sound.then_some(bytes)
+    }
+
+    /// Length of the file.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Every section whose contents are as they should be.
+    pub fn sound(&self) -> Vec<([u8; 32], Bytes)> {
+        let keys: Vec<([u8; 32], usize)> = {
+            let sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
+            sections.iter().map(|(k, s)| (*k, s.len)).collect()
+        };
+        keys.into_iter()
+            .filter_map(|(k, len)| Some((k, self.get(&k, len)?)))
+            .collect()
     }
 
     /// Whether it has a section for `key` that was not found damaged.
@@ -124,8 +147,8 @@ fn table(bytes: &[u8]) -> Option<BTreeMap<[u8; 32], Section>> {
     Some(sections)
 }
 
-/// Writes sections to `path`.
-pub(super) fn write(path: &Path, sections: &[([u8; 32], &[u8])]) -> std::io::Result<()> {
+/// Hands `f` the parts that a file of these sections consists of.
+pub(super) fn with_parts<T>(sections: &[([u8; 32], &[u8])], f: impl FnOnce(&[&[u8]]) -> T) -> T {
     let mut at = HEAD + sections.len() * ENTRY;
     let mut table = Vec::new();
     for (key, bytes) in sections {
@@ -151,7 +174,7 @@ pub(super) fn write(path: &Path, sections: &[([u8; 32], &[u8])]) -> std::io::Res
         parts.push(bytes);
         end += rim + bytes.len();
     }
-    write_whole(path, &mut parts.into_iter())
+    f(&parts)
 }
 
 /// Sums, and sums of sums, in eight lanes: any one changed byte, and bytes that changed places,
@@ -192,7 +215,7 @@ mod tests {
         let one: Vec<u8> = (0..=255).cycle().take(300).collect();
         let two = [7u8; 64];
         let sections = [([1; 32], &one[..]), ([2; 32], &two[..]), ([3; 32], &[][..])];
-        write(&path, &sections).unwrap();
+        with_parts(&sections, |p| std::fs::write(&path, p.concat())).unwrap();
         let good = std::fs::read(&path).unwrap();
         let get = |bytes: &[u8]| -> Option<Vec<Option<Vec<u8>>>> {
             std::fs::write(&path, bytes).unwrap();

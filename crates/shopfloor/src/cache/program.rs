@@ -1,7 +1,7 @@
 //! Fused programs as import left them, kept under the path of their model: a model that was read
 //! before is not imported again for as long as its files' sizes and times stay the same.
-use super::store::{by_age, this_build};
-use super::{Cache, write_whole};
+use super::store::this_build;
+use super::{Cache, compact, evict};
 use plan::{Item, ItemWork, Program, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Bytes, WeightStore, file_identity};
 
-const HEAD: &[u8] = b"shopfloor program 1\n";
-/// Programs kept at most; the oldest go first.
-const MOST: usize = 64;
+const HEAD: &[u8] = b"shopfloor program 2\n";
 /// Longest file in bytes.
 const LONGEST: u64 = 256 << 20;
 /// Constants that are not in the model's files, together, in bytes: beyond it a program is not kept.
@@ -73,8 +71,9 @@ pub(crate) fn find(cache: &Cache, path: &Path, options: &str) -> Option<(Program
     } else {
         None
     };
-    if found.is_none() {
-        let _ = std::fs::remove_file(&note);
+    match found {
+        Some(_) => evict::used(&note),
+        None => drop(std::fs::remove_file(&note)),
     }
     found
 }
@@ -88,7 +87,7 @@ fn read(bytes: &[u8]) -> Option<(Program, onnx::Report)> {
     let (length, rest) = rest.split_at_checked(8)?;
     let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
     let (text, behind) = rest.split_at_checked(length)?;
-    let mut kept: Kept = serde_json::from_slice(text).ok()?;
+    let mut kept: Kept = compact::from_slice(text).ok()?;
     let mut maps = Vec::new();
     for (path, known) in &kept.files {
         let bytes = onnx::map_path(path).ok()?;
@@ -216,12 +215,7 @@ pub(crate) fn keep(
         return;
     };
     let hash = blake3::hash(&bytes);
-    let parts = [HEAD, hash.as_bytes(), &bytes];
-    if write_whole(&note, &mut parts.into_iter()).is_ok() {
-        for (old, _) in by_age(&cache.folder, "program").into_iter().skip(MOST) {
-            let _ = std::fs::remove_file(old);
-        }
-    }
+    cache.keep(&note, &[HEAD, hash.as_bytes(), &bytes]);
 }
 
 fn written(program: &Program, report: &onnx::Report) -> Option<Vec<u8>> {
@@ -271,7 +265,7 @@ fn written(program: &Program, report: &onnx::Report) -> Option<Vec<u8>> {
         report: &'a onnx::Report,
         weights: Vec<KeptWeight>,
     }
-    let text = serde_json::to_vec(&Lent {
+    let text = compact::to_vec(&Lent {
         files,
         program,
         report,

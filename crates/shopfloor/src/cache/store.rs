@@ -1,7 +1,7 @@
 //! What a cache keeps of one model.
 use super::digest::digest;
 use super::pack::{self, Pack};
-use super::{Cache, write_whole};
+use super::{Cache, compact, evict};
 use crate::Model;
 use device::{PackedBytes, PackedKey, Shelf};
 use layout::DimBox;
@@ -9,13 +9,14 @@ use plan::{Allotment, Plan};
 use runtime::PlanStore;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use tensor::Bytes;
 
-/// Plans kept per model at most; the oldest go first.
-const PLANS: usize = 64;
-/// Packs kept per model at most.
-const PACKS: usize = 32;
+/// Packs of a model that are joined when there are as many: plans for many boxes and stretches of a
+/// model each leave a little.
+const JOINED: usize = 16;
+/// Bytes up to which a pack is joined with others.
+const SMALL: usize = 4 << 20;
 /// Longest plan in bytes.
 const LONGEST: u64 = 256 << 20;
 
@@ -49,7 +50,7 @@ impl ModelCache {
     pub(super) fn new(cache: &Cache, model: &Model, setting: &str) -> Option<ModelCache> {
         let mut files = Vec::new();
         for path in model.files() {
-            files.push(digest(&cache.folder, path)?);
+            files.push(digest(cache, path)?);
         }
         let mut h = blake3::Hasher::new();
         if files.is_empty() {
@@ -61,7 +62,7 @@ impl ModelCache {
         let id = h.finalize().to_hex();
         let folder = cache.folder.join(&id[..32]);
         let mut packs = Vec::new();
-        for (path, _) in by_age(&folder, "pack") {
+        for path in of_kind(&folder, "pack") {
             match Pack::open(&path) {
                 Some(p) => packs.push(Arc::new(p)),
                 None => drop(std::fs::remove_file(&path)),
@@ -92,61 +93,27 @@ impl ModelCache {
     }
 }
 
-/// Files of `folder` with extension `kind`, those changed last first.
-pub(super) fn by_age(folder: &Path, kind: &str) -> Vec<(PathBuf, SystemTime)> {
+/// Files of `folder` with extension `kind`, by name.
+fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<(PathBuf, SystemTime)> = entries
+    let mut found: Vec<PathBuf> = entries
         .map(|e| e.path())
         .filter(|p| p.extension().is_some_and(|e| e == kind))
-        .filter_map(|p| Some((p.clone(), p.metadata().ok()?.modified().ok()?)))
         .collect();
-    found.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    found.sort();
     found
 }
 
-fn folder_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|e| e.metadata().ok())
-        .map(|m| m.len())
-        .sum()
-}
+const HEAD: &[u8] = b"shopfloor plan 2\n";
 
-/// Removes models that were not written to for longest, until the rest fit `limit` bytes; not
-/// `own`.
-fn shrink(cache: &Path, own: &Path, limit: u64) {
-    let entries = std::fs::read_dir(cache).into_iter().flatten().flatten();
-    let mut models: Vec<(SystemTime, PathBuf, u64)> = entries
-        .map(|e| e.path())
-        .filter(|p| p.is_dir())
-        .filter_map(|p| {
-            Some((
-                p.metadata().ok()?.modified().ok()?,
-                p.clone(),
-                folder_bytes(&p),
-            ))
-        })
-        .collect();
-    models.sort();
-    let mut total: u64 = models.iter().map(|m| m.2).sum();
-    for (_, path, bytes) in models {
-        if total > limit && path != own {
-            let _ = std::fs::remove_dir_all(&path);
-            total -= bytes;
-        }
-    }
-}
-
-const HEAD: &[u8] = b"shopfloor plan 1\n";
-
-/// A plan's file: a line, the text's hash, the text.
+/// A plan's file: a line, the hash of what follows, the plan in compact form.
 fn read_plan(bytes: &[u8]) -> Option<Plan> {
     let rest = bytes.strip_prefix(HEAD)?;
     let (hash, text) = rest.split_at_checked(32)?;
     if blake3::hash(text).as_bytes() != hash {
         return None;
     }
-    let plan: Plan = serde_json::from_slice(text).ok()?;
+    let plan: Plan = compact::from_slice(text).ok()?;
     (plan.version == Plan::VERSION).then_some(plan)
 }
 
@@ -159,24 +126,20 @@ impl PlanStore for ModelCache {
         } else {
             None
         };
-        if plan.is_none() {
-            let _ = std::fs::remove_file(&path);
+        match plan {
+            Some(_) => evict::used(&path),
+            None => drop(std::fs::remove_file(&path)),
         }
         plan
     }
 
     fn keep_plan(&self, unit: &str, dims: &DimBox, allotment: &Allotment, plan: &Plan) {
-        let Ok(text) = serde_json::to_vec(plan) else {
+        let Ok(text) = compact::to_vec(plan) else {
             return;
         };
         let path = self.plan_path(unit, dims, allotment);
         let hash = blake3::hash(&text);
-        let parts = [HEAD, hash.as_bytes(), &text];
-        if write_whole(&path, &mut parts.into_iter()).is_ok() {
-            for (old, _) in by_age(&self.folder, "plan").into_iter().skip(PLANS) {
-                let _ = std::fs::remove_file(old);
-            }
-        }
+        self.cache.keep(&path, &[HEAD, hash.as_bytes(), &text]);
     }
 
     fn shelf(&self) -> &dyn Shelf {
@@ -198,27 +161,32 @@ impl PlanStore for ModelCache {
             .filter(|(k, _)| !packs.iter().any(|p| p.has(k)))
             .map(|(k, b)| (*k, &b[..]))
             .collect();
-        fresh.sort_by_key(|f| f.0);
-        fresh.dedup_by_key(|f| f.0);
-        let bytes: u64 = fresh.iter().map(|f| f.1.len() as u64).sum();
-        if fresh.is_empty() || bytes > self.cache.limit {
+        if fresh.is_empty() {
             return;
         }
+        let joined: Vec<Arc<Pack>> = match packs.iter().filter(|p| p.bytes() <= SMALL).count() {
+            n if n < JOINED => Vec::new(),
+            _ => packs.extract_if(.., |p| p.bytes() <= SMALL).collect(),
+        };
+        let held: Vec<(PackedKey, Bytes)> = joined.iter().flat_map(|p| p.sound()).collect();
+        fresh.extend(held.iter().map(|(k, b)| (*k, &b[..])));
+        fresh.sort_by_key(|f| f.0);
+        fresh.dedup_by_key(|f| f.0);
         let mut h = blake3::Hasher::new();
         for f in &fresh {
             h.update(&f.0);
         }
         let id = h.finalize().to_hex();
         let path = self.folder.join(format!("{}.pack", &id[..32]));
-        if pack::write(&path, &fresh).is_err() {
+        let kept = pack::with_parts(&fresh, |parts| self.cache.keep(&path, parts));
+        if !kept {
+            packs.extend(joined);
             return;
         }
         packs.extend(Pack::open(&path).map(Arc::new));
-        for (old, _) in by_age(&self.folder, "pack").into_iter().skip(PACKS) {
-            let _ = std::fs::remove_file(&old);
-            packs.retain(|p| p.path != old);
+        for old in joined.iter().filter(|p| p.path != path) {
+            let _ = std::fs::remove_file(&old.path);
         }
-        shrink(&self.cache.folder, &self.folder, self.cache.limit);
     }
 }
 

@@ -7,6 +7,7 @@ extern crate shopfloor_testkit as testkit;
 
 mod damage;
 mod fuzz;
+mod load;
 mod memory;
 mod operators;
 mod pages;
@@ -33,8 +34,13 @@ const COMMANDS: &[Command] = &[
         fuzz::run,
     ),
     (
+        "load",
+        "[MODEL...] [--threads N]: first and second load, planning of other shapes, to bench/LOAD.md",
+        load::run,
+    ),
+    (
         "memory",
-        "[--threads N] [MODEL...]: memory stated beside memory taken, to bench/MEMORY.md",
+        "[--threads N] [--shapes N] [MODEL...]: memory stated beside memory taken, to bench/MEMORY.md",
         memory::run,
     ),
     ("operators", "writes docs/operators.md", operators::run),

@@ -4,18 +4,30 @@ use crate::pages::{commit, date, root};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use testkit::memory::{Figures, figures};
+use testkit::memory::{Figures, Shapes, figures, over_shapes};
 use testkit::zoo;
 
-const USAGE: &str = "usage: cargo xtask memory [--out FILE] [--threads N] [MODEL...]";
+const USAGE: &str = "usage: cargo xtask memory [--out FILE] [--threads N] [--shapes N] [MODEL...]
+
+  --shapes N  requests of random shapes, of MODEL or of some models: only their table";
 /// First argument that makes this the process that is measured.
 const CHILD: &str = "--measure";
+/// Models that random shapes are drawn for when nobody names any.
+const SHAPED: &[&str] = &["digits_cnn", "minilm_l6", "bert_base_ts", "resnet50_ts"];
+/// Growth over requests of random shapes that is none.
+const SLACK: u64 = 8 << 20;
 
-/// Measures one model in a process of its own.
-fn measured(path: &Path, name: &str, threads: usize) -> Result<Figures, String> {
+/// Measures one model in a process of its own: what a request takes, or `runs` of random shapes.
+fn measured<T: serde::de::DeserializeOwned>(
+    path: &Path,
+    name: &str,
+    threads: usize,
+    runs: usize,
+) -> Result<T, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let out = Command::new(me)
-        .args(["memory", CHILD, name, &threads.to_string()])
+        .args(["memory", CHILD, name])
+        .args([threads.to_string(), runs.to_string()])
         .arg(path)
         .output()
         .map_err(|e| e.to_string())?;
@@ -27,13 +39,61 @@ fn measured(path: &Path, name: &str, threads: usize) -> Result<Figures, String> 
 }
 
 fn child(args: &[String]) -> Result<String, String> {
-    let [name, threads, path] = args else {
+    let [name, threads, runs, path] = args else {
         return Err(USAGE.into());
     };
     let model = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
-    let threads = threads.parse().map_err(|_| USAGE.to_string())?;
-    let f = figures(&model, Path::new(path), threads)?;
-    serde_json::to_string(&f).map_err(|e| e.to_string())
+    let number = |t: &String| t.parse().map_err(|_| USAGE.to_string());
+    let text = match number(runs)? {
+        0 => serde_json::to_string(&figures(&model, Path::new(path), number(threads)?)?),
+        n => serde_json::to_string(&over_shapes(&model, Path::new(path), n)?),
+    };
+    text.map_err(|e| e.to_string())
+}
+
+fn mib(n: u64) -> String {
+    format!("{:.1}", n as f64 / f64::from(1 << 20))
+}
+
+/// A table of memory over requests of random shapes, and how many models took more than they may.
+fn shapes(names: &[String], threads: usize, runs: usize) -> (String, usize) {
+    let mut text = format!(
+        "# Memory over random shapes\n\n{}, commit {}. `cargo xtask memory --shapes {runs}`: resident MiB \
+         after the largest shapes and {} of random ones, and after {runs} more; the highest; and what \
+         `plan` states for the largest shapes, with inputs and outputs and what a process may take beside.\n\n\
+         | model | dims up to | before | after | peak | stated | kept |\n|---|---|---|---|---|---|---|\n",
+        date(),
+        commit(),
+        runs / 10,
+    );
+    let mut wrong = 0;
+    for name in names {
+        let done = zoo::find(name)
+            .ok_or_else(|| "it is not at hand".to_string())
+            .and_then(|m| m.prepare_temporary().map_err(|e| e.to_string()))
+            .and_then(|p| measured::<Shapes>(&p.model, name, threads, runs));
+        let line = match done {
+            Ok(s) => {
+                let kept = s.kept() && s.after <= s.before + SLACK;
+                wrong += usize::from(!kept);
+                let dims: Vec<String> = s.dims.iter().map(|(n, m)| format!("{n} {m}")).collect();
+                let cells = [s.before, s.after, s.peak, s.total + s.beside].map(mib);
+                format!(
+                    "| {name} | {} | {} | {} |",
+                    dims.join(", "),
+                    cells.join(" | "),
+                    if kept { "yes" } else { "NO" }
+                )
+            }
+            Err(e) => {
+                wrong += 1;
+                format!("| {name} | {} |", e.replace('|', "/"))
+            }
+        };
+        println!("{line}");
+        let _ = writeln!(text, "{line}");
+    }
+    (text, wrong)
 }
 
 pub fn run(args: &[String]) -> ExitCode {
@@ -49,11 +109,13 @@ pub fn run(args: &[String]) -> ExitCode {
             }
         };
     }
-    let (mut names, mut out, mut threads) = (Vec::new(), root().join("bench/MEMORY.md"), 2usize);
+    let (mut names, mut out, mut threads) = (Vec::new(), None, 2usize);
+    let mut runs = 0;
     let mut it = args.iter();
     while let Some(a) = it.next() {
         match (a.as_str(), a.starts_with("--").then(|| it.next()).flatten()) {
-            ("--out", Some(v)) => out = v.into(),
+            ("--out", Some(v)) => out = Some(std::path::PathBuf::from(v)),
+            ("--shapes", Some(v)) => runs = v.parse().unwrap_or(5000),
             ("--threads", Some(v)) => threads = v.parse().unwrap_or(2),
             (a, None) if !a.starts_with("--") => names.push(a.to_string()),
             _ => {
@@ -62,18 +124,29 @@ pub fn run(args: &[String]) -> ExitCode {
             }
         }
     }
+    if runs > 0 {
+        if names.is_empty() {
+            names = SHAPED.iter().map(|n| n.to_string()).collect();
+        }
+        let (text, wrong) = shapes(&names, threads, runs);
+        return written(
+            &out.unwrap_or(root().join("bench/MEMORY_SHAPES.md")),
+            &text,
+            names.len(),
+            wrong,
+        );
+    }
     if names.is_empty() {
         let large = |n: &String| zoo::find(n).is_some_and(|m| m.meta().large);
         names = zoo::names().into_iter().filter(|n| !large(n)).collect();
     }
-    let mib = |n: u64| format!("{:.1}", n as f64 / f64::from(1 << 20));
     let mut rows = String::new();
     let (mut wrong, mut beside, mut most) = (0, 0, 0i64);
     for name in &names {
         let done = zoo::find(name)
             .ok_or_else(|| "it is not at hand".to_string())
             .and_then(|m| m.prepare_temporary().map_err(|e| e.to_string()))
-            .and_then(|p| measured(&p.model, name, threads));
+            .and_then(|p| measured::<Figures>(&p.model, name, threads, 0));
         let line = match done {
             Ok(f) => {
                 wrong += usize::from(!f.kept());
@@ -115,10 +188,15 @@ pub fn run(args: &[String]) -> ExitCode {
         most as f64 / f64::from(1 << 20),
         names.len(),
     );
-    if let Err(e) = std::fs::write(&out, text) {
+    let out = out.unwrap_or(root().join("bench/MEMORY.md"));
+    written(&out, &text, names.len(), wrong)
+}
+
+fn written(out: &Path, text: &str, models: usize, wrong: usize) -> ExitCode {
+    if let Err(e) = std::fs::write(out, text) {
         eprintln!("memory: {}: {e}", out.display());
         return ExitCode::FAILURE;
     }
-    println!("{} models, {wrong} beyond what was stated", names.len());
+    println!("{models} models, {wrong} beyond what was stated");
     ExitCode::from(u8::from(wrong > 0))
 }

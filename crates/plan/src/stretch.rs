@@ -1,0 +1,412 @@
+//! Programs cut before sizes that only the data gives: each stretch a small program of its own.
+use crate::{Item, ItemWork, Program, ProgramSymbol, Segment, SymbolOrigin, ValueIx, ValueOrigin};
+use layout::Sym;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Segments of a program between two sizes that only the data gives, as a program that holds
+/// nothing else: planning all stretches of a program costs about as much as planning it once.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// The stretch.
+    pub program: Program,
+    /// Values of the whole program that its inputs stand for, in order.
+    pub inputs: Vec<ValueIx>,
+    /// Values of the whole program that its outputs stand for, in order.
+    pub outputs: Vec<ValueIx>,
+    /// Values of the whole program that nobody needs once it has run.
+    pub spent: Vec<ValueIx>,
+    /// Segment of the whole program behind it.
+    pub end: usize,
+}
+
+impl Program {
+    /// The stretch that begins with segment `first`: up to the first straight segment behind it
+    /// that uses a size which something in the stretch determines. Sizes that were determined
+    /// before count as known.
+    pub fn stretch(&self, first: usize) -> Stretch {
+        let first = first.min(self.segments.len());
+        let mut late: BTreeMap<ValueIx, Vec<&Sym>> = BTreeMap::new();
+        for s in &self.symbols {
+            if let SymbolOrigin::Late { value, .. } = s.origin {
+                late.entry(value).or_default().push(&s.name);
+            }
+        }
+        let mut unknown: BTreeSet<&Sym> = BTreeSet::new();
+        let mut made: BTreeSet<ValueIx> = BTreeSet::new();
+        let mut end = first;
+        for (i, s) in self.segments.iter().enumerate().skip(first) {
+            if let Segment::Straight(items) = s
+                && i > first
+                && !unknown.is_empty()
+            {
+                let mut used = BTreeSet::new();
+                items.iter().for_each(|i| self.item_symbols(i, &mut used));
+                if used.iter().any(|s| unknown.contains(s)) {
+                    break;
+                }
+            }
+            for v in self.segment_writes(i) {
+                unknown.extend(late.get(&v).into_iter().flatten());
+                made.insert(v);
+            }
+            end = i + 1;
+        }
+        self.cut(first, end, &made)
+    }
+
+    /// Symbols in the sizes that an item works with.
+    fn item_symbols(&self, item: &Item, used: &mut BTreeSet<Sym>) {
+        if let ItemWork::Kernel { kernel, .. } = &item.work {
+            kernel.for_each_dim(&mut |d| d.symbols(used));
+        }
+        each_value(item, &mut |v| self.value_symbols(v, used));
+    }
+
+    fn value_symbols(&self, v: ValueIx, used: &mut BTreeSet<Sym>) {
+        if let Some(v) = self.values.get(v as usize) {
+            let dims = v.shape.iter().chain([&v.storage]);
+            dims.for_each(|d| d.symbols(used));
+        }
+    }
+
+    /// Segments `first` to `end`, which write `made`.
+    fn cut(&self, first: usize, end: usize, made: &BTreeSet<ValueIx>) -> Stretch {
+        let mut reads: BTreeSet<ValueIx> = BTreeSet::new();
+        for i in first..end {
+            reads.extend(self.segment_reads(i));
+        }
+        let mut after: BTreeSet<ValueIx> = self.outputs.iter().map(|o| o.1).collect();
+        for i in end..self.segments.len() {
+            after.extend(self.segment_reads(i));
+        }
+        let given = |v: &&ValueIx| {
+            let origin = self.values.get(**v as usize).map(|v| v.origin);
+            matches!(origin, Some(ValueOrigin::Made | ValueOrigin::Input(_))) && !made.contains(*v)
+        };
+        let inputs: Vec<ValueIx> = reads.iter().filter(given).copied().collect();
+        let outputs: Vec<ValueIx> = made.intersection(&after).copied().collect();
+        let touched = inputs.iter().chain(made);
+        let spent = touched.filter(|v| !after.contains(v)).copied().collect();
+        // What is computed once, as far as it is needed here.
+        let mut needed: BTreeSet<ValueIx> = reads.clone();
+        let mut once: Vec<&Item> = Vec::new();
+        for item in self.init.iter().rev() {
+            let (r, w) = (item.reads(), item.writes());
+            if w.iter().any(|v| needed.contains(v)) {
+                needed.extend(r);
+                once.push(item);
+            }
+        }
+        once.reverse();
+        let mut p = Program {
+            name: self.name.clone(),
+            symbols: Vec::new(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            init: once.into_iter().cloned().collect(),
+            segments: self.segments[first..end].to_vec(),
+            states: Vec::new(),
+            constraints: Vec::new(),
+            savings: Vec::new(),
+            fates: Vec::new(),
+            whys: Vec::new(),
+            weights: self.weights.clone(),
+        };
+        let mut numbers = Numbers {
+            whole: self,
+            of: BTreeMap::new(),
+            used: Vec::new(),
+        };
+        p.inputs = inputs.iter().map(|&v| numbers.get(v)).collect();
+        p.init.iter_mut().for_each(|i| numbers.item(i));
+        p.segments.iter_mut().for_each(|s| numbers.segment(s));
+        for &v in &outputs {
+            let name = self.value(v).name.clone();
+            p.outputs.push((name, numbers.get(v)));
+        }
+        for &v in &numbers.used {
+            let mut value = self.value(v).clone();
+            let input = inputs.binary_search(&v).ok();
+            if let Some(i) = input {
+                value.origin = ValueOrigin::Input(i as u32);
+            }
+            p.values.push(value);
+        }
+        self.sizes(&mut p, &numbers, &inputs);
+        self.decisions(&mut p);
+        Stretch {
+            program: p,
+            inputs,
+            outputs,
+            spent,
+            end,
+        }
+    }
+
+    /// Gives a stretch the symbols that it uses and what is known of them.
+    fn sizes(&self, p: &mut Program, numbers: &Numbers<'_>, inputs: &[ValueIx]) {
+        let mut used: BTreeSet<Sym> = BTreeSet::new();
+        for &v in &numbers.used {
+            self.value_symbols(v, &mut used);
+        }
+        let straight = p.segments.iter().flat_map(Segment::items);
+        for item in p.init.iter().chain(straight) {
+            if let ItemWork::Kernel { kernel, .. } = &item.work {
+                kernel.for_each_dim(&mut |d| d.symbols(&mut used));
+            }
+        }
+        // Equalities that bind what is used, and what those use in turn.
+        let mut left: Vec<_> = self
+            .constraints
+            .iter()
+            .map(|c| {
+                let mut own = BTreeSet::new();
+                c.left.symbols(&mut own);
+                c.right.symbols(&mut own);
+                (c, own)
+            })
+            .collect();
+        loop {
+            let (near, far): (Vec<_>, Vec<_>) = left
+                .into_iter()
+                .partition(|(_, own)| own.iter().any(|s| used.contains(s)));
+            if near.is_empty() {
+                break;
+            }
+            for (c, own) in near {
+                used.extend(own);
+                p.constraints.push(c.clone());
+            }
+            left = far;
+        }
+        for s in self.symbols.iter().filter(|s| used.contains(&s.name)) {
+            let input = |v: ValueIx| inputs.binary_search(&v).ok().map(|i| i as u32);
+            let origin = match s.origin {
+                SymbolOrigin::Late { value, axis } => {
+                    match (input(value), numbers.of.get(&value)) {
+                        (Some(input), _) => SymbolOrigin::Input { input, axis },
+                        (None, Some(&value)) => SymbolOrigin::Late { value, axis },
+                        (None, None) => SymbolOrigin::Outer,
+                    }
+                }
+                SymbolOrigin::Input { input: i, axis } => {
+                    match self.inputs.get(i as usize).and_then(|&v| input(v)) {
+                        Some(input) => SymbolOrigin::Input { input, axis },
+                        None => SymbolOrigin::Outer,
+                    }
+                }
+                SymbolOrigin::Outer => SymbolOrigin::Outer,
+            };
+            let name = s.name.clone();
+            p.symbols.push(ProgramSymbol { name, origin });
+        }
+    }
+
+    /// Gives a stretch the decisions about its nodes.
+    fn decisions(&self, p: &mut Program) {
+        let mut nodes: BTreeSet<&str> = BTreeSet::new();
+        let straight = p.segments.iter().flat_map(Segment::items);
+        for item in p.init.iter().chain(straight) {
+            nodes.insert(&item.name);
+            nodes.extend(item.nodes.iter().map(String::as_str));
+        }
+        let here = |name: &String| nodes.contains(name.as_str());
+        let whys = self.whys.iter().filter(|w| here(&w.subject));
+        let (whys, savings) = (
+            whys.cloned().collect(),
+            self.savings.iter().filter(|s| here(&s.node)).cloned(),
+        );
+        let savings = savings.collect();
+        (p.whys, p.savings) = (whys, savings);
+    }
+}
+
+impl Segment {
+    /// Items that it runs itself, bodies of control flow left out.
+    pub fn items(&self) -> &[Item] {
+        match self {
+            Segment::Straight(items) => items,
+            Segment::Late(item) => std::slice::from_ref(item),
+            Segment::If { .. } | Segment::Loop { .. } => &[],
+        }
+    }
+}
+
+fn each_value(item: &Item, f: &mut dyn FnMut(ValueIx)) {
+    match &item.work {
+        ItemWork::Kernel { args, .. } => args.iter().for_each(|&v| f(v)),
+        ItemWork::Host {
+            inputs, outputs, ..
+        } => inputs.iter().flatten().chain(outputs).for_each(|&v| f(v)),
+    }
+}
+
+/// Values of the whole program by their numbers in a stretch.
+struct Numbers<'a> {
+    whole: &'a Program,
+    of: BTreeMap<ValueIx, ValueIx>,
+    used: Vec<ValueIx>,
+}
+
+impl Numbers<'_> {
+    fn get(&mut self, v: ValueIx) -> ValueIx {
+        debug_assert!((v as usize) < self.whole.values.len());
+        *self.of.entry(v).or_insert_with(|| {
+            self.used.push(v);
+            self.used.len() as ValueIx - 1
+        })
+    }
+
+    fn all<'v>(&mut self, values: impl IntoIterator<Item = &'v mut ValueIx>) {
+        for v in values {
+            *v = self.get(*v);
+        }
+    }
+
+    fn item(&mut self, item: &mut Item) {
+        match &mut item.work {
+            ItemWork::Kernel { args, .. } => self.all(args),
+            ItemWork::Host {
+                inputs, outputs, ..
+            } => self.all(inputs.iter_mut().flatten().chain(outputs)),
+        }
+    }
+
+    fn segment(&mut self, segment: &mut Segment) {
+        match segment {
+            Segment::Straight(items) => items.iter_mut().for_each(|i| self.item(i)),
+            Segment::Late(item) => self.item(item),
+            Segment::If {
+                cond,
+                captures,
+                outputs,
+                ..
+            } => {
+                self.all([cond]);
+                self.all(captures);
+                self.all(outputs);
+            }
+            Segment::Loop {
+                trip,
+                cond,
+                carried,
+                captures,
+                outputs,
+                ..
+            } => {
+                self.all(trip.iter_mut().chain(cond));
+                self.all(carried.iter_mut().chain(captures).chain(outputs));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HostOp, ProgramValue};
+    use layout::{DType, Dim, Layout};
+
+    fn host(name: &str, inputs: &[ValueIx], outputs: &[ValueIx]) -> Item {
+        Item {
+            name: name.into(),
+            work: ItemWork::Host {
+                op: HostOp {
+                    name: name.into(),
+                    attrs: Default::default(),
+                    reason: String::new(),
+                },
+                inputs: inputs.iter().map(|&v| Some(v)).collect(),
+                outputs: outputs.to_vec(),
+            },
+            nodes: vec![name.into()],
+        }
+    }
+
+    /// Input 0; then for each of `n` classes: a late item picks some, a straight one works on them.
+    fn classes(n: u32) -> Program {
+        let value = |name: String, shape: Vec<Dim>, origin| ProgramValue {
+            name,
+            dtype: DType::F32,
+            layout: Layout::ordered(&shape, &[0], 1),
+            storage: Dim::product(&shape),
+            shape,
+            origin,
+        };
+        let mut p = Program {
+            name: "classes".into(),
+            symbols: vec![],
+            values: vec![value(
+                "x".into(),
+                vec![Dim::Known(64)],
+                ValueOrigin::Input(0),
+            )],
+            inputs: vec![0],
+            outputs: vec![],
+            init: vec![],
+            segments: vec![],
+            states: vec![],
+            constraints: vec![],
+            savings: vec![],
+            fates: vec![],
+            whys: vec![],
+            weights: Default::default(),
+        };
+        for c in 0..n {
+            let sym: Sym = format!("n{c}").into();
+            let picked = p.values.len() as u32;
+            let size = vec![Dim::sym(&sym)];
+            p.values
+                .push(value(format!("p{c}"), size.clone(), ValueOrigin::Made));
+            p.values
+                .push(value(format!("y{c}"), size, ValueOrigin::Made));
+            p.symbols.push(ProgramSymbol {
+                name: sym,
+                origin: SymbolOrigin::Late {
+                    value: picked,
+                    axis: 0,
+                },
+            });
+            let name = |s: &str| format!("{s}{c}");
+            p.segments
+                .push(Segment::Late(host(&name("pick"), &[0], &[picked])));
+            let work = host(&name("work"), &[picked], &[picked + 1]);
+            p.segments.push(Segment::Straight(vec![work]));
+            p.outputs.push((format!("y{c}"), picked + 1));
+        }
+        p
+    }
+
+    #[test]
+    fn stretches_cover_the_program_once_and_hold_only_their_own() {
+        let n = 50;
+        let p = classes(n);
+        // The first late item runs before the first cut.
+        let (mut at, mut known, mut covered) = (1, vec![0, 1], 1);
+        while at < p.segments.len() {
+            let s = p.stretch(at);
+            assert!(s.end > at);
+            assert_eq!(s.program.segments.len(), s.end - at);
+            assert!(s.program.values.len() <= 4, "{:?}", s.program.values);
+            assert!(s.program.symbols.len() <= 2);
+            assert!(s.inputs.iter().all(|v| known.contains(v)), "{:?}", s.inputs);
+            for (i, v) in s.program.inputs.iter().enumerate() {
+                let value = s.program.value(*v);
+                assert_eq!(value.origin, ValueOrigin::Input(i as u32));
+                assert_eq!(value.name, p.value(s.inputs[i]).name);
+            }
+            for (v, o) in s.outputs.iter().zip(&s.program.outputs) {
+                assert_eq!(p.value(*v).name, s.program.value(o.1).name);
+            }
+            known.extend(&s.outputs);
+            known.retain(|v| !s.spent.contains(v));
+            covered += s.end - at;
+            at = s.end;
+        }
+        assert_eq!(covered, p.segments.len());
+        // Every output is there at the end, and nothing else but what nobody asked to drop.
+        assert!(p.outputs.iter().all(|o| known.contains(&o.1)));
+        assert_eq!(known.len(), n as usize);
+    }
+}

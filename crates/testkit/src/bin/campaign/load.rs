@@ -1,0 +1,211 @@
+//! `cargo xtask load`: how long every model takes to be ready, with and without a cache, in new
+//! processes and for a shape outside the box, to `bench/LOAD.md`.
+use crate::pages::{commit, date, number, root};
+use crate::quiet::Quiet;
+use shopfloor::report::LoadReport;
+use shopfloor::{Cache, Model, ModelOptions, Session, inputs, load_times};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use testkit::zoo;
+
+const USAGE: &str =
+    "usage: cargo xtask load [MODEL...] [--threads N] [--out FILE] [--lock FILE]...";
+/// First argument that makes this a process that is measured.
+const CHILD: &str = "--measure";
+
+/// Loads of less than this are mostly the start of a process, milliseconds.
+const SHORT_MS: f64 = 20.0;
+/// A second load takes at most this share of the first.
+const SECOND: f64 = 0.25;
+/// A shape outside the box takes at most this share of the first planning.
+const OUTSIDE: f64 = 0.20;
+/// A model of this many nodes is planned within a second.
+const NODES: usize = 1000;
+
+/// Loads a model with a cache and runs it once, as a service would begin; prints its times.
+fn child(args: &[String]) -> Result<String, String> {
+    let [name, threads, path, folder] = args else {
+        return Err(USAGE.into());
+    };
+    let model = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let named = model.inputs().map_err(|e| text(&e))?;
+    let began = Instant::now();
+    let session = Session::builder()
+        .with_threads(threads.parse().map_err(|_| USAGE.to_string())?)
+        .with_cache(Cache::new(folder))
+        .commit_from_file(path)
+        .map_err(|e| text(&e))?;
+    let load = began.elapsed().as_secs_f64() * 1e3;
+    let began = Instant::now();
+    session
+        .run(&inputs::borrowed(&named))
+        .map_err(|e| text(&e))?;
+    let first_run = began.elapsed().as_secs_f64() * 1e3;
+    if let Some(why) = session.cache_problem() {
+        return Err(why.into());
+    }
+    // As a process that ends here.
+    std::mem::forget(session);
+    let times = serde_json::json!({"timings_ms": {"load": load, "first_run": first_run}});
+    Ok(times.to_string())
+}
+
+fn measured(name: &str, threads: usize) -> Result<LoadReport, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let model = zoo::find(name).ok_or("it is not at hand")?;
+    let prepared = model.prepare_temporary().map_err(|e| text(&e))?;
+    let named = model.inputs().map_err(|e| text(&e))?;
+    let me = std::env::current_exe().map_err(|e| text(&e))?;
+    let folder = tempfile::tempdir().map_err(|e| text(&e))?;
+    // The file's pages are in memory for the first load as for the second.
+    Model::open(&prepared.model, &ModelOptions::default()).map_err(|e| text(&e))?;
+    read_through(&prepared.model);
+    load_times(
+        &Session::builder().with_threads(threads),
+        &prepared.model,
+        &ModelOptions::default(),
+        Some(named),
+        &Cache::new(folder.path().join("cache")),
+        &|cache| {
+            let mut c = Command::new(&me);
+            c.args(["load", CHILD, name, &threads.to_string()]);
+            c.arg(&prepared.model).arg(cache.folder());
+            c
+        },
+        &|_| (),
+    )
+    .map_err(|e| text(&e))
+}
+
+/// Reads a model's file and what lies beside it.
+fn read_through(model: &Path) {
+    let beside = model.with_file_name("weights.bin");
+    for f in [model, &beside] {
+        if let Ok(mut f) = std::fs::File::open(f) {
+            let _ = std::io::copy(&mut f, &mut std::io::sink());
+        }
+    }
+}
+
+/// What of a report breaks a bound.
+fn broken(r: &LoadReport) -> Vec<&'static str> {
+    let mut out = Vec::new();
+    if r.first.wall > SHORT_MS && r.ratio() > SECOND {
+        out.push("second");
+    }
+    if r.planning.outside_share().is_some_and(|s| s > OUTSIDE) {
+        out.push("outside");
+    }
+    if r.nodes >= NODES && r.planning.model + r.planning.bind > 1e3 {
+        out.push("planning");
+    }
+    if r.plans_inside > 0 {
+        out.push("inside");
+    }
+    out
+}
+
+fn row(name: &str, r: &LoadReport) -> String {
+    let (p, second) = (&r.planning, r.second());
+    let percent = |v: f64| format!("{:.0}%", v * 100.0);
+    let outside = match (p.outside, p.outside_again, p.outside_share()) {
+        (Some(o), Some(a), Some(s)) => format!("{} | {}", number((o - a).max(0.0)), percent(s)),
+        _ => "- | -".into(),
+    };
+    let broken = broken(r);
+    let kept = match broken.is_empty() {
+        true => "yes".into(),
+        false => format!("NO: {}", broken.join(", ")),
+    };
+    format!(
+        "| {name} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {outside} | {kept} |",
+        r.nodes,
+        r.steps,
+        number(r.first.wall),
+        number(second.wall),
+        percent(r.ratio()),
+        number(second.load),
+        number(second.first_run),
+        number(p.model + p.bind),
+        number(p.inside),
+    )
+}
+
+pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == CHILD) {
+        return match child(&args[1..]) {
+            Ok(line) => {
+                println!("{line}");
+                ExitCode::SUCCESS
+            }
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let (mut names, mut out, mut threads) = (Vec::new(), root().join("bench/LOAD.md"), 2usize);
+    let mut locks = Vec::new();
+    let mut it = args.iter();
+    while let Some(a) = it.next() {
+        match (a.as_str(), a.starts_with("--").then(|| it.next()).flatten()) {
+            ("--out", Some(v)) => out = v.into(),
+            ("--threads", Some(v)) => threads = v.parse().unwrap_or(2),
+            ("--lock", Some(v)) => locks.push(v.into()),
+            (a, None) if !a.starts_with("--") => names.push(a.to_string()),
+            _ => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    if names.is_empty() {
+        let large = |n: &String| zoo::find(n).is_some_and(|m| m.meta().large);
+        names = zoo::names().into_iter().filter(|n| !large(n)).collect();
+    }
+    let mut quiet = Quiet::new(locks);
+    let (mut rows, mut wrong) = (String::new(), 0);
+    for name in &names {
+        let done = quiet.hold().and_then(|()| measured(name, threads));
+        let line = match done {
+            Ok(r) => {
+                wrong += usize::from(!broken(&r).is_empty());
+                row(name, &r)
+            }
+            Err(e) => {
+                wrong += 1;
+                format!("| {name} | {} |", e.replace('|', "/"))
+            }
+        };
+        println!("{line}");
+        let _ = writeln!(rows, "{line}");
+    }
+    quiet.release();
+    let text = format!(
+        "# From a file to the first answer\n\n{}, commit {}, {threads} threads, milliseconds. Made by \
+         `cargo xtask load`. `first` and `second` are new processes from their start to their end, with an \
+         empty and with a filled cache (the median of several), which load the model and run the request of \
+         its reference once; `load` and `request` are the second's parts. `planned` is reading, rewriting, \
+         fusing and binding in a process that runs already, `run` a request whose plan is there, `outside` \
+         what the first request of a shape outside the plan's box takes beside its run, and its share of \
+         what the first planning took. A second load takes at most {:.0}% of the first where that takes \
+         over {SHORT_MS} ms, a shape outside the box at most {:.0}%, and a model of {NODES} nodes or more \
+         is planned within a second: {wrong} of {} models break one of these.\n\n\
+         | model | nodes | steps | first | second | share | load | request | planned | run | outside | share | kept |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
+        date(),
+        commit(),
+        SECOND * 100.0,
+        OUTSIDE * 100.0,
+        names.len(),
+    );
+    if let Err(e) = std::fs::write(&out, text) {
+        eprintln!("load: {}: {e}", out.display());
+        return ExitCode::FAILURE;
+    }
+    println!("{} models, {wrong} beyond a bound", names.len());
+    ExitCode::from(u8::from(wrong > 0))
+}
