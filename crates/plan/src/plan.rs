@@ -342,6 +342,13 @@ pub struct Plan {
 impl Plan {
     /// Version of the format that this crate writes and reads.
     pub const VERSION: u32 = 1;
+    /// The pass of a why that says that schedules were taken from the plan of a near box.
+    pub const LIKE: &str = "like";
+
+    /// Whether schedules were taken from the plan of a near box: nobody looked for better ones.
+    pub fn is_like(&self) -> bool {
+        self.whys.iter().any(|w| w.pass == Plan::LIKE)
+    }
 
     /// The blocks, in order.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {

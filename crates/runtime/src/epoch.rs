@@ -226,7 +226,8 @@ impl Unit {
             }
             None => engine.planner.bind(&self.program, dims, allotment)?,
         };
-        if let Some(store) = &self.store {
+        // A later process that begins with this box is to have the best for it.
+        if let Some(store) = self.store.as_ref().filter(|_| !plan.is_like()) {
             store.keep_plan(&self.name, dims, allotment, &plan);
         }
         Ok(plan)
@@ -305,6 +306,27 @@ impl Unit {
         self.current.load_full()
     }
 
+    /// The plan in use that a plan for `dims` shares packed weights with and may take schedules from:
+    /// the nearest of those that were looked for, else the one used last.
+    fn like(&self, dims: &DimBox) -> Option<Arc<Epoch>> {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Arc<Epoch>> = self.current().into_iter().chain(others.clone()).collect();
+        drop(others);
+        // How many times as large one end of a range is as the other's, for the farthest symbol.
+        let far = |e: &Epoch| -> f64 {
+            let top = |b: &DimBox, s: &Sym| b.get(s).map_or(1.0, |r| r.hi.max(1) as f64);
+            let plan = e.plan.plan();
+            let each = dims.iter().map(|(s, _)| {
+                let ratio = top(dims, s) / top(&plan.dims, s);
+                ratio.max(1.0 / ratio)
+            });
+            each.fold(1.0, f64::max)
+        };
+        let searched = all.iter().filter(|e| !e.plan.plan().is_like());
+        let nearest = searched.min_by(|a, b| far(a).total_cmp(&far(b)));
+        nearest.or(all.first()).cloned()
+    }
+
     /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`.
     pub fn epoch(
         &self,
@@ -328,18 +350,17 @@ impl Unit {
             return Ok(e);
         }
         let dims = dims();
-        // Whatever is in use holds its packed weights: another box shares them.
-        let like = || {
-            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-            self.current().or_else(|| others.first().cloned())
+        let fresh = |like: Option<Arc<Epoch>>| -> Result<Arc<Epoch>, RunError> {
+            self.compile(engine, self.bind(engine, &dims, allotment, like)?)
         };
-        let made = match self.stored(&dims, allotment) {
-            // One that does not hold is made anew.
-            Some(plan) => match self.compile(engine, plan) {
-                Ok(e) => e,
-                Err(_) => self.compile(engine, self.bind(engine, &dims, allotment, like())?)?,
+        // What was kept or taken from elsewhere and does not hold is made anew.
+        let kept_plan = self.stored(&dims, allotment);
+        let made = match kept_plan.and_then(|p| self.compile(engine, p).ok()) {
+            Some(e) => e,
+            None => match self.like(&dims) {
+                Some(e) => fresh(Some(e)).or_else(|_| fresh(None))?,
+                None => fresh(None)?,
             },
-            None => self.compile(engine, self.bind(engine, &dims, allotment, like())?)?,
         };
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(e) = kept(&mut others) {

@@ -121,7 +121,7 @@ impl Shapes {
 
 /// Looks at memory after the largest shapes and some random ones, and again after `runs` requests of
 /// random shapes. Sizes of batches are drawn up to 2, or 16 where there is nothing else to draw;
-/// others up to 24.
+/// others up to `longest`.
 ///
 /// # Errors
 /// A model that does not load or run, or has no symbolic dims, as one text.
@@ -129,6 +129,7 @@ pub fn over_shapes(
     model: &ZooModel,
     path: &std::path::Path,
     runs: usize,
+    longest: usize,
 ) -> Result<Shapes, String> {
     let text = |e: &dyn std::fmt::Display| format!("{}: {e}", model.name());
     let session = Session::builder()
@@ -139,7 +140,7 @@ pub fn over_shapes(
     let most = |name: &str| match name.to_lowercase().contains("batch") || name == "n" {
         true if sizes.len() == 1 => 16,
         true => 2,
-        false => 24,
+        false => longest,
     };
     let dims: Vec<(String, usize)> = sizes.keys().map(|s| (s.clone(), most(s))).collect();
     if dims.is_empty() {

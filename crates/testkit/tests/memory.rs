@@ -49,7 +49,7 @@ fn child(what: &str, name: &str, path: &Path) -> Result<(), String> {
         }
         "shapes" => {
             let runs = SHAPES.iter().find(|s| s.0 == name).map_or(100, |s| s.1);
-            let s = over_shapes(&model, path, runs)?;
+            let s = over_shapes(&model, path, runs, 24)?;
             if s.after > s.before + SLACK {
                 return Err(format!(
                     "{} MiB became {} MiB",

@@ -41,7 +41,7 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) program: &'a Program,
     pub(super) whys: &'a mut Vec<Why>,
     memo: &'a mut schedule::Memo,
-    prior: &'a Prior,
+    prior: &'a Prior<'a>,
     pub(super) block: Block,
     /// Buffer of a value on a device.
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
@@ -62,7 +62,7 @@ impl<'a> BlockBuilder<'a> {
         program: &'a Program,
         whys: &'a mut Vec<Why>,
         memo: &'a mut schedule::Memo,
-        prior: &'a Prior,
+        prior: &'a Prior<'a>,
     ) -> BlockBuilder<'a> {
         BlockBuilder {
             ctx: ctxs[0],
@@ -386,6 +386,10 @@ impl<'a> BlockBuilder<'a> {
                 let facts = schedule::Facts {
                     constant: &|o| may && !init && constant(o),
                     packings: &packings,
+                    earlier: match init {
+                        true => None,
+                        false => prior.step(&item.name, kernel),
+                    },
                 };
                 let mut place = wanted;
                 let ctx = self.ctxs[place as usize];

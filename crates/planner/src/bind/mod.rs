@@ -118,7 +118,7 @@ impl plan::Planner for Planner {
         allotment: &Allotment,
         like: &Plan,
     ) -> Result<Plan, PlanError> {
-        self.bind_within(program, dims, allotment, &Prior::of(like))
+        self.bind_within(program, dims, allotment, &Prior::of(like, dims))
     }
 
     /// Nothing yet: proposals come with the supervisor.
@@ -233,7 +233,18 @@ impl Planner {
             })
             .collect();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
-        let hash = program_hash(program)?;
+        let hash = match prior.near() {
+            Some(like) => {
+                whys.push(why(
+                    Plan::LIKE,
+                    &program.name,
+                    &like.dims.to_string(),
+                    "schedules of a near box are taken where they are as good here",
+                ));
+                like.program_hash.clone()
+            }
+            None => program_hash(program)?,
+        };
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
             true => state::alias(program, dims, &mut whys),
             false => (vec![], None),

@@ -1,37 +1,160 @@
-//! What an earlier plan of the same program packed: a new box of dims does not pack it once more in
-//! another way unless that pays.
-use kernel::Kernel;
-use plan::{Plan, StepWork};
+//! What an earlier plan of the same program settled: a new box of dims does not pack weights once
+//! more in another way unless that pays, and one that is near takes the earlier one's schedules.
+use super::pack::Packed;
+use kernel::{Kernel, OperandId, Role, Schedule};
+use layout::DimBox;
+use machine::{Cost, Work};
+use plan::{Block, BufferId, BufferKind, Plan, Step, StepWork};
 use std::collections::BTreeMap;
 
-/// Packing kernels by the name of what they pack.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Prior(BTreeMap<String, Vec<Kernel>>);
+/// A box is near when every size at its top is within this factor of the other's: half as many
+/// or twice as many rows rarely want another schedule, and what is predicted for the schedule is
+/// compared besides.
+const NEAR: f64 = 2.0;
 
-impl Prior {
-    /// What the init segments of `plan` pack.
-    pub fn of(plan: &Plan) -> Prior {
+/// Packing kernels by the name of what they pack, and the plan that schedules are taken from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prior<'a> {
+    packings: BTreeMap<String, Vec<Kernel>>,
+    near: Option<&'a Plan>,
+    steps: BTreeMap<&'a str, (&'a Block, &'a Step)>,
+}
+
+/// How an earlier plan ran a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Earlier<'a> {
+    pub kernel: &'a Kernel,
+    pub schedule: &'a Schedule,
+    pub packed: Vec<(OperandId, Packed)>,
+    pub work: &'a Work,
+    pub cost: &'a Cost,
+    /// The box it was chosen for.
+    pub dims: &'a DimBox,
+}
+
+impl<'a> Prior<'a> {
+    /// What `plan` packs, and for a box near its own its schedules.
+    pub fn of(plan: &'a Plan, dims: &DimBox) -> Prior<'a> {
         let mut out = Prior::default();
         for b in plan.blocks() {
             for s in &b.init {
-                let StepWork::Kernel { kernel, args, .. } = &s.work else {
+                let Some((kernel, _, source)) = packing(b, s) else {
                     continue;
                 };
-                let source = args.first().and_then(|&a| b.buffers.get(a as usize));
-                let Some(source) = source.filter(|_| kernel.name.starts_with("pack ")) else {
-                    continue;
-                };
-                let list = out.0.entry(source.name.clone()).or_default();
+                let list = out.packings.entry(source.to_string()).or_default();
                 list.push(anonymous(kernel));
+            }
+        }
+        // Of schedules that were taken themselves none are taken: a chain of near boxes would lead
+        // far from where they were right.
+        if !plan.is_like() && near(&plan.dims, dims) {
+            out.near = Some(plan);
+            for b in plan.blocks() {
+                out.steps
+                    .extend(b.steps.iter().map(|s| (s.name.as_str(), (b, s))));
             }
         }
         out
     }
 
+    /// The plan whose schedules are taken.
+    pub fn near(&self) -> Option<&'a Plan> {
+        self.near
+    }
+
     /// The kernels that packed the value called `name`.
     pub fn packings(&self, name: &str) -> &[Kernel] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
+        self.packings.get(name).map_or(&[], Vec::as_slice)
     }
+
+    /// How the earlier plan ran `kernel`, the work of item `name`, if it read nothing that is packed
+    /// for every request.
+    pub fn step(&self, name: &str, kernel: &Kernel) -> Option<Earlier<'a>> {
+        let &(b, s) = self.steps.get(name)?;
+        let StepWork::Kernel {
+            kernel: ran,
+            schedule,
+            args,
+        } = &s.work
+        else {
+            return None;
+        };
+        let same = ran.family == kernel.family
+            && ran.axes == kernel.axes
+            && ran.tiles.len() == kernel.tiles.len()
+            && ran.operands.len() == kernel.operands.len();
+        if !same {
+            return None;
+        }
+        let mut packed = Vec::new();
+        for (i, (now, then)) in kernel.operands.iter().zip(&ran.operands).enumerate() {
+            if now.dtype != then.dtype || now.role != then.role {
+                return None;
+            }
+            if now.access == then.access && now.elements == then.elements {
+                continue;
+            }
+            let buffer = *args.get(i)?;
+            let (move_, schedule) = writer(b, buffer).filter(|_| then.role == Role::Read)?;
+            packed.push((
+                i as OperandId,
+                Packed {
+                    access: then.access.clone(),
+                    elements: then.elements.known()?,
+                    kernel: anonymous(move_),
+                    schedule: schedule.clone(),
+                },
+            ));
+        }
+        Some(Earlier {
+            kernel: ran,
+            schedule,
+            packed,
+            work: &s.cost_work,
+            cost: &s.predicted,
+            dims: &self.near?.dims,
+        })
+    }
+}
+
+/// Whether the tops of two boxes over the same symbols are near each other.
+fn near(a: &DimBox, b: &DimBox) -> bool {
+    let within = |x: i64, y: i64| {
+        let (x, y) = (x.max(1) as f64, y.max(1) as f64);
+        x <= NEAR * y && y <= NEAR * x
+    };
+    a.iter().count() == b.iter().count()
+        && a.iter()
+            .all(|(s, r)| b.get(s).is_some_and(|o| within(r.hi, o.hi)))
+}
+
+/// The kernel and schedule of an init step that packs, and the name of what it packs.
+fn packing<'a>(b: &'a Block, s: &'a Step) -> Option<(&'a Kernel, &'a Schedule, &'a str)> {
+    let StepWork::Kernel {
+        kernel,
+        schedule,
+        args,
+    } = &s.work
+    else {
+        return None;
+    };
+    let source = b.buffers.get(*args.first()? as usize)?;
+    let packs = kernel.name.starts_with("pack ");
+    packs.then_some((kernel, schedule, source.name.as_str()))
+}
+
+/// The packing whose result an init buffer is.
+fn writer(b: &Block, buffer: BufferId) -> Option<(&Kernel, &Schedule)> {
+    if b.buffers.get(buffer as usize)?.kind != BufferKind::Init {
+        return None;
+    }
+    b.init.iter().find_map(|s| {
+        let StepWork::Kernel { args, .. } = &s.work else {
+            return None;
+        };
+        let (kernel, schedule, _) = packing(b, s)?;
+        (args.get(1) == Some(&buffer)).then_some((kernel, schedule))
+    })
 }
 
 /// A packing kernel before it got its weight's name.

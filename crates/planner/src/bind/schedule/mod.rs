@@ -6,6 +6,7 @@ mod flat;
 mod gpu;
 mod gpu_flat;
 mod memo;
+mod near;
 mod nibbles;
 mod recurrent;
 mod row;
@@ -15,6 +16,7 @@ mod tiles;
 use super::ctx::{Ctx, Space};
 use super::pack::Packed;
 use super::predict::predict_step;
+use super::prior::Earlier;
 use kernel::{
     AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
 };
@@ -60,12 +62,13 @@ const WORTH_SHARING: f64 = 64.0;
 const WORTH_A_TICKET: f64 = 32.0;
 
 /// What a choice may know of a kernel's operands.
-#[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     /// Which operands hold constants that may be packed.
     pub constant: &'a dyn Fn(OperandId) -> bool,
     /// How an earlier plan packed an operand.
     pub packings: &'a [&'a [Kernel]],
+    /// How the plan of a near box runs the kernel.
+    pub earlier: Option<Earlier<'a>>,
 }
 
 impl<'a> Facts<'a> {
@@ -80,6 +83,7 @@ impl Facts<'_> {
     pub const NONE: Facts<'static> = Facts {
         constant: &|_| false,
         packings: &[],
+        earlier: None,
     };
 }
 
@@ -98,6 +102,9 @@ pub(crate) fn choose(
     whys: &mut Vec<Why>,
 ) -> Result<Choice, String> {
     let constant = facts.constant;
+    if let Some(taken) = near::take(ctx, &kernel.name, facts, whys) {
+        return Ok(taken);
+    }
     let kernel = &ordered(kernel);
     let space = Space {
         packings: facts.packings,

@@ -7,9 +7,11 @@ use std::process::{Command, ExitCode};
 use testkit::memory::{Figures, Shapes, figures, over_shapes};
 use testkit::zoo;
 
-const USAGE: &str = "usage: cargo xtask memory [--out FILE] [--threads N] [--shapes N] [MODEL...]
+const USAGE: &str =
+    "usage: cargo xtask memory [--out FILE] [--threads N] [--shapes N [--longest N]] [MODEL...]
 
-  --shapes N  requests of random shapes, of MODEL or of some models: only their table";
+  --shapes N   requests of random shapes, of MODEL or of some models: only their table
+  --longest N  the largest size drawn for what is no batch [default: 24]";
 /// First argument that makes this the process that is measured.
 const CHILD: &str = "--measure";
 /// Models that random shapes are drawn for when nobody names any.
@@ -22,12 +24,12 @@ fn measured<T: serde::de::DeserializeOwned>(
     path: &Path,
     name: &str,
     threads: usize,
-    runs: usize,
+    (runs, longest): (usize, usize),
 ) -> Result<T, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let out = Command::new(me)
         .args(["memory", CHILD, name])
-        .args([threads.to_string(), runs.to_string()])
+        .args([threads, runs, longest].map(|n| n.to_string()))
         .arg(path)
         .output()
         .map_err(|e| e.to_string())?;
@@ -39,14 +41,14 @@ fn measured<T: serde::de::DeserializeOwned>(
 }
 
 fn child(args: &[String]) -> Result<String, String> {
-    let [name, threads, runs, path] = args else {
+    let [name, threads, runs, longest, path] = args else {
         return Err(USAGE.into());
     };
     let model = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
     let number = |t: &String| t.parse().map_err(|_| USAGE.to_string());
     let text = match number(runs)? {
         0 => serde_json::to_string(&figures(&model, Path::new(path), number(threads)?)?),
-        n => serde_json::to_string(&over_shapes(&model, Path::new(path), n)?),
+        n => serde_json::to_string(&over_shapes(&model, Path::new(path), n, number(longest)?)?),
     };
     text.map_err(|e| e.to_string())
 }
@@ -56,7 +58,7 @@ fn mib(n: u64) -> String {
 }
 
 /// A table of memory over requests of random shapes, and how many models took more than they may.
-fn shapes(names: &[String], threads: usize, runs: usize) -> (String, usize) {
+fn shapes(names: &[String], threads: usize, runs: usize, longest: usize) -> (String, usize) {
     let mut text = format!(
         "# Memory over random shapes\n\n{}, commit {}. `cargo xtask memory --shapes {runs}`: resident MiB \
          after the largest shapes and {} of random ones, and after {runs} more; the highest; and what \
@@ -71,7 +73,7 @@ fn shapes(names: &[String], threads: usize, runs: usize) -> (String, usize) {
         let done = zoo::find(name)
             .ok_or_else(|| "it is not at hand".to_string())
             .and_then(|m| m.prepare_temporary().map_err(|e| e.to_string()))
-            .and_then(|p| measured::<Shapes>(&p.model, name, threads, runs));
+            .and_then(|p| measured::<Shapes>(&p.model, name, threads, (runs, longest)));
         let line = match done {
             Ok(s) => {
                 let kept = s.kept() && s.after <= s.before + SLACK;
@@ -110,12 +112,13 @@ pub fn run(args: &[String]) -> ExitCode {
         };
     }
     let (mut names, mut out, mut threads) = (Vec::new(), None, 2usize);
-    let mut runs = 0;
+    let (mut runs, mut longest) = (0, 24);
     let mut it = args.iter();
     while let Some(a) = it.next() {
         match (a.as_str(), a.starts_with("--").then(|| it.next()).flatten()) {
             ("--out", Some(v)) => out = Some(std::path::PathBuf::from(v)),
             ("--shapes", Some(v)) => runs = v.parse().unwrap_or(5000),
+            ("--longest", Some(v)) => longest = v.parse().unwrap_or(24),
             ("--threads", Some(v)) => threads = v.parse().unwrap_or(2),
             (a, None) if !a.starts_with("--") => names.push(a.to_string()),
             _ => {
@@ -128,7 +131,7 @@ pub fn run(args: &[String]) -> ExitCode {
         if names.is_empty() {
             names = SHAPED.iter().map(|n| n.to_string()).collect();
         }
-        let (text, wrong) = shapes(&names, threads, runs);
+        let (text, wrong) = shapes(&names, threads, runs, longest);
         return written(
             &out.unwrap_or(root().join("bench/MEMORY_SHAPES.md")),
             &text,
@@ -146,7 +149,7 @@ pub fn run(args: &[String]) -> ExitCode {
         let done = zoo::find(name)
             .ok_or_else(|| "it is not at hand".to_string())
             .and_then(|m| m.prepare_temporary().map_err(|e| e.to_string()))
-            .and_then(|p| measured::<Figures>(&p.model, name, threads, 0));
+            .and_then(|p| measured::<Figures>(&p.model, name, threads, (0, 0)));
         let line = match done {
             Ok(f) => {
                 wrong += usize::from(!f.kept());
