@@ -247,6 +247,9 @@ pub struct Program {
     pub segments: Vec<Segment>,
     /// Declared state.
     pub states: Vec<StatePair>,
+    /// Outputs that go on to other parts of the same model as they lie; others are row-major.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<ValueIx>,
     /// Extents that the model takes to be equal and that no rule could prove equal: checked for
     /// every request.
     #[serde(default)]

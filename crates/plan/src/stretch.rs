@@ -109,6 +109,7 @@ impl Program {
             states: Vec::new(),
             constraints: Vec::new(),
             savings: Vec::new(),
+            passed: Vec::new(),
             fates: Vec::new(),
             whys: Vec::new(),
             weights: self.weights.clone(),
@@ -123,7 +124,11 @@ impl Program {
         p.segments.iter_mut().for_each(|s| numbers.segment(s));
         for &v in &outputs {
             let name = self.value(v).name.clone();
-            p.outputs.push((name, numbers.get(v)));
+            let ix = numbers.get(v);
+            p.outputs.push((name, ix));
+            if !self.outputs.iter().any(|o| o.1 == v) || self.passed.contains(&v) {
+                p.passed.push(ix);
+            }
         }
         for &v in &numbers.used {
             let mut value = self.value(v).clone();
@@ -349,6 +354,7 @@ mod tests {
             states: vec![],
             constraints: vec![],
             savings: vec![],
+            passed: vec![],
             fates: vec![],
             whys: vec![],
             weights: Default::default(),

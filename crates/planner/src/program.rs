@@ -61,6 +61,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             states: vec![],
             constraints: vec![],
             savings,
+            passed: vec![],
             fates: vec![],
             whys,
             weights: graph.weights.clone(),

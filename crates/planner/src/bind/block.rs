@@ -122,13 +122,14 @@ impl<'a> BlockBuilder<'a> {
         self.finish()
     }
 
-    /// Whether `v` goes from block to block as it lies: all its bytes are elements, and neither the
-    /// caller nor control flow, who know row-major tensors only, looks at it.
+    /// Whether `v` goes from block to block, or from stretch to stretch, as it lies: all its bytes are
+    /// elements, and neither the caller nor control flow, who know row-major tensors only, looks at it.
     fn passes(&self, v: ValueIx) -> bool {
         let value = self.program.value(v);
         let seen = |s: &plan::Segment| super::control_reads(s).contains(&v);
+        let given = self.program.outputs.iter().any(|o| o.1 == v);
         value.storage == Dim::product(&value.shape)
-            && !self.program.outputs.iter().any(|o| o.1 == v)
+            && (!given || self.program.passed.contains(&v))
             && !self.program.segments.iter().any(seen)
     }
 

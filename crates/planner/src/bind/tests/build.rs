@@ -143,6 +143,7 @@ pub fn program(name: &str) -> Program {
         init: vec![],
         segments: vec![],
         states: vec![],
+        passed: vec![],
         fates: vec![],
         constraints: vec![],
         savings: vec![],
