@@ -554,3 +554,25 @@ fn a_closed_pipe_is_no_fault() {
         String::from_utf8_lossy(&o.stderr)
     );
 }
+
+#[test]
+fn a_cache_that_cannot_be_kept_costs_one_line() {
+    let (model, npz) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+    );
+    let nowhere = format!("{}/below", file("digits_cnn", "labels.txt"));
+    let run = ["run", &model, "--inputs", &npz];
+    let told = |more: &[&str]| {
+        let o = shopfloor(&[&run[..], more].concat());
+        assert_eq!(o.status.code(), Some(0));
+        String::from_utf8_lossy(&o.stderr).into_owned()
+    };
+    let why = told(&["--cache", &nowhere]);
+    assert_eq!(why.lines().count(), 1, "{why}");
+    assert!(why.starts_with("note: the cache in "), "{why}");
+    assert_eq!(told(&["--no-cache"]), "");
+    assert_eq!(told(&["--cache-limit", "1GiB"]), "");
+    let small = told(&["--cache-limit", "1kB", "--precision", "bf16"]);
+    assert!(small.contains("allow it more"), "{small}");
+}
