@@ -101,7 +101,7 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
         .map_err(|e| bad(e.to_string()))?
         .to_vec();
     if matches!(held, DataType::Int2 | DataType::Uint2) {
-        let count = shape.iter().product();
+        let count = Tensor::byte_len(DType::U8, &shape).map_err(|e| bad(e.to_string()))?;
         data = onnx::unpack_pairs(&data, count, held == DataType::Int2);
     }
     if dtype == DType::Bool {

@@ -10,7 +10,7 @@ use ::graph::{GraphBuilder, Origin, ValueId, ValueSource};
 use layout::{DType, Dim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tensor::{Bytes, WeightId, WeightStore};
+use tensor::{Bytes, Tensor, WeightId, WeightStore};
 
 /// Nodes of one import, inlined ones counted each time.
 const MAX_NODES: usize = 1_000_000;
@@ -253,7 +253,8 @@ impl<'m> Ctx<'m> {
                 if let Some(pairs @ (DataType::Int2 | DataType::Uint2)) =
                     DataType::from_code(t.dtype)
                 {
-                    let count = shape.iter().product();
+                    let count = Tensor::byte_len(DType::U8, &shape)
+                        .map_err(|e| format!("tensor '{name}': {e}"))?;
                     let signed = pairs == DataType::Int2;
                     bytes = Bytes::from(unpack_pairs(&bytes, count, signed));
                 }

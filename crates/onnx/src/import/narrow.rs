@@ -62,11 +62,11 @@ pub(crate) fn narrow_dtype(d: DataType) -> Option<DType> {
     })
 }
 
-/// Elements of 2 bits, four per byte, as one byte each.
+/// Elements of 2 bits, four per byte, as one byte each: `count`, or as many as there are.
 pub fn unpack_pairs(packed: &[u8], count: usize, signed: bool) -> Vec<u8> {
-    (0..count)
+    (0..count.min(packed.len().saturating_mul(4)))
         .map(|i| {
-            let v = packed.get(i / 4).map_or(0, |b| b >> (2 * (i % 4)) & 3);
+            let v = packed[i / 4] >> (2 * (i % 4)) & 3;
             if signed && v > 1 { v | 0xfc } else { v }
         })
         .collect()
