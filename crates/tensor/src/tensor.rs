@@ -222,16 +222,15 @@ impl Tensor {
         }
     }
 
-    /// Bytes that a tensor of `shape` takes.
+    /// Bytes that a tensor of `shape` takes. Extents beside a 0 count as well, so that no product of
+    /// some of them overflows later.
     pub fn byte_len(dtype: DType, shape: &[usize]) -> Result<usize, TensorError> {
-        let zero = shape.contains(&0);
-        let n = if zero {
-            Some(0)
-        } else {
-            shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d))
-        };
+        let n = shape
+            .iter()
+            .try_fold(1usize, |a, &d| a.checked_mul(d.max(1)));
         n.and_then(|n| dtype.bytes_for(n))
             .filter(|&b| b <= isize::MAX as usize)
+            .map(|b| if shape.contains(&0) { 0 } else { b })
             .ok_or_else(|| TensorError::TooLarge {
                 shape: shape.to_vec(),
             })
