@@ -1,0 +1,425 @@
+//! Modules, launches and the memory they share.
+
+pub(crate) mod cta;
+mod host;
+mod parallel;
+mod run;
+pub(crate) mod warp;
+pub(crate) mod world;
+
+pub use host::{HostOrder, Running, Status};
+
+use crate::checks::{Checks, Report};
+use crate::counters::{Counters, Counts};
+use crate::decode;
+use crate::error::PtxError;
+use crate::memory::{Kind, Memory};
+use crate::parse::ast::{Ast, Imm, Init, Space, Var};
+use crate::program::{Kernel, KernelParam};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use world::World;
+
+/// Most bytes of module variables.
+const MAX_GLOBALS: u64 = 1 << 32;
+
+/// A module that was loaded: its text, and where its variables lie.
+#[derive(Debug, Clone)]
+pub struct Module {
+    ast: Arc<Ast>,
+    globals: HashMap<String, (Space, u64)>,
+    sizes: HashMap<String, u64>,
+}
+
+impl Module {
+    /// Names of its kernels, in the order of the text.
+    pub fn kernels(&self) -> Vec<&str> {
+        let all = self.ast.functions.iter();
+        all.filter(|f| f.entry && f.body.is_some())
+            .map(|f| f.name.as_str())
+            .collect()
+    }
+
+    /// The architecture it was written for, such as `sm_80`.
+    pub fn target(&self) -> &str {
+        &self.ast.target
+    }
+
+    /// Address and bytes of a variable in global or constant memory.
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        Some((self.globals.get(name)?.1, *self.sizes.get(name)?))
+    }
+
+    /// Parameters of a kernel, in order.
+    ///
+    /// # Errors
+    /// When there is no such kernel or its code cannot be run here.
+    pub fn params(&self, kernel: &str) -> Result<Vec<KernelParam>, PtxError> {
+        Ok(self.decode(kernel)?.params)
+    }
+
+    /// Static shared memory of a kernel, in bytes.
+    ///
+    /// # Errors
+    /// As [`Module::params`].
+    pub fn static_shared(&self, kernel: &str) -> Result<u32, PtxError> {
+        Ok(self.decode(kernel)?.shared_static)
+    }
+
+    fn decode(&self, kernel: &str) -> Result<Kernel, PtxError> {
+        decode::decode(&self.ast, kernel, &self.globals)
+    }
+
+    /// Shared memory that a CTA may have, by architecture.
+    fn shared_limit(&self) -> u32 {
+        let digits: String = self
+            .ast
+            .target
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
+        match digits.parse().unwrap_or(0) {
+            0..=69 => 48 << 10,
+            70..=74 => 96 << 10,
+            75..=79 => 64 << 10,
+            80 | 87 => 163 << 10,
+            86 | 89 => 99 << 10,
+            _ => 227 << 10,
+        }
+    }
+}
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// CTAs along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a CTA along x, y and z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, in bytes.
+    pub shared: u32,
+    /// The bytes of each parameter, in order, little endian.
+    pub args: Vec<Vec<u8>>,
+    /// Decides how warps and CTAs are interleaved: the same seed gives the same run.
+    pub seed: u64,
+    /// CTAs that are in flight together, at most.
+    pub resident: usize,
+    /// Threads of this machine to use for CTAs that do not depend on each other; 0 for as many as
+    /// it has.
+    pub threads: usize,
+    /// Checks to make.
+    pub checks: Checks,
+    /// Instructions of warps after which a run is given up.
+    pub step_limit: u64,
+}
+
+impl Launch {
+    /// A launch with one CTA of one warp and every check; fields can be changed.
+    pub fn new(kernel: impl Into<String>) -> Launch {
+        Launch {
+            kernel: kernel.into(),
+            grid: [1; 3],
+            block: [32, 1, 1],
+            shared: 0,
+            args: Vec::new(),
+            seed: 0,
+            resident: 64,
+            threads: 0,
+            checks: Checks::default(),
+            step_limit: 1 << 40,
+        }
+    }
+
+    /// The same with another argument of four bytes.
+    #[must_use]
+    pub fn u32(mut self, v: u32) -> Launch {
+        self.args.push(v.to_le_bytes().into());
+        self
+    }
+
+    /// The same with another argument of eight bytes, such as an address.
+    #[must_use]
+    pub fn u64(mut self, v: u64) -> Launch {
+        self.args.push(v.to_le_bytes().into());
+        self
+    }
+
+    /// The same with another f32 argument.
+    #[must_use]
+    pub fn f32(self, v: f32) -> Launch {
+        self.u32(v.to_bits())
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// What was found wrong, in the order it was found.
+    pub reports: Vec<Report>,
+    /// What was executed.
+    pub counters: Counters,
+    /// Threads of this machine that ran CTAs.
+    pub threads: usize,
+}
+
+impl Outcome {
+    /// Whether nothing was found wrong.
+    pub fn clean(&self) -> bool {
+        self.reports.is_empty()
+    }
+}
+
+/// A device that exists only here.
+#[derive(Debug, Default)]
+pub struct Machine {
+    /// Its memory.
+    pub memory: Memory,
+}
+
+impl Machine {
+    /// A machine with empty memory.
+    pub fn new() -> Machine {
+        Machine::default()
+    }
+
+    /// Reads PTX text and lays its variables out in memory.
+    ///
+    /// # Errors
+    /// Names the line and what was not understood. Bodies are only looked at when a kernel is
+    /// asked for.
+    pub fn load(&mut self, source: &str) -> Result<Module, PtxError> {
+        let ast = crate::parse::parse(source)?;
+        let mut m = Module {
+            ast: Arc::new(ast),
+            globals: HashMap::new(),
+            sizes: HashMap::new(),
+        };
+        let ast = m.ast.clone();
+        let outside = |v: &&Var| matches!(v.space, Space::Global | Space::Const);
+        let total: u64 = ast.vars.iter().filter(outside).map(|v| v.bytes).sum();
+        if total > MAX_GLOBALS {
+            return Err(PtxError::Memory(format!(
+                "the module's variables take {total} bytes; {MAX_GLOBALS} are the most"
+            )));
+        }
+        for v in ast.vars.iter().filter(outside) {
+            if v.external {
+                return crate::error::unsupported(
+                    v.line,
+                    format!("variable '{}' of another module", v.name),
+                );
+            }
+            let kind = match v.space {
+                Space::Const => Kind::Const,
+                _ => Kind::Device,
+            };
+            let at = self.memory.allocate(v.bytes, kind)?;
+            m.globals.insert(v.name.clone(), (v.space, at));
+            m.sizes.insert(v.name.clone(), v.bytes);
+        }
+        for v in ast.vars.iter().filter(outside) {
+            let at = m.globals[&v.name].1;
+            // Variables begin as zeros.
+            let mut bytes = vec![0; v.bytes as usize];
+            if let Some(init) = &v.init {
+                initialise(v, init, &m.globals, &mut bytes)?;
+            }
+            self.memory.write(at, &bytes)?;
+        }
+        Ok(m)
+    }
+
+    /// Runs a launch to its end.
+    ///
+    /// Kernels whose CTAs do not communicate run on several threads, each CTA by itself; the
+    /// others, and any in which something is found wrong, run interleaved on one, so that the same
+    /// seed always gives the same reports.
+    ///
+    /// # Errors
+    /// When it cannot start. What goes wrong on the way is in the outcome.
+    pub fn run(&mut self, module: &Module, launch: &Launch) -> Result<Outcome, PtxError> {
+        let plan = self.prepare(module, launch)?;
+        if let Some(outcome) = parallel::run(&self.memory, &plan, launch) {
+            return Ok(outcome);
+        }
+        let mut running = Running::new(plan, launch);
+        running.finish(&self.memory);
+        Ok(running.outcome())
+    }
+
+    /// Begins a launch that goes on only when asked to, so that the host can use the same memory
+    /// in between.
+    ///
+    /// # Errors
+    /// When it cannot start.
+    pub fn start(&self, module: &Module, launch: &Launch) -> Result<Running, PtxError> {
+        Ok(Running::new(self.prepare(module, launch)?, launch))
+    }
+
+    fn prepare(&self, module: &Module, l: &Launch) -> Result<Plan, PtxError> {
+        let kernel = module.decode(&l.kernel)?;
+        let bad = |what: String| {
+            Err(PtxError::Launch {
+                kernel: l.kernel.clone(),
+                what,
+            })
+        };
+        let threads = l.block.iter().map(|v| u64::from(*v)).product::<u64>();
+        let ctas = l
+            .grid
+            .iter()
+            .try_fold(1u64, |p, v| p.checked_mul(u64::from(*v)));
+        if threads == 0 || threads > 1024 || l.block[2] > 64 {
+            return bad(format!(
+                "a CTA has {threads} threads; 1 to 1024 are possible"
+            ));
+        }
+        let padded = threads.next_multiple_of(32);
+        let Some(ctas) = ctas.filter(|c| *c > 0 && c * padded < 1 << 31) else {
+            return bad(format!(
+                "a grid of {}x{}x{} is empty or has more than 2^31 threads",
+                l.grid[0], l.grid[1], l.grid[2]
+            ));
+        };
+        if let Some(r) = kernel.reqntid
+            && r != l.block
+        {
+            return bad(format!(
+                "its CTAs must have {}x{}x{} threads",
+                r[0], r[1], r[2]
+            ));
+        }
+        if let Some(m) = kernel.maxntid {
+            let most = m.iter().map(|v| u64::from(*v)).product::<u64>();
+            if threads > most {
+                return bad(format!("its CTAs may have at most {most} threads"));
+            }
+        }
+        let shared = u64::from(kernel.shared_static) + u64::from(l.shared);
+        let limit = module.shared_limit();
+        if shared > u64::from(limit) {
+            return bad(format!(
+                "{shared} bytes of shared memory for a CTA; {} has {limit}",
+                module.target()
+            ));
+        }
+        if kernel.params.len() != l.args.len() {
+            return bad(format!(
+                "it takes {} parameters, {} were given",
+                kernel.params.len(),
+                l.args.len()
+            ));
+        }
+        let mut params = vec![0; kernel.param_bytes as usize];
+        for (p, a) in kernel.params.iter().zip(&l.args) {
+            if p.bytes as usize != a.len() {
+                return bad(format!(
+                    "parameter {} has {} bytes, {} were given",
+                    p.name,
+                    p.bytes,
+                    a.len()
+                ));
+            }
+            let at = p.offset as usize;
+            params[at..at + a.len()].copy_from_slice(a);
+        }
+        Ok(Plan {
+            kernel: Arc::new(kernel),
+            params,
+            shared: shared as u32,
+            ctas: ctas as u32,
+            threads: threads as u32,
+        })
+    }
+}
+
+/// A launch that is possible.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub kernel: Arc<Kernel>,
+    pub params: Vec<u8>,
+    pub shared: u32,
+    pub ctas: u32,
+    /// Threads of a CTA.
+    pub threads: u32,
+}
+
+impl Plan {
+    /// Threads of a CTA, rounded up to whole warps.
+    fn threads_per_cta(&self) -> u32 {
+        self.threads.next_multiple_of(32)
+    }
+
+    fn world(&self, l: &Launch) -> World {
+        World::new(
+            &self.kernel,
+            l.checks,
+            self.params.clone(),
+            self.shared,
+            l.grid,
+        )
+    }
+}
+
+/// Counters by line and class, from those by instruction.
+pub(crate) fn summary(k: &Kernel, counts: &[Counts]) -> Counters {
+    let mut c = Counters::default();
+    let (mut lines, mut classes) = (BTreeMap::new(), BTreeMap::new());
+    for (i, n) in k.code.iter().zip(counts) {
+        // What the decoder added behind the last line counts nowhere.
+        if n.issued == 0 {
+            continue;
+        }
+        c.total.add(n);
+        *classes.entry(i.class).or_insert(0) += n.issued;
+        lines.entry(i.line).or_insert_with(Counts::default).add(n);
+    }
+    c.classes = classes.into_iter().collect();
+    c.by_line = lines.into_iter().collect();
+    c
+}
+
+fn initialise(
+    v: &Var,
+    init: &Init,
+    globals: &HashMap<String, (Space, u64)>,
+    bytes: &mut [u8],
+) -> Result<(), PtxError> {
+    // Nested lists are rows, which are filled up with zeros only at their end; text from compilers
+    // gives them whole.
+    let mut at = 0usize;
+    let mut open = vec![init];
+    let size = v.ty.bytes() as usize;
+    while let Some(i) = open.pop() {
+        let value = match i {
+            Init::List(l) => {
+                open.extend(l.iter().rev());
+                continue;
+            }
+            Init::Value(Imm::Int(n)) if v.ty == crate::parse::ast::Ty::F32 => {
+                u64::from((*n as i64 as f32).to_bits())
+            }
+            Init::Value(Imm::Int(n)) => *n,
+            Init::Value(Imm::F32(n)) if size == 8 => f64::from(f32::from_bits(*n)).to_bits(),
+            Init::Value(Imm::F32(n)) => u64::from(*n),
+            Init::Value(Imm::F64(n)) if size == 4 => {
+                u64::from((f64::from_bits(*n) as f32).to_bits())
+            }
+            Init::Value(Imm::F64(n)) => *n,
+            Init::Address(name, by) => match globals.get(name) {
+                Some((_, a)) => a.wrapping_add_signed(*by),
+                None => {
+                    return crate::error::text(v.line, format!("'{name}' is no variable"));
+                }
+            },
+        };
+        let Some(slot) = bytes.get_mut(at..at + size) else {
+            return crate::error::text(v.line, format!("'{}' has too many values", v.name));
+        };
+        slot.copy_from_slice(&value.to_le_bytes()[..size]);
+        at += size;
+    }
+    Ok(())
+}

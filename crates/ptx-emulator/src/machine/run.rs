@@ -1,0 +1,329 @@
+//! The CTAs in flight, and whose turn it is.
+
+use super::cta::{Barrier, Core, Cta, lanes};
+use super::warp::{Doing, Place, Warp};
+use super::world::{World, place};
+use super::{Launch, Plan};
+use crate::checks::{Kind, Report};
+use crate::exec::Ctx;
+use crate::memory::Memory;
+use crate::memory::shadow::Shadow;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Longest turn of a warp, in instructions.
+const TURN: u64 = 64;
+
+/// Small numbers that look random: a turn's length, whose turn it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(n) >> 64) as u64
+    }
+}
+
+/// The CTAs of one launch, or of one worker's part of it.
+pub(crate) struct Run {
+    plan: Plan,
+    pub world: World,
+    slots: Vec<Option<Cta>>,
+    /// Warps that can go on, by slot and number.
+    ready: Vec<(u32, u32)>,
+    listed: Vec<Vec<bool>>,
+    rng: Rng,
+    seed: u64,
+    /// Each CTA by itself: its turns depend on nothing but its number.
+    alone: bool,
+    pub started: u32,
+    pub finished: u32,
+    block: [u32; 3],
+    grid: [u32; 3],
+    dynamic: u32,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stand {
+    Done,
+    Going,
+    Stuck,
+    Fault,
+}
+
+impl Run {
+    pub fn new(plan: Plan, l: &Launch, resident: usize, alone: bool) -> Run {
+        let slots = resident.clamp(1, plan.ctas as usize);
+        Run {
+            world: plan.world(l),
+            slots: (0..slots).map(|_| None).collect(),
+            ready: Vec::new(),
+            listed: vec![Vec::new(); slots],
+            rng: Rng::new(l.seed),
+            seed: l.seed,
+            alone,
+            started: 0,
+            finished: 0,
+            block: l.block,
+            grid: l.grid,
+            dynamic: l.shared,
+            plan,
+        }
+    }
+
+    fn begin(&mut self, slot: usize, index: u32) {
+        if self.alone {
+            self.rng = Rng::new(self.seed ^ u64::from(index).wrapping_mul(0xd6e8_feb8_6659_fd93));
+        }
+        let k = self.plan.kernel.clone();
+        let threads = self.block.iter().product::<u32>();
+        let warps = threads.div_ceil(32);
+        let id = place(index, self.grid);
+        let words = self.plan.shared.div_ceil(4) as usize;
+        let p = Place {
+            ntid: self.block,
+            ctaid: id,
+            nctaid: self.grid,
+            dynamic_shared: self.dynamic,
+            total_shared: self.plan.shared,
+            slot: slot as u32,
+            slots: self.slots.len() as u32,
+            first_warp: index * warps,
+        };
+        self.slots[slot] = Some(Cta {
+            core: Core {
+                index,
+                id,
+                first_thread: index * warps * 32 + 1,
+                threads: warps * 32,
+                clock: 1,
+                shared: vec![0; words],
+                shared_written: vec![0; words],
+                shadow: Shadow::default(),
+                messages: Default::default(),
+                flying: vec![0; words],
+                any_flying: 0,
+                barriers: (0..16).map(|_| Barrier::default()).collect(),
+                look: false,
+            },
+            warps: (0..warps).map(|w| Warp::new(&k, w, &p)).collect(),
+        });
+        self.listed[slot] = vec![true; warps as usize];
+        self.ready.extend((0..warps).map(|w| (slot as u32, w)));
+        self.started += 1;
+    }
+
+    fn list(&mut self, slot: u32, warp: u32) {
+        let known = &mut self.listed[slot as usize][warp as usize];
+        if !std::mem::replace(known, true) {
+            self.ready.push((slot, warp));
+        }
+    }
+
+    /// Takes turns until about `steps` instructions ran, taking CTAs from `next`.
+    pub fn go(&mut self, mem: &Memory, steps: u64, next: &AtomicU32) -> Stand {
+        let end = self.world.steps.saturating_add(steps);
+        loop {
+            if self.world.reports.fatal {
+                return Stand::Fault;
+            }
+            if !self.world.woken.is_empty() {
+                self.wake();
+            }
+            if self.ready.len() < 2 || self.slots.iter().any(Option::is_none) {
+                self.fill(next);
+            }
+            if self.ready.is_empty() {
+                let idle = self.slots.iter().all(Option::is_none);
+                return if idle { Stand::Done } else { Stand::Stuck };
+            }
+            if self.world.steps >= end {
+                return Stand::Going;
+            }
+            self.turn(mem);
+        }
+    }
+
+    fn fill(&mut self, next: &AtomicU32) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].is_some() || next.load(Relaxed) >= self.plan.ctas {
+                continue;
+            }
+            let index = next.fetch_add(1, Relaxed);
+            if index < self.plan.ctas {
+                self.begin(slot, index);
+            }
+        }
+    }
+
+    fn turn(&mut self, mem: &Memory) {
+        let at = self.rng.below(self.ready.len() as u64) as usize;
+        let (slot, warp) = self.ready[at];
+        let turn = 1 + self.rng.below(TURN) as u32;
+        let Some(cta) = &mut self.slots[slot as usize] else {
+            self.ready.swap_remove(at);
+            return;
+        };
+        let w = &mut cta.warps[warp as usize];
+        // Groups of lanes take turns as warps do.
+        let groups = w.fragments.len();
+        if groups > 1 {
+            w.current = self.rng.below(groups as u64) as usize;
+        }
+        Ctx {
+            k: &self.plan.kernel,
+            mem,
+            world: &mut self.world,
+            cta: &mut cta.core,
+            w,
+            pc: 0,
+            line: 0,
+        }
+        .run(turn);
+        let idle = |w: &Warp| !w.fragments.iter().any(|f| f.doing == Doing::Ready);
+        if idle(w) && !w.part() {
+            self.ready.swap_remove(at);
+            self.listed[slot as usize][warp as usize] = false;
+        }
+        if cta.core.look {
+            let (go, done) = (cta.settle(), cta.done());
+            for w in go {
+                self.list(slot, w);
+            }
+            if done {
+                self.slots[slot as usize] = None;
+                self.ready.retain(|r| r.0 != slot);
+                self.finished += 1;
+            }
+        }
+    }
+
+    /// Polling warps whose words were written go on.
+    pub fn wake(&mut self) {
+        for (index, warp) in std::mem::take(&mut self.world.woken) {
+            let found = self
+                .slots
+                .iter()
+                .position(|c| c.as_ref().is_some_and(|c| c.core.index == index));
+            let Some(slot) = found else { continue };
+            let Some(cta) = &mut self.slots[slot] else {
+                continue;
+            };
+            for f in &mut cta.warps[warp as usize].fragments {
+                if f.doing == Doing::Parked {
+                    f.doing = Doing::Ready;
+                }
+            }
+            self.list(slot as u32, warp);
+        }
+    }
+
+    /// Whether a warp polls words that the host may write.
+    pub fn polls(&self) -> bool {
+        let mut all = self.slots.iter().flatten().flat_map(|c| &c.warps);
+        all.any(|w| w.fragments.iter().any(|f| f.doing == Doing::Parked))
+    }
+
+    /// What every warp in flight is doing, a line each.
+    pub fn dump(&self, mem: &Memory) -> Vec<String> {
+        let mut out = Vec::new();
+        for cta in self.slots.iter().flatten() {
+            let [x, y, z] = cta.core.id;
+            for w in &cta.warps {
+                for f in &w.fragments {
+                    let line = self.world.line_of(&self.plan.kernel, f.pc);
+                    let doing = match f.doing {
+                        Doing::Ready => "ready".to_string(),
+                        Doing::Warp(m) => format!("waits for the lanes {m:#010x} of its warp"),
+                        Doing::Barrier(id) => {
+                            let b = &cta.core.barriers[id as usize];
+                            let alive: u32 = cta.warps.iter().map(|w| w.alive.count_ones()).sum();
+                            format!(
+                                "waits at barrier {id}, where {} of {} threads are",
+                                b.arrived,
+                                b.expected.unwrap_or(alive)
+                            )
+                        }
+                        Doing::Parked => self.polling(cta.core.index, w.index, mem),
+                    };
+                    out.push(format!(
+                        "CTA {x},{y},{z} warp {} lanes {:#010x} line {line}: {doing}",
+                        w.index, f.mask
+                    ));
+                }
+            }
+        }
+        out
+    }
+
+    fn polling(&self, cta: u32, warp: u32, mem: &Memory) -> String {
+        let words = self.world.waits_for(cta, warp);
+        let show = |w: &u64| match w >> 63 {
+            1 => format!("shared {:#x}", (w & 0xff_ffff) * 4),
+            _ => match mem.resolve(w * 4, 4) {
+                Ok((id, offset)) => {
+                    let v = mem.allocations[id].load(offset, 4)[0];
+                    format!("{:#x}, which is {v}", w * 4)
+                }
+                Err(_) => format!("{:#x}", w * 4),
+            },
+        };
+        let some: Vec<String> = words.iter().take(4).map(show).collect();
+        format!("polls {}", some.join("; "))
+    }
+
+    /// Ends the run because nothing can go on, or because it went on too long.
+    pub fn give_up(&mut self, mem: &Memory, kind: Kind, why: &str) {
+        let lines = self.dump(mem);
+        let total = lines.len();
+        let mut message = why.to_string();
+        if self.started < self.plan.ctas && kind == Kind::Deadlock {
+            message += &format!(
+                "; {} CTAs have not started, as {} are in flight at most",
+                self.plan.ctas - self.started,
+                self.slots.len()
+            );
+        }
+        for l in lines.iter().take(64) {
+            message += "\n  ";
+            message += l;
+        }
+        if total > 64 {
+            message += &format!("\n  and {} more", total - 64);
+        }
+        let first = self.slots.iter().flatten().next();
+        let at = first.and_then(|c| {
+            let w = c.warps.iter().find(|w| !w.fragments.is_empty())?;
+            let f = w.fragments.first()?;
+            Some((c.core.id, w.index, lanes(f.mask).next().unwrap_or(0), f.pc))
+        });
+        let (cta, warp, lane, pc) = at.unwrap_or(([0; 3], 0, 0, 0));
+        let line = self.world.line_of(&self.plan.kernel, pc);
+        self.world.reports.add(Report {
+            kind,
+            line,
+            other_line: None,
+            kernel: self.plan.kernel.name.clone(),
+            cta: Some(cta),
+            warp,
+            lane,
+            message,
+            count: 1,
+        });
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}

@@ -1,0 +1,109 @@
+//! Counters of known kernels.
+
+use crate::common::*;
+use shopfloor_ptx_emulator::*;
+
+const SOURCE: &str = include_str!("ptx/memory.ptx");
+
+fn counts(o: &Outcome, line: u32) -> Counts {
+    let found = o.counters.by_line.iter().find(|l| l.0 == line);
+    found.unwrap_or_else(|| panic!("line {line} did not run")).1
+}
+
+#[test]
+fn bank_conflicts_are_those_of_the_stride() {
+    for (by, passes) in [
+        (0, 1),
+        (1, 1),
+        (2, 2),
+        (3, 1),
+        (4, 4),
+        (8, 8),
+        (16, 16),
+        (32, 32),
+        (33, 1),
+        (31, 1),
+    ] {
+        let mut b = Bench::new(SOURCE);
+        let o = b.buffer(128);
+        let l = Launch {
+            checks: Checks::none(),
+            ..launch("strided", 1, 32).u32(by).u64(o)
+        };
+        let out = b.clean(&l);
+        let c = counts(&out, line_of(SOURCE, "strided", "ld.shared"));
+        assert_eq!(
+            (c.shared_requests, c.wavefronts, c.conflicts),
+            (1, passes, passes - 1),
+            "stride {by}"
+        );
+    }
+}
+
+#[test]
+fn vectors_go_by_quarters_of_a_warp() {
+    for (by, passes) in [(1, 4), (2, 8), (4, 16), (8, 32), (9, 4)] {
+        let mut b = Bench::new(SOURCE);
+        let out = b.clean(&launch("strided_vectors", 1, 32).u32(by));
+        let c = counts(&out, line_of(SOURCE, "strided_vectors", "st.shared"));
+        assert_eq!(
+            (c.wavefronts, c.conflicts),
+            (passes, passes - 4),
+            "stride {by}"
+        );
+    }
+}
+
+#[test]
+fn sectors_are_those_touched() {
+    for (by, first, sectors, lines) in [
+        (1, 0, 4, 1),
+        (1, 1, 5, 2),
+        (2, 0, 8, 2),
+        (8, 0, 32, 8),
+        (32, 0, 32, 32),
+        (0, 5, 1, 1),
+    ] {
+        let mut b = Bench::new(SOURCE);
+        let p = b.words(&[1; 1024]);
+        let out = b.clean(&launch("gathered", 1, 32).u64(p).u32(by).u32(first));
+        let c = counts(&out, line_of(SOURCE, "gathered", "ld.global"));
+        assert_eq!(
+            (c.global_requests, c.sectors, c.lines, c.global_bytes),
+            (1, sectors, lines, 128),
+            "{by} {first}"
+        );
+    }
+}
+
+#[test]
+fn lanes_barriers_and_classes_are_counted() {
+    let o = crate::memory::tiled(32, 1, Checks::default());
+    let at = |mark: &str| counts(&o, line_of(SOURCE, "tiled", mark));
+    // Four CTAs of eight warps, two tiles, sixteen steps.
+    let fma = at("fma.rn.f32");
+    assert_eq!(
+        (fma.issued, fma.lanes),
+        (4 * 8 * 2 * 16, 4 * 8 * 2 * 16 * 32)
+    );
+    let first = at("bar.sync");
+    assert_eq!((first.barriers, first.waits), (64, 64));
+    assert_eq!(o.counters.total.barriers, 128);
+    let float = o
+        .counters
+        .classes
+        .iter()
+        .find(|c| c.0 == Class::Float)
+        .unwrap();
+    assert_eq!(float.1, fma.issued);
+    // Rows of a are read by half warps at one word each, those of b without conflicts.
+    assert_eq!(o.counters.total.conflicts, 0);
+}
+
+#[test]
+fn tables_stay_within_a_hundred_columns() {
+    let o = crate::memory::tiled(32, 1, Checks::default());
+    let t = counters_table(&o.counters, SOURCE);
+    assert!(t.lines().all(|l| l.chars().count() <= 100), "{t}");
+    assert!(t.contains("fma.rn.f32"), "{t}");
+}

@@ -1,0 +1,19 @@
+//! Kernels of known behaviour, written by hand, and what the emulator makes of them.
+#![forbid(unsafe_code)]
+// Shifts of products stand as the instruction set's manual has them.
+#![allow(clippy::precedence)]
+
+mod arithmetic;
+mod checks;
+mod common;
+mod control;
+mod convert;
+mod counters;
+mod floats;
+mod matrix;
+mod memory;
+mod order;
+mod parser;
+mod ptxas;
+mod speed;
+mod warps;
