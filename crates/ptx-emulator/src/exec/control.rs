@@ -3,7 +3,7 @@
 use super::{Ctx, Flow};
 use crate::checks::Kind;
 use crate::machine::cta::Gives;
-use crate::machine::warp::{Doing, NONE};
+use crate::machine::warp::{Apart, Doing, NONE};
 use crate::program::*;
 
 impl Ctx<'_> {
@@ -134,6 +134,18 @@ impl Ctx<'_> {
         self.world.park(self.cta.index, self.w.index, &words);
     }
 
+    /// Whether the current group has to wait for the other lanes of its warp, at an instruction
+    /// that needs all of them.
+    pub(crate) fn holds(&mut self, act: u32) -> bool {
+        let cur = self.w.current;
+        let f = &mut self.w.fragments[cur];
+        if act == self.w.alive || f.apart != Apart::No {
+            return false;
+        }
+        f.doing = Doing::Align;
+        true
+    }
+
     pub(crate) fn call(&mut self, to: u32, act: u32, mask: u32) -> Flow {
         if act != mask {
             // Lanes that do not call wait behind the call.
@@ -177,7 +189,7 @@ impl Ctx<'_> {
         self.w.exit(act);
         // Whoever waits for these lanes looks again at who is to come.
         for f in &mut self.w.fragments {
-            if let Doing::Warp(_) = f.doing {
+            if matches!(f.doing, Doing::Warp(_) | Doing::Align) {
                 f.doing = Doing::Ready;
             }
         }
@@ -213,7 +225,11 @@ impl Ctx<'_> {
             });
             return Flow::Next;
         }
-        if aligned && act != self.w.alive && self.world.checks.divergence {
+        if aligned && act == mask && self.holds(act) {
+            return Flow::Blocked;
+        }
+        let excused = std::mem::take(&mut self.w.fragments[self.w.current].apart) == Apart::Beside;
+        if aligned && !excused && act != self.w.alive && self.world.checks.divergence {
             let (here, all) = (act.count_ones(), self.w.alive.count_ones());
             self.report(Kind::DivergentBarrier, lane, None, || {
                 format!("barrier {id} is reached by {here} of the warp's {all} lanes")

@@ -228,6 +228,7 @@ impl Ctx<'_> {
                 }
             }
             Op::CpWait(n) => self.cp_wait(*n, act),
+            Op::Matrix(_) | Op::Mma(_) if act == mask && self.holds(act) => return Flow::Blocked,
             Op::Matrix(m) => self.fragments(m, act),
             Op::Mma(m) => self.mma(m, act),
             Op::Warp(g) => return self.warp_wide(&g.0, g.1, act, mask),

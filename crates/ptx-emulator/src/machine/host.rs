@@ -3,7 +3,7 @@
 use super::run::{Run, Stand};
 use super::{Launch, Outcome, Plan, summary};
 use crate::checks::{Kind, Report};
-use crate::clocks::{HOST, LaneSync, Messages, Party, Vc, fence, strength};
+use crate::clocks::{HOST, LaneSync, Party, Vc, fence, strength};
 use crate::error::PtxError;
 use crate::exec::byte_mask;
 use crate::memory::Memory;
@@ -115,6 +115,12 @@ impl Running {
                 s => return s,
             }
         }
+    }
+
+    /// Every polling warp looks at its words again: for writes that this launch did not see, such
+    /// as those of another launch on the same memory.
+    pub fn nudge(&mut self) {
+        self.run.nudge();
     }
 
     /// CTAs that have ended.
@@ -298,11 +304,5 @@ impl Running {
             Arc::new(vc)
         });
         self.clock += 1;
-    }
-
-    /// What locations carry, for tests of this crate.
-    #[doc(hidden)]
-    pub fn quiet(&self) -> bool {
-        Messages::is_empty(&self.run.world.messages)
     }
 }

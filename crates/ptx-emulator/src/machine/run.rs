@@ -192,7 +192,7 @@ impl Run {
         }
         .run(turn);
         let idle = |w: &Warp| !w.fragments.iter().any(|f| f.doing == Doing::Ready);
-        if idle(w) && !w.part() {
+        if idle(w) && !w.unblock() {
             self.ready.swap_remove(at);
             self.listed[slot as usize][warp as usize] = false;
         }
@@ -229,6 +229,27 @@ impl Run {
         }
     }
 
+    /// Every polling warp looks again.
+    pub fn nudge(&mut self) {
+        for slot in 0..self.slots.len() {
+            let Some(cta) = &mut self.slots[slot] else {
+                continue;
+            };
+            let mut woken = Vec::new();
+            for w in &mut cta.warps {
+                for f in &mut w.fragments {
+                    if f.doing == Doing::Parked {
+                        f.doing = Doing::Ready;
+                        woken.push(w.index);
+                    }
+                }
+            }
+            for w in woken {
+                self.list(slot as u32, w);
+            }
+        }
+    }
+
     /// Whether a warp polls words that the host may write.
     pub fn polls(&self) -> bool {
         let mut all = self.slots.iter().flatten().flat_map(|c| &c.warps);
@@ -255,6 +276,7 @@ impl Run {
                                 b.expected.unwrap_or(alive)
                             )
                         }
+                        Doing::Align => "waits for all lanes of its warp".to_string(),
                         Doing::Parked => self.polling(cta.core.index, w.index, mem),
                     };
                     out.push(format!(

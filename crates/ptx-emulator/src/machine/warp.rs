@@ -26,6 +26,8 @@ pub(crate) enum Doing {
     Warp(u32),
     /// Waits at a CTA barrier.
     Barrier(u32),
+    /// Waits for all lanes of the warp at an instruction that needs them together.
+    Align,
     /// Polls words that nobody wrote since.
     Parked,
 }
@@ -59,6 +61,19 @@ pub(crate) struct Fragment {
     pub calls: Vec<u32>,
     pub doing: Doing,
     pub poll: Poll,
+    pub apart: Apart,
+}
+
+/// Whether lanes may go through an instruction that needs the whole warp without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Apart {
+    /// They wait for them first.
+    #[default]
+    No,
+    /// The others are at the same instruction.
+    Beside,
+    /// The others will not come: it is a mistake of the kernel.
+    Never,
 }
 
 /// A copy that is under way.
@@ -144,6 +159,7 @@ impl Warp {
                 calls: Vec::new(),
                 doing: Doing::Ready,
                 poll: Poll::default(),
+                apart: Apart::No,
             }],
             nodes: Vec::new(),
             free_nodes: Vec::new(),
@@ -254,6 +270,64 @@ impl Warp {
         self.free_nodes.push(id);
     }
 
+    /// No group can go on by itself: groups that wait for each other at one instruction go on
+    /// together, lanes at a meeting place go on alone, and those whose others will never come are
+    /// let through. Whether any can go on now.
+    pub fn unblock(&mut self) -> bool {
+        let at: Vec<u32> = self.aligned().map(|f| f.pc).collect();
+        for pc in at {
+            let here = self.aligned().filter(|f| f.pc == pc);
+            if here.fold(0, |m, f| m | f.mask) == self.alive {
+                self.together(pc);
+                return true;
+            }
+        }
+        if self.part() {
+            return true;
+        }
+        let mut waiting = false;
+        for f in &self.fragments {
+            // These may still come.
+            if matches!(f.doing, Doing::Parked | Doing::Warp(_)) {
+                return false;
+            }
+            waiting |= f.doing == Doing::Align;
+        }
+        for f in &mut self.fragments {
+            if f.doing == Doing::Align {
+                f.doing = Doing::Ready;
+                f.apart = Apart::Never;
+            }
+        }
+        waiting
+    }
+
+    fn aligned(&self) -> impl Iterator<Item = &Fragment> {
+        self.fragments.iter().filter(|f| f.doing == Doing::Align)
+    }
+
+    /// All groups that wait at `pc` go on, as one where they have the same way ahead.
+    fn together(&mut self, pc: u32) {
+        let here = |f: &Fragment| f.doing == Doing::Align && f.pc == pc;
+        let (mut all, rest): (Vec<Fragment>, Vec<Fragment>) = std::mem::take(&mut self.fragments)
+            .into_iter()
+            .partition(here);
+        self.fragments = rest;
+        while let Some(mut f) = all.pop() {
+            let before = all.len();
+            all.retain(|o| {
+                let same = o.node == f.node && o.calls == f.calls;
+                f.mask |= if same { o.mask } else { 0 };
+                !same
+            });
+            f.doing = Doing::Ready;
+            let alone = before == all.len() || f.mask != self.alive;
+            f.apart = if alone { Apart::Beside } else { Apart::No };
+            self.fragments.push(f);
+        }
+        self.current = self.fragments.len() - 1;
+    }
+
     /// Lanes that wait for others at a meeting place go on without them: those may be waiting for
     /// what these lanes do next, such as the release of a lock. Whether there were any.
     pub fn part(&mut self) -> bool {
@@ -270,6 +344,7 @@ impl Warp {
                 calls: n.calls.clone(),
                 doing: Doing::Ready,
                 poll: Poll::default(),
+                apart: Apart::No,
             };
             n.expected &= !f.mask;
             if n.expected == 0 {
@@ -309,6 +384,7 @@ impl Warp {
                 calls: calls.clone(),
                 doing: Doing::Ready,
                 poll,
+                apart: Apart::No,
             };
             if k == 0 {
                 self.fragments[self.current] = f;
@@ -385,6 +461,7 @@ impl Warp {
                     calls: n.calls,
                     doing: Doing::Ready,
                     poll: Poll::default(),
+                    apart: Apart::No,
                 });
                 // The node above counts them, and may be complete with them.
                 self.arrive(self.fragments.len() - 1);

@@ -186,11 +186,10 @@ impl Memory {
     pub fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, PtxError> {
         let (id, offset) = self.host(address, bytes)?;
         let a = &self.allocations[id];
-        let mut out = Vec::with_capacity(bytes);
-        for at in offset as usize..offset as usize + bytes {
-            let word = a.words[at / 4].load(Relaxed);
-            out.push((word >> (at % 4 * 8)) as u8);
-        }
+        let (first, last) = (offset as usize / 4, (offset as usize + bytes).div_ceil(4));
+        let words = &a.words[first.min(a.words.len())..last];
+        let all = words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes());
+        let out = all.skip(offset as usize % 4).take(bytes).collect();
         Ok(out)
     }
 

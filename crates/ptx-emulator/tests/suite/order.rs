@@ -58,6 +58,20 @@ fn what_is_missing_or_too_narrow_is_found_at_any_seed() {
 }
 
 #[test]
+fn one_lane_polls_for_its_cta() {
+    for seed in 0..20 {
+        let mut b = Bench::new(SOURCE);
+        let (data, flag, out) = (b.buffer(256), b.words(&[0]), b.buffer(256));
+        let l = Launch {
+            seed,
+            ..launch("one_lane_polls", 2, 64).u64(data).u64(flag).u64(out)
+        };
+        b.clean(&l);
+        assert_eq!(b.read(out, 64), (0..64).collect::<Vec<u32>>());
+    }
+}
+
+#[test]
 fn the_last_cta_sees_all_parts() {
     for seed in 0..10 {
         let mut b = Bench::new(SOURCE);
