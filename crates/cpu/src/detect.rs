@@ -224,7 +224,16 @@ pub fn describe(facts: &Facts) -> Machine {
         f32t,
         lanes,
         "",
-        simple / 16.0,
+        simple / 25.0,
+    );
+    unit(
+        "element",
+        UnitClass::Element,
+        f32t,
+        f32t,
+        1,
+        "",
+        simple / (4 * lanes.max(1)) as f64,
     );
 
     Machine {
@@ -249,6 +258,7 @@ pub fn describe(facts: &Facts) -> Machine {
                 Sourced::assumed(hz)
             },
             lanes: Sourced::assumed((best / 2.0) as u64),
+            exposed: Sourced::assumed(0.1),
             threads_per_core: facts.threads_per_core.max(1),
         },
         costs: Costs {
@@ -258,6 +268,8 @@ pub fn describe(facts: &Facts) -> Machine {
             step_s: Sourced::assumed(1e-7),
             task_s: Sourced::assumed(3e-8),
             tile_s: Sourced::assumed(4e-8),
+            row_s: Sourced::assumed(3e-9),
+            call_s: Sourced::assumed(1e-8),
         },
         limits: Limits::default(),
         levels,

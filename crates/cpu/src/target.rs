@@ -16,31 +16,20 @@ pub fn target(isa: Isa) -> Target {
             efficiency: efficiency(mr as f64, nr as f64, lanes as f64),
         })
         .collect();
+    // Programs of scalar instructions pass their values through memory, row by row.
+    let program = |fma: f64| {
+        Efficiencies::default()
+            .with_unit("fma", fma)
+            .with_unit("simple", 0.5)
+            .with_unit("divsqrt", 0.7)
+            .with_unit("transcendental", 0.9)
+    };
     let families = [
-        (
-            "contract",
-            Efficiencies::default()
-                .with_unit("fma", 0.95)
-                .with_level("L1", 0.9)
-                .with_level("L2", 0.8),
-        ),
-        (
-            "conv",
-            Efficiencies::default()
-                .with_unit("fma", 0.92)
-                .with_level("L1", 0.9)
-                .with_level("L2", 0.8),
-        ),
-        (
-            "attention",
-            Efficiencies::default()
-                .with_unit("fma", 0.6)
-                .with_level("L1", 0.8),
-        ),
-        ("row", Efficiencies::default().with_level("L1", 0.6)),
-        ("pool", Efficiencies::default().with_level("L1", 0.5)),
-        ("map", Efficiencies::default().with_level("L1", 0.7)),
-        ("move", Efficiencies::default().with_level("L1", 0.5)),
+        ("contract", program(0.96)),
+        ("conv", program(0.96)),
+        // Products without register tiles of rows and columns.
+        ("depthwise", program(0.5)),
+        ("attention", program(0.9)),
     ];
     Target {
         name: format!("cpu-{isa}"),
@@ -61,7 +50,7 @@ pub fn target(isa: Isa) -> Target {
         tile_waits: false,
         bf16_dots: crate::ukr::has_bf16_dots() && isa == Isa::Avx512,
         efficiencies: EfficiencyTable {
-            default: Efficiencies::default(),
+            default: program(0.96),
             families: families
                 .into_iter()
                 .map(|(n, e)| (n.to_string(), e))

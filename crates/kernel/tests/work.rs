@@ -183,9 +183,35 @@ fn scratch_counts_tiles_that_are_not_in_place() {
 #[test]
 fn resident_data_takes_no_memory_traffic() {
     let m = machine("zen5-2core.toml");
-    let mut w = count(softmax(known(32), known(128)), softmax_cpu(4), &m);
+    let w = count(softmax(known(32), known(128)), softmax_cpu(4), &m);
     assert!(w.traffic_at(m.memory_index()).loaded > 0.0);
     let bytes = w.unique_bytes();
-    work::resident(&mut w, &m, bytes);
-    assert_eq!(w.traffic_at(m.memory_index()).loaded, 0.0);
+    let p = TileProgram::new(softmax(known(32), known(128)), softmax_cpu(4)).unwrap();
+    let (near, _) = work::statements(&p, &m, &|_| None, &|_| bytes).unwrap();
+    assert_eq!(near.traffic_at(m.memory_index()).loaded, 0.0);
+    assert_eq!(near.ops, w.ops);
+}
+
+#[test]
+fn statements_sum_to_the_whole_and_say_where_time_goes() {
+    let m = machine("zen5-2core.toml");
+    let p = TileProgram::new(softmax(known(32), known(128)), softmax_cpu(4)).unwrap();
+    let (whole, parts) = work::statements(&p, &m, &|_| None, &|_| f64::INFINITY).unwrap();
+    assert_eq!(parts.len(), p.kernel().body.len());
+    let rows: f64 = parts.iter().map(|w| w.rows).sum();
+    assert!(rows > 0.0 && whole.rows == rows);
+    for class in [UnitClass::Simple, UnitClass::Transcendental] {
+        let sum: f64 = parts.iter().map(|w| w.ops_of(class)).sum();
+        assert_eq!(whole.ops_of(class), sum);
+    }
+    // Rows in memory one behind the other have no element on its own.
+    assert_eq!(whole.ops_of(UnitClass::Element), 0.0);
+    let p = TileProgram::new(gather(known(64), 100, 32), gather_cpu(8)).unwrap();
+    let (g, _) = work::statements(&p, &m, &|_| None, &|_| f64::INFINITY).unwrap();
+    assert!(g.rows >= 64.0, "a row per looked-up index: {}", g.rows);
+    // Register tiles do not reach over a task's rows: 3 tasks of 50, 50 and 20 rows.
+    let cpu = gemm_cpu(50, 64, 16);
+    let p = TileProgram::new(gemm(known(120), known(64), known(16), DType::F32), cpu).unwrap();
+    let (w, _) = work::statements(&p, &m, &|_| None, &|_| f64::INFINITY).unwrap();
+    assert!(w.calls > 0.0 && w.largest > 0.4 && w.largest < 0.42);
 }

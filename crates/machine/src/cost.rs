@@ -1,16 +1,18 @@
 //! What work costs on a machine: a roofline over every level and unit, plus fixed costs.
 //!
 //! # The rule
-//! With `w` active workers and `i` the imbalance of the last wave:
+//! With `w` active workers and `i` the imbalance of the last wave, for every statement on its own (a
+//! worker goes through statements one after the other):
 //! - a level takes `loaded / read(w) + stored / write(w)`, each bandwidth times the level's efficiency;
 //! - a unit takes `operations / rate(w)`, times its efficiency. Vector classes (fma, simple, divsqrt,
 //!   transcendental) share their pipes, so their times add; matrix units run beside them;
 //! - **overlap**: transfers at different levels, and transfers and arithmetic, overlap; the busy time
-//!   is the largest of them, times `i`. On a CPU, where one thread issues them all, 0.1 of the
-//!   others' time is added (fitted over seven models, `bench/PREDICTED.md`);
+//!   is the largest of them, times `i`. Where one thread issues them all a share of the others' time
+//!   is added (`workers.exposed` of the machine);
 //! - latency is added: the first access to the farthest level touched, once on a CPU and once per
 //!   wave on a GPU, and each hand-off and barrier;
-//! - fixed costs are added: launches, steps, and the tasks and statements of the busiest worker.
+//! - fixed costs are added: launches, steps, and the tasks, statements, rows and micro-kernel calls of
+//!   the busiest worker.
 //!
 //! Nothing is clamped: a measured time below the prediction is a finding about the model.
 
@@ -234,6 +236,15 @@ fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64
         UnitClass::Simple => direct(class)
             .map(|i| (i, 1.0))
             .or_else(|| direct(UnitClass::Fma).map(|i| (i, 0.5))),
+        // About one in two cycles: a load, a store and an address each.
+        UnitClass::Element => m
+            .unit_index(class, NumType::F32)
+            .map(|i| (i, 1.0))
+            .or_else(|| {
+                let simple = direct(UnitClass::Simple)?;
+                let lanes = m.units[simple].lanes().max(1);
+                Some((simple, 0.25 / lanes as f64))
+            }),
         UnitClass::Divsqrt | UnitClass::Transcendental => {
             if let Some(i) = m.unit_index(class, NumType::F32) {
                 return Some((i, 1.0));
@@ -248,9 +259,7 @@ fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64
     }
 }
 
-/// Share of what is not the largest part of a step's time that a CPU's worker spends besides.
-const CPU_EXPOSED: f64 = 0.1;
-
+#[derive(Default)]
 struct Parts {
     vector_s: f64,
     tensor_s: f64,
@@ -283,9 +292,34 @@ fn level_seconds(
     (s / eff.level(&l.name), s)
 }
 
+/// Work that overlaps nothing but itself, and how near its kernel comes to the roofs.
+pub type Phase<'a> = (&'a Work, &'a Efficiencies);
+
+/// How much longer the busiest worker takes than the mean of `active` ones.
+fn imbalance(work: &Work, active: usize, waves: u64, slots: u64) -> f64 {
+    let tasks = work.tasks.max(1);
+    if work.tasks == 0 {
+        return 1.0;
+    }
+    // All of a wave's slots are paid for, also those that the last wave leaves empty. A worker
+    // whose second CTA is missing is not idle, so slots of one worker count only once.
+    if slots != active as u64 || work.waves > 0 {
+        return if tasks <= slots {
+            tasks.div_ceil(active as u64) as f64 * active as f64 / tasks as f64
+        } else {
+            (waves as f64 * slots as f64 / tasks as f64).max(1.0)
+        };
+    }
+    // Who is free takes the next: nobody waits longer than for the largest task.
+    let n = active as f64;
+    let largest = work.largest.max(1.0 / tasks as f64).min(1.0);
+    let own = tasks.div_ceil(active as u64) as f64 * largest;
+    (own.min(1.0 / n + largest * (1.0 - 1.0 / n)) * n).max(1.0)
+}
+
 fn parts(
     m: &Machine,
-    eff: &Efficiencies,
+    phases: &[Phase],
     work: &Work,
     workers: usize,
     mut seen: impl FnMut(bool, usize, f64),
@@ -300,50 +334,63 @@ fn parts(
     } else {
         tasks.div_ceil(slots)
     };
-    // All of a wave's slots are paid for, also those that the last wave leaves empty. A worker
-    // whose second CTA is missing is not idle, so slots of one worker count only once.
-    let imbalance = if work.tasks == 0 {
-        1.0
-    } else if tasks <= slots {
-        tasks.div_ceil(active as u64) as f64 * active as f64 / tasks as f64
-    } else {
-        (waves as f64 * slots as f64 / tasks as f64).max(1.0)
+    let imbalance = imbalance(work, active, waves, slots);
+    let exposed = m.workers.exposed.value;
+    let mut p = Parts {
+        imbalance,
+        ..Parts::default()
     };
-
-    let (mut vector_s, mut tensor_s, mut vector_peak, mut tensor_peak) = (0.0, 0.0, 0.0, 0.0);
-    for &(class, dtype, n) in &work.ops {
-        if n <= 0.0 {
-            continue;
-        }
-        let Some((i, factor)) = unit_for(m, class, dtype) else {
-            continue;
-        };
-        let u = &m.units[i];
-        let peak = n / (u.at(active) * factor);
-        let s = peak / eff.unit(&u.name, class);
-        seen(true, i, s);
-        if u.class == UnitClass::Tensor {
-            tensor_s += s;
-            tensor_peak += peak;
-        } else {
-            vector_s += s;
-            vector_peak += peak;
-        }
-    }
-    let (mut memory_s, mut memory_sum, mut memory_peak) = (0.0f64, 0.0, 0.0f64);
     let mut farthest = None;
-    for i in 0..m.levels.len() {
-        let t = work.traffic_at(i);
-        // Units are rated with their operands in registers: those never bound by themselves.
-        if (t.loaded <= 0.0 && t.stored <= 0.0) || m.levels[i].name == "register" {
-            continue;
+    let (mut busy, mut factor) = (0.0, 1.0f64);
+    for &(phase, eff) in phases {
+        factor = eff.time_factor;
+        let (mut vector_s, mut tensor_s, mut vector_peak, mut tensor_peak) = (0.0, 0.0, 0.0, 0.0);
+        for &(class, dtype, n) in &phase.ops {
+            if n <= 0.0 {
+                continue;
+            }
+            let Some((i, factor)) = unit_for(m, class, dtype) else {
+                continue;
+            };
+            let u = &m.units[i];
+            let peak = n / (u.at(active) * factor);
+            // Elements on their own run on whatever unit there is, not at its share.
+            let name = match class {
+                UnitClass::Element => "element",
+                _ => &u.name,
+            };
+            let s = peak / eff.unit(name, class);
+            seen(true, i, s);
+            if u.class == UnitClass::Tensor {
+                tensor_s += s;
+                tensor_peak += peak;
+            } else {
+                vector_s += s;
+                vector_peak += peak;
+            }
         }
-        farthest = Some(i);
-        let (s, peak) = level_seconds(m, i, t, active, eff);
-        seen(false, i, s);
-        memory_s = memory_s.max(s);
-        memory_sum += s;
-        memory_peak = memory_peak.max(peak);
+        let (mut memory_s, mut memory_sum, mut memory_peak) = (0.0f64, 0.0, 0.0f64);
+        for i in 0..m.levels.len() {
+            let t = phase.traffic_at(i);
+            // Units are rated with their operands in registers: those never bound by themselves.
+            if (t.loaded <= 0.0 && t.stored <= 0.0) || m.levels[i].name == "register" {
+                continue;
+            }
+            farthest = farthest.max(Some(i));
+            let (s, peak) = level_seconds(m, i, t, active, eff);
+            seen(false, i, s);
+            memory_s = memory_s.max(s);
+            memory_sum += s;
+            memory_peak = memory_peak.max(peak);
+        }
+        let largest = vector_s.max(tensor_s).max(memory_s);
+        let sum = vector_s + tensor_s + memory_sum;
+        busy += largest + exposed * (sum - largest);
+        p.vector_s += vector_s;
+        p.tensor_s += tensor_s;
+        p.memory_s += memory_s;
+        p.sum_s += sum;
+        p.peak_s += vector_peak.max(tensor_peak).max(memory_peak);
     }
     let first = farthest.map_or(0.0, |i| m.levels[i].latency_s.value);
     let fills = if m.kind == MachineKind::Gpu {
@@ -353,46 +400,40 @@ fn parts(
     };
     let c = &m.costs;
     let messages = work.handoffs as f64 + 2.0 * work.barriers as f64;
-    let latency_s = first * fills + messages * c.handoff_s.value;
+    p.latency_s = first * fills + messages * c.handoff_s.value;
     let own_tasks = if work.tasks == 0 {
         0
     } else {
         tasks.div_ceil(slots)
     };
-    let launch_s = work.launches as f64 * c.launch_s.value
+    let shared = work.statements as f64 * c.tile_s.value
+        + work.rows * c.row_s.value
+        + work.calls * c.call_s.value;
+    p.launch_s = work.launches as f64 * c.launch_s.value
         + work.steps as f64 * c.step_s.value
         + own_tasks as f64 * c.task_s.value
-        + work.statements as f64 / active as f64 * imbalance * c.tile_s.value;
-    let largest = vector_s.max(tensor_s).max(memory_s);
-    let exposed = match m.kind {
-        MachineKind::Cpu => CPU_EXPOSED * (vector_s + tensor_s + memory_sum - largest),
-        MachineKind::Gpu => 0.0,
-    };
-    let busy = (largest + exposed) * imbalance;
-    Parts {
-        vector_s,
-        tensor_s,
-        memory_s,
-        sum_s: vector_s + tensor_s + memory_sum,
-        peak_s: vector_peak.max(tensor_peak).max(memory_peak),
-        imbalance,
-        latency_s,
-        launch_s,
-        time_s: (busy + latency_s + launch_s) * eff.time_factor,
-    }
+        + shared / active as f64 * imbalance;
+    p.time_s = (busy * imbalance + p.latency_s + p.launch_s) * factor;
+    p
 }
 
 /// Predicted seconds only: what [`predict`] would say, without its breakdown. For searches.
 pub fn predict_seconds(m: &Machine, eff: &Efficiencies, work: &Work, workers: usize) -> f64 {
-    parts(m, eff, work, workers, |_, _, _| {}).time_s
+    parts(m, &[(work, eff)], work, workers, |_, _, _| {}).time_s
 }
 
 /// Predicts what `work` costs on `m` with at most `workers` of its workers (at least one, at most
 /// all), by the rule at the head of this module.
 pub fn predict(m: &Machine, eff: &Efficiencies, work: &Work, workers: usize) -> Cost {
+    predict_phases(m, &[(work, eff)], work, workers)
+}
+
+/// [`predict`] of work that is done in phases, one after the other: `work` is their sum, and what it
+/// says of tasks, steps and fixed costs counts once.
+pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize) -> Cost {
     let mut units: Vec<(usize, f64)> = Vec::new();
     let mut levels: Vec<(usize, f64)> = Vec::new();
-    let p = parts(m, eff, work, workers, |is_unit, i, s| {
+    let p = parts(m, phases, work, workers, |is_unit, i, s| {
         let list = if is_unit { &mut units } else { &mut levels };
         match list.iter_mut().find(|x| x.0 == i) {
             Some(x) => x.1 += s,
@@ -439,8 +480,8 @@ pub fn predict(m: &Machine, eff: &Efficiencies, work: &Work, workers: usize) -> 
         }
     };
     let widen = if assumed { 1.25 } else { 1.0 };
-    let nothing_overlaps =
-        (p.sum_s * p.imbalance + p.latency_s + p.launch_s) * eff.time_factor.max(1.0);
+    let factor = phases.last().map_or(1.0, |p| p.1.time_factor);
+    let nothing_overlaps = (p.sum_s * p.imbalance + p.latency_s + p.launch_s) * factor.max(1.0);
     Cost {
         time_s: p.time_s,
         levels: levels

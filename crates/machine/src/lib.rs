@@ -18,7 +18,10 @@ mod text;
 mod work;
 
 pub use catalog::{CatalogEntry, catalog, lookup};
-pub use cost::{Bound, Cost, Efficiencies, EfficiencyTable, Share, predict, predict_seconds};
+pub use cost::{
+    Bound, Cost, Efficiencies, EfficiencyTable, Phase, Share, predict, predict_phases,
+    predict_seconds,
+};
 pub use error::MachineError;
 pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
 pub use model::{

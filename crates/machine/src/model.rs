@@ -85,6 +85,8 @@ pub enum UnitClass {
     Divsqrt,
     /// exp, log, tanh, erf, sin, pow and their like: one each.
     Transcendental,
+    /// Elements loaded or stored one by one because their neighbours lie apart: one each.
+    Element,
 }
 
 impl fmt::Display for UnitClass {
@@ -95,6 +97,7 @@ impl fmt::Display for UnitClass {
             UnitClass::Simple => "simple",
             UnitClass::Divsqrt => "divsqrt",
             UnitClass::Transcendental => "transcendental",
+            UnitClass::Element => "element",
         })
     }
 }
@@ -175,11 +178,18 @@ pub struct Workers {
     pub clock_hz: Sourced,
     /// f32 lanes of one worker: results of one class of simple vector operation per clock.
     pub lanes: Sourced<u64>,
+    /// Share of what overlaps the longest part of a statement that a worker spends beside it: 0 where
+    /// others issue transfers (a GPU's warps), more than that where one thread issues everything.
+    #[serde(default = "no_cost", skip_serializing_if = "is_nothing")]
+    pub exposed: Sourced,
     /// Hardware threads to a core (CPU; 1 when unknown or off).
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub threads_per_core: u64,
 }
 
+fn is_nothing(v: &Sourced) -> bool {
+    *v == no_cost()
+}
 fn one() -> u64 {
     1
 }
@@ -362,6 +372,12 @@ pub struct Costs {
     /// Fixed cost of a statement on a tile: finding its addresses and calling its loop.
     #[serde(default = "no_cost")]
     pub tile_s: Sourced,
+    /// Fixed cost of a row within a statement: neighbours in memory that one inner loop goes through.
+    #[serde(default = "no_cost")]
+    pub row_s: Sourced,
+    /// Fixed cost of a micro-kernel call: its row table, its first loads, its sums' way out.
+    #[serde(default = "no_cost")]
+    pub call_s: Sourced,
 }
 
 fn no_cost() -> Sourced {
@@ -377,6 +393,8 @@ impl Default for Costs {
             step_s: Sourced::assumed(0.0),
             task_s: Sourced::assumed(0.0),
             tile_s: no_cost(),
+            row_s: no_cost(),
+            call_s: no_cost(),
         }
     }
 }

@@ -376,17 +376,20 @@ pub(crate) fn check(m: &Machine) -> Result<(), MachineError> {
             );
         }
     }
-    let costs: [(&str, Sourced); 6] = [
+    let costs: [(&str, Sourced); 8] = [
         ("launch_s", m.costs.launch_s),
         ("handoff_s", m.costs.handoff_s),
         ("wake_s", m.costs.wake_s),
         ("step_s", m.costs.step_s),
         ("task_s", m.costs.task_s),
         ("tile_s", m.costs.tile_s),
+        ("row_s", m.costs.row_s),
+        ("call_s", m.costs.call_s),
     ];
     for (k, v) in costs {
         c.not_negative(&format!("costs.{k}"), v.value)?;
     }
+    c.not_negative("workers.exposed", m.workers.exposed.value)?;
     if let Some(p) = m.power_w {
         c.positive("power_w", p.value)?;
     }

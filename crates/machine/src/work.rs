@@ -39,10 +39,18 @@ pub struct Work {
     pub steps: u64,
     /// Launches from the host.
     pub launches: u64,
-    /// Statements on tiles that all tasks together execute, one for every pass of their loops, and
-    /// calls of a CPU's micro-kernel.
+    /// Share of the whole that the largest task is; 0 when tasks are alike.
+    #[serde(default)]
+    pub largest: f64,
+    /// Statements on tiles that all tasks together execute, one for every pass of their loops.
     #[serde(default)]
     pub statements: u64,
+    /// Rows that statements go through on a CPU: neighbours in memory that one inner loop takes.
+    #[serde(default)]
+    pub rows: f64,
+    /// Calls of a CPU's micro-kernel.
+    #[serde(default)]
+    pub calls: f64,
 }
 
 impl Work {
@@ -115,7 +123,10 @@ impl std::ops::AddAssign<&Work> for Work {
         self.barriers = self.barriers.saturating_add(o.barriers);
         self.steps = self.steps.saturating_add(o.steps);
         self.launches = self.launches.saturating_add(o.launches);
+        self.largest = self.largest.max(o.largest);
         self.statements = self.statements.saturating_add(o.statements);
+        self.rows += o.rows;
+        self.calls += o.calls;
     }
 }
 

@@ -3,7 +3,7 @@
 use shopfloor_machine::calc::{self, Block};
 use shopfloor_machine::{
     Bound, Efficiencies, Machine, MachineError, MachineKind, NumType, UnitClass, Work, catalog,
-    lookup, predict, predict_seconds,
+    lookup, predict, predict_phases, predict_seconds,
 };
 
 fn near(a: f64, b: f64, share: f64) {
@@ -547,4 +547,66 @@ fn registers_never_bound() {
             .to_string(),
         "compute:fma"
     );
+}
+
+#[test]
+fn phases_follow_one_another_and_overlap_only_themselves() {
+    let m = zen4();
+    let host = m.level_index("DRAM").unwrap();
+    let eff = Efficiencies::default();
+    let (mut sums, mut copy) = (Work::default(), Work::default());
+    sums.add_ops(UnitClass::Fma, NumType::F32, 1e9);
+    copy.add_traffic(host, 1e8, 0.0);
+    let mut all = sums.clone() + copy.clone();
+    (all.steps, all.tasks) = (1, 2);
+    let apart = predict_phases(&m, &[(&sums, &eff), (&copy, &eff)], &all, 2);
+    let together = predict(&m, &eff, &all, 2);
+    let (a, b) = (apart.units[0].seconds, apart.levels[0].seconds);
+    near(apart.time_s - apart.latency_s - apart.launch_s, a + b, 1e-9);
+    let shows = m.workers.exposed.value * a.min(b);
+    near(
+        together.time_s - together.latency_s - together.launch_s,
+        a.max(b) + shows,
+        1e-9,
+    );
+}
+
+#[test]
+fn nobody_waits_longer_than_for_the_largest_task() {
+    let m = zen4();
+    let mut w = Work {
+        tasks: 2,
+        largest: 2.0 / 3.0,
+        ..Work::default()
+    };
+    w.add_ops(UnitClass::Fma, NumType::F32, 1e9);
+    let uneven = predict(&m, &Efficiencies::default(), &w, 2);
+    w.largest = 0.5;
+    let even = predict(&m, &Efficiencies::default(), &w, 2);
+    let busy = |c: &shopfloor_machine::Cost| c.time_s - c.launch_s - c.latency_s;
+    near(busy(&uneven) / busy(&even), 4.0 / 3.0, 1e-6);
+}
+
+#[test]
+fn rows_calls_and_elements_on_their_own_cost_time() {
+    let m = zen4();
+    let eff = Efficiencies::default();
+    let base = Work {
+        tasks: 1,
+        ..Work::default()
+    };
+    let time = |w: &Work| predict(&m, &eff, w, 1).time_s;
+    let rows = Work {
+        rows: 1e6,
+        ..base.clone()
+    };
+    near(time(&rows) - time(&base), 1e6 * m.costs.row_s.value, 1e-9);
+    let calls = Work {
+        calls: 1e6,
+        ..base.clone()
+    };
+    near(time(&calls) - time(&base), 1e6 * m.costs.call_s.value, 1e-9);
+    let mut elements = base.clone();
+    elements.add_ops(UnitClass::Element, NumType::F32, 2.1e9);
+    near(time(&elements) - time(&base), 1.0, 1e-6);
 }

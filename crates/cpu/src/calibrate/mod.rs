@@ -5,6 +5,7 @@
 //! the best of several rounds: neighbours and interrupts only ever make a round slower. Costs that
 //! depend on the state of another thread (hand-off, wake-up) keep the median.
 
+mod kernels;
 mod loops;
 mod store;
 mod team;
@@ -146,7 +147,8 @@ pub fn calibrate(
     let plans = level_plans(machine, cpus.len());
     let isas: Vec<Isa> = Isa::ALL.into_iter().filter(|i| i.available()).collect();
     let best = isas.first().copied().unwrap_or(Isa::Portable);
-    let rates = loops::rates(&isas);
+    let mut rates = loops::rates(&isas);
+    rates.extend(kernels::rates());
     let curve = curve_sizes(&plans);
 
     let points = rates.len() * counts.len()

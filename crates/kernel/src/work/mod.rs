@@ -4,6 +4,7 @@
 //! touches (edge tiles are counted by extents, not by whole tiles) and once more for every piece of
 //! a grid axis that it does not touch, since each task repeats it.
 mod reuse;
+mod rows;
 mod space;
 
 use crate::{AxisId, Kernel, Mapping, Node, Place, Schedule, Stmt, TileProgram};
@@ -23,16 +24,31 @@ const ALIGN: u64 = 64;
 /// once per column panel of its micro-kernel and its right factor once per row panel), at each
 /// farther one what the level before it cannot hold: an operand is fetched again for every pass of
 /// a loop that it does not depend on when everything inside that loop exceeds the capacity.
-/// The first touch of every operand is counted at every level; see [`resident`].
+/// The first touch of every operand is counted at every level; see [`statements`].
 pub fn work(
     p: &TileProgram,
     machine: &Machine,
     lookup: &dyn Fn(&str) -> Option<i64>,
 ) -> Option<Work> {
+    Some(statements(p, machine, lookup, &|_| f64::INFINITY)?.0)
+}
+
+/// [`work`], and what each statement of the kernel's body has of it: operations, traffic, rows and
+/// micro-kernel calls. Tasks and steps are the sum's alone.
+///
+/// `far` says how many bytes were touched between the last use of an operand and this one: it is found
+/// in the nearest level that holds them, and levels beyond that have no traffic of it.
+pub fn statements(
+    p: &TileProgram,
+    machine: &Machine,
+    lookup: &dyn Fn(&str) -> Option<i64>,
+    far: &dyn Fn(usize) -> f64,
+) -> Option<(Work, Vec<Work>)> {
     let s = Space::new(p, lookup)?;
     let mut w = Work {
         tasks: s.tasks(),
         steps: 1,
+        largest: s.largest_task(),
         ..Work::default()
     };
     for (at, o) in p.kernel().operands.iter().enumerate() {
@@ -42,12 +58,16 @@ pub fn work(
             crate::Role::Write => w.unique_written += bytes,
         }
     }
-    for stmt in &p.kernel().body {
-        operations(p, &s, stmt, &mut w);
+    let mut parts = vec![Work::default(); p.kernel().body.len()];
+    for (stmt, part) in p.kernel().body.iter().zip(&mut parts) {
+        operations(p, &s, stmt, part);
+        rows::rows(p, &s, stmt, part);
+        part.calls = calls(p, &s, stmt);
     }
-    w.statements = (executions(p.body(), &s) * w.tasks as f64 + calls(p, &s)) as u64;
-    reuse::traffic(p, &s, machine, &mut w);
-    Some(w)
+    reuse::traffic(p, &s, machine, far, &mut parts);
+    w.statements = (executions(p.body(), &s) * w.tasks as f64) as u64;
+    parts.iter().for_each(|part| w += part);
+    Some((w, parts))
 }
 
 /// Statements that one task executes.
@@ -61,41 +81,32 @@ fn executions(nodes: &[Node], s: &Space) -> f64 {
 
 /// Calls of a CPU's micro-kernel: one for every register tile and every position of the summed axes
 /// but the last, which it walks by itself.
-fn calls(p: &TileProgram, s: &Space) -> f64 {
+fn calls(p: &TileProgram, s: &Space, stmt: &Stmt) -> f64 {
     let Mapping::Cpu(c) = &p.schedule().mapping else {
         return 0.0;
     };
-    let (Some(micro), Some(lanes)) = (c.micro, c.lanes) else {
+    let (Some(micro), Some(lanes), Stmt::Contract { acc, over, .. }) = (c.micro, c.lanes, stmt)
+    else {
         return 0.0;
     };
-    let mut sum = 0.0;
-    for stmt in &p.kernel().body {
-        let Stmt::Contract { acc, over, .. } = stmt else {
-            continue;
-        };
-        let axes = &p.kernel().tiles[*acc as usize].axes;
-        let of = |list: &[AxisId]| list.iter().map(|&a| s.extent[a as usize]).product::<f64>();
-        let own = |list: &[AxisId]| list.iter().copied().filter(|a| axes.contains(a)).collect();
-        let (rows, columns): (Vec<AxisId>, Vec<AxisId>) = (own(&c.rows), own(&[lanes]));
-        let both = of(&rows) * of(&columns);
-        if both <= 0.0 {
-            continue;
-        }
-        let others = s.positions(axes) / both;
-        let tiles = (of(&rows) / f64::from(micro.mr.max(1))).ceil()
-            * (of(&columns) / f64::from(micro.nr.max(1))).ceil();
-        sum += tiles * others * of(&over[..over.len().saturating_sub(1)]);
+    let axes = &p.kernel().tiles[*acc as usize].axes;
+    let product = |list: &[AxisId], of: &[f64]| -> f64 {
+        let own = list.iter().filter(|a| axes.contains(a));
+        own.map(|&a| of[a as usize]).product()
+    };
+    // Register tiles do not reach over the pieces that a task is given.
+    let tiles = |list: &[AxisId], side: u32| {
+        let (all, piece) = (product(list, &s.extent), product(list, &s.piece));
+        all / piece.max(1.0) * (piece / f64::from(side.max(1))).ceil()
+    };
+    let both = product(&c.rows, &s.extent) * product(&[lanes], &s.extent);
+    if both <= 0.0 {
+        return 0.0;
     }
-    sum
-}
-
-/// Takes the traffic away that does not happen when everything a plan touches, `bytes` in all,
-/// stays in a cache between steps and requests: levels beyond the nearest one that holds it.
-pub fn resident(work: &mut Work, machine: &Machine, bytes: f64) {
-    let holds = machine.nearest_holding_index(bytes);
-    for t in work.traffic.iter_mut().skip(holds + 1) {
-        *t = machine::Traffic::default();
-    }
+    let others = s.positions(axes) / both;
+    let taps = &over[..over.len().saturating_sub(1)];
+    let taps: f64 = taps.iter().map(|&a| s.extent[a as usize]).product();
+    tiles(&c.rows, micro.mr) * tiles(&[lanes], micro.nr) * others * taps
 }
 
 /// Number of grid points: the product over the grid of the pieces of each axis.

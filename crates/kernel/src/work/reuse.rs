@@ -7,8 +7,8 @@
 //!
 //! A capacity that workers share holds what a wave of concurrent tasks touches in step: the grid
 //! entries of one wave are walked before the loops. Private capacities hold a copy per worker.
-use super::byte_size;
 use super::space::Space;
+use super::{byte_size, rows};
 use crate::{AxisId, Mapping, Place, Stmt, TileProgram};
 use machine::{Machine, Work};
 
@@ -42,7 +42,14 @@ struct Model<'a> {
     read: Vec<bool>,
 }
 
-pub(super) fn traffic(p: &TileProgram, s: &Space, machine: &Machine, w: &mut Work) {
+/// Adds the traffic of every statement to its part of the work.
+pub(super) fn traffic(
+    p: &TileProgram,
+    s: &Space,
+    machine: &Machine,
+    far: &dyn Fn(usize) -> f64,
+    parts: &mut [Work],
+) {
     let memory = machine.memory_index();
     // Levels that are the same memory as a nearer one (shared memory and L1) count once.
     let chain: Vec<usize> = (0..=memory.min(machine.levels.len().saturating_sub(1)))
@@ -59,18 +66,19 @@ pub(super) fn traffic(p: &TileProgram, s: &Space, machine: &Machine, w: &mut Wor
         return;
     }
     let Some(&near) = chain.first() else { return };
+    let cpu = matches!(p.schedule().mapping, Mapping::Cpu(_));
     let m = Model::new(p, s);
-    m.near(machine, near, w);
+    m.near(machine, near, parts);
+    let (readers, writers) = (m.first_readers(), m.writers());
+    let spilled = m.scratch_traffic();
+    let operands = 0..p.kernel().operands.len();
+    let lies: Vec<usize> = operands
+        .map(|o| machine.nearest_holding_index(far(o)))
+        .collect();
     let active = machine
         .worker_count()
         .min(usize::try_from(s.tasks()).unwrap_or(usize::MAX))
         .max(1);
-    let mut stored = 0.0;
-    for (o, operand) in p.kernel().operands.iter().enumerate() {
-        if !m.read[o] && operand.role == crate::Role::Write {
-            stored += s.elements[o] * byte_size(operand.dtype);
-        }
-    }
     for pair in chain.windows(2) {
         let nearer = &machine.levels[pair[0]];
         let private = nearer.is_private() || active == 1;
@@ -87,7 +95,24 @@ pub(super) fn traffic(p: &TileProgram, s: &Space, machine: &Machine, w: &mut Wor
             active as f64,
             if private { 1.0 } else { concurrent as f64 },
         );
-        w.add_traffic(pair[1], loaded, stored);
+        for (o, operand) in p.kernel().operands.iter().enumerate() {
+            if pair[1] > lies[o] {
+                continue;
+            }
+            if let (Some(at), true) = (readers[o], loaded[o] > 0.0) {
+                parts[at].add_traffic(pair[1], loaded[o], 0.0);
+            }
+            if let (Some(at), false) = (writers[o], m.read[o]) {
+                let stored = s.elements[o] * byte_size(operand.dtype);
+                parts[at].add_traffic(pair[1], 0.0, stored);
+            }
+        }
+        // What one task makes for itself does not stay near when all of it is more than that.
+        if cpu && m.working_set(&s.piece, false) > capacity {
+            for (part, (loaded, stored)) in parts.iter_mut().zip(&spilled) {
+                part.add_traffic(pair[1], *loaded, *stored);
+            }
+        }
     }
 }
 
@@ -143,7 +168,7 @@ impl<'a> Model<'a> {
     }
 
     /// What statements read and write, at the level next to the registers.
-    fn near(&self, machine: &Machine, level: usize, w: &mut Work) {
+    fn near(&self, machine: &Machine, level: usize, parts: &mut [Work]) {
         let (k, s) = (self.p.kernel(), self.s);
         let gpu = matches!(self.p.schedule().mapping, Mapping::Gpu(_));
         let size = |t: u16| byte_size(k.tiles[t as usize].dtype);
@@ -151,7 +176,7 @@ impl<'a> Model<'a> {
         // A GPU's register tiles touch no memory; a CPU's are memory in its nearest cache.
         let in_registers = |t: u16| gpu && self.p.schedule().place(t) == Place::Register;
         let (rows, mr, columns, nr) = micro(self.p, machine, s);
-        for stmt in &k.body {
+        for (stmt, w) in k.body.iter().zip(parts) {
             let (mut loaded, mut stored) = (0.0, 0.0);
             match stmt {
                 Stmt::Load { dst, operand } => {
@@ -173,6 +198,7 @@ impl<'a> Model<'a> {
                         }
                     }
                 }
+                Stmt::Map { .. } if rows::expanded(self.p, stmt) => {}
                 Stmt::Map { dst, args, .. } => {
                     loaded += args
                         .iter()
@@ -229,8 +255,66 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Bytes loaded through a level behind `capacity` bytes.
-    fn loaded(&self, capacity: f64, workers: f64, wave: f64) -> f64 {
+    /// The statement that fetches each operand: the load where it copies, else the first that reads it.
+    fn first_readers(&self) -> Vec<Option<usize>> {
+        let k = self.p.kernel();
+        let mut out = vec![None; k.operands.len()];
+        for (at, stmt) in k.body.iter().enumerate() {
+            let Stmt::Load { dst, operand } = stmt else {
+                continue;
+            };
+            let reader = match self.p.schedule().place(*dst) {
+                Place::InPlace => k.body.iter().position(|s| s.reads().contains(dst)),
+                _ => None,
+            };
+            out[*operand as usize] = reader.or(Some(at));
+            for i in &k.operands[*operand as usize].access.indexed {
+                out[i.by as usize] = Some(at);
+            }
+        }
+        out
+    }
+
+    /// The statement that writes each operand: the store where it copies, else the last that makes the
+    /// stored tile.
+    fn writers(&self) -> Vec<Option<usize>> {
+        let k = self.p.kernel();
+        let mut out = vec![None; k.operands.len()];
+        for (at, stmt) in k.body.iter().enumerate() {
+            let Stmt::Store { operand, src } = stmt else {
+                continue;
+            };
+            let writer = match self.p.schedule().place(*src) {
+                Place::InPlace => k.body.iter().rposition(|s| s.writes().contains(src)),
+                _ => None,
+            };
+            out[*operand as usize] = writer.or(Some(at));
+        }
+        out
+    }
+
+    /// Bytes that each statement reads and writes of tiles that are no operand's memory.
+    fn scratch_traffic(&self) -> Vec<(f64, f64)> {
+        let (k, s) = (self.p.kernel(), self.s);
+        let own = |t: &&u16| self.p.schedule().place(**t) != Place::InPlace;
+        let bytes = |t: &u16| {
+            let tile = &k.tiles[*t as usize];
+            s.positions(&tile.axes) * byte_size(tile.dtype)
+        };
+        let sum = |list: Vec<u16>| list.iter().filter(own).map(bytes).sum::<f64>();
+        let each = |stmt: &Stmt| match stmt {
+            // Sums stay in registers and the factors have a count of their own.
+            Stmt::Contract { .. } => (0.0, 0.0),
+            Stmt::Map { .. } if rows::expanded(self.p, stmt) => (0.0, 0.0),
+            Stmt::Map { args, dst, .. } if args.is_empty() => (0.0, sum(vec![*dst])),
+            Stmt::Fold { args, .. } => (sum(args.clone()), 0.0),
+            s => (sum(s.reads()), sum(s.writes())),
+        };
+        k.body.iter().map(each).collect()
+    }
+
+    /// Bytes of each operand loaded through a level behind `capacity` bytes.
+    fn loaded(&self, capacity: f64, workers: f64, wave: f64) -> Vec<f64> {
         let n = self.s.terms.len();
         let (nest, mut len) = self.nest(wave);
         let whole = &self.s.piece;
@@ -291,10 +375,11 @@ impl<'a> Model<'a> {
                 }
             }
         }
-        (0..n)
-            .filter(|&o| self.read[o])
-            .map(|o| bytes[o].max(self.s.distinct(o, &self.s.extent) * size(o)))
-            .sum()
+        let whole = |o: usize| match self.read[o] {
+            true => bytes[o].max(self.s.distinct(o, &self.s.extent) * size(o)),
+            false => 0.0,
+        };
+        (0..n).map(whole).collect()
     }
 
     /// Copies of an operand that private capacities hold by now.

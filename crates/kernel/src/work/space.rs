@@ -108,6 +108,15 @@ impl Space {
         self.grid_pieces.iter().product::<f64>() as u64
     }
 
+    /// Share of the whole that the largest task is.
+    pub fn largest_task(&self) -> f64 {
+        let share = |a: usize| match self.grid[a] && self.extent[a] > 0.0 {
+            true => self.piece[a] / self.extent[a],
+            false => 1.0,
+        };
+        (0..self.extent.len()).map(share).product()
+    }
+
     /// Pieces of `axis` when it is looped, else 1.
     pub fn loop_pieces(&self, axis: AxisId) -> f64 {
         let a = axis as usize;

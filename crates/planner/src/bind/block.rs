@@ -4,6 +4,7 @@ use super::ctx::Ctx;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
 use super::prior::Prior;
+use super::recency::Recency;
 use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
@@ -52,6 +53,7 @@ pub(crate) struct BlockBuilder<'a> {
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
     names: BTreeSet<String>,
+    recency: Recency,
 }
 
 impl<'a> BlockBuilder<'a> {
@@ -94,6 +96,7 @@ impl<'a> BlockBuilder<'a> {
             init_touches: vec![],
             init_done: BTreeSet::new(),
             names: BTreeSet::new(),
+            recency: Recency::default(),
         }
     }
 
@@ -113,6 +116,17 @@ impl<'a> BlockBuilder<'a> {
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
         self.ports(rim, states)?;
+        let steps: Vec<Vec<(u32, f64, bool)>> = items
+            .iter()
+            .map(|i| match &i.work {
+                ItemWork::Kernel { kernel, args } => {
+                    let all = self.touched(kernel, args).into_iter();
+                    all.map(|(v, b, _, made)| (v, b, made)).collect()
+                }
+                ItemWork::Host { .. } => vec![],
+            })
+            .collect();
+        self.recency = Recency::of(&steps, None);
         for item in items {
             self.item(item)?;
         }
@@ -393,14 +407,25 @@ impl<'a> BlockBuilder<'a> {
                     },
                 };
                 let mut place = wanted;
-                let ctx = self.ctxs[place as usize];
+                let touched = self.touched(kernel, args);
+                let far: Vec<f64> = match init {
+                    true => vec![],
+                    false => self.far(&touched),
+                };
+                if !init {
+                    let list: Vec<(u32, f64)> = touched.iter().map(|t| (t.0, t.1)).collect();
+                    self.recency.touch(&list);
+                }
+                let near = |ctx| Ctx { far: &far, ..ctx };
+                let ctx = near(self.ctxs[place as usize]);
                 let first = self.memo.choose(ctx, place, kernel, &facts, self.whys);
                 let choice = match first {
                     Err(e) if place != 0 => {
                         self.whys
                             .push(super::why("place", &item.name, "on the host", e));
                         place = 0;
-                        self.memo.choose(self.ctx, 0, kernel, &facts, self.whys)
+                        let ctx = near(self.ctx);
+                        self.memo.choose(ctx, 0, kernel, &facts, self.whys)
                     }
                     other => other,
                 }
@@ -440,6 +465,25 @@ impl<'a> BlockBuilder<'a> {
     }
 
     /// Every dim of a kernel must have a value at the top of the box.
+    /// Values of a kernel's operands with the bytes that it may touch of each, whether it writes them,
+    /// and whether they lie in a request's own memory.
+    fn touched(&self, kernel: &Kernel, args: &[ValueIx]) -> Vec<(u32, f64, bool, bool)> {
+        let one = |(o, &v): (&kernel::Operand, &ValueIx)| {
+            let elements = self.ctx.top(&o.elements).max(0) as f64;
+            let bytes = elements * f64::from(o.dtype.bits()) / 8.0;
+            let made = matches!(self.program.value(v).origin, ValueOrigin::Made);
+            (v, bytes, o.role == Role::Write, made)
+        };
+        kernel.operands.iter().zip(args).map(one).collect()
+    }
+
+    fn far(&self, touched: &[(u32, f64, bool, bool)]) -> Vec<f64> {
+        let of = |&(v, b, written, made): &(u32, f64, bool, bool)| {
+            self.recency.distance(v, b, written && made)
+        };
+        touched.iter().map(of).collect()
+    }
+
     fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
         let mut bad: Option<Dim> = None;
         kernel.for_each_dim(&mut |d| {
@@ -485,7 +529,7 @@ impl<'a> BlockBuilder<'a> {
         }
         let mut kernel = packed.kernel;
         kernel.name = format!("pack {}", value.name);
-        let (work, cost) = predict_step(self.ctxs[place as usize], &kernel, &packed.schedule, 1.0)
+        let (work, cost) = predict_step(self.ctxs[place as usize], &kernel, &packed.schedule)
             .ok_or_else(|| self.error(&kernel.name, "its packing is no valid program"))?;
         let name = kernel.name.clone();
         self.step(

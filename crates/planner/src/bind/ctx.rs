@@ -20,6 +20,9 @@ pub(crate) struct Ctx<'a> {
     pub sweep: Option<&'a super::Sweep>,
     /// Tasks that a step is cut into in place of what is wanted, while a sweep lists candidates.
     pub forced: Option<i64>,
+    /// Bytes touched between the last use of each operand of the kernel in question and this one;
+    /// those that are not listed are as far away as everything together.
+    pub far: &'a [f64],
 }
 
 impl Ctx<'_> {

@@ -14,6 +14,7 @@ mod params;
 mod places;
 mod predict;
 mod prior;
+mod recency;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
     PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
 };
+pub use predict::predict_again;
 use prior::Prior;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,6 +231,7 @@ impl Planner {
                     pack: thrift != Thrift::Unpacked,
                     sweep,
                     forced: None,
+                    far: &[],
                 }
             })
             .collect();

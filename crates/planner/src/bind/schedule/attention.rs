@@ -6,8 +6,6 @@ use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, MicroShape, Sch
 
 /// Weight of elements read per multiply-add when register shapes are ranked.
 const READS: f64 = 0.2;
-/// Share of the multiply-add rate left when scores do not stay in the nearest cache.
-const FAR: f64 = 0.93;
 
 /// Candidates, best guesses first; none when the kernel is not two products with folds between.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
@@ -109,8 +107,6 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
                 mapping: Mapping::Cpu(mapping),
                 ..whole(&body)
             };
-            // Scores are gone over several times: better where the nearest cache holds them.
-            let near = (real * tile.min(t)) as f64 * 8.0 <= space.ctx.cache(0);
             let what = tiles::describe(space, &schedule.grid, &schedule.loops);
             if found.iter().all(|c: &Candidate| c.what != what) {
                 found.push(Candidate {
@@ -118,7 +114,6 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
                     kernel: body,
                     schedule,
                     packed: vec![],
-                    fma: if near { 1.0 } else { FAR },
                 });
             }
         }

@@ -188,6 +188,28 @@ fn lie(space: &Space, p: &Product, lane: AxisId, packed: bool, mr: i64, depth: i
     share
 }
 
+/// Share of the multiply-add rate that the micro-kernel of `schedule` reaches on the pieces that it is
+/// given by `stmt`; `None` when that is no product or has no micro-kernel.
+pub(crate) fn reach(space: &Space, schedule: &Schedule, stmt: &Stmt) -> Option<f64> {
+    let (Mapping::Cpu(c), Stmt::Contract { acc, a, b, over }) = (&schedule.mapping, stmt) else {
+        return None;
+    };
+    let micro = c.micro?;
+    let mut all = space.ctx.target.micro.iter();
+    let shape = *all.find(|s| s.mr == micro.mr && s.nr == micro.nr)?;
+    let p = Product::new(space.kernel, *acc, *a, *b, over);
+    let turned = !p.rows.iter().any(|x| c.rows.contains(x));
+    let p = if turned { p.swapped() } else { p };
+    let mine = |x: &&AxisId| Some(**x) == c.lanes;
+    let widest = p.columns.iter().max_by_key(|x| space.len(schedule, **x));
+    let lane = *p.columns.iter().find(mine).or(widest)?;
+    let len = |x: &AxisId| space.len(schedule, *x);
+    let rows: i64 = p.rows.iter().map(len).product();
+    let mr = i64::from(shape.mr).min(rows);
+    let depth = space.points(&p.over);
+    Some(share(space.ctx, &shape, rows, len(&lane)) * lie(space, &p, lane, false, mr, depth))
+}
+
 /// A summed axis of which several neighbours are multiplied and added by one instruction.
 #[derive(Clone, Copy)]
 struct Grouped {
@@ -421,12 +443,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     });
     // A step that is not worth sharing is one task, unless a worker's cache is too small for it.
     if wanted == 1 && (m * n) as f64 * size <= cache && outer_tasks == 1 {
-        let one = |s: &Option<MicroShape>| {
-            let fma = s.map_or(1.0, |s| {
-                share(ctx, &s, m, n) * lie(space, p, lane, packs, i64::from(s.mr).min(m), depth)
-            });
-            frame.candidate(*s, vec![], fma, None)
-        };
+        let one = |s: &Option<MicroShape>| frame.candidate(*s, vec![], None);
         let all: Vec<Candidate> = shapes.iter().filter_map(one).collect();
         if !all.is_empty() {
             return all;
@@ -479,12 +496,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
                 if !seen.insert((cuts, mr, nr)) {
                     continue;
                 }
-                let real: i64 = rows.iter().map(|t| t.tile).product();
-                let fma = shape.map_or(1.0, |s| {
-                    let rows = i64::from(s.mr).min(real);
-                    share(ctx, &s, real, n.min(nt)) * lie(space, p, lane, packs, rows, depth)
-                });
-                found.extend(frame.candidate(shape, grid, fma, cut_depth.then_some(widest_depth)));
+                found.extend(frame.candidate(shape, grid, cut_depth.then_some(widest_depth)));
             }
         }
     }
@@ -510,7 +522,6 @@ impl Frame<'_, '_> {
         &self,
         shape: Option<MicroShape>,
         grid: Vec<AxisTile>,
-        fma: f64,
         depth: Option<i64>,
     ) -> Option<Candidate> {
         let (space, p, lane) = (self.space, self.p, self.lane);
@@ -600,7 +611,6 @@ impl Frame<'_, '_> {
             kernel,
             schedule,
             packed,
-            fma,
         })
     }
 }

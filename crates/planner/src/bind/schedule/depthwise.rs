@@ -93,7 +93,6 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
                 kernel,
                 schedule,
                 packed,
-                fma: 1.0,
             });
         }
     }

@@ -113,6 +113,5 @@ pub(super) fn candidate(
         kernel,
         schedule,
         packed: vec![],
-        fma: 1.0,
     }
 }

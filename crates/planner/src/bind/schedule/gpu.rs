@@ -388,7 +388,6 @@ impl Gpu<'_> {
             kernel,
             schedule,
             packed: vec![],
-            fma: 1.0,
         })
     }
 

@@ -210,7 +210,6 @@ impl Flat<'_> {
             kernel: kernel.clone(),
             schedule,
             packed: vec![],
-            fma: 1.0,
         }
     }
 

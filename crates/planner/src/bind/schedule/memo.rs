@@ -4,9 +4,9 @@ use kernel::{Family, Kernel, OperandId};
 use plan::Why;
 use std::collections::BTreeMap;
 
-/// Device, family, extents at the top of the box and number of statements: equal for equal kernels
-/// and cheap to compare.
-type Key = (u32, Family, Vec<i64>, usize);
+/// Device, family, extents at the top of the box, number of statements and the levels that operands are
+/// found in: equal for equal kernels and cheap to compare.
+type Key = (u32, Family, Vec<i64>, usize, Vec<u8>);
 
 struct Known {
     kernel: Kernel,
@@ -72,7 +72,9 @@ impl Memo {
             return choose(ctx, kernel, facts, whys);
         }
         let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
-        let key = (place, kernel.family, extents, kernel.body.len());
+        let level = |f: &f64| ctx.machine.nearest_holding_index(*f) as u8;
+        let levels = ctx.far.iter().map(level).collect();
+        let key = (place, kernel.family, extents, kernel.body.len(), levels);
         let operands = 0..kernel.operands.len() as OperandId;
         let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
         let alike = |k: &[Vec<Kernel>]| {

@@ -15,8 +15,9 @@ mod tiles;
 
 use super::ctx::{Ctx, Space};
 use super::pack::Packed;
-use super::predict::predict_step;
+use super::predict::{busy_seconds, predict_step};
 use super::prior::Earlier;
+pub(crate) use contract::reach;
 use kernel::{
     AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
 };
@@ -37,8 +38,6 @@ pub(crate) struct Candidate {
     pub schedule: Schedule,
     /// Operands that are read from a packed copy.
     pub packed: Vec<(OperandId, Packed)>,
-    /// Share of the multiply-add rate that the micro-kernel reaches on this shape.
-    pub fma: f64,
 }
 
 /// The way chosen, with its prediction.
@@ -239,14 +238,14 @@ fn ranked(
         .enumerate()
         .skip(from)
         .filter_map(|(i, c)| {
-            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule, c.fma)?;
+            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule)?;
             let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
             // What is no constant is packed by every request.
             let packing: Option<f64> = c
                 .packed
                 .iter()
                 .filter(|(o, _)| !constant(*o))
-                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule, 1.0)?.1.time_s))
+                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule)?.1.time_s))
                 .sum();
             Some((overlap + packing?, i, w, cost))
         })
@@ -309,8 +308,7 @@ pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
         return n.max(1);
     }
     let single = Ctx { workers: 1, ..ctx };
-    let busy = predict_step(single, kernel, whole, 1.0)
-        .map_or(0.0, |(_, c)| (c.time_s - c.launch_s - c.latency_s).max(0.0));
+    let busy = busy_seconds(single, kernel, whole).unwrap_or(0.0);
     if ctx.workers <= 1 || busy < WORTH_SHARING * ctx.machine.costs.handoff_s.value {
         1
     } else {

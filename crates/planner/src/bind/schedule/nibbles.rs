@@ -14,9 +14,6 @@ const GROUP: i64 = 8;
 /// Rows and vectors of a register tile.
 const ROWS: u32 = 4;
 const VECTORS: i64 = 2;
-/// Share of the multiply-add rate that is left beside making the numbers: an estimate from the count
-/// of instructions, not measured. It ranks nothing here (every candidate has it), it predicts.
-const SHARE: f64 = 0.6;
 
 /// The expanded factor of `p`: the tile of numbers and those of what they are scaled by.
 fn expanded(space: &Space, tile: TileId) -> Option<(OperandId, Vec<OperandId>)> {
@@ -138,7 +135,6 @@ fn build(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Option<Vec<Cand
             kernel: kernel.clone(),
             schedule,
             packed: packed.clone(),
-            fma: SHARE,
         });
     }
     Some(list)

@@ -101,13 +101,11 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
             if !packed.is_empty() {
                 what += ", packed";
             }
-            let fma = shape.map_or(1.0, |s| share_of(space.ctx, &s, rows, space.extent(lanes)));
             out.push(Candidate {
                 what,
                 kernel: k,
                 schedule,
                 packed,
-                fma,
             });
         }
     }

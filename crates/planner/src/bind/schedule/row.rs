@@ -132,6 +132,5 @@ fn walked(space: &Space, lanes: Option<AxisId>, rows: f64) -> Option<Candidate> 
         kernel,
         schedule,
         packed: vec![],
-        fma: 1.0,
     })
 }

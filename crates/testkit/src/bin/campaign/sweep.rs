@@ -27,6 +27,7 @@ const MODELS: &[&str] = &[
     "resnet50_ts",
     "mobilenet_v3_small",
     "efficientnet_b0",
+    "regnet_y_400mf",
     "densenet121",
     "unet_small",
     "swin_t",
@@ -35,19 +36,28 @@ const MODELS: &[&str] = &[
     "gpt2_kv",
     "ppocr_det",
     "squeezenet1_1",
-    "audio_frontend",
+    "resnet50_qdq",
+    "minilm_dynamic_int8",
+    "decoder_gqa_int4",
+    "shufflenet_v2_x1_0",
+    "llama_gqa_ts",
 ];
 
 /// How many kernels of each kind, of 20; what a kind has too few of goes to the others.
 const SHARES: &[(&str, usize)] = &[
-    ("contract", 5),
-    ("conv", 5),
-    ("depthwise", 2),
-    ("row", 2),
-    ("map", 2),
-    ("pool", 1),
+    ("int4", 1),
+    ("grouped", 1),
+    ("int8", 2),
+    ("gemv", 1),
     ("attention", 2),
+    ("depthwise", 2),
+    ("pool", 1),
     ("move", 1),
+    ("row", 2),
+    ("map", 1),
+    ("conv 1x1", 2),
+    ("conv", 2),
+    ("contract", 2),
 ];
 
 /// The pick may be this much slower than the best, in the geometric mean.
@@ -57,7 +67,7 @@ const LEAST_US: f64 = 20.0;
 const WARMUP: usize = 1;
 const RUNS: usize = 5;
 /// Candidates that run against the pick, and in how many turns.
-const FINALISTS: usize = 3;
+const FINALISTS: usize = 4;
 const TURNS: usize = 5;
 
 /// A kernel that is looked at.
@@ -192,7 +202,51 @@ fn chosen(all: usize, most: usize) -> Vec<usize> {
     out
 }
 
-/// Kernels to look at: the largest of each kind over all models, no two of the same shapes.
+/// Rows up to which a product is read once per weight rather than computed.
+const FEW_ROWS: i64 = 4;
+
+/// What kind of kernel a step is: its family, products taken apart by what they ask of a schedule.
+fn kind(step: &plan::Step, dims: &DimBox) -> String {
+    let plan::StepWork::Kernel { kernel, .. } = &step.work else {
+        return "host".into();
+    };
+    let family = format!("{:?}", kernel.family).to_lowercase();
+    let product = kernel.body.iter().find_map(|s| match s {
+        kernel::Stmt::Contract { acc, a, b, over } => Some((acc, a, b, over)),
+        _ => None,
+    });
+    let (Some((acc, a, b, over)), "contract" | "conv") = (product, family.as_str()) else {
+        return family;
+    };
+    let axes = |t: &kernel::TileId| kernel.tiles[*t as usize].axes.as_slice();
+    let extent = |x: &kernel::AxisId| dims.at_top(&kernel.axes[*x as usize].extent).unwrap_or(1);
+    let points = |f: &dyn Fn(bool, bool) -> bool| -> i64 {
+        let of = |x: &&kernel::AxisId| f(axes(a).contains(x), axes(b).contains(x));
+        axes(acc).iter().filter(of).map(extent).product()
+    };
+    let (rows, columns, batch) = (
+        points(&|a, b| a && !b),
+        points(&|a, b| b && !a),
+        points(&|a, b| a && b),
+    );
+    let long = over.iter().filter(|x| extent(x) > 1).count();
+    let bits = kernel.operands.iter().map(|o| o.dtype.bits()).min();
+    let byte = kernel.tiles[*a as usize].dtype.bits() == 8;
+    let kind = match family.as_str() {
+        _ if bits == Some(4) => "int4",
+        "conv" if batch > 1 && rows.min(columns) == 1 => "depthwise",
+        "conv" if batch > 1 => "grouped",
+        _ if byte => "int8",
+        "conv" if long > 1 => "conv",
+        "conv" => "conv 1x1",
+        _ if rows.min(columns) <= FEW_ROWS => "gemv",
+        _ => "contract",
+    };
+    kind.into()
+}
+
+/// Kernels to look at: large ones of each kind from as many models as there are, no two of the same
+/// shapes.
 fn subjects(benches: &[Bench], count: usize, quiet: &mut Quiet) -> Result<Vec<Subject>, String> {
     let mut all = Vec::new();
     for (model, b) in benches.iter().enumerate() {
@@ -200,23 +254,20 @@ fn subjects(benches: &[Bench], count: usize, quiet: &mut Quiet) -> Result<Vec<Su
         b.times(&planner::Sweep::default(), RUNS)?;
         let (p, _) =
             shopfloor::profile(&b.session, &b.named, WARMUP, RUNS).map_err(|e| e.to_string())?;
+        let plans = b.session.runtime().plans();
         for s in p.steps.iter().filter(|s| s.time_us >= LEAST_US) {
-            // A convolution without a micro-kernel ("14x32", after the tiles).
-            let micro = |p: &str| {
-                let sides = p.trim().split_once('x');
-                sides.is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
-            };
-            let depthwise = s.step.family == "conv" && !s.step.schedule.split('|').any(micro);
+            let found = plans.iter().find_map(|p| {
+                let mut steps = p.plan().blocks().flat_map(|b| &b.steps);
+                steps.find(|x| x.name == s.step.name)
+            });
+            let Some(step) = found else { continue };
             all.push((
                 s.share,
                 Subject {
                     model,
                     step: s.step.name.clone(),
                     kernel: s.step.kernel.clone(),
-                    kind: match depthwise {
-                        true => "depthwise".into(),
-                        false => s.step.family.clone(),
-                    },
+                    kind: kind(step, &b.dims),
                     shapes: s.step.shapes.clone(),
                     us: s.time_us,
                 },
@@ -226,26 +277,30 @@ fn subjects(benches: &[Bench], count: usize, quiet: &mut Quiet) -> Result<Vec<Su
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut seen = BTreeSet::new();
     all.retain(|(_, s)| seen.insert((s.kind.clone(), s.shapes.clone())));
-    let mut room: BTreeMap<&str, usize> = SHARES
-        .iter()
-        .map(|(k, n)| (*k, (n * count).div_ceil(20)))
-        .collect();
-    let mut of_model = BTreeMap::new();
-    let (mut out, mut later) = (Vec::new(), Vec::new());
-    for (_, s) in all {
-        // Two of a kind from one model at most, while others have any.
-        let n = of_model.entry((s.model, s.kind.clone())).or_insert(0);
-        match room.get_mut(s.kind.as_str()) {
-            Some(r) if *r > 0 && *n < 2 => {
-                (*r, *n) = (*r - 1, *n + 1);
-                out.push(s);
-            }
-            _ => later.push(s),
+    let mut of_model = vec![0usize; benches.len()];
+    let mut out: Vec<Subject> = Vec::new();
+    let wanted = SHARES.iter().flat_map(|(k, n)| {
+        let n = (n * count).div_ceil(20);
+        std::iter::repeat_n(Some(*k), n)
+    });
+    for kind in wanted.chain(std::iter::repeat_n(None, count)) {
+        if out.len() == count {
+            break;
+        }
+        // From the model that has given the fewest so far; of its kernels the largest.
+        let fits = |s: &Subject| kind.is_none_or(|k| s.kind == k);
+        let fewest = all
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, s))| fits(s))
+            .min_by_key(|(i, (_, s))| (of_model[s.model], *i))
+            .map(|(i, _)| i);
+        if let Some(i) = fewest {
+            let s = all.remove(i).1;
+            of_model[s.model] += 1;
+            out.push(s);
         }
     }
-    out.truncate(count);
-    let missing = count.saturating_sub(out.len());
-    out.extend(later.into_iter().take(missing));
     Ok(out)
 }
 
@@ -355,7 +410,7 @@ fn page(o: &Options, machine: &Machine, rows: &[Row], names: &[String]) -> Strin
     let (mean, n) = geometric(rows.iter().map(|r| r.pick.us / r.best.us));
     let mut s = format!(
         "# Picked schedules against the best of a sweep\n\n{}, commit {}, {}, {} threads. Made by `cargo \
-         xtask sweep`: {n} kernels, the largest of each kind in the models below, each step timed in its \
+         xtask sweep`: {n} kernels of {} models, large ones of each kind, each step timed in its \
          running model at the sizes of the reference. All schedules that the generators can make count, \
          also those that a plan's budget does not try; of many, {} are measured, the cheapest by \
          prediction and some of the others; the {FINALISTS} best then run against the pick in {TURNS} turns.\n\n\
@@ -366,6 +421,10 @@ fn page(o: &Options, machine: &Machine, rows: &[Row], names: &[String]) -> Strin
         commit(),
         machine.name,
         o.threads,
+        rows.iter()
+            .map(|r| r.subject.model)
+            .collect::<BTreeSet<_>>()
+            .len(),
         o.most,
     );
     for r in rows {

@@ -1,0 +1,282 @@
+//! Rows that a CPU's statements go through, and elements that they take one by one.
+//!
+//! A statement runs along the innermost axis of its tile; axes further out join it where every tile
+//! that it touches continues there. Every instruction of its program goes through the row. Short rows
+//! are taken many at a time, those that do not continue one another being copied together first. What
+//! neither continues nor is the same along a row is taken element by element.
+use super::space::Space;
+use crate::{AxisId, Mapping, Place, Role, Stmt, TileId, TileProgram};
+use expr::{Class, Expr};
+use layout::DType;
+use machine::{NumType, UnitClass, Work};
+
+/// Elements of the rows that short ones are put together to, and up to which a row is short.
+const LONG: f64 = 512.0;
+const SHORT: f64 = LONG / 4.0;
+/// Elements of a row that is reduced by itself rather than with its neighbours.
+const ALONE: f64 = 48.0;
+/// Elements from which on a row that is copied counts as one, not element by element.
+const COPIED: f64 = 16.0;
+/// Moves of an element that is copied among its neighbours in a short row, and of one that is reduced
+/// in one, in those of an element on its own.
+const TOGETHER: f64 = 0.4;
+const REDUCED: f64 = 0.6;
+/// Moves of an element whose address is looked up: the index, its bounds and the element.
+const LOOKED_UP: f64 = 3.0;
+/// Rows that the end of a reduced row counts as: sums of lanes, then the state.
+const ENDS: f64 = 4.0;
+/// Squares turned in registers: moves of an element.
+const TURNED: f64 = 0.3;
+
+fn instructions(e: &Expr) -> f64 {
+    let all = e.counts().into_iter();
+    let n: u64 = all.filter(|c| c.0 != Class::Free).map(|c| c.1).sum();
+    n.max(1) as f64
+}
+
+/// Distances between neighbours along each axis, in elements of a tile's memory, and how far an axis
+/// goes before it begins anew elsewhere.
+struct Lie {
+    step: Vec<f64>,
+    until: Vec<f64>,
+    /// Addresses are looked up along these axes.
+    gathered: Vec<bool>,
+}
+
+impl Lie {
+    fn of(p: &TileProgram, s: &Space, tile: TileId) -> Lie {
+        let place = p.schedule().place(tile);
+        let body = &p.kernel().body;
+        let operand = body.iter().find_map(|x| match x {
+            Stmt::Load { dst, operand } if *dst == tile => Some(*operand),
+            Stmt::Store { src, operand } if *src == tile => Some(*operand),
+            _ => None,
+        });
+        match operand.filter(|_| place == Place::InPlace) {
+            Some(o) => Lie::operand(p, s, o as usize),
+            None => Lie::dense(p, s, tile),
+        }
+    }
+
+    fn operand(p: &TileProgram, s: &Space, o: usize) -> Lie {
+        let n = s.extent.len();
+        let mut l = Lie {
+            step: vec![0.0; n],
+            until: vec![f64::INFINITY; n],
+            gathered: vec![false; n],
+        };
+        for t in &s.terms[o] {
+            if let Some(&(extent, stride)) = t.leaves.last() {
+                l.step[t.axis] = stride;
+                if t.leaves.len() > 1 {
+                    l.until[t.axis] = extent;
+                }
+            }
+        }
+        for i in &p.kernel().operands[o].access.indexed {
+            for t in &s.terms[i.by as usize] {
+                l.gathered[t.axis] = true;
+            }
+        }
+        l
+    }
+
+    fn dense(p: &TileProgram, s: &Space, tile: TileId) -> Lie {
+        let n = s.extent.len();
+        let mut l = Lie {
+            step: vec![0.0; n],
+            until: vec![f64::INFINITY; n],
+            gathered: vec![false; n],
+        };
+        let mut step = 1.0;
+        for &a in p.kernel().tiles[tile as usize].axes.iter().rev() {
+            l.step[a as usize] = step;
+            step *= s.piece[a as usize];
+        }
+        l
+    }
+}
+
+/// The row of a statement over `axes` (innermost last): its length, and whether it is there at all.
+fn run(s: &Space, axes: &[AxisId], lies: &[&Lie]) -> (f64, Option<usize>) {
+    let long: Vec<usize> = axes
+        .iter()
+        .map(|&a| a as usize)
+        .filter(|&a| s.piece[a] > 1.0)
+        .collect();
+    let Some((&lane, outer)) = long.split_last() else {
+        return (1.0, None);
+    };
+    let whole = s.piece[lane];
+    let until = lies.iter().map(|l| l.until[lane]).fold(whole, f64::min);
+    let mut n = until;
+    if until < whole || lies.iter().any(|l| l.gathered[lane]) {
+        return (n, Some(lane));
+    }
+    for &a in outer.iter().rev() {
+        let joins =
+            |l: &&Lie| l.step[a] == l.step[lane] * n && l.until[a].is_infinite() && !l.gathered[a];
+        if !lies.iter().all(joins) {
+            break;
+        }
+        n *= s.piece[a];
+    }
+    (n, Some(lane))
+}
+
+/// Whether rows along `lane` lie one behind the other over `axes`, or are the same everywhere.
+fn together(s: &Space, axes: &[AxisId], l: &Lie, lane: Option<usize>) -> bool {
+    let Some(lane) = lane else { return true };
+    let mut outer = axes.iter().rev().map(|&a| a as usize);
+    let long = |a: &usize| *a != lane && s.piece[*a] > 1.0;
+    let mut n = s.piece[lane];
+    let same = outer.clone().filter(long).all(|a| l.step[a] == 0.0);
+    same || outer.all(|a| {
+        let joins = !long(&a) || l.step[a] == l.step[lane] * n && l.until[a].is_infinite();
+        if long(&a) {
+            n *= s.piece[a];
+        }
+        joins
+    })
+}
+
+/// Whether a map makes a factor from numbers and their scales: a CPU does that on the way into the
+/// registers.
+pub(super) fn expanded(p: &TileProgram, stmt: &Stmt) -> bool {
+    let Stmt::Map { dst, expr, .. } = stmt else {
+        return false;
+    };
+    let factor = |s: &Stmt| match s {
+        Stmt::Contract { acc, a, b, .. } => acc != dst && (a == dst || b == dst),
+        _ => false,
+    };
+    let mut readers = p.kernel().body.iter().filter(|s| s.reads().contains(dst));
+    let cpu = matches!(p.schedule().mapping, Mapping::Cpu(_));
+    cpu && expr.as_steps().is_some() && readers.all(factor)
+}
+
+/// Adds the rows of `stmt` and what it moves element by element to `w`.
+pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
+    if !matches!(p.schedule().mapping, Mapping::Cpu(_)) {
+        return;
+    }
+    let k = p.kernel();
+    let times = s.times(k, stmt);
+    if times == 0.0 {
+        return;
+    }
+    let axes = |t: TileId| k.tiles[t as usize].axes.as_slice();
+    let mut elements = 0.0;
+    let near = |l: &Lie, lane: Option<usize>| lane.is_none_or(|a| l.step[a] <= 1.0);
+    match stmt {
+        Stmt::Load { dst: t, operand } | Stmt::Store { operand, src: t } => {
+            if p.schedule().place(*t) == Place::InPlace {
+                return;
+            }
+            let (tile, mem) = (Lie::dense(p, s, *t), Lie::operand(p, s, *operand as usize));
+            let (n, lane) = run(s, axes(*t), &[&tile, &mem]);
+            let gathered = lane.is_some_and(|a| mem.gathered[a]);
+            let four = k.operands[*operand as usize].dtype.bits() == 32;
+            // Neighbours in memory along another axis: squares are turned in registers.
+            let across = axes(*t)
+                .iter()
+                .any(|&a| mem.step[a as usize] == 1.0 && s.piece[a as usize] > 1.0);
+            let load = k.operands[*operand as usize].role == Role::Read;
+            match (gathered, near(&mem, lane)) {
+                (true, _) => elements = times * LOOKED_UP,
+                (_, true) => w.rows += times / n,
+                _ if four && across && load => elements = times * TURNED,
+                _ => elements = times,
+            }
+        }
+        Stmt::Map { args, .. } if args.is_empty() => {}
+        Stmt::Map { .. } if expanded(p, stmt) => {}
+        Stmt::Map { dst, args, expr } => {
+            let to = Lie::of(p, s, *dst);
+            let from: Vec<Lie> = args.iter().map(|&t| Lie::of(p, s, t)).collect();
+            let mut all: Vec<&Lie> = from.iter().collect();
+            all.push(&to);
+            let (n, lane) = run(s, axes(*dst), &all);
+            let points: f64 = axes(*dst).iter().map(|&a| s.piece[a as usize]).product();
+            let insts = instructions(expr);
+            if n > 1.0 && n <= SHORT && points > n {
+                w.rows += times / LONG * insts;
+                let broken = all.iter().filter(|l| !together(s, axes(*dst), l, lane));
+                let broken = broken.count() as f64;
+                elements = times * broken * TOGETHER;
+                if n >= COPIED {
+                    w.rows += times / n * broken;
+                }
+            } else {
+                w.rows += times / n * insts;
+                let apart = all.iter().filter(|l| !near(l, lane)).count();
+                elements = times * apart as f64;
+            }
+        }
+        Stmt::Fold { args, over, .. } => {
+            let Some(&widest) = args.iter().max_by_key(|&&t| axes(t).len()) else {
+                return;
+            };
+            let from: Vec<Lie> = args.iter().map(|&t| Lie::of(p, s, t)).collect();
+            let all: Vec<&Lie> = from.iter().collect();
+            // Kept and reduced axes do not join.
+            let lane = axes(widest)
+                .iter()
+                .rev()
+                .find(|&&a| s.piece[a as usize] > 1.0);
+            let reduced = lane.is_some_and(|a| over.contains(a));
+            let same: Vec<AxisId> = axes(widest)
+                .iter()
+                .copied()
+                .filter(|a| over.contains(a) == reduced)
+                .collect();
+            let (n, lane) = run(s, &same, &all);
+            let apart = all.iter().filter(|l| !near(l, lane)).count();
+            elements = times * apart as f64;
+            match reduced {
+                true if n < ALONE => elements += times * REDUCED,
+                true => w.rows += times / n * ENDS,
+                false => w.rows += times / n,
+            }
+        }
+        Stmt::Relabel { dst, .. } => {
+            let to = Lie::of(p, s, *dst);
+            let (n, _) = run(s, axes(*dst), &[&to]);
+            w.rows += times / n;
+        }
+        Stmt::Contract { acc, a, b, over } => {
+            let Mapping::Cpu(c) = &p.schedule().mapping else {
+                return;
+            };
+            if c.micro.is_some() {
+                // Factors of 16 bits are widened into memory of the worker's own first.
+                let body = &p.kernel().body;
+                let widened = |t: TileId| {
+                    let short = matches!(k.tiles[t as usize].dtype, DType::F16 | DType::BF16);
+                    let load = |x: &Stmt| match x {
+                        Stmt::Load { dst, operand } if *dst == t => Some(*operand as usize),
+                        _ => None,
+                    };
+                    let o = body.iter().find_map(load).filter(|_| short);
+                    o.map_or(0.0, |o| s.elements[o])
+                };
+                let n = widened(*a) + widened(*b);
+                if n > 0.0 {
+                    w.add_ops(UnitClass::Element, NumType::F32, n);
+                }
+                return;
+            }
+            // Without a micro-kernel of rows and columns: a row of lanes at a time.
+            let (x, y) = (Lie::of(p, s, *a), Lie::of(p, s, *b));
+            let to = Lie::of(p, s, *acc);
+            let (n, lane) = run(s, axes(*acc), &[&x, &y, &to]);
+            let taps: f64 = over.iter().map(|&a| s.extent[a as usize]).product();
+            w.rows += times / taps.max(1.0) / n;
+            let apart = [&x, &y].iter().filter(|l| !near(l, lane)).count();
+            elements = times * apart as f64;
+        }
+    }
+    if elements > 0.0 {
+        w.add_ops(UnitClass::Element, NumType::F32, elements);
+    }
+}

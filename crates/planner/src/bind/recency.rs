@@ -1,0 +1,89 @@
+//! How many bytes a request touches between two uses of a value: what a cache must hold for the second
+//! to find it there.
+use std::collections::BTreeMap;
+
+/// Values by number, in the order in which steps touch them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recency {
+    /// Bytes touched so far.
+    clock: f64,
+    last: BTreeMap<u32, f64>,
+    /// Bytes of everything that a request touches: what lies between two requests' uses of a weight.
+    pub everything: f64,
+    /// Bytes that what a request makes lies in.
+    pub arena: f64,
+}
+
+impl Recency {
+    /// Of steps given as their values with bytes and whether a request makes them, in order. `arena`:
+    /// bytes of the memory that those lie in, where it is known.
+    pub fn of(steps: &[Vec<(u32, f64, bool)>], arena: Option<f64>) -> Recency {
+        let mut known: BTreeMap<u32, (f64, bool, usize, usize)> = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            for &(v, bytes, made) in step {
+                let e = known.entry(v).or_insert((bytes, made, at, at));
+                (e.0, e.3) = (e.0.max(bytes), at);
+            }
+        }
+        let kept: f64 = known.values().filter(|k| !k.1).map(|k| k.0).sum();
+        let arena = arena.unwrap_or_else(|| {
+            let mut grows = vec![0.0; steps.len() + 1];
+            for &(bytes, _, from, to) in known.values().filter(|k| k.1) {
+                grows[from] += bytes;
+                grows[to + 1] -= bytes;
+            }
+            let (mut now, mut most) = (0.0, 0.0f64);
+            for g in grows {
+                now += g;
+                most = most.max(now);
+            }
+            most
+        });
+        Recency {
+            clock: 0.0,
+            last: BTreeMap::new(),
+            everything: kept + arena,
+            arena,
+        }
+    }
+
+    /// Bytes touched since `value` was, this step's own among them. What the step makes takes memory
+    /// of the arena that was used before.
+    pub fn distance(&self, value: u32, bytes: f64, made: bool) -> f64 {
+        let since = match made {
+            true => self.arena,
+            false => self
+                .last
+                .get(&value)
+                .map_or(self.everything, |l| self.clock - l),
+        };
+        since.min(self.everything) + bytes
+    }
+
+    /// A step that touches `values`.
+    pub fn touch(&mut self, values: &[(u32, f64)]) {
+        self.clock += values.iter().map(|v| v.1).sum::<f64>();
+        for v in values {
+            self.last.insert(v.0, self.clock);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_just_made_is_near_and_a_weight_is_a_request_away() {
+        let steps = [
+            vec![(0, 1000.0, false), (1, 10.0, true)],
+            vec![(2, 2000.0, false), (1, 10.0, true), (3, 20.0, true)],
+        ];
+        let mut r = Recency::of(&steps, None);
+        assert_eq!((r.arena, r.everything), (30.0, 3030.0));
+        assert_eq!(r.distance(0, 1000.0, false), 4030.0);
+        r.touch(&[(0, 1000.0), (1, 10.0)]);
+        assert_eq!(r.distance(1, 10.0, false), 10.0);
+        assert_eq!(r.distance(3, 20.0, true), 50.0);
+    }
+}
