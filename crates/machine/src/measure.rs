@@ -206,6 +206,26 @@ fn put_rate(units: &mut Vec<Unit>, r: &OpRate, workers: u64) {
     }
 }
 
+/// What can be counted on of the last cache where neighbours share it: the largest working set of one
+/// worker that is still read nearer to the cache's speed than to the memory's.
+fn usable(out: &mut Machine, m: &Measurements) {
+    let memory = out.memory().read.per_worker.value;
+    let last = out.caches().map(|(i, _)| i).last();
+    let Some(level) = last.map(|i| &mut out.levels[i]) else {
+        return;
+    };
+    if level.usable.is_none() || level.is_private() {
+        return;
+    }
+    let between = (level.read.per_worker.value * memory).sqrt();
+    let near = m.bandwidth.iter().filter(|p| {
+        p.op == "read" && p.workers == 1 && p.bytes_per_s >= between && p.bytes <= level.bytes.value
+    });
+    if let Some(bytes) = near.map(|p| p.bytes).reduce(f64::max) {
+        level.usable = Some(Sourced::measured(bytes));
+    }
+}
+
 impl Machine {
     /// This machine with what was measured in place of what was assumed. Levels and units that were
     /// not measured keep their numbers.
@@ -217,6 +237,7 @@ impl Machine {
                 put_level(&mut out.levels[i], lm, workers);
             }
         }
+        usable(&mut out, m);
         for r in &m.ops {
             put_rate(&mut out.units, r, workers);
         }

@@ -94,6 +94,14 @@ fn calls(p: &TileProgram, s: &Space, stmt: &Stmt) -> f64 {
         let own = list.iter().filter(|a| axes.contains(a));
         own.map(|&a| of[a as usize]).product()
     };
+    // A product whose sums lack the schedule's lane axis has its widest column along the lanes.
+    let piece = |a: &&AxisId| s.piece[**a as usize];
+    let mut free = axes.iter().filter(|a| !c.rows.contains(a));
+    let widest = free.clone().max_by(|a, b| piece(a).total_cmp(&piece(b)));
+    let lanes = match free.any(|a| *a == lanes) {
+        true => lanes,
+        false => widest.copied().unwrap_or(lanes),
+    };
     // Register tiles do not reach over the pieces that a task is given.
     let tiles = |list: &[AxisId], side: u32| {
         let (all, piece) = (product(list, &s.extent), product(list, &s.piece));

@@ -5,7 +5,7 @@
 //! are taken many at a time, those that do not continue one another being copied together first. What
 //! neither continues nor is the same along a row is taken element by element.
 use super::space::Space;
-use crate::{AxisId, Mapping, Place, Role, Stmt, TileId, TileProgram};
+use crate::{AxisId, Family, Mapping, Place, Role, Stmt, TileId, TileProgram};
 use expr::{Class, Expr};
 use layout::DType;
 use machine::{NumType, UnitClass, Work};
@@ -19,8 +19,10 @@ const ALONE: f64 = 48.0;
 const COPIED: f64 = 16.0;
 /// Moves of an element that is copied among its neighbours in a short row, and of one that is reduced
 /// in one, in those of an element on its own.
-const TOGETHER: f64 = 0.4;
-const REDUCED: f64 = 0.6;
+const TOGETHER: f64 = 0.2;
+const REDUCED: f64 = 0.3;
+/// Moves of an element of 16 bits that is widened.
+const WIDENED: f64 = 0.2;
 /// Moves of an element whose address is looked up: the index, its bounds and the element.
 const LOOKED_UP: f64 = 3.0;
 /// Rows that the end of a reduced row counts as: sums of lanes, then the state.
@@ -170,7 +172,10 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
     let near = |l: &Lie, lane: Option<usize>| lane.is_none_or(|a| l.step[a] <= 1.0);
     match stmt {
         Stmt::Load { dst: t, operand } | Stmt::Store { operand, src: t } => {
-            if p.schedule().place(*t) == Place::InPlace {
+            let folded = |x: &Stmt| matches!(x, Stmt::Fold { .. }) || !x.reads().contains(t);
+            // Windows are reduced where they lie.
+            let window = k.family == Family::Pool && k.body.iter().all(folded);
+            if p.schedule().place(*t) == Place::InPlace || window {
                 return;
             }
             let (tile, mem) = (Lie::dense(p, s, *t), Lie::operand(p, s, *operand as usize));
@@ -203,9 +208,9 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 w.rows += times / LONG * insts;
                 let broken = all.iter().filter(|l| !together(s, axes(*dst), l, lane));
                 let broken = broken.count() as f64;
-                elements = times * broken * TOGETHER;
-                if n >= COPIED {
-                    w.rows += times / n * broken;
+                match n >= COPIED {
+                    true => w.rows += times / n * broken,
+                    false => elements = times * broken * TOGETHER,
                 }
             } else {
                 w.rows += times / n * insts;
@@ -262,7 +267,7 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 };
                 let n = widened(*a) + widened(*b);
                 if n > 0.0 {
-                    w.add_ops(UnitClass::Element, NumType::F32, n);
+                    w.add_ops(UnitClass::Element, NumType::F32, n * WIDENED);
                 }
                 return;
             }

@@ -116,17 +116,7 @@ impl<'a> BlockBuilder<'a> {
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
         self.ports(rim, states)?;
-        let steps: Vec<Vec<(u32, f64, bool)>> = items
-            .iter()
-            .map(|i| match &i.work {
-                ItemWork::Kernel { kernel, args } => {
-                    let all = self.touched(kernel, args).into_iter();
-                    all.map(|(v, b, _, made)| (v, b, made)).collect()
-                }
-                ItemWork::Host { .. } => vec![],
-            })
-            .collect();
-        self.recency = Recency::of(&steps, None);
+        self.recency = Recency::of_items(self.program, self.ctx, items);
         for item in items {
             self.item(item)?;
         }
@@ -407,15 +397,10 @@ impl<'a> BlockBuilder<'a> {
                     },
                 };
                 let mut place = wanted;
-                let touched = self.touched(kernel, args);
-                let far: Vec<f64> = match init {
+                let far = match init {
                     true => vec![],
-                    false => self.far(&touched),
+                    false => self.recency.next(program, self.ctx, kernel, args),
                 };
-                if !init {
-                    let list: Vec<(u32, f64)> = touched.iter().map(|t| (t.0, t.1)).collect();
-                    self.recency.touch(&list);
-                }
                 let near = |ctx| Ctx { far: &far, ..ctx };
                 let ctx = near(self.ctxs[place as usize]);
                 let first = self.memo.choose(ctx, place, kernel, &facts, self.whys);
@@ -465,25 +450,6 @@ impl<'a> BlockBuilder<'a> {
     }
 
     /// Every dim of a kernel must have a value at the top of the box.
-    /// Values of a kernel's operands with the bytes that it may touch of each, whether it writes them,
-    /// and whether they lie in a request's own memory.
-    fn touched(&self, kernel: &Kernel, args: &[ValueIx]) -> Vec<(u32, f64, bool, bool)> {
-        let one = |(o, &v): (&kernel::Operand, &ValueIx)| {
-            let elements = self.ctx.top(&o.elements).max(0) as f64;
-            let bytes = elements * f64::from(o.dtype.bits()) / 8.0;
-            let made = matches!(self.program.value(v).origin, ValueOrigin::Made);
-            (v, bytes, o.role == Role::Write, made)
-        };
-        kernel.operands.iter().zip(args).map(one).collect()
-    }
-
-    fn far(&self, touched: &[(u32, f64, bool, bool)]) -> Vec<f64> {
-        let of = |&(v, b, written, made): &(u32, f64, bool, bool)| {
-            self.recency.distance(v, b, written && made)
-        };
-        touched.iter().map(of).collect()
-    }
-
     fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
         let mut bad: Option<Dim> = None;
         kernel.for_each_dim(&mut |d| {

@@ -1,6 +1,26 @@
 //! How many bytes a request touches between two uses of a value: what a cache must hold for the second
 //! to find it there.
+use super::ctx::Ctx;
+use kernel::{Kernel, Role};
+use plan::{Item, ItemWork, Program, ValueIx, ValueOrigin};
 use std::collections::BTreeMap;
+
+/// Values of a kernel's operands with the bytes that it may touch of each, whether it writes them, and
+/// whether they lie in a request's own memory.
+fn touched(
+    program: &Program,
+    ctx: Ctx,
+    kernel: &Kernel,
+    args: &[ValueIx],
+) -> Vec<(u32, f64, bool, bool)> {
+    let one = |(o, &v): (&kernel::Operand, &ValueIx)| {
+        let elements = ctx.top(&o.elements).max(0) as f64;
+        let bytes = elements * f64::from(o.dtype.bits()) / 8.0;
+        let made = matches!(program.value(v).origin, ValueOrigin::Made);
+        (v, bytes, o.role == Role::Write, made)
+    };
+    kernel.operands.iter().zip(args).map(one).collect()
+}
 
 /// Values by number, in the order in which steps touch them.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +65,36 @@ impl Recency {
             everything: kept + arena,
             arena,
         }
+    }
+
+    /// Of a block's items in their order.
+    pub fn of_items(program: &Program, ctx: Ctx, items: &[Item]) -> Recency {
+        let step = |i: &Item| match &i.work {
+            ItemWork::Kernel { kernel, args } => {
+                let all = touched(program, ctx, kernel, args).into_iter();
+                all.map(|(v, b, _, made)| (v, b, made)).collect()
+            }
+            ItemWork::Host { .. } => vec![],
+        };
+        let steps: Vec<Vec<(u32, f64, bool)>> = items.iter().map(step).collect();
+        Recency::of(&steps, None)
+    }
+
+    /// Goes on to the next step: how far away each of its operands is.
+    pub fn next(
+        &mut self,
+        program: &Program,
+        ctx: Ctx,
+        kernel: &Kernel,
+        args: &[ValueIx],
+    ) -> Vec<f64> {
+        let list = touched(program, ctx, kernel, args);
+        let far =
+            |&(v, b, written, made): &(u32, f64, bool, bool)| self.distance(v, b, written && made);
+        let out = list.iter().map(far).collect();
+        let values: Vec<(u32, f64)> = list.iter().map(|t| (t.0, t.1)).collect();
+        self.touch(&values);
+        out
     }
 
     /// Bytes touched since `value` was, this step's own among them. What the step makes takes memory

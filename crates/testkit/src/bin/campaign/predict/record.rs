@@ -162,6 +162,7 @@ impl Record {
             let found = find(&taken.name);
             let cost = found.and_then(|(p, s)| match again {
                 None => Some(s.predicted.clone()),
+                Some(_) if matches!(s.work, StepWork::Host { .. }) => Some(s.predicted.clone()),
                 Some((m, t)) => planner::predict_again(p, s, m, t, self.threads),
             });
             Held {
