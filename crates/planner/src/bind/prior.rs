@@ -28,8 +28,6 @@ pub(crate) struct Earlier<'a> {
     pub packed: Vec<(OperandId, Packed)>,
     pub work: &'a Work,
     pub cost: &'a Cost,
-    /// The box it was chosen for.
-    pub dims: &'a DimBox,
 }
 
 impl<'a> Prior<'a> {
@@ -112,7 +110,6 @@ impl<'a> Prior<'a> {
             packed,
             work: &s.cost_work,
             cost: &s.predicted,
-            dims: &self.near?.dims,
         })
     }
 }

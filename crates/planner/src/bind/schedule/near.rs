@@ -2,7 +2,7 @@
 //! good here as it was there.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk};
 use crate::bind::predict::predict_step;
-use machine::{Cost, UnitClass, Work};
+use machine::{Cost, Work};
 use plan::Why;
 
 /// What a step may take of the time that its work in the earlier box leads to expect.
@@ -21,13 +21,6 @@ fn busy(c: &Cost) -> f64 {
     (c.time_s - c.launch_s - c.latency_s).max(0.0)
 }
 
-/// Seconds of the multiply-add unit.
-fn fma(c: &Cost) -> f64 {
-    let name = |n: &str| n.starts_with("fma");
-    let units = c.units.iter().filter(|u| name(&u.name));
-    units.map(|u| u.seconds).sum()
-}
-
 /// The earlier choice with what it costs in this box; `None` where another may be better.
 pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> Option<Choice> {
     let e = facts.earlier.as_ref()?;
@@ -37,19 +30,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if e.packed.iter().any(|p| !(facts.constant)(p.0)) {
         return None;
     }
-    // The share of the multiply-add rate that the choice reached.
-    let there = Ctx {
-        dims: e.dims,
-        ..ctx
-    };
-    let share = match ctx.machine.unit(UnitClass::Fma, machine::NumType::F32) {
-        Some(_) if fma(e.cost) > 0.0 => {
-            let (_, whole) = predict_step(there, e.kernel, e.schedule, 1.0)?;
-            (fma(&whole) / fma(e.cost)).clamp(0.05, 1.0)
-        }
-        _ => 1.0,
-    };
-    let (work, cost) = predict_step(ctx, e.kernel, e.schedule, share)?;
+    let (work, cost) = predict_step(ctx, e.kernel, e.schedule)?;
     let ((ops, bytes), (ops_then, bytes_then)) = (size(&work), size(e.work));
     let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
     let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
