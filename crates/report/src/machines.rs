@@ -171,6 +171,8 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ("step within a plan", &c.step_s),
         ("task", &c.task_s),
         ("statement on a tile", &c.tile_s),
+        ("row of a statement", &c.row_s),
+        ("micro-kernel call", &c.call_s),
         ("hand-off between workers", &c.handoff_s),
         ("wake-up of a parked worker", &c.wake_s),
     ] {
