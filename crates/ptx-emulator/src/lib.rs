@@ -7,6 +7,33 @@
 //! the text, counters are kept by line, and the host may use the same memory between slices of a
 //! run ([`Running`]).
 //!
+//! # What is found
+//!
+//! Bounds and alignment are always checked and end the kernel, as on a device. The other checks
+//! ([`Checks`]) can be switched off: reads of bytes and registers that nothing wrote, races in shared
+//! and global memory, barriers that only part of a warp reaches. Races are judged by happens-before:
+//! program order, barriers of CTA and warp, and release to acquire as far as both scopes reach, the
+//! host included. Every thread's accesses are told apart; of the reads since a word's last write,
+//! two are remembered, so that a third unordered reader can hide behind them. Lanes of a warp are not
+//! ordered by walking together: that takes a `bar.warp.sync`.
+//!
+//! # What differs from a device
+//!
+//! Memory is sequentially consistent, so that a missing fence is reported, never suffered. Numbers are
+//! those of IEEE 754 with the rounding asked for; `.approx` functions are computed in f64 and rounded
+//! once, nearer than any device; `mma` adds its products one by one in f32, in the order of k. Clocks
+//! count the warp's instructions. A group of lanes that only re-reads the same words is parked until
+//! one of them is written. Clusters, textures, `mbarrier`, bulk copies, `wgmma`, calls through
+//! registers and recursion are refused by line.
+//!
+//! # Cost
+//!
+//! A 512^3 product of f16 (`tests/suite/ptx/gemm.ptx`, 235 thousand instructions of warps) takes about
+//! half a second with every check and half of that without; checking races takes 32 bytes for every
+//! word touched. CTAs that use no atomics and no strong accesses or fences beyond their own run on all
+//! cores; what one of them is found to do wrong makes the run start again on one, in the order of its
+//! seed.
+//!
 //! Never in here: any type of the rest of the workspace, timing, files.
 #![deny(unsafe_op_in_unsafe_fn)]
 // Lanes are indices into several rows at once.

@@ -20,7 +20,9 @@ use std::collections::HashMap;
 
 /// Most registers of one kernel, and most bytes of a thread's local memory.
 const MAX_ROWS: u32 = 1 << 20;
-const MAX_LOCAL: u64 = 1 << 20;
+const MAX_LOCAL: u64 = 512 << 10;
+/// Most bytes of a kernel's parameters.
+const MAX_PARAMS: u64 = 32_764;
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -143,6 +145,12 @@ pub(crate) fn decode(
     }
     b.scopes.push(HashMap::new());
     for p in &f.params {
+        if p.bytes + u64::from(b.k.param_bytes) + p.align > MAX_PARAMS {
+            return text(
+                f.line,
+                format!("more than {MAX_PARAMS} bytes of parameters"),
+            );
+        }
         let offset = b.k.param_bytes.next_multiple_of(p.align.max(1) as u32);
         b.k.param_bytes = offset + p.bytes as u32;
         b.k.params.push(KernelParam {

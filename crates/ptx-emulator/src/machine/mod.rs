@@ -21,7 +21,9 @@ use std::sync::Arc;
 use world::World;
 
 /// Most bytes of module variables.
-const MAX_GLOBALS: u64 = 1 << 32;
+const MAX_GLOBALS: u64 = 1 << 30;
+/// Most bytes of registers and local memory of the CTAs in flight.
+const MAX_STATE: u64 = 8 << 30;
 
 /// A module that was loaded: its text, and where its variables lie.
 #[derive(Debug, Clone)]
@@ -303,6 +305,16 @@ impl Machine {
             return bad(format!(
                 "{shared} bytes of shared memory for a CTA; {} has {limit}",
                 module.target()
+            ));
+        }
+        let warp = u64::from(kernel.rows32) * 132
+            + u64::from(kernel.rows64) * 260
+            + u64::from(kernel.local_bytes) * 40;
+        let state = warp * (padded / 32) * (l.resident as u64).clamp(1, ctas);
+        if state > MAX_STATE {
+            return bad(format!(
+                "registers and local memory of the CTAs in flight take {state} bytes here, \
+                 {MAX_STATE} are the most; let fewer be in flight"
             ));
         }
         if kernel.params.len() != l.args.len() {

@@ -11,7 +11,7 @@ use lex::{Placed, Token};
 
 /// Largest array of a variable, in bytes: a declaration must not make the reader allocate without
 /// bound.
-const MAX_BYTES: u64 = 1 << 32;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads a module.
 ///

@@ -258,3 +258,72 @@ fn copies_land_when_somebody_waits() {
     let want: Vec<u32> = (0..128).map(|k| if k % 4 < 2 { k } else { 0 }).collect();
     assert_eq!(b.read(q, 128), want);
 }
+
+#[test]
+fn barriers_are_for_those_who_stay() {
+    let mut b = bench();
+    let p = b.buffer(128);
+    b.clean(&launch("leavers", 1, 64).u64(p));
+    assert_eq!(b.read(p, 32), (0..32).rev().collect::<Vec<u32>>());
+}
+
+#[test]
+fn bytes_of_a_word_belong_to_those_who_write_them() {
+    for threads in [1, 2] {
+        let mut b = bench();
+        let p = b.buffer(2 * 64 * 3);
+        let l = Launch {
+            threads,
+            ..launch("neighbours", 3, 64).u64(p)
+        };
+        b.clean(&l);
+        let got = b.machine.memory.read(p, 384).unwrap();
+        let halves = got
+            .chunks(2)
+            .map(|c| u16::from_le_bytes(c.try_into().unwrap()));
+        assert!(halves.eq(0..192));
+    }
+}
+
+#[test]
+fn walking_together_orders_nothing() {
+    let mut b = bench();
+    let o = b.run(&launch("warp_synchronous", 1, 32).u64(0));
+    only(
+        &o,
+        Finding::SharedRace,
+        line("warp_synchronous", "ld.shared"),
+    );
+}
+
+#[test]
+fn constants_stay_as_they_are() {
+    let mut b = bench();
+    let o = b.run(&launch("write_constant", 1, 1));
+    only(&o, Finding::ReadOnly, line("write_constant", "st.u32"));
+}
+
+#[test]
+fn copies_stay_inside_their_source() {
+    let mut b = bench();
+    let p = b.words(&[0; 7]);
+    let o = b.run(&launch("copy_past_the_end", 1, 1).u64(p));
+    only(
+        &o,
+        Finding::OutOfBounds,
+        line("copy_past_the_end", "cp.async.cg"),
+    );
+    let p = b.words(&[0; 8]);
+    b.clean(&launch("copy_past_the_end", 1, 1).u64(p));
+}
+
+#[test]
+fn a_launch_that_takes_too_much_of_this_machine_is_refused() {
+    let source = format!("{HEAD}.visible .entry k() {{ .local .b8 x[500000]; ret; }}");
+    let mut b = Bench::new(&source);
+    let e = b
+        .machine
+        .run(&b.module, &launch("k", 1000, 1024))
+        .unwrap_err();
+    assert!(e.to_string().contains("let fewer be in flight"), "{e}");
+}

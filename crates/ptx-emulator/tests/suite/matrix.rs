@@ -178,3 +178,60 @@ fn every_form_multiplies() {
         }
     }
 }
+
+/// Halves of a transposed tile, stored by fragments: sm_90 and on.
+pub const STORED: &str = "\
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry stored(.param .u64 o)
+{
+    .reg .b32 %a<4>, %r<6>;
+    .reg .u64 %d<3>;
+    .shared .align 16 .b8 tile[256];
+    ld.param.u64 %d0, [o];
+    mov.u32 %r0, %laneid;
+    mul.lo.u32 %r1, %r0, 2;
+    add.u32 %r2, %r1, 1;
+    shl.b32 %r3, %r2, 16;
+    or.b32 %a0, %r3, %r1;
+    mov.b32 %a1, %a0;
+    mov.u32 %r4, tile;
+    and.b32 %r5, %r0, 15;
+    mad.lo.u32 %r5, %r5, 16, %r4;
+    stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r5], {%a0, %a1};
+    bar.sync 0;
+    mad.lo.u32 %r5, %r0, 8, %r4;
+    ld.shared.v2.b32 {%a2, %a3}, [%r5];
+    mul.wide.u32 %d1, %r0, 8;
+    add.u64 %d0, %d0, %d1;
+    st.global.v2.b32 [%d0], {%a2, %a3};
+    ret;
+}
+";
+
+#[test]
+fn fragments_are_stored_as_they_are_loaded() {
+    let mut b = Bench::new(STORED);
+    let o = b.buffer(256);
+    b.clean(&launch("stored", 1, 32).u64(o));
+    let want: Vec<u32> = (0..64u32)
+        .map(|k| (k % 32) * 2)
+        .map(|k| (k + 1) << 16 | k)
+        .collect();
+    assert_eq!(b.read(o, 64), want);
+}
+
+#[test]
+fn products_need_the_whole_warp() {
+    use shopfloor_ptx_emulator::Finding;
+    let source = product("m16n8k8.row.col.f32.f16.f16.f32", [2, 1, 4]);
+    let mut b = Bench::new(&source);
+    let p: Vec<u64> = (0..3).map(|_| b.words(&[0; 128])).collect();
+    let o = b.run(&launch("product", 1, 16).u64(p[0]).u64(p[1]).u64(p[2]));
+    only(
+        &o,
+        Finding::WarpMask,
+        line_of(&source, "product", "mma.sync"),
+    );
+}

@@ -26,6 +26,7 @@ fn sources() -> Vec<(String, String)> {
         ("memory", include_str!("ptx/memory.ptx")),
         ("order", include_str!("ptx/order.ptx")),
         ("warps", include_str!("ptx/warps.ptx")),
+        ("stored", matrix::STORED),
     ]
     .map(|(n, s)| (n.to_string(), s.to_string()))
     .into();
@@ -69,10 +70,15 @@ fn ptxas_assembles_every_fixture() {
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for (name, source) in sources() {
+        let arch = if source.contains("sm_90") {
+            "sm_90"
+        } else {
+            "sm_80"
+        };
         let path = folder.join(format!("emulator-{name}.ptx"));
         std::fs::write(&path, &source).unwrap();
         let out = Command::new(&tool)
-            .args(["-arch=sm_80", "-o", "/dev/null"])
+            .args([&format!("-arch={arch}"), "-o", "/dev/null"])
             .arg(&path)
             .output()
             .unwrap();
