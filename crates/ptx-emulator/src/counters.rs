@@ -130,7 +130,7 @@ pub(crate) fn sectors(addresses: &[u64], bytes: u64) -> (u64, u64) {
     let mut n = 0;
     let mut sorted = true;
     for &a in addresses {
-        let (first, last) = (a >> 5, (a + bytes - 1) >> 5);
+        let (first, last) = (a >> 5, a.saturating_add(bytes - 1) >> 5);
         for s in first..=last {
             if n > 0 && list[n - 1] == s {
                 continue;
@@ -241,5 +241,7 @@ mod tests {
         assert_eq!(sectors(&at(0), 4), (1, 1));
         let off: Vec<u64> = at(4).iter().map(|a| a + 4).collect();
         assert_eq!(sectors(&off, 4), (5, 2));
+        // Wild addresses are counted before they are refused.
+        assert_eq!(sectors(&[u64::MAX], 16), (1, 1));
     }
 }

@@ -9,6 +9,7 @@ mod common;
 mod control;
 mod convert;
 mod counters;
+mod damaged;
 mod floats;
 mod matrix;
 mod memory;
