@@ -181,21 +181,23 @@ fn pass(lanes: &[(u32, u32)], bytes: u32) -> u64 {
     let words = bytes.div_ceil(4);
     let mut list = [0u32; 64];
     let mut n = 0;
-    let mut dense = true;
+    let (mut least, mut most) = (u32::MAX, 0);
     for &(_, a) in lanes {
         for w in 0..words {
             let word = (a >> 2) + w;
             if n > 0 && list[n - 1] == word {
                 continue;
             }
-            dense &= n == 0 || word == list[n - 1] + 1;
+            least = least.min(word);
+            most = most.max(word);
             if n < list.len() {
                 list[n] = word;
                 n += 1;
             }
         }
     }
-    if dense && n <= 32 {
+    // As many words in a row as there are banks lie in different ones.
+    if most - least < 32 {
         return 1;
     }
     list[..n].sort_unstable();

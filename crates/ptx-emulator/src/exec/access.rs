@@ -96,7 +96,7 @@ impl Ctx<'_> {
     }
 
     /// Whether an aligned shared access lies inside.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shared_at(&mut self, lane: u32, address: u64, bytes: u32, what: &str) -> bool {
         if !address.is_multiple_of(u64::from(bytes)) && self.misaligned(lane, address, bytes) {
             return false;
@@ -105,13 +105,19 @@ impl Ctx<'_> {
         if address.saturating_add(u64::from(bytes)) <= size {
             return true;
         }
+        self.shared_outside(lane, address, bytes, what);
+        false
+    }
+
+    #[cold]
+    fn shared_outside(&mut self, lane: u32, address: u64, bytes: u32, what: &str) {
+        let size = self.world.shared_bytes;
         self.report(Kind::OutOfBounds, lane, None, || {
             format!(
                 "{what} of {bytes} bytes at {address:#x} of shared memory, of which there are \
                  {size} bytes"
             )
         });
-        false
     }
 
     #[inline]
