@@ -41,6 +41,8 @@ enum Command {
     Machines(commands::machines::Command),
     /// Run a bundled model that reads handwritten digits, and show how
     Demo(commands::demo::Args),
+    /// Run a kernel of a PTX file without a GPU, and say what is wrong with it and what it did
+    Emulate(commands::emulate::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Profile(a) => commands::profile::run(a),
         Command::Machines(c) => commands::machines::run(c),
         Command::Demo(a) => commands::demo::run(a),
+        Command::Emulate(a) => commands::emulate::run(a),
     };
     match result {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,

@@ -16,6 +16,8 @@ pub enum Failure {
     Differ(String),
     /// A stated goal was missed.
     Missed(String),
+    /// Something is wrong with the kernel that was run.
+    Found(String),
     /// A value on the command line is wrong.
     Usage(String),
     /// Standard output cannot be written.
@@ -45,7 +47,7 @@ impl Failure {
             Failure::Unsupported(_) => 3,
             Failure::Differ(_) => 4,
             Failure::Missed(_) => 5,
-            Failure::Library(_) | Failure::Write(_) => 1,
+            Failure::Library(_) | Failure::Found(_) | Failure::Write(_) => 1,
             Failure::Closed => 0,
         }
     }
@@ -58,6 +60,7 @@ impl std::fmt::Display for Failure {
             Failure::Unsupported(s)
             | Failure::Differ(s)
             | Failure::Missed(s)
+            | Failure::Found(s)
             | Failure::Usage(s) => f.write_str(s),
             Failure::Write(e) => write!(
                 f,

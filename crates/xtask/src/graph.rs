@@ -49,7 +49,11 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ("report", Reach::Through, &["plan"]),
     ("predict", Reach::Through, &["planner"]),
     ("shopfloor", Reach::Product, &[]),
-    ("shopfloor-cli", Reach::Exactly, &["shopfloor"]),
+    (
+        "shopfloor-cli",
+        Reach::Exactly,
+        &["shopfloor", "ptx-emulator"],
+    ),
     ("testkit", Reach::All, &[]),
     ("xtask", Reach::All, &[]),
 ];

@@ -1,6 +1,7 @@
 //! One module per command.
 pub mod bench;
 pub mod demo;
+pub mod emulate;
 pub mod inspect;
 pub mod machines;
 pub mod plan;

@@ -1,0 +1,392 @@
+use crate::output::{self, Done, Failure};
+use ptx_emulator::{Checks, Launch, Machine, MemoryKind, Outcome, Report, counters_table};
+use serde_json::{Value, json};
+use shopfloor::{DType, Tensor, data};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Elements of a buffer that are printed without `--all`.
+const SHOWN: usize = 64;
+/// Most elements of a buffer.
+const MOST: u64 = 1 << 32;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A file of PTX text
+    file: PathBuf,
+    /// The kernel to run; may be left out where there is one
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// CTAs along x, y and z
+    #[arg(long, value_name = "X,Y,Z", default_value = "1")]
+    grid: String,
+    /// Threads of a CTA along x, y and z
+    #[arg(long, value_name = "X,Y,Z", default_value = "32")]
+    block: String,
+    /// An argument, in order: TYPE:VALUE (u32:7, f32:1.5), a buffer that is filled and not shown
+    /// (buf:TYPE:COUNT=zeros|ones|iota|random:SEED|FILE.npy), or one that is shown afterwards
+    /// (out:TYPE:COUNT, which nothing has written, or with = as above). Types are f32 f64 f16
+    /// bf16, s8 to s64 and u8 to u64
+    #[arg(
+        long = "arg",
+        value_name = "ARG",
+        allow_hyphen_values = true,
+        verbatim_doc_comment
+    )]
+    args: Vec<String>,
+    /// Dynamic shared memory of a CTA
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    shared: u32,
+    /// Decides how warps and CTAs are interleaved
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// CTAs in flight together, at most
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    resident: usize,
+    /// Instructions of warps after which to give up
+    #[arg(long, value_name = "N", default_value_t = 10_000_000_000)]
+    steps: u64,
+    /// Check bounds and alignment only: no races, no uninitialised reads
+    #[arg(long)]
+    no_checks: bool,
+    /// Show buffers whole
+    #[arg(long)]
+    all: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An argument that stands in memory.
+struct Buffer {
+    name: String,
+    address: u64,
+    dtype: DType,
+    count: usize,
+    shown: bool,
+}
+
+fn usage<T>(what: String) -> Result<T, Failure> {
+    Err(Failure::Usage(what))
+}
+
+fn failed(e: ptx_emulator::PtxError, file: &std::path::Path) -> Failure {
+    Failure::Usage(format!("{}: {e}", file.display()))
+}
+
+fn three(text: &str) -> Result<[u32; 3], Failure> {
+    let mut v = [1; 3];
+    let parts: Vec<&str> = text.split(',').collect();
+    for (k, p) in parts.iter().enumerate() {
+        match (v.get_mut(k), p.trim().parse()) {
+            (Some(slot), Ok(n)) => *slot = n,
+            _ => return usage(format!("'{text}' is not X, X,Y or X,Y,Z")),
+        }
+    }
+    Ok(v)
+}
+
+fn dtype(name: &str) -> Option<DType> {
+    Some(match name {
+        "f32" => DType::F32,
+        "f64" => DType::F64,
+        "f16" => DType::F16,
+        "bf16" => DType::BF16,
+        "s8" => DType::I8,
+        "u8" => DType::U8,
+        "s16" => DType::I16,
+        "u16" => DType::U16,
+        "s32" => DType::I32,
+        "u32" => DType::U32,
+        "s64" => DType::I64,
+        "u64" => DType::U64,
+        _ => return None,
+    })
+}
+
+fn integer(t: DType) -> bool {
+    !matches!(t, DType::F32 | DType::F64 | DType::F16 | DType::BF16)
+}
+
+/// The bytes of one number.
+fn scalar(t: DType, text: &str) -> Option<Vec<u8>> {
+    let mut one = Tensor::zeros(t, &[1]).ok()?;
+    if integer(t) {
+        let negative = text.starts_with('-');
+        let digits = text.trim_start_matches('-');
+        let v = match digits.strip_prefix("0x") {
+            Some(h) => i128::from(u64::from_str_radix(h, 16).ok()?),
+            None => digits.parse().ok()?,
+        };
+        one.set_i64(0, if negative { -v } else { v } as i64);
+    } else {
+        one.set_f64(0, text.parse().ok()?);
+    }
+    Some(one.into_bytes())
+}
+
+fn filled(arg: &str, t: DType, count: usize, how: &str) -> Result<Option<Tensor>, Failure> {
+    let of = |f: &mut dyn FnMut(usize) -> f64| -> Result<Option<Tensor>, Failure> {
+        let mut out = Tensor::zeros(t, &[count]).map_err(|e| Failure::Usage(e.to_string()))?;
+        for k in 0..count {
+            out.set_f64(k, f(k));
+        }
+        Ok(Some(out))
+    };
+    if let Some(seed) = how.strip_prefix("random:") {
+        let Ok(seed) = seed.parse::<u64>() else {
+            return usage(format!("'{arg}': random:SEED needs a number"));
+        };
+        let mut s = seed;
+        return of(&mut |_| {
+            // Integers from -8 to 8, floats in -1..1.
+            s = s.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (s ^ (s >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let unit = (z >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
+            if integer(t) {
+                (unit * 8.0).round()
+            } else {
+                unit
+            }
+        });
+    }
+    match how {
+        "zeros" => of(&mut |_| 0.0),
+        "ones" => of(&mut |_| 1.0),
+        "iota" => of(&mut |k| k as f64),
+        path if path.ends_with(".npy") => {
+            let file = data::read_npy(path)?;
+            if file.dtype() != t || file.len() != count {
+                return usage(format!(
+                    "'{arg}': {path} holds {} elements of {}",
+                    file.len(),
+                    file.dtype()
+                ));
+            }
+            Ok(Some(file))
+        }
+        _ => usage(format!(
+            "'{arg}': a buffer is filled with zeros, ones, iota, random:SEED or FILE.npy"
+        )),
+    }
+}
+
+/// Puts an argument where the kernel can use it.
+fn argument(
+    arg: &str,
+    machine: &mut Machine,
+    buffers: &mut Vec<Buffer>,
+) -> Result<Vec<u8>, Failure> {
+    let parts: Vec<&str> = arg.splitn(3, ':').collect();
+    let shown = match parts[0] {
+        "buf" => false,
+        "out" => true,
+        ty => {
+            let value = arg.split_once(':').map_or("", |p| p.1);
+            let bytes = dtype(ty).and_then(|t| scalar(t, value));
+            return match bytes {
+                Some(b) => Ok(b),
+                None => usage(format!(
+                    "'{arg}' is no argument: TYPE:VALUE, buf:TYPE:COUNT=HOW or out:TYPE:COUNT"
+                )),
+            };
+        }
+    };
+    let [_, ty, rest] = parts[..] else {
+        return usage(format!("'{arg}' needs a type and a number of elements"));
+    };
+    let (count, how) = match rest.split_once('=') {
+        Some((c, h)) => (c, Some(h)),
+        None => (rest, None),
+    };
+    let (Some(t), Ok(count)) = (dtype(ty), count.parse::<u64>()) else {
+        return usage(format!("'{arg}' needs a type and a number of elements"));
+    };
+    let size = u64::from(t.bits()) / 8;
+    if count > MOST {
+        return usage(format!("'{arg}': {MOST} elements are the most"));
+    }
+    let memory = |e: ptx_emulator::PtxError| Failure::Usage(format!("'{arg}': {e}"));
+    let address = machine
+        .memory
+        .allocate(count * size, MemoryKind::Device)
+        .map_err(memory)?;
+    if let Some(how) = how
+        && let Some(tensor) = filled(arg, t, count as usize, how)?
+    {
+        machine
+            .memory
+            .write(address, tensor.bytes())
+            .map_err(memory)?;
+    }
+    buffers.push(Buffer {
+        name: arg.split('=').next().unwrap_or(arg).to_string(),
+        address,
+        dtype: t,
+        count: count as usize,
+        shown,
+    });
+    Ok(address.to_le_bytes().into())
+}
+
+fn number(t: DType, tensor: &Tensor, k: usize) -> String {
+    match t {
+        DType::U64 => (tensor.get_i64(k) as u64).to_string(),
+        t if integer(t) => tensor.get_i64(k).to_string(),
+        DType::F64 => tensor.get_f64(k).to_string(),
+        _ => (tensor.get_f64(k) as f32).to_string(),
+    }
+}
+
+fn values(b: &Buffer, machine: &Machine) -> Result<Tensor, Failure> {
+    let size = b.dtype.bits() as usize / 8;
+    let bytes = machine
+        .memory
+        .read(b.address, b.count * size)
+        .map_err(|e| Failure::Usage(e.to_string()))?;
+    Tensor::from_bytes(b.dtype, &[b.count], bytes).map_err(|e| Failure::Usage(e.to_string()))
+}
+
+fn show(b: &Buffer, machine: &Machine, all: bool, out: &mut String) -> Result<(), Failure> {
+    let tensor = values(b, machine)?;
+    let n = if all { b.count } else { b.count.min(SHOWN) };
+    let cells: Vec<String> = (0..n).map(|k| number(b.dtype, &tensor, k)).collect();
+    let width = cells.iter().map(String::len).max().unwrap_or(0) + 1;
+    let index = b.count.to_string().len() + 1;
+    let columns = ((99 - index) / width.max(1)).clamp(1, 16);
+    let _ = writeln!(out, "{}", b.name);
+    for (row, chunk) in cells.chunks(columns).enumerate() {
+        let _ = write!(out, "{:>index$}", row * columns);
+        for c in chunk {
+            let _ = write!(out, "{c:>width$}");
+        }
+        out.push('\n');
+    }
+    if n < b.count {
+        let _ = writeln!(out, "... {} more; --all shows them", b.count - n);
+    }
+    out.push('\n');
+    Ok(())
+}
+
+fn report(r: &Report) -> Value {
+    json!({
+        "kind": r.kind.name(), "line": r.line, "other_line": r.other_line, "kernel": r.kernel,
+        "cta": r.cta, "warp": r.warp, "lane": r.lane, "message": r.message, "count": r.count,
+    })
+}
+
+fn counts(c: &ptx_emulator::Counts) -> Value {
+    json!({
+        "issued": c.issued, "lanes": c.lanes, "global_requests": c.global_requests,
+        "sectors": c.sectors, "lines": c.lines, "global_bytes": c.global_bytes,
+        "shared_requests": c.shared_requests, "wavefronts": c.wavefronts,
+        "conflicts": c.conflicts, "barriers": c.barriers, "waits": c.waits,
+    })
+}
+
+fn as_json(o: &Outcome, machine: &Machine, buffers: &[Buffer]) -> Result<Value, Failure> {
+    let mut shown = serde_json::Map::new();
+    for (k, b) in buffers.iter().enumerate().filter(|(_, b)| b.shown) {
+        let t = values(b, machine)?;
+        let list: Vec<Value> = (0..b.count)
+            .map(|i| match b.dtype {
+                DType::U64 => json!(t.get_i64(i) as u64),
+                d if integer(d) => json!(t.get_i64(i)),
+                _ => match t.get_f64(i) {
+                    v if v.is_finite() => json!(v),
+                    // JSON has no such numbers.
+                    v => json!(v.to_string()),
+                },
+            })
+            .collect();
+        shown.insert(format!("{k}:{}", b.name), Value::Array(list));
+    }
+    let classes: serde_json::Map<String, Value> = o
+        .counters
+        .classes
+        .iter()
+        .map(|(c, n)| (c.name().to_string(), json!(n)))
+        .collect();
+    let lines: Vec<Value> = o
+        .counters
+        .by_line
+        .iter()
+        .map(|(l, c)| json!({"line": l, "counts": counts(c)}))
+        .collect();
+    Ok(json!({
+        "reports": o.reports.iter().map(report).collect::<Vec<Value>>(),
+        "buffers": shown,
+        "total": counts(&o.counters.total),
+        "classes": classes,
+        "by_line": lines,
+        "threads": o.threads,
+    }))
+}
+
+pub fn run(a: Args) -> Done {
+    let source = std::fs::read_to_string(&a.file).map_err(|e| {
+        Failure::Usage(format!(
+            "{} cannot be read: {e}; give a file of PTX text",
+            a.file.display()
+        ))
+    })?;
+    let mut machine = Machine::new();
+    let module = machine.load(&source).map_err(|e| failed(e, &a.file))?;
+    let kernel = match (&a.kernel, &module.kernels()[..]) {
+        (Some(k), _) => k.clone(),
+        (None, [one]) => one.to_string(),
+        (None, all) => {
+            return usage(format!(
+                "{} has {} kernels; choose one with --kernel: {}",
+                a.file.display(),
+                all.len(),
+                all.join(", ")
+            ));
+        }
+    };
+    let mut buffers = Vec::new();
+    let mut args = Vec::new();
+    for arg in &a.args {
+        args.push(argument(arg, &mut machine, &mut buffers)?);
+    }
+    let launch = Launch {
+        grid: three(&a.grid)?,
+        block: three(&a.block)?,
+        shared: a.shared,
+        args,
+        seed: a.seed,
+        resident: a.resident.max(1),
+        checks: if a.no_checks {
+            Checks::none()
+        } else {
+            Checks::default()
+        },
+        step_limit: a.steps,
+        ..Launch::new(kernel)
+    };
+    let outcome = machine
+        .run(&module, &launch)
+        .map_err(|e| failed(e, &a.file))?;
+    if a.json {
+        output::json(&as_json(&outcome, &machine, &buffers)?)?;
+    } else {
+        let mut out = String::new();
+        for b in buffers.iter().filter(|b| b.shown) {
+            show(b, &machine, a.all, &mut out)?;
+        }
+        out += &counters_table(&outcome.counters, &source);
+        output::print(&out)?;
+    }
+    match outcome.reports.len() {
+        0 => Ok(()),
+        n => {
+            let mut all = format!("{n} findings in {}", a.file.display());
+            for r in &outcome.reports {
+                let _ = write!(all, "\n{r}");
+            }
+            Err(Failure::Found(all))
+        }
+    }
+}
