@@ -438,10 +438,76 @@ def machine_learning():
     case("treeensemble_v5", "TreeEnsemble", ML, dict(x=xs), attrs=v5, ml=5, dims=dims)
 
 
+def layers():
+    """Layers with weights of 8 bits, mixtures of experts."""
+    r = rng("layers")
+    H, I, L = 8, 6, 5
+    def lstm(name, dirs=1, batch=1, signed=True, per_column=False, zero=False, lens=None, state=False, peep=False, bias=True, **attrs):
+        d = np.int8 if signed else np.uint8
+        lo, hi = (-100, 100) if signed else (30, 230)
+        w = lambda k: r.integers(lo, hi, (dirs, k, 4 * H)).astype(d)
+        shape = (dirs, 4 * H) if per_column else (dirs,)
+        scale = lambda: (0.004 + 0.002 * r.random(shape)).astype(np.float32)
+        point = lambda: r.integers(*((-3, 4) if signed else (120, 130)), shape).astype(d) if zero or not signed else np.zeros(shape, d)
+        i = dict(x=f(r, L, batch, I), w=w(I), r=w(H), b=f(r, dirs, 8 * H, scale=0.2) if bias else None,
+                 lens=None if lens is None else np.array(lens, np.int32), h=f(r, dirs, batch, H, scale=0.3) if state else None,
+                 c=f(r, dirs, batch, H, scale=0.3) if state else None, p=f(r, dirs, 3 * H, scale=0.3) if peep else None,
+                 ws=scale(), wz=point(), rs=scale(), rz=point())
+        way = {} if dirs == 1 else dict(direction="bidirectional")
+        case(name, "DynamicQuantizeLSTM", MS, i, ["w", "r", "b", "p", "ws", "wz", "rs", "rz"], dict(hidden_size=H, **way, **attrs), outputs=3, dims=dict(x=["seq", batch, I]))
+    lstm("dynlstm")
+    lstm("dynlstm_both", 2)
+    lstm("dynlstm_back", direction="reverse")
+    lstm("dynlstm_unsigned", signed=False)
+    lstm("dynlstm_columns", per_column=True)
+    lstm("dynlstm_zero", zero=True, bias=False)
+    lstm("dynlstm_state", state=True, peep=True)
+    lstm("dynlstm_lens", 2, lens=[3], state=True)
+    N, D, E = 5, 16, 4
+    def moe(name, act="relu", bias=True, pair=1, lead=(N,), **attrs):
+        i = dict(x=f(r, *lead, D), p=f(r, int(np.prod(lead)), E), w1=f(r, E, pair * 32, D, scale=0.3), b1=f(r, E, pair * 32) if bias else None,
+                 w2=f(r, E, D, 32, scale=0.3), b2=f(r, E, D) if bias else None)
+        fused = dict(swiglu_fusion=1) if pair == 2 else {}
+        case(name, "MoE", MS, i, ["w1", "b1", "w2", "b2"], dict(activation_type=act, **fused, **attrs))
+    for act in ["relu", "gelu", "silu", "identity"]:
+        moe("moe_" + act, act, k=2)
+    moe("moe_first", "silu", bias=False, lead=(2, 3), k=1)
+    moe("moe_normal", "silu", k=3, normalize_routing_weights=1)
+    moe("moe_swiglu", "swiglu", pair=2, k=2)
+    moe("moe_swiglu_limit", "swiglu", pair=2, k=2, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.5)
+    def qmoe(name, bits, block=0, zero=False, act="silu", pair=1, bias=True, **attrs):
+        H = 32
+        def weights(out, width):
+            q = r.integers(0, 256, (E, out, width * bits // 8)).astype(np.uint8)
+            shape = (E, out, width // block) if block else (E, out)
+            s = (0.01 + 0.02 * r.random(shape)).astype(np.float32) / (1 if bits == 4 else 16)
+            z = None
+            if zero:
+                zs = shape[:-1] + (shape[-1] * bits // 8,) if block else (E, out * bits // 8)
+                z = r.integers(0, 256, zs).astype(np.uint8)
+            return q, s, z
+        (w1, s1, z1), (w2, s2, z2) = weights(pair * H, H), weights(H, H)
+        i = dict(x=f(r, N, H), p=f(r, N, E), w1=w1, s1=s1, b1=f(r, E, pair * H) if bias else None, w2=w2, s2=s2, b2=f(r, E, H) if bias else None)
+        if zero:
+            i.update(w3=None, s3=None, b3=None, z1=z1, z2=z2)
+        fused = dict(swiglu_fusion=1) if pair == 2 else {}
+        blocks = dict(block_size=block) if block else {}
+        case(name, "QMoE", MS, i, ["w1", "s1", "b1", "w2", "s2", "b2", "z1", "z2"], dict(k=2, activation_type=act, expert_weight_bits=bits, **fused, **blocks, **attrs))
+    qmoe("qmoe_4", 4)
+    qmoe("qmoe_8", 8, normalize_routing_weights=1)
+    qmoe("qmoe_4_swiglu", 4, act="swiglu", pair=2)
+    qmoe("qmoe_4_blocks", 4, block=16)
+    qmoe("qmoe_8_blocks", 8, block=16, act="swiglu", pair=2)
+    qmoe("qmoe_4_zero", 4, block=16, zero=True, bias=False)
+    qmoe("qmoe_8_zero", 8, zero=True)
+    t = np.array([["a", "b", "c"], ["zz", "ccc", ""]], object)
+    case("arrayfeatureextractor_text", "ArrayFeatureExtractor", ML, dict(x=t, i=np.array([[2, 0]], np.int64)), "i")
+
+
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers]:
         part()
     total = 0
     for name, c in CASES.items():

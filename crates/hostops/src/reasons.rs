@@ -23,7 +23,10 @@ pub fn reason(name: &str) -> &'static str {
         "Resize" => "only where sizes or scales are computed from data, or it crops by regions",
         "DFT" | "STFT" => "only for lengths above 2048 or computed from data",
         "GridSample" => "only for more than 16 corners, or other types than f32",
-        "RoiAlign" | "DeformConv" => PLACES,
+        "RoiAlign" => {
+            "only where the region says how many samples a bin has, for the largest sample, or other types than f32"
+        }
+        "DeformConv" => PLACES,
         "Col2Im" | "MaxUnpool" => "it adds or puts elements at places that are not its own",
         "MaxPool" => "only where the positions of the maxima are asked for",
         "Cast" => CODES,

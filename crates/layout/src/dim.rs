@@ -248,7 +248,29 @@ impl Dim {
 
     /// True when the value is >= 0 for all symbol values >= 0 (false: not proved).
     pub fn provably_nonneg(&self) -> bool {
-        self.nonneg_within(3)
+        !self.seen_negative() && self.nonneg_within(3)
+    }
+
+    /// True when some values of the symbols make it negative: then there is no proof to search for.
+    fn seen_negative(&self) -> bool {
+        let Dim::Expr(e) = self else { return false };
+        if !e.0.values().any(|c| *c < 0) {
+            return false;
+        }
+        // Alike, then apart from each other by what their names give.
+        let of = |s: &str, round: u64| match round {
+            0 | 1 => round as i64,
+            2 => 1 << 20,
+            _ => {
+                let start = 0xcbf2_9ce4_8422_2325 ^ round;
+                let h = s.bytes().fold(start, |h, b| {
+                    (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+                });
+                // Of all magnitudes.
+                (h >> 32) as i64 & ((1 << (h % 20)) - 1)
+            }
+        };
+        (0..8).any(|round| self.eval(&|s| Some(of(s, round))).is_some_and(|v| v < 0))
     }
 
     /// Proof with at most `depth` atoms replaced by a bound of theirs.

@@ -16,6 +16,7 @@ mod hoist;
 mod integer;
 mod labels;
 mod maps;
+mod pads;
 mod pattern;
 mod recurrent;
 mod resample;

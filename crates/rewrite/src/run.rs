@@ -1,7 +1,7 @@
 use crate::edit::tidy;
 use crate::{
-    Error, attention, cse, dead, fold, hoist, integer, labels, maps, recurrent, resample, shapes,
-    views,
+    Error, attention, cse, dead, fold, hoist, integer, labels, maps, pads, recurrent, resample,
+    shapes, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -86,6 +86,12 @@ pub const PASSES: &[Pass] = &[
         run: dead::run,
         needs: &[],
         establishes: &["no dead code"],
+    },
+    Pass {
+        name: "pads",
+        run: pads::run,
+        needs: &["no shape arithmetic"],
+        establishes: &[],
     },
     Pass {
         name: "resample",

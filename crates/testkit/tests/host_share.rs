@@ -10,7 +10,6 @@ use testkit::zoo;
 
 /// The host steps that zoo models have, and why each is no kernel.
 const KINDS: &[(&str, &str)] = &[
-    ("core.pad", "reflected rims of signals: few bytes"),
     ("core.recurrent", "recurrences over time"),
     (
         "core.scan",
@@ -31,10 +30,6 @@ const KINDS: &[(&str, &str)] = &[
     ("NonZero", "the elements decide the result's extents"),
     ("Pad", "only where sizes are computed from data"),
     ("Resize", "only where sizes are computed from data"),
-    (
-        "RoiAlign",
-        "each element reads places that data gives, in floating point",
-    ),
     (
         "ml.TreeEnsembleClassifier",
         "a classical model, evaluated sample by sample",

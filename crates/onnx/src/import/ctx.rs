@@ -83,6 +83,17 @@ pub(crate) struct Ctx<'m> {
     origins: BTreeSet<String>,
     nodes: usize,
     depth: usize,
+    /// What branches with outputs of different ranks are taken for.
+    pub ranks: Ranks,
+}
+
+/// A value has one rank, also where branches disagree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ranks {
+    /// Some branches disagree.
+    pub differ: bool,
+    /// The higher rank is what the rest of the model is lowered for, not the lower one.
+    pub higher: bool,
 }
 
 /// Our element type for ONNX's code.
@@ -133,6 +144,7 @@ impl<'m> Ctx<'m> {
             origins: BTreeSet::new(),
             nodes: 0,
             depth: 0,
+            ranks: Ranks::default(),
         }
     }
 

@@ -111,7 +111,17 @@ pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported
 
 fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
     let mut c = Ctx::new(file);
-    let graph = match lower(&mut c, options) {
+    let mut lowered = lower(&mut c, options);
+    if lowered.is_err() && c.ranks.differ {
+        // The rest of the model may be made for the other rank of what a branch gives.
+        let mut other = Ctx::new(file);
+        other.ranks.higher = true;
+        let again = lower(&mut other, options);
+        if again.is_ok() {
+            (c, lowered) = (other, again);
+        }
+    }
+    let graph = match lowered {
         Ok(g) => g,
         Err(LowerError::Import(e)) => return Err(e),
         Err(LowerError::Graph(source)) => {

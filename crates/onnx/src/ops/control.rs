@@ -57,13 +57,10 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         (false, true) if depends_on_sizes(c, cond) => return c.inline_branch(n, no),
         _ => {}
     }
-    if c.dtype(cond) != DType::Bool || !Dim::product(&c.shape(cond)).is_one() {
-        return Err("its condition must be one bool".into());
-    }
-    let cond = c.reshaped(n, n.tmp("cond"), cond, vec![])?;
+    let cond = one_bool(c, n, cond)?;
     let outer = c.frames.len();
     // The branch lowered first is one that is valid.
-    let (first, swapped) = match attempt(c, n, yes, &[])? {
+    let (mut first, swapped) = match attempt(c, n, yes, &[])? {
         Tried::Lowered(outs) => (outs, false),
         Tried::Poisoned => return poisoned(c, n, no),
         Tried::Invalid(why) => match attempt(c, n, no, &[])? {
@@ -77,16 +74,16 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             }
         },
     };
-    let kinds_a = kinds(c, &first);
+    let mut kinds_a = kinds(c, &first);
     let captured: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
     // The other branch captures the same values first, in the same order; what it takes beyond
     // them this one takes too.
-    let Some(frame) = c.frames.pop() else { return Err("a branch is lost".into()) };
+    let Some(mut frame) = c.frames.pop() else { return Err("a branch is lost".into()) };
     let tried = match swapped {
         true => attempt(c, n, yes, &captured)?,
         false => attempt(c, n, no, &captured)?,
     };
-    let second = match tried {
+    let mut second = match tried {
         Tried::Lowered(outs) => outs,
         Tried::Poisoned => {
             poison(c, n);
@@ -94,7 +91,29 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         Tried::Invalid(why) => refuse(c, n, cond, &captured, &kinds_a, &why)?,
     };
-    let kinds_b = kinds(c, &second);
+    let mut kinds_b = kinds(c, &second);
+    if let Some((i, a, b)) = ranks_differ(&kinds_a, &kinds_b) {
+        // A value has one rank: the branch with the lower one is what the rest of the model is made
+        // for, or else the other. The one that is not gives an error when it is taken.
+        let why = |own, other| format!("its output {i} has rank {own}, the other branch's {other}");
+        c.ranks.differ = true;
+        if (a < b) != c.ranks.higher {
+            c.drop_body();
+            second = refuse(c, n, cond, &captured, &kinds_a, &why(b, a))?;
+            kinds_b = kinds_a.clone();
+        } else {
+            let held: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
+            let Some(other) = c.frames.pop() else { return Err("a branch is lost".into()) };
+            first = refuse(c, n, cond, &held, &kinds_b, &why(a, b))?;
+            kinds_a = kinds_b.clone();
+            let Some(refused) = c.frames.pop() else { return Err("a branch is lost".into()) };
+            frame = refused;
+            c.frames.push(other);
+            // Both take the same values; the refused one reads the condition too.
+            let at = c.frames.len() - 1;
+            c.capture(at, cond)?;
+        }
+    }
     let all: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
     let (second_graph, _) = c.close_body(&second);
     c.frames.push(frame);
@@ -115,11 +134,6 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut outs = Vec::new();
     let mut held = Vec::new();
     for (i, (a, b)) in kinds_a.iter().zip(&kinds_b).enumerate() {
-        if let (Kind::Tensor { shape: Some(x), .. }, Kind::Tensor { shape: Some(y), .. }) = (a, b)
-            && x.len() != y.len()
-        {
-            return Err(LowerError::Unsupported(format!("output {i} has rank {} in one branch and {} in the other", x.len(), y.len())));
-        }
         let both = a.join(b).map_err(|e| name_output(e, i))?.known(&|d| c.visible(d));
         let (d, s) = c.outside(&both)?;
         outs.push((n.name(i), d, s));
@@ -135,6 +149,29 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         c.set(n, i, y);
     }
     Ok(())
+}
+
+/// The condition as a scalar; a size that only the data gives is taken to be 1.
+fn one_bool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, cond: ValueId) -> Lowered<ValueId> {
+    let s = c.shape(cond);
+    if c.dtype(cond) != DType::Bool || s.iter().any(|d| d.known().is_some_and(|d| d != 1)) {
+        return Err("its condition must be one bool".into());
+    }
+    let mut one = cond;
+    for (axis, d) in s.iter().enumerate().filter(|(_, d)| !d.is_one()) {
+        c.assume(n, d, &Dim::ONE);
+        one = c.slice(n, n.tmp(&format!("cond.d{axis}")), one, axis, Dim::ZERO, Dim::ONE)?;
+    }
+    c.reshaped(n, n.tmp("cond"), one, vec![])
+}
+
+/// The first output whose rank differs, and its ranks.
+fn ranks_differ(a: &[Kind], b: &[Kind]) -> Option<(usize, usize, usize)> {
+    let ranks = a.iter().zip(b).map(|k| match k {
+        (Kind::Tensor { shape: Some(x), .. }, Kind::Tensor { shape: Some(y), .. }) => (x.len(), y.len()),
+        _ => (0, 0),
+    });
+    ranks.enumerate().find(|(_, (x, y))| x != y).map(|(i, (x, y))| (i, x, y))
 }
 
 fn name_output(e: LowerError, i: usize) -> LowerError {

@@ -8,7 +8,6 @@ pub(crate) const OPS: &[OpDef] = &[
     op("NonZero", non_zero),
     op("NonMaxSuppression", nms),
     op("Unique", unique),
-    op("RoiAlign", roi_align),
     op("Det", det),
 ];
 
@@ -55,18 +54,6 @@ fn unique<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     let all = [(d, values), (DType::I64, vec![None]), (DType::I64, vec![Some(whole)]), (DType::I64, vec![None])];
     c.host(n, &all)
-}
-
-fn roi_align<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
-    n.at_most(3)?;
-    let (x, rois) = (n.input(0)?, n.input(1)?);
-    let (d, s, r) = (c.dtype(x), c.shape(x), c.shape(rois));
-    if s.len() != 4 || r.len() != 2 {
-        return Err("needs an input of rank 4 and rois of rank 2".into());
-    }
-    let size = |name: &str| -> Lowered<Option<Dim>> { Ok(Some(Dim::Known(n.int(name, 1)?.max(0)))) };
-    let out = vec![Some(r[0].clone()), Some(s[1].clone()), size("output_height")?, size("output_width")?];
-    c.host(n, &[(d, out)])
 }
 
 fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

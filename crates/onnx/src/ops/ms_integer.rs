@@ -30,12 +30,13 @@ fn scaled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, sums: ValueId, sc
 }
 
 /// Steps of an f32 tensor in 8 bits and their scale, as DynamicQuantizeLinear finds them.
-fn measured<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId) -> Lowered<(ValueId, ValueId)> {
+pub(super) fn measured<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, x: ValueId) -> Lowered<(ValueId, ValueId)> {
     let f = DType::F32;
+    let name = |part: &str| n.tmp(&format!("{what}.{part}"));
     let axes: Vec<usize> = (0..c.rank(x)).collect();
-    let low = c.reduce(n, n.tmp("min"), x, monoids::min(f), &axes, false)?;
-    let high = c.reduce(n, n.tmp("max"), x, monoids::max(f), &axes, false)?;
-    let step = c.map(n, n.tmp("step"), &[low, high], |e, a| {
+    let low = c.reduce(n, name("min"), x, monoids::min(f), &axes, false)?;
+    let high = c.reduce(n, name("max"), x, monoids::max(f), &axes, false)?;
+    let step = c.map(n, name("step"), &[low, high], |e, a| {
         let zero = e.constant(0.0, f);
         let (lo, hi) = (e.binary(Binary::Min, a[0], zero), e.binary(Binary::Max, a[1], zero));
         let span = e.sub(hi, lo);
@@ -45,7 +46,7 @@ fn measured<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId) -> Lowered<(Value
         let one = e.constant(1.0, f);
         e.select(none, one, s)
     })?;
-    let zero = c.map(n, n.tmp("point"), &[low, step], |e, a| {
+    let zero = c.map(n, name("point"), &[low, step], |e, a| {
         let (zero, top) = (e.constant(0.0, f), e.constant(255.0, f));
         let lo = e.binary(Binary::Min, a[0], zero);
         let z = e.div(lo, a[1]);
@@ -56,15 +57,15 @@ fn measured<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId) -> Lowered<(Value
         e.cast(z, DType::U8)
     })?;
     let range = limits(DType::U8)?;
-    let q = c.map(n, n.tmp("quantised"), &[x, step, zero], |e, a| quantised(e, a[0], a[1], Some(a[2]), DType::U8, range))?;
-    Ok((steps(c, n, "a", q, Some(zero), usize::MAX)?, step))
+    let q = c.map(n, name("quantised"), &[x, step, zero], |e, a| quantised(e, a[0], a[1], Some(a[2]), DType::U8, range))?;
+    Ok((steps(c, n, what, q, Some(zero), usize::MAX)?, step))
 }
 
 fn dynamic<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(5)?;
     let (x, w) = (n.input(0)?, n.input(1)?);
     let rank = c.rank(w);
-    let (a, step) = measured(c, n, x)?;
+    let (a, step) = measured(c, n, "a", x)?;
     let b = steps(c, n, "b", w, n.opt(3), rank.saturating_sub(1))?;
     let sums = matmul::product(c, n, n.tmp("product"), a, b, (false, false))?;
     let by = placed(c, n, "b.scale", n.input(2)?, rank, rank.saturating_sub(1))?;

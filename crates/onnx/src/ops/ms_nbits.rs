@@ -16,7 +16,7 @@ fn known<'m>(c: &Ctx<'m>, v: ValueId, what: &str) -> Lowered<Vec<i64>> {
 }
 
 /// Bytes [.., n] as [.., n * 8 / bits] unsigned numbers, the lowest bits first.
-fn unpacked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits: i64) -> Lowered<ValueId> {
+pub(super) fn unpacked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits: i64) -> Lowered<ValueId> {
     if bits == 8 {
         return Ok(v);
     }

@@ -42,11 +42,18 @@ const MOVES: &[(&str, usize)] = &[
     ("Where", 0),
 ];
 
+/// The one of ai.onnx.ml.
+const PICKS: &str = "ArrayFeatureExtractor";
+
 /// Whether the node moves texts.
 pub(crate) fn moves_text(c: &Ctx, n: &NodeView) -> bool {
-    n.domain.is_empty()
+    let known = match n.domain {
+        "" => MOVES.iter().any(|m| m.0 == n.op),
+        "ai.onnx.ml" => n.op == PICKS,
+        _ => false,
+    };
+    known
         && n.inputs.iter().flatten().any(|&v| c.dtype(v) == DType::Str)
-        && MOVES.iter().any(|m| m.0 == n.op)
 }
 
 /// Lowers a node on numbers in place of texts: equal texts have equal numbers, in the texts' order.

@@ -35,7 +35,7 @@ impl Lowering<'_> {
                 n,
                 "core.pad",
                 spec_attrs(&node.op),
-                "reflected and repeated rims have no kernel family yet",
+                "elements of this type are moved by plain code",
             ),
             Op::ScatterNd(_) => self.host(
                 n,

@@ -16,6 +16,16 @@ impl Lowering<'_> {
             return self.fail(n, "not an attention");
         };
         let dtype = self.dtype(node.outputs[0]);
+        // The scores have types of their own: what q and k give, and what the program makes of it.
+        let product = graph::product_type(self.dtype(node.inputs[0]), self.dtype(node.inputs[1]));
+        let scored = spec
+            .score
+            .output_types()
+            .ok()
+            .and_then(|t| t.first().copied());
+        let (Ok(product), Some(scored)) = (product, scored) else {
+            return self.fail(n, "its scores have no type");
+        };
         let (vq, vk, vv, vo) = (
             node.inputs[0],
             node.inputs[1],
@@ -83,7 +93,7 @@ impl Lowering<'_> {
             let l = if fits {
                 l
             } else {
-                self.materialise(&l, dtype, self.name(v), &self.origins(&[n]))?
+                self.materialise(&l, self.dtype(v), self.name(v), &self.origins(&[n]))?
             };
             parts.push((l, v, role));
         }
@@ -131,7 +141,8 @@ impl Lowering<'_> {
         let rows: Vec<AxisId> = cat(&(0..=dq).collect::<Vec<_>>());
         let scores: Vec<AxisId> = cat(&(0..=dt).collect::<Vec<_>>());
         let outs: Vec<AxisId> = rows.iter().copied().chain(axes[de].clone()).collect();
-        let acc = super::contract::accumulator(dtype);
+        let wide = [product, scored].contains(&DType::F64);
+        let acc = super::contract::accumulator(if wide { DType::F64 } else { dtype });
         let m = b.fill("m", acc, &rows, f64::NEG_INFINITY);
         let l = b.fill("l", acc, &rows, 0.0);
         let o = b.fill("o", acc, &outs, 0.0);
@@ -147,12 +158,17 @@ impl Lowering<'_> {
             folded: Vec::new(),
         };
         let space = g_space(&node.inputs[3..], self, &score_dims);
-        let mut args = vec![super::contract::cast(&mut body.builder, s0, dtype, &scores)];
+        let mut args = vec![super::contract::cast(
+            &mut body.builder,
+            s0,
+            product,
+            &scores,
+        )];
         for (v, mapping) in node.inputs[3..].iter().zip(space) {
             args.push(self.tile_of(&mut body, *v, &mapping, n)?);
         }
         let score = body.localise(&spec.score, &score_dims);
-        let s = body.builder.map("score", dtype, &scores, score, &args);
+        let s = body.builder.map("score", scored, &scores, score, &args);
         let s = super::contract::cast(&mut body.builder, s, acc, &scores);
         let b = &mut body.builder;
         b.fold(

@@ -1,5 +1,6 @@
 //! `cargo xtask zoo`: every model of the zoo against its reference, as a table; with `--predict`
-//! first, its predicted beside its measured time.
+//! first, its predicted beside its measured time. It fails where a model does not agree, and where
+//! host steps are more than 3% of all steps or one takes more than 5% of a request of over 1 ms.
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,8 +27,12 @@ struct HostTime {
     longest: Option<(String, f64)>,
 }
 
-/// Requests before the one that is looked at, so that what happens once has happened.
+/// Requests before those that are looked at, so that what happens once has happened.
 const WARM: usize = 2;
+/// Requests of which the shortest is looked at: what else the machine did is in it least.
+const TIMED: usize = 5;
+/// Share of all steps that may be host steps.
+const SHARE: f64 = 0.03;
 /// Share of a request that one host step may take, where the request takes this many seconds.
 const LONGEST: (f64, f64) = (0.05, 1e-3);
 
@@ -35,10 +40,17 @@ fn host_time(session: &Session, named: &[(&str, &Tensor)]) -> Result<HostTime, S
     for _ in 0..WARM {
         session.run(named).map_err(|e| e.to_string())?;
     }
-    let mut t = plan::Timeline::default();
-    session
-        .run_timed(named, &mut t)
-        .map_err(|e| e.to_string())?;
+    let mut best: Option<plan::Timeline> = None;
+    for _ in 0..TIMED {
+        let mut t = plan::Timeline::default();
+        session
+            .run_timed(named, &mut t)
+            .map_err(|e| e.to_string())?;
+        if best.as_ref().is_none_or(|b| t.total_ns < b.total_ns) {
+            best = Some(t);
+        }
+    }
+    let t = best.unwrap_or_default();
     let mut names = std::collections::BTreeSet::new();
     for plan in session.runtime().plans() {
         for s in plan.plan().blocks().flat_map(|b| &b.steps) {
@@ -204,7 +216,9 @@ pub fn run(args: &[String]) -> ExitCode {
             left.join(", ")
         );
     }
-    if wrong == 0 {
+    // The share of the steps is a rule for the zoo as a whole.
+    let few = !names.is_empty() || host as f64 <= SHARE * steps as f64;
+    if wrong == 0 && long == 0 && few {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -1,0 +1,270 @@
+//! com.microsoft DynamicQuantizeLSTM: an LSTM with weights of 8 bits, whose inputs are quantised as
+//! one tensor and whose state is quantised anew in every round.
+use super::control::{Looped, looped};
+use super::ms_integer::measured;
+use super::qlinear::steps;
+use super::{OpDef, matmul, other};
+use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView};
+use expr::{Compare, ExprBuilder, Ref, Unary};
+use graph::{Op, ValueId, View};
+use layout::{DType, Dim};
+
+pub(crate) const OPS: &[OpDef] = &[other("com.microsoft", "DynamicQuantizeLSTM", lower)];
+
+const F: DType = DType::F32;
+/// What a layer's gates may be made of: those that the standard takes where none are named.
+const USUAL: [&str; 3] = ["Sigmoid", "Tanh", "Tanh"];
+
+/// One direction of the layer.
+struct Way {
+    /// Its number among the directions.
+    index: usize,
+    backwards: bool,
+    hidden: i64,
+    length: Dim,
+    batch: Dim,
+    /// What the inputs give every gate, [length, batch, 4 * hidden].
+    gates: ValueId,
+    /// Steps of the state's weights as f32, [hidden, 4 * hidden], and their scale.
+    weights: ValueId,
+    scale: ValueId,
+    /// Weights of the cell's state, [1, hidden] each: input, output, forget gate.
+    peep: Option<[ValueId; 3]>,
+    /// Lengths of the sequences, [batch, 1].
+    lens: Option<ValueId>,
+}
+
+/// Entry `d` along the first dimension, which is dropped.
+fn entry<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: &str, v: ValueId, d: usize) -> Lowered<ValueId> {
+    let s = c.shape(v);
+    let one = c.slice(n, n.tmp(&format!("{name}{d}.one")), v, 0, Dim::from(d), Dim::ONE)?;
+    c.reshape(n, n.tmp(&format!("{name}{d}")), one, s[1..].to_vec())
+}
+
+/// Scales or zero points of direction `d`: one number, or one per column.
+fn columns<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: &str, v: ValueId, d: usize) -> Lowered<ValueId> {
+    let s = c.shape(v);
+    match s.len() {
+        0 => Ok(v),
+        1 if s[0].is_one() => c.reshape(n, n.tmp(&format!("{name}{d}")), v, vec![]),
+        1 | 2 => entry(c, n, name, v, d),
+        r => Err(format!("its {name} has rank {r}, not 1 or 2").into()),
+    }
+}
+
+fn sigmoid(e: &mut ExprBuilder, x: Ref) -> Ref {
+    e.unary(Unary::Sigmoid, x)
+}
+
+fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(12)?;
+    let (x, w, r) = (n.input(0)?, n.input(1)?, n.input(2)?);
+    let (s, weights) = (c.shape(x), c.shape(r));
+    if s.len() != 3 || weights.len() != 3 || c.rank(w) != 3 {
+        return Err("needs an input and weights of rank 3".into());
+    }
+    let hidden = n.int_opt("hidden_size")?.or(weights[1].known()).filter(|h| *h > 0);
+    let hidden = hidden.ok_or("attribute 'hidden_size' must be a positive number")?;
+    let ways: &[bool] = match n.text("direction", "forward")?.as_str() {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        d => return Err(format!("attribute 'direction' is '{d}', it must be forward, reverse or bidirectional").into()),
+    };
+    let named = n.texts("activations")?.unwrap_or_default();
+    n.floats("activation_alpha")?;
+    n.floats("activation_beta")?;
+    let usual = named.iter().zip(USUAL.iter().cycle()).all(|(a, b)| a.eq_ignore_ascii_case(b));
+    if !usual || n.float_opt("clip")?.is_some_and(|v| v > 0.0) || n.flag("input_forget", false)? {
+        return Err(LowerError::Unsupported("has activations, a clip or coupled gates of its own; quantise without LSTM".into()));
+    }
+    let (length, batch) = (s[0].clone(), s[1].clone());
+    let (x, step) = measured(c, n, "x", x)?;
+    let state = vec![batch.clone(), Dim::Known(hidden)];
+    let lens = match n.opt(4) {
+        Some(v) => Some(c.reshape(n, n.tmp("lens"), v, vec![batch.clone(), Dim::ONE])?),
+        None => None,
+    };
+    let mut all: [Vec<ValueId>; 3] = Default::default();
+    for (d, &backwards) in ways.iter().enumerate() {
+        let part = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<(ValueId, ValueId)> {
+            let (v, scale) = (n.input(i)?, n.input(if i == 1 { 8 } else { 10 })?);
+            let v = entry(c, n, what, v, d)?;
+            let zero = match n.opt(if i == 1 { 9 } else { 11 }) {
+                Some(z) => Some(columns(c, n, &format!("{what}.zero"), z, d)?),
+                None => None,
+            };
+            let scale = columns(c, n, &format!("{what}.scale"), scale, d)?;
+            Ok((steps(c, n, &format!("{what}{d}.steps"), v, zero, 1)?, scale))
+        };
+        let (w, by) = part(c, "w", 1)?;
+        let (weights, scale) = part(c, "r", 2)?;
+        let sums = matmul::product(c, n, n.tmp(&format!("sums{d}")), x, w, (false, false))?;
+        let mut inputs = vec![sums, step, by];
+        if let Some(b) = n.opt(3) {
+            let b = entry(c, n, "b", b, d)?;
+            for (i, what) in ["wb", "rb"].into_iter().enumerate() {
+                let from = Dim::Known(4 * hidden * i as i64);
+                inputs.push(c.slice(n, n.tmp(&format!("{what}{d}")), b, 0, from, Dim::Known(4 * hidden))?);
+            }
+        }
+        let gates = c.map(n, n.tmp(&format!("gates{d}")), &inputs, |e, a| {
+            let by = e.mul(a[1], a[2]);
+            let y = e.mul(a[0], by);
+            a[3..].iter().fold(y, |y, b| e.add(y, *b))
+        })?;
+        let mut peep = None;
+        if let Some(p) = n.opt(7) {
+            let p = entry(c, n, "p", p, d)?;
+            let cut = |c: &mut Ctx<'m>, i: i64| -> Lowered<ValueId> {
+                let v = c.slice(n, n.tmp(&format!("p{d}.{i}.flat")), p, 0, Dim::Known(i * hidden), Dim::Known(hidden))?;
+                c.reshape(n, n.tmp(&format!("p{d}.{i}")), v, vec![Dim::ONE, Dim::Known(hidden)])
+            };
+            peep = Some([cut(c, 0)?, cut(c, 1)?, cut(c, 2)?]);
+        }
+        let first = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<ValueId> {
+            match n.opt(i) {
+                Some(v) => entry(c, n, what, v, d),
+                None => c.fill(n, n.tmp(&format!("{what}{d}")), &state, F, |e| e.constant(0.0, F)),
+            }
+        };
+        let initial = vec![first(c, "h", 5)?, first(c, "c", 6)?];
+        let trip = c.fill_dims(n, n.tmp(&format!("trip{d}")), &[], DType::I64, std::slice::from_ref(&length))?;
+        let way = Way {
+            index: d,
+            backwards,
+            hidden,
+            length: length.clone(),
+            batch: batch.clone(),
+            gates,
+            weights,
+            scale,
+            peep,
+            lens,
+        };
+        let spec = Looped {
+            name: format!("{}.rounds{d}", n.origin.name),
+            trip: Some(trip),
+            cond: None,
+            initial,
+            formals: vec![format!("h{d}"), format!("c{d}")],
+            names: ["h", "c", "y"].iter().map(|v| n.tmp(&format!("{v}{d}.out"))).collect(),
+        };
+        let ys = looped(c, n, spec, &|c, ins| round(c, n, &way, ins).map(Some))?;
+        let [h, cell, mut y] = ys.as_deref().and_then(|y| <[ValueId; 3]>::try_from(y).ok()).ok_or("its rounds have no results")?;
+        if backwards {
+            let extents = c.shape(y);
+            let mut starts = vec![Dim::ZERO; 3];
+            starts[0] = length.clone() - Dim::ONE;
+            let flip = View::Slice { starts, steps: vec![-1, 1, 1], extents };
+            y = c.add1(n, Op::View(flip), &[y], n.tmp(&format!("y{d}.back")))?;
+        }
+        for (i, (v, axis)) in [(y, 1), (h, 0), (cell, 0)].into_iter().enumerate() {
+            let mut to = c.shape(v);
+            to.insert(axis, Dim::ONE);
+            all[i].push(c.reshape(n, n.tmp(&format!("y{d}.{i}")), v, to)?);
+        }
+    }
+    for (i, parts) in all.iter().enumerate().filter(|(i, _)| n.wants(*i)) {
+        let axis = usize::from(i == 0);
+        let y = c.add1(n, Op::Concat { axis }, parts, n.name(i))?;
+        c.set(n, i, y);
+    }
+    Ok(())
+}
+
+/// One round: the state goes through its weights, and the gates say what becomes of it.
+fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) -> Lowered<Vec<ValueId>> {
+    let d = way.index;
+    c.push_frame(&format!("{}/rounds{d}", n.origin.name), Default::default());
+    let round = c.b().input("round", ins[0].dtype, vec![]);
+    let go = c.b().input_with_ints("go", ins[1].dtype, vec![], ins[1].ints.clone());
+    let h = c.b().input(&format!("h{d}"), F, ins[2].shape.clone());
+    let cell = c.b().input(&format!("c{d}"), F, ins[3].shape.clone());
+    let at = c.frames.len() - 1;
+    let name = |what: &str| n.tmp(&format!("round{d}.{what}"));
+    let place = match way.backwards {
+        false => round,
+        true => {
+            let last = way.length.clone() - Dim::ONE;
+            c.map(n, name("at"), &[round], |e, a| {
+                let last = e.dim(&last);
+                e.sub(last, a[0])
+            })?
+        }
+    };
+    let gates = c.capture(at, way.gates)?;
+    let given = c.add1(n, Op::Gather { axis: 0 }, &[gates, place], name("given"))?;
+    let (q, step) = measured(c, n, &format!("round{d}.h"), h)?;
+    let weights = c.capture(at, way.weights)?;
+    let sums = matmul::product(c, n, name("sums"), q, weights, (false, false))?;
+    let scale = c.capture(at, way.scale)?;
+    let all = c.map(n, name("gates"), &[given, sums, step, scale], |e, a| {
+        let by = e.mul(a[2], a[3]);
+        let own = e.mul(a[1], by);
+        e.add(a[0], own)
+    })?;
+    // Input, output, forget gate, candidate.
+    let mut parts = Vec::new();
+    for i in 0..4 {
+        let from = Dim::Known(i * way.hidden);
+        parts.push(c.slice(n, name(&format!("gate{i}")), all, 1, from, Dim::Known(way.hidden))?);
+    }
+    let mut inputs = vec![cell, parts[0], parts[2], parts[3]];
+    let peep = match way.peep {
+        Some(p) => Some([c.capture(at, p[0])?, c.capture(at, p[1])?, c.capture(at, p[2])?]),
+        None => None,
+    };
+    inputs.extend(peep.iter().flat_map(|p| [p[0], p[2]]));
+    let mut next = c.map(n, name("cell"), &inputs, |e, a| {
+        let seen = |e: &mut ExprBuilder, x: Ref, p: usize| match a.get(p) {
+            Some(&p) => {
+                let y = e.mul(a[0], p);
+                e.add(x, y)
+            }
+            None => x,
+        };
+        let (i, f) = (seen(e, a[1], 4), seen(e, a[2], 5));
+        let (i, f, g) = (sigmoid(e, i), sigmoid(e, f), e.unary(Unary::Tanh, a[3]));
+        let (kept, new) = (e.mul(f, a[0]), e.mul(i, g));
+        e.add(kept, new)
+    })?;
+    let mut inputs = vec![next, parts[1]];
+    inputs.extend(peep.iter().map(|p| p[1]));
+    let mut out = c.map(n, name("out"), &inputs, |e, a| {
+        let mut o = a[1];
+        if let Some(&p) = a.get(2) {
+            let y = e.mul(a[0], p);
+            o = e.add(o, y);
+        }
+        let (o, t) = (sigmoid(e, o), e.unary(Unary::Tanh, a[0]));
+        e.mul(o, t)
+    })?;
+    let mut y = out;
+    if let Some(l) = way.lens {
+        // Behind a sequence's end nothing changes, and the result is 0.
+        let l = c.capture(at, l)?;
+        let d = c.dtype(l);
+        let chosen = |c: &mut Ctx<'m>, what: &str, new: ValueId, old: Option<ValueId>| {
+            let inputs: Vec<ValueId> = [place, l, new].into_iter().chain(old).collect();
+            c.map(n, name(what), &inputs, |e, a| {
+                let t = e.cast(a[0], d);
+                let on = e.compare(Compare::Lt, t, a[1]);
+                let zero = e.constant(0.0, F);
+                e.select(on, a[2], a.get(3).copied().unwrap_or(zero))
+            })
+        };
+        y = chosen(c, "shown", out, None)?;
+        out = chosen(c, "held", out, Some(h))?;
+        next = chosen(c, "kept", next, Some(cell))?;
+    }
+    let state = vec![way.batch.clone(), Dim::Known(way.hidden)];
+    for v in [&mut out, &mut next, &mut y] {
+        *v = c.reshaped(n, name("state"), *v, state.clone())?;
+    }
+    if y == out {
+        // A body's outputs are values of their own.
+        y = c.rename(out, &name("stacked"), &n.origin)?;
+    }
+    Ok(vec![go, out, next, y])
+}
