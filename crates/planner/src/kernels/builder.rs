@@ -14,6 +14,11 @@ pub(crate) struct KernelBuilder {
 }
 
 impl KernelBuilder {
+    /// Program values of the operands so far.
+    pub fn values(&self) -> &[ValueIx] {
+        &self.args
+    }
+
     pub fn new(name: &str, family: Family) -> KernelBuilder {
         KernelBuilder {
             kernel: Kernel {

@@ -1,5 +1,6 @@
 //! The element-wise and reducing members of a group as statements of its kernel.
 use super::builder::single;
+use super::simplify::magnitude;
 use super::{Builder, Lowering, Result, stored_values, touched};
 use crate::fuse::{Group, Mapping};
 use expr::{Expr, ExprBuilder, Ref};
@@ -7,6 +8,9 @@ use graph::{NodeId, Op, ValueId};
 use kernel::{AxisId, TileId};
 use layout::Dim;
 use std::collections::BTreeMap;
+
+/// Values at most between one and the outputs that it is laid out for.
+const NEAR: usize = 32;
 
 /// A kernel whose iteration space is laid out: for every dimension of the group's full shape the
 /// axes it runs along (outermost first; none for an extent of 1).
@@ -208,11 +212,15 @@ impl Lowering<'_> {
             let m = g.mapping[&v].clone();
             let shape = self.shape(v).to_vec();
             let mut order: Vec<usize> = (0..shape.len()).collect();
-            if !self.is_output[v.0 as usize] {
+            let size = magnitude(&Dim::product(&shape));
+            if !self.is_output[v.0 as usize] && !self.grows_into_output(v, size, readers) {
                 let dims = body.axes_of(&m);
                 order.sort_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
             }
-            let to = self.new_value(self.name(v), self.dtype(v), &shape, &order);
+            let to = match self.join(v, &order, body.builder.values()) {
+                Some(place) => place,
+                None => self.new_value(self.name(v), self.dtype(v), &shape, &order),
+            };
             let dims = body.axes_of(&m);
             let Some(access) = body.builder.access(&to.layout, &dims) else {
                 let n = *g.nodes.last().unwrap_or(&NodeId(0));
@@ -237,6 +245,43 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Whether all that reads `v`, element by element or through indices, comes down to outputs of the
+    /// model of at least twice `size` elements. Outputs are row-major: what is moved for that is moved
+    /// while there is less of it.
+    fn grows_into_output(&self, v: ValueId, size: i64, readers: &[Vec<NodeId>]) -> bool {
+        let rank = self.shape(v).len();
+        let mut seen = vec![v];
+        let mut at = 0;
+        while let Some(&v) = seen.get(at) {
+            at += 1;
+            if self.is_output[v.0 as usize] {
+                if magnitude(&Dim::product(self.shape(v))) < size.saturating_mul(2) {
+                    return false;
+                }
+                continue;
+            }
+            let readers = &readers[v.0 as usize];
+            if readers.is_empty() || seen.len() > NEAR {
+                return false;
+            }
+            for &n in readers {
+                let node = self.graph.node(n);
+                let follows = match node.op {
+                    Op::Map(_) => true,
+                    Op::Gather { .. } => node.inputs[0] == v && self.is_folded(n),
+                    _ => false,
+                };
+                if !follows || node.outputs.iter().any(|&o| self.shape(o).len() != rank) {
+                    return false;
+                }
+                let new = node.outputs.iter().filter(|o| !seen.contains(o));
+                let new: Vec<ValueId> = new.copied().collect();
+                seen.extend(new);
+            }
+        }
+        true
+    }
+
     /// Finishes a group's kernel: members, stores, emission.
     pub fn close(&mut self, mut body: Body, g: &Group, anchor: Option<NodeId>) -> Result<()> {
         self.members(&mut body, g, anchor)?;
@@ -244,7 +289,12 @@ impl Lowering<'_> {
         let stored = self.stores(&mut body, g, &readers);
         self.readers = readers;
         stored?;
-        let members: Vec<NodeId> = body.folded.iter().chain(&g.nodes).copied().collect();
+        let mut members: Vec<NodeId> = body.folded.iter().chain(&g.nodes).copied().collect();
+        for &n in &g.nodes {
+            for &o in &self.graph.node(n).outputs {
+                members.extend(self.joins(o));
+            }
+        }
         let nodes = self.origins(&members);
         let (kernel, args) = body.builder.finish();
         if kernel

@@ -8,6 +8,7 @@ mod contract;
 mod conv;
 mod epilogue;
 mod indexed;
+mod joined;
 mod moves;
 mod narrow;
 mod nibbles;
@@ -20,6 +21,7 @@ use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use builder::KernelBuilder;
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
+pub(crate) use joined::Joined;
 use layout::{DType, Dim, Layout};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
 
@@ -38,6 +40,8 @@ pub(crate) struct Lowering<'a> {
     pub per_request: bool,
     /// Nodes that are members of groups or stand alone; gathers that do not are left to their readers.
     pub grouped: Vec<bool>,
+    /// What is written into concatenations when it is made.
+    pub joined: Joined,
     /// For every graph value the nodes that read it.
     pub readers: Vec<Vec<NodeId>>,
 }
@@ -398,7 +402,8 @@ impl<'a> Lowering<'a> {
         let mut symbols = Default::default();
         kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
         // An output of the model is the caller's memory: the init segment cannot fill it.
-        let init = constant && symbols.is_empty() && !self.per_request;
+        let shared = args.iter().any(|&a| self.joined.is_shared(a));
+        let init = constant && symbols.is_empty() && !self.per_request && !shared;
         for (o, &a) in kernel.operands.iter().zip(&args) {
             if o.role == kernel::Role::Write {
                 self.program.values[a as usize].origin = if init {

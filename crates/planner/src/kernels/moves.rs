@@ -65,12 +65,22 @@ impl Lowering<'_> {
         let graph = self.graph;
         let node = graph.node(n);
         let out = node.outputs[0];
-        // The memory order of the largest input is kept, so that pieces stay long.
-        let order = match self.is_output[out.0 as usize] {
-            true => row_major(self.shape(out).len()),
-            false => self.order_of(node.inputs[0])?,
+        if let (false, Some(part)) = (self.is_output[out.0 as usize], self.part_of_larger(n, axis))
+        {
+            self.located[out.0 as usize] = Some(part);
+            return Ok(());
+        }
+        let to = match self.joined.place(n) {
+            Some(place) => place,
+            None => {
+                // The memory order of the first input is kept, so that pieces stay long.
+                let order = match self.is_output[out.0 as usize] {
+                    true => row_major(self.shape(out).len()),
+                    false => self.order_of(node.inputs[0])?,
+                };
+                self.new_value(self.name(out), self.dtype(out), self.shape(out), &order)
+            }
         };
-        let to = self.new_value(self.name(out), self.dtype(out), self.shape(out), &order);
         self.located[out.0 as usize] = Some(to.clone());
         let nodes = self.origins(&[n]);
         for &v in &node.inputs {
@@ -96,7 +106,7 @@ impl Lowering<'_> {
                 return self.fail(n, "the joined dimension cannot be cut");
             };
             at = at + extent.clone();
-            if extent.is_zero() {
+            if extent.is_zero() || self.joined.has(n, v) {
                 continue;
             }
             let place = Located {
