@@ -74,20 +74,49 @@ fn rim(
                 .collect()
         })
         .collect();
-    let mut at = vec![0; shape.len()];
-    for o in 0.. {
-        let from = at
+    // Rows along the last dimension in pieces that lie in one piece, or outside altogether.
+    let (inner, outer) = match maps.split_last() {
+        Some((inner, outer)) => (pieces(inner), outer),
+        None => (vec![(1, Some(0))], maps.as_slice()),
+    };
+    let w = out.width;
+    let outside = outside.filter(|v| v.at(0).iter().any(|&b| b != 0));
+    let mut at = vec![0; outer.len()];
+    let mut o = 0;
+    loop {
+        let row = at
             .iter()
-            .zip(&maps)
+            .zip(outer)
             .try_fold(0usize, |a, (c, m)| m[*c].map(|x| a + x));
-        match (from, &outside) {
-            (Some(i), _) => out.put(o, src.at(i)),
-            (None, Some(v)) => out.put(o, v.at(0)),
-            (None, None) => {}
+        for &(len, from) in &inner {
+            let to = &mut out.bytes[o * w..(o + len) * w];
+            match (row.zip(from), &outside) {
+                (Some((row, i)), _) => {
+                    to.copy_from_slice(&src.bytes[(row + i) * w..(row + i + len) * w]);
+                }
+                (None, Some(v)) => to
+                    .chunks_exact_mut(w)
+                    .for_each(|e| e.copy_from_slice(v.at(0))),
+                (None, None) => {}
+            }
+            o += len;
         }
-        if !next(&mut at, &shape) {
+        if !next(&mut at, &shape[..outer.len()]) {
             break;
         }
     }
     out.finish()
+}
+
+/// Source addresses as runs of neighbours: how many, and the first.
+fn pieces(map: &[Option<usize>]) -> Vec<(usize, Option<usize>)> {
+    let mut runs: Vec<(usize, Option<usize>)> = Vec::new();
+    for &m in map {
+        match runs.last_mut() {
+            Some((len, None)) if m.is_none() => *len += 1,
+            Some((len, Some(first))) if m == Some(*first + *len) => *len += 1,
+            _ => runs.push((1, m)),
+        }
+    }
+    runs
 }
