@@ -3,10 +3,11 @@ use super::builder::single;
 use super::simplify::magnitude;
 use super::{Builder, Lowering, Result, stored_values, touched};
 use crate::fuse::{Group, Mapping};
+use crate::located::Located;
 use expr::{Expr, ExprBuilder, Ref};
 use graph::{NodeId, Op, ValueId};
 use kernel::{AxisId, TileId};
-use layout::Dim;
+use layout::{Dim, Layout, Leaf, Mode};
 use std::collections::BTreeMap;
 
 /// Values at most between one and the outputs that it is laid out for.
@@ -217,11 +218,22 @@ impl Lowering<'_> {
                 let dims = body.axes_of(&m);
                 order.sort_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
             }
-            let to = match self.join(v, &order, body.builder.values()) {
-                Some(place) => place,
-                None => self.new_value(self.name(v), self.dtype(v), &shape, &order),
-            };
             let dims = body.axes_of(&m);
+            let own = match self.is_output[v.0 as usize] {
+                true => None,
+                false => interleaved(body, &dims, &shape)
+                    .filter(|l| self.plain_when_read(l, &readers[v.0 as usize])),
+            };
+            let to = match own {
+                Some(layout) => {
+                    let size = Dim::product(&shape);
+                    self.new_value_with(self.name(v), self.dtype(v), &shape, layout, size)
+                }
+                None => match self.join(v, &order, body.builder.values()) {
+                    Some(place) => place,
+                    None => self.new_value(self.name(v), self.dtype(v), &shape, &order),
+                },
+            };
             let Some(access) = body.builder.access(&to.layout, &dims) else {
                 let n = *g.nodes.last().unwrap_or(&NodeId(0));
                 return self.fail(
@@ -243,6 +255,23 @@ impl Lowering<'_> {
             self.located[v.0 as usize] = Some(to);
         }
         Ok(())
+    }
+
+    /// Whether all readers see a value of this layout through views in which every dimension has a
+    /// stride of its own.
+    fn plain_when_read(&self, layout: &Layout, readers: &[NodeId]) -> bool {
+        let here = Located {
+            ix: 0,
+            layout: layout.clone(),
+        };
+        let plain = |m: &Mode| m.coalesce().leaves.len() <= 1;
+        !readers.is_empty()
+            && readers.iter().all(|&n| match &self.graph.node(n).op {
+                Op::View(view) => here
+                    .view(view)
+                    .is_some_and(|l| l.layout.modes.iter().all(plain)),
+                _ => false,
+            })
     }
 
     /// Whether all that reads `v`, element by element or through indices, comes down to outputs of the
@@ -306,6 +335,39 @@ impl Lowering<'_> {
         }
         Ok(())
     }
+}
+
+/// The layout that has the axes of a value in the kernel's own order, where a dimension is taken apart
+/// and its parts do not lie one inside the other (channels of a group around the positions of an image).
+fn interleaved(body: &Body, dims: &[Vec<AxisId>], shape: &[Dim]) -> Option<Layout> {
+    let mut axes = dims.concat();
+    axes.sort_unstable();
+    let mut strides = BTreeMap::new();
+    let mut step = Dim::ONE;
+    for &a in axes.iter().rev() {
+        strides.insert(a, step.clone());
+        step = step * body.builder.extent(a).clone();
+    }
+    let leaf = |a: &AxisId| Leaf {
+        extent: body.builder.extent(*a).clone(),
+        stride: strides[a].clone(),
+    };
+    let modes: Vec<Mode> = dims
+        .iter()
+        .zip(shape)
+        .map(|(axes, e)| match axes.as_slice() {
+            [] => Mode::flat(e.clone(), Dim::ZERO),
+            axes => Mode {
+                leaves: axes.iter().map(leaf).collect(),
+            },
+        })
+        .collect();
+    let apart = modes.iter().any(|m| m.coalesce().leaves.len() > 1);
+    let whole = modes.iter().zip(shape).all(|(m, e)| m.extent() == *e);
+    (apart && whole && step == Dim::product(shape)).then_some(Layout {
+        offset: Dim::ZERO,
+        modes,
+    })
 }
 
 /// Mapping of an input of an element-wise node whose result has mapping `out`.
