@@ -96,7 +96,8 @@ fn the_same_seed_is_the_same_run() {
     assert!((0..20).any(|s| steps(s) != steps(3)));
 }
 
-fn ring(kernel: &str) -> (Vec<u32>, Outcome, u64) {
+/// Serves forty requests; the host orders its own with a release or, `fenced`, with a fence.
+fn ring(kernel: &str, fenced: bool) -> (Vec<u32>, Outcome, u64) {
     let mut b = Bench::new(SOURCE);
     let at = b.machine.memory.allocate(272, MemoryKind::Host).unwrap();
     b.machine.memory.write(at, &[0; 272]).unwrap();
@@ -111,8 +112,13 @@ fn ring(kernel: &str) -> (Vec<u32>, Outcome, u64) {
         let slot = u64::from(k % 32 * 4);
         run.store(m, at + 16 + slot, &(100 + k).to_le_bytes(), HostOrder::Weak)
             .unwrap();
-        run.store(m, at, &(k + 1).to_le_bytes(), HostOrder::Release)
-            .unwrap();
+        let order = if fenced {
+            run.fence();
+            HostOrder::Relaxed
+        } else {
+            HostOrder::Release
+        };
+        run.store(m, at, &(k + 1).to_le_bytes(), order).unwrap();
         let mut slices = 0;
         loop {
             let tail = run.load(m, at + 8, 4, HostOrder::Acquire).unwrap();
@@ -145,7 +151,7 @@ fn ring(kernel: &str) -> (Vec<u32>, Outcome, u64) {
 
 #[test]
 fn a_resident_kernel_serves_the_host() {
-    let (got, o, steps) = ring("resident");
+    let (got, o, steps) = ring("resident", false);
     assert!(o.clean(), "{:?}", o.reports);
     assert_eq!(got, (0..40).map(|k| 2 * (100 + k)).collect::<Vec<u32>>());
     assert!(steps < 5000, "{steps}");
@@ -153,7 +159,7 @@ fn a_resident_kernel_serves_the_host() {
 
 #[test]
 fn the_host_is_outside_the_scope_of_the_device() {
-    let (_, o, _) = ring("resident_narrow");
+    let (_, o, _) = ring("resident_narrow", false);
     let head = line_of(SOURCE, "resident_narrow", "ld.acquire.gpu");
     assert!(
         o.reports
@@ -229,4 +235,53 @@ fn a_cta_that_does_not_fit_beside_the_others_is_named() {
         "{}",
         o.reports[0]
     );
+}
+
+#[test]
+fn a_fence_of_the_host_is_as_good_as_a_release() {
+    let (got, o, _) = ring("resident", true);
+    assert!(o.clean(), "{:?}", o.reports);
+    assert_eq!(got.len(), 40);
+}
+
+#[test]
+fn a_host_without_order_is_found() {
+    let mut b = Bench::new(SOURCE);
+    let at = b.machine.memory.allocate(272, MemoryKind::Host).unwrap();
+    b.machine.memory.write(at, &[0; 272]).unwrap();
+    let l = Launch {
+        block: [1, 1, 1],
+        ..Launch::new("resident").u64(at)
+    };
+    let mut run = b.machine.start(&b.module, &l).unwrap();
+    let m = &b.machine.memory;
+    run.store(m, at + 16, &[5, 0, 0, 0], HostOrder::Weak)
+        .unwrap();
+    run.store(m, at, &[1, 0, 0, 0], HostOrder::Relaxed).unwrap();
+    while run.slice(m, 100) == Status::Running {}
+    // The kernel read the request without an order, and the host reads the answer without one.
+    run.load(m, at + 144, 4, HostOrder::Weak).unwrap();
+    let read = line_of(SOURCE, "resident", "ld.global.u32 %r4");
+    let write = line_of(SOURCE, "resident", "st.global.u32 [%d2+144]");
+    let lines: Vec<u32> = run.reports().iter().map(|r| r.line).collect();
+    assert_eq!(lines, [read, write], "{:?}", run.reports());
+    assert!(run.reports()[1].cta.is_none());
+}
+
+#[test]
+fn another_launch_on_the_same_memory_is_seen_after_a_nudge() {
+    let mut b = Bench::new(SOURCE);
+    let flag = b.words(&[0]);
+    let mut run = b
+        .machine
+        .start(&b.module, &launch("lonely", 1, 32).u64(flag))
+        .unwrap();
+    let m = &b.machine.memory;
+    while run.slice(m, 100) == Status::Running {}
+    assert_eq!(run.slice(m, 100), Status::Parked);
+    m.write(flag, &[1, 0, 0, 0]).unwrap();
+    assert_eq!(run.slice(m, 100), Status::Parked);
+    run.nudge();
+    assert_eq!(run.slice(m, 1000), Status::Done);
+    assert_eq!(run.finished(), 1);
 }
