@@ -131,13 +131,12 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}: {}: {}",
-            self.line,
-            self.kind.name(),
-            self.message
-        )?;
+        // Where it was stands on the first line, also of messages that list every warp.
+        let (first, rest) = match self.message.split_once('\n') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (self.message.as_str(), None),
+        };
+        write!(f, "line {}: {}: {first}", self.line, self.kind.name())?;
         match self.cta {
             Some([x, y, z]) => write!(
                 f,
@@ -149,7 +148,10 @@ impl fmt::Display for Report {
         if self.count > 1 {
             write!(f, ", {} times", self.count)?;
         }
-        Ok(())
+        match rest {
+            Some(rest) => write!(f, "\n{rest}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -382,7 +382,8 @@ pub fn run(a: Args) -> Done {
     match outcome.reports.len() {
         0 => Ok(()),
         n => {
-            let mut all = format!("{n} findings in {}", a.file.display());
+            let s = if n == 1 { "" } else { "s" };
+            let mut all = format!("{n} finding{s} in {}", a.file.display());
             for r in &outcome.reports {
                 let _ = write!(all, "\n{r}");
             }

@@ -1,0 +1,132 @@
+//! `shopfloor emulate` as a user calls it.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// y[i] = a x[i] for n elements.
+const SCALE: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry scale(.param .u64 px, .param .u64 py, .param .f32 pa, .param .u32 pn)
+{
+    .reg .pred %p;
+    .reg .u32 %i, %n, %b, %t;
+    .reg .f32 %a, %x;
+    .reg .u64 %d<4>;
+    mov.u32 %b, %ctaid.x;
+    mov.u32 %n, %ntid.x;
+    mov.u32 %t, %tid.x;
+    mad.lo.u32 %i, %b, %n, %t;
+    ld.param.u32 %n, [pn];
+    setp.ge.u32 %p, %i, %n;
+    @%p ret;
+    ld.param.u64 %d0, [px];
+    ld.param.u64 %d1, [py];
+    ld.param.f32 %a, [pa];
+    mul.wide.u32 %d2, %i, 4;
+    add.u64 %d0, %d0, %d2;
+    add.u64 %d1, %d1, %d2;
+    ld.global.f32 %x, [%d0];
+    mul.rn.f32 %x, %x, %a;
+    st.global.f32 [%d1], %x;
+    ret;
+}
+";
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Exit code, standard output and standard error of `shopfloor emulate FILE ARGS`.
+fn emulate(path: &PathBuf, args: &[&str]) -> (i32, String, String) {
+    let o = Command::new(env!("CARGO_BIN_EXE_shopfloor"))
+        .arg("emulate")
+        .arg(path)
+        .args(args)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    (o.status.code().unwrap(), text(&o.stdout), text(&o.stderr))
+}
+
+#[test]
+fn a_kernel_runs_and_shows_what_it_wrote() {
+    let path = file("scale.ptx", SCALE);
+    let args = [
+        "--grid",
+        "2",
+        "--block",
+        "32",
+        "--arg",
+        "buf:f32:40=iota",
+        "--arg",
+        "out:f32:40",
+        "--arg",
+        "f32:-1.5",
+        "--arg",
+        "u32:40",
+    ];
+    let (code, out, err) = emulate(&path, &args);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("out:f32:40") && out.contains("-58.5"), "{out}");
+    assert!(
+        out.contains("mul.rn.f32") && out.contains("sectors"),
+        "{out}"
+    );
+    assert!(out.lines().all(|l| l.chars().count() <= 100), "{out}");
+
+    let (code, out, _) = emulate(&path, &[&args[..], &["--json"]].concat());
+    assert_eq!(code, 0);
+    let v: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(v["buffers"]["1:out:f32:40"][39], -58.5);
+    assert_eq!(v["reports"].as_array().unwrap().len(), 0);
+    assert_eq!(v["total"]["global_bytes"], 2 * 4 * 40);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let path = file("scale2.ptx", SCALE);
+    let args = [
+        "--grid",
+        "2",
+        "--arg",
+        "buf:f32:40=iota",
+        "--arg",
+        "out:f32:39",
+        "--arg",
+        "f32:2",
+        "--arg",
+        "u32:40",
+    ];
+    let (code, _, err) = emulate(&path, &args);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.starts_with("error: 1 finding in"), "{err}");
+    assert!(err.contains("line 25: out of bounds"), "{err}");
+
+    for (args, code, want) in [
+        (vec!["--arg", "u32:x"], 2, "is no argument"),
+        (vec!["--arg", "buf:f32:4=nothing"], 2, "zeros, ones, iota"),
+        (vec!["--grid", "1,2,3,4"], 2, "is not X"),
+        (vec!["--kernel", "other"], 2, "the module has: scale"),
+        (vec![], 2, "takes 4 parameters"),
+    ] {
+        let (got, _, err) = emulate(&path, &args);
+        assert_eq!(got, code, "{args:?}: {err}");
+        assert!(err.contains(want), "{args:?}: {err}");
+    }
+    let broken = file(
+        "broken.ptx",
+        &SCALE.replace("mul.rn.f32 %x, %x, %a;", "mul.rq.f32 %x, %x, %a;"),
+    );
+    let (code, _, err) = emulate(&broken, &["--arg", "u64:0"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("broken.ptx: line 24: not supported: '.rq'"),
+        "{err}"
+    );
+}
