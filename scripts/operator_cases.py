@@ -14,6 +14,8 @@ import onnxruntime as ort
 from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
 CASES = {}
+# Cases whose outputs are computed here and not by onnxruntime, with the function that does.
+OWN = {}
 TYPES = {np.dtype(np.float32): T.FLOAT, np.dtype(np.float16): T.FLOAT16, np.dtype(np.float64): T.DOUBLE,
          np.dtype(np.int64): T.INT64, np.dtype(np.int32): T.INT32, np.dtype(np.uint8): T.UINT8,
          np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.uint16): T.UINT16, np.dtype(np.int16): T.INT16}
@@ -498,10 +500,28 @@ def layers():
     qmoe("qmoe_4_swiglu", 4, act="swiglu", pair=2)
     qmoe("qmoe_4_blocks", 4, block=16)
     qmoe("qmoe_8_blocks", 8, block=16, act="swiglu", pair=2)
+    OWN["qmoe_8_blocks"] = exact_moe
     qmoe("qmoe_4_zero", 4, block=16, zero=True, bias=False)
     qmoe("qmoe_8_zero", 8, zero=True)
     t = np.array([["a", "b", "c"], ["zz", "ccc", ""]], object)
     case("arrayfeatureextractor_text", "ArrayFeatureExtractor", ML, dict(x=t, i=np.array([[2, 0]], np.int64)), "i")
+
+
+def exact_moe(i, block=16):
+    """Experts of 8-bit weights in blocks, gated by swish, in f64. onnxruntime rounds the activations to 8
+    bits per block on this path (with that rounding this gives its outputs within 1.1e-7): its own are
+    0.4% off."""
+    def weights(e, q, s):
+        return (i[q][e].astype(np.float64) - 128) * np.repeat(i[s][e], block, axis=-1)
+    out = np.zeros((i["x"].shape[0], i["w2"].shape[1]))
+    for r, p in enumerate(i["p"].astype(np.float64)):
+        best = np.argsort(-p)[:2]
+        g = np.exp(p[best] - p[best].max())
+        for e, share in zip(best, g / g.sum()):
+            h = weights(e, "w1", "s1") @ i["x"][r].astype(np.float64) + i["b1"][e]
+            h = h[0::2] / (1 + np.exp(-h[0::2])) * h[1::2]
+            out[r] += share * (weights(e, "w2", "s2") @ h + i["b2"][e])
+    return out.astype(np.float32)
 
 
 def main():
@@ -518,6 +538,8 @@ def main():
         except Exception as e:
             print("left out:", name, str(e).replace("\n", " ")[:200])
             continue
+        if name in OWN:
+            arrays["out:y0"] = OWN[name](c["inputs"])
         p = os.path.join(out, name)
         onnx.save(m, p + ".onnx")
         np.savez_compressed(p + ".npz", **arrays)
