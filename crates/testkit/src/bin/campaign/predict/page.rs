@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 const LEAST_US: f64 = 20.0;
 /// What is aimed at: the error of steps and of models.
 const AIMS: (f64, f64) = (0.25, 0.20);
-/// Models that numbers of the cost model were chosen on; all others were held out.
+/// Models whose steps numbers of the cost model were fitted to. The others were looked at while the
+/// model was made, so none is a clean holdout.
 const FITTED: &[&str] = &[
     "audio_frontend",
     "bert_base_ts",
@@ -136,7 +137,7 @@ fn summary(what: &str, rows: &[&Row]) -> (String, bool) {
     (line, good)
 }
 
-/// The page, what a terminal is told, and whether the aims are kept on models that were held out.
+/// The page, what a terminal is told, and whether the aims are kept on models that were not fitted to.
 pub(super) fn page(
     list: &[Record],
     again: Option<(&Machine, &Target)>,
@@ -153,7 +154,7 @@ pub(super) fn page(
     let mut good = true;
     for &t in &threads {
         for (word, fitted) in [
-            ("held out", Some(false)),
+            ("other", Some(false)),
             ("fitted", Some(true)),
             ("all", None),
         ] {
@@ -211,7 +212,7 @@ pub(super) fn page(
     }
     let missing: String = gone.iter().map(|g| format!("- {g}\n")).collect();
     let text = format!(
-        "# Predicted beside measured\n\n{}, commit {}, {machine}. Each model at the sizes of its reference; a step's time is the median of {ACTIVE} requests in the best of {ROUNDS} rounds, a step that runs several times in one counts with the sum; two such runs take turns round by round. `model` is |measured - predicted| / measured of the sums over all steps that ran, those of blocks whose sizes only the data gives included; `steps` is the time-weighted median of the same over steps of at least {LEAST_US} us. Beside each is what two identical runs differ by. Numbers of the cost model that no calibration measures were chosen on the models marked as fitted, with what those measured; the others were held out. Made by `cargo xtask zoo --predict`.\n\nThe medians: over the time of all steps, over models, and how many models are within the aim.\n\n{short}\nBy family, all models and threads:\n\n{by_family}{missing}\n| model | | threads | steps | of {LEAST_US} us | measured | predicted | model | again | steps | again | furthest off |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n{table}",
+        "# Predicted beside measured\n\n{}, commit {}, {machine}. Each model at the sizes of its reference; a step's time is the median of {ACTIVE} requests in the best of {ROUNDS} rounds, a step that runs several times in one counts with the sum; two such runs take turns round by round. `model` is |measured - predicted| / measured of the sums over all steps that ran, those of blocks whose sizes only the data gives included; `steps` is the time-weighted median of the same over steps of at least {LEAST_US} us. Beside each is what two identical runs differ by. Numbers of the cost model that no calibration measures were fitted to the models marked as fitted; the forms of its formulas were chosen with all of them in view, so the others are no clean holdout. Made by `cargo xtask zoo --predict`.\n\nThe medians: over the time of all steps, over models, and how many models are within the aim.\n\n{short}\nBy family, all models and threads:\n\n{by_family}{missing}\n| model | | threads | steps | of {LEAST_US} us | measured | predicted | model | again | steps | again | furthest off |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n{table}",
         date(),
         commit(),
     );
