@@ -1,6 +1,7 @@
 //! Activations: scalar functions with attributes.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
+pub(crate) use expr::functions::{gelu_erf, gelu_tanh};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use layout::DType;
 
@@ -28,33 +29,6 @@ fn exp_m1(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
     let one = e.constant(1.0, d);
     let y = e.unary(Unary::Exp, x);
     e.sub(y, one)
-}
-
-/// GELU by erf.
-pub(crate) fn gelu_erf(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
-    let (half, one) = (e.constant(0.5, d), e.constant(1.0, d));
-    let r = e.constant(std::f64::consts::FRAC_1_SQRT_2, d);
-    let t = e.mul(x, r);
-    let t = e.unary(Unary::Erf, t);
-    let t = e.add(t, one);
-    let h = e.mul(x, half);
-    e.mul(h, t)
-}
-
-/// GELU by tanh.
-pub(crate) fn gelu_tanh(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
-    let (half, one) = (e.constant(0.5, d), e.constant(1.0, d));
-    let k = e.constant((2.0 / std::f64::consts::PI).sqrt(), d);
-    let cubic = e.constant(0.044715, d);
-    let x2 = e.mul(x, x);
-    let x3 = e.mul(x2, x);
-    let t = e.mul(cubic, x3);
-    let t = e.add(x, t);
-    let t = e.mul(k, t);
-    let t = e.unary(Unary::Tanh, t);
-    let t = e.add(t, one);
-    let h = e.mul(x, half);
-    e.mul(h, t)
 }
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -2,7 +2,7 @@
 //! experts are products of one batch, and those that were not picked weigh nothing: that reads each
 //! weight once, whatever the tokens pick.
 use super::ms_nbits::unpacked;
-use super::{OpDef, matmul, other};
+use super::{OpDef, activation, matmul, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, Unary};
 use graph::{Op, ValueId, View};
@@ -180,20 +180,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, normal: bool, first: Layer, seco
                 let s = e.unary(Unary::Sigmoid, x);
                 e.mul(x, s)
             }
-            "gelu" => {
-                // By the hyperbolic tangent.
-                let (k, c3, half, one) =
-                    (e.constant(0.797_884_560_802_865_4, F), e.constant(0.044_715, F), e.constant(0.5, F), e.constant(1.0, F));
-                let square = e.mul(x, x);
-                let cube = e.mul(square, x);
-                let cube = e.mul(cube, c3);
-                let t = e.add(x, cube);
-                let t = e.mul(t, k);
-                let t = e.unary(Unary::Tanh, t);
-                let t = e.add(t, one);
-                let x = e.mul(x, half);
-                e.mul(x, t)
-            }
+            "gelu" => activation::gelu_tanh(e, x, F),
             "swiglu" => {
                 let mut g = x;
                 let mut l = e.cast(a[1], F);
