@@ -1,7 +1,8 @@
 //! Slice: bounds as attributes before opset 10, as inputs since.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
-use graph::{Op, View};
+use expr::{Binary, Expr, Inst};
+use graph::{Op, ValueId, View};
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Slice", lower)];
@@ -83,6 +84,79 @@ fn backward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) {
     (s, n.known().map_or(n, |n| Dim::Known(n.max(0))))
 }
 
+/// The longest chain of sums that is followed back.
+const CHAIN: usize = 8;
+
+/// What `e` adds to one of its inputs, and which; `None` where it does anything else.
+fn sum(e: &Expr, numbers: &[Option<i64>]) -> Option<(usize, i64)> {
+    let mut terms: Vec<Option<(Option<usize>, i64)>> = Vec::with_capacity(e.insts.len());
+    for inst in &e.insts {
+        let at = |r: u32| terms.get(r as usize).copied().flatten();
+        let t = match *inst {
+            Inst::Input { slot, .. } => match numbers.get(slot as usize)? {
+                Some(k) => Some((None, *k)),
+                None => Some((Some(slot as usize), 0)),
+            },
+            Inst::Int { value, .. } => Some((None, value)),
+            // Bounds are wide integers, or so small that no size is lost.
+            Inst::Cast(a, to) if to.is_int() && to.bits() >= 32 => at(a),
+            Inst::Binary(Binary::Add, a, b) => match (at(a)?, at(b)?) {
+                ((s, p), (None, q)) | ((None, q), (s, p)) => Some((s, p.checked_add(q)?)),
+                _ => None,
+            },
+            Inst::Binary(Binary::Sub, a, b) => match (at(a)?, at(b)?) {
+                ((s, p), (None, q)) => Some((s, p.checked_sub(q)?)),
+                _ => None,
+            },
+            _ => None,
+        };
+        terms.push(t);
+    }
+    let [out] = e.outputs.as_slice() else { return None };
+    let (slot, by) = terms.get(*out as usize).copied().flatten()?;
+    Some((slot?, by))
+}
+
+/// One number that the data gives, as a value and what is added to it.
+fn counted<'m>(c: &mut Ctx<'m>, mut v: ValueId) -> (ValueId, i64) {
+    let mut by = 0i64;
+    for _ in 0..CHAIN {
+        let Some(node) = c.b().graph().producer(v).cloned() else { break };
+        let (slot, add) = match &node.op {
+            Op::View(View::Reshape(_)) => (0, 0),
+            Op::Map(e) => {
+                let numbers: Vec<Option<i64>> = node
+                    .inputs
+                    .iter()
+                    .map(|&i| c.const_ints(i).filter(|k| k.len() == 1).map(|k| k[0]))
+                    .collect();
+                let Some(found) = sum(e, &numbers) else { break };
+                found
+            }
+            _ => break,
+        };
+        let Some(sum) = by.checked_add(add) else { break };
+        let Some(&from) = node.inputs.get(slot) else { break };
+        // Of several numbers not all need be the same.
+        if Dim::product(&c.shape(from)).known() != Some(1) {
+            break;
+        }
+        (v, by) = (from, sum);
+    }
+    (v, by)
+}
+
+/// Whether the bounds `starts` and `ends` are one number each and hold one element between them,
+/// wherever that is: `x[i:i + 1]`. That `i` is inside is the model's affair, and asked of every
+/// request: the step refuses to give another number of elements.
+fn single<'m>(c: &mut Ctx<'m>, starts: ValueId, ends: ValueId) -> bool {
+    if [starts, ends].iter().any(|&v| Dim::product(&c.shape(v)).known() != Some(1)) {
+        return false;
+    }
+    let ((a, i), (b, j)) = (counted(c, starts), counted(c, ends));
+    a == b && j.checked_sub(i) == Some(1)
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let x = n.input(0)?;
     let shape = c.shape(x);
@@ -110,8 +184,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let mut out: Vec<Option<Dim>> = shape.iter().cloned().map(Some).collect();
         let count = c.shape(n.input(1)?).first().and_then(Dim::known).unwrap_or(shape.len() as i64);
         let axes = axes.unwrap_or_else(|| if n.opt(3).is_some() { (0..shape.len() as i64).collect() } else { (0..count).collect() });
+        let forward = n.opt(4).is_none_or(|v| c.const_ints(v).is_some_and(|k| k == [1]));
+        let one = forward && axes.len() == 1 && single(c, n.input(1)?, n.input(2)?);
         for a in axes {
-            out[axis_of(a, shape.len())?] = None;
+            out[axis_of(a, shape.len())?] = one.then_some(Dim::ONE);
         }
         let d = c.dtype(x);
         return c.host(n, &[(d, out)]);
