@@ -231,6 +231,20 @@ def gqa():
     one("gqa_sink", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=None, sink=f(r, HQ)))
     one("gqa_bias", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=f(r, 1, 1, 4, 4)))
     one("gqa_positions", 1, 4, 0, [3], 4, extra=dict(pos=np.array([[2, 3, 4, 5]], np.int64)))
+    q = rng("gqa_kept")
+    def kept(name, mode, bits, B, S, P, lens, total, **attrs):
+        d, t = (D, np.int8) if bits == 8 else (D // 2, np.uint8)
+        cache = lambda: q.integers(0, 256, (B, HK, P, d)).astype(np.uint8).view(t)
+        scale = lambda: ((np.abs(f(q, *([1] if mode == "PER_TENSOR" else [1, HK, 1, D]))) + 0.5) * (0.01 if bits == 8 else 0.2)).astype(np.float32)
+        i = dict(q=f(q, B, S, HQ * D), k=f(q, B, S, HK * D), v=f(q, B, S, HK * D), pk=cache(), pv=cache(), lens=np.array(lens, np.int32), total=np.array(total, np.int32),
+                 cos=cos, sin=sin, at=None, bias=None, sink=None, ks=scale(), vs=scale())
+        case(name, "GroupQueryAttention", MS, i, ["cos", "sin", "total", "ks", "vs"], dict(num_heads=HQ, kv_num_heads=HK, do_rotary=1, k_quant_type=mode, v_quant_type=mode, kv_cache_bit_width=bits, **attrs), outputs=3)
+    for bits in [8, 4]:
+        for mode, short in [("PER_TENSOR", "whole"), ("PER_CHANNEL", "channels")]:
+            kept(f"gqa_kept_{bits}_{short}", mode, bits, 1, 1, 4, [4], 5)
+        kept(f"gqa_kept_{bits}_prompt", "PER_CHANNEL", bits, 2, 3, 0, [2, 1], 3)
+        kept(f"gqa_kept_{bits}_ragged", "PER_TENSOR", bits, 2, 1, 4, [4, 2], 5)
+        kept(f"gqa_kept_{bits}_shared_buffer", "PER_CHANNEL", bits, 1, 1, 8, [4], 5, local_window_size=3)
     x = f(r, 2, 3, HQ * D)
     case("ms_rotary", "RotaryEmbedding", MS, dict(x=x, at=np.array([[0, 1, 2], [3, 4, 5]], np.int64), cos=cos, sin=sin), ["cos", "sin"])
     case("ms_rotary_interleaved", "RotaryEmbedding", MS, dict(x=x, at=np.array([4], np.int64), cos=cos, sin=sin), ["cos", "sin"], dict(interleaved=1))
@@ -507,6 +521,29 @@ def layers():
     case("arrayfeatureextractor_text", "ArrayFeatureExtractor", ML, dict(x=t, i=np.array([[2, 0]], np.int64)), "i")
 
 
+def control():
+    """Means of bags of rows, as exporters write them: a loop over the bags, whose bounds are sliced out of the offsets."""
+    r = rng("bags")
+    n, g, info = h.make_node, h.make_graph, h.make_tensor_value_info
+    first = [n("Slice", ["rows", "start", "end"], ["bag"])]
+    sums = [n("ReduceSum", ["bag", "axis0"], ["total"]), n("Sub", ["count", "start"], ["left"]), n("Cast", ["left"], ["leftf"], to=T.FLOAT), n("Div", ["total", "leftf"], ["r1"])]
+    means = [n("ReduceMean", ["bag", "axis0"], ["r2"])]
+    out = lambda name: [info(name, T.FLOAT, None)]
+    last = n("If", ["is_last"], ["r3"], then_branch=g(sums, "last", [], out("r1")), else_branch=g(means, "others", [], out("r2")))
+    full = g(first + [n("Equal", ["i", "final"], ["is_last"]), last], "full", [], out("r3"))
+    empty = g([n("Identity", ["zeros"], ["r0"])], "empty", [], out("r0"))
+    body = g([n("Reshape", ["i", "minus"], ["at"]), n("Add", ["at", "one"], ["next"]), n("Add", ["at", "two"], ["after"]), n("Slice", ["bounds", "at", "next"], ["start"]),
+              n("Slice", ["bounds", "next", "after"], ["end"]), n("Equal", ["start", "end"], ["same"]), n("If", ["same"], ["r"], then_branch=empty, else_branch=full),
+              n("SequenceInsert", ["s", "r"], ["s2"]), n("Add", ["i", "one0"], ["i2"]), n("Less", ["i2", "bags"], ["more"])], "body",
+             [info("it", T.INT64, []), info("c", T.BOOL, []), h.make_tensor_sequence_value_info("s", T.FLOAT, None), info("i", T.INT64, [])],
+             [info("more", T.BOOL, []), h.make_tensor_sequence_value_info("s2", T.FLOAT, None), info("i2", T.INT64, [])])
+    nodes = [n("Concat", ["o", "count"], ["bounds"], axis=0), n("SequenceEmpty", [], ["s0"]), n("Loop", ["", "yes", "s0", "zero"], ["all", "last_i"], body=body), n("ConcatFromSequence", ["all"], ["flat"], axis=0),
+             n("Reshape", ["flat", "shape"], ["y0"])]
+    k = lambda *v: np.array(v, np.int64)
+    w = dict(count=k(10), minus=k(-1), one=k(1), two=k(2), zero=np.int64(0), one0=np.int64(1), bags=np.int64(4), final=np.int64(3), axis0=k(0), yes=np.array(True), zeros=np.zeros((1, 6), np.float32), shape=k(4, 6))
+    case("loop_bags", "Loop", "", dict(rows=f(r, 10, 6), o=k(0, 3, 3, 8), **w), list(w), nodes=nodes, opset=18)
+
+
 def exact_moe(i, block=16):
     """Experts of 8-bit weights in blocks, gated by swish, in f64. onnxruntime rounds the activations to 8
     bits per block on this path (with that rounding this gives its outputs within 1.1e-7): its own are
@@ -527,7 +564,7 @@ def exact_moe(i, block=16):
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control]:
         part()
     total = 0
     for name, c in CASES.items():

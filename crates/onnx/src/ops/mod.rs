@@ -46,6 +46,7 @@ pub(crate) const fn other(
 }
 
 mod indexed;
+mod ms_gqa_cache;
 
 macro_rules! operators {
     ($($file:ident),* $(,)?) => {

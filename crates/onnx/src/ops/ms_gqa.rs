@@ -1,5 +1,6 @@
 //! com.microsoft GroupQueryAttention: positions, cache, masks and attention of decoders.
 use super::ms_attention::{columns, heads, joined, scale};
+use super::ms_gqa_cache::{kept, packed, unpacked};
 use super::{OpDef, layer_norm, matmul, other, softmax};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
@@ -47,11 +48,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let interleaved = n.flag("rotary_interleaved", false)?;
     let smooth = n.int("smooth_softmax", 0)? > 0;
     let eps = n.float("qk_norm_epsilon", 1e-6)?;
-    let quantised = n.text("k_quant_type", "NONE")? != "NONE" || n.text("v_quant_type", "NONE")? != "NONE";
+    let (kept_k, kept_v) = (kept(c, n, "k", 12, n.opt(3))?, kept(c, n, "v", 13, n.opt(4))?);
     n.int("kv_cache_bit_width", 0)?;
-    if quantised || n.opt(12).is_some() || n.opt(13).is_some() {
-        return Err(LowerError::Unsupported("keeps its cache quantised; export it with a cache of floats".into()));
-    }
     if n.int("qk_output", 0)? != 0 || n.int("sliding_window_cache", 0)? != 0 || !n.flag("causal", true)? {
         return Err(LowerError::Unsupported("gives scores, slides its cache or looks ahead; export it without".into()));
     }
@@ -123,8 +121,19 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         q = turned(c, n, "q", q, (n.input(7)?, n.input(8)?, at), interleaved)?;
         k = turned(c, n, "k", k, (n.input(7)?, n.input(8)?, at), interleaved)?;
     }
-    let k = present(c, n, 1, past_k, k, &l, appends)?;
-    let v = present(c, n, 2, past_v, v, &l, appends)?;
+    let mut cached = Vec::new();
+    for (i, what, past, new, kept) in [(1, "k", past_k, k, &kept_k), (2, "v", past_v, v, &kept_v)] {
+        let Some(kept) = kept else {
+            cached.push(present(c, n, i, past, new, &l, appends)?);
+            continue;
+        };
+        // Attention reads what the cache holds, of the new positions too.
+        let d = c.dtype(new);
+        let new = packed(c, n, what, new, kept)?;
+        let all = present(c, n, i, past, new, &l, appends)?;
+        cached.push(unpacked(c, n, what, all, kept, d)?);
+    }
+    let (k, v) = (cached[0], cached[1]);
     let factor = scale(c, n, q)?;
     let y = attend(c, n, (q, k, v), (hq, hk), factor, Shade { l: &l, cap, window, smooth })?;
     let y = joined(c, n, n.name(0), y)?;
@@ -265,7 +274,7 @@ fn present<'m>(
                 let (j, fresh) = (e.index(2), e.dim(&l.fresh));
                 let end = e.add(before, fresh);
                 let there = e.compare(Compare::Lt, j, end);
-                let zero = e.constant(0.0, d);
+                let zero = if d.is_float() { e.constant(0.0, d) } else { e.int(0, d) };
                 e.select(there, a[0], zero)
             })?
         }

@@ -32,7 +32,7 @@ pub(super) fn unpacked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: Val
 }
 
 /// The same by shifts and masks, a byte for each number.
-fn parts<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits: i64) -> Lowered<ValueId> {
+pub(super) fn parts<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, bits: i64) -> Lowered<ValueId> {
     let mut shape = c.shape(v);
     let last = shape.len() - 1;
     let each = Dim::Known(8 / bits);
