@@ -69,6 +69,33 @@ impl GraphBuilder {
         id
     }
 
+    /// Gives `id` the name `name`, which an output must have: a value made during import that took it
+    /// gets another. Names of inputs stay; the result says whether `id` has the name now.
+    pub fn claim(&mut self, id: ValueId, name: &str) -> bool {
+        let holder = self.names.get(name).copied();
+        if holder == Some(id) {
+            return true;
+        }
+        if let Some(h) = holder {
+            let value = &mut self.graph.values[h.0 as usize];
+            if matches!(value.source, ValueSource::Input(_)) {
+                return false;
+            }
+            let mut other = name.to_string();
+            while self.names.contains_key(&other) {
+                self.fresh += 1;
+                other = format!("{name}.{}", self.fresh);
+            }
+            value.name = other.clone();
+            self.names.insert(other, h);
+        }
+        let value = &mut self.graph.values[id.0 as usize];
+        self.names.remove(&value.name);
+        value.name = name.to_string();
+        self.names.insert(name.to_string(), id);
+        true
+    }
+
     /// Adds an input; symbols of its shape that are not known yet are declared as read from it.
     pub fn input(&mut self, name: &str, dtype: DType, shape: Vec<Dim>) -> ValueId {
         let n = self.graph.inputs.len() as u32;

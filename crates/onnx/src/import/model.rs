@@ -216,7 +216,20 @@ fn lower<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered<Graph> {
                     name: o.name.clone(),
                     op_type: "Output".into(),
                 };
-                outs.push(c.rename(v, &o.name, &origin)?);
+                // Its node computes it under a longer name where something made here has the name.
+                let name = c.value_name(v);
+                let number = name
+                    .strip_prefix(o.name.as_str())
+                    .and_then(|r| r.strip_prefix('.'));
+                let own = number.is_some_and(|n| n.bytes().all(|d| d.is_ascii_digit()))
+                    && c.b().graph().producer(v).is_some();
+                let v = if own && !outs.contains(&v) {
+                    v
+                } else {
+                    c.rename(v, &o.name, &origin)?
+                };
+                c.b().claim(v, &o.name);
+                outs.push(v);
             }
             Item::Poisoned => {}
         }

@@ -9,6 +9,7 @@ pub enum A {
     S(&'static str),
     Is(Vec<i64>),
     G(Msg),
+    T(Msg),
     /// The caller's attribute of this name, of this kind.
     Of(&'static str, i64),
 }
@@ -21,6 +22,7 @@ pub fn attribute(name: &str, value: A) -> Msg {
         A::S(v) => m.int(20, 3).text(4, v),
         A::Is(v) => m.int(20, 7).ints(8, &v),
         A::G(g) => m.int(20, 5).sub(6, g),
+        A::T(t) => m.int(20, 4).sub(5, t),
         A::Of(v, kind) => m.int(20, kind).text(21, v),
     }
 }

@@ -459,3 +459,31 @@ fn loops_find_growing_extents() {
     let all = fixed.graph.value(fixed.graph.outputs[1]);
     assert_eq!(all.shape, [Dim::Known(5)]);
 }
+
+#[test]
+fn outputs_keep_their_names() {
+    // The constant that fills is called 'value' where the attribute's tensor has no name.
+    let fill = node(
+        "ConstantOfShape",
+        "s",
+        "z",
+        vec![("value", A::T(f32s("", &[1], &[2.5])))],
+    );
+    let i = G::new()
+        .input("x", "n 2")
+        .op("Shape", "x", "s")
+        .node(fill)
+        .op("Add", "x z", "value")
+        .op("Identity", "value", "value.1")
+        .output("value")
+        .output("value.1")
+        .import(13)
+        .unwrap_or_else(|e| panic!("{e}"));
+    let names: Vec<&str> = i
+        .graph
+        .outputs
+        .iter()
+        .map(|v| i.graph.value(*v).name.as_str())
+        .collect();
+    assert_eq!(names, ["value", "value.1"]);
+}
