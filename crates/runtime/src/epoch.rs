@@ -1,4 +1,5 @@
 //! Plans made executable, and the bounded store of them.
+use crate::kept::shorten;
 use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
@@ -83,9 +84,6 @@ impl Epoch {
 pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
     env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
 }
-
-/// Compiled plans kept per program beside the current one.
-const KEPT: usize = 12;
 
 /// A program with its current plan, other plans for other dims, and the programs inside it.
 pub(crate) struct Unit {
@@ -367,7 +365,7 @@ impl Unit {
             return Ok(e);
         }
         others.insert(0, made.clone());
-        others.truncate(KEPT);
+        shorten(self.current().as_deref(), &mut others);
         Ok(made)
     }
 }

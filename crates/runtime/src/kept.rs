@@ -1,0 +1,109 @@
+//! Which plans a program keeps beside the one in use, so that what they pack stays bounded.
+use crate::epoch::Epoch;
+use device::PackedKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Compiled plans kept per program beside the current one.
+const KEPT: usize = 12;
+
+/// What the plans of one program keep packed together, in times what the largest of them packs. A
+/// request of other dims may want its weights packed in another way; two plans may always stay, so
+/// that requests of two kinds in turn pack nothing anew.
+pub const KEPT_PACKED: u64 = 2;
+
+/// What one plan keeps packed: results that others may share, and bytes that are its own.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    shared: Vec<(PackedKey, u64)>,
+    own: u64,
+}
+
+impl Held {
+    fn of(e: &Epoch) -> Held {
+        let mut h = Held::default();
+        for b in &e.blocks {
+            let shared: Vec<(PackedKey, u64)> = b
+                .exe
+                .packed()
+                .iter()
+                .map(|(k, bytes)| (*k, bytes.len() as u64))
+                .collect();
+            let known: u64 = shared.iter().map(|s| s.1).sum();
+            h.own = h
+                .own
+                .saturating_add(b.exe.packed_bytes().saturating_sub(known));
+            h.shared.extend(shared);
+        }
+        h
+    }
+}
+
+/// How many of `others`, the one used last first, may stay beside `current`: together they keep at
+/// most [`KEPT_PACKED`] times as much packed as the largest of them.
+fn stay(current: Option<&Held>, others: &[Held]) -> usize {
+    let mut all: BTreeMap<PackedKey, u64> = BTreeMap::new();
+    let (mut bytes, mut largest) = (0u64, 0u64);
+    let mut add = |h: &Held| {
+        let mut own: BTreeMap<PackedKey, u64> = BTreeMap::new();
+        own.extend(h.shared.iter().copied());
+        largest = largest.max(own.values().sum::<u64>().saturating_add(h.own));
+        let fresh = own
+            .into_iter()
+            .filter(|(k, n)| all.insert(*k, *n).is_none());
+        bytes = bytes.saturating_add(fresh.map(|s| s.1).sum::<u64>().saturating_add(h.own));
+        bytes <= largest.saturating_mul(KEPT_PACKED)
+    };
+    if let Some(c) = current {
+        add(c);
+    }
+    let fits = others.iter().take(KEPT).take_while(|h| add(h));
+    fits.count().max(others.len().min(1))
+}
+
+/// Drops of `others`, the one used last first, those that must not stay beside `current`.
+pub(crate) fn shorten(current: Option<&Epoch>, others: &mut Vec<Arc<Epoch>>) {
+    let held: Vec<Held> = others.iter().take(KEPT).map(|e| Held::of(e)).collect();
+    others.truncate(stay(current.map(Held::of).as_ref(), &held));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, KEPT, stay};
+
+    fn held(shared: &[(u8, u64)], own: u64) -> Held {
+        Held {
+            shared: shared.iter().map(|&(k, n)| ([k; 32], n)).collect(),
+            own,
+        }
+    }
+
+    #[test]
+    fn plans_that_pack_alike_all_stay() {
+        let same = vec![held(&[(1, 100), (2, 50)], 3); KEPT];
+        // What is not shared is theirs: 12 x 3 B are no more than twice 153 B.
+        assert_eq!(stay(None, &same), KEPT);
+        assert_eq!(stay(Some(&same[0]), &same), KEPT);
+        assert_eq!(stay(None, &vec![held(&[(1, 100)], 0); 40]), KEPT);
+        assert_eq!(stay(None, &[]), 0);
+    }
+
+    #[test]
+    fn two_always_stay_and_more_while_they_share() {
+        let a = |k: u8| held(&[(0, 60), (k, 40)], 0);
+        // 100 B each, 60 B of them shared: 100, 140, 180, then 220 B.
+        let five: Vec<Held> = (1..6).map(a).collect();
+        assert_eq!(stay(None, &five), 3);
+        assert_eq!(stay(Some(&a(9)), &five), 2);
+        let apart: Vec<Held> = (1..6).map(|k| held(&[(k, 100)], 0)).collect();
+        assert_eq!(stay(None, &apart), 2);
+        assert_eq!(stay(Some(&held(&[(9, 100)], 0)), &apart), 1);
+        // The one just made stays whatever it takes.
+        assert_eq!(stay(Some(&held(&[(9, 1)], 0)), &[held(&[(1, 1000)], 0)]), 1);
+    }
+
+    #[test]
+    fn nothing_packed_is_no_limit() {
+        assert_eq!(stay(None, &vec![Held::default(); 5]), 5);
+    }
+}
