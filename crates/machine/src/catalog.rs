@@ -1,5 +1,9 @@
 //! The catalog of machines and the way from a name to one.
+//!
+//! A lookup reads the names at the head of every file and parses the one file that it needs;
+//! [`catalog`] parses them all, once.
 
+use crate::catalog_files::FILES;
 use crate::{Machine, MachineError};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -12,20 +16,6 @@ pub struct CatalogEntry {
     /// The machine, or what is wrong with the file.
     pub machine: Machine,
 }
-
-macro_rules! files {
-    ($($f:literal),* $(,)?) => {
-        &[$(($f, include_str!(concat!("../../../machines/", $f)))),*]
-    };
-}
-
-const FILES: &[(&str, &str)] = files![
-    "a100.toml",
-    "h100.toml",
-    "h200.toml",
-    "zen4-2core.toml",
-    "zen5-2core.toml"
-];
 
 /// All machines of the catalog, in file-name order. A file that does not read is left out here; a
 /// test makes sure there is none.
@@ -43,10 +33,39 @@ pub fn catalog() -> &'static [CatalogEntry] {
     })
 }
 
+/// What a machine is found by, without the rest of its file.
+struct Names {
+    /// Index into the files.
+    file: usize,
+    name: String,
+    /// Keys of the name and of every alias.
+    keys: Vec<String>,
+}
+
+/// The names of every file: the lines before its first section say them.
+fn names() -> &'static [Names] {
+    static ALL: OnceLock<Vec<Names>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let of = |(file, (_, text)): (usize, &(&str, &str))| {
+            let head = &text[..text.find("\n[").unwrap_or(text.len())];
+            let head: toml::Table = head.parse().ok()?;
+            let name = head.get("name")?.as_str()?.to_string();
+            let aliases = head.get("aliases").and_then(|a| a.as_array());
+            let keys = std::iter::once(name.as_str())
+                .chain(aliases.into_iter().flatten().filter_map(|a| a.as_str()))
+                .map(key)
+                .collect();
+            Some(Names { file, name, keys })
+        };
+        FILES.iter().enumerate().filter_map(of).collect()
+    })
+}
+
 /// Names without case, vendor and punctuation.
 fn key(name: &str) -> String {
     const VENDORS: &[&str] = &[
-        "nvidia", "amd", "intel", "apple", "qualcomm", "geforce", "tesla", "quadro", "radeon",
+        "nvidia", "amd", "intel", "apple", "arm", "qualcomm", "geforce", "tesla", "quadro",
+        "radeon", "instinct", "ryzen", "arc",
     ];
     let lower = name.to_lowercase();
     let words = lower
@@ -60,48 +79,81 @@ fn key(name: &str) -> String {
     }
 }
 
+/// How alike two keys are: shared pairs of neighbouring characters, from 0 to 1 (Dice's measure).
+fn likeness(a: &str, b: &str) -> f64 {
+    let pairs = |s: &str| -> Vec<(char, char)> { s.chars().zip(s.chars().skip(1)).collect() };
+    let (x, mut y) = (pairs(a), pairs(b));
+    let all = x.len() + y.len();
+    let mut shared = 0;
+    for p in &x {
+        if let Some(at) = y.iter().position(|q| q == p) {
+            y.swap_remove(at);
+            shared += 1;
+        }
+    }
+    2.0 * shared as f64 / all.max(1) as f64
+}
+
+/// What to try instead of a name that nothing fits: the nearest names, or how to list them.
+fn hint(asked: &str) -> String {
+    // More characters than any name has say nothing more, and would take long to compare.
+    let asked: String = asked.chars().take(80).collect();
+    let mut near: Vec<(f64, &str)> = names()
+        .iter()
+        .map(|n| {
+            let best = n.keys.iter().map(|k| likeness(k, &asked));
+            (best.fold(0.0, f64::max), n.name.as_str())
+        })
+        .filter(|n| n.0 >= 0.4)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let near: Vec<&str> = near.into_iter().take(5).map(|n| n.1).collect();
+    if near.is_empty() {
+        "`shopfloor machines list` shows those that are known".into()
+    } else {
+        format!(
+            "near it are {}; `shopfloor machines list` shows all",
+            near.join(", ")
+        )
+    }
+}
+
 /// Finds a machine of the catalog by name or alias, ignoring case, vendor and punctuation. An exact
-/// name or alias wins over one that only begins with, or holds, what was asked for.
+/// name or alias wins over one that only begins with, ends with, or holds, what was asked for.
 ///
 /// # Errors
-/// [`MachineError::Ambiguous`] with the candidates, or [`MachineError::Unknown`].
+/// [`MachineError::Ambiguous`] with the candidates, or [`MachineError::Unknown`] with near names.
 pub fn lookup(name: &str) -> Result<Machine, MachineError> {
     let asked = key(name);
-    let names = |m: &Machine| -> Vec<String> {
-        std::iter::once(&m.name)
-            .chain(&m.aliases)
-            .map(|n| key(n))
-            .collect()
-    };
     let unknown = || MachineError::Unknown {
         name: name.to_string(),
-        hint: format!(
-            "known are {}",
-            catalog()
-                .iter()
-                .map(|e| e.machine.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        hint: hint(&asked),
     };
     if asked.is_empty() {
         return Err(unknown());
     }
     type Rule = fn(&str, &str) -> bool;
-    let rules: [Rule; 3] = [|n, a| n == a, |n, a| n.starts_with(a), |n, a| n.contains(a)];
+    let rules: [Rule; 4] = [
+        |n, a| n == a,
+        |n, a| n.starts_with(a),
+        |n, a| n.ends_with(a),
+        |n, a| n.contains(a),
+    ];
     for rule in rules {
-        let hits: Vec<&Machine> = catalog()
+        let hits: Vec<&Names> = names()
             .iter()
-            .map(|e| &e.machine)
-            .filter(|m| names(m).iter().any(|n| rule(n, &asked)))
+            .filter(|n| n.keys.iter().any(|k| rule(k, &asked)))
             .collect();
         match hits.as_slice() {
             [] => {}
-            [one] => return Ok((*one).clone()),
+            [one] => {
+                let (file, text) = FILES[one.file];
+                return Machine::from_toml(text, &format!("machines/{file}"));
+            }
             many => {
                 return Err(MachineError::Ambiguous {
                     name: name.to_string(),
-                    candidates: many.iter().map(|m| m.name.clone()).collect(),
+                    candidates: many.iter().map(|n| n.name.clone()).collect(),
                 });
             }
         }

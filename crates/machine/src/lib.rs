@@ -9,6 +9,7 @@
 
 pub mod calc;
 mod catalog;
+mod catalog_files;
 mod cost;
 mod error;
 mod measure;

@@ -442,6 +442,22 @@ pub struct Limits {
     /// Shared memory that the driver takes from every CTA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_reserved_per_cta: Option<Sourced<u64>>,
+    /// Shared memory of one CTA that has not opted in to more; `shared_per_cta` where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_default_per_cta: Option<Sourced<u64>>,
+    /// Sizes that the shared part of the joint L1 and shared memory can be set to, rising, bytes (the
+    /// programming guide's); empty where the two are separate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_carveouts: Vec<u64>,
+    /// Registers of one CTA at most, where that is less than an SM has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registers_per_cta: Option<Sourced<u64>>,
+    /// Equal parts the register file is split into, each serving its own warps; 4 where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub register_files: Option<Sourced<u64>>,
+    /// CTA barriers that one SM keeps track of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barriers_per_sm: Option<Sourced<u64>>,
 }
 
 impl Limits {
@@ -510,18 +526,23 @@ impl Machine {
             .filter(|(_, l)| l.name != "register")
     }
 
-    /// The unit with the highest rate for a class and input format.
+    /// The unit with the highest rate for a class and input format; of matrix units one that sums in 32
+    /// bits is preferred to a faster one that sums in 16.
     pub fn unit(&self, class: UnitClass, dtype: NumType) -> Option<&Unit> {
         self.unit_index(class, dtype).map(|i| &self.units[i])
     }
 
     /// Index of the unit with the highest rate for a class and input format.
     pub fn unit_index(&self, class: UnitClass, dtype: NumType) -> Option<usize> {
+        let rank = |u: &Unit| {
+            let wide = class != UnitClass::Tensor || u.dtype_acc != NumType::F16;
+            (wide, u.per_worker.value)
+        };
         let mut best: Option<usize> = None;
         for (i, u) in self.units.iter().enumerate() {
             if u.class == class
                 && u.dtype_in == dtype
-                && best.is_none_or(|b| u.per_worker.value > self.units[b].per_worker.value)
+                && best.is_none_or(|b| rank(u) > rank(&self.units[b]))
             {
                 best = Some(i);
             }

@@ -1,7 +1,7 @@
 //! Text forms: a compact TOML writer, a reader whose errors name line and field, and the checks
 //! that types cannot make.
 
-use crate::{Bandwidth, Level, Machine, MachineError, Sourced};
+use crate::{Bandwidth, Level, Limits, Machine, MachineError, Sourced};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
@@ -266,6 +266,29 @@ impl Checker<'_> {
         }
         Ok(())
     }
+    fn limits(&self, l: &Limits) -> Result<(), MachineError> {
+        let fields = [
+            ("warp", l.warp),
+            ("threads_per_cta", l.threads_per_cta),
+            ("warps_per_sm", l.warps_per_sm),
+            ("ctas_per_sm", l.ctas_per_sm),
+            ("registers_per_sm", l.registers_per_sm),
+            ("register_granularity", l.register_granularity),
+            ("register_files", l.register_files),
+        ];
+        for (k, v) in fields {
+            if v.is_some_and(|v| v.value == 0) {
+                return self.fail(
+                    &format!("limits.{k}"),
+                    "0 would let nothing run; leave the field out when it is not known",
+                );
+            }
+        }
+        if l.shared_carveouts.windows(2).any(|w| w[0] >= w[1]) {
+            return self.fail("limits.shared_carveouts", "sizes must rise");
+        }
+        Ok(())
+    }
     fn level(&self, i: usize, l: &Level, all: &[Level]) -> Result<(), MachineError> {
         let f = |k: &str| format!("levels[{i}].{k}");
         if l.name.trim().is_empty() {
@@ -350,6 +373,7 @@ pub(crate) fn check(m: &Machine) -> Result<(), MachineError> {
     for (i, l) in m.levels.iter().enumerate() {
         c.level(i, l, &m.levels)?;
     }
+    c.limits(&m.limits)?;
     if m.units.is_empty() {
         return c.fail(
             "units",

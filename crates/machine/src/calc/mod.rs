@@ -2,10 +2,24 @@
 //!
 //! Library functions first: the planner uses the same ones as the commands.
 
+pub mod access;
 mod bandwidth;
+mod capability;
+mod ideal;
+mod latency;
 mod occupancy;
 mod ridge;
+mod tensorcore;
+mod transfer;
 
 pub use bandwidth::{bus_bandwidth, bytes_in_flight, pcie_bandwidth, vector_peak};
-pub use occupancy::{Block, Occupancy, OccupancyLimits, occupancy};
+pub use capability::{known_capabilities, limits_of_capability, parse_capability};
+pub use ideal::Ideal;
+pub use latency::{Hiding, hiding, travel_seconds};
+pub use occupancy::{
+    Block, Launch, Occupancy, OccupancyLimits, OccupancyStep, occupancy, occupancy_lacks,
+    occupancy_of, occupancy_steps,
+};
 pub use ridge::{Ridge, ridge_points, roof};
+pub use tensorcore::{Product, TensorFit, TensorWay, bits, tensor_fit};
+pub use transfer::{Batches, Comparison, Stage, Way, compare_transfers, launch_stages};
