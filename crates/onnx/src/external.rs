@@ -11,7 +11,7 @@ use tensor::Bytes;
 
 use crate::error::Error;
 use crate::file::map_path;
-use crate::proto::{Data, ExternalData, SparseTensor, TensorData};
+use crate::proto::{Data, ExternalData, TensorData};
 
 /// Where a model's tensors get their bytes: in its own file or in files of its folder, each of
 /// which is mapped once, when the first tensor needs it.
@@ -82,14 +82,6 @@ impl ExternalFiles {
         tensor
             .strings()
             .map_err(|problem| self.tensor_error(tensor, problem))
-    }
-
-    /// The error for a sparse tensor that something wants to use.
-    pub fn sparse_error(&self, sparse: &SparseTensor) -> Error {
-        self.tensor_error(
-            &sparse.values,
-            "is a SparseTensorProto, which is not supported; store it as a dense tensor".into(),
-        )
     }
 
     fn tensor_error(&self, tensor: &TensorData, problem: String) -> Error {

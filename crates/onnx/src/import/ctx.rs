@@ -4,7 +4,9 @@ use super::model::Assumption;
 use super::narrow::{narrow_dtype, narrow_name, unpack_pairs};
 use super::{ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
-use crate::proto::{AttributeValue, DataType, Function, Graph, Node, TensorData, ValueInfo};
+use crate::proto::{
+    AttributeValue, DataType, Function, Graph, Node, SparseTensor, TensorData, ValueInfo,
+};
 use crate::{ModelFile, proto::OpsetImport};
 use ::graph::{GraphBuilder, Origin, ValueId, ValueSource};
 use layout::{DType, Dim};
@@ -31,6 +33,7 @@ pub(crate) enum Item {
 pub(crate) struct Scope<'m> {
     pub values: BTreeMap<&'m str, Item>,
     pub weights: BTreeMap<&'m str, &'m TensorData>,
+    pub sparse: BTreeMap<&'m str, &'m SparseTensor>,
     /// Names outside are not seen (a function's body).
     pub barrier: bool,
     /// Put before names that values get in the graph.
@@ -80,6 +83,8 @@ pub(crate) struct Ctx<'m> {
     pub assumptions: Vec<Assumption>,
     store: Arc<WeightStore>,
     weight_of: BTreeMap<*const TensorData, WeightId>,
+    /// Bytes of the sparse constants that were written out.
+    pub written_out: usize,
     origins: BTreeSet<String>,
     nodes: usize,
     depth: usize,
@@ -141,6 +146,7 @@ impl<'m> Ctx<'m> {
             assumptions: Vec::new(),
             store: Arc::new(WeightStore::new()),
             weight_of: BTreeMap::new(),
+            written_out: 0,
             origins: BTreeSet::new(),
             nodes: 0,
             depth: 0,
@@ -242,6 +248,25 @@ impl<'m> Ctx<'m> {
         let (d, shape) = (t.dtype(), t.shape().to_vec());
         let id = self.add_to_store(name, d, &shape, Bytes::from(t.into_bytes()))?;
         Ok(self.b().weight(id)?)
+    }
+
+    /// The weight made of a tensor of the model, if it was met before.
+    pub fn known_weight(&self, t: &'m TensorData) -> Option<WeightId> {
+        self.weight_of.get(&std::ptr::from_ref(t)).copied()
+    }
+
+    /// A weight that stands for the tensor `t` of the model from now on.
+    pub fn keep_weight(
+        &mut self,
+        t: &'m TensorData,
+        name: &str,
+        d: DType,
+        shape: &[usize],
+        bytes: Bytes,
+    ) -> Lowered<WeightId> {
+        let id = self.add_to_store(name, d, shape, bytes)?;
+        self.weight_of.insert(std::ptr::from_ref(t), id);
+        Ok(id)
     }
 
     /// The value of a tensor of the model in frame `frame`; its bytes are borrowed.
@@ -359,6 +384,12 @@ impl<'m> Ctx<'m> {
             if let Some((&key, &t)) = scope.weights.get_key_value(name) {
                 let full = format!("{}{name}", scope.prefix);
                 let item = Item::Value(self.tensor(frame, t, &full)?);
+                self.frames[frame].scopes[s].values.insert(key, item);
+                return Ok(Some(item));
+            }
+            if let Some((&key, &t)) = scope.sparse.get_key_value(name) {
+                let full = format!("{}{name}", scope.prefix);
+                let item = Item::Value(self.sparse(frame, t, &full)?);
                 self.frames[frame].scopes[s].values.insert(key, item);
                 return Ok(Some(item));
             }
@@ -681,16 +712,19 @@ impl<'m> Ctx<'m> {
 
     /// A scope with a graph's initialisers.
     pub fn scope_of(&self, g: &'m Graph, prefix: String) -> Lowered<Scope<'m>> {
-        if let Some(s) = g.sparse_initializers.first() {
-            return Err(self.file.external.sparse_error(s).into());
-        }
         let weights = g
             .initializers
             .iter()
             .map(|t| (t.name.as_str(), t))
             .collect();
+        let sparse = g
+            .sparse_initializers
+            .iter()
+            .map(|s| (s.values.name.as_str(), s))
+            .collect();
         Ok(Scope {
             weights,
+            sparse,
             prefix,
             ..Scope::default()
         })

@@ -15,6 +15,7 @@ mod model;
 pub(crate) mod monoids;
 mod narrow;
 mod node;
+mod sparse;
 
 pub use error::{ImportError, UnsupportedNode};
 pub use model::{Assumption, ImportOptions, Imported, Report, import, import_file};

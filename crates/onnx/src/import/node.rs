@@ -1,7 +1,7 @@
 //! A node as a lowering sees it: resolved inputs, names of outputs, attributes that note who read
 //! them.
 use super::{LowerError, Lowered};
-use crate::proto::{AttributeValue, Graph, TensorData};
+use crate::proto::{AttributeValue, Graph, SparseTensor, TensorData};
 use graph::{Origin, ValueId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +169,15 @@ impl<'m> NodeView<'m> {
             None => Ok(None),
             Some(AttributeValue::Tensor(t)) => Ok(Some(t)),
             _ => self.wrong(name, "a tensor"),
+        }
+    }
+
+    /// A sparse tensor, if given.
+    pub fn sparse(&self, name: &str) -> Lowered<Option<&'m SparseTensor>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(AttributeValue::SparseTensor(t)) => Ok(Some(t)),
+            _ => self.wrong(name, "a sparse tensor"),
         }
     }
 

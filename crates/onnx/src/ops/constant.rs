@@ -26,8 +26,11 @@ fn constant<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return super::text::constant(c, n, vec![], vec![n.text("value_string", "")?]);
     } else if let Some(t) = n.texts("value_strings")? {
         return super::text::constant(c, n, vec![t.len() as i64], t);
+    } else if let Some(t) = n.sparse("sparse_value")? {
+        let at = c.frames.len() - 1;
+        c.sparse(at, t, &name)?
     } else {
-        return Err(LowerError::Unsupported("holds a sparse tensor; use a dense one".into()));
+        return Err("has no value; export the model again".into());
     };
     c.set(n, 0, v);
     Ok(())

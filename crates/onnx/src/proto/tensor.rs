@@ -54,8 +54,7 @@ pub struct ExternalData {
     pub length: Option<u64>,
 }
 
-/// A sparse tensor in coordinate form. It is read so that a model that holds one can be shown;
-/// nothing computes with it ([`crate::ExternalFiles::sparse_error`]).
+/// A sparse tensor in coordinate form; import writes it out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SparseTensor {
     /// The values that are not zero; its name is the tensor's name.

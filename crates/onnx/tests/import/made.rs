@@ -95,6 +95,11 @@ impl G {
     pub fn weight(self, t: Msg) -> G {
         G(self.0.sub(5, t))
     }
+    /// A sparse initialiser: values, indices and the dims of the whole.
+    pub fn sparse(self, values: Msg, indices: Msg, dims: &[i64]) -> G {
+        let m = msg().sub(1, values).sub(2, indices);
+        G(self.0.sub(15, m.packed(3, dims)))
+    }
     pub fn node(self, n: Msg) -> G {
         G(self.0.sub(1, n))
     }

@@ -1,6 +1,7 @@
 //! Shapes: symbolic sizes, every version's way to say them.
 use crate::encode::{Msg, msg, opset};
 use crate::made::*;
+use graph::ValueSource;
 use layout::Dim;
 use shopfloor_onnx::{ImportError, ImportOptions};
 
@@ -486,4 +487,36 @@ fn outputs_keep_their_names() {
         .map(|v| i.graph.value(*v).name.as_str())
         .collect();
     assert_eq!(names, ["value", "value.1"]);
+}
+
+#[test]
+fn sparse_weights_are_written_out() {
+    let made = |dims: &[i64], indices: &[i64]| {
+        G::new()
+            .input("x", "n 2")
+            .sparse(f32s("w", &[2], &[2.5, -1.0]), i64s("i", indices), dims)
+            .op("MatMul", "x w", "y")
+            .output("y")
+            .import(13)
+    };
+    let i = made(&[2, 3], &[1, 5]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(shape(&i), "n x 3");
+    let w = i.graph.values.iter().find(|v| v.name == "w");
+    let ValueSource::Weight(id) = w.expect("the weight is there").source else {
+        panic!("it is no weight");
+    };
+    let t = i.graph.weights.tensor(id).expect("its elements");
+    let all: Vec<f64> = (0..t.len()).map(|e| t.get_f64(e)).collect();
+    assert_eq!(all, [0.0, 2.5, 0.0, 0.0, 0.0, -1.0]);
+    for (dims, indices, why) in [
+        (&[2, 3][..], &[1, 6][..], "index 6"),
+        (&[2, 3], &[-1, 5], "index -1"),
+        (&[2, 3], &[1], "indices"),
+        (&[2, 1 << 40], &[1, 5], "written out"),
+        (&[1 << 40, 1 << 40], &[1, 5], "sparse tensor"),
+        (&[2, -3], &[1, 5], "negative"),
+    ] {
+        let e = made(dims, indices).map(|_| ()).expect_err(why).to_string();
+        assert!(e.contains(why), "{e}");
+    }
 }
