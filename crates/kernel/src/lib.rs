@@ -11,6 +11,7 @@ mod bytes;
 mod error;
 mod kernel;
 mod lower;
+mod recompute;
 mod schedule;
 mod staging;
 mod target;
@@ -25,8 +26,10 @@ pub use kernel::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
     Stmt, Term, Tile, TileId,
 };
+pub use recompute::recomputable;
 pub use schedule::{
-    AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Swizzle,
+    AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
+    Swizzle,
 };
 pub use target::{GpuTarget, MicroShape, Target, TargetKind};
 pub use tile::{Node, TileProgram};

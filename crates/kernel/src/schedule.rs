@@ -27,6 +27,8 @@ pub enum Place {
         /// Buffers in flight: 1 without a pipeline.
         stages: u32,
     },
+    /// Nowhere: a tile that a `Map` or `Relabel` defines is computed anew wherever it is read.
+    Recompute,
 }
 
 /// The CuTe-style swizzle (bits, base, shift): XOR of address bits; (0, 0, 0) is none.
@@ -69,6 +71,21 @@ pub struct Fragment {
     pub acc: DType,
 }
 
+/// How the positions of an axis lie over the threads of a CTA, the same for every tile that has it:
+/// position `p` of a piece belongs to the threads with `(thread / stride) % count == (p / each) %
+/// count`. An axis without a spread has all its positions in every thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Spread {
+    /// The axis.
+    pub axis: AxisId,
+    /// Distance between threads with neighbouring shares.
+    pub stride: u32,
+    /// Threads along the axis.
+    pub count: u32,
+    /// Neighbouring positions that one thread has together.
+    pub each: u32,
+}
+
 /// What a GPU backend needs beside tiles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMapping {
@@ -86,6 +103,36 @@ pub struct GpuMapping {
     pub load_bytes: u32,
     /// Registers per thread that the kernel may use.
     pub registers: u32,
+    /// Axes that lie over threads (without a tensor-core instruction, whose fragments say it).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<Spread>,
+}
+
+impl GpuMapping {
+    /// How `axis` lies over threads; one thread along it where nothing says so.
+    pub fn spread(&self, axis: AxisId) -> Spread {
+        let found = self.spread.iter().find(|s| s.axis == axis);
+        found.copied().unwrap_or(Spread {
+            axis,
+            stride: 1,
+            count: 1,
+            each: 1,
+        })
+    }
+
+    /// Strides and counts of the directions that threads are numbered along, innermost first;
+    /// several axes may share one.
+    pub fn directions(&self) -> Vec<(u32, u32)> {
+        let mut all: Vec<(u32, u32)> = self
+            .spread
+            .iter()
+            .filter(|s| s.count > 1)
+            .map(|s| (s.stride, s.count))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
 }
 
 /// The backend's part of a schedule.

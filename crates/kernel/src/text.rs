@@ -136,8 +136,23 @@ fn mapping(k: &Kernel, m: &Mapping) -> String {
             let fragment = g.fragment.map_or("fma".to_string(), |f| {
                 format!("mma.m{}n{}k{} {}->{}", f.m, f.n, f.k, f.input, f.acc)
             });
+            let one = |s: &crate::Spread| {
+                let each = if s.each > 1 {
+                    format!(" of {}", s.each)
+                } else {
+                    String::new()
+                };
+                format!("{} over {}x{}{each}", axis(k, s.axis), s.count, s.stride)
+            };
+            let spread = match g.spread.is_empty() {
+                true => String::new(),
+                false => format!(
+                    ", {}",
+                    g.spread.iter().map(one).collect::<Vec<_>>().join(", ")
+                ),
+            };
             format!(
-                "cta {} threads, warps {}x{}, rows {}, columns {}, {fragment}, loads of {} B, {} registers",
+                "cta {} threads, warps {}x{}, rows {}, columns {}, {fragment}{spread}, loads of {} B, {} registers",
                 g.threads,
                 g.warps[0],
                 g.warps[1],
@@ -154,6 +169,7 @@ fn place(p: Place) -> String {
     match p {
         Place::InPlace => "in place".into(),
         Place::Register => "in registers".into(),
+        Place::Recompute => "where it is used".into(),
         Place::Shared { swizzle: s, stages } => {
             let swizzle = match (s.bits, s.base, s.shift) {
                 (0, _, _) => String::new(),

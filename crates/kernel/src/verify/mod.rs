@@ -41,8 +41,12 @@
 //!   one loop each; axes that get another label are not cut.
 //! - `places`: one place per tile; a tile in place is a loaded tile that nothing else writes, or one
 //!   that is stored once; pipelines have 1 to 16 stages and swizzles stay within 32 bits.
+//! - `spread`: axes that lie over threads exist, once each; the directions that threads are numbered
+//!   along begin where the one before ends and need no more threads than the CTA has; no two axes
+//!   that a statement goes over lie along one direction.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
 mod body;
+mod gpu;
 mod kernel;
 mod relabel;
 mod schedule;

@@ -121,6 +121,12 @@ fn places(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
         let tile = &k.tiles[t].name;
         match p {
             Place::Register => {}
+            Place::Recompute => {
+                let gpu = matches!(s.mapping, Mapping::Gpu(_));
+                b.need(gpu && crate::recomputable(k, t as u16), "places", || {
+                    format!("tile '{tile}' cannot be computed where it is used: on a GPU, one map, load or relabelling makes such a tile, of tiles that are final by then")
+                })?;
+            }
             Place::InPlace => {
                 let loaded = loads[t] == 1 && writes[t] == 1;
                 let stored = loads[t] == 0 && stores[t] == 1;
@@ -197,7 +203,8 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                     .is_none_or(|f| shape(f.m) && shape(f.n) && shape(f.k)),
                 "mapping",
                 || "the fragment is empty or too large".into(),
-            )
+            )?;
+            super::gpu::check(k, g, b)
         }
     }
 }

@@ -143,7 +143,7 @@ pub fn scratch_bytes(p: &TileProgram, dims: &DimBox) -> Option<u64> {
     let mut sum = 0u64;
     for (t, tile) in p.kernel().tiles.iter().enumerate() {
         let copies = match p.schedule().place(t as u16) {
-            Place::InPlace => continue,
+            Place::InPlace | Place::Recompute => continue,
             Place::Register => 1,
             Place::Shared { stages, .. } => u64::from(stages.max(1)),
         };

@@ -174,7 +174,10 @@ impl<'a> Model<'a> {
         let size = |t: u16| byte_size(k.tiles[t as usize].dtype);
         let bytes = |t: u16| s.positions(&k.tiles[t as usize].axes) * size(t);
         // A GPU's register tiles touch no memory; a CPU's are memory in its nearest cache.
-        let in_registers = |t: u16| gpu && self.p.schedule().place(t) == Place::Register;
+        let in_registers = |t: u16| {
+            let place = self.p.schedule().place(t);
+            gpu && matches!(place, Place::Register | Place::Recompute)
+        };
         let (rows, mr, columns, nr) = micro(self.p, machine, s);
         for (stmt, w) in k.body.iter().zip(parts) {
             let (mut loaded, mut stored) = (0.0, 0.0);
@@ -416,7 +419,9 @@ impl<'a> Model<'a> {
             }
         }
         for (t, tile) in k.tiles.iter().enumerate() {
-            if self.p.schedule().place(t as u16) == Place::InPlace || self.tile.contains(&Some(t)) {
+            let place = self.p.schedule().place(t as u16);
+            let nowhere = matches!(place, Place::InPlace | Place::Recompute);
+            if nowhere || self.tile.contains(&Some(t)) {
                 continue;
             }
             // Scratch tiles are used again by the next task.

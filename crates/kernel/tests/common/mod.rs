@@ -243,6 +243,7 @@ pub fn gemm_gpu() -> Schedule {
             }),
             load_bytes: 16,
             registers: 168,
+            spread: vec![],
         }),
     }
 }

@@ -5,7 +5,7 @@
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
 use super::contract::Product;
-use super::{Candidate, gather_loops, gpu_flat, renumbered, tiles};
+use super::{Candidate, gather_loops, gpu_flat, gpu_lay, renumbered, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
@@ -48,7 +48,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         };
         match products.as_slice() {
             [one] => g.product(one),
-            [scores, values] => g.attention(scores, values),
+            // Without fragments a row of weights has no place that all threads of its row see.
+            [scores, values] if g.fragment.is_some() => g.attention(scores, values),
             _ => vec![],
         }
     };
@@ -123,7 +124,7 @@ impl Gpu<'_> {
                     };
                     // The deepest pipeline that fits, bands no wider than there are rows.
                     let raster = self.raster(&grid);
-                    found.extend(self.gpu.stages.iter().find_map(|&stages| {
+                    found.extend(self.stages().find_map(|stages| {
                         let shape = Shape {
                             grid: grid.clone(),
                             loops: loops.clone(),
@@ -176,7 +177,7 @@ impl Gpu<'_> {
                 if m % (warps * 16) != 0 {
                     continue;
                 }
-                found.extend(self.gpu.stages.iter().find_map(|&stages| {
+                found.extend(self.stages().find_map(|stages| {
                     let shape = Shape {
                         grid: grid.clone(),
                         loops: vec![AxisTile {
@@ -194,6 +195,14 @@ impl Gpu<'_> {
             }
         }
         found
+    }
+
+    /// Pipeline depths to try, deepest first; copies without a tensor-core instruction are not
+    /// pipelined.
+    fn stages(&self) -> impl Iterator<Item = u32> + '_ {
+        let single = self.fragment.is_none();
+        let all = self.gpu.stages.iter().copied();
+        all.filter(move |&s| !single || s == 1)
     }
 
     /// The widest bands of which there is at least one whole.
@@ -307,7 +316,12 @@ impl Gpu<'_> {
                 .map(|t| t.tile);
             cut.or_else(|| kernel.axes[a as usize].extent.known())
         };
-        let mut places: Vec<Place> = vec![Place::Register; kernel.tiles.len()];
+        let places_of =
+            |t: TileId| match self.fragment.is_none() && kernel::recomputable(&kernel, t) {
+                true => Place::Recompute,
+                false => Place::Register,
+            };
+        let mut places: Vec<Place> = (0..kernel.tiles.len() as TileId).map(places_of).collect();
         for st in &kernel.body {
             if let Stmt::Load { dst, .. } = st {
                 places[*dst as usize] = Place::InPlace;
@@ -327,7 +341,8 @@ impl Gpu<'_> {
                 .iter()
                 .try_fold(1i64, |n, &a| n.checked_mul(tile_of(a)?))?;
             // Bits per element; swizzles are those of lines of 2-byte elements.
-            let bits = kernel.tiles[tile as usize].dtype.bits().max(8);
+            let least = if self.fragment.is_some() { 8 } else { 32 };
+            let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
             let swizzle = match self.fragment {
                 Some(_) if bits == 16 => self.swizzle(u32::try_from(line).ok()?)?,
                 _ => Swizzle::default(),
@@ -360,6 +375,27 @@ impl Gpu<'_> {
             .as_ref()
             .map_or(255, |l| l.value as u32);
         let registers = each.min(file / threads / 8 * 8);
+        let mut spread = vec![];
+        if self.fragment.is_none() {
+            let sized = |v: &[AxisId]| -> Option<Vec<(AxisId, i64)>> {
+                v.iter().map(|&a| Some((to(a), tile_of(to(a))?))).collect()
+            };
+            let (rows, columns) = (sized(s.rows)?, sized(s.columns)?);
+            let size = |v: &[(AxisId, i64)]| v.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
+            let (m, n) = (size(&rows), size(&columns));
+            // The squarest share per thread, with at least four columns together.
+            let along = (0..=threads.ilog2())
+                .map(|i| 1u32 << i)
+                .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
+                .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
+            let mut lay = gpu_lay::Lay::new(threads);
+            lay.group(&columns, along, 4);
+            lay.group(&rows, threads / along, 4);
+            if lay.used() != threads {
+                return None;
+            }
+            spread = lay.spread;
+        }
         let mapping = GpuMapping {
             threads,
             warps: s.warps,
@@ -368,6 +404,7 @@ impl Gpu<'_> {
             fragment: self.fragment,
             load_bytes,
             registers,
+            spread,
         };
         let what = format!(
             "{}, {} warps, {bytes} B shared, raster {}",

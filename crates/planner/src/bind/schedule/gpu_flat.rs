@@ -1,20 +1,24 @@
-//! Schedules for GPUs without a shared-memory pipeline: every family has one, so that any kernel can
-//! be planned. Threads lie along the memory of the output, operands are read where they are used;
-//! what a row needs more than once is held in registers, or in shared memory when it is too long.
-//! Contractions here run on plain multiply-adds with their sums walked in short pieces.
-use super::{Candidate, gather_loops, tiles, whole};
+//! Schedules for GPUs without staged copies: every family has one, so that any kernel can be
+//! planned. Threads lie along the memory of the output, or of what is reduced; operands are read
+//! where they are used, and what is made of them is computed there too.
+use super::contract::Product;
+use super::{Candidate, gather_loops, gpu_lay, tiles, whole};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Schedule, Stmt, Swizzle,
+    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Stmt, Swizzle,
     TileId,
 };
 
 /// Reduced positions that one thread walks by itself.
 const OWN: i64 = 64;
 /// Registers of a thread that tiles may take.
-const MOST_HELD: i64 = 128;
-/// Positions of the innermost summed axis that one pass of a loop takes.
+const MOST_HELD: i64 = 64;
+/// Registers of a thread that a loaded row may take, to be read from memory once.
+const MOST_ROW: i64 = 16;
+/// Positions of a looped axis that one pass takes.
 const PASS: i64 = 16;
+/// Threads that reduce together at most, where there is something else for others to do.
+const TEAM: u32 = 32;
 
 /// Candidates, best guesses first.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
@@ -25,10 +29,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     let mut over: Vec<AxisId> = kernel.body.iter().flat_map(|s| s.over()).copied().collect();
     over.sort_unstable();
     over.dedup();
-    let contracts = kernel
-        .body
-        .iter()
-        .any(|s| matches!(s, Stmt::Contract { .. }));
+    let products = Product::all(kernel);
     let reduced = space.points(&over);
     let lead = space.main_output().or(space.main_input());
     let order = lead.map_or(parallel.clone(), |o| space.inner_first(o, &parallel));
@@ -38,22 +39,27 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         gpu,
         order,
         unit,
+        over,
     };
     let mut out = vec![];
     let ordered = kernel.ordered_loops();
     if !ordered.is_empty() {
-        f.points(kernel, &ordered, false, &mut out);
-    } else if contracts {
-        for (kernel, loops) in f.walks(&over) {
-            f.points(&kernel, &loops, false, &mut out);
+        f.points(kernel, &ordered, &mut out);
+    } else if products.len() > 1 {
+        // Sums over sums: the last product's axis goes in passes, so that what lies between has a size.
+        for (kernel, loops) in f.walks(&products) {
+            f.points(&kernel, &loops, &mut out);
         }
-        if out.is_empty() {
-            f.points(kernel, &[], false, &mut out);
+    } else if !products.is_empty() {
+        if f.team(&products) {
+            f.rows(TEAM, &mut out);
         }
-    } else if over.is_empty() || reduced <= OWN {
-        f.points(kernel, &[], false, &mut out);
+        f.points(kernel, &[], &mut out);
+    } else if f.over.is_empty() || reduced <= OWN {
+        f.points(kernel, &[], &mut out);
     } else {
-        f.rows(reduced, &mut out);
+        f.rows(u32::MAX, &mut out);
+        f.rows(TEAM, &mut out);
     }
     out
 }
@@ -65,53 +71,75 @@ struct Flat<'a> {
     order: Vec<AxisId>,
     /// The axis along which the output is contiguous.
     unit: Option<AxisId>,
+    /// Reduced axes.
+    over: Vec<AxisId>,
 }
 
 impl Flat<'_> {
-    /// Loops over the summed axes, where the kernel can be walked so; else over the last of them.
-    fn walks(&self, over: &[AxisId]) -> Vec<(Kernel, Vec<AxisTile>)> {
-        let cut = |axes: &[AxisId]| {
-            let last = axes.last().copied();
-            let tile = |&axis: &AxisId| AxisTile {
-                axis,
-                tile: if Some(axis) == last { PASS } else { 1 },
-            };
-            axes.iter().map(tile).collect::<Vec<_>>()
+    /// Loops over what the last product sums.
+    fn walks(&self, products: &[Product]) -> Vec<(Kernel, Vec<AxisTile>)> {
+        let Some(last) = products.last() else {
+            return vec![];
         };
-        let all = over.len();
-        for n in (1..=all).rev() {
-            let axes = &over[all - n..];
-            let mut kernel = self.space.kernel.clone();
-            if let Some(body) = gather_loops(&kernel, axes) {
-                kernel.body = body;
-                return vec![(kernel, cut(axes))];
-            }
-        }
-        vec![]
+        let mut kernel = self.space.kernel.clone();
+        let Some(body) = gather_loops(&kernel, &last.over) else {
+            return vec![];
+        };
+        kernel.body = body;
+        let inner = last.over.last().copied();
+        let tile = |&axis: &AxisId| AxisTile {
+            axis,
+            tile: if Some(axis) == inner { PASS } else { 1 },
+        };
+        vec![(kernel, last.over.iter().map(tile).collect())]
+    }
+
+    /// Whether the larger factor of the only product lies along what is summed, and is long.
+    fn team(&self, products: &[Product]) -> bool {
+        let [p] = products else {
+            return false;
+        };
+        let size = |t: TileId| self.space.points(&self.space.kernel.tiles[t as usize].axes);
+        let large = if size(p.a) >= size(p.b) { p.a } else { p.b };
+        let Some(o) = self.space.source(large) else {
+            return false;
+        };
+        let unit = self.space.unit_axis(o, &self.over);
+        unit.is_some_and(|a| self.space.extent(a) >= i64::from(TEAM))
     }
 
     /// Every thread makes a few positions of the output.
-    fn points(&self, kernel: &Kernel, loops: &[AxisTile], held: bool, out: &mut Vec<Candidate>) {
+    fn points(&self, kernel: &Kernel, loops: &[AxisTile], out: &mut Vec<Candidate>) {
         for &threads in self.gpu.threads.iter().rev() {
             for per in [4, 1, 8, 2] {
                 let target = i64::from(threads) * per;
                 let cut = tiles::fill(self.space, &self.order, target, per);
-                out.push(self.candidate(kernel, &cut, loops, threads, held));
+                out.extend(self.candidate(kernel, &cut, loops, threads, 1));
             }
         }
     }
 
-    /// A CTA makes whole rows, each of `reduced` positions.
-    fn rows(&self, reduced: i64, out: &mut Vec<Candidate>) {
+    /// Teams of at most `most` threads make positions of the output, each thread its share of what
+    /// is reduced.
+    fn rows(&self, most: u32, out: &mut Vec<Candidate>) {
         for &threads in self.gpu.threads.iter().rev() {
-            let most = (i64::from(threads) * OWN / 2 / reduced.max(1)).max(1);
-            for rows in [most, (most / 4).max(1), 1] {
-                let cut = tiles::fill(self.space, &self.order, rows, 1);
-                out.push(self.candidate(self.space.kernel, &cut, &[], threads, true));
-                if most == 1 {
-                    break;
-                }
+            let longest = self.over.iter().map(|&a| self.space.extent(a)).max();
+            let team = u32::try_from(longest.unwrap_or(1)).unwrap_or(u32::MAX);
+            let team = team.min(most).min(threads).max(1);
+            let team = 1 << team.ilog2();
+            let teams = i64::from(threads / team).max(1);
+            for per in [1, 4] {
+                let cut = tiles::fill(self.space, &self.order, teams * per, 1);
+                out.extend(self.candidate(self.space.kernel, &cut, &[], threads, team));
             }
+        }
+    }
+
+    /// Where what is reduced lies together in memory, innermost first.
+    fn reduced_inner_first(&self) -> Vec<AxisId> {
+        match self.space.main_input() {
+            Some(o) => self.space.inner_first(o, &self.over),
+            None => self.over.clone(),
         }
     }
 
@@ -121,58 +149,113 @@ impl Flat<'_> {
         cut: &[AxisTile],
         loops: &[AxisTile],
         threads: u32,
-        hold: bool,
-    ) -> Candidate {
+        team: u32,
+    ) -> Option<Candidate> {
         let space = self.space;
         let limits = &space.ctx.machine.limits;
+        // A symbolic axis is cut even where one piece covers it: tiles have a size then.
+        let needed = |t: &&AxisTile| {
+            let symbolic = kernel.axes[t.axis as usize].extent.known().is_none();
+            t.tile < space.extent(t.axis) || symbolic
+        };
         let mut schedule = Schedule {
-            grid: tiles::grid(space, cut),
+            grid: cut.iter().rev().filter(needed).copied().collect(),
             loops: loops.to_vec(),
             ..whole(kernel)
         };
-        // Elements of a thread's share of a tile.
-        let share = |s: &Schedule, t: TileId| {
-            let n = space.tile_points(s, t);
-            (n + i64::from(threads) - 1) / i64::from(threads)
-        };
-        let written = |t: TileId| {
-            let writes = |s: &&Stmt| s.writes().contains(&t);
-            kernel.body.iter().filter(writes).count()
-        };
-        let uses = |t: TileId| {
-            kernel
-                .body
-                .iter()
-                .filter(|s| s.reads().contains(&t))
-                .count()
+        let mut lay = gpu_lay::Lay::new(threads);
+        if team > 1 {
+            for a in self.reduced_inner_first() {
+                let n = space.len(&schedule, a);
+                let count = (team / lay.used()).min(1 << n.max(1).ilog2());
+                lay.along(a, count, 1);
+            }
+        }
+        // What tasks share out, then axes of the output that no task may cut.
+        let mut along = self.order.clone();
+        along.extend(
+            self.stored_axes(kernel)
+                .into_iter()
+                .filter(|a| !self.order.contains(a) && !loops.iter().any(|l| l.axis == *a)),
+        );
+        for &a in &along {
+            let n = space.len(&schedule, a).max(1);
+            let count = u32::try_from(n)
+                .unwrap_or(threads)
+                .min(threads)
+                .next_power_of_two();
+            lay.along(a, count, 1);
+        }
+        let mut spread = lay.spread;
+        gpu_lay::parts_alike(kernel, &mut spread);
+        let own = |s: &Schedule, t: TileId| -> Option<i64> {
+            let axes = &kernel.tiles[t as usize].axes;
+            axes.iter().try_fold(1i64, |n, &a| {
+                let known = kernel.axes[a as usize].extent.known();
+                let bound = s.tile(a).or(known)?.min(known.unwrap_or(i64::MAX)).max(1);
+                let count = spread
+                    .iter()
+                    .find(|x| x.axis == a)
+                    .map_or(1, |x| i64::from(x.count));
+                n.checked_mul((bound + count - 1) / count)
+            })
         };
         let mut held = 0i64;
         let mut shared = 0u64;
-        let room = limits.shared_per_cta.as_ref().map_or(48 << 10, |l| l.value);
+        let room = limits.shared_per_cta.as_ref().map_or(16 << 10, |l| l.value);
         for t in 0..kernel.tiles.len() as TileId {
-            let loaded = space.source(t).is_some() && written(t) == 1;
-            let n = share(&schedule, t);
-            let fits = held.saturating_add(n) <= MOST_HELD;
-            schedule.places[t as usize] = match loaded {
-                true if hold && uses(t) > 1 && fits => Place::Register,
-                true => Place::InPlace,
-                false if fits => Place::Register,
-                false => {
-                    let bytes = space.tile_bytes(&schedule, t);
-                    if shared.saturating_add(bytes) <= room {
-                        shared += bytes;
-                        Place::Shared {
-                            swizzle: Swizzle::default(),
-                            stages: 1,
-                        }
-                    } else {
-                        Place::Register
-                    }
+            let n = own(&schedule, t);
+            let loaded = space.source(t).is_some();
+            let once = kernel
+                .body
+                .iter()
+                .filter(|s| s.writes().contains(&t))
+                .count()
+                == 1;
+            let uses = kernel
+                .body
+                .iter()
+                .filter(|s| s.reads().contains(&t))
+                .count();
+            let row =
+                team > 1 && uses > 1 && n.is_some_and(|n| n <= MOST_ROW && held + n <= MOST_HELD);
+            let fits = n.is_some_and(|n| held + n <= MOST_HELD);
+            schedule.places[t as usize] = if loaded && once {
+                match row {
+                    true => Place::Register,
+                    false => Place::InPlace,
+                }
+            } else if gpu_lay::handed_over(kernel, t, &spread) {
+                let bytes = self.bytes(kernel, &schedule, t)?;
+                shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
+                Place::Shared {
+                    swizzle: Swizzle::default(),
+                    stages: 1,
+                }
+            } else if kernel::recomputable(kernel, t) {
+                Place::Recompute
+            } else if fits {
+                Place::Register
+            } else {
+                let bytes = self.bytes(kernel, &schedule, t)?;
+                shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
+                Place::Shared {
+                    swizzle: Swizzle::default(),
+                    stages: 1,
                 }
             };
             if schedule.places[t as usize] == Place::Register {
-                held += n;
+                held += n.unwrap_or(0);
             }
+        }
+        // What threads exchange when they reduce together.
+        let scalars = kernel.body.iter().map(|s| match s {
+            Stmt::Fold { state, .. } => state.len() as u64,
+            _ => 1,
+        });
+        let exchanged = scalars.max().unwrap_or(1) * u64::from(threads) * 8;
+        if team > 1 && shared + exchanged > room {
+            return None;
         }
         let file = limits
             .registers_per_sm
@@ -192,32 +275,64 @@ impl Flat<'_> {
             .copied()
             .filter(|a| !columns.contains(a))
             .collect();
+        let what = format!(
+            "{}, {threads} threads{}, {shared} B shared",
+            tiles::describe(space, &schedule.grid, loops),
+            match team {
+                1 => String::new(),
+                n => format!(" in teams of {n}"),
+            },
+        );
         schedule.mapping = Mapping::Gpu(GpuMapping {
             threads,
-            warps: [1, threads / 32],
+            warps: [1, threads.div_ceil(32)],
             rows,
             columns,
             fragment: None,
             load_bytes: self.load_bytes(kernel, &schedule),
             registers,
+            spread,
         });
-        Candidate {
-            what: format!(
-                "{}, {} threads, {shared} B shared",
-                tiles::describe(space, &schedule.grid, loops),
-                threads
-            ),
+        Some(Candidate {
+            what,
             kernel: kernel.clone(),
             schedule,
             packed: vec![],
+        })
+    }
+
+    /// Axes of what is stored, innermost of the main output first.
+    fn stored_axes(&self, kernel: &Kernel) -> Vec<AxisId> {
+        let mut axes: Vec<AxisId> = vec![];
+        for (_, t) in self.space.stores() {
+            axes.extend(&kernel.tiles[t as usize].axes);
         }
+        axes.sort_unstable();
+        axes.dedup();
+        axes.retain(|a| !self.over.contains(a));
+        match self.space.main_output() {
+            Some(o) => self.space.inner_first(o, &axes),
+            None => axes,
+        }
+    }
+
+    /// Bytes of a shared tile, of 4 per narrow element; `None` when its size is not known.
+    fn bytes(&self, kernel: &Kernel, schedule: &Schedule, t: TileId) -> Option<u64> {
+        let tile = &kernel.tiles[t as usize];
+        let mut n = 1u64;
+        for &a in &tile.axes {
+            let known = kernel.axes[a as usize].extent.known();
+            let bound = schedule.tile(a).or(known)?.max(1);
+            n = n.checked_mul(u64::try_from(bound).ok()?)?;
+        }
+        n.checked_mul(u64::from(tile.dtype.bits().max(32) / 8))
     }
 
     /// The widest load that suits every operand along the output's memory.
     fn load_bytes(&self, kernel: &Kernel, schedule: &Schedule) -> u32 {
         let widest = *self.gpu.load_bytes.iter().max().unwrap_or(&4);
         let mut bytes = widest;
-        for o in &kernel.operands {
+        for o in kernel.operands.iter().filter(|o| o.role == Role::Read) {
             let size = (o.dtype.bits() / 8).max(1);
             let along = self.unit.filter(|&a| o.access.term(a).is_some());
             let run = along.map_or(1, |a| {

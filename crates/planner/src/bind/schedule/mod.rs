@@ -5,6 +5,7 @@ mod depthwise;
 mod flat;
 mod gpu;
 mod gpu_flat;
+mod gpu_lay;
 mod memo;
 mod near;
 mod nibbles;
