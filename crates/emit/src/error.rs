@@ -14,6 +14,6 @@ pub enum EmitError {
         why: String,
     },
     /// An architecture that nothing is printed for.
-    #[error("architecture '{0}' is not known to the PTX emitter; use sm_80 or sm_90")]
+    #[error("architecture '{0}' is not known to the PTX emitter; use sm_75, sm_80 or sm_90")]
     Arch(String),
 }

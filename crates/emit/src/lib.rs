@@ -8,5 +8,7 @@
 
 mod error;
 pub mod ptx;
+pub mod simt;
+pub mod wgsl;
 
 pub use error::EmitError;

@@ -7,6 +7,9 @@
 //! columns of a tile, and bounded stores. GEMM, convolution as an implicit GEMM and online-softmax
 //! attention are of this form.
 //!
+//! A schedule without a tensor-core instruction goes another way: [`crate::simt`] makes threads of it,
+//! and this module prints those, for every family.
+//!
 //! Rules of storage: a tile in shared memory has the order of the tile's own axes, the last one
 //! innermost, so a schedule that loads `load_bytes` at a time puts the operand's unit-stride axis
 //! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
@@ -20,6 +23,7 @@ mod params;
 mod stage;
 mod target;
 mod text;
+mod threads;
 mod value;
 mod walk;
 
@@ -35,7 +39,10 @@ use text::{Kind, Text};
 use walk::{Emitter, Ids};
 
 /// Architectures that are printed for.
-pub const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
+pub const ARCHS: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
+
+/// What threads can do beyond the common ground: 32 of them exchange values directly.
+const CAPS: crate::simt::Caps = crate::simt::Caps { shuffle: 32 };
 
 /// A module with one entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +82,12 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
             "the schedule is for a CPU; bind the program to a PTX target".into(),
         );
     };
+    if map.fragment.is_none() {
+        if map.threads == 0 || map.threads > 1024 {
+            return rule("threads", format!("{} threads; 1024 at most", map.threads));
+        }
+        return threads::print(&crate::simt::lower(program, CAPS)?, arch);
+    }
     if map.threads == 0
         || map.threads > 1024
         || map.warps[0]
@@ -88,6 +101,12 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
                 "{} threads for {} x {} warps of 32; 1024 at most",
                 map.threads, map.warps[0], map.warps[1]
             ),
+        );
+    }
+    if arch == "sm_75" {
+        return rule(
+            "fragment",
+            "sm_75 has no cp.async; a schedule for it has no tensor-core instruction".into(),
         );
     }
     match map.fragment {
@@ -173,7 +192,7 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
     let list: Vec<String> = params
         .iter()
         .map(|p| match p.value {
-            ParamValue::Operand(_) => format!("\t.param .u64 {}", p.name),
+            ParamValue::Operand(_) | ParamValue::Fault => format!("\t.param .u64 {}", p.name),
             ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
         })
         .collect();

@@ -12,6 +12,8 @@ pub enum ParamValue {
     Operand(OperandId),
     /// Value of a dimension expression: `.s64`.
     Dim(Dim),
+    /// Device address of a 32-bit word that takes the number of a fault, counted from 1: `.u64`.
+    Fault,
 }
 
 /// One parameter of an entry, 8 bytes wide.

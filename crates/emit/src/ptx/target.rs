@@ -34,21 +34,25 @@ pub fn target(arch: &str) -> Target {
             tiles: vec![(128, 128), (128, 64), (64, 128), (64, 64), (32, 64)],
             depths: vec![64, 32, 16],
             stages: vec![4, 3, 2, 1],
-            fragments: [
-                (DType::F16, DType::F32, 16),
-                (DType::BF16, DType::F32, 16),
-                (DType::I8, DType::I32, 32),
-                (DType::U8, DType::I32, 32),
-            ]
-            .into_iter()
-            .map(|(input, acc, k)| Fragment {
-                m: 16,
-                n: 8,
-                k,
-                input,
-                acc,
-            })
-            .collect(),
+            fragments: if arch == "sm_75" {
+                vec![]
+            } else {
+                [
+                    (DType::F16, DType::F32, 16),
+                    (DType::BF16, DType::F32, 16),
+                    (DType::I8, DType::I32, 32),
+                    (DType::U8, DType::I32, 32),
+                ]
+                .into_iter()
+                .map(|(input, acc, k)| Fragment {
+                    m: 16,
+                    n: 8,
+                    k,
+                    input,
+                    acc,
+                })
+                .collect()
+            },
             swizzles: vec![
                 Swizzle::default(),
                 Swizzle {

@@ -1,0 +1,177 @@
+//! Conversions and functions of values.
+use super::{Out, Printer, suffix};
+use crate::simt::ir::{Reg, Ty};
+use expr::{Binary, Unary};
+
+impl Printer<'_> {
+    pub(super) fn convert(&mut self, to: &str, ty: Ty, x: Reg) -> Out<()> {
+        let (from, v) = (self.ty(x), self.r(x));
+        let line = match (from, ty) {
+            (Ty::F32, Ty::F64) => format!("cvt.f64.f32 {to}, {v};"),
+            (Ty::F64, Ty::F32) => format!("cvt.rn.f32.f64 {to}, {v};"),
+            (f, t) if f.is_float() && !t.is_float() => {
+                format!("cvt.rzi.{}.{} {to}, {v};", suffix(t), suffix(f))
+            }
+            (f, t) if t.is_float() => format!("cvt.rn.{}.{} {to}, {v};", suffix(t), suffix(f)),
+            (Ty::I64, Ty::I32 | Ty::U32) => format!("cvt.u32.u64 {to}, {v};"),
+            (Ty::I32, Ty::I64) => format!("cvt.s64.s32 {to}, {v};"),
+            (Ty::U32, Ty::I64) => format!("cvt.u64.u32 {to}, {v};"),
+            (Ty::I32 | Ty::U32, Ty::I32 | Ty::U32) => format!("mov.b32 {to}, {v};"),
+            (f, t) => return Err(format!("a conversion of {f:?} to {t:?} has no PTX form")),
+        };
+        self.line(&line);
+        Ok(())
+    }
+
+    pub(super) fn unary(&mut self, to: &str, f: Unary, x: Reg) -> Out<()> {
+        let (ty, v) = (self.ty(x), self.r(x));
+        let k = suffix(ty);
+        let line = match f {
+            Unary::Not if ty == Ty::Bool => format!("not.pred {to}, {v};"),
+            Unary::Neg => format!("neg.{k} {to}, {v};"),
+            Unary::Abs => format!("abs.{k} {to}, {v};"),
+            Unary::Sqrt => format!("sqrt.rn.{k} {to}, {v};"),
+            Unary::Floor => format!("cvt.rmi.{k}.{k} {to}, {v};"),
+            Unary::Ceil => format!("cvt.rpi.{k}.{k} {to}, {v};"),
+            Unary::Round => format!("cvt.rni.{k}.{k} {to}, {v};"),
+            Unary::IsNan => format!("testp.notanumber.{k} {to}, {v};"),
+            Unary::IsInf => format!("testp.infinite.{k} {to}, {v};"),
+            Unary::Exp if ty == Ty::F32 => {
+                self.exp(to, &v);
+                return Ok(());
+            }
+            Unary::Log if ty == Ty::F32 => {
+                self.log(to, &v);
+                return Ok(());
+            }
+            _ => return Err(format!("{f:?} of {ty:?} has no PTX form")),
+        };
+        self.line(&line);
+        Ok(())
+    }
+
+    /// `2^(x log2 e)`, the product taken in two parts so that its rounding does not grow with `x`.
+    fn exp(&mut self, to: &str, x: &str) {
+        let lit = |v: f64| format!("0f{:08X}", (v as f32).to_bits());
+        let high = std::f64::consts::LOG2_E as f32;
+        let low = std::f64::consts::LOG2_E - f64::from(high);
+        let [c, h, n, l, e, s] = [(); 6].map(|()| self.temp("f"));
+        // Beyond these the result is 0 or infinite already; infinities would make the low part a NaN.
+        let p = self.temp("p");
+        self.line(&format!("max.f32 {c}, {x}, {};", lit(-105.0)));
+        self.line(&format!("min.f32 {c}, {c}, {};", lit(89.0)));
+        self.line(&format!("mul.rn.f32 {h}, {c}, {};", lit(high.into())));
+        self.line(&format!("neg.f32 {n}, {h};"));
+        self.line(&format!("fma.rn.f32 {l}, {c}, {}, {n};", lit(high.into())));
+        self.line(&format!("fma.rn.f32 {l}, {c}, {}, {l};", lit(low)));
+        self.line(&format!("ex2.approx.f32 {e}, {h};"));
+        self.line(&format!(
+            "fma.rn.f32 {s}, {l}, {}, {};",
+            lit(std::f64::consts::LN_2),
+            lit(1.0)
+        ));
+        self.line(&format!("mul.rn.f32 {e}, {e}, {s};"));
+        self.line(&format!("testp.notanumber.f32 {p}, {x};"));
+        self.line(&format!("selp.f32 {to}, {x}, {e}, {p};"));
+    }
+
+    /// `e ln 2 + log(m)` for x = m 2^e with m near 1, the logarithm by the odd series of
+    /// (m - 1) / (m + 1).
+    fn log(&mut self, to: &str, x: &str) {
+        let lit = |v: f64| format!("0f{:08X}", (v as f32).to_bits());
+        let [y, m, fe, a, b, s, u, q, r, t] = [(); 10].map(|()| self.temp("f"));
+        let [bits, e, w] = [(); 3].map(|()| self.temp("r"));
+        let [small, zero, less, large] = [(); 4].map(|()| self.temp("p"));
+        // Denormal numbers are scaled up.
+        self.line(&format!("setp.lt.f32 {small}, {x}, 0f00800000;"));
+        self.line(&format!("mul.rn.f32 {y}, {x}, 0f4B800000;"));
+        self.line(&format!("selp.f32 {y}, {y}, {x}, {small};"));
+        self.line(&format!("mov.b32 {bits}, {y};"));
+        // The exponent for which m lies in sqrt(1/2)..sqrt(2).
+        self.line(&format!("sub.s32 {e}, {bits}, {};", 0x3f35_04f3));
+        self.line(&format!("and.b32 {e}, {e}, {};", 0xff80_0000u32));
+        self.line(&format!("sub.s32 {w}, {bits}, {e};"));
+        self.line(&format!("mov.b32 {m}, {w};"));
+        self.line(&format!("shr.s32 {e}, {e}, 23;"));
+        self.line(&format!("cvt.rn.f32.s32 {fe}, {e};"));
+        self.line(&format!("sub.rn.f32 {t}, {fe}, {};", lit(24.0)));
+        self.line(&format!("selp.f32 {fe}, {t}, {fe}, {small};"));
+        self.line(&format!("sub.rn.f32 {a}, {m}, {};", lit(1.0)));
+        self.line(&format!("add.rn.f32 {b}, {m}, {};", lit(1.0)));
+        self.line(&format!("div.rn.f32 {s}, {a}, {b};"));
+        self.line(&format!("mul.rn.f32 {u}, {s}, {s};"));
+        self.line(&format!("mov.f32 {q}, {};", lit(2.0 / 9.0)));
+        for c in [2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0] {
+            self.line(&format!("fma.rn.f32 {q}, {q}, {u}, {};", lit(c)));
+        }
+        self.line(&format!("mul.rn.f32 {q}, {q}, {u};"));
+        // log(m) = a - s (a - q'): the sum of 2 s and what is left of the series.
+        self.line(&format!("add.rn.f32 {r}, {s}, {s};"));
+        self.line(&format!("fma.rn.f32 {r}, {s}, {q}, {r};"));
+        self.line(&format!(
+            "fma.rn.f32 {r}, {fe}, {}, {r};",
+            lit(std::f64::consts::LN_2)
+        ));
+        self.line(&format!("setp.eq.f32 {zero}, {x}, 0f00000000;"));
+        self.line(&format!("selp.f32 {r}, 0fFF800000, {r}, {zero};"));
+        self.line(&format!("setp.lt.f32 {less}, {x}, 0f00000000;"));
+        self.line(&format!("selp.f32 {r}, 0f7FC00000, {r}, {less};"));
+        // Infinity and what is no number stay as they are.
+        self.line(&format!("setp.geu.f32 {large}, {x}, 0f7F800000;"));
+        self.line(&format!("selp.f32 {to}, {x}, {r}, {large};"));
+    }
+
+    pub(super) fn binary(&mut self, to: &str, f: Binary, x: Reg, y: Reg) -> Out<()> {
+        let (ty, a, b) = (self.ty(x), self.r(x), self.r(y));
+        let k = suffix(ty);
+        let bits = match ty {
+            Ty::Bool => "pred",
+            Ty::I64 => "b64",
+            _ => "b32",
+        };
+        let float = ty.is_float();
+        let line = match f {
+            Binary::Add | Binary::Sub if float => format!("{}.rn.{k} {to}, {a}, {b};", f.name()),
+            Binary::Add | Binary::Sub => format!("{}.{k} {to}, {a}, {b};", f.name()),
+            Binary::Mul if float => format!("mul.rn.{k} {to}, {a}, {b};"),
+            Binary::Mul => format!("mul.lo.{k} {to}, {a}, {b};"),
+            Binary::Div if float => format!("div.rn.{k} {to}, {a}, {b};"),
+            Binary::Div => format!("div.{k} {to}, {a}, {b};"),
+            Binary::Fmod if !float => format!("rem.{k} {to}, {a}, {b};"),
+            Binary::Min | Binary::Max if ty == Ty::F32 && self.nan => {
+                format!("{}.NaN.f32 {to}, {a}, {b};", f.name())
+            }
+            Binary::Min | Binary::Max if float => {
+                let (p, q, t) = (self.temp("p"), self.temp("p"), self.temp("f"));
+                if ty == Ty::F64 {
+                    return Err("the smaller of two f64 has no PTX form".into());
+                }
+                self.line(&format!("{}.f32 {t}, {a}, {b};", f.name()));
+                self.line(&format!("testp.notanumber.f32 {p}, {a};"));
+                self.line(&format!("testp.notanumber.f32 {q}, {b};"));
+                self.line(&format!("selp.f32 {t}, {b}, {t}, {q};"));
+                format!("selp.f32 {to}, {a}, {t}, {p};")
+            }
+            Binary::Min | Binary::Max => format!("{}.{k} {to}, {a}, {b};", f.name()),
+            Binary::And | Binary::Or | Binary::Xor => {
+                format!("{}.{bits} {to}, {a}, {b};", f.name())
+            }
+            Binary::Shl | Binary::Shr => {
+                let mut by = b;
+                if ty == Ty::I64 {
+                    let t = self.temp("r");
+                    self.line(&format!("cvt.u32.u64 {t}, {by};"));
+                    by = t;
+                }
+                match (f, ty) {
+                    (Binary::Shl, _) => format!("shl.{bits} {to}, {a}, {by};"),
+                    (_, Ty::I64) => format!("shr.u64 {to}, {a}, {by};"),
+                    _ => format!("shr.u32 {to}, {a}, {by};"),
+                }
+            }
+            _ => return Err(format!("{f:?} of {ty:?} has no PTX form")),
+        };
+        self.line(&line);
+        Ok(())
+    }
+}

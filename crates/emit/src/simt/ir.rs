@@ -1,0 +1,221 @@
+//! The form between tile programs and the text of a GPU: what one thread of a CTA does, in values,
+//! variables, loops and barriers, without any target's words.
+use expr::{Binary, Compare, Unary};
+use kernel::OperandId;
+use layout::{DType, Dim};
+
+/// A value: defined once, seen in the rest of its block.
+pub type Reg = u32;
+/// A variable: zero at the start, set anywhere.
+pub type Var = u32;
+
+/// What a value is held as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Ty {
+    Bool,
+    I32,
+    U32,
+    I64,
+    F32,
+    F64,
+}
+
+impl Ty {
+    /// How an element of type `d` is held: narrow floats in f32, narrow integers in 32 bits.
+    pub fn of(d: DType) -> Option<Ty> {
+        Some(match d {
+            DType::F32 | DType::F16 | DType::BF16 => Ty::F32,
+            DType::F64 => Ty::F64,
+            DType::I4 | DType::I8 | DType::I16 | DType::I32 => Ty::I32,
+            DType::U4 | DType::U8 | DType::U16 | DType::U32 => Ty::U32,
+            DType::I64 | DType::U64 => Ty::I64,
+            DType::Bool => Ty::Bool,
+            DType::Str | DType::Host => return None,
+        })
+    }
+
+    /// True for f32 and f64.
+    pub fn is_float(self) -> bool {
+        matches!(self, Ty::F32 | Ty::F64)
+    }
+}
+
+/// What makes a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Bits of a constant: of an f64 for floats, else of an i64.
+    Const(u64),
+    /// Thread of the CTA, from 0 (I32).
+    Thread,
+    /// Task (I32).
+    Task,
+    /// Value of [`Program::dims`] number so and so (I32 or I64).
+    Dim(u32),
+    /// The variable's present value.
+    Get(Var),
+    /// A function; argument and result are of one type, `IsNan` and `IsInf` give a Bool.
+    Unary(Unary, Reg),
+    /// A function of two values of the result's type; shifts are by less than the width, right
+    /// ones logical; divisors are not 0.
+    Binary(Binary, Reg, Reg),
+    /// A comparison of two values of one type; the result is a Bool.
+    Compare(Compare, Reg, Reg),
+    /// `if 0 then 1 else 2`.
+    Select(Reg, Reg, Reg),
+    /// `0 * 1 + 2`, rounded once or twice as the target likes.
+    MulAdd(Reg, Reg, Reg),
+    /// Conversion to the result's type: floats to integers truncate and saturate, integers keep
+    /// their low bits.
+    Convert(Reg),
+    /// The bits as the result's type of the same width.
+    Bits(Reg),
+    /// The value rounded to f16 or bf16, or wrapped to a narrow integer, held as before.
+    Narrow(DType, Reg),
+    /// An element of an operand; 0 where the guard is false.
+    Load {
+        /// Operand.
+        operand: OperandId,
+        /// Element (I32).
+        index: Reg,
+        /// Bool.
+        guard: Option<Reg>,
+    },
+    /// An element of a shared array.
+    LoadShared {
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// Element (I32).
+        index: Reg,
+    },
+    /// The value that the thread has whose number differs by `mask`, of the same warp.
+    Shuffle(Reg, u32),
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inst {
+    /// Defines a value.
+    Let(Reg, Op),
+    /// Sets a variable.
+    Set(Var, Reg),
+    /// Several neighbouring elements of an operand from `index` on, at once.
+    LoadRun {
+        /// Defined values.
+        dst: Vec<Reg>,
+        /// Operand.
+        operand: OperandId,
+        /// First element, on a multiple of their number.
+        index: Reg,
+        /// All or none; 0 where it is false.
+        guard: Option<Reg>,
+    },
+    /// Several neighbouring elements of a shared array from `index` on, at once.
+    LoadSharedRun {
+        /// Defined values.
+        dst: Vec<Reg>,
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element, on a multiple of their number.
+        index: Reg,
+    },
+    /// Writes neighbouring elements of an operand where the guard holds.
+    Store {
+        /// Operand.
+        operand: OperandId,
+        /// First element (I32), on a multiple of their number.
+        index: Reg,
+        /// What is written: one value, or as many as are written at once.
+        values: Vec<Reg>,
+        /// Bool.
+        guard: Option<Reg>,
+    },
+    /// Writes neighbouring elements of a shared array.
+    StoreShared {
+        /// Index into [`Program::shared`].
+        array: u32,
+        /// First element (I32), on a multiple of their number.
+        index: Reg,
+        /// What is written.
+        values: Vec<Reg>,
+    },
+    /// `for i in (from..to).step_by(step)`, all I32.
+    For {
+        /// The counter.
+        i: Reg,
+        /// First value.
+        from: Reg,
+        /// End, exclusive.
+        to: Reg,
+        /// At least 1.
+        step: Reg,
+        /// Body.
+        body: Vec<Inst>,
+    },
+    /// Runs `body` where `cond` holds.
+    If {
+        /// Bool.
+        cond: Reg,
+        /// Body.
+        body: Vec<Inst>,
+    },
+    /// All threads of the CTA meet; shared memory is seen by all. Stands where all come by.
+    Barrier,
+    /// Says that the request is wrong where `cond` holds: fault number `code` of
+    /// [`Program::faults`].
+    Fault {
+        /// Bool.
+        cond: Reg,
+        /// Which.
+        code: u32,
+    },
+}
+
+/// Memory shared by a CTA.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedArray {
+    /// Name for people.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Number of its elements.
+    pub elements: u32,
+}
+
+/// An operand as memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// Name for people.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Whether it is stored to.
+    pub written: bool,
+}
+
+/// What every thread of every CTA does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Name for people.
+    pub name: String,
+    /// Threads per CTA.
+    pub threads: u32,
+    /// Registers per thread that the schedule allows.
+    pub registers: u32,
+    /// Type of every value.
+    pub regs: Vec<Ty>,
+    /// Type of every variable.
+    pub vars: Vec<Ty>,
+    /// Shared memory.
+    pub shared: Vec<SharedArray>,
+    /// Numbers given at launch.
+    pub dims: Vec<Dim>,
+    /// Operands in the kernel's order.
+    pub operands: Vec<Buffer>,
+    /// Number of tasks.
+    pub tasks: Dim,
+    /// Reasons of faults.
+    pub faults: Vec<String>,
+    /// Instructions.
+    pub body: Vec<Inst>,
+}

@@ -1,0 +1,186 @@
+//! Operands: addresses, bounds, gathered parts.
+use super::walk::At;
+use super::{Lower, Result};
+use crate::simt::ir::{Inst, Op, Reg, Ty};
+use expr::{Binary, Compare};
+use kernel::{Access, AxisId, OperandId};
+use layout::DType;
+
+/// Where an element is, whether it is inside its bounds, and whether it can be touched at all.
+pub(super) struct Place {
+    pub index: Reg,
+    pub inside: Option<Reg>,
+    pub exists: Option<Reg>,
+}
+
+impl Lower<'_> {
+    /// Axes that an access depends on.
+    fn depends(&self, a: &Access) -> Vec<AxisId> {
+        let mut axes: Vec<AxisId> = a.terms.iter().map(|t| t.axis).collect();
+        axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
+        for i in &a.indexed {
+            axes.extend(self.depends(&self.kernel.operands[i.by as usize].access));
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        axes
+    }
+
+    /// Where the element of operand `o` at `at` is.
+    pub fn place(&mut self, o: OperandId, at: &At) -> Result<Place> {
+        let operand = &self.kernel.operands[o as usize];
+        let a = operand.access.clone();
+        let mut exists = None;
+        for x in self.depends(&a) {
+            exists = self.b.both(exists, at.valid[x as usize]);
+        }
+        let mut inside = None;
+        for bound in &a.bounds {
+            let mut sum = self.b.dim(&bound.base, Ty::I32);
+            for (axis, by) in &bound.terms {
+                let by = self.b.dim(by, Ty::I32);
+                let part = self.b.mul(at.coord[*axis as usize], by);
+                sum = self.b.add(sum, part);
+            }
+            let zero = self.b.int(0);
+            let end = self.b.dim(&bound.extent, Ty::I32);
+            let low = self.b.compare(Compare::Ge, sum, zero);
+            let high = self.b.compare(Compare::Lt, sum, end);
+            inside = self.b.both(inside, Some(low));
+            inside = self.b.both(inside, Some(high));
+        }
+        let mut index = self.b.dim(&a.offset, Ty::I32);
+        for t in &a.terms {
+            let mut rank = at.coord[t.axis as usize];
+            let n = t.leaves.len();
+            for (i, l) in t.leaves.iter().enumerate().rev() {
+                let stride = self.b.dim(&l.stride, Ty::I32);
+                let mut part = rank;
+                // The outermost part is what is left.
+                if i > 0 {
+                    let extent = self.b.dim(&l.extent, Ty::I32);
+                    part = self.b.rem(rank, extent);
+                    rank = self.b.div(rank, extent);
+                }
+                debug_assert!(i < n);
+                let part = self.b.mul(part, stride);
+                index = self.b.add(index, part);
+            }
+        }
+        for i in &a.indexed {
+            let name = self.kernel.operands[i.by as usize].name.clone();
+            let raw = self.load_guarded(i.by, at, inside)?;
+            let ty = self.b.ty(raw);
+            let extent = self.b.dim(&i.extent, ty);
+            let zero = self.b.constant(0, ty);
+            let low = self.b.sub(zero, extent);
+            // Below 0 it counts from the end; an unsigned number is never below 0.
+            let mut fine = self.b.compare(Compare::Lt, raw, extent);
+            let mut found = raw;
+            if ty != Ty::U32 {
+                let above = self.b.compare(Compare::Ge, raw, low);
+                fine = self.b.binary(Binary::And, fine, above);
+                let negative = self.b.compare(Compare::Lt, raw, zero);
+                let turned = self.b.add(raw, extent);
+                found = self.b.select(negative, turned, raw);
+            }
+            let wrong = self.b.op(Ty::Bool, Op::Unary(expr::Unary::Not, fine));
+            let asked = self.b.both(exists, inside);
+            let wrong = match asked {
+                Some(a) => self.b.binary(Binary::And, wrong, a),
+                None => wrong,
+            };
+            let what = format!(
+                "operand '{}' is indexed by '{name}' outside its extent",
+                operand.name
+            );
+            let code = match self.faults.iter().position(|f| *f == what) {
+                Some(c) => c,
+                None => {
+                    self.faults.push(what);
+                    self.faults.len() - 1
+                }
+            };
+            self.b.push(Inst::Fault {
+                cond: wrong,
+                code: code as u32,
+            });
+            exists = self.b.both(exists, Some(fine));
+            let found = match ty {
+                Ty::I32 => found,
+                _ => self.b.op(Ty::I32, Op::Convert(found)),
+            };
+            let stride = self.b.dim(&i.stride, Ty::I32);
+            let part = self.b.mul(found, stride);
+            index = self.b.add(index, part);
+        }
+        Ok(Place {
+            index,
+            inside,
+            exists,
+        })
+    }
+
+    /// The element of operand `o` at `at`: the access' value outside its bounds.
+    pub fn load(&mut self, o: OperandId, at: &At) -> Result<Reg> {
+        self.load_guarded(o, at, None)
+    }
+
+    fn load_guarded(&mut self, o: OperandId, at: &At, also: Option<Reg>) -> Result<Reg> {
+        let p = self.place(o, at)?;
+        let operand = &self.kernel.operands[o as usize];
+        let (dtype, outside) = (operand.dtype, operand.access.outside);
+        let Some(ty) = Ty::of(dtype).filter(|_| dtype != DType::U64) else {
+            return self.fail(
+                "element type",
+                format!("operands of {dtype} have no form here"),
+            );
+        };
+        let guard = self.b.both(p.exists, p.inside);
+        let guard = self
+            .b
+            .both(guard, also)
+            .filter(|&g| self.b.number(g) != Some(1));
+        let v = self.b.op(
+            ty,
+            Op::Load {
+                operand: o,
+                index: p.index,
+                guard,
+            },
+        );
+        match p.inside {
+            Some(inside) if outside != 0.0 => {
+                let other = self.literal(outside, dtype);
+                Ok(self.b.select(inside, v, other))
+            }
+            _ => Ok(v),
+        }
+    }
+
+    /// A constant of type `d`.
+    pub fn literal(&mut self, v: f64, d: DType) -> Reg {
+        let ty = Ty::of(d).unwrap_or(Ty::F32);
+        match expr::Scalar::Float(v).cast(DType::F64, d) {
+            expr::Scalar::Float(x) => self.b.float(x, ty),
+            expr::Scalar::Int(x) => self.b.constant(x, ty),
+        }
+    }
+
+    /// Writes `value` to operand `o` at `at`, if `also` holds.
+    pub fn write(&mut self, o: OperandId, at: &At, value: Reg, also: Option<Reg>) -> Result<()> {
+        let p = self.place(o, at)?;
+        let guard = self.b.both(p.exists, p.inside);
+        let guard = self
+            .b
+            .both(guard, also)
+            .filter(|&g| self.b.number(g) != Some(1));
+        self.b.push(Inst::Store {
+            operand: o,
+            index: p.index,
+            values: vec![value],
+            guard,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! From a tile program to the instructions of a thread.
+//!
+//! Every axis lies over threads as the mapping's spreads say, for every tile alike, so that a
+//! statement finds the elements of register tiles where it needs them; what lies otherwise goes
+//! through shared memory or is computed where it is used. A statement that touches register tiles is
+//! unrolled along their axes, others loop.
+mod access;
+mod home;
+mod stmt;
+mod sums;
+mod walk;
+
+use super::build::Build;
+use super::ir::{Buffer, Inst, Op, Program, Reg, SharedArray, Ty};
+use crate::EmitError;
+use expr::{Binary, Compare};
+use home::Home;
+use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Mapping, Node, Role, Schedule, Spread, TileId};
+use kernel::{TileProgram, work};
+use layout::Dim;
+use std::collections::BTreeSet;
+use walk::At;
+
+pub(crate) type Result<T> = std::result::Result<T, EmitError>;
+
+/// Positions of an axis per piece at most.
+const MAX_PIECE: i64 = 1 << 20;
+
+/// What a target can do beyond the common ground.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Threads that can exchange values directly: aligned groups of this size; 0 for none.
+    pub shuffle: u32,
+}
+
+/// An axis in the task at hand.
+#[derive(Clone)]
+struct Axis {
+    /// Positions of a piece at most, when known.
+    bound: Option<i64>,
+    /// Whether every piece has exactly that many.
+    full: bool,
+    /// Coordinate of the piece's first position.
+    base: Reg,
+    /// Positions of the piece.
+    len: Reg,
+    spread: Spread,
+    /// This thread's number along the axis.
+    thread: Reg,
+}
+
+impl Axis {
+    /// Positions that a thread has, when known.
+    fn own(&self) -> Option<i64> {
+        let (count, each) = (i64::from(self.spread.count), i64::from(self.spread.each));
+        self.bound
+            .map(|b| (b + count * each - 1) / (count * each) * each)
+    }
+}
+
+struct Lower<'a> {
+    kernel: &'a Kernel,
+    schedule: &'a Schedule,
+    map: &'a GpuMapping,
+    caps: Caps,
+    b: Build,
+    axes: Vec<Axis>,
+    homes: Vec<Home>,
+    shared: Vec<SharedArray>,
+    thread: Reg,
+    /// Shared arrays written, and read, since the last barrier.
+    written: BTreeSet<u32>,
+    read: BTreeSet<u32>,
+    faults: Vec<String>,
+    /// The statement at hand, for errors.
+    at: String,
+}
+
+/// The program of every thread for `program`.
+///
+/// # Errors
+/// A rule of the schedule that this form needs is broken, or an element type has no form here.
+pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
+    let (kernel, schedule) = (program.kernel(), program.schedule());
+    let fail = |rule: &'static str, why: &str| {
+        Err(EmitError::Rule {
+            kernel: kernel.name.clone(),
+            statement: "the mapping".into(),
+            rule,
+            why: why.into(),
+        })
+    };
+    let Mapping::Gpu(map) = &schedule.mapping else {
+        return fail(
+            "GPU mapping",
+            "the schedule is for a CPU; bind the program to a GPU's target",
+        );
+    };
+    if map.fragment.is_some() {
+        return fail(
+            "fragment",
+            "tensor-core instructions have a lowering of their own",
+        );
+    }
+    if schedule.chunk != 1 {
+        return fail("chunk", "a CTA takes one task");
+    }
+    let mut b = Build::new();
+    let thread = b.op(Ty::I32, Op::Thread);
+    let mut l = Lower {
+        kernel,
+        schedule,
+        map,
+        caps,
+        b,
+        axes: vec![],
+        homes: vec![],
+        shared: vec![],
+        thread,
+        written: BTreeSet::new(),
+        read: BTreeSet::new(),
+        faults: vec![],
+        at: "the mapping".into(),
+    };
+    l.axes()?;
+    l.grid();
+    l.homes()?;
+    l.nodes(program.body())?;
+    let Lower {
+        mut b,
+        shared,
+        faults,
+        ..
+    } = l;
+    Ok(Program {
+        name: kernel.name.clone(),
+        threads: map.threads,
+        registers: map.registers,
+        body: b.close(),
+        regs: b.regs,
+        vars: b.vars,
+        shared,
+        dims: b.dims,
+        operands: kernel
+            .operands
+            .iter()
+            .map(|o| Buffer {
+                name: o.name.clone(),
+                dtype: o.dtype,
+                written: o.role == Role::Write,
+            })
+            .collect(),
+        tasks: work::tasks(kernel, schedule),
+        faults,
+    })
+}
+
+impl Lower<'_> {
+    /// An error about the statement at hand.
+    fn fail<T>(&self, rule: &'static str, why: impl Into<String>) -> Result<T> {
+        Err(EmitError::Rule {
+            kernel: self.kernel.name.clone(),
+            statement: self.at.clone(),
+            rule,
+            why: why.into(),
+        })
+    }
+
+    fn tile_name(&self, t: TileId) -> &str {
+        &self.kernel.tiles[t as usize].name
+    }
+
+    fn axis(&self, a: AxisId) -> &Axis {
+        &self.axes[a as usize]
+    }
+
+    /// Axes before any cut is taken into account but the positions per piece.
+    fn axes(&mut self) -> Result<()> {
+        let directions = self.map.directions();
+        let mut next = 1u32;
+        for &(stride, count) in &directions {
+            if stride != next {
+                return self.fail(
+                    "spread",
+                    format!("threads are numbered along {directions:?}; each direction must begin where the one before ends"),
+                );
+            }
+            next = next.saturating_mul(count);
+        }
+        if next > self.map.threads {
+            return self.fail(
+                "spread",
+                format!(
+                    "{next} threads are needed, the CTA has {}",
+                    self.map.threads
+                ),
+            );
+        }
+        for (i, a) in self.kernel.axes.iter().enumerate() {
+            let spread = self.map.spread(i as AxisId);
+            let cut = self.schedule.tile(i as AxisId);
+            let extent = a.extent.known();
+            let bound = match (cut, extent) {
+                (Some(t), Some(e)) => Some(t.min(e.max(1))),
+                (t, e) => t.or(e.map(|e| e.max(1))),
+            };
+            if bound.is_some_and(|b| b > MAX_PIECE) && spread.count > 1 {
+                return self.fail(
+                    "piece",
+                    format!("axis '{}' has pieces of more than {MAX_PIECE}", a.name),
+                );
+            }
+            let len = self.b.dim(&a.extent, Ty::I32);
+            let full = match (cut, extent) {
+                (Some(t), Some(e)) => e % t.min(e.max(1)) == 0 && e > 0,
+                (None, Some(e)) => e > 0,
+                _ => false,
+            };
+            let stride = self.b.int(spread.stride.into());
+            let count = self.b.int(spread.count.into());
+            let mut thread = self.b.int(0);
+            if spread.count > 1 {
+                thread = self.b.div(self.thread, stride);
+                if spread.stride * spread.count < self.map.threads {
+                    thread = self.b.rem(thread, count);
+                }
+            }
+            let base = self.b.int(0);
+            self.axes.push(Axis {
+                bound,
+                full,
+                base,
+                len,
+                spread,
+                thread,
+            });
+        }
+        Ok(())
+    }
+
+    /// Number of pieces of a cut axis.
+    fn pieces(&mut self, c: &AxisTile) -> Reg {
+        let extent = &self.kernel.axes[c.axis as usize].extent;
+        self.b
+            .dim(&extent.ceil_div(&Dim::Known(c.tile.max(1))), Ty::I32)
+    }
+
+    /// Makes the piece that begins at `base` current.
+    fn enter(&mut self, c: &AxisTile, base: Reg) {
+        let extent = self
+            .b
+            .dim(&self.kernel.axes[c.axis as usize].extent, Ty::I32);
+        let axis = &self.axes[c.axis as usize];
+        let tile = self.b.int(axis.bound.unwrap_or(c.tile));
+        let len = match axis.full {
+            true => tile,
+            false => {
+                let left = self.b.sub(extent, base);
+                self.b.binary(Binary::Min, left, tile)
+            }
+        };
+        let axis = &mut self.axes[c.axis as usize];
+        (axis.base, axis.len) = (base, len);
+    }
+
+    /// The task's piece of every grid axis.
+    fn grid(&mut self) {
+        let grid = self.schedule.grid.clone();
+        let counts: Vec<Reg> = grid.iter().map(|g| self.pieces(g)).collect();
+        let n = grid.len();
+        let mut rest = self.b.op(Ty::I32, Op::Task);
+        let mut piece = vec![rest; n];
+        let mut left = n;
+        if self.schedule.raster > 1 && n >= 2 {
+            let b = &mut self.b;
+            let (rows, columns) = (counts[n - 2], counts[n - 1]);
+            let plane = b.mul(rows, columns);
+            let inner = b.rem(rest, plane);
+            rest = b.div(rest, plane);
+            let height = b.int(self.schedule.raster.min(MAX_PIECE));
+            let wide = b.mul(columns, height);
+            let band = b.div(inner, wide);
+            let inner = b.rem(inner, wide);
+            let first = b.mul(band, height);
+            let tall = b.sub(rows, first);
+            let tall = b.binary(Binary::Min, tall, height);
+            let row = b.rem(inner, tall);
+            piece[n - 2] = b.add(row, first);
+            piece[n - 1] = b.div(inner, tall);
+            left = n - 2;
+        }
+        for i in (0..left).rev() {
+            if i == 0 {
+                piece[0] = rest;
+            } else {
+                piece[i] = self.b.rem(rest, counts[i]);
+                rest = self.b.div(rest, counts[i]);
+            }
+        }
+        for (g, p) in grid.iter().zip(piece) {
+            let tile = self
+                .b
+                .int(self.axes[g.axis as usize].bound.unwrap_or(g.tile));
+            let base = self.b.mul(p, tile);
+            self.enter(g, base);
+        }
+    }
+
+    fn nodes(&mut self, nodes: &[Node]) -> Result<()> {
+        for n in nodes {
+            match n {
+                Node::Stmt(s) => self.stmt(s)?,
+                Node::Loop { axis, body } => self.looped(axis, body)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn looped(&mut self, c: &AxisTile, body: &[Node]) -> Result<()> {
+        let before = self.axes[c.axis as usize].clone();
+        // What an iteration does to shared memory, the next one must expect.
+        let mut touched = BTreeSet::new();
+        self.touched(body, &mut touched);
+        self.written.extend(&touched);
+        self.read.extend(&touched);
+        let zero = self.b.int(0);
+        let end = self
+            .b
+            .dim(&self.kernel.axes[c.axis as usize].extent, Ty::I32);
+        let step = self.b.int(before.bound.unwrap_or(c.tile));
+        let i = self.b.fresh(Ty::I32);
+        self.b.open();
+        self.b.forget_shared();
+        self.enter(c, i);
+        self.nodes(body)?;
+        let inner = self.b.close();
+        self.b.forget_shared();
+        self.b.push(Inst::For {
+            i,
+            from: zero,
+            to: end,
+            step,
+            body: inner,
+        });
+        self.written.extend(&touched);
+        self.read.extend(&touched);
+        self.axes[c.axis as usize] = before;
+        Ok(())
+    }
+
+    /// Where nothing is iterated: the first position of every piece.
+    fn origin(&self) -> At {
+        let n = self.axes.len();
+        let own = |a: &Axis| (a.own() == Some(1)).then_some(0);
+        At {
+            coord: self.axes.iter().map(|a| a.base).collect(),
+            slot: self.axes.iter().map(own).collect(),
+            valid: vec![None; n],
+        }
+    }
+
+    fn barrier(&mut self) {
+        self.b.push(Inst::Barrier);
+        self.b.forget_shared();
+        self.written.clear();
+        self.read.clear();
+    }
+
+    /// Where several threads have the same elements of a shared tile: whether this one writes them.
+    fn owner(&mut self, t: TileId) -> Option<Reg> {
+        match self.homes[t as usize] {
+            Home::Shared { .. } => {
+                let axes = self.kernel.tiles[t as usize].axes.clone();
+                self.first_of_equals(&axes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this thread is the one of those that hold the same elements of a tile with `axes`
+    /// that stores them; `None` where there is only one.
+    fn first_of_equals(&mut self, axes: &[AxisId]) -> Option<Reg> {
+        let mut used = vec![];
+        for &a in axes {
+            let s = self.axis(a).spread;
+            used.push((s.stride, s.count));
+        }
+        let directions = self.map.directions();
+        let mut covered = 1;
+        let mut out = None;
+        let zero = self.b.int(0);
+        for d in directions {
+            covered = d.0 * d.1;
+            if used.contains(&d) {
+                continue;
+            }
+            let axis = self
+                .axes
+                .iter()
+                .find(|a| (a.spread.stride, a.spread.count) == d);
+            if let Some(thread) = axis.map(|a| a.thread) {
+                let own = self.b.compare(Compare::Eq, thread, zero);
+                out = self.b.both(out, Some(own));
+            }
+        }
+        if covered < self.map.threads {
+            let all = self.b.int(covered.into());
+            let own = self.b.compare(Compare::Lt, self.thread, all);
+            out = self.b.both(out, Some(own));
+        }
+        out
+    }
+}

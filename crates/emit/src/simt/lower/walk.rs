@@ -1,0 +1,167 @@
+//! Going over the positions that a thread has.
+use super::{Lower, Result};
+use crate::simt::ir::{Inst, Reg, Ty};
+use expr::{Binary, Compare};
+use kernel::AxisId;
+use std::collections::BTreeSet;
+
+/// A position: per axis its coordinate, its number among the thread's own positions where that is
+/// known, and whether it exists where that is not certain.
+#[derive(Clone)]
+pub(super) struct At {
+    pub coord: Vec<Reg>,
+    pub slot: Vec<Option<i64>>,
+    pub valid: Vec<Option<Reg>>,
+}
+
+/// What is done about positions that may not exist.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Guard {
+    /// They are left out.
+    Skip,
+    /// They are gone through like others, loads from outside give 0; positions beyond the piece's
+    /// bound are left out.
+    Carry,
+    /// As [`Guard::Carry`], but positions beyond the piece's bound stand for its last one: nothing is
+    /// left out, for what all threads must come by.
+    Clamp,
+}
+
+/// Unrolled iterations that are worth it without need.
+const SHORT: i64 = 4;
+
+impl Lower<'_> {
+    /// Calls `f` at every position of the current pieces of `axes` that this thread has, outermost
+    /// axis first. Axes in `unrolled` get their numbers among the thread's own.
+    pub fn walk(
+        &mut self,
+        axes: &[AxisId],
+        unrolled: &BTreeSet<AxisId>,
+        guard: Guard,
+        at: At,
+        f: &mut dyn FnMut(&mut Self, &At) -> Result<()>,
+    ) -> Result<()> {
+        let Some((&a, rest)) = axes.split_first() else {
+            return f(self, &at);
+        };
+        let i = a as usize;
+        let axis = self.axes[i].clone();
+        let (count, each) = (i64::from(axis.spread.count), i64::from(axis.spread.each));
+        let own = axis.own();
+        let each_reg = self.b.int(each);
+        let first = self.b.mul(axis.thread, each_reg);
+        let (Some(own), Some(bound)) = (own, axis.bound) else {
+            if unrolled.contains(&a) {
+                let name = &self.kernel.axes[i].name;
+                return self.fail(
+                    "register tile",
+                    format!("axis '{name}' is not cut and its extent is symbolic, so that no register tile can have it; cut it, or place the tile elsewhere"),
+                );
+            }
+            return self.walk_loop(a, rest, unrolled, guard, at, f);
+        };
+        if !unrolled.contains(&a) && own > SHORT {
+            return self.walk_loop(a, rest, unrolled, guard, at, f);
+        }
+        for slot in 0..own {
+            let part = slot / each * (count * each) + slot % each;
+            let last = part + (count - 1) * each;
+            let part_reg = self.b.int(part);
+            let p = self.b.add(first, part_reg);
+            let mut next = at.clone();
+            next.coord[i] = self.b.add(axis.base, p);
+            next.slot[i] = Some(slot);
+            let certain = last < bound;
+            let exists = match certain && axis.full {
+                true => None,
+                false => Some(self.b.compare(Compare::Lt, p, axis.len)),
+            };
+            let skip = match guard {
+                Guard::Skip => exists,
+                Guard::Clamp => {
+                    next.valid[i] = exists;
+                    if !certain {
+                        let end = self.b.int(bound - 1);
+                        let p = self.b.binary(Binary::Min, p, end);
+                        next.coord[i] = self.b.add(axis.base, p);
+                    }
+                    None
+                }
+                Guard::Carry => {
+                    next.valid[i] = exists;
+                    let end = self.b.int(bound);
+                    (!certain).then(|| self.b.compare(Compare::Lt, p, end))
+                }
+            };
+            self.guarded(skip, |l| l.walk(rest, unrolled, guard, next, f))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the position exists along all of `axes`, where that is not certain.
+    pub fn exists(&mut self, axes: &[AxisId], at: &At) -> Option<Reg> {
+        axes.iter().fold(None, |all, &a| {
+            let one = at.valid[a as usize];
+            self.b.both(all, one)
+        })
+    }
+
+    /// `f` where `cond` holds.
+    pub fn guarded(
+        &mut self,
+        cond: Option<Reg>,
+        f: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let Some(cond) = cond.filter(|&c| self.b.number(c) != Some(1)) else {
+            return f(self);
+        };
+        self.b.open();
+        f(self)?;
+        let body = self.b.close();
+        if self.b.number(cond) != Some(0) && !body.is_empty() {
+            self.b.push(Inst::If { cond, body });
+        }
+        Ok(())
+    }
+
+    /// A loop over the thread's own positions, which all exist.
+    fn walk_loop(
+        &mut self,
+        a: AxisId,
+        rest: &[AxisId],
+        unrolled: &BTreeSet<AxisId>,
+        guard: Guard,
+        at: At,
+        f: &mut dyn FnMut(&mut Self, &At) -> Result<()>,
+    ) -> Result<()> {
+        let index = a as usize;
+        let axis = self.axes[index].clone();
+        let (count, each) = (i64::from(axis.spread.count), i64::from(axis.spread.each));
+        let each_reg = self.b.int(each);
+        let from = self.b.mul(axis.thread, each_reg);
+        let step = self.b.int(count * each);
+        let i = self.b.fresh(Ty::I32);
+        self.b.open();
+        for e in 0..each {
+            let e_reg = self.b.int(e);
+            let p = self.b.add(i, e_reg);
+            let exists = match axis.full && axis.bound.is_some_and(|b| b % each == 0) || e == 0 {
+                true => None,
+                false => Some(self.b.compare(Compare::Lt, p, axis.len)),
+            };
+            let mut next = at.clone();
+            next.coord[index] = self.b.add(axis.base, p);
+            next.slot[index] = None;
+            self.guarded(exists, |l| l.walk(rest, unrolled, guard, next, f))?;
+        }
+        let body = self.b.close();
+        self.b.push(Inst::For {
+            i,
+            from,
+            to: axis.len,
+            step,
+            body,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! Tile programs as threads: one lowering that takes every decision from the schedule, and the form
+//! that printers of WGSL and PTX read.
+pub mod ir;
+
+mod build;
+mod lower;
+mod scalar;
+
+pub use ir::Program;
+pub use lower::{Caps, lower};

@@ -1,0 +1,66 @@
+//! What the WGSL printer can print, as data for the planner.
+use kernel::{Family, GpuTarget, Target, TargetKind};
+use layout::DType;
+use machine::{Efficiencies, EfficiencyTable};
+
+/// What an adapter allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Invocations per workgroup.
+    pub threads: u32,
+    /// Bytes of workgroup memory; 0 where there is none to speak of.
+    pub shared_bytes: u32,
+    /// 64-bit integers in shaders.
+    pub int64: bool,
+}
+
+/// The target of an adapter with these limits.
+pub fn target(limits: Limits) -> Target {
+    let threads = [64, 128, 256];
+    let dtypes = DType::ALL.iter().copied().filter(|d| match d {
+        DType::F64 | DType::U64 => false,
+        DType::I64 => limits.int64,
+        _ => true,
+    });
+    Target {
+        name: "wgsl".into(),
+        kind: TargetKind::Wgsl,
+        families: vec![
+            Family::Contract,
+            Family::Conv,
+            Family::Map,
+            Family::Row,
+            Family::Pool,
+            Family::Move,
+            Family::Attention,
+            Family::Recurrent,
+            Family::Select,
+        ],
+        dtypes: dtypes.collect(),
+        vector_bytes: 16,
+        micro: vec![],
+        gpu: Some(GpuTarget {
+            arch: "wgsl".into(),
+            threads: threads
+                .into_iter()
+                .filter(|&t| t <= limits.threads)
+                .collect(),
+            tiles: vec![(64, 64), (32, 64), (64, 32), (32, 32), (16, 32)],
+            depths: vec![16, 8],
+            stages: vec![1],
+            fragments: vec![],
+            swizzles: vec![kernel::Swizzle::default()],
+            load_bytes: vec![4],
+            rasters: vec![1],
+        }),
+        tile_waits: false,
+        bf16_dots: false,
+        // Not measured: what simple kernels reach on most GPUs.
+        efficiencies: EfficiencyTable {
+            default: Efficiencies::default()
+                .with_level("device", 0.7)
+                .with_unit("fma", 0.4),
+            ..EfficiencyTable::default()
+        },
+    }
+}
