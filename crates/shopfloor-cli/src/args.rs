@@ -210,6 +210,10 @@ impl ModelArgs {
 /// What it runs on.
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
+    /// Device to run on: cpu, or wgpu or wgpu:ADAPTER for a GPU through WebGPU; `plan` also takes a
+    /// machine that need not be here, a name or a TOML file [default: cpu]
+    #[arg(long = "on", value_name = "DEVICE")]
+    pub on: Option<String>,
     /// Workers, the calling thread included [default: the cores this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
@@ -225,6 +229,12 @@ pub struct EngineArgs {
     /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
+}
+
+/// Whether `on` names a device rather than a machine.
+pub fn is_device(on: &str) -> bool {
+    let kind = on.split(':').next().unwrap_or(on);
+    matches!(kind, "cpu" | "wgpu")
 }
 
 /// What is kept between processes.
@@ -261,6 +271,9 @@ impl EngineArgs {
     /// These arguments for another process.
     pub fn again(&self) -> Vec<String> {
         let mut out = Vec::new();
+        if let Some(d) = &self.on {
+            out.extend(["--on".into(), d.clone()]);
+        }
         if let Some(n) = self.threads {
             out.extend(["--threads".into(), n.to_string()]);
         }
@@ -286,9 +299,12 @@ impl EngineArgs {
         self.goal.unwrap_or_default()
     }
 
-    /// A session on the CPU at hand.
+    /// A session on the device asked for.
     pub fn builder(&self) -> Result<SessionBuilder, Failure> {
         let mut b = Session::builder().with_goal(self.goal().goal);
+        if let Some(d) = &self.on {
+            b = b.with_device(d);
+        }
         if let Some(t) = self.threads {
             b = b.with_threads(t as usize);
         }

@@ -28,6 +28,8 @@ enum Command {
     Inspect(commands::inspect::Args),
     /// The plan of a model as a table, with the memory it will take and the reasons
     Plan(commands::plan::Args),
+    /// A step of a plan for a GPU: its tile program, and the text and machine code made of it
+    Emit(commands::emit::Args),
     /// Run a model once on inputs from files
     Run(commands::run::Args),
     /// Run ONNX test folders: models with inputs and the outputs expected of them
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Inspect(a) => commands::inspect::run(a),
         Command::Plan(a) => commands::plan::run(a),
+        Command::Emit(a) => commands::emit::run(a),
         Command::Run(a) => commands::run::run(a),
         Command::Test(a) => commands::test::run(a),
         Command::Bench(a) => commands::bench::run(a),

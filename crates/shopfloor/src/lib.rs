@@ -20,6 +20,7 @@ mod bench;
 mod bodies;
 mod cache;
 mod compare;
+pub mod emitted;
 mod error;
 mod fixed;
 mod folders;
@@ -47,7 +48,7 @@ pub use model::{Model, ModelOptions, Precision};
 pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;
 pub use profile::profile;
-pub use session::{Session, SessionBuilder, default_engine};
+pub use session::{Session, SessionBuilder, default_engine, engine_on};
 
 pub use cpu::isa::Isa;
 pub use data;

@@ -35,9 +35,53 @@ pub fn default_engine(
     Ok(Engine::new(Arc::new(device), Arc::new(planner)))
 }
 
+/// An engine on the device named `on`: `cpu`, or `wgpu` or `wgpu:ADAPTER` for a GPU through WebGPU
+/// (the first whose name contains ADAPTER). The other arguments are as for [`default_engine`] and
+/// matter to a CPU only, but for `machine`.
+///
+/// # Errors
+/// No such device, or one that this build leaves out.
+pub fn engine_on(
+    on: &str,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
+    let (kind, which) = match on.split_once(':') {
+        Some((k, w)) => (k, Some(w)),
+        None => (on, None),
+    };
+    match (kind, which) {
+        ("cpu", None) => default_engine(threads, isa, machine),
+        ("wgpu", which) => webgpu_engine(which, machine),
+        _ => Err(Error::Usage(format!(
+            "there is no device '{on}'; use cpu, wgpu or wgpu:ADAPTER"
+        ))),
+    }
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu_engine(adapter: Option<&str>, machine: Option<Machine>) -> Result<Arc<Engine>, Error> {
+    let device = webgpu::WebGpuDevice::open(adapter)?;
+    let machine = machine.unwrap_or_else(|| device.machine().clone());
+    let planner = planner::Planner::new(
+        vec![(machine, device.target().clone())],
+        planner::PlanOptions::default(),
+    );
+    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu_engine(_: Option<&str>, _: Option<Machine>) -> Result<Arc<Engine>, Error> {
+    Err(Error::Usage(
+        "this build has no wgpu; build it with `--features webgpu`".into(),
+    ))
+}
+
 /// How a session is made.
 #[derive(Clone, Default)]
 pub struct SessionBuilder {
+    on: Option<String>,
     threads: Option<usize>,
     isa: Option<Isa>,
     machine: Option<Machine>,
@@ -54,6 +98,14 @@ impl SessionBuilder {
     /// Workers, the calling thread included. Ignored with [`SessionBuilder::with_engine`].
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Runs on this device, as [`engine_on`] names them; the CPU when not said. Ignored with
+    /// [`SessionBuilder::with_engine`].
+    #[must_use]
+    pub fn with_device(mut self, on: &str) -> Self {
+        self.on = Some(on.into());
         self
     }
 
@@ -137,11 +189,16 @@ impl SessionBuilder {
     /// The engine that sessions run on: the one given, or a new one.
     ///
     /// # Errors
-    /// As [`default_engine`].
+    /// As [`engine_on`].
     pub fn engine(&self) -> Result<Arc<Engine>, Error> {
         match &self.engine {
             Some(e) => Ok(e.clone()),
-            None => default_engine(self.threads, self.isa, self.machine.clone()),
+            None => engine_on(
+                self.on.as_deref().unwrap_or("cpu"),
+                self.threads,
+                self.isa,
+                self.machine.clone(),
+            ),
         }
     }
 

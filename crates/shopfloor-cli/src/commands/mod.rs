@@ -2,6 +2,7 @@
 pub mod bench;
 pub mod demo;
 pub mod emulate;
+pub mod emit;
 pub mod inspect;
 pub mod machines;
 pub mod plan;

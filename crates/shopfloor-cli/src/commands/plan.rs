@@ -1,5 +1,5 @@
-use crate::args::{EngineArgs, ModelArgs, tell_assumed};
-use crate::output::{self, Done};
+use crate::args::{EngineArgs, ModelArgs, is_device, tell_assumed};
+use crate::output::{self, Done, Failure};
 use shopfloor::{Model, inputs, machines, planview, report::PlanView};
 
 #[derive(clap::Args)]
@@ -10,9 +10,6 @@ pub struct Args {
     bound: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
-    /// Plan for this machine, which need not be here: a name or a TOML file
-    #[arg(long, value_name = "MACHINE", conflicts_with = "machine")]
-    on: Option<String>,
     /// Save the plan, for `shopfloor run --plan`
     #[arg(long, value_name = "FILE")]
     out: Option<String>,
@@ -30,7 +27,14 @@ pub fn run(a: Args) -> Done {
     let (sizes, assumed) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
     let goal = a.engine.goal().goal;
-    let (plan, view) = match &a.on {
+    // A device that is here is asked for its plan; any other name is a machine that need not be.
+    let elsewhere = a.engine.on.as_deref().filter(|n| !is_device(n));
+    if elsewhere.is_some() && a.engine.machine.is_some() {
+        return Err(Failure::Usage(
+            "--on MACHINE and --machine both name a machine; give one".into(),
+        ));
+    }
+    let (plan, view) = match elsewhere {
         Some(name) => {
             let threads = a.engine.threads.map(|t| t as usize);
             let machine = machines::find(name)?;

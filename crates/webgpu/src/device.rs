@@ -1,0 +1,100 @@
+//! A GPU as a device.
+use crate::executable::GpuExecutable;
+use crate::gpu::{self, Gpu};
+use crate::run::MOST_TASKS;
+use device::{Device, DeviceError, Executable, PackedStore, Residency, Shelf};
+use kernel::Target;
+use machine::{Machine, Source, Sourced};
+use plan::{HostOp, VerifiedPlan};
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+
+/// Names of the adapters that answer, for `--on wgpu:NAME`.
+pub fn adapters() -> Vec<String> {
+    gpu::names()
+}
+
+/// An adapter that runs plans made for WGSL.
+pub struct WebGpuDevice {
+    name: String,
+    machine: Machine,
+    target: Target,
+    gpu: Arc<Gpu>,
+}
+
+impl WebGpuDevice {
+    /// Opens the first adapter whose name contains `adapter` (any: the fastest kind there is).
+    ///
+    /// # Errors
+    /// No adapter answers (the text says what to install), or none is named so.
+    pub fn open(adapter: Option<&str>) -> Result<WebGpuDevice, DeviceError> {
+        let gpu = Gpu::open(adapter)?;
+        let text = include_str!("generic.toml");
+        let mut machine =
+            Machine::from_toml(text, "generic.toml").map_err(|e| DeviceError::Unsupported {
+                device: "wgpu".into(),
+                step: "start".into(),
+                why: e.to_string(),
+            })?;
+        machine.name = gpu.name.clone();
+        let spec = |v: u32| Some(Sourced::new(u64::from(v), Source::Spec));
+        machine.limits.threads_per_cta = spec(gpu.limits.threads);
+        machine.limits.shared_per_cta = spec(gpu.limits.shared_bytes);
+        Ok(WebGpuDevice {
+            name: format!("wgpu:{}", gpu.name),
+            target: emit::wgsl::target(gpu.limits),
+            machine,
+            gpu: Arc::new(gpu),
+        })
+    }
+}
+
+impl Device for WebGpuDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn residency(&self) -> Residency {
+        Residency::Bounded { tasks: MOST_TASKS }
+    }
+
+    fn workers(&self) -> usize {
+        self.machine.workers.count.value as usize
+    }
+
+    fn compile_from(
+        &self,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &Arc<WeightStore>,
+        _packed: &PackedStore,
+        _shelf: &dyn Shelf,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        Ok(Arc::new(GpuExecutable::new(
+            self.gpu.clone(),
+            plan,
+            block,
+            weights,
+        )?))
+    }
+
+    fn run_host(
+        &self,
+        op: &HostOp,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<Vec<Tensor>, DeviceError> {
+        hostops::run(&op.name, &op.attrs, inputs).map_err(|e| DeviceError::Step {
+            step: op.name.clone(),
+            nodes: "-".into(),
+            why: e.to_string(),
+        })
+    }
+}

@@ -1,0 +1,334 @@
+//! A compiled block: what stays is made once, requests run in frames of their own.
+use crate::gpu::{ALIGN, Gpu};
+use crate::memory::Memory;
+use crate::run::{Place, Steps, fetch};
+use device::{DeviceError, Executable, Frame, Request};
+use emit::wgsl::Array;
+use layout::DType;
+use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
+use std::sync::Arc;
+use std::time::Instant;
+use tensor::WeightStore;
+
+struct Port {
+    name: String,
+    dtype: DType,
+    shape: Vec<u32>,
+    buffer: usize,
+    state: bool,
+}
+
+impl Port {
+    fn bytes(&self, p: &[i64]) -> Option<usize> {
+        let n = self.shape.iter().try_fold(1usize, |n, &d| {
+            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
+        });
+        n.and_then(|n| self.dtype.bytes_for(n))
+    }
+}
+
+/// A compiled block of a plan.
+pub(crate) struct GpuExecutable {
+    gpu: Arc<Gpu>,
+    plan: Arc<VerifiedPlan>,
+    block: usize,
+    steps: Steps,
+    params: Params,
+    memory: Memory,
+    kept: wgpu::Buffer,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+/// Memory of one request slot.
+struct GpuFrame {
+    bound: Bound,
+    work: wgpu::Buffer,
+    numbers: wgpu::Buffer,
+    group: wgpu::BindGroup,
+}
+
+fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
+    plan.plan()
+        .blocks()
+        .nth(block)
+        .ok_or_else(|| DeviceError::Unsupported {
+            device: "wgpu".into(),
+            step: format!("block {block}"),
+            why: "the plan has no such block".into(),
+        })
+}
+
+fn group(
+    gpu: &Gpu,
+    work: &wgpu::Buffer,
+    kept: &wgpu::Buffer,
+    numbers: &wgpu::Buffer,
+) -> wgpu::BindGroup {
+    fn entry(
+        binding: u32,
+        buffer: &wgpu::Buffer,
+        size: Option<wgpu::BufferSize>,
+    ) -> wgpu::BindGroupEntry<'_> {
+        wgpu::BindGroupEntry {
+            binding,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer,
+                offset: 0,
+                size,
+            }),
+        }
+    }
+    // A list of numbers is seen from its own start on; none is longer than the room behind the last.
+    let window = wgpu::BufferSize::new(LIST);
+    gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: None,
+        layout: &gpu.bindings,
+        entries: &[
+            entry(0, work, None),
+            entry(1, kept, None),
+            entry(2, numbers, window),
+        ],
+    })
+}
+
+/// Bytes of one list of numbers at most.
+const LIST: u64 = 4096;
+
+impl GpuExecutable {
+    pub fn new(
+        gpu: Arc<Gpu>,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &WeightStore,
+    ) -> Result<GpuExecutable, DeviceError> {
+        let b = block_of(&plan, block)?;
+        let memory = Memory::new(b)?;
+        let kept = gpu.storage(memory.kept_bytes, "weights")?;
+        for (buf, at) in b.buffers.iter().zip(&memory.at) {
+            let BufferKind::Weight(id) = buf.kind else {
+                continue;
+            };
+            let w = weights
+                .get(id)
+                .filter(|w| w.bytes.len() as u64 >= buf.bytes);
+            let w = w.ok_or_else(|| DeviceError::Unsupported {
+                device: "wgpu".into(),
+                step: buf.name.clone(),
+                why: format!("the model has no constant {id} of {} bytes; the plan was made for another model", buf.bytes),
+            })?;
+            gpu.write(&kept, at.1, &w.bytes[..buf.bytes as usize]);
+        }
+        let mut params = Params::new();
+        let mut ports = |ports: &[plan::Port], states: Vec<u32>| -> Vec<Port> {
+            ports
+                .iter()
+                .enumerate()
+                .map(|(i, p)| Port {
+                    name: p.name.clone(),
+                    dtype: p.dtype,
+                    shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                    buffer: p.buffer as usize,
+                    state: states.contains(&(i as u32)),
+                })
+                .collect()
+        };
+        let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect());
+        let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
+        let steps = Steps::compile(
+            &gpu,
+            &b.steps,
+            plan.step_programs(block),
+            &memory,
+            &mut params,
+        )?;
+        if !b.init.is_empty() {
+            let mut params = Params::new();
+            let programs = plan.init_programs(block);
+            let init = Steps::compile(&gpu, &b.init, programs, &memory, &mut params)?;
+            let dims = &plan.plan().dims;
+            let mut bound = Bound::new(&params, &b.symbols, dims)?;
+            let top: Vec<i64> = b
+                .symbols
+                .iter()
+                .map(|s| dims.get(s).map_or(1, |r| r.hi))
+                .collect();
+            let p = bound.at(&top)?;
+            let work = gpu.storage(memory.work_bytes, "the arena of init")?;
+            let numbers = gpu.storage(init.number_bytes + LIST, "numbers")?;
+            let bound = group(&gpu, &work, &kept, &numbers);
+            let place = Place {
+                work: &work,
+                kept: &kept,
+                numbers: &numbers,
+                bound: &bound,
+            };
+            init.run(&gpu, &memory, &place, p, b.init.len(), None)?;
+        }
+        Ok(GpuExecutable {
+            gpu,
+            block,
+            steps,
+            params,
+            memory,
+            kept,
+            inputs,
+            outputs,
+            plan,
+        })
+    }
+}
+
+impl Executable for GpuExecutable {
+    fn new_frame(&self) -> Result<Frame, DeviceError> {
+        let b = block_of(&self.plan, self.block)?;
+        let work = self
+            .gpu
+            .storage(self.memory.work_bytes, "the arena of a request")?;
+        let numbers = self
+            .gpu
+            .storage(self.steps.number_bytes + LIST, "numbers")?;
+        let group = group(&self.gpu, &work, &self.kept, &numbers);
+        Ok(Frame(Box::new(GpuFrame {
+            bound: Bound::for_block(&self.params, b, &self.plan.plan().dims)?,
+            work,
+            numbers,
+            group,
+        })))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        usize::try_from(self.memory.work_bytes).unwrap_or(usize::MAX)
+    }
+
+    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
+        let b = block_of(&self.plan, self.block)?;
+        let refused = |why: &str| DeviceError::Unsupported {
+            device: "wgpu".into(),
+            step: "request".into(),
+            why: why.into(),
+        };
+        let f = frame.0.downcast_mut::<GpuFrame>().ok_or_else(|| {
+            refused("the frame was made by another executable; make one with new_frame")
+        })?;
+        let start = Instant::now();
+        if request.symbols.len() != b.symbols.len()
+            || request.inputs.len() != self.inputs.len()
+            || request.outputs.len() != self.outputs.len()
+            || request.states.len() != b.states.len()
+        {
+            return Err(refused(
+                "symbols, inputs, outputs or states are not as many as the block has",
+            ));
+        }
+        let p = f.bound.at(request.symbols)?;
+        let fits = |port: &Port, got: usize| match port.bytes(p) {
+            Some(want) if want == got => Ok(()),
+            want => Err(DeviceError::Port {
+                port: port.name.clone(),
+                want: want.unwrap_or(usize::MAX) as u64,
+                got: got as u64,
+            }),
+        };
+        for (port, bytes) in self.inputs.iter().zip(request.inputs) {
+            if !port.state {
+                fits(port, bytes.len())?;
+                self.gpu
+                    .write(&f.work, self.memory.at[port.buffer].1, bytes);
+            }
+        }
+        for (port, bytes) in self.outputs.iter().zip(request.outputs.iter()) {
+            if !port.state {
+                fits(port, bytes.len())?;
+            }
+        }
+        for (s, bytes) in b.states.iter().zip(request.states.iter()) {
+            let buffer = &b.buffers[s.buffer as usize];
+            if (bytes.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: bytes.len() as u64,
+                });
+            }
+            let at = self.memory.at[s.buffer as usize].1;
+            self.gpu.write(&f.work, at, &bytes[..buffer.bytes as usize]);
+        }
+        let place = Place {
+            work: &f.work,
+            kept: &self.kept,
+            numbers: &f.numbers,
+            bound: &f.group,
+        };
+        let all = self.steps.names.len();
+        let count = request
+            .stop_after
+            .map_or(all, |s| (s as usize + 1).min(all));
+        let mut timeline = request.timeline;
+        if let Some(t) = timeline.as_deref_mut() {
+            t.steps = self.step_names();
+            t.spans.clear();
+        }
+        let watched = timeline.as_deref_mut().map(|t| (t, start));
+        self.steps
+            .run(&self.gpu, &self.memory, &place, p, count, watched)?;
+        self.give_back(f, request.outputs)?;
+        for (s, bytes) in b.states.iter().zip(request.states.iter_mut()) {
+            let n = b.buffers[s.buffer as usize].bytes as usize;
+            let at = self.memory.at[s.buffer as usize].1;
+            let now = fetch(&self.gpu, &f.work, at, n)?;
+            bytes[..n].copy_from_slice(&now);
+        }
+        if let Some(t) = timeline {
+            t.total_ns = start.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    fn step_names(&self) -> Vec<String> {
+        self.steps.names.clone()
+    }
+
+    fn packed_bytes(&self) -> u64 {
+        self.memory.kept_bytes
+    }
+}
+
+impl GpuExecutable {
+    /// Copies all outputs in one go.
+    fn give_back(&self, f: &GpuFrame, outputs: &mut [&mut [u8]]) -> Result<(), DeviceError> {
+        let mut places = vec![];
+        let mut sum = 0u64;
+        for (port, out) in self.outputs.iter().zip(outputs.iter()) {
+            places.push(sum);
+            if !port.state {
+                sum += (out.len() as u64).next_multiple_of(ALIGN);
+            }
+        }
+        if sum == 0 {
+            return Ok(());
+        }
+        let staging = self.gpu.staging(sum)?;
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        for ((port, out), &to) in self.outputs.iter().zip(outputs.iter()).zip(&places) {
+            let n = (out.len() as u64).next_multiple_of(4);
+            if port.state || n == 0 {
+                continue;
+            }
+            let (array, at) = self.memory.at[port.buffer];
+            let from = match array {
+                Array::Work => &f.work,
+                Array::Kept => &self.kept,
+            };
+            encoder.copy_buffer_to_buffer(from, at, &staging, to, n);
+        }
+        self.gpu.submit(encoder);
+        self.gpu.read(&staging, sum, |bytes| {
+            for ((port, out), &at) in self.outputs.iter().zip(outputs.iter_mut()).zip(&places) {
+                if !port.state {
+                    out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
+                }
+            }
+        })
+    }
+}

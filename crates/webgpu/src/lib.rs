@@ -1,0 +1,15 @@
+//! Plans on any GPU through WebGPU.
+//!
+//! A request's memory (ports, arena, states) is one buffer, what stays (weights and what is made of
+//! them) another; both are bound once, and each step is given the places of its operands as numbers.
+//! Host steps run on the CPU on copies of their operands. Nothing here plans.
+#![forbid(unsafe_code)]
+
+mod device;
+mod executable;
+mod gpu;
+mod host;
+mod memory;
+mod run;
+
+pub use crate::device::{WebGpuDevice, adapters};

@@ -1,0 +1,357 @@
+//! Compiled steps and their run.
+use crate::gpu::{ALIGN, Gpu};
+use crate::host::Host;
+use crate::memory::Memory;
+use device::DeviceError;
+use emit::wgsl::{Array, Number};
+use kernel::TileProgram;
+use plan::{Params, Span, Step, StepWork, Timeline};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Tasks that one submission carries at most, where it has several steps: a driver that is not asked
+/// for too much at once lets others have their turn.
+pub(crate) const MOST_TASKS: u32 = 1 << 20;
+
+/// Where a number of a dispatch comes from.
+enum Source {
+    Tasks(u32),
+    Fixed(i32),
+    Param(u32),
+}
+
+pub(crate) struct Shader {
+    pipeline: Arc<wgpu::ComputePipeline>,
+    numbers: Vec<Source>,
+    tasks: u32,
+    faults: Vec<String>,
+    /// Bytes into the list of numbers.
+    offset: u64,
+}
+
+pub(crate) enum Work {
+    Shader(Shader),
+    Host(Host),
+}
+
+/// Steps in order, compiled.
+pub(crate) struct Steps {
+    pub names: Vec<String>,
+    nodes: Vec<String>,
+    work: Vec<Work>,
+    /// Bytes of all lists of numbers.
+    pub number_bytes: u64,
+}
+
+/// A run's buffers.
+pub(crate) struct Place<'a> {
+    pub work: &'a wgpu::Buffer,
+    pub kept: &'a wgpu::Buffer,
+    pub numbers: &'a wgpu::Buffer,
+    pub bound: &'a wgpu::BindGroup,
+}
+
+impl Steps {
+    pub fn compile(
+        gpu: &Gpu,
+        steps: &[Step],
+        programs: &[Option<TileProgram>],
+        memory: &Memory,
+        params: &mut Params,
+    ) -> Result<Steps, DeviceError> {
+        let mut work = vec![];
+        let mut number_bytes = 0;
+        for (s, program) in steps.iter().zip(programs) {
+            let fail = |why: String| DeviceError::Unsupported {
+                device: "wgpu".into(),
+                step: s.name.clone(),
+                why,
+            };
+            let program = match (&s.work, program) {
+                (
+                    StepWork::Host {
+                        op,
+                        inputs,
+                        outputs,
+                    },
+                    _,
+                ) => {
+                    work.push(Work::Host(Host::new(op, inputs, outputs, params)));
+                    continue;
+                }
+                (StepWork::Kernel { .. }, Some(p)) => p,
+                _ => return Err(fail("it has no tile program; verify the plan".into())),
+            };
+            let StepWork::Kernel { args, .. } = &s.work else {
+                continue;
+            };
+            let places: Vec<(Array, u64)> = args.iter().map(|&b| memory.at[b as usize]).collect();
+            let arrays: Vec<Array> = places.iter().map(|p| p.0).collect();
+            let text = emit::wgsl::emit(program, &arrays).map_err(|e| fail(e.to_string()))?;
+            let pipeline = gpu.pipeline(&text, &s.name)?;
+            let tasks = params.intern(&s.tasks);
+            let word = |bytes: u64| {
+                i32::try_from(bytes / 4).map_err(|_| fail("its memory is out of reach".into()))
+            };
+            let mut numbers = vec![];
+            for n in &text.numbers {
+                numbers.push(match n {
+                    Number::Tasks => Source::Tasks(tasks),
+                    Number::Fault => Source::Fixed(word(memory.fault + work.len() as u64 * 4)?),
+                    Number::Operand(o) => Source::Fixed(word(places[*o as usize].1)?),
+                    Number::Dim(d) => Source::Param(params.intern(d)),
+                });
+            }
+            let offset = number_bytes;
+            number_bytes += (numbers.len() as u64 * 4).next_multiple_of(ALIGN);
+            work.push(Work::Shader(Shader {
+                pipeline,
+                numbers,
+                tasks,
+                faults: text.faults,
+                offset,
+            }));
+        }
+        Ok(Steps {
+            names: steps.iter().map(|s| s.name.clone()).collect(),
+            nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
+            work,
+            number_bytes,
+        })
+    }
+
+    fn error(&self, step: usize, why: String) -> DeviceError {
+        DeviceError::Step {
+            step: self.names[step].clone(),
+            nodes: self.nodes[step].clone(),
+            why,
+        }
+    }
+
+    /// What all dispatches are given under the parameters `p`.
+    fn numbers(&self, p: &[i64]) -> Result<Vec<u8>, DeviceError> {
+        let mut out = vec![0u8; self.number_bytes as usize];
+        for (i, w) in self.work.iter().enumerate() {
+            let Work::Shader(s) = w else { continue };
+            for (n, source) in s.numbers.iter().enumerate() {
+                let v = match source {
+                    Source::Fixed(v) => *v,
+                    Source::Tasks(d) | Source::Param(d) => {
+                        i32::try_from(p[*d as usize]).map_err(|_| {
+                            self.error(i, "a size or count is 2^31 or more, which shaders do not reach; use smaller dimensions".into())
+                        })?
+                    }
+                };
+                let at = s.offset as usize + n * 4;
+                out[at..at + 4].copy_from_slice(&v.to_le_bytes());
+            }
+        }
+        Ok(out)
+    }
+
+    /// Runs the first `count` steps; what they were given must have been written before.
+    pub fn run(
+        &self,
+        gpu: &Gpu,
+        memory: &Memory,
+        place: &Place,
+        p: &[i64],
+        count: usize,
+        mut timeline: Option<(&mut Timeline, Instant)>,
+    ) -> Result<(), DeviceError> {
+        gpu.write(place.numbers, 0, &self.numbers(p)?);
+        let faults = self
+            .work
+            .iter()
+            .any(|w| matches!(w, Work::Shader(s) if !s.faults.is_empty()));
+        if faults {
+            gpu.write(place.work, memory.fault, &vec![0; self.work.len() * 4]);
+        }
+        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        let mut carried = 0u32;
+        let queries = match (&timeline, gpu.tick_ns) {
+            (Some(_), Some(_)) if count > 0 && count <= 2048 => {
+                Some(gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+                    label: None,
+                    ty: wgpu::QueryType::Timestamp,
+                    count: count as u32 * 2,
+                }))
+            }
+            _ => None,
+        };
+        // Shaders in the order of their passes, with their tasks.
+        let mut timed: Vec<(usize, u32)> = vec![];
+        let mut at = 0;
+        while at < count {
+            match &self.work[at] {
+                Work::Host(h) => {
+                    gpu.submit(std::mem::replace(
+                        &mut encoder,
+                        gpu.device.create_command_encoder(&Default::default()),
+                    ));
+                    carried = 0;
+                    let began = Instant::now();
+                    let buffer = |b: usize| match memory.at[b] {
+                        (Array::Work, o) => (place.work, o),
+                        (Array::Kept, o) => (place.kept, o),
+                    };
+                    h.run(
+                        p,
+                        &mut |b, n| {
+                            let (buffer, o) = buffer(b);
+                            fetch(gpu, buffer, o, n)
+                        },
+                        &mut |b, bytes| {
+                            let (buffer, o) = buffer(b);
+                            gpu.write(buffer, o, bytes);
+                        },
+                        &|why| self.error(at, why),
+                    )?;
+                    if let Some((t, start)) = &mut timeline {
+                        let ns = |i: Instant| i.duration_since(*start).as_nanos() as u64;
+                        t.spans.push(Span {
+                            step: at as u32,
+                            worker: 0,
+                            first_task: 0,
+                            tasks: 1,
+                            start_ns: ns(began),
+                            end_ns: ns(Instant::now()),
+                        });
+                    }
+                    at += 1;
+                }
+                Work::Shader(_) => {
+                    let writes = queries.as_ref().map(|q| wgpu::ComputePassTimestampWrites {
+                        query_set: q,
+                        beginning_of_pass_write_index: Some(timed.len() as u32 * 2),
+                        end_of_pass_write_index: Some(timed.len() as u32 * 2 + 1),
+                    });
+                    let single = writes.is_some();
+                    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                        label: None,
+                        timestamp_writes: writes,
+                    });
+                    while let Some(Work::Shader(s)) = self.work.get(at).filter(|_| at < count) {
+                        let tasks = p[s.tasks as usize].max(0) as u32;
+                        if tasks > 0 {
+                            let x = tasks.min(gpu.most_groups);
+                            let y = tasks.div_ceil(x);
+                            if y > gpu.most_groups {
+                                return Err(self.error(
+                                    at,
+                                    format!("{tasks} tasks are more than a dispatch takes"),
+                                ));
+                            }
+                            pass.set_pipeline(&s.pipeline);
+                            pass.set_bind_group(0, place.bound, &[s.offset as u32]);
+                            pass.dispatch_workgroups(x, y, 1);
+                            carried = carried.saturating_add(tasks);
+                        }
+                        timed.push((at, tasks));
+                        at += 1;
+                        if single || carried > MOST_TASKS {
+                            break;
+                        }
+                    }
+                    drop(pass);
+                    if carried > MOST_TASKS {
+                        gpu.submit(std::mem::replace(
+                            &mut encoder,
+                            gpu.device.create_command_encoder(&Default::default()),
+                        ));
+                        carried = 0;
+                    }
+                }
+            }
+        }
+        let submitted = Instant::now();
+        let mut resolved = None;
+        if let (Some(q), false) = (&queries, timed.is_empty()) {
+            // One pass per shader: every query up to here was written.
+            let bytes = timed.len() as u64 * 16;
+            let b = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size: bytes.next_multiple_of(ALIGN),
+                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            });
+            encoder.resolve_query_set(q, 0..timed.len() as u32 * 2, &b, 0);
+            resolved = Some((b, bytes));
+        }
+        gpu.submit(encoder);
+        if faults {
+            let words = fetch(gpu, place.work, memory.fault, self.work.len() * 4)?;
+            for (i, w) in words.chunks_exact(4).enumerate() {
+                let code = u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize;
+                if let (1.., Work::Shader(s)) = (code, &self.work[i]) {
+                    let why = s.faults.get(code - 1).cloned();
+                    return Err(self.error(i, why.unwrap_or_else(|| format!("fault {code}"))));
+                }
+            }
+        }
+        if let Some((t, start)) = timeline {
+            let mut times = vec![];
+            if let Some((b, bytes)) = resolved {
+                times = fetch(gpu, &b, 0, bytes as usize)?;
+            }
+            self.spans(t, &timed, &times, gpu.tick_ns, start, submitted);
+        }
+        Ok(())
+    }
+
+    /// Spans of shaders: by the device's clock where it has one, from the moment of submission on.
+    fn spans(
+        &self,
+        t: &mut Timeline,
+        timed: &[(usize, u32)],
+        times: &[u8],
+        tick_ns: Option<f32>,
+        start: Instant,
+        submitted: Instant,
+    ) {
+        let base = submitted.duration_since(start).as_nanos() as u64;
+        let ticks = |i: usize| -> Option<u64> {
+            let b = times.get(i * 8..i * 8 + 8)?;
+            Some(u64::from_le_bytes(b.try_into().ok()?))
+        };
+        let first = (0..timed.len())
+            .filter_map(|i| ticks(i * 2))
+            .filter(|&v| v > 0)
+            .min();
+        for (i, &(step, tasks)) in timed.iter().enumerate() {
+            let (begin, end) = match (first, tick_ns, ticks(i * 2), ticks(i * 2 + 1)) {
+                (Some(f), Some(ns), Some(a), Some(b)) if a >= f && b >= a => {
+                    let to = |v: u64| base + ((v - f) as f64 * f64::from(ns)) as u64;
+                    (to(a), to(b))
+                }
+                _ => (base, base),
+            };
+            t.spans.push(Span {
+                step: step as u32,
+                worker: 0,
+                first_task: 0,
+                tasks,
+                start_ns: begin,
+                end_ns: end,
+            });
+        }
+    }
+}
+
+/// The `n` bytes at `at` of a buffer, when everything before is done.
+pub(crate) fn fetch(
+    gpu: &Gpu,
+    buffer: &wgpu::Buffer,
+    at: u64,
+    n: usize,
+) -> Result<Vec<u8>, DeviceError> {
+    if n == 0 {
+        return Ok(vec![]);
+    }
+    let bytes = (n as u64).next_multiple_of(4);
+    let staging = gpu.staging(bytes)?;
+    let mut encoder = gpu.device.create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(buffer, at, &staging, 0, bytes);
+    gpu.submit(encoder);
+    gpu.read(&staging, bytes, |b| b[..n].to_vec())
+}
