@@ -1,0 +1,128 @@
+//! Attention with online softmax.
+use super::Case;
+use crate::Rng;
+use crate::build::{B, at, blocked, expr, n};
+use expr::{Compare, Monoid, Unary};
+use kernel::{Access, Family, Kernel, Rescale, Stmt, Term};
+use layout::DType;
+
+const F: DType = DType::F32;
+
+/// Heads that share keys, masked.
+pub(super) fn attention(rng: &mut Rng) -> Case {
+    let (h, groups) = rng.of(&[(4, 2), (3, 3), (2, 1), (1, 1)]);
+    let sq = rng.some(20);
+    let st = sq + rng.extent(20);
+    Case::new(kernel(h, groups, sq, st, rng.some(16), rng.some(16)), 2e-5)
+}
+
+/// Online softmax over t with a causal mask, for heads that share keys.
+fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
+    let axes = [
+        ("h", n(h)),
+        ("q", n(sq)),
+        ("t", n(st)),
+        ("d", n(d)),
+        ("e", n(e)),
+    ];
+    let mut b = B::new("attention", Family::Attention, &axes);
+    let g = h / groups;
+    let head = |stride: i64| blocked(0, groups, stride, g, 0);
+    let oq = b.read(F, h * sq * d, at(&[(0, sq * d), (1, d), (3, 1)]));
+    let ok = b.read(
+        F,
+        groups * st * d,
+        Access::strided(
+            n(0),
+            vec![
+                head(st * d),
+                Term::flat(2, n(st), n(d)),
+                Term::flat(3, n(d), n(1)),
+            ],
+        ),
+    );
+    let ov = b.read(
+        F,
+        groups * st * e,
+        Access::strided(
+            n(0),
+            vec![
+                head(st * e),
+                Term::flat(2, n(st), n(e)),
+                Term::flat(4, n(e), n(1)),
+            ],
+        ),
+    );
+    let oy = b.write(F, h * sq * e, at(&[(0, sq * e), (1, e), (4, 1)]));
+    let q = b.load(oq, &[0, 1, 3]);
+    let m = b.fill(F, &[0, 1], f64::NEG_INFINITY);
+    let l = b.fill(F, &[0, 1], 0.0);
+    let o = b.fill(F, &[0, 1, 4], 0.0);
+    let k = b.load(ok, &[0, 2, 3]);
+    let s = b.fill(F, &[0, 1, 2], 0.0);
+    b.contract(s, q, k, &[3]);
+    let p = b.map(
+        F,
+        &[0, 1, 2],
+        &[s],
+        expr(|x| {
+            let v = x.input(0, F);
+            let c = x.constant(0.3, F);
+            let v = x.mul(v, c);
+            let (t, q) = (x.index(2), x.index(1));
+            let off = x.int(st - sq, DType::I64);
+            let limit = x.add(q, off);
+            let seen = x.compare(Compare::Le, t, limit);
+            let none = x.constant(f64::NEG_INFINITY, F);
+            x.select(seen, v, none)
+        }),
+    );
+    let factor = expr(|x| {
+        let (a, b) = (x.input(0, F), x.input(1, F));
+        let same = x.compare(Compare::Eq, a, b);
+        let d = x.sub(a, b);
+        let r = x.unary(Unary::Exp, d);
+        let one = x.constant(1.0, F);
+        x.select(same, one, r)
+    });
+    b.k.body.push(Stmt::Fold {
+        monoid: Monoid::max(F, F),
+        state: vec![m],
+        args: vec![p],
+        over: vec![2],
+        rescale: Some(Rescale {
+            tiles: vec![l, o],
+            factor,
+        }),
+    });
+    let w = b.map(
+        F,
+        &[0, 1, 2],
+        &[p, m],
+        expr(|x| {
+            let (p, m) = (x.input(0, F), x.input(1, F));
+            let d = x.sub(p, m);
+            x.unary(Unary::Exp, d)
+        }),
+    );
+    b.k.body.push(Stmt::Fold {
+        monoid: Monoid::sum(F, F),
+        state: vec![l],
+        args: vec![w],
+        over: vec![2],
+        rescale: None,
+    });
+    let v = b.load(ov, &[0, 2, 4]);
+    b.contract(o, w, v, &[2]);
+    let y = b.map(
+        F,
+        &[0, 1, 4],
+        &[o, l],
+        expr(|x| {
+            let (o, l) = (x.input(0, F), x.input(1, F));
+            x.div(o, l)
+        }),
+    );
+    b.store(oy, y);
+    b.k
+}

@@ -1,0 +1,179 @@
+//! Products and convolutions.
+use super::Case;
+use crate::Rng;
+use crate::build::{B, at, bound, expr, n};
+use expr::functions;
+use kernel::Family;
+use layout::DType;
+
+const F: DType = DType::F32;
+
+/// y[b, m, n] = f(a[b, m, k] w[b or not, k, n] + c[n]), in several layouts and types.
+pub(super) fn product(rng: &mut Rng) -> Case {
+    let (batch, m, nn, k) = (
+        rng.of(&[1, 1, 3]),
+        rng.extent(40),
+        rng.extent(40),
+        rng.extent(40),
+    );
+    let (ta, tw, acc) = rng.of(&[
+        (F, F, F),
+        (F, F, F),
+        (DType::F16, DType::F16, F),
+        (DType::BF16, DType::BF16, F),
+        (DType::BF16, F, F),
+        (DType::I8, DType::I8, DType::I32),
+        (DType::U8, DType::I8, DType::I32),
+    ]);
+    let axes = [("b", n(batch)), ("m", n(m)), ("k", n(k)), ("n", n(nn))];
+    let mut b = B::new("product", Family::Contract, &axes);
+    let a = match rng.once_in(3) {
+        true => at(&[(0, m * k), (1, 1), (2, m)]),
+        false => at(&[(0, m * k), (1, k), (2, 1)]),
+    };
+    let shared = rng.once_in(2);
+    let step = if shared { 0 } else { nn * k };
+    let w = match rng.once_in(2) {
+        true => at(&[(0, step), (3, 1), (2, nn)]),
+        false => at(&[(0, step), (3, k), (2, 1)]),
+    };
+    let oa = b.read(ta, batch * m * k, a);
+    let ow = b.read(tw, batch * nn * k, w);
+    let y = b.fill(acc, &[0, 1, 3], 0.0);
+    let x = b.load(oa, &[0, 1, 2]);
+    let v = if shared {
+        let access = &mut b.k.operands[ow as usize].access;
+        access.terms.retain(|t| t.axis != 0);
+        b.load(ow, &[2, 3])
+    } else {
+        b.load(ow, &[0, 2, 3])
+    };
+    b.contract(y, x, v, &[2]);
+    let mut last = y;
+    if acc == F && rng.once_in(2) {
+        let oc = b.read(F, nn, at(&[(3, 1)]));
+        let c = b.load(oc, &[3]);
+        last = b.map(
+            F,
+            &[0, 1, 3],
+            &[y, c],
+            expr(|e| {
+                let (x, c) = (e.input(0, F), e.input(1, F));
+                let s = e.add(x, c);
+                functions::gelu_erf(e, s, F)
+            }),
+        );
+    }
+    let mut out = acc;
+    if acc == F && rng.once_in(3) {
+        out = DType::F16;
+        last = b.map(
+            out,
+            &[0, 1, 3],
+            &[last],
+            expr(|e| {
+                let x = e.input(0, F);
+                e.cast(x, DType::F16)
+            }),
+        );
+    }
+    let oy = b.write(out, batch * m * nn, at(&[(0, m * nn), (1, nn), (3, 1)]));
+    b.store(oy, last);
+    Case::new(b.k, if out == DType::F16 { 2e-3 } else { 2e-5 })
+}
+
+/// A convolution, channels last or first.
+pub(super) fn conv(rng: &mut Rng) -> Case {
+    let (batch, c, oc) = (rng.of(&[0, 1, 1, 2]), rng.some(17), rng.some(17));
+    let (r, stride, pad) = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2)]);
+    let h = rng.some(9).max(r);
+    let first = rng.once_in(2);
+    let o = (h + 2 * pad - r) / stride + 1;
+    let axes = [
+        ("b", n(batch)),
+        ("oh", n(o)),
+        ("ow", n(o)),
+        ("r", n(r)),
+        ("s", n(r)),
+        ("c", n(c)),
+        ("oc", n(oc)),
+    ];
+    let mut b = B::new("conv", Family::Conv, &axes);
+    let (ch, px) = if first { (h * h, 1) } else { (1, c) };
+    let mut x = at(&[
+        (0, h * h * c),
+        (1, h * stride * px),
+        (2, stride * px),
+        (3, h * px),
+        (4, px),
+        (5, ch),
+    ]);
+    x.offset = n(-pad * h * px - pad * px);
+    x.bounds = vec![
+        bound(&[(1, stride), (3, 1)], -pad, h),
+        bound(&[(2, stride), (4, 1)], -pad, h),
+    ];
+    let ox = b.read(F, batch * h * h * c, x);
+    let ow = b.read(
+        F,
+        r * r * c * oc,
+        at(&[(3, r * c * oc), (4, c * oc), (5, oc), (6, 1)]),
+    );
+    let oy = b.write(
+        F,
+        batch * o * o * oc,
+        at(&[(0, o * o * oc), (1, o * oc), (2, oc), (6, 1)]),
+    );
+    let acc = b.fill(F, &[0, 1, 2, 6], 0.0);
+    let x = b.load(ox, &[0, 1, 2, 3, 4, 5]);
+    let w = b.load(ow, &[3, 4, 5, 6]);
+    b.contract(acc, x, w, &[3, 4, 5]);
+    let y = b.map(
+        F,
+        &[0, 1, 2, 6],
+        &[acc],
+        expr(|e| {
+            let x = e.input(0, F);
+            functions::relu(e, x, F)
+        }),
+    );
+    b.store(oy, y);
+    Case::new(b.k, 2e-5)
+}
+
+/// A depthwise convolution.
+pub(super) fn depthwise(rng: &mut Rng) -> Case {
+    let (r, stride, pad, apart) = rng.of(&[(3, 1, 1, 1), (5, 2, 2, 1), (3, 2, 2, 2)]);
+    let c = rng.some(33);
+    let h = rng.some(9).max((r - 1) * apart + 1);
+    let o = (h + 2 * pad - (r - 1) * apart - 1) / stride + 1;
+    let axes = [
+        ("oh", n(o)),
+        ("ow", n(o)),
+        ("r", n(r)),
+        ("s", n(r)),
+        ("c", n(c)),
+    ];
+    let mut b = B::new("depthwise", Family::Conv, &axes);
+    let mut x = at(&[
+        (0, h * stride * c),
+        (1, stride * c),
+        (4, 1),
+        (2, apart * h * c),
+        (3, apart * c),
+    ]);
+    x.offset = n(-pad * h * c - pad * c);
+    x.bounds = vec![
+        bound(&[(0, stride), (2, apart)], -pad, h),
+        bound(&[(1, stride), (3, apart)], -pad, h),
+    ];
+    let ox = b.read(F, h * h * c, x);
+    let ow = b.read(F, r * r * c, at(&[(2, r * c), (3, c), (4, 1)]));
+    let oy = b.write(F, o * o * c, at(&[(0, o * c), (1, c), (4, 1)]));
+    let acc = b.fill(F, &[0, 1, 4], 0.0);
+    let x = b.load(ox, &[0, 1, 2, 3, 4]);
+    let w = b.load(ow, &[2, 3, 4]);
+    b.contract(acc, x, w, &[2, 3]);
+    b.store(oy, acc);
+    Case::new(b.k, 2e-5)
+}

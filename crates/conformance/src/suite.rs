@@ -1,0 +1,175 @@
+//! The comparison with the reference.
+use crate::{Case, Rng, cases, cpu_schedules, gpu_schedules};
+use kernel::{Family, Role, TargetKind, TileProgram};
+use layout::DType;
+use reference::{Memory, run_kernel};
+use std::collections::BTreeMap;
+use tensor::Tensor;
+
+/// Why a subject did not run a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It says that it cannot: counted, and fine for what it never claimed.
+    Refused(String),
+    /// It claimed to run it and did not.
+    Broken(String),
+}
+
+/// Something that runs tile programs.
+pub trait Subject {
+    /// For messages.
+    fn name(&self) -> String;
+    /// Whose schedules it takes.
+    fn kind(&self) -> TargetKind;
+    /// Runs `program` on `buffers`, one per operand (those of written ones hold what was there
+    /// before); gives those of the written operands, in order.
+    ///
+    /// # Errors
+    /// It refuses the program, or failed.
+    fn run(
+        &self,
+        program: &TileProgram,
+        symbols: &[(&str, i64)],
+        buffers: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure>;
+}
+
+/// What a run of the suite came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Programs that agreed, by family.
+    pub agreed: BTreeMap<String, usize>,
+    /// Reasons of refusals with their number.
+    pub refused: BTreeMap<String, usize>,
+}
+
+impl Outcome {
+    /// Programs that agreed.
+    pub fn total(&self) -> usize {
+        self.agreed.values().sum()
+    }
+}
+
+/// A tensor of random values: floats in -1..1, integers in `0..top`.
+fn random(d: DType, n: usize, top: u64, rng: &mut Rng) -> Result<Tensor, String> {
+    let mut t = Tensor::zeros(d, &[n]).map_err(|e| e.to_string())?;
+    for i in 0..n {
+        if d.is_float() {
+            t.set_f64(i, rng.unit());
+        } else {
+            t.set_i64(i, rng.below(top.max(1) as usize) as i64);
+        }
+    }
+    Ok(t)
+}
+
+/// Whether `got` is `want` up to `tolerance` of the largest finite magnitude in `want`.
+fn agrees(want: &Tensor, got: &Tensor, tolerance: f64) -> Result<(), String> {
+    if want.len() != got.len() {
+        return Err(format!("{} elements, {} wanted", got.len(), want.len()));
+    }
+    if !want.dtype().is_float() {
+        for i in 0..want.len() {
+            if want.get_i64(i) != got.get_i64(i) {
+                return Err(format!(
+                    "element {i} is {}, not {}",
+                    got.get_i64(i),
+                    want.get_i64(i)
+                ));
+            }
+        }
+        return Ok(());
+    }
+    let all = (0..want.len()).map(|i| want.get_f64(i).abs());
+    let scale = all.filter(|v| v.is_finite()).fold(0.0, f64::max).max(1e-30);
+    for i in 0..want.len() {
+        let (w, g) = (want.get_f64(i), got.get_f64(i));
+        let same = w == g || (w.is_nan() && g.is_nan());
+        if !same
+            && (w - g).abs().partial_cmp(&(tolerance * scale)) != Some(std::cmp::Ordering::Less)
+        {
+            return Err(format!(
+                "element {i} is {g}, not {w} (largest magnitude {scale})"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> Result<(), String> {
+    let k = &case.kernel;
+    let lookup = |s: &str| case.symbols.iter().find(|x| x.0 == s).map(|x| x.1);
+    let mut buffers = vec![];
+    for o in &k.operands {
+        let n = o
+            .elements
+            .eval(&lookup)
+            .ok_or("an operand has no size")?
+            .max(0) as usize;
+        let top = match o.dtype {
+            DType::Bool => 2,
+            _ => case.top,
+        };
+        buffers.push(random(o.dtype, n, top, rng)?);
+    }
+    let mut memory = Memory::new();
+    for (i, b) in buffers.iter().enumerate() {
+        memory.bind(i as u16, b.clone());
+    }
+    run_kernel(k, &lookup, &mut memory).map_err(|e| format!("the reference: {e}"))?;
+    let want: Vec<&Tensor> = (0..k.operands.len() as u16)
+        .filter(|&o| k.operands[o as usize].role == Role::Write)
+        .filter_map(|o| memory.get(o))
+        .collect();
+    let schedules = match subject.kind() {
+        TargetKind::Cpu => cpu_schedules(k, rng),
+        TargetKind::Ptx | TargetKind::Wgsl => gpu_schedules(k, &lookup, rng),
+    };
+    for s in schedules {
+        let Ok(program) = TileProgram::new(k.clone(), s) else {
+            continue;
+        };
+        let symbols: Vec<(&str, i64)> = case.symbols.iter().map(|x| (x.0.as_str(), x.1)).collect();
+        match subject.run(&program, &symbols, &buffers) {
+            Ok(got) => {
+                for (w, g) in want.iter().zip(&got) {
+                    agrees(w, g, case.tolerance).map_err(|e| format!("{e}\n{program}"))?;
+                }
+                *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1;
+            }
+            Err(Failure::Refused(why)) => *out.refused.entry(why).or_default() += 1,
+            Err(Failure::Broken(why)) => return Err(format!("{why}\n{program}")),
+        }
+    }
+    Ok(())
+}
+
+/// Runs `count` cases of every family (or of `only`), each under several schedules.
+///
+/// # Errors
+/// The first program that disagrees or fails, with its text and the seed that makes it again.
+pub fn run(
+    subject: &dyn Subject,
+    only: Option<Family>,
+    seed: u64,
+    count: usize,
+) -> Result<Outcome, String> {
+    let mut out = Outcome::default();
+    for n in 0..count as u64 {
+        let mut rng = Rng::new(seed + n);
+        for case in cases(&mut rng) {
+            if only.is_some_and(|f| f != case.kernel.family) {
+                continue;
+            }
+            one(subject, &case, &mut rng, &mut out).map_err(|e| {
+                format!(
+                    "{}, seed {}, {}: {e}",
+                    subject.name(),
+                    seed + n,
+                    case.kernel.name
+                )
+            })?;
+        }
+    }
+    Ok(out)
+}
