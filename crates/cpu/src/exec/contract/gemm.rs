@@ -25,6 +25,10 @@ struct Plan<'a> {
 pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     let len = &ctx.len;
     let Some(kernel) = c.gemm else { return false };
+    // Blocks of B are panels of lanes; along another axis they leave it without a stride.
+    if job.b.block.is_some_and(|b| Some(b.axis) != c.lane) {
+        return false;
+    }
     if c.rows
         .iter()
         .chain(&c.columns)
