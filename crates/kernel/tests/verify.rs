@@ -480,6 +480,37 @@ fn places() {
 }
 
 #[test]
+fn staged_tiles() {
+    fn change(t: usize, f: impl Fn(&mut Swizzle, &mut u32)) -> String {
+        broken(GPU, |_, s| {
+            if let Place::Shared { swizzle, stages } = &mut s.places[t] {
+                f(swizzle, stages);
+            }
+        })
+    }
+    // Different depths in one loop; copies ahead of a loop that is not there, or that no
+    // tensor-core instruction waits for.
+    assert_eq!(change(0, |_, n| *n += 1), "stages");
+    assert_eq!(broken(GPU, |_, s| s.loops.clear()), "stages");
+    let plain = |s: &mut Schedule| {
+        if let Mapping::Gpu(g) = &mut s.mapping {
+            g.fragment = None;
+        }
+    };
+    assert_eq!(broken(GPU, |_, s| plain(s)), "stages");
+    // Two elements at one place; elements beyond the tile.
+    assert_eq!(change(0, |s, _| s.shift = s.bits - 1), "swizzle");
+    assert_eq!(
+        change(0, |s, _| *s = Swizzle {
+            bits: 3,
+            base: 20,
+            shift: 3
+        }),
+        "swizzle"
+    );
+}
+
+#[test]
 fn mapping() {
     fn cpu(f: impl Fn(&mut CpuMapping)) -> String {
         broken(GEMM, |_, s| {

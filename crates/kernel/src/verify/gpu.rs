@@ -1,12 +1,18 @@
-//! Rules of how axes lie over threads.
+//! Rules of tiles in shared memory, and of how axes lie over threads.
 use super::{Blame, unique};
-use crate::{AxisId, GpuMapping, Kernel, KernelError, Stmt};
+use crate::{AxisId, GpuMapping, Kernel, KernelError, Place, Schedule, Stmt, TileId};
 use std::collections::BTreeSet;
 
 /// Neighbours that one thread may have together.
 const MAX_EACH: u32 = 64;
 
-pub(super) fn check(k: &Kernel, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
+pub(super) fn check(
+    k: &Kernel,
+    s: &Schedule,
+    g: &GpuMapping,
+    b: &Blame,
+) -> Result<(), KernelError> {
+    staged(k, s, g, b)?;
     let axes: Vec<AxisId> = g.spread.iter().map(|s| s.axis).collect();
     b.need(
         unique(&axes) && axes.iter().all(|&a| (a as usize) < k.axes.len()),
@@ -84,6 +90,57 @@ fn together(
             })?;
         }
         used.push(((s.stride, s.count), a));
+    }
+    Ok(())
+}
+
+/// Several stages are copies that run ahead of the loop that reads them: whoever reads such a tile
+/// must do so in the loop that copies it, at the same pace as everything copied there. A swizzle must
+/// be undone by itself and keep elements inside their tile.
+fn staged(k: &Kernel, s: &Schedule, g: &GpuMapping, b: &Blame) -> Result<(), KernelError> {
+    let mut depth: Option<(u32, &str)> = None;
+    for (t, place) in s.places.iter().enumerate() {
+        let Place::Shared { swizzle, stages } = place else {
+            continue;
+        };
+        let tile = &k.tiles[t];
+        let loaded = |x: &Stmt| matches!(x, Stmt::Load { dst, .. } if *dst == t as TileId);
+        if *stages > 1 {
+            let made = |x: &&Stmt| x.writes().contains(&(t as TileId));
+            let once = k.body.iter().filter(made).count() == 1 && k.body.iter().any(loaded);
+            let looped = s.loops.iter().any(|l| tile.axes.contains(&l.axis));
+            b.need(once && looped && g.fragment.is_some(), "stages", || {
+                format!(
+                    "tile '{}' has {stages} stages; only a tile that one load in a loop makes, for a tensor-core instruction, is copied ahead: use 1 stage",
+                    tile.name
+                )
+            })?;
+            let (first, other) = *depth.get_or_insert((*stages, &tile.name));
+            b.need(first == *stages, "stages", || {
+                format!(
+                    "tiles '{other}' and '{}' are copied ahead by different numbers of stages; a loop has one",
+                    tile.name
+                )
+            })?;
+        }
+        if swizzle.bits == 0 {
+            continue;
+        }
+        let size = tile.axes.iter().try_fold(1i64, |n, &a| {
+            let positions = s.tile(a).or(k.axes.get(a as usize)?.extent.known())?;
+            n.checked_mul(positions)
+        });
+        let unit = 1i64 << (swizzle.base + swizzle.bits);
+        b.need(
+            swizzle.shift >= swizzle.bits && size.is_none_or(|n| n % unit == 0),
+            "swizzle",
+            || {
+                format!(
+                    "({}, {}, {}) moves elements of tile '{}' out of it or onto each other",
+                    swizzle.bits, swizzle.base, swizzle.shift, tile.name
+                )
+            },
+        )?;
     }
     Ok(())
 }

@@ -41,6 +41,9 @@
 //!   one loop each; axes that get another label are not cut.
 //! - `places`: one place per tile; a tile in place is a loaded tile that nothing else writes, or one
 //!   that is stored once; pipelines have 1 to 16 stages and swizzles stay within 32 bits.
+//! - `stages`: a tile with several stages is made by one load in a loop, which its readers are in too,
+//!   for a tensor-core instruction; all such tiles have as many.
+//! - `swizzle`: on a GPU, a swizzle is undone by itself and keeps a tile's elements inside it.
 //! - `spread`: axes that lie over threads exist, once each; the directions that threads are numbered
 //!   along begin where the one before ends and need no more threads than the CTA has; no two axes
 //!   that a statement goes over lie along one direction.

@@ -204,7 +204,7 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 "mapping",
                 || "the fragment is empty or too large".into(),
             )?;
-            super::gpu::check(k, g, b)
+            super::gpu::check(k, s, g, b)
         }
     }
 }
