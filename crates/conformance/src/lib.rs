@@ -1,9 +1,11 @@
 //! One suite for everything that runs tile programs: every family at random shapes (also 1, odd,
 //! prime, empty), layouts, types and schedules, compared with the reference. What runs it implements
-//! [`Subject`]; a [`device::Device`] does so through [`OnDevice`]. For tests only.
+//! [`Subject`]; a [`device::Device`] does so through [`OnDevice`]. `SHOPFLOOR_CONFORMANCE=N` runs N
+//! times as many seeds as CI does. For tests only.
 #![forbid(unsafe_code)]
 
 mod build;
+mod emulated;
 mod families;
 mod on_device;
 mod rng;
@@ -11,8 +13,9 @@ mod schedules;
 pub mod simt;
 mod suite;
 
+pub use emulated::Emulated;
 pub use families::{Case, cases};
 pub use on_device::OnDevice;
 pub use rng::Rng;
 pub use schedules::{cpu_schedules, gpu_schedules};
-pub use suite::{Failure, Outcome, Subject, run};
+pub use suite::{Failure, Outcome, Subject, run, seeds};

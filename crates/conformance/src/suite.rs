@@ -144,6 +144,13 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
     Ok(())
 }
 
+/// Seeds that a test runs: `count`, or that many times `SHOPFLOOR_CONFORMANCE` in a campaign.
+pub fn seeds(count: usize) -> usize {
+    let times = std::env::var("SHOPFLOOR_CONFORMANCE");
+    let times = times.ok().and_then(|t| t.parse::<usize>().ok());
+    count.saturating_mul(times.unwrap_or(1).max(1))
+}
+
 /// Runs `count` cases of every family (or of `only`), each under several schedules.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
-//! Bundled models whole on whatever GPU answers, against their references.
-use shopfloor::{Session, data, engine_on};
-use std::path::Path;
+//! Models whole on whatever GPU answers, against their references. The larger ones are left to
+//! `cargo xtask zoo --on wgpu`.
+use shopfloor::{Session, engine_on, planview};
 use std::sync::{Arc, OnceLock};
+use testkit::zoo;
 
 /// The engine, or `None` where no adapter answers: said once, by name.
 fn engine() -> Option<Arc<runtime::Engine>> {
@@ -16,39 +17,37 @@ fn engine() -> Option<Arc<runtime::Engine>> {
     made.clone()
 }
 
-fn check(model: &str) {
-    let Some(engine) = engine() else { return };
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../models")
-        .join(model);
-    let read = |f: &str| data::read_npz(folder.join(f)).expect(f);
-    let (inputs, outputs) = (read("inputs.npz"), read("outputs.npz"));
+/// Runs a model twice and compares; gives what ran where.
+fn check(name: &str) -> Option<planview::Shares> {
+    let engine = engine()?;
+    if !zoo::missing(&[name]).is_empty() {
+        return None;
+    }
+    let model = zoo::find(name).expect(name);
+    let prepared = model.prepare_temporary().expect("weights");
     let session = Session::builder()
         .with_engine(engine)
-        .commit_from_file(folder.join("model.onnx"))
+        .commit_from_file(&prepared.model)
         .expect("a session");
+    let inputs = model.inputs().expect("inputs");
     let given: Vec<(&str, &shopfloor::Tensor)> =
         inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let got = session.run(&given).expect("a result");
-    for (name, want) in &outputs {
-        let got = got.get(name).expect(name);
-        assert_eq!(want.shape(), got.shape(), "{model}: {name}");
-        let scale = (0..want.len())
-            .map(|i| want.get_f64(i).abs())
-            .fold(1e-30, f64::max);
-        for i in 0..want.len() {
-            let (w, g) = (want.get_f64(i), got.get_f64(i));
-            assert!(
-                (w - g).abs() <= 1e-4 * scale,
-                "{model}: {name}[{i}] is {g}, not {w}"
-            );
-        }
-    }
+    let got = session.run(&given).expect("a result").into_vec();
+    let report = model.check(&got).expect("references");
+    assert!(report.passed(), "{name}: {report}");
+    let again = session.run(&given).expect("a result").into_vec();
+    assert!(got == again, "{name}: a second run gave other bits");
+    let shares = planview::shares(&session);
+    println!("{name}: {shares:?}, {:?}", planview::fallbacks(&session));
+    Some(shares)
 }
 
 #[test]
 fn digits_cnn() {
-    check("digits_cnn");
+    let Some(s) = check("digits_cnn") else { return };
+    // Everything there is to compute is the GPU's.
+    assert_eq!(s.steps_by_device.get("cpu"), None, "{s:?}");
+    assert!(s.bytes_moved > 0);
 }
 
 #[test]
@@ -59,4 +58,30 @@ fn silero_vad() {
 #[test]
 fn ppocr_cls() {
     check("ppocr_cls");
+}
+
+#[test]
+fn skl_mlp() {
+    check("skl_mlp");
+}
+
+#[test]
+fn gnn_gcn() {
+    check("gnn_gcn");
+}
+
+#[test]
+fn if_branches() {
+    check("if_branches");
+}
+
+/// `SHOPFLOOR_ON_MODELS=a,b`: those models.
+#[test]
+fn models_asked_for() {
+    let list = std::env::var("SHOPFLOOR_ON_MODELS").unwrap_or_default();
+    for name in list.split(',').filter(|n| !n.is_empty()) {
+        let began = std::time::Instant::now();
+        check(name);
+        println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+    }
 }

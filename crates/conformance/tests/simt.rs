@@ -1,5 +1,5 @@
 //! The lowering to threads, without any GPU.
-use shopfloor_conformance::{Outcome, run, simt::Interpreter};
+use shopfloor_conformance::{Outcome, run, seeds, simt::Interpreter};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -10,7 +10,8 @@ fn expected(why: &str) -> bool {
 }
 
 fn check(shuffle: u32, seed: u64, count: usize) -> Outcome {
-    let out = run(&Interpreter { shuffle }, None, seed, count).unwrap_or_else(|e| panic!("{e}"));
+    let out =
+        run(&Interpreter { shuffle }, None, seed, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
     for (why, n) in &out.refused {
         assert!(expected(why), "{n} times: {why}");
     }
@@ -19,18 +20,18 @@ fn check(shuffle: u32, seed: u64, count: usize) -> Outcome {
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(0, 1, 60);
+    let out = check(0, 1, 20);
     println!(
         "{:?}, refused {}",
         out.agreed,
         out.refused.values().sum::<usize>()
     );
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
-    assert!(out.total() > 1000, "{:?}", out.agreed);
+    assert!(out.total() > 600, "{:?}", out.agreed);
 }
 
 #[test]
 fn shuffles_give_the_same() {
-    let out = check(32, 1000, 30);
-    assert!(out.total() > 500, "{:?}", out.agreed);
+    let out = check(32, 1000, 10);
+    assert!(out.total() > 250, "{:?}", out.agreed);
 }

@@ -1,5 +1,7 @@
-//! The wall test: three graphs, planned for two GPUs that are not here, printed as PTX from the
-//! plan's tile programs, assembled by ptxas, evaluated by the reference, and counted by hand.
+//! The wall test: three graphs of f16 and of bf16, planned for two GPUs that are not here, printed as
+//! PTX from the plan's tile programs, assembled by ptxas, evaluated by the reference, run by the
+//! emulator, and counted by hand.
+use conformance::Emulated;
 use emit::ptx::{self, Ptx};
 use expr::{Compare, ExprBuilder, functions};
 use graph::{
@@ -58,8 +60,8 @@ fn map(
 }
 
 /// Values in -1..1 that repeat from run to run.
-fn values(shape: &[usize], seed: u64) -> Tensor {
-    let mut t = Tensor::zeros(DType::F16, shape).unwrap();
+fn values(d: DType, shape: &[usize], seed: u64) -> Tensor {
+    let mut t = Tensor::zeros(d, shape).unwrap();
     let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     for i in 0..t.len() {
         s ^= s << 13;
@@ -74,13 +76,39 @@ fn builder(name: &str) -> GraphBuilder {
     GraphBuilder::new(name, Arc::new(WeightStore::default()))
 }
 
+/// Names of the cases by type.
+fn name(what: &'static str, d: DType) -> &'static str {
+    match (what, d) {
+        ("gemm", DType::BF16) => "gemm.bf16",
+        ("conv", DType::BF16) => "conv.bf16",
+        ("attention", DType::BF16) => "attention.bf16",
+        (what, _) => what,
+    }
+}
+
+/// bf16 has three bits less than f16.
+fn coarse(tolerance: f64, d: DType) -> f64 {
+    match d {
+        DType::BF16 => tolerance * 8.0,
+        _ => tolerance,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let all = |d| [gemm(d), conv(d), attention(d)];
+    all(DType::F16)
+        .into_iter()
+        .chain(all(DType::BF16))
+        .collect()
+}
+
 /// y[m, n] = gelu(x[m, k] w[k, n] + c[n]), m a symbol.
-fn gemm() -> Case {
+fn gemm(d: DType) -> Case {
     let (k, n) = (256, 512);
     let mut b = builder("gemm");
-    let x = b.input("x", DType::F16, vec![Dim::sym("m"), Dim::Known(k)]);
-    let w = b.input("w", DType::F16, vec![Dim::Known(k), Dim::Known(n)]);
-    let c = b.input("c", DType::F16, vec![Dim::Known(n)]);
+    let x = b.input("x", d, vec![Dim::sym("m"), Dim::Known(k)]);
+    let w = b.input("w", d, vec![Dim::Known(k), Dim::Known(n)]);
+    let c = b.input("c", d, vec![Dim::Known(n)]);
     let spec = ContractSpec {
         a: vec![0, 2],
         b: vec![2, 1],
@@ -88,45 +116,43 @@ fn gemm() -> Case {
     };
     let y = node(&mut b, Op::Contract(spec), &[x, w], "product");
     let y = map(&mut b, &[y, c], "bias", |e, a| e.add(a[0], a[1]));
-    let y = map(&mut b, &[y], "gelu", |e, a| {
-        functions::gelu_erf(e, a[0], DType::F16)
-    });
+    let y = map(&mut b, &[y], "gelu", |e, a| functions::gelu_erf(e, a[0], d));
     let mut dims = DimBox::new();
     dims.insert("m", 1, 4096);
     let m = 200;
     let inputs = vec![
-        values(&[m, k as usize], 1),
-        values(&[k as usize, n as usize], 2),
-        values(&[n as usize], 3),
+        values(d, &[m, k as usize], 1),
+        values(d, &[k as usize, n as usize], 2),
+        values(d, &[n as usize], 3),
     ];
     Case {
-        name: "gemm",
+        name: name("gemm", d),
         graph: b.finish(&[y]),
         dims,
         at: BTreeMap::from([("m", m as i64)]),
         inputs,
-        tolerance: 0.02,
+        tolerance: coarse(0.02, d),
     }
 }
 
 /// Channels-last: x[b, 28, 28, 64], w[64, 3, 3, 64], stride 2, padding 1, plus residual, ReLU.
-fn conv() -> Case {
+fn conv(d: DType) -> Case {
     let (h, c, o) = (28i64, 64i64, 64i64);
     let mut b = builder("conv");
     let batch = Dim::sym("b");
     let x = b.input(
         "x",
-        DType::F16,
+        d,
         vec![batch.clone(), Dim::Known(h), Dim::Known(h), Dim::Known(c)],
     );
     let w = b.input(
         "w",
-        DType::F16,
+        d,
         vec![Dim::Known(o), Dim::Known(3), Dim::Known(3), Dim::Known(c)],
     );
     let r = b.input(
         "r",
-        DType::F16,
+        d,
         vec![batch, Dim::Known(h / 2), Dim::Known(h / 2), Dim::Known(o)],
     );
     let first = |b: &mut GraphBuilder, v, name| {
@@ -149,44 +175,42 @@ fn conv() -> Case {
     };
     let y = node(&mut b, Op::Conv(spec), &[xc, wc], "conv");
     let y = map(&mut b, &[y, rc], "residual", |e, a| e.add(a[0], a[1]));
-    let y = map(&mut b, &[y], "relu", |e, a| {
-        functions::relu(e, a[0], DType::F16)
-    });
+    let y = map(&mut b, &[y], "relu", |e, a| functions::relu(e, a[0], d));
     let y = node(&mut b, Op::View(View::Permute(vec![0, 2, 3, 1])), &[y], "y");
     let mut dims = DimBox::new();
     dims.insert("b", 1, 32);
     let (n, s) = (2usize, |d: i64| d as usize);
     let inputs = vec![
-        values(&[n, s(h), s(h), s(c)], 1),
-        values(&[s(o), 3, 3, s(c)], 2),
-        values(&[n, s(h / 2), s(h / 2), s(o)], 3),
+        values(d, &[n, s(h), s(h), s(c)], 1),
+        values(d, &[s(o), 3, 3, s(c)], 2),
+        values(d, &[n, s(h / 2), s(h / 2), s(o)], 3),
     ];
     Case {
-        name: "conv",
+        name: name("conv", d),
         graph: b.finish(&[y]),
         dims,
         at: BTreeMap::from([("b", n as i64)]),
         inputs,
-        tolerance: 0.05,
+        tolerance: coarse(0.05, d),
     }
 }
 
 /// softmax(q kT / 8 where t <= q else -inf) v, per head of 64.
-fn attention() -> Case {
-    let (heads, d) = (4i64, 64i64);
+fn attention(d: DType) -> Case {
+    let (heads, w) = (4i64, 64i64);
     let mut b = builder("attention");
     let s = Dim::sym("s");
-    let shape = || vec![Dim::Known(heads), s.clone(), Dim::Known(d)];
-    let q = b.input("q", DType::F16, shape());
-    let k = b.input("k", DType::F16, shape());
-    let v = b.input("v", DType::F16, shape());
+    let shape = || vec![Dim::Known(heads), s.clone(), Dim::Known(w)];
+    let q = b.input("q", d, shape());
+    let k = b.input("k", d, shape());
+    let v = b.input("v", d, shape());
     let mut e = ExprBuilder::new();
-    let x = e.input(0, DType::F16);
-    let scale = e.constant(0.125, DType::F16);
+    let x = e.input(0, d);
+    let scale = e.constant(0.125, d);
     let x = e.mul(x, scale);
     let (row, column) = (e.index(1), e.index(2));
     let seen = e.compare(Compare::Le, column, row);
-    let hidden = e.constant(f64::NEG_INFINITY, DType::F16);
+    let hidden = e.constant(f64::NEG_INFINITY, d);
     let score = e.select(seen, x, hidden);
     let score = e.finish(&[score]);
     let y = node(
@@ -199,15 +223,15 @@ fn attention() -> Case {
     dims.insert("s", 1, 2048);
     let n = 150;
     let inputs = (1..4)
-        .map(|i| values(&[heads as usize, n, d as usize], i))
+        .map(|i| values(d, &[heads as usize, n, w as usize], i))
         .collect();
     Case {
-        name: "attention",
+        name: name("attention", d),
         graph: b.finish(&[y]),
         dims,
         at: BTreeMap::from([("s", n as i64)]),
         inputs,
-        tolerance: 0.01,
+        tolerance: coarse(0.01, d),
     }
 }
 
@@ -247,10 +271,11 @@ fn planned(case: &Case, name: &str, arch: &str) -> TileProgram {
     found.remove(0)
 }
 
-/// Path of ptxas, or why it is left out.
-fn ptxas() -> Result<PathBuf, String> {
+/// Path of ptxas or nvdisasm, or why it is left out.
+fn tool(name: &str) -> Result<PathBuf, String> {
     let out = Command::new("sh")
         .arg(root().join("scripts/fetch-ptxas.sh"))
+        .arg(name)
         .output()
         .map_err(|e| e.to_string())?;
     match out.status.success() {
@@ -318,9 +343,9 @@ fn structure(case: &Case, p: &TileProgram, text: &Ptx) {
 
 #[test]
 fn ptxas_assembles_without_spills() {
-    let tool = ptxas();
+    let (tool, disassembler) = (tool("ptxas"), tool("nvdisasm"));
     let folder = tempfile::tempdir().unwrap();
-    for case in [gemm(), conv(), attention()] {
+    for case in cases() {
         for (name, arch) in MACHINES {
             let program = planned(&case, name, arch);
             let text = ptx::emit(&program, arch).unwrap();
@@ -366,6 +391,18 @@ fn ptxas_assembles_without_spills() {
                 .unwrap_or("")
                 .trim()
                 .to_string();
+            let taken = used.split_once("Used ").and_then(|u| u.1.split(' ').next());
+            let taken: f64 = taken.and_then(|t| t.parse().ok()).expect("registers");
+            let off = f64::from(text.registers_estimate) / taken - 1.0;
+            assert!(
+                off.abs() < 0.15,
+                "{} for {arch}: {} registers estimated, {used}",
+                case.name,
+                text.registers_estimate
+            );
+            if let Ok(d) = &disassembler {
+                machine_code(&case, d, &file.with_extension("cubin"));
+            }
             let s = program.schedule();
             println!(
                 "{} for {arch}: {used}; estimated {}, {} threads, {} B shared, grid {:?}, loops {:?}, raster {}",
@@ -381,31 +418,114 @@ fn ptxas_assembles_without_spills() {
     }
     if let Err(why) = tool {
         println!(
-            "left out: ptxas_assembles_without_spills, its assembler part, 6 assemblies: {why}"
+            "left out: ptxas_assembles_without_spills, its assembler part, 12 assemblies: {why}"
+        );
+    }
+    if let Err(why) = disassembler {
+        println!(
+            "left out: ptxas_assembles_without_spills, its look at the machine code, 12 kernels: {why}"
         );
     }
 }
 
+/// The machine code has the instructions that were meant, and no local memory.
+fn machine_code(case: &Case, tool: &Path, cubin: &Path) {
+    let out = Command::new(tool).arg("-c").arg(cubin).output().unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let text = String::from_utf8_lossy(&out.stdout);
+    let has = |what: &str| {
+        text.lines().any(|l| {
+            let mut words = l.split(|c: char| c.is_whitespace());
+            words.any(|w| w == what || w.strip_prefix(what).is_some_and(|r| r.starts_with('.')))
+        })
+    };
+    for what in ["HMMA.16816.F32", "LDSM", "LDGSTS"] {
+        assert!(has(what), "{}: no {what} in\n{text}", case.name);
+    }
+    let wide = text
+        .lines()
+        .any(|l| l.contains("LDGSTS") && l.contains(".128"));
+    assert!(wide, "{}: copies of 16 bytes", case.name);
+    for what in ["LDL", "STL"] {
+        assert!(!has(what), "{}: {what} in\n{text}", case.name);
+    }
+    assert_eq!(
+        has("HMMA.16816.F32.BF16"),
+        case.name.ends_with("bf16"),
+        "{}",
+        case.name
+    );
+}
+
+#[test]
+fn the_emulator_runs_the_text() {
+    for case in cases() {
+        let want = run_graph(&case.graph, &case.inputs).unwrap();
+        for (name, arch) in MACHINES {
+            let program = planned(&case, name, arch);
+            let buffers = operands(&case, &program, &want[0]);
+            let symbols: Vec<(&str, i64)> = case.at.iter().map(|(s, v)| (*s, *v)).collect();
+            let emulated = Emulated::on(arch);
+            let text = ptx::emit(&program, arch).unwrap();
+            let got = emulated
+                .launch(&program, &text, &symbols, &buffers)
+                .unwrap_or_else(|e| panic!("{} for {arch}: {e}", case.name));
+            let worst = (0..got[0].len())
+                .map(|i| (got[0].get_f64(i) - want[0].get_f64(i)).abs())
+                .fold(0.0, f64::max);
+            let counted = emulated.counters.borrow().clone();
+            println!(
+                "{} for {arch}: largest difference {worst:.2e}; {} requests to shared memory, {} conflicts; {:.2} sectors a request to global memory",
+                case.name,
+                counted.total.shared_requests,
+                counted.total.conflicts,
+                counted.total.sectors as f64 / counted.total.global_requests.max(1) as f64,
+            );
+            assert!(worst <= case.tolerance, "{} for {arch}: {worst}", case.name);
+            let lines: Vec<&str> = text.text.lines().collect();
+            for (line, c) in &counted.by_line {
+                assert_eq!(
+                    c.conflicts,
+                    0,
+                    "{} for {arch}: {}",
+                    case.name,
+                    lines[*line as usize - 1]
+                );
+            }
+        }
+    }
+}
+
+/// What the operands of the case's only kernel hold; `out` gives the shape of the result.
+fn operands(case: &Case, program: &TileProgram, out: &Tensor) -> Vec<Tensor> {
+    let source = planner::program(&case.graph, &ProgramOptions::default()).unwrap();
+    let Some(Segment::Straight(items)) = source.segments.first() else {
+        panic!("no items")
+    };
+    let ItemWork::Kernel { args, .. } = &items[0].work else {
+        panic!("no kernel")
+    };
+    let list = program.kernel().operands.iter().zip(args);
+    list.map(|(o, &v)| match (o.role, source.value(v).origin) {
+        (Role::Read, ValueOrigin::Input(n)) => case.inputs[n as usize].clone(),
+        (Role::Write, _) => Tensor::zeros(out.dtype(), out.shape()).unwrap(),
+        other => panic!("operand '{}': {other:?}", o.name),
+    })
+    .collect()
+}
+
 #[test]
 fn reference_evaluates_the_tile_programs() {
-    for case in [gemm(), conv(), attention()] {
+    for case in cases() {
         let want = run_graph(&case.graph, &case.inputs).unwrap();
-        let source = planner::program(&case.graph, &ProgramOptions::default()).unwrap();
-        let Some(Segment::Straight(items)) = source.segments.first() else {
-            panic!("no items")
-        };
-        let ItemWork::Kernel { args, .. } = &items[0].work else {
-            panic!("no kernel")
-        };
         for (name, arch) in MACHINES {
             let program = planned(&case, name, arch);
             let mut memory = Memory::new();
-            for (i, (o, &v)) in program.kernel().operands.iter().zip(args).enumerate() {
-                let t = match (o.role, source.value(v).origin) {
-                    (Role::Read, ValueOrigin::Input(n)) => case.inputs[n as usize].clone(),
-                    (Role::Write, _) => Tensor::zeros(want[0].dtype(), want[0].shape()).unwrap(),
-                    other => panic!("operand '{}': {other:?}", o.name),
-                };
+            for (i, t) in operands(&case, &program, &want[0]).into_iter().enumerate() {
                 memory.bind(i as OperandId, t);
             }
             let out = program
@@ -454,7 +574,9 @@ fn work_is_what_a_hand_count_says() {
         ),
     ];
     for (case, (name, flop, [read, written])) in
-        [gemm(), conv(), attention()].into_iter().zip(expect)
+        [gemm(DType::F16), conv(DType::F16), attention(DType::F16)]
+            .into_iter()
+            .zip(expect)
     {
         assert_eq!(case.name, name);
         for (machine_name, arch) in MACHINES {

@@ -1,7 +1,7 @@
 //! Scalar programs as PTX.
 //!
 //! f32 is computed as written: every operation rounds (`.rn`), nothing is contracted but the
-//! polynomials below, which are written as fused multiply-adds. f16 values are held in f32
+//! polynomials below, which are written as fused multiply-adds. f16 and bf16 values are held in f32
 //! registers and rounded after each operation, as [`expr::Unary`] says. Relative errors: exp 2^-21
 //! (`ex2.approx` has 2^-22), sigmoid 2^-20, tanh 2^-21; erf: absolute 2^-22.
 use super::params::Params;
@@ -9,7 +9,7 @@ use super::text::{Kind, Reg, Text};
 use expr::{Binary, Compare, Expr, Inst, Scalar, Unary};
 use layout::DType;
 
-/// A scalar in a register: f32 and f16 in `F`, bool in `P`, I64 in `D`, I32 and U32 in `R`.
+/// A scalar in a register: f32, f16 and bf16 in `F`, bool in `P`, I64 in `D`, I32 and U32 in `R`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Val {
     pub reg: Reg,
@@ -19,7 +19,7 @@ pub(crate) struct Val {
 /// Register type that holds `d`.
 pub(crate) fn kind_of(d: DType) -> Option<Kind> {
     match d {
-        DType::F32 | DType::F16 => Some(Kind::F),
+        DType::F32 | DType::F16 | DType::BF16 => Some(Kind::F),
         DType::Bool => Some(Kind::P),
         DType::I64 => Some(Kind::D),
         DType::I32 | DType::U32 => Some(Kind::R),
@@ -36,6 +36,24 @@ pub(crate) fn literal(v: f64) -> String {
 pub(crate) fn round16(t: &mut Text, v: Reg) -> Reg {
     let h = t.def(Kind::H, |d| format!("cvt.rn.f16.f32 {d}, {v}"));
     t.f("cvt.f32.f16", format_args!("{h}"))
+}
+
+/// The value of the bf16 in `h`: the upper half of an f32.
+pub(crate) fn wide16(t: &mut Text, h: Reg) -> Reg {
+    let zero = t.def(Kind::H, |d| format!("mov.b16 {d}, 0"));
+    t.f("mov.b32", format_args!("{{{zero}, {h}}}"))
+}
+
+/// `v` rounded to f16 or bf16; other types as they are.
+pub(crate) fn rounded(t: &mut Text, v: Reg, d: DType) -> Reg {
+    match d {
+        DType::F16 => round16(t, v),
+        DType::BF16 => {
+            let h = t.def(Kind::H, |d| format!("cvt.rn.bf16.f32 {d}, {v}"));
+            wide16(t, h)
+        }
+        _ => v,
+    }
 }
 
 /// A constant of type `d`.
@@ -113,10 +131,6 @@ pub(crate) fn eval(
     Ok(e.outputs.iter().map(|&o| v[o as usize]).collect())
 }
 
-fn rounded(t: &mut Text, r: Reg, d: DType) -> Reg {
-    if d == DType::F16 { round16(t, r) } else { r }
-}
-
 fn unary(t: &mut Text, f: Unary, a: Val) -> Result<Reg, String> {
     let x = a.reg;
     if a.dtype == DType::Bool && f == Unary::Not {
@@ -128,7 +142,7 @@ fn unary(t: &mut Text, f: Unary, a: Val) -> Result<Reg, String> {
     if kind_of(a.dtype) != Some(Kind::F) {
         return Err(format!("{f:?} of {} has no PTX form here", a.dtype));
     }
-    // These are exact on f16 values.
+    // These are exact on f16 and bf16 values.
     match f {
         Unary::Neg => return Ok(t.f("neg.f32", format_args!("{x}"))),
         Unary::Abs => return Ok(t.f("abs.f32", format_args!("{x}"))),
@@ -241,10 +255,10 @@ fn cast(t: &mut Text, a: Val, to: DType) -> Result<Reg, String> {
     let x = a.reg;
     Ok(match (a.dtype, to) {
         (from, to) if from == to => x,
-        (F16, F32) => x,
-        (F32, F16) => round16(t, x),
-        (F32 | F16, Bool) => t.p("setp.neu.f32", format_args!("{x}, {}", literal(0.0))),
-        (Bool, F32 | F16) => t.f(
+        (F16 | BF16, F32) => x,
+        (F32, F16 | BF16) | (F16, BF16) | (BF16, F16) => rounded(t, x, to),
+        (F32 | F16 | BF16, Bool) => t.p("setp.neu.f32", format_args!("{x}, {}", literal(0.0))),
+        (Bool, F32 | F16 | BF16) => t.f(
             "selp.f32",
             format_args!("{}, {}, {x}", literal(1.0), literal(0.0)),
         ),

@@ -5,7 +5,7 @@
 //! depths p, p+1 (b0) and p+8, p+9 (b1), C holds rows g (c0, c1) and g + 8 (c2, c3) at columns p, p+1.
 //! ldmatrix.x4 fills four registers from four 8x8 matrices whose line addresses come from lanes
 //! 0-7, 8-15, 16-23 and 24-31; `.trans` is needed where depth is not the innermost axis. The C
-//! fragments of two neighbouring 8-column blocks are, rounded to f16, the A fragment of a product
+//! fragments of two neighbouring 8-column blocks are, rounded to the factors' type, the A fragment of a product
 //! that sums over those columns.
 use super::group::Group;
 use super::stage::Staged;
@@ -99,6 +99,11 @@ impl Emitter<'_> {
         r
     }
 
+    /// Type of the factors of tensor-core instructions.
+    pub fn input(&self) -> DType {
+        self.map.fragment.map_or(DType::F16, |f| f.input)
+    }
+
     /// `acc += a * b` summed over `over`.
     pub fn contract(&mut self, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) -> Result<()> {
         let tiles = &self.kernel.tiles;
@@ -113,12 +118,15 @@ impl Emitter<'_> {
                 );
             }
         };
-        if tiles[acc as usize].dtype != DType::F32
-            || tiles[a as usize].dtype != DType::F16
-            || tiles[b as usize].dtype != DType::F16
-        {
-            return self.fail("element type", "products of f16 summed in f32 are printed");
+        let input = self.input();
+        let factors = [a, b].map(|t| tiles[t as usize].dtype);
+        if tiles[acc as usize].dtype != DType::F32 || factors != [input; 2] {
+            return self.fail(
+                "element type",
+                "products of f16 or of bf16 summed in f32 are printed, as the mapping's fragment says",
+            );
         }
+        let kind = super::value::name16(input);
         let columns = self.columns_of(acc)?;
         let Some(Value::Frag {
             columns: have,
@@ -179,7 +187,6 @@ impl Emitter<'_> {
             }
         };
         let frag_columns = depth.size() / 8;
-        self.held += mi * 4 + ni * 2;
         for step in 0..depth.size() / 16 {
             let mut lefts = Vec::new();
             for m in 0..mi {
@@ -191,7 +198,7 @@ impl Emitter<'_> {
                         // cvt packs its first source into the upper half.
                         [(n, 0), (n, 2), (n + 1, 0), (n + 1, 2)].map(|(n, e)| {
                             t.r(
-                                "cvt.rn.f16x2.f32",
+                                &format!("cvt.rn.{kind}x2.f32"),
                                 format_args!("{}, {}", at(n, e + 1), at(n, e)),
                             )
                         })
@@ -207,7 +214,7 @@ impl Emitter<'_> {
                         let (b0, b1) = (r[half as usize * 2], r[half as usize * 2 + 1]);
                         let list = format!("{{{}, {}, {}, {}}}", s[0], s[1], s[2], s[3]);
                         self.t.op(format!(
-                            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {list}, {{{}, {}, {}, {}}}, {{{b0}, {b1}}}, {list}",
+                            "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {list}, {{{}, {}, {}, {}}}, {{{b0}, {b1}}}, {list}",
                             l[0], l[1], l[2], l[3]
                         ));
                     }

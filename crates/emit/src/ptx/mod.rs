@@ -3,7 +3,7 @@
 //! One CTA runs one task: `%ctaid.x` is the task's number in raster order. Every tile program with
 //! [`kernel::Mapping::Gpu`] whose statements are of the kinds below is printed, whatever its family:
 //! loads staged in shared memory (`cp.async`, zero fill outside the bounds, a ring of stages in
-//! loops), contractions of f16 into f32 (`ldmatrix`, `mma.sync.m16n8k16`), maps, folds over the
+//! loops), contractions of f16 or bf16 into f32 (`ldmatrix`, `mma.sync.m16n8k16`), maps, folds over the
 //! columns of a tile, and bounded stores. GEMM, convolution as an implicit GEMM and online-softmax
 //! attention are of this form.
 //!
@@ -20,6 +20,7 @@ mod group;
 mod math;
 mod mma;
 mod params;
+mod pressure;
 mod stage;
 mod target;
 mod text;
@@ -57,7 +58,7 @@ pub struct Ptx {
     pub threads: u32,
     /// Dynamic shared memory per CTA, in bytes.
     pub shared_bytes: u32,
-    /// Registers per thread, roughly: held values and addresses plus a margin.
+    /// Registers per thread that an assembler is expected to take, read off the text.
     pub registers_estimate: u32,
 }
 
@@ -110,8 +111,15 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         );
     }
     match map.fragment {
-        Some(f) if (f.m, f.n, f.k, f.input, f.acc) == (16, 8, 16, DType::F16, DType::F32) => {}
-        _ => return rule("fragment", "mma.m16n8k16 of f16 into f32 is printed".into()),
+        Some(f)
+            if (f.m, f.n, f.k, f.acc) == (16, 8, 16, DType::F32)
+                && matches!(f.input, DType::F16 | DType::BF16) => {}
+        _ => {
+            return rule(
+                "fragment",
+                "mma.m16n8k16 of f16 or bf16 into f32 is printed".into(),
+            );
+        }
     }
     if schedule.chunk != 1 {
         return rule(
@@ -160,7 +168,6 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         shared_bytes: 0,
         read_stage: None,
         unwaited: false,
-        held: 0,
         at: "the mapping".into(),
     };
     for cut in schedule.grid.iter().chain(&schedule.loops) {
@@ -186,7 +193,7 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
     e.nodes(program.body())?;
     e.t.op("ret");
     let entry = "tile_program".to_string();
-    let (params, shared_bytes, held) = (e.params.specs, e.shared_bytes, e.held);
+    let (params, shared_bytes) = (e.params.specs, e.shared_bytes);
     let body = e.t.finish();
     // PTX ISA 7.8 knows sm_90; 7.1 would do for sm_80.
     let list: Vec<String> = params
@@ -219,6 +226,6 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         params,
         threads: map.threads,
         shared_bytes,
-        registers_estimate: (held + 40).min(1 << 16),
+        registers_estimate: pressure::estimate(&body, map.registers),
     })
 }

@@ -3,7 +3,6 @@ use super::params::Num;
 use super::text::{Kind, Reg, when};
 use super::walk::{Emitter, Result};
 use kernel::{AxisId, AxisTile, OperandId, Place, Stmt, Swizzle, TileId};
-use layout::DType;
 use std::collections::BTreeMap;
 
 /// A tile in shared memory: `outer` lines of `inner` f16 elements. The tile's last axis is the
@@ -100,12 +99,13 @@ impl Emitter<'_> {
         let Place::Shared { swizzle, stages } = self.schedule.place(tile) else {
             return self.fail("place", "the tile is not in shared memory");
         };
-        if o.dtype != DType::F16 || decl.dtype != DType::F16 {
+        if [o.dtype, decl.dtype] != [self.input(); 2] {
             return self.fail(
                 "element type",
                 format!(
-                    "a staged tile of {}; tensor cores are printed for f16",
-                    o.dtype
+                    "a staged tile of {} where the fragment takes {}",
+                    o.dtype,
+                    self.input()
                 ),
             );
         }
@@ -287,11 +287,6 @@ impl Emitter<'_> {
                 looped.push((c.axis, s));
             }
         }
-        self.held += vectors.len() as u32 * 3
-            + vectors
-                .iter()
-                .map(|v| (v.sums.len() + v.ragged.len()) as u32)
-                .sum::<u32>();
         self.staged.insert(tile, staged);
         self.tiles.insert(tile, super::value::Value::Staged);
         Ok(Copy {

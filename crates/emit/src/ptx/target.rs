@@ -37,21 +37,16 @@ pub fn target(arch: &str) -> Target {
             fragments: if arch == "sm_75" {
                 vec![]
             } else {
-                [
-                    (DType::F16, DType::F32, 16),
-                    (DType::BF16, DType::F32, 16),
-                    (DType::I8, DType::I32, 32),
-                    (DType::U8, DType::I32, 32),
-                ]
-                .into_iter()
-                .map(|(input, acc, k)| Fragment {
-                    m: 16,
-                    n: 8,
-                    k,
-                    input,
-                    acc,
-                })
-                .collect()
+                [DType::F16, DType::BF16]
+                    .into_iter()
+                    .map(|input| Fragment {
+                        m: 16,
+                        n: 8,
+                        k: 16,
+                        input,
+                        acc: DType::F32,
+                    })
+                    .collect()
             },
             swizzles: vec![
                 Swizzle::default(),

@@ -184,6 +184,7 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
         })
         .collect();
     let entry = "tile_program".to_string();
+    let registers_estimate = super::pressure::estimate(&format!("{head}{}", s.out), 255);
     let text = format!(
         "// {name}\n.version 7.8\n.target {arch}\n.address_size 64\n\n.extern .shared .align 128 .b8 shared_bytes[];\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n{{\n{head}{}}}\n",
         list.join(",\n"),
@@ -196,7 +197,7 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
         params,
         threads: p.threads,
         shared_bytes: bytes,
-        registers_estimate: p.registers,
+        registers_estimate,
     })
 }
 

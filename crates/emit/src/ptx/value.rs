@@ -23,6 +23,14 @@ pub(crate) enum Value {
     One(Reg),
 }
 
+/// A 16-bit float's name in instructions.
+pub(crate) fn name16(d: DType) -> &'static str {
+    match d {
+        DType::BF16 => "bf16",
+        _ => "f16",
+    }
+}
+
 impl Emitter<'_> {
     /// Shape of a tile's registers: its columns and whether it has rows.
     fn shape(&self, tile: TileId) -> Result<(Option<Group>, bool)> {
@@ -99,7 +107,6 @@ impl Emitter<'_> {
                         }
                     }
                 }
-                self.held += halves * ni * 2;
                 Value::Frag {
                     columns,
                     regs: regs.into_iter().flatten().collect(),
@@ -123,7 +130,6 @@ impl Emitter<'_> {
                         )
                     })
                     .collect::<Result<Vec<_>>>()?;
-                self.held += halves;
                 Value::Row(regs)
             }
             None => Value::One(value(
@@ -226,7 +232,7 @@ impl Emitter<'_> {
         let Some(&(axis, tile)) = g.axes.last() else {
             return false;
         };
-        matches!(o.dtype, DType::F16 | DType::F32)
+        matches!(o.dtype, DType::F16 | DType::BF16 | DType::F32)
             && o.access.run(
                 axis,
                 &self.kernel.axes[axis as usize].extent,
@@ -268,13 +274,13 @@ impl Emitter<'_> {
         let take = when(p);
         if let Some((g, c)) = pair {
             let two: [Reg; 2] = match o.dtype {
-                DType::F16 => {
-                    let packed = self.outside16(o.access.outside)?;
+                DType::F16 | DType::BF16 => {
+                    let packed = self.outside16(o.access.outside, o.dtype)?;
                     self.t.op(format!("{take}ld.global.b32 {packed}, [{from}]"));
                     let h = [(); 2].map(|()| self.t.reg(Kind::H));
                     self.t
                         .op(format!("mov.b32 {{{}, {}}}, {packed}", h[0], h[1]));
-                    h.map(|h| self.t.f("cvt.f32.f16", format_args!("{h}")))
+                    h.map(|h| self.from_half(h, o.dtype))
                 }
                 _ => {
                     let f = [(); 2].map(|()| {
@@ -298,13 +304,13 @@ impl Emitter<'_> {
         }
         let outside = o.access.outside;
         let r = match o.dtype {
-            DType::F16 => {
-                let packed = self.outside16(outside)?;
+            DType::F16 | DType::BF16 => {
+                let packed = self.outside16(outside, o.dtype)?;
                 let h = self
                     .t
                     .def(Kind::H, |d| format!("cvt.u16.u32 {d}, {packed}"));
                 self.t.op(format!("{take}ld.global.b16 {h}, [{from}]"));
-                self.t.f("cvt.f32.f16", format_args!("{h}"))
+                self.from_half(h, o.dtype)
             }
             DType::F32 => {
                 let r = self
@@ -341,13 +347,24 @@ impl Emitter<'_> {
         Ok(r)
     }
 
-    /// `v` as f16, twice in 32 bits: what a load whose condition fails leaves.
-    fn outside16(&mut self, v: f64) -> Result<Reg> {
+    /// The f16 or bf16 in `h`.
+    fn from_half(&mut self, h: Reg, d: DType) -> Reg {
+        match d {
+            DType::BF16 => math::wide16(&mut self.t, h),
+            _ => self.t.f("cvt.f32.f16", format_args!("{h}")),
+        }
+    }
+
+    /// `v` as `d`, twice in 32 bits: what a load whose condition fails leaves.
+    fn outside16(&mut self, v: f64, d: DType) -> Result<Reg> {
         if v == 0.0 {
             return Ok(self.t.r("mov.b32", format_args!("0")));
         }
         let f = self.t.f("mov.f32", format_args!("{}", math::literal(v)));
-        Ok(self.t.r("cvt.rn.f16x2.f32", format_args!("{f}, {f}")))
+        Ok(self.t.r(
+            &format!("cvt.rn.{}x2.f32", name16(d)),
+            format_args!("{f}, {f}"),
+        ))
     }
 
     /// `operand[..] = src` within the bounds.
@@ -379,20 +396,21 @@ impl Emitter<'_> {
                     let p = when(p);
                     let one = v[j as usize];
                     match (pair, o.dtype) {
-                        (true, DType::F16) => {
-                            let both = self
-                                .t
-                                .r("cvt.rn.f16x2.f32", format_args!("{}, {}", v[1], v[0]));
+                        (true, DType::F16 | DType::BF16) => {
+                            let both = self.t.r(
+                                &format!("cvt.rn.{}x2.f32", name16(o.dtype)),
+                                format_args!("{}, {}", v[1], v[0]),
+                            );
                             self.t.op(format!("{p}st.global.b32 [{to}], {both}"));
                         }
                         (true, _) => self.t.op(format!(
                             "{p}st.global.v2.f32 [{to}], {{{}, {}}}",
                             v[0], v[1]
                         )),
-                        (false, DType::F16) => {
-                            let x = self
-                                .t
-                                .def(Kind::H, |d| format!("cvt.rn.f16.f32 {d}, {one}"));
+                        (false, DType::F16 | DType::BF16) => {
+                            let x = self.t.def(Kind::H, |d| {
+                                format!("cvt.rn.{}.f32 {d}, {one}", name16(o.dtype))
+                            });
                             self.t.op(format!("{p}st.global.b16 [{to}], {x}"));
                         }
                         (false, _) => self.t.op(format!("{p}st.global.f32 [{to}], {one}")),

@@ -44,8 +44,6 @@ pub(crate) struct Emitter<'a> {
     pub read_stage: Option<Reg>,
     /// Copies outside loops that nobody waited for.
     pub unwaited: bool,
-    /// f32 values held per thread, for the estimate of registers.
-    pub held: u32,
     /// The statement at hand, for errors.
     pub at: String,
 }

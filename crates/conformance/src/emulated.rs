@@ -1,0 +1,134 @@
+//! PTX, run as written on the emulator with all its checks, as a subject of the suite.
+use crate::{Failure, Subject};
+use emit::ptx::{self, ParamValue, Ptx};
+use kernel::{Role, TargetKind, TileProgram, work};
+use ptx_emulator::{Checks, Counters, Finding, Launch, Machine, MemoryKind};
+use std::cell::{Cell, RefCell};
+use tensor::Tensor;
+
+/// The emulator. Programs go to the architectures in turn.
+#[derive(Debug, Default)]
+pub struct Emulated {
+    /// The only architecture to print for.
+    pub arch: Option<&'static str>,
+    done: Cell<usize>,
+    /// What the program run last was counted to do.
+    pub counters: RefCell<Counters>,
+}
+
+impl Emulated {
+    /// Prints for `arch` alone.
+    pub fn on(arch: &'static str) -> Emulated {
+        Emulated {
+            arch: Some(arch),
+            ..Emulated::default()
+        }
+    }
+
+    /// Runs `text`, printed from `program`.
+    ///
+    /// # Errors
+    /// What the emulator found wrong.
+    pub fn launch(
+        &self,
+        program: &TileProgram,
+        text: &Ptx,
+        symbols: &[(&str, i64)],
+        buffers: &[Tensor],
+    ) -> Result<Vec<Tensor>, String> {
+        let say = |e: ptx_emulator::PtxError| format!("{e}\n{}", text.text);
+        let lookup = |s: &str| symbols.iter().find(|x| x.0 == s).map(|x| x.1);
+        let k = program.kernel();
+        let mut m = Machine::new();
+        let module = m.load(&text.text).map_err(say)?;
+        let mut at = vec![];
+        for b in buffers {
+            // A device gives memory out in pieces of 256 bytes; whole words are reached here.
+            let bytes = (b.bytes().len() as u64).next_multiple_of(4).max(4);
+            let a = m.memory.allocate(bytes, MemoryKind::Device).map_err(say)?;
+            m.memory.write(a, &vec![0; bytes as usize]).map_err(say)?;
+            m.memory.write(a, b.bytes()).map_err(say)?;
+            at.push(a);
+        }
+        let fault = m.memory.allocate(4, MemoryKind::Device).map_err(say)?;
+        m.memory.write(fault, &[0; 4]).map_err(say)?;
+        let tasks = work::tasks(k, program.schedule())
+            .eval(&lookup)
+            .ok_or("the number of tasks has no value")?;
+        let mut l = Launch::new(text.entry.as_str());
+        l.grid = [u32::try_from(tasks).map_err(|e| e.to_string())?, 1, 1];
+        l.block = [text.threads, 1, 1];
+        l.shared = text.shared_bytes;
+        l.seed = self.done.get() as u64;
+        // Threads beyond a tile's rim may read what nobody wrote; what they make of it reaches no
+        // result, which the comparison shows.
+        l.checks = Checks::default();
+        for p in &text.params {
+            l = l.u64(match &p.value {
+                ParamValue::Operand(o) => at[*o as usize],
+                ParamValue::Dim(d) => {
+                    d.eval(&lookup)
+                        .ok_or_else(|| format!("'{d}' has no value"))? as u64
+                }
+                ParamValue::Fault => fault,
+            });
+        }
+        if tasks > 0 {
+            let out = m.run(&module, &l).map_err(say)?;
+            let lines: Vec<&str> = text.text.lines().collect();
+            let wrong = out
+                .reports
+                .iter()
+                .filter(|r| r.kind != Finding::UninitialisedMemory || r.message.contains("global"));
+            let told: Vec<String> = wrong
+                .take(4)
+                .map(|r| {
+                    let line = lines.get((r.line as usize).saturating_sub(1));
+                    format!("{r}\n    {}", line.unwrap_or(&""))
+                })
+                .collect();
+            if !told.is_empty() {
+                return Err(format!("{}\n{}", told.join("\n"), text.text));
+            }
+            *self.counters.borrow_mut() = out.counters;
+        }
+        let code = m.memory.read(fault, 4).map_err(say)?;
+        if code != [0; 4] {
+            return Err(format!("fault {code:?}"));
+        }
+        let mut out = vec![];
+        for ((o, b), a) in k.operands.iter().zip(buffers).zip(at) {
+            if o.role == Role::Write {
+                let bytes = m.memory.read(a, b.bytes().len()).map_err(say)?;
+                out.push(
+                    Tensor::from_bytes(b.dtype(), b.shape(), bytes).map_err(|e| e.to_string())?,
+                );
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Subject for Emulated {
+    fn name(&self) -> String {
+        format!("emulated {}", self.arch.unwrap_or("PTX"))
+    }
+
+    fn kind(&self) -> TargetKind {
+        TargetKind::Ptx
+    }
+
+    fn run(
+        &self,
+        program: &TileProgram,
+        symbols: &[(&str, i64)],
+        buffers: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure> {
+        let n = self.done.get();
+        self.done.set(n + 1);
+        let arch = self.arch.unwrap_or(ptx::ARCHS[n % ptx::ARCHS.len()]);
+        let text = ptx::emit(program, arch).map_err(|e| Failure::Refused(e.to_string()))?;
+        self.launch(program, &text, symbols, buffers)
+            .map_err(Failure::Broken)
+    }
+}
