@@ -6,12 +6,14 @@
 
 mod buffer;
 mod error;
+mod host_part;
 mod pages;
 mod recycle;
 mod store;
 
 pub use buffer::AlignedBytes;
 pub use error::DeviceError;
+pub use host_part::{HostMemory, HostPart, HostView, is_road};
 #[cfg(unix)]
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};

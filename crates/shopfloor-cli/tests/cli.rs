@@ -97,6 +97,9 @@ fn run_compares_saves_and_reports() {
     assert_eq!(v["outputs"][0]["shape"], serde_json::json!([16, 10]));
     assert_eq!(v["fallback_steps"], serde_json::json!([]));
     assert_eq!(v["compare"]["agrees"], true);
+    assert!(v["steps_by_device"]["cpu"].as_u64() > Some(3), "{v}");
+    assert!(v["flop_by_device"]["cpu"].as_f64() > Some(1e6), "{v}");
+    assert_eq!(v["bytes_moved"], 0);
     // What was saved compares equal, within nothing at all.
     ends(
         0,

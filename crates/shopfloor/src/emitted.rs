@@ -2,7 +2,8 @@
 use crate::{Error, Machine};
 use kernel::{Mapping, TileProgram};
 use plan::{Plan, StepWork};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A step's texts.
@@ -14,33 +15,30 @@ pub struct Emitted {
     pub program: String,
     /// What a target takes: PTX or WGSL.
     pub text: String,
-    /// The architecture that PTX is for.
-    pub arch: &'static str,
-}
-
-/// Which text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// For the machine's own architecture.
-    Ptx,
-    /// For any GPU through WebGPU.
-    Wgsl,
+    /// The architecture that PTX is for; `None` for WGSL.
+    pub arch: Option<&'static str>,
 }
 
 fn usage(why: String) -> Error {
     Error::Usage(why)
 }
 
+/// The machine that `on` names: as [`crate::machines::find`], or `wgpu` for any GPU through WebGPU.
+///
+/// # Errors
+/// There is no such machine.
+pub fn machine(on: &str) -> Result<Machine, Error> {
+    match on {
+        "wgpu" => Ok(emit::wgsl::machine()?),
+        _ => crate::machines::find(on),
+    }
+}
+
 /// Texts of the step named or numbered `step` (counted over the blocks of `plan`) for `machine`.
 ///
 /// # Errors
 /// There is no such step, it runs on the host, or it has no text for this machine.
-pub fn emitted(
-    plan: &Plan,
-    step: &str,
-    machine: &Machine,
-    language: Language,
-) -> Result<Emitted, Error> {
+pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Error> {
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let number = step.parse::<usize>().ok();
     let found = steps
@@ -70,13 +68,13 @@ pub fn emitted(
     };
     let program = TileProgram::new((**kernel).clone(), (**schedule).clone())
         .map_err(|e| usage(e.to_string()))?;
-    let arch = emit::ptx::ARCHS
-        .into_iter()
-        .find(|a| machine.isa.has(a))
-        .unwrap_or("sm_80");
-    let text = match language {
-        Language::Ptx => emit::ptx::emit(&program, arch).map(|p| p.text),
-        Language::Wgsl => {
+    let arch = match machine.isa.name.as_str() {
+        "wgsl" => None,
+        _ => emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a)),
+    };
+    let text = match arch {
+        Some(arch) => emit::ptx::emit(&program, arch).map(|p| p.text),
+        None => {
             let arrays = vec![emit::wgsl::Array::Work; kernel.operands.len()];
             emit::wgsl::emit(&program, &arrays).map(|w| w.text)
         }
@@ -89,44 +87,74 @@ pub fn emitted(
     })
 }
 
-/// The machine code of `e`, by the tools named in the environment variables PTXAS and NVDISASM, or
-/// those in the search path.
+/// The program `name` (ptxas or nvdisasm): named by the environment variable `variable`, in the folder
+/// that scripts/fetch-ptxas.sh keeps, or in the search path.
+fn tool(variable: &str, name: &str) -> PathBuf {
+    if let Some(p) = std::env::var_os(variable) {
+        return p.into();
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let mut kept: Vec<PathBuf> = cache
+        .and_then(|c| std::fs::read_dir(c.join("shopfloor")).ok())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|e| {
+            let file = e.file_name();
+            let version = file.to_str().and_then(|f| f.strip_prefix(name));
+            version.is_some_and(|v| v.starts_with('-'))
+        })
+        .map(|e| e.path().join(name))
+        .filter(|p| p.is_file())
+        .collect();
+    kept.sort();
+    kept.pop().unwrap_or_else(|| name.into())
+}
+
+/// The machine code of `e`, made in `folder` by ptxas and shown by nvdisasm.
 ///
 /// # Errors
-/// A tool is missing or refuses the text; what it says is in the error.
+/// `e` is no PTX, a tool is missing, or one refuses the text; what it says is in the error.
 pub fn sass(e: &Emitted, folder: &Path) -> Result<String, Error> {
-    let tool = |variable: &str, name: &str| std::env::var(variable).unwrap_or_else(|_| name.into());
-    let io = |what: &str, source| Error::Io {
-        path: what.into(),
-        source,
+    let Some(arch) = e.arch else {
+        return Err(usage(
+            "machine code is made of PTX only; name an NVIDIA GPU with --on, or leave --sass out"
+                .into(),
+        ));
     };
     let (ptx, cubin) = (folder.join("step.ptx"), folder.join("step.cubin"));
-    std::fs::write(&ptx, &e.text).map_err(|s| io(&ptx.display().to_string(), s))?;
-    let run = |tool: String, command: &mut Command| -> Result<String, Error> {
-        let out = command.output().map_err(|_| {
+    std::fs::write(&ptx, &e.text).map_err(|source| Error::Io {
+        path: ptx.display().to_string(),
+        source,
+    })?;
+    let run = |variable: &str, name: &str, args: &[&OsStr]| -> Result<String, Error> {
+        let path = tool(variable, name);
+        let out = Command::new(&path).args(args).output().map_err(|_| {
             usage(format!(
-                "'{tool}' cannot be started; scripts/fetch-ptxas.sh fetches ptxas and nvdisasm, PTXAS and NVDISASM say where they are"
+                "'{}' cannot be started; `scripts/fetch-ptxas.sh {name}` fetches it, and {variable} says where else it is",
+                path.display()
             ))
         })?;
         match out.status.success() {
             true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
             false => Err(usage(format!(
-                "{tool}: {}",
+                "{name}: {}",
                 String::from_utf8_lossy(&out.stderr).trim()
             ))),
         }
     };
-    let ptxas = tool("PTXAS", "ptxas");
     run(
-        ptxas.clone(),
-        Command::new(&ptxas)
-            .args(["--gpu-name", e.arch, "-o"])
-            .arg(&cubin)
-            .arg(&ptx),
+        "PTXAS",
+        "ptxas",
+        &[
+            "--gpu-name".as_ref(),
+            arch.as_ref(),
+            "-o".as_ref(),
+            cubin.as_os_str(),
+            ptx.as_os_str(),
+        ],
     )?;
-    let nvdisasm = tool("NVDISASM", "nvdisasm");
-    run(
-        nvdisasm.clone(),
-        Command::new(&nvdisasm).args(["-c", "-hex"]).arg(&cubin),
-    )
+    run("NVDISASM", "nvdisasm", &["-c".as_ref(), cubin.as_os_str()])
 }

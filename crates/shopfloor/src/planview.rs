@@ -4,9 +4,10 @@ use layout::DimBox;
 use plan::{Allotment, Goal, Plan, Planner, StepWork};
 use report::{BodyView, PlanView};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A step that no kernel family of ours covers, with the reason.
+/// A step that runs on the host for want of a form elsewhere, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fallback {
     /// Model node (the first, where a step stands for several).
@@ -32,7 +33,7 @@ pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
     })
 }
 
-/// The target for `machine`: our CPU code for its widest instruction set, or PTX.
+/// The target for `machine`: our CPU code for its widest instruction set, PTX, or WGSL.
 ///
 /// # Errors
 /// A GPU that no code is printed for.
@@ -44,6 +45,9 @@ fn target_of(machine: &Machine) -> Result<kernel::Target, Error> {
             _ => true,
         });
         return Ok(cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable)));
+    }
+    if machine.isa.name == "wgsl" {
+        return Ok(emit::wgsl::target(emit::wgsl::Limits::default()));
     }
     let arch = emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a));
     arch.map(emit::ptx::target).ok_or_else(|| {
@@ -96,19 +100,99 @@ pub fn plan_for(
     )?)
 }
 
-/// Host steps of every plan that the session has made, each node once.
+/// What runs where in a request, counted over every plan that the session has made, with sizes at the
+/// top of each plan's box.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// Steps by device, copies between devices left out.
+    pub steps_by_device: BTreeMap<String, usize>,
+    /// Floating-point operations by device.
+    pub flop_by_device: BTreeMap<String, f64>,
+    /// Bytes copied between devices' memories.
+    pub bytes_moved: u64,
+}
+
+/// Names of the devices of `plan`, the first being the host where there are several.
+fn device_names(session: &Session, plan: &Plan) -> Vec<String> {
+    let own = session.runtime().engine().device().name().to_string();
+    match plan.devices.len() {
+        0 | 1 => vec![own],
+        n => {
+            let mut names = vec!["cpu".to_string()];
+            names.extend((1..n).map(|_| own.clone()));
+            names
+        }
+    }
+}
+
+/// What runs where.
+pub fn shares(session: &Session) -> Shares {
+    let mut out = Shares::default();
+    for plan in session.runtime().plans() {
+        let plan = plan.plan();
+        let names = device_names(session, plan);
+        for block in plan.blocks() {
+            for step in &block.steps {
+                if device::is_road(block, step) {
+                    if let StepWork::Kernel { kernel, args, .. } = &step.work {
+                        let size = kernel.operands.first().and_then(|o| {
+                            let n = plan.dims.at_top(&o.elements)?;
+                            o.dtype.bytes_for(usize::try_from(n).ok()?)
+                        });
+                        let most = args.first().map(|&b| block.buffers[b as usize].bytes);
+                        out.bytes_moved += size.map_or(most.unwrap_or(0), |n| n as u64);
+                    }
+                    continue;
+                }
+                let name = names.get(step.device as usize).cloned();
+                let name = name.unwrap_or_else(|| format!("device {}", step.device));
+                *out.steps_by_device.entry(name.clone()).or_default() += 1;
+                *out.flop_by_device.entry(name).or_default() += step.cost_work.flop();
+            }
+        }
+    }
+    out
+}
+
+/// Steps of `plan` that are not where the rest is: host operators, and on a GPU kernels that it has no
+/// form for.
+pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
+    let mut out: Vec<Fallback> = Vec::new();
+    for (block, step) in plan
+        .blocks()
+        .flat_map(|b| b.steps.iter().map(move |s| (b, s)))
+    {
+        let reason = match &step.work {
+            StepWork::Host { op, .. } => op.reason.clone(),
+            StepWork::Kernel { .. }
+                if plan.devices.len() > 1
+                    && step.device == 0
+                    && !step.nodes.is_empty()
+                    && !device::is_road(block, step) =>
+            {
+                let why = plan
+                    .whys
+                    .iter()
+                    .find(|w| w.pass == "place" && w.subject == step.name);
+                why.map_or("planned for the host".into(), |w| w.reason.clone())
+            }
+            StepWork::Kernel { .. } => continue,
+        };
+        let node = step.nodes.first().unwrap_or(&step.name).clone();
+        if !out.iter().any(|f| f.node == node) {
+            out.push(Fallback { node, reason });
+        }
+    }
+    out
+}
+
+/// [`fallbacks_of`] every plan that the session has made, each node once.
 pub fn fallbacks(session: &Session) -> Vec<Fallback> {
     let mut out: Vec<Fallback> = Vec::new();
     for plan in session.runtime().plans() {
-        for step in plan.plan().blocks().flat_map(|b| &b.steps) {
-            if let StepWork::Host { op, .. } = &step.work {
-                let node = step.nodes.first().unwrap_or(&step.name).clone();
-                if !out.iter().any(|f| f.node == node) {
-                    out.push(Fallback {
-                        node,
-                        reason: op.reason.clone(),
-                    });
-                }
+        for f in fallbacks_of(plan.plan()) {
+            if !out.iter().any(|x| x.node == f.node) {
+                out.push(f);
             }
         }
     }

@@ -53,7 +53,7 @@ pub fn engine_on(
     };
     match (kind, which) {
         ("cpu", None) => default_engine(threads, isa, machine),
-        ("wgpu", which) => webgpu_engine(which, machine),
+        ("wgpu", which) => webgpu_engine(which, threads, isa, machine),
         _ => Err(Error::Usage(format!(
             "there is no device '{on}'; use cpu, wgpu or wgpu:ADAPTER"
         ))),
@@ -61,18 +61,37 @@ pub fn engine_on(
 }
 
 #[cfg(feature = "webgpu")]
-fn webgpu_engine(adapter: Option<&str>, machine: Option<Machine>) -> Result<Arc<Engine>, Error> {
-    let device = webgpu::WebGpuDevice::open(adapter)?;
+fn webgpu_engine(
+    adapter: Option<&str>,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
+    let host: Arc<dyn Device> = Arc::new(CpuDevice::new(cpu::CpuOptions {
+        threads,
+        isa,
+        machine: None,
+    })?);
+    let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
     let machine = machine.unwrap_or_else(|| device.machine().clone());
+    // What the GPU has no form for runs on the host, with copies between.
     let planner = planner::Planner::new(
-        vec![(machine, device.target().clone())],
+        vec![
+            (host.machine().clone(), host.target().clone()),
+            (machine, device.target().clone()),
+        ],
         planner::PlanOptions::default(),
     );
     Ok(Engine::new(Arc::new(device), Arc::new(planner)))
 }
 
 #[cfg(not(feature = "webgpu"))]
-fn webgpu_engine(_: Option<&str>, _: Option<Machine>) -> Result<Arc<Engine>, Error> {
+fn webgpu_engine(
+    _: Option<&str>,
+    _: Option<usize>,
+    _: Option<Isa>,
+    _: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
     Err(Error::Usage(
         "this build has no wgpu; build it with `--features webgpu`".into(),
     ))
@@ -217,12 +236,16 @@ impl SessionBuilder {
     /// As [`default_engine`].
     pub fn commit(self, model: Model) -> Result<Session, Error> {
         let engine = self.engine()?;
-        let workers = engine.device().workers() as u32;
+        // A GPU has the host beside it, and both take all the workers that they have.
+        let workers = match engine.device().target().gpu {
+            None => vec![engine.device().workers() as u32],
+            Some(_) => vec![],
+        };
         let defaults = runtime::SessionOptions::default();
         let options = runtime::SessionOptions {
             dims: model.dims().clone(),
             allotment: Allotment {
-                workers: vec![workers],
+                workers,
                 memory: self.memory,
                 goal: self.goal,
             },

@@ -20,6 +20,7 @@ pub struct WebGpuDevice {
     machine: Machine,
     target: Target,
     gpu: Arc<Gpu>,
+    host: Option<Arc<dyn Device>>,
 }
 
 impl WebGpuDevice {
@@ -29,13 +30,11 @@ impl WebGpuDevice {
     /// No adapter answers (the text says what to install), or none is named so.
     pub fn open(adapter: Option<&str>) -> Result<WebGpuDevice, DeviceError> {
         let gpu = Gpu::open(adapter)?;
-        let text = include_str!("generic.toml");
-        let mut machine =
-            Machine::from_toml(text, "generic.toml").map_err(|e| DeviceError::Unsupported {
-                device: "wgpu".into(),
-                step: "start".into(),
-                why: e.to_string(),
-            })?;
+        let mut machine = emit::wgsl::machine().map_err(|e| DeviceError::Unsupported {
+            device: "wgpu".into(),
+            step: "start".into(),
+            why: e.to_string(),
+        })?;
         machine.name = gpu.name.clone();
         let spec = |v: u32| Some(Sourced::new(u64::from(v), Source::Spec));
         machine.limits.threads_per_cta = spec(gpu.limits.threads);
@@ -45,7 +44,16 @@ impl WebGpuDevice {
             target: emit::wgsl::target(gpu.limits),
             machine,
             gpu: Arc::new(gpu),
+            host: None,
         })
+    }
+
+    /// The same, with the device that runs what plans give to the host: those over `host` and this
+    /// device, in this order.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<dyn Device>) -> WebGpuDevice {
+        self.host = Some(host);
+        self
     }
 }
 
@@ -83,6 +91,7 @@ impl Device for WebGpuDevice {
             plan,
             block,
             weights,
+            self.host.as_deref(),
         )?))
     }
 

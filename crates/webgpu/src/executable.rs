@@ -1,8 +1,8 @@
 //! A compiled block: what stays is made once, requests run in frames of their own.
 use crate::gpu::{ALIGN, Gpu};
 use crate::memory::Memory;
-use crate::run::{Place, Steps, fetch};
-use device::{DeviceError, Executable, Frame, Request};
+use crate::run::{Far, Place, Steps, fetch};
+use device::{Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Request};
 use emit::wgsl::Array;
 use layout::DType;
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
@@ -16,6 +16,8 @@ struct Port {
     shape: Vec<u32>,
     buffer: usize,
     state: bool,
+    /// Whether its buffer lies on the GPU.
+    here: bool,
 }
 
 impl Port {
@@ -38,6 +40,16 @@ pub(crate) struct GpuExecutable {
     kept: wgpu::Buffer,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    /// The host's part, where the plan is over the host and this device.
+    host: Option<Beside>,
+}
+
+/// What the host does for a block.
+struct Beside {
+    part: HostPart,
+    /// What init made.
+    kept: HostMemory,
+    weights: Arc<WeightStore>,
 }
 
 /// Memory of one request slot.
@@ -46,6 +58,7 @@ struct GpuFrame {
     work: wgpu::Buffer,
     numbers: wgpu::Buffer,
     group: wgpu::BindGroup,
+    host: Option<HostMemory>,
 }
 
 fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
@@ -100,23 +113,42 @@ impl GpuExecutable {
         gpu: Arc<Gpu>,
         plan: Arc<VerifiedPlan>,
         block: usize,
-        weights: &WeightStore,
+        weights: &Arc<WeightStore>,
+        host: Option<&dyn Device>,
     ) -> Result<GpuExecutable, DeviceError> {
+        let refused = |step: &str, why: String| DeviceError::Unsupported {
+            device: "wgpu".into(),
+            step: step.into(),
+            why,
+        };
         let b = block_of(&plan, block)?;
-        let memory = Memory::new(b)?;
+        let place = plan.plan().devices.len().saturating_sub(1) as u32;
+        if place > 1 {
+            return Err(refused(
+                "start",
+                "the plan is over more than the host and this device; plan for those two".into(),
+            ));
+        }
+        let host = match (place, host) {
+            (0, _) => None,
+            (_, None) => {
+                return Err(refused(
+                    "start",
+                    "the plan gives steps to the host, which this device was opened without".into(),
+                ));
+            }
+            (_, h) => h,
+        };
+        let memory = Memory::new(b, place)?;
         let kept = gpu.storage(memory.kept_bytes, "weights")?;
         for (buf, at) in b.buffers.iter().zip(&memory.at) {
-            let BufferKind::Weight(id) = buf.kind else {
+            let (BufferKind::Weight(id), true) = (buf.kind, buf.place == place) else {
                 continue;
             };
             let w = weights
                 .get(id)
                 .filter(|w| w.bytes.len() as u64 >= buf.bytes);
-            let w = w.ok_or_else(|| DeviceError::Unsupported {
-                device: "wgpu".into(),
-                step: buf.name.clone(),
-                why: format!("the model has no constant {id} of {} bytes; the plan was made for another model", buf.bytes),
-            })?;
+            let w = w.ok_or_else(|| refused(&buf.name, format!("the model has no constant {id} of {} bytes; the plan was made for another model", buf.bytes)))?;
             gpu.write(&kept, at.1, &w.bytes[..buf.bytes as usize]);
         }
         let mut params = Params::new();
@@ -130,6 +162,7 @@ impl GpuExecutable {
                     shape: p.shape.iter().map(|d| params.intern(d)).collect(),
                     buffer: p.buffer as usize,
                     state: states.contains(&(i as u32)),
+                    here: b.buffers[p.buffer as usize].place == place,
                 })
                 .collect()
         };
@@ -137,15 +170,26 @@ impl GpuExecutable {
         let outputs = ports(&b.outputs, b.states.iter().map(|s| s.output).collect());
         let steps = Steps::compile(
             &gpu,
-            &b.steps,
+            (b, &b.steps, place),
             plan.step_programs(block),
             &memory,
             &mut params,
         )?;
+        let mut beside = match host {
+            None => None,
+            Some(h) => Some(Beside {
+                part: HostPart::new(h, &plan, b, &b.steps, &mut params)?,
+                kept: HostMemory::new(b, |k| *k == BufferKind::Init)?,
+                weights: weights.clone(),
+            }),
+        };
         if !b.init.is_empty() {
             let mut params = Params::new();
             let programs = plan.init_programs(block);
-            let init = Steps::compile(&gpu, &b.init, programs, &memory, &mut params)?;
+            let init = Steps::compile(&gpu, (b, &b.init, place), programs, &memory, &mut params)?;
+            let part = host
+                .map(|h| HostPart::new(h, &plan, b, &b.init, &mut params))
+                .transpose()?;
             let dims = &plan.plan().dims;
             let mut bound = Bound::new(&params, &b.symbols, dims)?;
             let top: Vec<i64> = b
@@ -163,7 +207,21 @@ impl GpuExecutable {
                 numbers: &numbers,
                 bound: &bound,
             };
-            init.run(&gpu, &memory, &place, p, b.init.len(), None)?;
+            let far = match (&part, &mut beside) {
+                (Some(part), Some(h)) => Some(Far {
+                    part,
+                    block: b,
+                    memory: &mut h.kept,
+                    view: HostView {
+                        inputs: &[],
+                        weights,
+                        kept: None,
+                    },
+                    symbols: &top,
+                }),
+                _ => None,
+            };
+            init.run(&gpu, &memory, &place, p, b.init.len(), far, None)?;
         }
         Ok(GpuExecutable {
             gpu,
@@ -175,6 +233,7 @@ impl GpuExecutable {
             inputs,
             outputs,
             plan,
+            host: beside,
         })
     }
 }
@@ -194,6 +253,12 @@ impl Executable for GpuExecutable {
             work,
             numbers,
             group,
+            host: match &self.host {
+                None => None,
+                Some(_) => Some(HostMemory::new(b, |k| {
+                    matches!(k, BufferKind::Arena | BufferKind::Output(_))
+                })?),
+            },
         })))
     }
 
@@ -233,6 +298,8 @@ impl Executable for GpuExecutable {
         for (port, bytes) in self.inputs.iter().zip(request.inputs) {
             if !port.state {
                 fits(port, bytes.len())?;
+            }
+            if !port.state && port.here {
                 self.gpu
                     .write(&f.work, self.memory.at[port.buffer].1, bytes);
             }
@@ -270,8 +337,29 @@ impl Executable for GpuExecutable {
             t.spans.clear();
         }
         let watched = timeline.as_deref_mut().map(|t| (t, start));
+        let far = match (&self.host, &mut f.host) {
+            (Some(h), Some(memory)) => Some(Far {
+                part: &h.part,
+                block: b,
+                memory,
+                view: HostView {
+                    inputs: request.inputs,
+                    weights: &h.weights,
+                    kept: Some(&h.kept),
+                },
+                symbols: request.symbols,
+            }),
+            _ => None,
+        };
         self.steps
-            .run(&self.gpu, &self.memory, &place, p, count, watched)?;
+            .run(&self.gpu, &self.memory, &place, p, count, far, watched)?;
+        if let Some(memory) = &f.host {
+            for (port, out) in self.outputs.iter().zip(request.outputs.iter_mut()) {
+                if !port.state && !port.here {
+                    out.copy_from_slice(&memory.kept(port.buffer as u32)[..out.len()]);
+                }
+            }
+        }
         self.give_back(f, request.outputs)?;
         for (s, bytes) in b.states.iter().zip(request.states.iter_mut()) {
             let n = b.buffers[s.buffer as usize].bytes as usize;
@@ -301,7 +389,7 @@ impl GpuExecutable {
         let mut sum = 0u64;
         for (port, out) in self.outputs.iter().zip(outputs.iter()) {
             places.push(sum);
-            if !port.state {
+            if !port.state && port.here {
                 sum += (out.len() as u64).next_multiple_of(ALIGN);
             }
         }
@@ -312,7 +400,7 @@ impl GpuExecutable {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         for ((port, out), &to) in self.outputs.iter().zip(outputs.iter()).zip(&places) {
             let n = (out.len() as u64).next_multiple_of(4);
-            if port.state || n == 0 {
+            if port.state || !port.here || n == 0 {
                 continue;
             }
             let (array, at) = self.memory.at[port.buffer];
@@ -325,7 +413,7 @@ impl GpuExecutable {
         self.gpu.submit(encoder);
         self.gpu.read(&staging, sum, |bytes| {
             for ((port, out), &at) in self.outputs.iter().zip(outputs.iter_mut()).zip(&places) {
-                if !port.state {
+                if !port.state && port.here {
                     out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
                 }
             }

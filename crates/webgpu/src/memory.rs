@@ -25,12 +25,18 @@ fn whole(bytes: u64) -> Result<u64, DeviceError> {
 
 impl Memory {
     /// The arena first, then ports and states, then the words for faults; weights and results of
-    /// init apart. Every place is a multiple of 4, so that every element has a word.
-    pub fn new(b: &Block) -> Result<Memory, DeviceError> {
-        let mut work = whole(b.arena_bytes)?;
+    /// init apart. Every place is a multiple of 4, so that every element has a word. Buffers that do
+    /// not lie on `place` have none.
+    pub fn new(b: &Block, place: u32) -> Result<Memory, DeviceError> {
+        let arena = b.arena(place);
+        let mut work = whole(arena)?;
         let mut kept = 0;
         let mut at = vec![];
         for buf in &b.buffers {
+            if buf.place != place {
+                at.push((Array::Work, 0));
+                continue;
+            }
             let fail = || DeviceError::Memory {
                 what: buf.name.clone(),
                 bytes: buf.bytes,
@@ -38,7 +44,7 @@ impl Memory {
             let (array, end) = match buf.kind {
                 BufferKind::Arena => {
                     let end = buf.offset.checked_add(buf.bytes);
-                    if end.is_none_or(|e| e > b.arena_bytes) || buf.offset % 4 != 0 {
+                    if end.is_none_or(|e| e > arena) || buf.offset % 4 != 0 {
                         return Err(DeviceError::Unsupported {
                             device: "wgpu".into(),
                             step: buf.name.clone(),

@@ -2,10 +2,11 @@
 use crate::gpu::{ALIGN, Gpu};
 use crate::host::Host;
 use crate::memory::Memory;
-use device::DeviceError;
+use device::{DeviceError, HostMemory, HostPart, HostView, is_road};
 use emit::wgsl::{Array, Number};
 use kernel::TileProgram;
-use plan::{Params, Span, Step, StepWork, Timeline};
+use layout::DType;
+use plan::{Block, BufferId, Params, Span, Step, StepWork, Timeline};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,9 +30,32 @@ pub(crate) struct Shader {
     offset: u64,
 }
 
+/// A copy between the host's memory and the GPU's.
+pub(crate) struct Road {
+    from: BufferId,
+    to: BufferId,
+    /// Parameter with the number of elements.
+    elements: u32,
+    dtype: DType,
+    up: bool,
+}
+
 pub(crate) enum Work {
     Shader(Shader),
+    /// A host operator on copies of its operands.
     Host(Host),
+    /// A step of the host, on the host's memory.
+    Far,
+    Road(Road),
+}
+
+/// The host's side of a run of a plan over the host and a GPU.
+pub(crate) struct Far<'a, 'b> {
+    pub part: &'a HostPart,
+    pub block: &'a Block,
+    pub memory: &'b mut HostMemory,
+    pub view: HostView<'a>,
+    pub symbols: &'a [i64],
 }
 
 /// Steps in order, compiled.
@@ -54,7 +78,7 @@ pub(crate) struct Place<'a> {
 impl Steps {
     pub fn compile(
         gpu: &Gpu,
-        steps: &[Step],
+        (block, steps, place): (&Block, &[Step], u32),
         programs: &[Option<TileProgram>],
         memory: &Memory,
         params: &mut Params,
@@ -62,6 +86,22 @@ impl Steps {
         let mut work = vec![];
         let mut number_bytes = 0;
         for (s, program) in steps.iter().zip(programs) {
+            if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
+                && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
+            {
+                work.push(Work::Road(Road {
+                    from,
+                    to,
+                    elements: params.intern(&o.elements),
+                    dtype: o.dtype,
+                    up: block.buffers[to as usize].place == place,
+                }));
+                continue;
+            }
+            if s.device != place {
+                work.push(Work::Far);
+                continue;
+            }
             let fail = |why: String| DeviceError::Unsupported {
                 device: "wgpu".into(),
                 step: s.name.clone(),
@@ -157,6 +197,7 @@ impl Steps {
         place: &Place,
         p: &[i64],
         count: usize,
+        mut far: Option<Far<'_, '_>>,
         mut timeline: Option<(&mut Timeline, Instant)>,
     ) -> Result<(), DeviceError> {
         gpu.write(place.numbers, 0, &self.numbers(p)?);
@@ -184,29 +225,16 @@ impl Steps {
         let mut at = 0;
         while at < count {
             match &self.work[at] {
-                Work::Host(h) => {
-                    gpu.submit(std::mem::replace(
-                        &mut encoder,
-                        gpu.device.create_command_encoder(&Default::default()),
-                    ));
-                    carried = 0;
+                Work::Host(_) | Work::Far | Work::Road(_) => {
+                    if carried > 0 {
+                        gpu.submit(std::mem::replace(
+                            &mut encoder,
+                            gpu.device.create_command_encoder(&Default::default()),
+                        ));
+                        carried = 0;
+                    }
                     let began = Instant::now();
-                    let buffer = |b: usize| match memory.at[b] {
-                        (Array::Work, o) => (place.work, o),
-                        (Array::Kept, o) => (place.kept, o),
-                    };
-                    h.run(
-                        p,
-                        &mut |b, n| {
-                            let (buffer, o) = buffer(b);
-                            fetch(gpu, buffer, o, n)
-                        },
-                        &mut |b, bytes| {
-                            let (buffer, o) = buffer(b);
-                            gpu.write(buffer, o, bytes);
-                        },
-                        &|why| self.error(at, why),
-                    )?;
+                    self.beside(gpu, memory, place, p, at, far.as_mut())?;
                     if let Some((t, start)) = &mut timeline {
                         let ns = |i: Instant| i.duration_since(*start).as_nanos() as u64;
                         t.spans.push(Span {
@@ -297,6 +325,59 @@ impl Steps {
             self.spans(t, &timed, &times, gpu.tick_ns, start, submitted);
         }
         Ok(())
+    }
+
+    /// Runs step `at`, which is none of the GPU's; what was recorded before it was handed over.
+    fn beside(
+        &self,
+        gpu: &Gpu,
+        memory: &Memory,
+        place: &Place,
+        p: &[i64],
+        at: usize,
+        far: Option<&mut Far<'_, '_>>,
+    ) -> Result<(), DeviceError> {
+        let buffer = |b: usize| match memory.at[b] {
+            (Array::Work, o) => (place.work, o),
+            (Array::Kept, o) => (place.kept, o),
+        };
+        match (&self.work[at], far) {
+            (Work::Host(h), _) => h.run(
+                p,
+                &mut |b, n| {
+                    let (buffer, o) = buffer(b);
+                    fetch(gpu, buffer, o, n)
+                },
+                &mut |b, bytes| {
+                    let (buffer, o) = buffer(b);
+                    gpu.write(buffer, o, bytes);
+                },
+                &|why| self.error(at, why),
+            ),
+            (Work::Road(r), Some(f)) => {
+                let n = usize::try_from(p[r.elements as usize].max(0)).ok();
+                let n = n
+                    .and_then(|n| r.dtype.bytes_for(n))
+                    .ok_or_else(|| self.error(at, "it copies more than there is memory".into()))?;
+                let short = || self.error(at, "what it copies is shorter than its shape".into());
+                if r.up {
+                    let (to, o) = buffer(r.to as usize);
+                    let bytes = f.memory.bytes(f.block, r.from, f.view);
+                    gpu.write(to, o, bytes.get(..n).ok_or_else(short)?);
+                } else {
+                    let (from, o) = buffer(r.from as usize);
+                    let bytes = fetch(gpu, from, o, n)?;
+                    let to = f.memory.bytes_mut(r.to);
+                    to.get_mut(..n).ok_or_else(short)?.copy_from_slice(&bytes);
+                }
+                Ok(())
+            }
+            (Work::Far, Some(f)) => f.part.run(at, f.block, f.memory, f.view, f.symbols, p),
+            _ => Err(self.error(
+                at,
+                "it needs the host's memory, which this device was not given".into(),
+            )),
+        }
     }
 
     /// Spans of shaders: by the device's clock where it has one, from the moment of submission on.

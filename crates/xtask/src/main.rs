@@ -23,8 +23,17 @@ fn main() -> ExitCode {
 /// Hands a command to the campaigns' program.
 fn campaign(args: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // What runs on a GPU brings wgpu, which nothing else waits for.
+    let gpu = args
+        .windows(2)
+        .any(|a| a[0] == "--on" && a[1].starts_with("wgpu"));
     let status = std::process::Command::new(cargo)
         .args(["run", "-q", "--release", "-p", "shopfloor-testkit"])
+        .args(if gpu {
+            &["--features", "webgpu"][..]
+        } else {
+            &[]
+        })
         .args(["--bin", "campaign", "--"])
         .args(args)
         .current_dir(xtask::root())

@@ -11,7 +11,7 @@ use crate::EmitError;
 use crate::simt::{Caps, Program, lower};
 use kernel::{OperandId, TileProgram};
 use layout::Dim;
-pub use target::{Limits, target};
+pub use target::{Limits, machine, target};
 
 /// Which of the two arrays an operand lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! What the WGSL printer can print, as data for the planner.
 use kernel::{Family, GpuTarget, Target, TargetKind};
 use layout::DType;
-use machine::{Efficiencies, EfficiencyTable};
+use machine::{Efficiencies, EfficiencyTable, Machine, MachineError};
 
 /// What an adapter allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,25 @@ pub struct Limits {
     pub shared_bytes: u32,
     /// 64-bit integers in shaders.
     pub int64: bool,
+}
+
+/// What WebGPU asks of every adapter, and 64-bit integers, which most have.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            threads: 256,
+            shared_bytes: 16 << 10,
+            int64: true,
+        }
+    }
+}
+
+/// A stand-in for whatever GPU answers: its name and limits are replaced by the adapter's.
+///
+/// # Errors
+/// The description does not read, which is a fault of this build.
+pub fn machine() -> Result<Machine, MachineError> {
+    Machine::from_toml(include_str!("machine.toml"), "machine.toml")
 }
 
 /// The target of an adapter with these limits.

@@ -1,7 +1,7 @@
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
-use shopfloor::emitted::{Language, emitted, sass};
-use shopfloor::{Goal, Model, inputs, machines, planview};
+use shopfloor::emitted::{emitted, machine, sass};
+use shopfloor::{Goal, Model, inputs, planview};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -9,17 +9,15 @@ pub struct Args {
     model: String,
     #[command(flatten)]
     bound: ModelArgs,
-    /// GPU to plan and print for, which need not be here: a name or a TOML file
+    /// GPU to plan and print for, which need not be here: a name such as a100, a TOML file, or wgpu
+    /// for WGSL
     #[arg(long, value_name = "MACHINE")]
     on: String,
     /// Step, by number or name
     #[arg(long, value_name = "STEP")]
     step: String,
-    /// WGSL instead of PTX
+    /// The machine code too, by ptxas and nvdisasm (scripts/fetch-ptxas.sh fetches them)
     #[arg(long)]
-    wgsl: bool,
-    /// The machine code too (ptxas and nvdisasm: in the path, or named by PTXAS and NVDISASM)
-    #[arg(long, conflicts_with = "wgsl")]
     sass: bool,
 }
 
@@ -27,13 +25,9 @@ pub fn run(a: Args) -> Done {
     let model = Model::open(&a.model, &a.bound.options())?;
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
-    let machine = machines::find(&a.on)?;
+    let machine = machine(&a.on)?;
     let plan = planview::plan_for(&model, &machine, None, Goal::Latency, &dims)?;
-    let language = match a.wgsl {
-        true => Language::Wgsl,
-        false => Language::Ptx,
-    };
-    let e = emitted(&plan, &a.step, &machine, language)?;
+    let e = emitted(&plan, &a.step, &machine)?;
     let mut out = format!("{}\n{}", e.program, e.text);
     if a.sass {
         let folder = std::env::temp_dir().join(format!("shopfloor-emit-{}", std::process::id()));

@@ -1,8 +1,8 @@
 //! One module per command.
 pub mod bench;
 pub mod demo;
-pub mod emulate;
 pub mod emit;
+pub mod emulate;
 pub mod inspect;
 pub mod machines;
 pub mod plan;

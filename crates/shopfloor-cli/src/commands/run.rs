@@ -43,6 +43,9 @@ pub struct Args {
     /// Stop after the step of this number or name, and list what ran
     #[arg(long, value_name = "STEP")]
     stop_after: Option<String>,
+    /// Fail with exit code 3 where a step runs on the host because the device has no form for it
+    #[arg(long)]
+    no_fallback: bool,
     /// Everything as JSON
     #[arg(long)]
     json: bool,
@@ -74,6 +77,8 @@ struct RunReport {
     device: String,
     outputs: Vec<OutputSummary>,
     fallback_steps: Vec<planview::Fallback>,
+    #[serde(flatten)]
+    shares: planview::Shares,
     timings_ms: Timings,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<Comparison>,
@@ -236,6 +241,11 @@ pub fn run(a: Args) -> Done {
         }
         return output::print(&text);
     }
+    if a.no_fallback {
+        let model = session.model();
+        let plan = session.plan(&inputs::box_of(model, &inputs::sizes_of(model, &given)))?;
+        refuse(&a.model, &planview::fallbacks_of(&plan))?;
+    }
     let began = Instant::now();
     let outputs = session.run(&borrowed)?;
     let first_run = began.elapsed().as_secs_f64() * 1e3;
@@ -262,12 +272,16 @@ pub fn run(a: Args) -> Done {
         }
     };
     let fallback_steps = planview::fallbacks(&session);
+    if a.no_fallback {
+        refuse(&a.model, &fallback_steps)?;
+    }
     let device = session.runtime().engine().device();
     let report = RunReport {
         model: session.model().program().name.clone(),
         device: format!("{} ({})", device.name(), device.target().name),
         outputs: outputs.iter().map(|(n, t)| summary(n, t)).collect(),
         fallback_steps,
+        shares: planview::shares(&session),
         timings_ms: Timings { load, first_run },
         compare: comparison,
     };
@@ -293,6 +307,22 @@ pub fn run(a: Args) -> Done {
         Some(c) => Err(Failure::Differ(format!("{}: {c}", a.model))),
         None => Ok(()),
     }
+}
+
+/// An error where a step runs on the host, naming the steps.
+fn refuse(model: &str, steps: &[planview::Fallback]) -> Done {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = steps
+        .iter()
+        .map(|f| format!("{} ({})", f.node, f.reason))
+        .collect();
+    Err(Failure::Unsupported(format!(
+        "{model}: {} of its steps would run on the host: {}; leave --no-fallback out to let them",
+        steps.len(),
+        list.join(", ")
+    )))
 }
 
 fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> String {
@@ -329,6 +359,16 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
             let _ = writeln!(out, "    begins {}", s.texts.join(", "));
         }
         best(tensor, labels, &mut out);
+    }
+    if report.shares.steps_by_device.keys().any(|d| d != "cpu") {
+        let list = report.shares.steps_by_device.iter();
+        let list: Vec<String> = list.map(|(d, n)| format!("{n} on {d}")).collect();
+        let _ = writeln!(
+            out,
+            "  steps: {}; {} copied between them",
+            list.join(", "),
+            units::bytes(report.shares.bytes_moved as f64)
+        );
     }
     for f in &report.fallback_steps {
         let _ = writeln!(out, "  host step for {}: {}", f.node, f.reason);

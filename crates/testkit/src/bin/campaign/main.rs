@@ -16,6 +16,7 @@ mod predict;
 mod quiet;
 mod sweep;
 mod zoo;
+mod zoo_on;
 
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "zoo",
-        "[--large] [NAME...]: every model against its reference; --predict: to bench/PREDICTED.md",
+        "[--large] [NAME...]: every model against its reference; --predict: to bench/PREDICTED.md; --on DEVICE: on a GPU",
         zoo::run,
     ),
 ];

@@ -129,6 +129,14 @@ fn ways(model: &ZooModel, path: &Path) -> Vec<(&'static str, Row)> {
 }
 
 pub fn run(args: &[String]) -> ExitCode {
+    if let Some(at) = args.iter().position(|a| a == "--on") {
+        let Some(on) = args.get(at + 1) else {
+            eprintln!("zoo: --on takes a device, such as wgpu");
+            return ExitCode::from(2);
+        };
+        let rest: Vec<String> = [&args[..at], &args[at + 2..]].concat();
+        return crate::zoo_on::run(on, &rest);
+    }
     if args.first().is_some_and(|a| a == "--predict") {
         return crate::predict::run(&args[1..]);
     }
