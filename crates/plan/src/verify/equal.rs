@@ -15,6 +15,8 @@ const MAX_TERMS: usize = 16;
 /// Solved constraints.
 pub(crate) struct Equal {
     solved: BTreeMap<Sym, Dim>,
+    /// Products of symbols that are a number: what a reshape to stated sizes makes of them.
+    products: Vec<(Vec<Sym>, i64)>,
     /// The box of the symbols that are left.
     pub dims: DimBox,
     fresh: usize,
@@ -28,6 +30,7 @@ impl Equal {
         }
         let mut e = Equal {
             solved: BTreeMap::new(),
+            products: Vec::new(),
             dims: dims.clone(),
             fresh: 0,
         };
@@ -40,7 +43,7 @@ impl Equal {
                 e.solve(&(l - r));
             }
         }
-        (!e.solved.is_empty()).then_some(e)
+        (!e.solved.is_empty() || !e.products.is_empty()).then_some(e)
     }
 
     /// `d` with solved symbols replaced; `None` when that could leave 64 bits.
@@ -50,14 +53,76 @@ impl Equal {
         }
         let mut used = BTreeSet::new();
         d.symbols(&mut used);
-        if !used.iter().any(|s| self.solved.contains_key(s)) {
+        let solved = used.iter().any(|s| self.solved.contains_key(s));
+        let product = |p: &(Vec<Sym>, i64)| p.0.iter().all(|s| used.contains(s));
+        if !solved && !self.products.iter().any(product) {
             return Some(d.clone());
         }
         let sizes = |s: &str| match self.solved.get(s) {
             Some(e) => norm(e, &self.dims),
             None => self.dims.get(s).map_or(MAX_NORM, |r| i128::from(r.hi)),
         };
-        (weight(d, &sizes) < MAX_NORM).then(|| d.substitute(&|s| self.solved.get(s).cloned()))
+        (weight(d, &sizes) < MAX_NORM)
+            .then(|| self.with_products(d.substitute(&|s| self.solved.get(s).cloned())))
+    }
+
+    /// `d` with the products that are numbers replaced.
+    fn with_products(&self, d: Dim) -> Dim {
+        if self.products.is_empty() || norm(&d, &self.dims) >= MAX_NORM {
+            return d;
+        }
+        let mut out = Dim::ZERO;
+        for (c, mut atoms) in d.terms() {
+            let mut product = Dim::Known(c);
+            for (symbols, n) in &self.products {
+                let mut rest = atoms.clone();
+                let all = symbols.iter().all(|s| {
+                    let at = rest
+                        .iter()
+                        .position(|a| matches!(a, Atom::Sym(x) if x == s));
+                    at.map(|i| rest.swap_remove(i)).is_some()
+                });
+                if all {
+                    atoms = rest;
+                    product = product * Dim::Known(*n);
+                }
+            }
+            out = out + atoms.iter().map(dim_of).fold(product, |p, a| p * a);
+        }
+        out
+    }
+
+    /// Notes `zero` if it says that a product of symbols is a number that it can be.
+    fn note_product(&mut self, zero: &Dim) {
+        let (mut number, mut product) = (0i64, None);
+        for (c, atoms) in zero.terms() {
+            let symbols: Option<Vec<Sym>> = atoms
+                .iter()
+                .map(|a| match a {
+                    Atom::Sym(s) => Some(s.clone()),
+                    _ => None,
+                })
+                .collect();
+            match symbols {
+                Some(s) if s.is_empty() => number = c,
+                Some(s) if product.is_none() => product = Some((c, s)),
+                _ => return,
+            }
+        }
+        let Some((c, symbols)) = product else { return };
+        let (Some(n), Some(0)) = (
+            number.checked_neg().and_then(|n| n.checked_div(c)),
+            number.checked_rem(c),
+        ) else {
+            return;
+        };
+        // No larger than the symbols can make it, so that no sum grows by what stands for them.
+        let most = symbols.iter().try_fold(1i128, |p, s| {
+            Some(p.saturating_mul(i128::from(self.dims.get(s)?.hi.max(1))))
+        });
+        if n > 0 && most.is_some_and(|m| i128::from(n) <= m) {
+            self.products.push((symbols, n));
+        }
     }
 
     /// Takes `zero` to be 0.
@@ -95,6 +160,7 @@ impl Equal {
                 return;
             }
         }
+        self.note_product(&zero);
     }
 
     /// `value` with the floors that contain `s` as symbols of their own; `None` when `s` occurs
@@ -130,10 +196,7 @@ impl Equal {
                         symbol
                     }
                     a if has(a) => return None,
-                    Atom::Sym(x) => Dim::sym(x),
-                    Atom::FloorDiv(x, y) => x.floor_div(y),
-                    Atom::Min(x, y) => x.min_with(y),
-                    Atom::Max(x, y) => x.max_with(y),
+                    a => dim_of(a),
                 };
                 product = product * one;
             }
@@ -188,6 +251,15 @@ impl Equal {
     }
 }
 
+fn dim_of(a: &Atom) -> Dim {
+    match a {
+        Atom::Sym(x) => Dim::sym(x),
+        Atom::FloorDiv(x, y) => x.floor_div(y),
+        Atom::Min(x, y) => x.min_with(y),
+        Atom::Max(x, y) => x.max_with(y),
+    }
+}
+
 fn gcd(a: i64, b: i64) -> i64 {
     match b {
         0 => a.saturating_abs(),
@@ -226,4 +298,33 @@ fn weight(d: &Dim, sizes: &dyn Fn(&str) -> i128) -> i128 {
         sum = sum.saturating_add(p);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_that_is_a_number_is_taken_for_it() {
+        let s = Dim::sym;
+        let equal = |left: Dim, right: Dim| {
+            let mut dims = DimBox::new();
+            for n in ["a", "b", "c"] {
+                dims.insert(n, 1, 100);
+            }
+            let node = "reshape".to_string();
+            Equal::new(&[Constraint { node, left, right }], &dims)
+        };
+        let e = equal(Dim::Known(64) * s("a") * s("b"), Dim::Known(1024)).expect("a product");
+        let wide = Dim::Known(64) * s("a") * s("b") * s("c") + s("a");
+        let want = Dim::Known(1024) * s("c") + s("a");
+        assert_eq!(e.canon(&wide), Some(want));
+        assert_eq!(e.canon(&s("a")), Some(s("a")));
+        assert_eq!(e.canon(&(s("a") * s("a"))), Some(s("a") * s("a")));
+        // 15 is no multiple of 64, and no sizes up to 100 make 20,000.
+        assert!(equal(Dim::Known(64) * s("a") * s("b"), Dim::Known(960 + 15)).is_none());
+        assert!(equal(s("a") * s("b"), Dim::Known(20_000)).is_none());
+        assert!(equal(s("a") * s("b"), Dim::Known(-4)).is_none());
+        assert!(equal(s("a") * s("b") + s("c") * s("b"), Dim::Known(4)).is_none());
+    }
 }
