@@ -14,6 +14,7 @@ mod cost;
 mod error;
 mod measure;
 mod model;
+mod oddities;
 mod sourced;
 mod text;
 mod work;

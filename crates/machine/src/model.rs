@@ -52,6 +52,28 @@ impl From<layout::DType> for NumType {
     }
 }
 
+impl NumType {
+    /// The format called `name`, as [`fmt::Display`] writes it.
+    pub fn from_name(name: &str) -> Option<NumType> {
+        use NumType as N;
+        let all = [
+            N::F64,
+            N::F32,
+            N::Tf32,
+            N::Bf16,
+            N::F16,
+            N::F8,
+            N::I64,
+            N::I32,
+            N::I16,
+            N::I8,
+            N::I4,
+            N::Bool,
+        ];
+        all.into_iter().find(|n| n.to_string() == name)
+    }
+}
+
 impl fmt::Display for NumType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

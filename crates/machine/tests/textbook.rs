@@ -232,8 +232,9 @@ fn launches_and_copies() {
     let total = |name: &str| c.ways.iter().find(|w| w.name == name).unwrap().total_s;
     // 100 batches of 10 us with a 15 us launch: one by one, and in a kernel that stays.
     near(total("one by one"), 2500e-6, 1e-9);
-    near(total("resident, in place"), 1015e-6, 1e-9);
-    near(total("resident, streamed"), 1015e-6, 1e-9);
+    near(total("persistent"), 1015e-6, 1e-9);
+    near(total("resident, ring"), 1015e-6, 1e-9);
+    near(total("resident, copied"), 1015e-6, 1e-9);
     near(total("graph"), 1015e-6, 1e-9);
     // 4 MB each way at 500 us: 1010 us a batch, 12 through a ring of one microsecond a hand-off.
     let far = Batches {
@@ -246,7 +247,7 @@ fn launches_and_copies() {
     let c = calc::compare_transfers(&far);
     let each = |name: &str| c.ways.iter().find(|w| w.name == name).unwrap().per_batch_s;
     near(each("one by one"), 1010e-6, 1e-9);
-    near(each("resident, in place"), 12e-6, 1e-9);
+    near(each("resident, ring"), 12e-6, 1e-9);
     near(each("streams"), 500e-6, 1e-9);
     // The break-even is where the totals cross.
     let at = c.breakeven_batches.unwrap();
@@ -268,6 +269,23 @@ fn launches_and_copies() {
     assert_eq!(unified.copy_in_s, 0.0);
     let pcie = Batches::on(&lookup("a100").unwrap(), 4e6, 10, 1e-5);
     near(pcie.copy_in_s, 4e6 / 31.508e9 + 1.5e-6, 1e-3);
+}
+
+#[test]
+fn machines_of_the_catalog_look_right_and_a_slip_does_not() {
+    for e in shopfloor_machine::catalog() {
+        let found = e.machine.oddities();
+        assert!(found.is_empty(), "{}: {found:?}", e.machine.name);
+    }
+    let mut m = lookup("a100").unwrap();
+    m.units[0].all.value *= 2.0;
+    m.levels[4].read.all.value *= 10.0;
+    let found = m.oddities();
+    assert!(
+        found[0].contains("twice") || found[0].contains("lanes"),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|f| f.contains("bus")), "{found:?}");
 }
 
 #[test]
@@ -300,6 +318,17 @@ fn tensor_units() {
     assert!(!old.uses && old.reasons[0].contains("no matrix units"));
     assert!(fit("rtx 4090", 64, 64, 64, NumType::F8).uses);
     assert!(!fit("a100", 64, 64, 64, NumType::F8).uses);
+    let p: Product = "matmul:17x9x33:bf16".parse().unwrap();
+    assert_eq!((p.m, p.n, p.k, p.dtype), (17, 9, 33, NumType::Bf16));
+    for (bad, why) in [
+        ("matmul:17x9:f16", "MxNxK"),
+        ("matmul:axbxc:f16", "MxNxK"),
+        ("matmul:1x2x3:f13", "f13"),
+        ("map:17:f16", "matmul"),
+    ] {
+        let e = bad.parse::<Product>().unwrap_err();
+        assert!(e.contains(why), "{bad}: {e}");
+    }
     let huge = fit("a100", u64::MAX, u64::MAX, u64::MAX, NumType::F16);
     assert!(huge.ways[0].seconds.is_finite());
     assert_eq!(fit("a100", 0, 8, 8, NumType::F16).ways[0].useful, 1.0);

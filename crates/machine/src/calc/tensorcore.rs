@@ -15,6 +15,35 @@ pub struct Product {
     pub dtype: NumType,
 }
 
+impl std::str::FromStr for Product {
+    type Err = String;
+
+    /// Reads `matmul:MxNxK:DTYPE`, such as `matmul:4096x4096x4096:f16`.
+    fn from_str(text: &str) -> Result<Product, String> {
+        let wrong =
+            || format!("'{text}' should be matmul:MxNxK:DTYPE, such as matmul:4096x4096x4096:f16");
+        let mut parts = text.split(':');
+        let (Some("matmul"), Some(sizes), Some(dtype), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(wrong());
+        };
+        let sizes: Option<Vec<u64>> = sizes
+            .split('x')
+            .map(|s| s.parse().ok().filter(|v| *v < 1 << 40))
+            .collect();
+        let Some(&[m, n, k]) = sizes.as_deref() else {
+            return Err(wrong());
+        };
+        let dtype = NumType::from_name(dtype).ok_or_else(|| {
+            format!(
+                "'{dtype}' is no number format; they are f64 f32 tf32 bf16 f16 f8 i8 i4 and so on"
+            )
+        })?;
+        Ok(Product { m, n, k, dtype })
+    }
+}
+
 /// One way to compute the product on matrix units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorWay {

@@ -22,6 +22,10 @@ pub struct Batches {
     pub handoff_s: f64,
 }
 
+/// One way through a ring in memory that host and device both see: a posted write over the road and the
+/// poll that sees it. Assumed; published round trips are from 1 to 3 us.
+const RING_S: f64 = 1e-6;
+
 impl Batches {
     /// Batches of `bytes` each way over the machine's road to the host, with its launch and hand-off
     /// costs. Copies take no time where host and device memory are one place.
@@ -40,7 +44,11 @@ impl Batches {
             launch_s: m.costs.launch_s.value,
             // Published micro-benchmarks have 1.3 to 2 us between kernels of a graph on A100 to H200.
             graph_gap_s: (m.costs.launch_s.value / 4.0).min(1.5e-6),
-            handoff_s: m.costs.handoff_s.value,
+            handoff_s: if m.kind == crate::MachineKind::Cpu {
+                m.costs.handoff_s.value
+            } else {
+                RING_S
+            },
         }
     }
 }
@@ -48,7 +56,7 @@ impl Batches {
 /// The time of all batches, one way of running them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// `one by one`, `streams`, `graph`, `resident, streamed` or `resident, in place`.
+    /// `one by one`, `streams`, `graph`, `resident, copied`, `resident, ring` or `persistent`.
     pub name: &'static str,
     /// Seconds for all batches.
     pub total_s: f64,
@@ -63,7 +71,7 @@ pub struct Way {
 pub struct Comparison {
     /// The ways.
     pub ways: Vec<Way>,
-    /// The number of batches from which the resident kernel that streams beats copy-launch-copy; `None`
+    /// The number of batches from which the resident kernel that is copied to beats copy-launch-copy; `None`
     /// when it never does.
     pub breakeven_batches: Option<u64>,
     /// The kernel time below which the launch costs more than the kernel itself.
@@ -76,8 +84,10 @@ pub struct Comparison {
 /// - one by one: `n (in + launch + kernel + out)`;
 /// - streams: a pipeline, `in + launch + kernel + out + (n - 1) max(in, launch + kernel, out)`;
 /// - graph: one launch, then the same pipeline with the graph's gap in place of the launch;
-/// - resident, streamed: one launch, then the pipeline with two hand-offs through a ring;
-/// - resident, in place: one launch, then `n (kernel + 2 hand-offs)`: the data stays on the device.
+/// - resident, copied: one launch, then the pipeline with two hand-offs through a ring;
+/// - resident, ring: one launch, then `n (kernel + 2 hand-offs)`: the data stays on the device, only
+///   orders and answers go through the ring;
+/// - persistent: one launch, then `n kernel`: the work is known beforehand and waits on the device.
 pub fn compare_transfers(b: &Batches) -> Comparison {
     let n = b.batches as f64;
     let rest = (n - 1.0).max(0.0);
@@ -104,11 +114,12 @@ pub fn compare_transfers(b: &Batches) -> Comparison {
         ),
         ("streams", pipeline(0.0, b.launch_s + k)),
         ("graph", pipeline(b.launch_s, k + b.graph_gap_s)),
-        ("resident, streamed", pipeline(b.launch_s, place)),
+        ("resident, copied", pipeline(b.launch_s, place)),
         (
-            "resident, in place",
+            "resident, ring",
             (some * b.launch_s + n * place, place, "kernel"),
         ),
+        ("persistent", (some * b.launch_s + n * k, k, "kernel")),
     ];
     let ways: Vec<Way> = ways
         .into_iter()
