@@ -61,6 +61,17 @@ fn bits(s: Scalar, ty: Ty) -> u64 {
     }
 }
 
+/// What lies in shared memory before anybody wrote there: no number where there is such a thing, so that
+/// not even a product with 0 hides it.
+fn strange(d: DType) -> u64 {
+    match d {
+        DType::F64 => f64::NAN.to_bits(),
+        d if d.is_float() => u64::from(f32::NAN.to_bits()),
+        DType::Bool => 1,
+        _ => 0xDEAD_BEEF,
+    }
+}
+
 /// Runs every task of `p` on `buffers`, one per operand; `lookup` gives the symbols' values.
 ///
 /// # Errors
@@ -90,7 +101,7 @@ pub fn run(
             .iter()
             .map(|a| {
                 let n = a.elements as usize;
-                (vec![0xDEAD_BEEF; n], vec![Touch::default(); n])
+                (vec![strange(a.dtype); n], vec![Touch::default(); n])
             })
             .collect();
         m.body(&p.body, &vec![true; lanes])?;

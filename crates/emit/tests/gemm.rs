@@ -228,7 +228,7 @@ fn what_cannot_be_printed_is_named() {
             swizzle: Swizzle::default(),
             stages: 2
         }),
-        "one pipeline depth"
+        "stages"
     );
     assert_eq!(
         rule(k(), |s, _| s.mapping = Mapping::Cpu(CpuMapping::default())),
