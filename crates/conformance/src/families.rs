@@ -1,11 +1,13 @@
 //! Random kernels of every family.
 mod attention;
+mod chain;
 mod dense;
 mod moves;
 mod recurrent;
 mod rows;
 
 use crate::Rng;
+pub use chain::{Link, chain};
 use kernel::Kernel;
 
 /// A kernel with what it is run on and how near the results must be.

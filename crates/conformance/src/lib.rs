@@ -14,7 +14,7 @@ pub mod simt;
 mod suite;
 
 pub use emulated::Emulated;
-pub use families::{Case, cases};
+pub use families::{Case, Link, cases, chain};
 pub use on_device::OnDevice;
 pub use rng::Rng;
 pub use schedules::{cpu_schedules, gpu_schedules};

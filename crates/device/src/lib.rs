@@ -9,6 +9,7 @@ mod error;
 mod host_part;
 mod pages;
 mod recycle;
+pub mod ring;
 mod store;
 
 pub use buffer::AlignedBytes;

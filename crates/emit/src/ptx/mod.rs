@@ -21,6 +21,8 @@ mod math;
 mod mma;
 mod params;
 mod pressure;
+pub mod resident;
+mod source;
 mod stage;
 mod target;
 mod text;
@@ -34,6 +36,7 @@ use kernel::{Mapping, TileProgram};
 use layout::DType;
 use params::Params;
 pub use params::{ParamSpec, ParamValue};
+use source::{Printed, Source};
 use std::collections::BTreeMap;
 pub use target::target;
 use text::{Kind, Text};
@@ -60,11 +63,18 @@ pub struct Ptx {
     pub shared_bytes: u32,
     /// Registers per thread that an assembler is expected to take, read off the text.
     pub registers_estimate: u32,
+    /// Reasons of faults, whose numbers go to [`ParamValue::Fault`].
+    pub faults: Vec<String>,
 }
 
 /// Prints `program` for `arch`. Nothing is chosen here: what the schedule says is printed, or the
 /// error names the statement and the rule.
 pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
+    print(program, arch, Source::Entry).map(|p| p.entry(arch))
+}
+
+/// The body of `program`: what one CTA does for one task.
+fn print(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, EmitError> {
     if !ARCHS.contains(&arch) {
         return Err(EmitError::Arch(arch.into()));
     }
@@ -87,7 +97,7 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         if map.threads == 0 || map.threads > 1024 {
             return rule("threads", format!("{} threads; 1024 at most", map.threads));
         }
-        return threads::print(&crate::simt::lower(program, CAPS)?, arch);
+        return threads::print(&crate::simt::lower(program, CAPS)?, arch, &source);
     }
     if map.threads == 0
         || map.threads > 1024
@@ -137,6 +147,7 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         );
     }
     let mut t = Text::default();
+    t.source = source;
     let tid = t.r("mov.u32", format_args!("%tid.x"));
     let lane = t.r("and.b32", format_args!("{tid}, 31"));
     let warp = t.r("shr.u32", format_args!("{tid}, 5"));
@@ -191,41 +202,16 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
     e.rows = e.group(&map.rows)?;
     e.grid()?;
     e.nodes(program.body())?;
-    e.t.op("ret");
-    let entry = "tile_program".to_string();
-    let (params, shared_bytes) = (e.params.specs, e.shared_bytes);
-    let body = e.t.finish();
-    // PTX ISA 7.8 knows sm_90; 7.1 would do for sm_80.
-    let list: Vec<String> = params
-        .iter()
-        .map(|p| match p.value {
-            ParamValue::Operand(_) | ParamValue::Fault => format!("\t.param .u64 {}", p.name),
-            ParamValue::Dim(_) => format!("\t.param .s64 {}", p.name),
-        })
-        .collect();
-    let name: String = kernel
-        .name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_graphic() || c == ' ' {
-                c
-            } else {
-                '?'
-            }
-        })
-        .collect();
-    let text = format!(
-        "// {name}\n.version 7.8\n.target {arch}\n.address_size 64\n\n.extern .shared .align 128 .b8 shared_bytes[];\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{body}}}\n",
-        list.join(",\n"),
-        map.threads,
-        map.registers,
-    );
-    Ok(Ptx {
-        text,
-        entry,
+    let (params, shared_bytes, code) = (e.params.specs, e.shared_bytes, e.t.finish());
+    Ok(Printed {
+        name: kernel.name.clone(),
+        held: pressure::estimate(&code, map.registers),
+        code,
         params,
         threads: map.threads,
+        registers: map.registers,
+        capped: true,
         shared_bytes,
-        registers_estimate: pressure::estimate(&body, map.registers),
+        faults: vec![],
     })
 }

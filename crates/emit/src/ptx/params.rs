@@ -53,7 +53,8 @@ pub(crate) struct Params {
 impl Params {
     fn add(&mut self, t: &mut Text, name: String, ty: &str, value: ParamValue) -> Reg {
         let r = t.reg(Kind::D);
-        t.head_op(format!("ld.param.{ty} {r}, [{name}]"));
+        let load = t.source.param(ty, &r.to_string(), &name, self.specs.len());
+        t.head_op(load);
         self.specs.push(ParamSpec { name, value });
         r
     }

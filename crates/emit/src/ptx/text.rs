@@ -1,4 +1,5 @@
 //! A writer of PTX text with typed virtual registers.
+use super::source::Source;
 use std::fmt;
 
 /// Register types; each has its own name space.
@@ -36,10 +37,12 @@ impl fmt::Display for Reg {
     }
 }
 
-/// The text of one entry under construction: `head` runs once at the top (parameters), `body`
+/// The text of one body under construction: `head` runs once at the top (parameters), `body`
 /// follows.
 #[derive(Default)]
 pub(crate) struct Text {
+    /// Where parameters and the task come from.
+    pub source: Source,
     head: String,
     body: String,
     used: [u32; 5],
@@ -66,6 +69,12 @@ impl Text {
         self.body.push('\t');
         self.body.push_str(line.as_ref());
         self.body.push_str(";\n");
+    }
+
+    /// All threads of the task meet.
+    pub fn barrier(&mut self) {
+        let line = self.source.barrier();
+        self.op(line);
     }
 
     /// Appends an instruction to the head.

@@ -5,7 +5,8 @@
 //! nothing is contracted but what the program says is one multiply-add.
 mod math;
 
-use super::{ParamSpec, ParamValue, Ptx};
+use super::source::{Printed, Source};
+use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use expr::Compare;
@@ -23,6 +24,7 @@ struct Printer<'a> {
     shared: Vec<u32>,
     /// `min.NaN` and `max.NaN` are there.
     nan: bool,
+    source: &'a Source,
 }
 
 /// Bytes of an element in shared memory.
@@ -66,8 +68,8 @@ fn moved(t: Ty) -> &'static str {
 ///
 /// # Errors
 /// An element type or function has no PTX form.
-pub(super) fn print(p: &Program, arch: &str) -> Result<Ptx, EmitError> {
-    text(p, arch).map_err(|why| EmitError::Rule {
+pub(super) fn print(p: &Program, arch: &str, source: &Source) -> Result<Printed, EmitError> {
+    text(p, arch, source).map_err(|why| EmitError::Rule {
         kernel: p.name.clone(),
         statement: "the text".into(),
         rule: "PTX",
@@ -75,7 +77,7 @@ pub(super) fn print(p: &Program, arch: &str) -> Result<Ptx, EmitError> {
     })
 }
 
-fn text(p: &Program, arch: &str) -> Out<Ptx> {
+fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
     let mut shared = vec![];
     let mut bytes = 0u32;
     for a in &p.shared {
@@ -95,12 +97,13 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
         labels: 0,
         shared,
         nan: arch != "sm_75",
+        source,
     };
     let mut params = vec![];
     for (i, o) in p.operands.iter().enumerate() {
         let _ = o;
         let name = format!("operand_{i}");
-        s.line(&format!("ld.param.u64 %l_{i}, [{name}];"));
+        s.param("u64", &format!("%l_{i}"), &name, params.len());
         s.line(&format!("cvta.to.global.u64 %l_{i}, %l_{i};"));
         params.push(ParamSpec {
             name,
@@ -109,14 +112,14 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
     }
     for (i, d) in p.dims.iter().enumerate() {
         let name = format!("dim_{i}");
-        s.line(&format!("ld.param.s64 %dim_{i}, [{name}];"));
+        s.param("s64", &format!("%dim_{i}"), &name, params.len());
         params.push(ParamSpec {
             name,
             value: ParamValue::Dim(d.clone()),
         });
     }
     if !p.faults.is_empty() {
-        s.line("ld.param.u64 %fault, [fault];");
+        s.param("u64", "%fault", "fault", params.len());
         s.line("cvta.to.global.u64 %fault, %fault;");
         params.push(ParamSpec {
             name: "fault".into(),
@@ -133,7 +136,6 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
         }
     }
     s.body(&p.body)?;
-    s.line("ret;");
     let mut head = String::new();
     let (n, v) = (p.regs.len(), p.vars.len());
     for (c, ty) in [
@@ -165,39 +167,17 @@ fn text(p: &Program, arch: &str) -> Out<Ptx> {
         p.operands.len() + 1,
         p.dims.len() + 1
     );
-    let list: Vec<String> = params
-        .iter()
-        .map(|x| match x.value {
-            ParamValue::Dim(_) => format!("\t.param .s64 {}", x.name),
-            _ => format!("\t.param .u64 {}", x.name),
-        })
-        .collect();
-    let name: String = p
-        .name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_graphic() || c == ' ' {
-                c
-            } else {
-                '?'
-            }
-        })
-        .collect();
-    let entry = "tile_program".to_string();
-    let registers_estimate = super::pressure::estimate(&format!("{head}{}", s.out), 255);
-    let text = format!(
-        "// {name}\n.version 7.8\n.target {arch}\n.address_size 64\n\n.extern .shared .align 128 .b8 shared_bytes[];\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n{{\n{head}{}}}\n",
-        list.join(",\n"),
-        p.threads,
-        s.out,
-    );
-    Ok(Ptx {
-        text,
-        entry,
+    let code = head + &s.out;
+    Ok(Printed {
+        name: p.name.clone(),
+        held: super::pressure::estimate(&code, 255),
+        code,
         params,
         threads: p.threads,
+        registers: p.registers,
+        capped: false,
         shared_bytes: bytes,
-        registers_estimate,
+        faults: p.faults.clone(),
     })
 }
 
@@ -206,6 +186,11 @@ impl Printer<'_> {
         self.out.push('\t');
         self.out.push_str(s);
         self.out.push('\n');
+    }
+
+    fn param(&mut self, ty: &str, to: &str, name: &str, index: usize) {
+        let line = self.source.param(ty, to, name, index);
+        self.line(&format!("{line};"));
     }
 
     fn ty(&self, r: Reg) -> Ty {
@@ -552,13 +537,15 @@ impl Printer<'_> {
             }
             Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body(body)),
             Inst::Barrier => {
-                self.line("bar.sync 0;");
+                let line = self.source.barrier();
+                self.line(&format!("{line};"));
                 Ok(())
             }
             Inst::Fault { cond, code } => self.guarded(Some(*cond), |s| {
                 let t = s.temp("r");
                 s.line(&format!("mov.u32 {t}, {};", code + 1));
-                s.line(&format!("st.global.u32 [%fault], {t};"));
+                // Several threads may find something: the highest number stays.
+                s.line(&format!("red.relaxed.gpu.global.max.u32 [%fault], {t};"));
                 Ok(())
             }),
         }
@@ -599,7 +586,10 @@ impl Printer<'_> {
                 }
             }
             Op::Thread => self.line(&format!("mov.u32 {to}, %tid.x;")),
-            Op::Task => self.line(&format!("mov.u32 {to}, %ctaid.x;")),
+            Op::Task => {
+                let task = self.source.task();
+                self.line(&format!("mov.u32 {to}, {task};"));
+            }
             Op::Dim(d) => match ty {
                 Ty::I64 => self.line(&format!("mov.b64 {to}, %dim_{d};")),
                 _ => self.line(&format!("cvt.u32.u64 {to}, %dim_{d};")),

@@ -138,7 +138,8 @@ impl<'a> Emitter<'a> {
     pub fn grid(&mut self) -> Result<()> {
         self.at = "the grid".into();
         let grid = self.schedule.grid.clone();
-        let task = self.t.r("mov.u32", format_args!("%ctaid.x"));
+        let number = self.t.source.task();
+        let task = self.t.r("mov.u32", format_args!("{number}"));
         let counts: Vec<Num> = grid.iter().map(|g| self.pieces(g)).collect();
         let n = grid.len();
         let mut rest = task;
@@ -256,7 +257,7 @@ impl<'a> Emitter<'a> {
             Stmt::Contract { acc, a, b, over } => {
                 if self.unwaited && self.read_stage.is_none() {
                     self.t.op("cp.async.wait_group 0");
-                    self.t.op("bar.sync 0");
+                    self.t.barrier();
                     self.unwaited = false;
                 }
                 self.contract(*acc, *a, *b, over)
@@ -341,12 +342,12 @@ impl<'a> Emitter<'a> {
         if stages > 1 {
             self.t.op(format!("cp.async.wait_group {}", stages - 2));
             // Also: everybody has read the stage that is filled next.
-            self.t.op("bar.sync 0");
+            self.t.barrier();
             self.ahead(&copies, cuts, &ahead, issued, write, total, &skip)?;
         } else if !copies.is_empty() {
             self.ahead(&copies, cuts, &ahead, issued, write, total, &skip)?;
             self.t.op("cp.async.wait_group 0");
-            self.t.op("bar.sync 0");
+            self.t.barrier();
         }
         self.unwaited = false;
         let outer = self.read_stage.replace(read);
@@ -363,7 +364,7 @@ impl<'a> Emitter<'a> {
         self.at = "a loop".into();
         self.t.note("next piece");
         if stages == 1 && !copies.is_empty() {
-            self.t.op("bar.sync 0");
+            self.t.barrier();
         }
         let base: BTreeMap<AxisId, Reg> =
             cuts.iter().map(|c| (c.axis, self.base[&c.axis])).collect();

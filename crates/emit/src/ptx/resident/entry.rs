@@ -1,0 +1,601 @@
+//! The entry's text, and the body that copies.
+use super::{Abi, Idle, PARAMS, ResidentShape};
+
+/// Name of the entry.
+pub(super) const NAME: &str = "resident";
+/// Bytes of the entry's own shared memory: two commands, used in turn.
+pub(super) const STATIC_SHARED: u32 = 16;
+
+/// Shortest pause, in nanoseconds.
+const PAUSE: u32 = 32;
+
+/// Copies a piece of memory: record = from, to, bytes, bytes per task.
+pub(super) fn copy(n: u32, threads: u32) -> String {
+    let stride = 16 * threads;
+    format!(
+        "// copies\n.func body_{n}(.reg .b64 %record, .reg .b32 %task)
+{{
+	.reg .pred %p;
+	.reg .b32 %r<5>;
+	.reg .b64 %from, %to, %end, %piece, %i, %k, %x;
+	ld.global.u64 %from, [%record];
+	ld.global.u64 %to, [%record+8];
+	ld.global.u64 %end, [%record+16];
+	ld.global.u64 %piece, [%record+24];
+	cvta.to.global.u64 %from, %from;
+	cvta.to.global.u64 %to, %to;
+	cvt.u64.u32 %i, %task;
+	mul.lo.u64 %i, %i, %piece;
+	add.u64 %k, %i, %piece;
+	min.u64 %end, %end, %k;
+	mov.u32 %r4, %tid.x;
+	mul.wide.u32 %k, %r4, 16;
+	add.u64 %i, %i, %k;
+$copy_wide:
+	add.u64 %k, %i, 16;
+	setp.gt.u64 %p, %k, %end;
+	@%p bra $copy_rest;
+	add.u64 %x, %from, %i;
+	ld.global.v4.u32 {{%r0, %r1, %r2, %r3}}, [%x];
+	add.u64 %x, %to, %i;
+	st.global.v4.u32 [%x], {{%r0, %r1, %r2, %r3}};
+	add.u64 %i, %i, {stride};
+	bra $copy_wide;
+$copy_rest:
+	setp.ge.u64 %p, %i, %end;
+	@%p bra $copy_end;
+	add.u64 %x, %from, %i;
+	ld.global.u8 %r0, [%x];
+	add.u64 %x, %to, %i;
+	st.global.u8 [%x], %r0;
+	add.u64 %i, %i, 1;
+	bra $copy_rest;
+$copy_end:
+	ret;
+}}
+
+"
+    )
+}
+
+/// Waits a little before the next poll: `spins` polls at once, then pauses that double up to a cap.
+fn pause(label: &str, idle: Idle) -> String {
+    let Idle { spins, pause_ns } = idle;
+    format!(
+        "	setp.lt.u32 %p, %idle, {spins};
+	@%p add.u32 %idle, %idle, 1;
+	@%p bra {label};
+	nanosleep.u32 %ns;
+	shl.b32 %ns, %ns, 1;
+	min.u32 %ns, %ns, {};
+	bra {label};\n",
+        pause_ns.max(PAUSE)
+    )
+}
+
+/// The entry for bodies of so many threads each.
+pub(super) fn entry(bodies: &[u32], shape: &ResidentShape, abi: &Abi, idle: Idle) -> String {
+    let mut out = head(shape);
+    out += &dispatcher(shape, abi, idle);
+    out += &worker(abi, idle);
+    out += &waits(abi, idle);
+    out += &run(bodies, shape, abi);
+    out += &done(abi);
+    out + "}\n"
+}
+
+fn head(shape: &ResidentShape) -> String {
+    let list: Vec<String> = PARAMS
+        .iter()
+        .map(|p| format!("\t.param .u64 {p}"))
+        .collect();
+    let mut out = format!(
+        ".visible .entry {NAME}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n",
+        list.join(",\n"),
+        shape.threads,
+        shape.registers
+    );
+    out += "	.reg .pred %p, %q, %one, %kept;
+	.reg .b32 %t, %cta, %seq, %flip, %command, %cmd, %idle, %ns, %stop, %ticket, %want, %low, %high, %slot, %r1, %r2, %r3, %r4;
+	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
+	.reg .b32 %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
+	.reg .b64 %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
+	.shared .align 16 .b8 commands[16];
+	ld.param.u64 %ring, [ring];
+	ld.param.u64 %feed, [feed];
+	ld.param.u64 %slots, [slots];
+	ld.param.u64 %payloads, [payloads];
+	ld.param.u64 %status, [status];
+	ld.param.u64 %slot_bytes, [slot_bytes];
+	ld.param.u64 %payload_bytes, [payload_bytes];
+	ld.param.u64 %zero_to, [zero_to];
+	ld.param.u64 %x, [first];
+	cvt.u32.u64 %seq, %x;
+	ld.param.u64 %x, [epoch];
+	cvt.u32.u64 %epoch, %x;
+	ld.param.u64 %x, [patience];
+	cvt.u32.u64 %patience, %x;
+	cvta.to.global.u64 %ring, %ring;
+	cvta.to.global.u64 %feed, %feed;
+	cvta.to.global.u64 %slots, %slots;
+	cvta.to.global.u64 %payloads, %payloads;
+	cvta.to.global.u64 %status, %status;
+	mov.u32 %t, %tid.x;
+	mov.u32 %cta, %ctaid.x;
+	mov.u32 %workers, %nctaid.x;
+	sub.u32 %workers, %workers, 1;
+	mov.u32 %command, commands;
+	mov.u32 %flip, 0;
+	setp.eq.u32 %one, %t, 0;
+	setp.ne.u32 %p, %cta, 0;
+	@%p bra WORKER;
+";
+    out
+}
+
+fn dispatcher(shape: &ResidentShape, abi: &Abi, idle: Idle) -> String {
+    let (h, slot) = (&abi.header, &abi.slot);
+    let (wide, narrow) = (16 * shape.threads, 4 * shape.threads);
+    let mask = abi.capacity - 1;
+    let feed_mask = 2 * abi.capacity - 1;
+    format!(
+        "	// The dispatcher: says that it is there, then takes tickets.
+	shl.b32 %r1, %epoch, 1;
+	add.u32 %r2, %r1, 1;
+	@%one st.release.sys.global.u32 [%ring+{state}], %r2;
+DISPATCH:
+	xor.b32 %flip, %flip, 8;
+	add.u32 %cmd, %command, %flip;
+	@!%one bra DISPATCH_SHARE;
+	and.b32 %r1, %seq, {mask};
+	mul.wide.u32 %y, %r1, 4;
+	add.u64 %y, %y, %ring;
+	and.b32 %want, %seq, 65535;
+	mov.u32 %idle, 0;
+	mov.u32 %ns, {PAUSE};
+DISPATCH_POLL:
+	ld.relaxed.sys.global.u32 %stop, [%ring+{stop}];
+	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
+	shr.u32 %r1, %ticket, 16;
+	setp.eq.u32 %p, %r1, %want;
+	@%p bra DISPATCH_FOUND;
+	setp.ne.u32 %p, %stop, 0;
+	@%p bra DISPATCH_STOP;
+{pause}DISPATCH_STOP:
+	// A ticket that was there before the stop word must not be missed.
+	fence.acq_rel.sys;
+	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
+	shr.u32 %r1, %ticket, 16;
+	setp.eq.u32 %p, %r1, %want;
+	@%p bra DISPATCH_FOUND;
+DISPATCH_LEAVE:
+	mov.u32 %low, -1;
+	bra DISPATCH_PUT;
+DISPATCH_FOUND:
+	// A ticket of another epoch is for the kernel that comes next.
+	shr.u32 %r1, %ticket, 12;
+	xor.b32 %r1, %r1, %epoch;
+	and.b32 %r1, %r1, 15;
+	setp.ne.u32 %p, %r1, 0;
+	@%p bra DISPATCH_LEAVE;
+	and.b32 %low, %ticket, 4095;
+DISPATCH_PUT:
+	st.shared.u32 [%cmd], %low;
+DISPATCH_SHARE:
+	bar.sync 0;
+	ld.shared.u32 %low, [%cmd];
+	setp.eq.s32 %p, %low, -1;
+	@%p bra DISPATCH_END;
+	shr.u32 %slot, %low, 1;
+	cvt.u64.u32 %x, %slot;
+	mad.lo.u64 %base, %x, %slot_bytes, %slots;
+	and.b32 %r1, %low, 1;
+	setp.eq.u32 %kept, %r1, 0;
+	@%kept bra DISPATCH_KEPT;
+	// Fresh tables; counters begin again.
+	mad.lo.u64 %word, %x, %payload_bytes, %payloads;
+	mul.wide.u32 %i, %t, 16;
+DISPATCH_COPY:
+	setp.ge.u64 %p, %i, %payload_bytes;
+	@%p bra DISPATCH_COPIED;
+	add.u64 %y, %word, %i;
+	ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%y];
+	add.u64 %y, %base, %i;
+	st.global.v4.u32 [%y+{payload}], {{%r1, %r2, %r3, %r4}};
+	add.u64 %i, %i, {wide};
+	bra DISPATCH_COPY;
+DISPATCH_COPIED:
+	ld.param.u64 %i, [zero_from];
+	bra DISPATCH_ZERO;
+DISPATCH_KEPT:
+	ld.param.u64 %i, [fault_from];
+DISPATCH_ZERO:
+	mul.wide.u32 %y, %t, 4;
+	add.u64 %i, %i, %y;
+DISPATCH_ZEROS:
+	setp.ge.u64 %p, %i, %zero_to;
+	@%p bra DISPATCH_ZEROED;
+	add.u64 %y, %base, %i;
+	st.global.u32 [%y], 0;
+	add.u64 %i, %i, {narrow};
+	bra DISPATCH_ZEROS;
+DISPATCH_ZEROED:
+	bar.sync 0;
+	@!%one bra DISPATCH_NEXT;
+	mov.u32 %turn, 0;
+	@%kept ld.global.u32 %turn, [%base+{turn}];
+	add.u32 %turn, %turn, 1;
+	st.global.u32 [%base+{turn}], %turn;
+	st.global.u32 [%base+{error}], 0;
+	mov.u64 %x, %globaltimer;
+	st.global.u64 [%base+{begin}], %x;
+	ld.global.u32 %tasks, [%base+{tasks}];
+	min.u32 %tasks, %tasks, 2097151;
+	shl.b32 %slot, %slot, 21;
+	or.b32 %low, %slot, %tasks;
+	mov.b64 %word, {{%low, %seq}};
+	and.b32 %r1, %seq, {feed_mask};
+	mul.wide.u32 %y, %r1, 8;
+	add.u64 %y, %y, %feed;
+	st.release.gpu.global.u64 [%y], %word;
+DISPATCH_NEXT:
+	add.u32 %seq, %seq, 1;
+	bra DISPATCH;
+DISPATCH_END:
+	@!%one bra END;
+	mov.b64 %word, {{%low, %seq}};
+	and.b32 %r1, %seq, {feed_mask};
+	mul.wide.u32 %y, %r1, 8;
+	add.u64 %y, %y, %feed;
+	st.release.gpu.global.u64 [%y], %word;
+	st.relaxed.sys.global.u32 [%ring+{next}], %seq;
+	shl.b32 %r1, %epoch, 1;
+	st.release.sys.global.u32 [%ring+{state}], %r1;
+END:
+	ret;
+",
+        state = h.state,
+        stop = h.stop,
+        tickets = h.tickets,
+        next = h.next,
+        payload = slot.payload,
+        turn = slot.turn,
+        error = slot.error,
+        begin = slot.begin,
+        tasks = slot.payload + slot.tasks,
+        pause = pause("DISPATCH_POLL", idle),
+    )
+}
+
+fn worker(abi: &Abi, idle: Idle) -> String {
+    let (slot, st) = (&abi.slot, &abi.status);
+    format!(
+        "WORKER:
+	sub.u32 %w, %cta, 1;
+	mul.wide.u32 %x, %w, {status_bytes};
+	add.u64 %status, %status, %x;
+WORKER_NEXT:
+	xor.b32 %flip, %flip, 8;
+	add.u32 %cmd, %command, %flip;
+	@!%one bra WORKER_SHARE;
+	st.relaxed.sys.global.u32 [%status+{phase}], 0;
+	mov.u32 %idle, 0;
+	mov.u32 %ns, {PAUSE};
+WORKER_POLL:
+	and.b32 %r1, %seq, {feed_mask};
+	mul.wide.u32 %y, %r1, 8;
+	add.u64 %y, %y, %feed;
+	ld.acquire.gpu.global.u64 %word, [%y];
+	mov.b64 {{%low, %high}}, %word;
+	sub.u32 %r1, %high, %seq;
+	setp.eq.u32 %p, %r1, 0;
+	@%p bra WORKER_FOUND;
+	setp.gt.s32 %p, %r1, 0;
+	@%p bra WORKER_MISSED;
+{pause}WORKER_MISSED:
+	// Requests without a task for this CTA went by; what is that old is answered.
+	sub.u32 %seq, %high, {capacity};
+	bra WORKER_POLL;
+WORKER_FOUND:
+	st.shared.u32 [%cmd], %low;
+	st.shared.u32 [%cmd+4], %seq;
+WORKER_SHARE:
+	bar.sync 0;
+	ld.shared.u32 %low, [%cmd];
+	ld.shared.u32 %seq, [%cmd+4];
+	setp.eq.s32 %p, %low, -1;
+	@%p bra END;
+	and.b32 %tasks, %low, 2097151;
+	shr.u32 %slot, %low, 21;
+	setp.ge.u32 %p, %w, %tasks;
+	@%p bra WORKER_PASS;
+	@%one st.relaxed.sys.global.u32 [%status+{seq}], %seq;
+	cvt.u64.u32 %x, %slot;
+	mad.lo.u64 %base, %x, %slot_bytes, %slots;
+	ld.global.u32 %turn, [%base+{turn}];
+	ld.global.u32 %steps, [%base+{steps}];
+	add.u64 %step, %base, {table};
+	mov.u32 %s, 0;
+",
+        status_bytes = st.bytes,
+        phase = st.phase,
+        seq = st.seq,
+        feed_mask = 2 * abi.capacity - 1,
+        capacity = abi.capacity,
+        turn = slot.turn,
+        steps = slot.payload + slot.steps,
+        table = slot.payload + slot.table,
+        pause = pause("WORKER_POLL", idle),
+    )
+}
+
+/// The first warp waits, each lane for counters of its own.
+fn waits(abi: &Abi, idle: Idle) -> String {
+    let (step, wait, st) = (&abi.step, &abi.wait, &abi.status);
+    let m = |i: u32| wait.map + 4 * i;
+    format!(
+        "STEP:
+	setp.ge.u32 %p, %s, %steps;
+	@%p bra ARRIVE;
+	ld.global.u32 %turns, [%step+{turns}];
+	ld.global.u32 %r1, [%step+{first}];
+	rem.u32 %r1, %r1, %workers;
+	add.u32 %local, %w, %workers;
+	sub.u32 %local, %local, %r1;
+	setp.ge.u32 %p, %local, %workers;
+	@%p sub.u32 %local, %local, %workers;
+TASK:
+	setp.ge.u32 %p, %local, %turns;
+	@%p bra STEP_NEXT;
+	@%one st.relaxed.sys.global.u32 [%status+{st_step}], %s;
+	@%one st.relaxed.sys.global.u32 [%status+{st_task}], %local;
+	@%one st.relaxed.sys.global.u32 [%status+{phase}], 1;
+	setp.ge.u32 %p, %t, 32;
+	@%p bra READY;
+	ld.global.u32 %n, [%step+{wait_count}];
+	ld.global.u32 %r1, [%step+{waits}];
+	cvt.u64.u32 %x, %r1;
+	add.u64 %wait, %base, %x;
+WAIT:
+	setp.eq.u32 %p, %n, 0;
+	@%p bra WAITED;
+	ld.global.u32 %kind, [%wait+{kind}];
+	ld.global.u32 %group, [%wait+{group}];
+	ld.global.u32 %earlier, [%wait+{earlier}];
+	mov.u32 %from, 0;
+	mov.b32 %to, %earlier;
+	setp.eq.u32 %p, %kind, 0;
+	@%p bra WAIT_RANGE;
+	ld.global.u32 %r1, [%wait+{m0}];
+	setp.eq.u32 %p, %kind, 1;
+	@!%p bra WAIT_SPANS;
+	mul.lo.u32 %from, %local, %r1;
+	add.u32 %to, %from, %r1;
+	bra WAIT_CLAMP;
+WAIT_SPANS:
+	ld.global.u32 %r2, [%wait+{m1}];
+	div.u32 %r1, %local, %r1;
+	mul.lo.u32 %r1, %r1, %r2;
+	add.u32 %to, %r1, %r2;
+	ld.global.u32 %r3, [%wait+{m2}];
+	sub.s32 %from, %r1, %r3;
+	max.s32 %from, %from, 0;
+	ld.global.u32 %r3, [%wait+{m3}];
+	add.s32 %to, %to, %r3;
+	max.s32 %to, %to, 0;
+	ld.global.u32 %r3, [%wait+{m5}];
+	div.u32 %from, %from, %r3;
+	add.u32 %to, %to, %r3;
+	sub.u32 %to, %to, 1;
+	div.u32 %to, %to, %r3;
+	ld.global.u32 %r3, [%wait+{m4}];
+	mul.lo.u32 %from, %from, %r3;
+	mul.lo.u32 %to, %to, %r3;
+WAIT_CLAMP:
+	// One task at least: what it waited for is passed on.
+	sub.u32 %r1, %earlier, 1;
+	min.u32 %from, %from, %r1;
+	min.u32 %to, %to, %earlier;
+	add.u32 %r1, %from, 1;
+	max.u32 %to, %to, %r1;
+WAIT_RANGE:
+	div.u32 %c, %from, %group;
+	add.u32 %c, %c, %t;
+	sub.u32 %to, %to, 1;
+	div.u32 %to, %to, %group;
+WAIT_LANE:
+	setp.gt.u32 %p, %c, %to;
+	@%p bra WAIT_NEXT;
+	mul.lo.u32 %r1, %c, %group;
+	sub.u32 %r1, %earlier, %r1;
+	min.u32 %r1, %r1, %group;
+	mul.lo.u32 %goal, %r1, %turn;
+	ld.global.u32 %r1, [%wait+{counters}];
+	shl.b32 %r2, %c, 2;
+	add.u32 %r4, %r1, %r2;
+	cvt.u64.u32 %x, %r4;
+	add.u64 %y, %base, %x;
+	mov.u32 %polls, 0;
+	mov.u32 %ns, {PAUSE};
+WAIT_POLL:
+	ld.acquire.gpu.global.u32 %seen, [%y];
+	sub.u32 %r1, %seen, %goal;
+	setp.ge.s32 %p, %r1, 0;
+	@%p bra WAIT_MET;
+	setp.lt.u32 %p, %polls, %patience;
+	@!%p bra WAIT_PAUSE;
+	add.u32 %polls, %polls, 1;
+	setp.lt.u32 %p, %polls, %patience;
+	@%p bra WAIT_PAUSE;
+	// Late: says for what it waits.
+	st.relaxed.sys.global.u32 [%status+{counter}], %r4;
+	st.relaxed.sys.global.u32 [%status+{st_goal}], %goal;
+	st.relaxed.sys.global.u32 [%status+{st_seen}], %seen;
+	st.relaxed.sys.global.u32 [%status+{phase}], 2;
+	st.relaxed.sys.global.u32 [%ring+{late}], 1;
+WAIT_PAUSE:
+	nanosleep.u32 %ns;
+	shl.b32 %ns, %ns, 1;
+	min.u32 %ns, %ns, {pause_ns};
+	bra WAIT_POLL;
+WAIT_MET:
+	add.u32 %c, %c, 32;
+	bra WAIT_LANE;
+WAIT_NEXT:
+	add.u64 %wait, %wait, {wait_bytes};
+	sub.u32 %n, %n, 1;
+	bra WAIT;
+WAITED:
+	bar.warp.sync -1;
+READY:
+	bar.sync 0;
+",
+        turns = step.turns,
+        first = step.first,
+        wait_count = step.wait_count,
+        waits = step.waits,
+        kind = wait.kind,
+        group = wait.group,
+        earlier = wait.turns,
+        counters = wait.counters,
+        wait_bytes = wait.bytes,
+        m0 = m(0),
+        m1 = m(1),
+        m2 = m(2),
+        m3 = m(3),
+        m4 = m(4),
+        m5 = m(5),
+        st_step = st.step,
+        st_task = st.task,
+        phase = st.phase,
+        counter = st.counter,
+        st_goal = st.goal,
+        st_seen = st.seen,
+        late = abi.header.late,
+        pause_ns = idle.pause_ns.max(PAUSE),
+    )
+}
+
+/// The step's body, by number.
+fn run(bodies: &[u32], shape: &ResidentShape, abi: &Abi) -> String {
+    let step = &abi.step;
+    let mut out = format!(
+        "	@%one st.relaxed.sys.global.u32 [%status+{}], 3;
+	ld.global.u32 %r1, [%step+{}];
+	setp.eq.u32 %p, %r1, 0;
+	@%p bra RAN;
+	ld.global.u32 %r1, [%step+{}];
+	cvt.u64.u32 %x, %r1;
+	add.u64 %record, %base, %x;
+	ld.global.u32 %r1, [%step+{}];
+",
+        abi.status.phase, step.tasks, step.params, step.body
+    );
+    let names: Vec<String> = (0..=bodies.len()).map(|n| format!("BODY_{n}")).collect();
+    out += &format!(
+        "BODIES: .branchtargets {};\n	brx.idx %r1, BODIES;\n",
+        names.join(", ")
+    );
+    for (n, name) in names.iter().enumerate() {
+        out += &format!("{name}:\n");
+        let threads = bodies.get(n).copied().unwrap_or(shape.threads);
+        if threads < shape.threads {
+            out += &format!("	setp.ge.u32 %p, %t, {threads};\n	@%p bra RAN;\n");
+        }
+        out += &format!("	call body_{n}, (%record, %local);\n");
+        if n + 1 < names.len() {
+            out += "	bra RAN;\n";
+        }
+    }
+    out
+}
+
+fn done(abi: &Abi) -> String {
+    let (step, slot, answer) = (&abi.step, &abi.slot, &abi.answer);
+    format!(
+        "RAN:
+	bar.sync 0;
+	@!%one bra RELEASED;
+	ld.global.u32 %r1, [%step+{fault}];
+	setp.eq.u32 %p, %r1, 0;
+	@%p bra RELEASE;
+	cvt.u64.u32 %x, %r1;
+	add.u64 %x, %base, %x;
+	ld.relaxed.gpu.global.u32 %r1, [%x];
+	setp.eq.u32 %p, %r1, 0;
+	@%p bra RELEASE;
+	// The first failed step wins, and of its faults the highest number.
+	min.u32 %r2, %s, 4095;
+	sub.u32 %r2, 4095, %r2;
+	shl.b32 %r2, %r2, 20;
+	min.u32 %r1, %r1, 1048575;
+	or.b32 %r1, %r1, %r2;
+	red.relaxed.gpu.global.max.u32 [%base+{error}], %r1;
+RELEASE:
+	ld.global.u32 %r1, [%step+{total}];
+	ld.global.u32 %r2, [%step+{groups}];
+	or.b32 %r3, %r1, %r2;
+	setp.eq.u32 %p, %r3, 0;
+	@%p bra RELEASED;
+	fence.acq_rel.gpu;
+	setp.eq.u32 %p, %r1, 0;
+	cvt.u64.u32 %x, %r1;
+	add.u64 %x, %base, %x;
+	@!%p red.relaxed.gpu.global.add.u32 [%x], 1;
+	setp.eq.u32 %p, %r2, 0;
+	@%p bra RELEASED;
+	ld.global.u32 %r3, [%step+{group}];
+	div.u32 %r3, %local, %r3;
+	shl.b32 %r3, %r3, 2;
+	add.u32 %r3, %r3, %r2;
+	cvt.u64.u32 %x, %r3;
+	add.u64 %x, %base, %x;
+	red.relaxed.gpu.global.add.u32 [%x], 1;
+RELEASED:
+	add.u32 %local, %local, %workers;
+	bra TASK;
+STEP_NEXT:
+	add.u32 %s, %s, 1;
+	add.u64 %step, %step, {step_bytes};
+	bra STEP;
+ARRIVE:
+	// Warps that are still on their way through the tables must not meet the next request's.
+	bar.sync 0;
+	@!%one bra WORKER_PASS;
+	atom.acq_rel.gpu.global.add.u32 %r1, [%base+{arrived}], 1;
+	add.u32 %r1, %r1, 1;
+	min.u32 %r2, %workers, %tasks;
+	setp.ne.u32 %p, %r1, %r2;
+	@%p bra WORKER_PASS;
+	// The last one: everybody else is through with this slot.
+	st.global.u32 [%base+{arrived}], 0;
+	and.b32 %r1, %seq, {mask};
+	mul.wide.u32 %y, %r1, {answer_bytes};
+	add.u64 %y, %y, %ring;
+	ld.relaxed.gpu.global.u32 %r1, [%base+{error}];
+	st.global.u32 [%y+{a_error}], %r1;
+	ld.global.u64 %x, [%base+{begin}];
+	st.global.u64 [%y+{a_begin}], %x;
+	mov.u64 %x, %globaltimer;
+	st.global.u64 [%y+{a_end}], %x;
+	st.release.sys.global.u32 [%y+{a_seq}], %seq;
+WORKER_PASS:
+	add.u32 %seq, %seq, 1;
+	bra WORKER_NEXT;
+",
+        fault = step.fault,
+        total = step.total,
+        groups = step.groups,
+        group = step.group,
+        step_bytes = step.bytes,
+        error = slot.error,
+        arrived = slot.arrived,
+        begin = slot.begin,
+        mask = abi.capacity - 1,
+        answer_bytes = answer.bytes,
+        a_error = abi.answers + answer.error,
+        a_begin = abi.answers + answer.begin,
+        a_end = abi.answers + answer.end,
+        a_seq = abi.answers + answer.seq,
+    )
+}
