@@ -7,6 +7,7 @@
 
 mod bench;
 mod bodies;
+pub mod calc;
 mod fixed;
 mod inspect;
 mod load;

@@ -38,9 +38,17 @@ enum Command {
     Bench(commands::bench::Args),
     /// Predicted beside measured for every step, and what became of every node
     Profile(commands::profile::Args),
-    /// Machines that can be planned for
+    /// Machines that can be planned for, those of the catalog among them
     #[command(subcommand)]
     Machines(commands::machines::Command),
+    /// How many CTAs of a launch an SM holds, what limits them, and what would gain the next step
+    Occupancy(commands::occupancy::Args),
+    /// Sectors, transactions and bank conflicts of one memory instruction of a warp
+    Access(commands::access::Args),
+    /// Copies, launches and resident kernels compared for batches from the host
+    Transfer(commands::transfer::Args),
+    /// Whether a matrix product uses a machine's matrix units, on which tile, and what padding costs
+    Tensorcore(commands::tensorcore::Args),
     /// Run a bundled model that reads handwritten digits, and show how
     Demo(commands::demo::Args),
     /// Run a kernel of a PTX file without a GPU, and say what is wrong with it and what it did
@@ -57,6 +65,10 @@ fn main() -> ExitCode {
         Command::Bench(a) => commands::bench::run(a),
         Command::Profile(a) => commands::profile::run(a),
         Command::Machines(c) => commands::machines::run(c),
+        Command::Occupancy(a) => commands::occupancy::run(a),
+        Command::Access(a) => commands::access::run(a),
+        Command::Transfer(a) => commands::transfer::run(a),
+        Command::Tensorcore(a) => commands::tensorcore::run(a),
         Command::Demo(a) => commands::demo::run(a),
         Command::Emulate(a) => commands::emulate::run(a),
     };

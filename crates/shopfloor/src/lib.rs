@@ -53,7 +53,7 @@ pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use cpu::isa::Isa;
 pub use data;
 pub use layout::{DType, Dim, DimBox};
-pub use machine::Machine;
+pub use machine::{Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};
 pub use report;
 pub use runtime::{Binding, Engine, Stream};

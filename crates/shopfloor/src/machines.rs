@@ -45,6 +45,16 @@ pub fn find(name: &str) -> Result<Machine, Error> {
     })
 }
 
+/// Reads a machine file and gives it with what looks like a slip in it, a sentence each.
+///
+/// # Errors
+/// A file that cannot be read, with line and what is missing or wrong there.
+pub fn check(file: &Path) -> Result<(Machine, Vec<String>), Error> {
+    let m = Machine::from_file(file)?;
+    let odd = m.oddities();
+    Ok((m, odd))
+}
+
 /// Measures the present CPU for about `budget` (the default when `None`); `progress` hears the share
 /// done (0 to 1) and what comes next.
 ///

@@ -19,6 +19,23 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Machines side by side, the others as ratios to the first
+    Compare {
+        /// Names or TOML files
+        #[arg(required = true, num_args = 2..)]
+        machines: Vec<String>,
+        /// Everything as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read a machine file: what is wrong, with its line, and what looks like a slip
+    Check {
+        /// A TOML file
+        file: PathBuf,
+        /// The machine and what looks odd as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Measure the CPU at hand and keep the result for later plans
     Calibrate {
         /// Write the calibrated description to a file for --machine, instead of keeping it
@@ -48,8 +65,41 @@ pub fn run(c: Command) -> Done {
             if json {
                 output::json(&m)
             } else {
-                output::print(&report::machine_table(&m, output::style()))
+                let style = output::style();
+                let drawn = report::calc::hierarchy(&m, style);
+                output::print(&format!("{}\n{drawn}", report::machine_table(&m, style)))
             }
+        }
+        Command::Compare {
+            machines: names,
+            json,
+        } => {
+            let all = names
+                .iter()
+                .map(|n| machines::find(n))
+                .collect::<Result<Vec<_>, _>>()?;
+            if json {
+                output::json(&all)
+            } else {
+                output::print(&report::calc::machine_comparison(&all, output::style()))
+            }
+        }
+        Command::Check { file, json } => {
+            let (m, odd) = machines::check(&file)?;
+            if json {
+                return output::json(&serde_json::json!({ "machine": m, "odd": odd }));
+            }
+            let mut text = format!(
+                "{}: {} with {} levels and {} units reads well\n",
+                file.display(),
+                m.name,
+                m.levels.len(),
+                m.units.len()
+            );
+            for o in &odd {
+                text.push_str(&format!("  but {o}\n"));
+            }
+            output::print(&text)
         }
         Command::Calibrate { out, seconds, json } => {
             let budget = seconds

@@ -1,0 +1,98 @@
+use crate::args;
+use crate::output::{self, Done, Failure};
+use shopfloor::calc::{self, Launch};
+use shopfloor::{machines, report::calc::OccupancyView};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A GPU: a name, or a TOML file
+    #[arg(long, value_name = "MACHINE", required_unless_present = "cc")]
+    on: Option<String>,
+    /// A compute capability instead, such as 9.0
+    #[arg(long, value_name = "X.Y", conflicts_with = "on")]
+    cc: Option<String>,
+    /// Threads of a CTA
+    #[arg(long, value_name = "N")]
+    threads: u64,
+    /// Registers of a thread
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    registers: u64,
+    /// Static shared memory of a CTA
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = args::bytes)]
+    shared: u64,
+    /// Dynamic shared memory of a CTA
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = args::bytes)]
+    dynamic_shared: u64,
+    /// The kernel opts in to more than 48 KiB of shared memory (1; 0 is not)
+    #[arg(
+        long,
+        value_name = "0|1",
+        num_args = 0..=1,
+        default_value = "0",
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(0..=1)
+    )]
+    optin: u8,
+    /// Share of the joint L1 and shared memory preferred for shared memory, per cent; -1 leaves it
+    /// to the driver
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = -1,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i64).range(-1..=100)
+    )]
+    carveout: i64,
+    /// CTA barriers that the kernel uses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    barriers: u64,
+    /// Bytes that each lane asks for before it waits
+    #[arg(long, value_name = "SIZE", default_value = "16", value_parser = args::bytes)]
+    per_lane: u64,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let launch = Launch {
+        threads: a.threads,
+        registers: a.registers,
+        shared: a.shared,
+        dynamic_shared: a.dynamic_shared,
+        opt_in: a.optin == 1,
+        carveout: u64::try_from(a.carveout).ok(),
+        barriers: a.barriers,
+    };
+    let machine = a.on.as_deref().map(machines::find).transpose()?;
+    let (name, limits) = match (&machine, &a.cc) {
+        (Some(m), _) => (m.name.clone(), m.limits.clone()),
+        (None, cc) => {
+            let cc = cc.as_deref().unwrap_or_default();
+            let found = calc::parse_capability(cc).and_then(calc::limits_of_capability);
+            let Some(limits) = found else {
+                let known: Vec<String> = calc::known_capabilities()
+                    .iter()
+                    .map(|c| format!("{}.{}", c / 10, c % 10))
+                    .collect();
+                return Err(Failure::Usage(format!(
+                    "'{cc}' is no compute capability with known limits; they are {}",
+                    known.join(" ")
+                )));
+            };
+            (format!("compute capability {cc}"), limits)
+        }
+    };
+    let view = OccupancyView::new(&name, &limits, machine.as_ref(), &launch, a.per_lane);
+    let Some(view) = view else {
+        return Err(Failure::Usage(format!(
+            "{name} does not say how many CTAs an SM holds: its limits lack {}",
+            calc::occupancy_lacks(&limits).join(", ")
+        )));
+    };
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style()))
+    }
+}

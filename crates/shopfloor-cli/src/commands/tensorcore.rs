@@ -1,0 +1,25 @@
+use crate::output::{self, Done};
+use shopfloor::calc::Product;
+use shopfloor::{machines, report::calc::TensorView};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A machine: a name, or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    on: String,
+    /// The product: matmul:MxNxK:DTYPE
+    #[arg(long, value_name = "OP")]
+    op: Product,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let view = TensorView::new(&machines::find(&a.on)?, &a.op);
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style()))
+    }
+}

@@ -1,0 +1,52 @@
+use crate::args;
+use crate::output::{self, Done};
+use shopfloor::calc::Batches;
+use shopfloor::{machines, report::calc::TransferView};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A machine: a name, or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    on: String,
+    /// Bytes of a batch, each way
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    bytes: u64,
+    /// How many batches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    batches: u64,
+    /// Time of the kernel on one batch, such as 10us
+    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    kernel: f64,
+    /// Time of a launch [default: the machine's]
+    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    launch: Option<f64>,
+    /// Time of one copy [default: bytes over the machine's road to the host]
+    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    copy: Option<f64>,
+    /// Time of a hand-off through a ring, one way
+    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    handoff: Option<f64>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let m = machines::find(&a.on)?;
+    let mut b = Batches::on(&m, a.bytes as f64, a.batches, a.kernel);
+    if let Some(v) = a.launch {
+        b.launch_s = v;
+    }
+    if let Some(v) = a.copy {
+        (b.copy_in_s, b.copy_out_s) = (v, v);
+    }
+    if let Some(v) = a.handoff {
+        b.handoff_s = v;
+    }
+    let view = TransferView::new(&m.name, a.bytes, &b);
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style()))
+    }
+}
