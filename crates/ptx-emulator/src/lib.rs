@@ -56,7 +56,7 @@ mod text;
 pub use checks::{Checks, Kind as Finding, Report};
 pub use counters::{Class, Counters, Counts};
 pub use error::PtxError;
-pub use machine::{HostOrder, Launch, Machine, Module, Outcome, Running, Status};
+pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Running, Status};
 pub use memory::{Kind as MemoryKind, Memory};
 pub use program::KernelParam;
 pub use text::counters_table;

@@ -133,6 +133,12 @@ impl Running {
         self.run.world.steps
     }
 
+    /// Counts writes to memory, of the launch and of the host beside it: as long as it stands still,
+    /// nobody can have seen anything new.
+    pub fn writes(&self) -> u64 {
+        self.run.world.writes
+    }
+
     /// What every warp in flight is doing, a line each.
     pub fn dump(&self, memory: &Memory) -> Vec<String> {
         self.run.dump(memory)

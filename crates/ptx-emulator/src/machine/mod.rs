@@ -17,7 +17,7 @@ use crate::memory::{Kind, Memory};
 use crate::parse::ast::{Ast, Imm, Init, Space, Var};
 use crate::program::{Kernel, KernelParam};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use world::World;
 
 /// Most bytes of module variables.
@@ -31,6 +31,25 @@ pub struct Module {
     ast: Arc<Ast>,
     globals: HashMap<String, (Space, u64)>,
     sizes: HashMap<String, u64>,
+    /// Kernels decoded so far.
+    kernels: Arc<Mutex<HashMap<String, Arc<Kernel>>>>,
+}
+
+/// What is known of a kernel before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// Parameters, in order.
+    pub params: Vec<KernelParam>,
+    /// Bytes of static shared memory.
+    pub shared_bytes: u32,
+    /// Bytes of local memory per thread.
+    pub local_bytes: u32,
+    /// 32-bit registers that the text names, of which a compiler needs fewer.
+    pub registers: u32,
+    /// Threads of a CTA at most.
+    pub max_threads: u32,
+    /// Whether its CTAs may depend on each other, or on the host.
+    pub communicates: bool,
 }
 
 impl Module {
@@ -57,7 +76,25 @@ impl Module {
     /// # Errors
     /// When there is no such kernel or its code cannot be run here.
     pub fn params(&self, kernel: &str) -> Result<Vec<KernelParam>, PtxError> {
-        Ok(self.decode(kernel)?.params)
+        Ok(self.decode(kernel)?.params.clone())
+    }
+
+    /// What is known of a kernel before it runs.
+    ///
+    /// # Errors
+    /// As [`Module::params`].
+    pub fn info(&self, kernel: &str) -> Result<KernelInfo, PtxError> {
+        let k = self.decode(kernel)?;
+        let all = |t: [u32; 3]| t.iter().fold(1u32, |p, v| p.saturating_mul(*v));
+        let bound = k.reqntid.or(k.maxntid).map_or(1024, all);
+        Ok(KernelInfo {
+            params: k.params.clone(),
+            shared_bytes: k.shared_static,
+            local_bytes: k.local_bytes,
+            registers: k.rows32.saturating_add(k.rows64.saturating_mul(2)),
+            max_threads: bound.min(1024),
+            communicates: k.communicates,
+        })
     }
 
     /// Static shared memory of a kernel, in bytes.
@@ -68,8 +105,14 @@ impl Module {
         Ok(self.decode(kernel)?.shared_static)
     }
 
-    fn decode(&self, kernel: &str) -> Result<Kernel, PtxError> {
-        decode::decode(&self.ast, kernel, &self.globals)
+    fn decode(&self, kernel: &str) -> Result<Arc<Kernel>, PtxError> {
+        let mut known = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(k) = known.get(kernel) {
+            return Ok(k.clone());
+        }
+        let k = Arc::new(decode::decode(&self.ast, kernel, &self.globals)?);
+        known.insert(kernel.into(), k.clone());
+        Ok(k)
     }
 
     /// Shared memory that a CTA may have, by architecture.
@@ -115,6 +158,12 @@ pub struct Launch {
     pub checks: Checks,
     /// Instructions of warps after which a run is given up.
     pub step_limit: u64,
+    /// Whether a run on several threads that finds something is made again on one, in the order of
+    /// its seed, for which memory is copied before each run. Without, what was found is reported as
+    /// it was found.
+    pub again: bool,
+    /// Shared memory that a CTA may have, in bytes, when it is not what the text's architecture has.
+    pub shared_limit: Option<u32>,
 }
 
 impl Launch {
@@ -131,6 +180,8 @@ impl Launch {
             threads: 0,
             checks: Checks::default(),
             step_limit: 1 << 40,
+            again: true,
+            shared_limit: None,
         }
     }
 
@@ -197,6 +248,7 @@ impl Machine {
             ast: Arc::new(ast),
             globals: HashMap::new(),
             sizes: HashMap::new(),
+            kernels: Arc::default(),
         };
         let ast = m.ast.clone();
         let outside = |v: &&Var| matches!(v.space, Space::Global | Space::Const);
@@ -233,6 +285,17 @@ impl Machine {
         Ok(m)
     }
 
+    /// Gives back the memory of a module's variables; no launch of it may be running.
+    ///
+    /// # Errors
+    /// It was unloaded before.
+    pub fn unload(&mut self, module: &Module) -> Result<(), PtxError> {
+        for (_, at) in module.globals.values() {
+            self.memory.free(*at)?;
+        }
+        Ok(())
+    }
+
     /// Runs a launch to its end.
     ///
     /// Kernels whose CTAs do not communicate run on several threads, each CTA by itself; the
@@ -241,7 +304,7 @@ impl Machine {
     ///
     /// # Errors
     /// When it cannot start. What goes wrong on the way is in the outcome.
-    pub fn run(&mut self, module: &Module, launch: &Launch) -> Result<Outcome, PtxError> {
+    pub fn run(&self, module: &Module, launch: &Launch) -> Result<Outcome, PtxError> {
         let plan = self.prepare(module, launch)?;
         if let Some(outcome) = parallel::run(&self.memory, &plan, launch) {
             return Ok(outcome);
@@ -300,11 +363,14 @@ impl Machine {
             }
         }
         let shared = u64::from(kernel.shared_static) + u64::from(l.shared);
-        let limit = module.shared_limit();
+        let limit = l.shared_limit.unwrap_or_else(|| module.shared_limit());
         if shared > u64::from(limit) {
             return bad(format!(
                 "{shared} bytes of shared memory for a CTA; {} has {limit}",
-                module.target()
+                match l.shared_limit {
+                    Some(_) => "the device",
+                    None => module.target(),
+                }
             ));
         }
         let warp = u64::from(kernel.rows32) * 132
@@ -338,7 +404,7 @@ impl Machine {
             params[at..at + a.len()].copy_from_slice(a);
         }
         Ok(Plan {
-            kernel: Arc::new(kernel),
+            kernel,
             params,
             shared: shared as u32,
             ctas: ctas as u32,

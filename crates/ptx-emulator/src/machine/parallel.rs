@@ -2,6 +2,7 @@
 
 use super::run::{Run, Stand};
 use super::{Launch, Outcome, Plan, summary};
+use crate::checks::{Kind as Finding, Report};
 use crate::memory::{Kind, Memory};
 use std::sync::atomic::AtomicU32;
 
@@ -16,7 +17,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         n => n,
     };
     let threads = threads.min(plan.ctas as usize);
-    if plan.kernel.communicates || threads < 2 || mem.in_use() > MOST_COPIED {
+    if plan.kernel.communicates || threads < 2 || l.again && mem.in_use() > MOST_COPIED {
         return None;
     }
     let live = || {
@@ -24,10 +25,13 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
             .iter()
             .filter(|a| !a.freed && a.kind != Kind::Const)
     };
-    let copies: Vec<_> = live().map(|a| a.snapshot()).collect();
+    let copies: Vec<_> = match l.again {
+        true => live().map(|a| a.snapshot()).collect(),
+        false => vec![],
+    };
     let next = AtomicU32::new(0);
     let (limit, next) = (l.step_limit / threads as u64, &next);
-    let runs: Vec<(Run, Stand)> = std::thread::scope(|s| {
+    let mut runs: Vec<(Run, Stand)> = std::thread::scope(|s| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let plan = plan.clone();
@@ -49,7 +53,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
             let mut others = runs[k + 1..].iter();
             others.any(|(b, _)| a.world.clash(&b.world))
         });
-    if !clean || clash {
+    if (!clean || clash) && l.again {
         // Once more, interleaved on one thread: the same seed then finds the same.
         for (a, c) in live().zip(&copies) {
             a.restore(c);
@@ -62,8 +66,38 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
             c.add(o);
         }
     }
+    if runs.len() < threads {
+        return None;
+    }
+    let mut reports = Vec::new();
+    for (r, s) in runs.iter_mut().filter(|_| !clean) {
+        match s {
+            Stand::Stuck => r.give_up(mem, Finding::Deadlock, "no warp can go on"),
+            Stand::Going => {
+                let why = format!("{limit} instructions were not enough");
+                r.give_up(mem, Finding::StepLimit, &why);
+            }
+            Stand::Done | Stand::Fault => {}
+        }
+        reports.extend(r.world.reports.list.iter().cloned());
+    }
+    if clash {
+        reports.push(Report {
+            kind: Finding::GlobalRace,
+            line: 0,
+            other_line: None,
+            kernel: plan.kernel.name.clone(),
+            cta: None,
+            warp: 0,
+            lane: 0,
+            message: "CTAs touch the same words, one of them writing, and nothing orders them; \
+                      run it again in order to see where"
+                .into(),
+            count: 1,
+        });
+    }
     Some(Outcome {
-        reports: Vec::new(),
+        reports,
         counters: summary(&plan.kernel, &counts),
         threads,
     })

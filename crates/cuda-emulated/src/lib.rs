@@ -1,0 +1,146 @@
+//! A [`cuda::Driver`] made of the PTX emulator: GPUs that exist only here.
+//!
+//! Streams are queues that go on when somebody waits for them, asks whether they are done, or reads a
+//! word of pinned memory with an order: the host's polling is what lets kernels run, so that the same
+//! program does the same every time. Kernels of different streams take turns. Events carry emulated
+//! time: what a launch takes is derived from what it executed and moved, and from the GPU's figures;
+//! kernels that overlap do not slow each other down. Loading or unloading a module and getting or
+//! freeing memory wait for everything that was launched, as the real driver may; when what runs can
+//! never end by itself, that is an error with every warp's state instead of a hang.
+//!
+//! [`Fault`]s make calls fail. What the emulator finds wrong with a kernel fails the stream it ran in;
+//! what would be an illegal access on a GPU loses the GPU.
+//!
+//! Never here: planning, tile programs, the host's clock as a measure of anything.
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod context;
+mod faults;
+mod pinned;
+mod state;
+mod time;
+
+pub use catalog::NAMES;
+pub use faults::Fault;
+pub use ptx_emulator::Checks;
+pub use time::Link;
+
+use context::Emulated;
+use cuda::{Context, DeviceInfo, Driver, DriverError};
+use faults::Faults;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A GPU to emulate.
+#[derive(Clone, Debug)]
+pub struct EmulatedGpu {
+    /// What the driver says of it. Fewer SMs run fewer CTAs at once; less memory holds less.
+    pub info: DeviceInfo,
+    /// What copies between host and device take.
+    pub link: Link,
+    /// Checks made while kernels run.
+    pub checks: Checks,
+    /// Decides how CTAs and warps are interleaved.
+    pub seed: u64,
+    /// How long nothing may move, by the host's clock, before a wait is given up as a deadlock.
+    pub patience: Duration,
+    /// Instructions of warps after which a launch is given up.
+    pub step_limit: u64,
+}
+
+impl EmulatedGpu {
+    /// A GPU by its name, one of [`NAMES`], with every check.
+    ///
+    /// # Errors
+    /// There is no such name.
+    pub fn named(name: &str) -> Result<EmulatedGpu, DriverError> {
+        let (info, link) = catalog::find(name)?;
+        Ok(EmulatedGpu {
+            info,
+            link,
+            checks: Checks::default(),
+            seed: 0,
+            patience: Duration::from_secs(2),
+            step_limit: 1 << 40,
+        })
+    }
+
+    /// The same with so many SMs.
+    #[must_use]
+    pub fn with_sms(mut self, sms: u32) -> EmulatedGpu {
+        self.info.sms = sms.max(1);
+        self
+    }
+
+    /// The same with so much memory.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> EmulatedGpu {
+        self.info.memory_bytes = bytes;
+        self
+    }
+
+    /// The same with these checks.
+    #[must_use]
+    pub fn with_checks(mut self, checks: Checks) -> EmulatedGpu {
+        self.checks = checks;
+        self
+    }
+}
+
+/// A driver with emulated GPUs.
+pub struct EmulatedDriver {
+    gpus: Vec<Arc<Emulated>>,
+    faults: Vec<Arc<Mutex<Faults>>>,
+}
+
+impl EmulatedDriver {
+    /// A driver that knows `gpus`, numbered in this order.
+    pub fn new(gpus: Vec<EmulatedGpu>) -> EmulatedDriver {
+        let faults: Vec<Arc<Mutex<Faults>>> = gpus.iter().map(|_| Arc::default()).collect();
+        let gpus = gpus.into_iter().enumerate().zip(&faults);
+        EmulatedDriver {
+            gpus: gpus
+                .map(|((n, mut g), f)| {
+                    g.info.ordinal = n as u32;
+                    Arc::new(Emulated::new(g, f.clone()))
+                })
+                .collect(),
+            faults,
+        }
+    }
+
+    /// Makes calls to GPU `ordinal` fail from now on; nothing where there is none.
+    pub fn inject(&self, ordinal: u32, fault: Fault) {
+        if let Some(f) = self.faults.get(ordinal as usize) {
+            f.lock().unwrap_or_else(PoisonError::into_inner).add(fault);
+        }
+    }
+
+    /// Takes back every fault that was injected; a GPU that was lost stays lost.
+    pub fn clear(&self, ordinal: u32) {
+        if let Some(f) = self.faults.get(ordinal as usize) {
+            *f.lock().unwrap_or_else(PoisonError::into_inner) = Faults::default();
+        }
+    }
+}
+
+impl Driver for EmulatedDriver {
+    fn version(&self) -> u32 {
+        12040
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>, DriverError> {
+        Ok(self.gpus.iter().map(|g| g.info().clone()).collect())
+    }
+
+    fn open(&self, ordinal: u32) -> Result<Arc<dyn Context>, DriverError> {
+        match self.gpus.get(ordinal as usize) {
+            Some(g) => Ok(Arc::new(context::Handle(g.clone()))),
+            None => Err(DriverError::NoDevice {
+                ordinal,
+                count: self.gpus.len() as u32,
+            }),
+        }
+    }
+}
