@@ -31,6 +31,6 @@ pub use program::{
     Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use stretch::Stretch;
-pub use timeline::{Span, Timeline};
+pub use timeline::{Activity, DeviceSpan, Span, Timeline};
 pub use verify::tile_map;
 pub use why::{Alternative, Why};

@@ -26,6 +26,43 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Nanoseconds from the request's start to its end.
     pub total_ns: u64,
+    /// Names of the queues that [`Timeline::device`] tells of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<String>,
+    /// What a device with a clock of its own did, by that clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device: Vec<DeviceSpan>,
+}
+
+/// What a device's queue was at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// A step's tasks.
+    Kernel,
+    /// A copy to the device: the step is the first that reads it.
+    Upload,
+    /// A copy from the device: the step is the last that wrote it.
+    Download,
+    /// Waiting for another queue before the step.
+    Wait,
+}
+
+/// A stretch of time of one of a device's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSpan {
+    /// Index into [`Timeline::lanes`].
+    pub lane: u32,
+    /// At what.
+    pub what: Activity,
+    /// Step number, as in [`Span::step`].
+    pub step: u32,
+    /// Bytes that a copy moved.
+    pub bytes: u64,
+    /// Nanoseconds of the device's clock since it took up the request.
+    pub start_ns: u64,
+    /// Likewise.
+    pub end_ns: u64,
 }
 
 impl Timeline {

@@ -159,6 +159,9 @@ pub struct Profile {
     pub steps: Vec<StepProfile>,
     /// Every node of the model.
     pub accounting: Accounting,
+    /// What the device's queues were at in the last request, by its own clock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<crate::QueueView>,
 }
 
 fn median(v: &mut [f64]) -> f64 {
@@ -268,6 +271,7 @@ impl Profile {
             flop: steps.iter().map(|s| s.step.flop * s.runs).sum(),
             steps,
             accounting: Accounting::new(input.fates),
+            queues: input.timelines.last().map_or(vec![], crate::queues),
         }
     }
 
@@ -430,6 +434,9 @@ impl Profile {
             "  {} of the steps' time is neither contract nor conv",
             units::percent(self.other_share)
         );
+        for q in &self.queues {
+            let _ = writeln!(out, "  {} (its own clock)", q.line());
+        }
         let a = &self.accounting;
         let _ = writeln!(
             out,
@@ -544,6 +551,7 @@ mod tests {
                 span(1, 0, 3000, 4000),
             ],
             total_ns: 5000,
+            ..Timeline::default()
         };
         let fates = [
             NodeFate {

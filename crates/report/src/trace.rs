@@ -1,5 +1,5 @@
 use crate::Profile;
-use plan::Timeline;
+use plan::{Activity, Timeline};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,5 +89,36 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
             at += p.step.predicted_us;
         }
     }
+    device(&mut events, timeline);
     json!({"displayTimeUnit": "ns", "traceEvents": events}).to_string()
+}
+
+/// A device's queues as threads of a third process, by its own clock: kernels, copies, waits.
+fn device(events: &mut Vec<Value>, timeline: &Timeline) {
+    let meta = |tid: usize, what: &str, text: &str| json!({"name": what, "ph": "M", "pid": 3, "tid": tid, "args": {"name": text}});
+    if !timeline.lanes.is_empty() {
+        events.push(meta(0, "process_name", "measured by the device's clock"));
+    }
+    for (i, lane) in timeline.lanes.iter().enumerate() {
+        events.push(meta(i, "thread_name", lane));
+    }
+    for s in &timeline.device {
+        let step = timeline.steps.get(s.step as usize).map_or("", |n| n);
+        let (what, cat) = match s.what {
+            Activity::Kernel => (String::new(), "kernel"),
+            Activity::Upload => ("to the device: ".into(), "copy"),
+            Activity::Download => ("from the device: ".into(), "copy"),
+            Activity::Wait => ("wait: ".into(), "wait"),
+        };
+        events.push(json!({
+            "name": format!("{what}{step}"),
+            "cat": cat,
+            "ph": "X",
+            "pid": 3,
+            "tid": s.lane,
+            "ts": s.start_ns as f64 * 1e-3,
+            "dur": s.end_ns.saturating_sub(s.start_ns) as f64 * 1e-3,
+            "args": {"step": s.step, "bytes": s.bytes},
+        }));
+    }
 }

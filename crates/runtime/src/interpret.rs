@@ -63,6 +63,19 @@ impl Context<'_> {
                 s.end_ns += at;
                 s
             }));
+        // Each block counts from the device's clock's reading when it began.
+        let lanes = all.lanes.len().max(own.lanes.len());
+        if own.lanes.len() == lanes {
+            all.lanes = own.lanes;
+        }
+        let room = MAX_SPANS.saturating_sub(all.device.len());
+        all.device
+            .extend(own.device.into_iter().take(room).map(|mut s| {
+                s.step += base as u32;
+                s.start_ns += at;
+                s.end_ns += at;
+                s
+            }));
         all.total_ns = self.began.elapsed().as_nanos() as u64;
     }
 }
