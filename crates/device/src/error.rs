@@ -43,6 +43,14 @@ pub enum DeviceError {
         /// Reason.
         why: String,
     },
+    /// The device itself failed: its driver refused a call, or it is lost.
+    #[error("device '{device}': {why}")]
+    Failed {
+        /// Device.
+        device: String,
+        /// What its driver says.
+        why: String,
+    },
     /// Dims do not fit the plan.
     #[error(transparent)]
     Plan(#[from] PlanErrorText),

@@ -131,10 +131,12 @@ impl HostMemory {
     }
 }
 
-/// Buffers with their shapes, each once.
-fn args(block: &Block, step: &Step) -> (Vec<(BufferId, Vec<Dim>)>, Vec<(BufferId, Vec<Dim>)>) {
-    let (mut reads, mut writes): (Vec<(BufferId, Vec<Dim>)>, Vec<(BufferId, Vec<Dim>)>) =
-        (vec![], vec![]);
+/// A buffer with its shape.
+type Shaped = (BufferId, Vec<Dim>);
+
+/// Buffers with their shapes, each once: those read, and those written.
+fn args(block: &Block, step: &Step) -> (Vec<Shaped>, Vec<Shaped>) {
+    let (mut reads, mut writes): (Vec<Shaped>, Vec<Shaped>) = (vec![], vec![]);
     let mut add = |write: bool, b: BufferId, shape: Vec<Dim>| {
         let list = if write { &mut writes } else { &mut reads };
         if (b as usize) < block.buffers.len() && !list.iter().any(|x| x.0 == b) {

@@ -11,6 +11,7 @@ mod pages;
 mod recycle;
 pub mod ring;
 mod store;
+mod unified;
 
 pub use buffer::AlignedBytes;
 pub use error::DeviceError;
@@ -19,6 +20,7 @@ pub use host_part::{HostMemory, HostPart, HostView, is_road};
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};
 pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};
+pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
 use kernel::Target;
 use machine::Machine;
@@ -71,6 +73,10 @@ pub trait Device: Send + Sync {
         packed: &PackedStore,
         shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
+    /// Where its memory is, if that is another place than the host.
+    fn place(&self) -> Option<Arc<dyn Place>> {
+        None
+    }
     /// Runs one host operator whose output sizes are known only when it has run.
     fn run_host(
         &self,
@@ -103,6 +109,18 @@ pub trait Executable: Send + Sync {
     /// Runs one request to its end; the calling thread works too. Several threads may run the same
     /// executable at once, each with its own frame. `request.stop_after` ends early after a step.
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError>;
+    /// Runs one request on buffers that lie wherever they lie: inputs are brought to where this runs,
+    /// outputs are left there. Blocks without state only.
+    ///
+    /// # Errors
+    /// As [`Executable::run`], and what bringing an input costs.
+    fn run_unified(
+        &self,
+        frame: &mut Frame,
+        request: UnifiedRequest<'_>,
+    ) -> Result<(), DeviceError> {
+        run_on_host(&mut |r| self.run(frame, r), request)
+    }
     /// Names of the steps, in plan order.
     fn step_names(&self) -> Vec<String>;
     /// Bytes of init results that this executable keeps alive (shared ones counted whole).
@@ -131,4 +149,54 @@ pub struct Request<'a> {
     pub timeline: Option<&'a mut Timeline>,
     /// Last step to run, for debugging by bisection; outputs are then unspecified.
     pub stop_after: Option<u32>,
+}
+
+/// One request on unified buffers.
+pub struct UnifiedRequest<'a> {
+    /// Values of the block's symbols, in its order.
+    pub symbols: &'a [i64],
+    /// One per input port, of its shape.
+    pub inputs: &'a [&'a UnifiedBuffer],
+    /// One per output port, of its shape; what they held is gone.
+    pub outputs: &'a mut [UnifiedBuffer],
+    /// Where to record what ran when, if anywhere.
+    pub timeline: Option<&'a mut Timeline>,
+}
+
+/// A request on unified buffers by one on the host's memory, which `run` runs.
+///
+/// # Errors
+/// Those of `run`, and what bringing an input costs.
+pub fn run_on_host(
+    run: &mut dyn FnMut(Request<'_>) -> Result<(), DeviceError>,
+    request: UnifiedRequest<'_>,
+) -> Result<(), DeviceError> {
+    let inputs: Vec<Arc<Tensor>> = request
+        .inputs
+        .iter()
+        .map(|b| b.host())
+        .collect::<Result<_, _>>()?;
+    let bytes: Vec<&[u8]> = inputs.iter().map(|t| t.bytes()).collect();
+    let mut made = vec![];
+    for o in request.outputs.iter() {
+        let t = Tensor::zeros(o.dtype(), o.shape());
+        made.push(t.map_err(|_| DeviceError::Memory {
+            what: "an output".into(),
+            bytes: o.bytes(),
+        })?);
+    }
+    let mut outputs: Vec<&mut [u8]> = made.iter_mut().map(Tensor::bytes_mut).collect();
+    let own = Request {
+        symbols: request.symbols,
+        inputs: &bytes,
+        outputs: &mut outputs,
+        states: &mut [],
+        timeline: request.timeline,
+        stop_after: None,
+    };
+    run(own)?;
+    for (o, t) in request.outputs.iter_mut().zip(made) {
+        o.set_host(t)?;
+    }
+    Ok(())
 }

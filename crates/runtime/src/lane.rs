@@ -4,7 +4,8 @@
 use crate::RunError;
 use crate::epoch::{Epoch, Unit};
 use crate::interpret::shape_of;
-use device::{AlignedBytes, Frame, Recycler, Request};
+use crate::value::Shaped;
+use device::{AlignedBytes, Frame, Recycler, Request, UnifiedBuffer, UnifiedRequest};
 use layout::{DType, Sym};
 use plan::{Block, PlanSegment, Program, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -192,8 +193,8 @@ impl Lane {
     }
 
     /// Brings what is ready for these shapes to the front, if there is such.
-    pub fn find(&mut self, version: u64, inputs: &[Option<&Tensor>]) -> bool {
-        let shapes = || inputs.iter().map(|t| t.map_or(&[][..], Tensor::shape));
+    pub fn find<T: Shaped>(&mut self, version: u64, inputs: &[Option<&T>]) -> bool {
+        let shapes = || inputs.iter().map(|t| t.map_or(&[][..], T::shape));
         let hit = |r: &Ready| r.version == version && same(&r.key, shapes());
         match self.ready.iter().position(hit) {
             Some(0) => true,
@@ -246,6 +247,39 @@ impl Lane {
         }
     }
 
+    /// Runs a request on what is in front, on buffers that lie anywhere; gives the outputs where they
+    /// were made.
+    pub fn run_unified(
+        &mut self,
+        inputs: &[Option<&UnifiedBuffer>],
+    ) -> Result<Vec<UnifiedBuffer>, RunError> {
+        let Lane { memory, ready } = self;
+        let Some(r) = ready.first_mut() else {
+            return Ok(vec![]);
+        };
+        let ins: Vec<&UnifiedBuffer> = r
+            .inputs
+            .iter()
+            .filter_map(|&i| inputs.get(i as usize).copied().flatten())
+            .collect();
+        let mut outs: Vec<UnifiedBuffer> = r
+            .outputs
+            .iter()
+            .map(|o| UnifiedBuffer::new(o.dtype, &o.shape))
+            .collect();
+        let exe = &*r.epoch.blocks[0].exe;
+        let request = UnifiedRequest {
+            symbols: &r.symbols,
+            inputs: &ins,
+            outputs: &mut outs,
+            timeline: None,
+        };
+        crate::epoch::with_memory(exe, &mut r.frame, memory, |frame| {
+            exe.run_unified(frame, request)
+        })?;
+        Ok(outs)
+    }
+
     fn forget(&mut self, version: u64) {
         self.ready.retain(|r| r.version == version);
     }
@@ -260,7 +294,11 @@ impl Lanes {
     }
 
     /// A lane, with whether what is in front of it is ready for these inputs.
-    pub fn take(&self, unit: &Unit, inputs: &[Option<&Tensor>]) -> Result<(Lane, bool), RunError> {
+    pub fn take<T: Shaped>(
+        &self,
+        unit: &Unit,
+        inputs: &[Option<&T>],
+    ) -> Result<(Lane, bool), RunError> {
         let version = unit.version();
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for i in (0..idle.len()).rev() {

@@ -2,9 +2,9 @@ use crate::admission::{Action, Admission, Event, RequestId};
 use crate::epoch::{Unit, lookup};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run};
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
-use crate::value::Value;
+use crate::value::{Shaped, Value};
 use crate::{Binding, Engine, PlanStore, RunError, Stream};
-use device::Recycler;
+use device::{Recycler, UnifiedBuffer};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
 use std::collections::BTreeSet;
@@ -164,7 +164,7 @@ impl Session {
     }
 
     pub(crate) fn any_lane(&self) -> Result<Lane, RunError> {
-        Ok(self.lanes.take(&self.unit, &[])?.0)
+        Ok(self.lanes.take::<Tensor>(&self.unit, &[])?.0)
     }
 
     /// Runs one request on inputs in the program's order. `lane` is kept there for the caller to
@@ -190,48 +190,89 @@ impl Session {
         let Some(lane) = lane else {
             return Ok(Vec::new());
         };
-        if !ready {
-            let env = self.shapes(inputs)?;
+        if !ready && let Some(env) = self.make_ready(inputs, lane)? {
             let options = self.options();
-            let program = &self.unit.program;
-            constraints(program, &env)?;
-            let version = self.unit.version();
-            let dims = || box_for(program, &env, &options.dims);
-            let epoch = self
-                .unit
-                .epoch(&self.engine, &env, dims, &options.allotment)?;
-            let shapes: Vec<&[usize]> = inputs
-                .iter()
-                .map(|t| t.map_or(&[][..], Tensor::shape))
-                .collect();
-            match Ready::new(program, epoch, version, &shapes, &env)? {
-                Some(r) => lane.keep(r),
-                None => {
-                    if let Some(t) = &mut timeline {
-                        **t = Timeline::default();
-                    }
-                    let mut ctx = Context {
-                        engine: &self.engine,
-                        allotment: &options.allotment,
-                        dims: &options.dims,
-                        timeline,
-                        stop_after,
-                        memory: &mut lane.memory,
-                        buffers: &self.buffers,
-                        began: Instant::now(),
-                        recorded: Vec::new(),
-                    };
-                    let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
-                    let outs = run(&mut ctx, &self.unit, values, env, None, 0)?;
-                    return Ok(outs.into_iter().map(Value::into_tensor).collect());
-                }
+            if let Some(t) = &mut timeline {
+                **t = Timeline::default();
             }
+            let mut ctx = Context {
+                engine: &self.engine,
+                allotment: &options.allotment,
+                dims: &options.dims,
+                timeline,
+                stop_after,
+                memory: &mut lane.memory,
+                buffers: &self.buffers,
+                began: Instant::now(),
+                recorded: Vec::new(),
+            };
+            let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
+            let outs = run(&mut ctx, &self.unit, values, env, None, 0)?;
+            return Ok(outs.into_iter().map(Value::into_tensor).collect());
         }
         if !lane.fits(&old) {
             old = lane.outputs(&self.buffers)?;
         }
         lane.run(inputs, &mut old, timeline, stop_after)?;
         Ok(old)
+    }
+
+    /// Puts what is ready for inputs of these shapes in front of `lane`; gives the symbols' values
+    /// instead where the program is not one block.
+    fn make_ready<T: Shaped>(
+        &self,
+        inputs: &[Option<&T>],
+        lane: &mut Lane,
+    ) -> Result<Option<Vec<(Sym, i64)>>, RunError> {
+        let env = self.shapes(inputs)?;
+        let options = self.options();
+        let program = &self.unit.program;
+        constraints(program, &env)?;
+        let version = self.unit.version();
+        let dims = || box_for(program, &env, &options.dims);
+        let epoch = self
+            .unit
+            .epoch(&self.engine, &env, dims, &options.allotment)?;
+        let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.map_or(&[][..], T::shape)).collect();
+        match Ready::new(program, epoch, version, &shapes, &env)? {
+            Some(r) => {
+                lane.keep(r);
+                Ok(None)
+            }
+            None => Ok(Some(env)),
+        }
+    }
+
+    /// Like [`Session::run`] on buffers that lie anywhere: inputs are brought to where the plan runs,
+    /// if they are not there, and outputs stay where they were made. Models with control flow, or
+    /// with sizes that only the data gives, run on the host's copies.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_unified(
+        &self,
+        inputs: &[(&str, &UnifiedBuffer)],
+    ) -> Result<Vec<UnifiedBuffer>, RunError> {
+        let mut list = vec![None; self.unit.program.inputs.len()];
+        self.resolve(inputs, &mut list)?;
+        self.types(&list)?;
+        {
+            let _turn = self.admit()?;
+            let (mut lane, ready) = self.lanes.take(&self.unit, &list)?;
+            if ready || self.make_ready(&list, &mut lane)?.is_none() {
+                let outs = lane.run_unified(&list)?;
+                self.give_back(lane);
+                return Ok(outs);
+            }
+            self.give_back(lane);
+        }
+        let held: Vec<(&str, Arc<Tensor>)> = inputs
+            .iter()
+            .map(|(n, b)| Ok((*n, b.host()?)))
+            .collect::<Result<_, RunError>>()?;
+        let named: Vec<(&str, &Tensor)> = held.iter().map(|(n, t)| (*n, &**t)).collect();
+        let outs = self.run_tensors(&named, None, None)?;
+        Ok(outs.into_iter().map(UnifiedBuffer::from).collect())
     }
 
     fn input_names(&self) -> String {
@@ -242,10 +283,10 @@ impl Session {
     }
 
     /// Puts the inputs into the program's order. Those that are in `list` already may be left out.
-    pub(crate) fn resolve<'t>(
+    pub(crate) fn resolve<'t, T>(
         &self,
-        inputs: &[(&str, &'t Tensor)],
-        list: &mut [Option<&'t Tensor>],
+        inputs: &[(&str, &'t T)],
+        list: &mut [Option<&'t T>],
     ) -> Result<(), RunError> {
         let program = &self.unit.program;
         let mut found = 0;
@@ -278,7 +319,7 @@ impl Session {
         Ok(())
     }
 
-    fn known(&self, inputs: &[(&str, &Tensor)]) -> Result<(), RunError> {
+    fn known<T>(&self, inputs: &[(&str, &T)]) -> Result<(), RunError> {
         let program = &self.unit.program;
         let has = |name: &str| {
             program
@@ -296,7 +337,7 @@ impl Session {
     }
 
     /// Checks element types, and that every input is there.
-    fn types(&self, inputs: &[Option<&Tensor>]) -> Result<(), RunError> {
+    fn types<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<(), RunError> {
         let program = &self.unit.program;
         for (&v, t) in program.inputs.iter().zip(inputs) {
             let value = program.value(v);
@@ -318,9 +359,9 @@ impl Session {
     }
 
     /// The symbols that the inputs' shapes give, which must fit the model's.
-    fn shapes(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<(Sym, i64)>, RunError> {
+    fn shapes<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<Vec<(Sym, i64)>, RunError> {
         let program = &self.unit.program;
-        let shape = |t: &Option<&'_ Tensor>| t.map_or(vec![], |t| t.shape().to_vec());
+        let shape = |t: &Option<&'_ T>| t.map_or(vec![], |t| t.shape().to_vec());
         let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
         let shapes: Vec<&[usize]> = owned.iter().map(Vec::as_slice).collect();
         let mut env = Vec::new();

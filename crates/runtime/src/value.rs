@@ -1,6 +1,34 @@
+use device::UnifiedBuffer;
+use layout::DType;
 use std::ops::Deref;
 use std::sync::Arc;
 use tensor::Tensor;
+
+/// What requests are checked by: a value's type and shape, wherever it lies.
+pub(crate) trait Shaped {
+    /// Element type.
+    fn dtype(&self) -> DType;
+    /// Extents.
+    fn shape(&self) -> &[usize];
+}
+
+impl Shaped for Tensor {
+    fn dtype(&self) -> DType {
+        Tensor::dtype(self)
+    }
+    fn shape(&self) -> &[usize] {
+        Tensor::shape(self)
+    }
+}
+
+impl Shaped for UnifiedBuffer {
+    fn dtype(&self) -> DType {
+        UnifiedBuffer::dtype(self)
+    }
+    fn shape(&self) -> &[usize] {
+        UnifiedBuffer::shape(self)
+    }
+}
 
 /// A tensor on its way through a request: the caller's, or one made on the way.
 #[derive(Clone)]
