@@ -5,17 +5,30 @@
 //! missing when one is asked for. No toolkit is needed: kernels come as PTX text, which the driver
 //! compiles. [`Driver`] and [`Context`] are traits because the emulated driver is one too.
 //!
-//! Never here: planning, tile programs, emission.
+//! [`CudaDevice`] runs plans on any of them, step by step on streams: weights and what is made of them
+//! stay in device memory (or are streamed ahead of use where they do not fit), a request's memory is
+//! one block, host steps run on the CPU on copies of their operands.
+//!
+//! Never here: planning, decisions about kernels.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod device;
 mod driver;
 mod error;
+mod executable;
+mod going;
 mod handles;
+mod host;
+mod kept;
 mod modules;
 mod nvidia;
+mod place;
 mod pool;
+mod steps;
 mod sys;
+mod watch;
 
+pub use crate::device::{CudaDevice, CudaOptions, Moved};
 pub use driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
     Launch, MemoryInfo, ModuleId, Pinned, StreamId,

@@ -231,8 +231,9 @@ impl ModelArgs {
 /// What it runs on.
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// Device to run on: cpu, or wgpu or wgpu:ADAPTER for a GPU through WebGPU; `plan` also takes a
-    /// machine that need not be here, a name or a TOML file [default: cpu]
+    /// Device to run on: cpu; wgpu or wgpu:ADAPTER for a GPU through WebGPU; cuda or cuda:N for an
+    /// NVIDIA GPU; emulated:a100, emulated:h100 or emulated:t4 for one that is emulated; `plan` also
+    /// takes a machine that need not be here, a name or a TOML file [default: cpu]
     #[arg(long = "on", value_name = "DEVICE")]
     pub on: Option<String>,
     /// Workers, the calling thread included [default: the cores this process may use]
@@ -250,12 +251,15 @@ pub struct EngineArgs {
     /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
+    /// Refuse a model whose weights a GPU has no room for, rather than stream them from the host
+    #[arg(long)]
+    pub no_streaming: bool,
 }
 
 /// Whether `on` names a device rather than a machine.
 pub fn is_device(on: &str) -> bool {
     let kind = on.split(':').next().unwrap_or(on);
-    matches!(kind, "cpu" | "wgpu")
+    matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
 }
 
 /// What is kept between processes.
@@ -307,6 +311,9 @@ impl EngineArgs {
         if let Some(n) = self.memory {
             out.extend(["--memory".into(), n.to_string()]);
         }
+        if self.no_streaming {
+            out.push("--no-streaming".into());
+        }
         out
     }
 
@@ -337,6 +344,9 @@ impl EngineArgs {
         }
         if let Some(m) = self.machine()? {
             b = b.with_machine(m);
+        }
+        if self.no_streaming {
+            b = b.without_streaming();
         }
         Ok(b)
     }

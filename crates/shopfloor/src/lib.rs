@@ -24,6 +24,7 @@ pub mod emitted;
 mod error;
 mod fixed;
 mod folders;
+mod gpu;
 pub mod inputs;
 mod inspect;
 mod load;
@@ -52,6 +53,7 @@ pub use session::{Session, SessionBuilder, default_engine, engine_on};
 
 pub use cpu::isa::Isa;
 pub use data;
+pub use device::{Place, Transfers, UnifiedBuffer};
 pub use layout::{DType, Dim, DimBox};
 pub use machine::{Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};

@@ -131,8 +131,28 @@ pub fn shares(session: &Session) -> Shares {
     for plan in session.runtime().plans() {
         let plan = plan.plan();
         let names = device_names(session, plan);
+        // A device that runs a plan alone is given the request's values, and runs host operators on
+        // copies of theirs.
+        let alone = plan.devices.len() < 2 && session.runtime().engine().device().place().is_some();
         for block in plan.blocks() {
+            let size = |b: u32| block.buffers[b as usize].bytes;
+            if alone {
+                let ports = block.inputs.iter().chain(&block.outputs);
+                out.bytes_moved += ports.map(|p| size(p.buffer)).sum::<u64>();
+            }
             for step in &block.steps {
+                if let (
+                    true,
+                    StepWork::Host {
+                        inputs, outputs, ..
+                    },
+                ) = (alone, &step.work)
+                {
+                    let all = inputs.iter().flatten().chain(outputs);
+                    out.bytes_moved += all.map(|a| size(a.buffer)).sum::<u64>();
+                    *out.steps_by_device.entry("cpu".into()).or_default() += 1;
+                    continue;
+                }
                 if device::is_road(block, step) {
                     if let StepWork::Kernel { kernel, args, .. } = &step.work {
                         let size = kernel.operands.first().and_then(|o| {

@@ -1,7 +1,7 @@
 use crate::{Cache, Error, Model, ModelOptions, Outputs};
 use cpu::CpuDevice;
 use cpu::isa::Isa;
-use device::Device;
+use device::{Device, UnifiedBuffer};
 use layout::{Dim, DimBox};
 use machine::Machine;
 use plan::{Allotment, Goal, Plan, Timeline};
@@ -36,8 +36,9 @@ pub fn default_engine(
 }
 
 /// An engine on the device named `on`: `cpu`, or `wgpu` or `wgpu:ADAPTER` for a GPU through WebGPU
-/// (the first whose name contains ADAPTER). The other arguments are as for [`default_engine`] and
-/// matter to a CPU only, but for `machine`.
+/// (the first whose name contains ADAPTER), or `cuda` or `cuda:N` for an NVIDIA GPU, or `emulated:a100`,
+/// `emulated:h100` or `emulated:t4` for one that is emulated. The other arguments are as for
+/// [`default_engine`] and matter to a CPU only, but for `machine`.
 ///
 /// # Errors
 /// No such device, or one that this build leaves out.
@@ -47,6 +48,17 @@ pub fn engine_on(
     isa: Option<Isa>,
     machine: Option<Machine>,
 ) -> Result<Arc<Engine>, Error> {
+    engine_for(on, threads, isa, machine, true)
+}
+
+/// [`engine_on`], streaming weights to GPUs that they do not fit or not.
+fn engine_for(
+    on: &str,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+    streaming: bool,
+) -> Result<Arc<Engine>, Error> {
     let (kind, which) = match on.split_once(':') {
         Some((k, w)) => (k, Some(w)),
         None => (on, None),
@@ -54,8 +66,11 @@ pub fn engine_on(
     match (kind, which) {
         ("cpu", None) => default_engine(threads, isa, machine),
         ("wgpu", which) => webgpu_engine(which, threads, isa, machine),
+        ("cuda" | "emulated", which) => {
+            crate::gpu::engine(on, which, (threads, isa), machine, streaming)
+        }
         _ => Err(Error::Usage(format!(
-            "there is no device '{on}'; use cpu, wgpu or wgpu:ADAPTER"
+            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N or emulated:a100"
         ))),
     }
 }
@@ -111,6 +126,7 @@ pub struct SessionBuilder {
     max_running: Option<usize>,
     max_queued: Option<usize>,
     cache: Option<Cache>,
+    resident_weights: bool,
 }
 
 impl SessionBuilder {
@@ -125,6 +141,14 @@ impl SessionBuilder {
     #[must_use]
     pub fn with_device(mut self, on: &str) -> Self {
         self.on = Some(on.into());
+        self
+    }
+
+    /// Refuses models whose weights a GPU has no room for, which are otherwise streamed to it from the
+    /// host ahead of use. Ignored with [`SessionBuilder::with_engine`].
+    #[must_use]
+    pub fn without_streaming(mut self) -> Self {
+        self.resident_weights = true;
         self
     }
 
@@ -212,11 +236,12 @@ impl SessionBuilder {
     pub fn engine(&self) -> Result<Arc<Engine>, Error> {
         match &self.engine {
             Some(e) => Ok(e.clone()),
-            None => engine_on(
+            None => engine_for(
                 self.on.as_deref().unwrap_or("cpu"),
                 self.threads,
                 self.isa,
                 self.machine.clone(),
+                !self.resident_weights,
             ),
         }
     }
@@ -303,6 +328,21 @@ impl Session {
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
         self.outputs(self.inner.run_tensors(inputs, None, None)?)
+    }
+
+    /// Runs one request on buffers that lie anywhere; see [`crate::UnifiedBuffer`]. Inputs are brought
+    /// to where the plan runs only if they are not there, and outputs stay where they were made until
+    /// somebody looks at them. Gives them in the model's order.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_unified(
+        &self,
+        inputs: &[(&str, &UnifiedBuffer)],
+    ) -> Result<Vec<(String, UnifiedBuffer)>, Error> {
+        let outs = self.inner.run_unified(inputs)?;
+        let names = self.inner.output_names().iter().cloned();
+        Ok(names.zip(outs).collect())
     }
 
     /// Runs one request and records what ran when.

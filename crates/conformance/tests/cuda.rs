@@ -1,0 +1,42 @@
+//! Every family on emulated GPUs through their device.
+use cuda::{CudaDevice, CudaOptions};
+use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
+use shopfloor_conformance::{OnDevice, run, seeds};
+
+fn device(name: &str) -> CudaDevice {
+    let gpu = EmulatedGpu::named(name).expect("a name of the catalog");
+    // Words at a buffer's end may be read whole, of which a request fills a part.
+    let checks = Checks {
+        uninitialised: false,
+        ..Checks::default()
+    };
+    let driver = EmulatedDriver::new(vec![gpu.with_sms(4).with_checks(checks)]);
+    let machine = machine::Machine::load(name).expect("a machine of the catalog");
+    let on = format!("emulated:{name}");
+    CudaDevice::open(&on, &driver, 0, machine, CudaOptions::default()).expect("a device")
+}
+
+fn check(name: &str, seed: u64, families: usize) {
+    let d = device(name);
+    let out = run(&OnDevice(&d), None, seed, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
+    println!("{name}: {:?}, refused {:?}", out.agreed, out.refused);
+    assert!(out.total() > 20, "{out:?}");
+    assert!(out.agreed.len() >= families, "{:?}", out.agreed);
+    // What ran is let go of: nothing is held but what the pool keeps for later.
+    assert_eq!(d.memory().allocated, 0, "{:?}", d.memory());
+}
+
+#[test]
+fn every_family_agrees_on_an_a100() {
+    check("a100", 7000, 6);
+}
+
+#[test]
+fn every_family_agrees_on_a_t4() {
+    check("t4", 7100, 6);
+}
+
+#[test]
+fn every_family_agrees_on_an_h100() {
+    check("h100", 7200, 6);
+}

@@ -1,0 +1,178 @@
+//! A GPU as a device.
+use crate::executable::CudaExecutable;
+use crate::place::{CudaPlace, Gpu};
+use crate::{DeviceInfo, Driver, PoolUse};
+use device::{Device, DeviceError, Executable, PackedStore, Place, Residency, Shelf};
+use kernel::Target;
+use machine::{Machine, Source, Sourced};
+use plan::{HostOp, VerifiedPlan};
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
+
+/// How a [`CudaDevice`] uses its GPU.
+#[derive(Clone, Debug)]
+pub struct CudaOptions {
+    /// Device memory to use at most, in bytes; what is free when not said.
+    pub memory: Option<u64>,
+    /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
+    pub streaming: bool,
+}
+
+impl Default for CudaOptions {
+    fn default() -> CudaOptions {
+        CudaOptions {
+            memory: None,
+            streaming: true,
+        }
+    }
+}
+
+/// Bytes that crossed the link so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// From the host to the device.
+    pub to_device: u64,
+    /// From the device to the host.
+    pub to_host: u64,
+}
+
+/// A GPU that runs plans made for PTX.
+pub struct CudaDevice {
+    machine: Machine,
+    target: Target,
+    gpu: Arc<Gpu>,
+    place: Arc<dyn Place>,
+    host: Option<Arc<dyn Device>>,
+}
+
+/// The newest architecture printed for that a GPU of this compute capability runs.
+fn arch(info: &DeviceInfo) -> Option<&'static str> {
+    let own = info.compute.major * 10 + info.compute.minor;
+    let fits = |a: &&&str| a[3..].parse().is_ok_and(|v: u32| v <= own);
+    emit::ptx::ARCHS.iter().rfind(fits).copied()
+}
+
+impl CudaDevice {
+    /// GPU `ordinal` of `driver`, called `name`, which plans are made for as `machine` describes it.
+    ///
+    /// # Errors
+    /// There is no such GPU, it is too old, or the driver fails.
+    pub fn open(
+        name: &str,
+        driver: &dyn Driver,
+        ordinal: u32,
+        machine: Machine,
+        options: CudaOptions,
+    ) -> Result<CudaDevice, DeviceError> {
+        let failed = |why: String| DeviceError::Failed {
+            device: name.into(),
+            why,
+        };
+        let context = driver.open(ordinal).map_err(|e| failed(e.to_string()))?;
+        let info = context.info();
+        let arch = arch(info).ok_or_else(|| {
+            failed(format!(
+                "{} has compute capability {}.{}; 7.5 and later are printed for",
+                info.name, info.compute.major, info.compute.minor
+            ))
+        })?;
+        let gpu = Arc::new(Gpu::new(name, context, arch, options));
+        Ok(CudaDevice {
+            machine,
+            target: emit::ptx::target(arch),
+            place: Arc::new(CudaPlace(gpu.clone())),
+            gpu,
+            host: None,
+        })
+    }
+
+    /// The same, with the device that runs what plans give to the host: those over `host` and this
+    /// device, in this order.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<dyn Device>) -> CudaDevice {
+        self.host = Some(host);
+        self
+    }
+
+    /// `like` with the name, size and memory that the driver tells of a GPU that has no description
+    /// of its own.
+    pub fn described(info: &DeviceInfo, mut like: Machine) -> Machine {
+        like.name = info.name.clone();
+        like.aliases.clear();
+        like.workers.count = Sourced::new(u64::from(info.sms), Source::Spec);
+        like.workers.clock_hz = Sourced::new(f64::from(info.clock_khz) * 1e3, Source::Spec);
+        like
+    }
+
+    /// What the driver says of the GPU.
+    pub fn info(&self) -> &DeviceInfo {
+        self.gpu.context.info()
+    }
+
+    /// Device memory, allocated and reserved.
+    pub fn memory(&self) -> PoolUse {
+        self.gpu.pool.used()
+    }
+
+    /// Modules that are loaded.
+    pub fn modules(&self) -> usize {
+        self.gpu.modules.len()
+    }
+
+    /// Bytes that crossed the link so far.
+    pub fn moved(&self) -> Moved {
+        self.gpu.moved()
+    }
+}
+
+impl Device for CudaDevice {
+    fn name(&self) -> &str {
+        &self.gpu.name
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn residency(&self) -> Residency {
+        Residency::Bounded { tasks: u32::MAX }
+    }
+
+    fn workers(&self) -> usize {
+        self.machine.worker_count()
+    }
+
+    fn compile_from(
+        &self,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        weights: &Arc<WeightStore>,
+        _packed: &PackedStore,
+        _shelf: &dyn Shelf,
+    ) -> Result<Arc<dyn Executable>, DeviceError> {
+        let (gpu, place) = (self.gpu.clone(), self.place.clone());
+        let host = self.host.as_deref();
+        let made = CudaExecutable::new(gpu, place, (plan, block), weights, host)?;
+        Ok(Arc::new(made))
+    }
+
+    fn place(&self) -> Option<Arc<dyn Place>> {
+        Some(self.place.clone())
+    }
+
+    fn run_host(
+        &self,
+        op: &HostOp,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<Vec<Tensor>, DeviceError> {
+        hostops::run(&op.name, &op.attrs, inputs).map_err(|e| DeviceError::Step {
+            step: op.name.clone(),
+            nodes: "-".into(),
+            why: e.to_string(),
+        })
+    }
+}

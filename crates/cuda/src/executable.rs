@@ -1,0 +1,609 @@
+//! A compiled block: requests run in frames of their own, on two streams.
+use crate::driver::{DevicePtr, Pinned};
+use crate::going::{Asked, Far, Going, In, Out};
+use crate::handles::{Event, Stream};
+use crate::kept::KeptBuffers;
+use crate::place::{CudaMemory, Gpu};
+use crate::pool::Block as Memory;
+use crate::steps::{Steps, Work};
+use crate::watch::Watch;
+use device::{
+    AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Place,
+    Remote, Request, UnifiedRequest,
+};
+use layout::DType;
+use plan::{Activity, Block, Bound, BufferKind, Params, VerifiedPlan};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+use tensor::WeightStore;
+
+/// Alignment of everything in a request's memory.
+const ALIGN: u64 = 256;
+/// Copies from this size on have a stream of their own: below it, an event costs more than the copy.
+pub(crate) const LARGE: usize = 256 << 10;
+/// Numbers of the streams in a timeline.
+pub(crate) const COMPUTE: u32 = 0;
+pub(crate) const COPIES: u32 = 1;
+
+pub(crate) struct Port {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<u32>,
+    pub buffer: usize,
+    pub state: bool,
+    /// Offset in pinned memory.
+    pub staged: usize,
+    /// The first step that reads it, or the last that writes it.
+    pub step: Option<usize>,
+    /// Whether its buffer lies on the device.
+    pub here: bool,
+}
+
+impl Port {
+    fn bytes(&self, p: &[i64]) -> Option<usize> {
+        let n = self.shape.iter().try_fold(1usize, |n, &d| {
+            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
+        });
+        n.and_then(|n| self.dtype.bytes_for(n))
+    }
+}
+
+/// A compiled block of a plan.
+pub(crate) struct CudaExecutable {
+    pub gpu: Arc<Gpu>,
+    pub place: Arc<dyn Place>,
+    pub plan: Arc<VerifiedPlan>,
+    pub block: usize,
+    pub steps: Steps,
+    pub params: Params,
+    pub kept: KeptBuffers,
+    /// Offset of each buffer in a request's memory; `None` for those that stay.
+    pub places: Vec<Option<u64>>,
+    /// Offset of the words for faults, and bytes in all.
+    pub faults: u64,
+    pub frame_bytes: u64,
+    pub staged_bytes: usize,
+    pub inputs: Vec<Port>,
+    pub outputs: Vec<Port>,
+    /// Offset of each state in pinned memory, and of what each step copies.
+    pub states: Vec<usize>,
+    pub roads: Vec<usize>,
+    /// The host's part, where the plan is over the host and this device.
+    pub beside: Option<Beside>,
+}
+
+/// What the host does for a block.
+pub(crate) struct Beside {
+    pub part: HostPart,
+    /// What init made.
+    pub kept: HostMemory,
+    pub weights: Arc<WeightStore>,
+}
+
+/// Memory and streams of one request slot.
+struct CudaFrame {
+    bound: Bound,
+    memory: Memory,
+    pinned: Arc<dyn Pinned>,
+    compute: Stream,
+    copies: Stream,
+    /// Events used again from request to request.
+    events: Vec<Event>,
+    host: Option<HostMemory>,
+}
+
+fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
+    plan.plan()
+        .blocks()
+        .nth(block)
+        .ok_or_else(|| DeviceError::Unsupported {
+            device: "cuda".into(),
+            step: format!("block {block}"),
+            why: "the plan has no such block".into(),
+        })
+}
+
+/// Offsets of a request's buffers, of the words for faults, and bytes in all.
+fn lay(b: &Block, place: u32) -> Result<(Vec<Option<u64>>, u64, u64), DeviceError> {
+    let whole = |bytes: u64| bytes.checked_next_multiple_of(ALIGN);
+    let fail = |what: &str, bytes: u64| DeviceError::Memory {
+        what: what.into(),
+        bytes,
+    };
+    let arena = b.arena(place);
+    let none = || fail("a block", arena);
+    let mut end = whole(arena).ok_or_else(none)?;
+    let mut places = vec![];
+    for buf in &b.buffers {
+        if buf.place != place {
+            places.push(None);
+            continue;
+        }
+        places.push(match buf.kind {
+            BufferKind::Arena => {
+                let last = buf.offset.checked_add(buf.bytes);
+                if last.is_none_or(|l| l > arena) {
+                    return Err(fail(&buf.name, buf.bytes));
+                }
+                Some(buf.offset)
+            }
+            BufferKind::Weight(_) | BufferKind::Init => None,
+            BufferKind::Input(_) | BufferKind::Output(_) | BufferKind::State(_) => {
+                let at = end;
+                let next = whole(buf.bytes).and_then(|n| end.checked_add(n));
+                end = next.ok_or_else(|| fail(&buf.name, buf.bytes))?;
+                Some(at)
+            }
+        });
+    }
+    let words = b.steps.len() as u64 * 4 + 4;
+    let bytes = end.checked_add(words).ok_or_else(none)?;
+    Ok((places, end, bytes))
+}
+
+impl CudaExecutable {
+    pub fn new(
+        gpu: Arc<Gpu>,
+        place: Arc<dyn Place>,
+        (plan, block): (Arc<VerifiedPlan>, usize),
+        weights: &Arc<WeightStore>,
+        host: Option<&dyn Device>,
+    ) -> Result<CudaExecutable, DeviceError> {
+        let refused = |why: &str| DeviceError::Unsupported {
+            device: gpu.name.clone(),
+            step: "start".into(),
+            why: why.into(),
+        };
+        let b = block_of(&plan, block)?;
+        let own = plan.plan().devices.len().saturating_sub(1) as u32;
+        let host = match (own, host) {
+            (0, _) => None,
+            (1, Some(h)) => Some(h),
+            (1, None) => {
+                return Err(refused(
+                    "the plan gives steps to the host, which this device was opened without",
+                ));
+            }
+            _ => {
+                return Err(refused(
+                    "the plan is over more than the host and this device; plan for those two",
+                ));
+            }
+        };
+        let (places, faults, frame_bytes) = lay(b, own)?;
+        let mut params = Params::new();
+        let programs = plan.step_programs(block);
+        let steps = Steps::compile(&gpu, (b, &b.steps, own), programs, &mut params)?;
+        let mut beside = match host {
+            None => None,
+            Some(h) => Some(Beside {
+                part: HostPart::new(h, &plan, b, &b.steps, &mut params)?,
+                kept: HostMemory::new(b, |k| *k == BufferKind::Init)?,
+                weights: weights.clone(),
+            }),
+        };
+        let mut staged = 0usize;
+        let mut room = |buffer: u32| {
+            let at = staged;
+            let bytes = b.buffers[buffer as usize].bytes.next_multiple_of(ALIGN);
+            staged = staged.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
+            at
+        };
+        let mut ports = |list: &[plan::Port], states: Vec<u32>, given: bool| -> Vec<Port> {
+            list.iter()
+                .enumerate()
+                .map(|(i, p)| {
+                    let buffer = p.buffer as usize;
+                    let uses = |u: &Vec<usize>| u.contains(&buffer);
+                    Port {
+                        here: b.buffers[buffer].place == own,
+                        name: p.name.clone(),
+                        dtype: p.dtype,
+                        shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                        buffer,
+                        state: states.contains(&(i as u32)),
+                        staged: room(p.buffer),
+                        step: match given {
+                            true => steps.reads.iter().position(uses),
+                            false => steps.writes.iter().rposition(uses),
+                        },
+                    }
+                })
+                .collect()
+        };
+        let inputs = ports(&b.inputs, b.states.iter().map(|s| s.input).collect(), true);
+        let outputs = ports(
+            &b.outputs,
+            b.states.iter().map(|s| s.output).collect(),
+            false,
+        );
+        let states = b.states.iter().map(|s| room(s.buffer)).collect();
+        let roads = steps.work.iter().map(|w| match w {
+            Work::Road(r) => room(r.to),
+            _ => 0,
+        });
+        let roads = roads.collect();
+        let at = (&*plan, block, own);
+        let both = host.zip(beside.as_mut().map(|b| &mut b.kept));
+        let kept = KeptBuffers::new(&gpu, at, b, weights, &steps, frame_bytes, both)?;
+        Ok(CudaExecutable {
+            gpu,
+            place,
+            block,
+            steps,
+            params,
+            kept,
+            places,
+            faults,
+            frame_bytes,
+            staged_bytes: staged,
+            inputs,
+            outputs,
+            states,
+            roads,
+            beside,
+            plan,
+        })
+    }
+
+    pub fn failed(&self, what: &str) -> impl Fn(crate::DriverError) -> DeviceError {
+        let (gpu, what) = (self.gpu.clone(), what.to_string());
+        move |e| gpu.failed(&what, e)
+    }
+}
+
+impl Executable for CudaExecutable {
+    fn new_frame(&self) -> Result<Frame, DeviceError> {
+        let b = block_of(&self.plan, self.block)?;
+        let failed = self.failed("the memory of a request");
+        let stream = || Stream::new(&self.gpu.context, 0).map_err(&failed);
+        Ok(Frame(Box::new(CudaFrame {
+            bound: Bound::for_block(&self.params, b, &self.plan.plan().dims)?,
+            memory: self.gpu.pool.take(self.frame_bytes).map_err(&failed)?,
+            pinned: self
+                .gpu
+                .context
+                .pinned(self.staged_bytes + b.steps.len() * 4)
+                .map_err(&failed)?,
+            compute: stream()?,
+            copies: stream()?,
+            events: vec![],
+            host: match &self.beside {
+                None => None,
+                Some(_) => Some(HostMemory::new(b, |k| {
+                    matches!(k, BufferKind::Arena | BufferKind::Output(_))
+                })?),
+            },
+        })))
+    }
+
+    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
+        let Request {
+            symbols,
+            inputs,
+            outputs,
+            states,
+            timeline,
+            stop_after,
+        } = request;
+        let asked = Asked {
+            symbols,
+            inputs: inputs.iter().map(|b| In::Host(b)).collect(),
+            outputs: outputs.iter_mut().map(|b| Out::Host(b)).collect(),
+            timeline,
+            stop_after,
+        };
+        self.drained(frame, asked, states)
+    }
+
+    fn run_unified(
+        &self,
+        frame: &mut Frame,
+        request: UnifiedRequest<'_>,
+    ) -> Result<(), DeviceError> {
+        let mut all = self.inputs.iter().chain(&self.outputs);
+        if !all.all(|p| p.here) {
+            return device::run_on_host(&mut |r| self.run(frame, r), request);
+        }
+        let own = |m: &Arc<dyn Remote>| {
+            m.as_any()
+                .downcast_ref()
+                .map_or(DevicePtr(0), CudaMemory::ptr)
+        };
+        let mut given = vec![];
+        for b in request.inputs {
+            given.push(b.at(&self.place)?);
+        }
+        let mut made = vec![];
+        for o in request.outputs.iter() {
+            made.push(self.place.allocate(o.bytes())?);
+        }
+        let bytes = |m: &Arc<dyn Remote>| m.bytes() as usize;
+        let asked = Asked {
+            symbols: request.symbols,
+            inputs: given.iter().map(|m| In::Device(own(m))).collect(),
+            outputs: made.iter().map(|m| Out::Device(own(m), bytes(m))).collect(),
+            timeline: request.timeline,
+            stop_after: None,
+        };
+        self.drained(frame, asked, &mut [])?;
+        for (o, m) in request.outputs.iter_mut().zip(made) {
+            o.set_at(&self.place, m);
+        }
+        Ok(())
+    }
+
+    fn step_names(&self) -> Vec<String> {
+        self.steps.names.clone()
+    }
+
+    fn packed_bytes(&self) -> u64 {
+        self.kept.device_bytes + self.kept.streamed_bytes
+    }
+}
+
+impl CudaExecutable {
+    /// Runs a request; nothing of one that failed is left running when the next one begins.
+    fn drained(
+        &self,
+        frame: &mut Frame,
+        asked: Asked<'_, '_>,
+        states: &mut [&mut AlignedBytes],
+    ) -> Result<(), DeviceError> {
+        let f = frame.0.downcast_mut::<CudaFrame>();
+        let f = f.ok_or_else(|| {
+            self.refused("the frame was made by another executable; make one with new_frame")
+        })?;
+        let done = self.request(f, asked, states);
+        if done.is_err() {
+            let _ = f.copies.synchronize();
+            let _ = f.compute.synchronize();
+        }
+        done
+    }
+
+    fn refused(&self, why: &str) -> DeviceError {
+        DeviceError::Unsupported {
+            device: self.gpu.name.clone(),
+            step: "request".into(),
+            why: why.into(),
+        }
+    }
+
+    /// Whether an output's steps can write where the caller wants it: a buffer of its own.
+    fn lendable(&self, b: &Block, port: &Port) -> bool {
+        let all = self.inputs.iter().chain(&self.outputs);
+        let same = all.filter(|p| p.buffer == port.buffer).count();
+        matches!(b.buffers[port.buffer].kind, BufferKind::Output(_)) && same == 1 && !port.state
+    }
+
+    fn request(
+        &self,
+        f: &mut CudaFrame,
+        mut r: Asked<'_, '_>,
+        states: &mut [&mut AlignedBytes],
+    ) -> Result<(), DeviceError> {
+        let b = block_of(&self.plan, self.block)?;
+        let start = Instant::now();
+        if r.symbols.len() != b.symbols.len()
+            || r.inputs.len() != self.inputs.len()
+            || r.outputs.len() != self.outputs.len()
+            || states.len() != b.states.len()
+        {
+            return Err(
+                self.refused("symbols, inputs, outputs or states are not as many as the block has")
+            );
+        }
+        let p = f.bound.at(r.symbols)?;
+        let fits = |port: &Port, got: usize| match port.bytes(p) {
+            _ if port.state => Ok(()),
+            Some(want) if want == got => Ok(()),
+            want => Err(DeviceError::Port {
+                port: port.name.clone(),
+                want: want.unwrap_or(usize::MAX) as u64,
+                got: got as u64,
+            }),
+        };
+        for (port, given) in self.inputs.iter().zip(&r.inputs) {
+            if let In::Host(bytes) = given {
+                fits(port, bytes.len())?;
+            }
+        }
+        for (port, out) in self.outputs.iter().zip(&r.outputs) {
+            fits(port, out.len())?;
+        }
+        let all = self.steps.names.len();
+        let count = r.stop_after.map_or(all, |s| (s as usize + 1).min(all));
+        let streamed = (0..all).filter(|&s| !self.kept.loads[s].is_empty());
+        let ring = self.kept.ring.as_ref();
+        let watch = match &r.timeline {
+            Some(_) => Some(Watch::new(&self.gpu, start, &f.compute)?),
+            None => None,
+        };
+        let given: Vec<&[u8]> = r
+            .inputs
+            .iter()
+            .map(|i| match i {
+                In::Host(b) => *b,
+                In::Device(_) => &[],
+            })
+            .collect();
+        let far = match (&self.beside, &mut f.host) {
+            (Some(beside), Some(memory)) => Some(Far {
+                beside,
+                block: b,
+                memory,
+                inputs: &given,
+                symbols: r.symbols,
+            }),
+            _ => None,
+        };
+        let mut g = Going {
+            e: self,
+            memory: &f.memory,
+            lent: vec![None; b.buffers.len()],
+            pinned: &f.pinned,
+            compute: &f.compute,
+            copies: &f.copies,
+            events: &mut f.events,
+            used: 0,
+            ring: ring.map(|m| m.lock().unwrap_or_else(PoisonError::into_inner)),
+            loads: streamed.collect(),
+            begun: 0,
+            watch,
+            far,
+        };
+        for (port, out) in self.outputs.iter().zip(&r.outputs) {
+            if port.here && self.lendable(b, port) {
+                g.lent[port.buffer] = match out {
+                    Out::Device(at, _) => Some(*at),
+                    // Both sides see what is staged.
+                    Out::Host(_) if self.gpu.unified() => {
+                        Some(f.pinned.device_ptr().offset(port.staged as u64))
+                    }
+                    Out::Host(_) => None,
+                };
+            }
+        }
+        let waits = self.give(b, &mut g, &r, states)?;
+        let failed = self.failed("a request");
+        let faults = self.steps.may_fault();
+        let words = f.memory.ptr().offset(self.faults);
+        if faults {
+            let zeroed = self
+                .gpu
+                .context
+                .fill(words, 0, all as u64 * 4, f.compute.id());
+            zeroed.map_err(&failed)?;
+        }
+        for n in 0..g.ring.as_ref().map_or(0, |r| r.slots.len()) {
+            g.prefetch(n)?;
+        }
+        for (step, events) in waits.iter().enumerate().take(count) {
+            for &e in events {
+                let what = (Activity::Wait, step, 0);
+                let (gpu, event) = (&self.gpu, &g.events[e]);
+                let queue = || f.compute.wait(event).map_err(&failed);
+                Watch::around(&mut g.watch, gpu, &f.compute, COMPUTE, what, queue)?;
+            }
+            match &self.steps.work[step] {
+                Work::Kernel(_) => g.kernel(step, p)?,
+                Work::Host(_) => g.host(step, p)?,
+                Work::Far => g.far(step, p)?,
+                Work::Road(r) => g.road(step, r, p)?,
+            }
+            // What no later step writes can leave while they run.
+            for (port, out) in self.outputs.iter().zip(&r.outputs) {
+                if port.step == Some(step) && !port.state && port.here {
+                    g.take(port, step, out)?;
+                }
+            }
+        }
+        for (port, out) in self.outputs.iter().zip(&r.outputs) {
+            if port.step.is_none() && !port.state && port.here {
+                g.take(port, 0, out)?;
+            }
+        }
+        let last = count.saturating_sub(1);
+        for (s, &staged) in b.states.iter().zip(&self.states) {
+            let n = b.buffers[s.buffer as usize].bytes as usize;
+            g.fetch((s.buffer as usize, staged, last), n)?;
+        }
+        let watch = g.watch.take();
+        drop(g);
+        if faults {
+            let to = self.staged_bytes..self.staged_bytes + all * 4;
+            let context = &self.gpu.context;
+            let queued = context.download_into(&f.pinned, to, words, f.compute.id());
+            queued.map_err(&failed)?;
+        }
+        let done = f.copies.synchronize().and(f.compute.synchronize());
+        if faults {
+            let mut words = vec![0; all * 4];
+            let read = f.pinned.read(self.staged_bytes, &mut words);
+            // A lost GPU's own error says more.
+            if read.is_ok() {
+                self.steps.fault(&words)?;
+            }
+        }
+        done.map_err(&failed)?;
+        for (port, out) in self.outputs.iter().zip(r.outputs.iter_mut()) {
+            match (out, &f.host) {
+                _ if port.state => {}
+                (Out::Host(out), _) if port.here => {
+                    f.pinned.read(port.staged, out).map_err(&failed)?;
+                }
+                (Out::Host(out), Some(m)) => {
+                    let made = m.kept(port.buffer as u32).get(..out.len());
+                    out.copy_from_slice(made.ok_or_else(|| self.refused("an output is missing"))?);
+                }
+                _ => {}
+            }
+        }
+        for ((s, bytes), &staged) in b.states.iter().zip(states.iter_mut()).zip(&self.states) {
+            let n = b.buffers[s.buffer as usize].bytes as usize;
+            f.pinned.read(staged, &mut bytes[..n]).map_err(&failed)?;
+        }
+        if let (Some(t), Some(w)) = (r.timeline.as_deref_mut(), watch) {
+            t.steps = self.step_names();
+            t.spans.clear();
+            t.device.clear();
+            w.write(&self.gpu, t)?;
+            t.total_ns = start.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    /// Queues copies of what the request gives, in the order of their use, so that the first step
+    /// waits for its own only; gives the events that each step is to wait for.
+    fn give(
+        &self,
+        b: &Block,
+        g: &mut Going<'_>,
+        r: &Asked<'_, '_>,
+        states: &[&mut AlignedBytes],
+    ) -> Result<Vec<Vec<usize>>, DeviceError> {
+        let all = self.steps.names.len();
+        let mut order: Vec<usize> = (0..self.inputs.len()).collect();
+        order.sort_by_key(|&i| self.inputs[i].step);
+        let mut waits: Vec<Vec<usize>> = vec![vec![]; all];
+        for i in order {
+            let port = &self.inputs[i];
+            if port.state || self.places[port.buffer].is_none() {
+                continue;
+            }
+            let bytes = match &r.inputs[i] {
+                In::Host(bytes) => bytes,
+                In::Device(at) => {
+                    g.lent[port.buffer] = Some(*at);
+                    continue;
+                }
+            };
+            let passed = || self.outputs.iter().any(|o| o.buffer == port.buffer);
+            let step = match port.step {
+                Some(s) => s,
+                // Nobody reads it but the caller.
+                None if passed() && all > 0 => 0,
+                None => continue,
+            };
+            let sent = g.send((port.buffer, port.staged, step), bytes)?;
+            waits[step].extend(sent);
+        }
+        for ((s, bytes), &staged) in b.states.iter().zip(states).zip(&self.states) {
+            let buffer = &b.buffers[s.buffer as usize];
+            if (bytes.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: bytes.len() as u64,
+                });
+            }
+            let given = &bytes[..buffer.bytes as usize];
+            let sent = g.send((s.buffer as usize, staged, 0), given)?;
+            if let Some(w) = waits.first_mut() {
+                w.extend(sent);
+            }
+        }
+        Ok(waits)
+    }
+}

@@ -1,0 +1,256 @@
+//! Steps in order, compiled: every text once, every launch with where its arguments come from.
+use crate::driver::{Arg, DevicePtr, FunctionId, Launch};
+use crate::handles::Stream;
+use crate::host::Host;
+use crate::modules::Module;
+use crate::place::Gpu;
+use device::{DeviceError, is_road};
+use emit::ptx::ParamValue;
+use kernel::{Role, TileProgram};
+use layout::DType;
+use plan::{Block, Params, Step, StepWork};
+use std::sync::Arc;
+
+/// Dynamic shared memory that a launch may have without asking.
+const SHARED: u32 = 48 << 10;
+
+/// Where an argument of a launch comes from.
+enum Source {
+    Buffer(usize),
+    Param(u32),
+    Fault,
+}
+
+/// A step that is a launch.
+pub(crate) struct Kernel {
+    function: FunctionId,
+    _module: Arc<Module>,
+    args: Vec<Source>,
+    tasks: u32,
+    threads: u32,
+    shared_bytes: u32,
+    pub faults: Vec<String>,
+}
+
+/// A copy between the host's memory and the device's.
+pub(crate) struct Road {
+    pub from: u32,
+    pub to: u32,
+    /// Parameter with the number of elements.
+    elements: u32,
+    dtype: DType,
+    pub up: bool,
+}
+
+impl Road {
+    /// Bytes under the parameters `p`.
+    pub fn bytes(&self, p: &[i64]) -> Option<usize> {
+        let n = usize::try_from(p[self.elements as usize].max(0)).ok()?;
+        self.dtype.bytes_for(n)
+    }
+}
+
+pub(crate) enum Work {
+    Kernel(Kernel),
+    /// A host operator on copies of its operands.
+    Host(Host),
+    /// A step of the host, on the host's memory.
+    Far,
+    Road(Road),
+}
+
+/// Steps in order.
+pub(crate) struct Steps {
+    pub names: Vec<String>,
+    nodes: Vec<String>,
+    pub work: Vec<Work>,
+    /// Buffers read and written, per step.
+    pub reads: Vec<Vec<usize>>,
+    pub writes: Vec<Vec<usize>>,
+}
+
+impl Steps {
+    pub fn compile(
+        gpu: &Gpu,
+        (block, steps, place): (&Block, &[Step], u32),
+        programs: &[Option<TileProgram>],
+        params: &mut Params,
+    ) -> Result<Steps, DeviceError> {
+        let mut out = Steps {
+            names: steps.iter().map(|s| s.name.clone()).collect(),
+            nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
+            work: vec![],
+            reads: vec![],
+            writes: vec![],
+        };
+        for (s, program) in steps.iter().zip(programs) {
+            let fail = |why: String| DeviceError::Unsupported {
+                device: gpu.name.clone(),
+                step: s.name.clone(),
+                why,
+            };
+            if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
+                && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
+            {
+                let up = block.buffers[to as usize].place == place;
+                let own = |b: u32, here: bool| if here { vec![b as usize] } else { vec![] };
+                out.reads.push(own(from, !up));
+                out.writes.push(own(to, up));
+                out.work.push(Work::Road(Road {
+                    from,
+                    to,
+                    elements: params.intern(&o.elements),
+                    dtype: o.dtype,
+                    up,
+                }));
+                continue;
+            }
+            if s.device != place {
+                out.reads.push(vec![]);
+                out.writes.push(vec![]);
+                out.work.push(Work::Far);
+                continue;
+            }
+            match (&s.work, program) {
+                (
+                    StepWork::Host {
+                        op,
+                        inputs,
+                        outputs,
+                    },
+                    _,
+                ) => {
+                    let h = Host::new(op, inputs, outputs, params);
+                    let (reads, writes) = h.touches();
+                    out.reads.push(reads);
+                    out.writes.push(writes);
+                    out.work.push(Work::Host(h));
+                }
+                (StepWork::Kernel { kernel, args, .. }, Some(p)) => {
+                    let of = |role: Role| -> Vec<usize> {
+                        let all = kernel.operands.iter().zip(args);
+                        all.filter(|(o, _)| o.role == role)
+                            .map(|(_, &a)| a as usize)
+                            .collect()
+                    };
+                    out.reads.push(of(Role::Read));
+                    out.writes.push(of(Role::Write));
+                    out.work
+                        .push(Work::Kernel(launch(gpu, s, p, args, params)?));
+                }
+                _ => return Err(fail("it has no tile program; verify the plan".into())),
+            }
+        }
+        Ok(out)
+    }
+
+    /// An error of step `i`.
+    pub fn error(&self, i: usize, why: String) -> DeviceError {
+        DeviceError::Step {
+            step: self.names[i].clone(),
+            nodes: self.nodes[i].clone(),
+            why,
+        }
+    }
+
+    /// Whether a launch may report a fault.
+    pub fn may_fault(&self) -> bool {
+        let faulty = |w: &Work| matches!(w, Work::Kernel(k) if !k.faults.is_empty());
+        self.work.iter().any(faulty)
+    }
+
+    /// The first fault in `words`, one per step.
+    pub fn fault(&self, words: &[u8]) -> Result<(), DeviceError> {
+        for (i, w) in words.chunks_exact(4).enumerate() {
+            let code = u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize;
+            if let (1.., Some(Work::Kernel(k))) = (code, self.work.get(i)) {
+                let why = k.faults.get(code - 1).cloned();
+                return Err(self.error(i, why.unwrap_or_else(|| format!("fault {code}"))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues launch `i`; `at` gives the address of a buffer, `fault` that of its word. False where
+    /// it has no tasks.
+    pub fn launch(
+        &self,
+        gpu: &Gpu,
+        i: usize,
+        p: &[i64],
+        at: &dyn Fn(usize) -> DevicePtr,
+        fault: DevicePtr,
+        stream: &Stream,
+    ) -> Result<Option<u32>, DeviceError> {
+        let Work::Kernel(k) = &self.work[i] else {
+            return Ok(None);
+        };
+        let tasks = p[k.tasks as usize].max(0);
+        if tasks == 0 {
+            return Ok(None);
+        }
+        let tasks = u32::try_from(tasks)
+            .ok()
+            .filter(|t| *t < 1 << 31)
+            .ok_or_else(|| self.error(i, format!("{tasks} tasks are more than a launch takes")))?;
+        let args: Vec<Arg> = k
+            .args
+            .iter()
+            .map(|a| match a {
+                Source::Buffer(b) => Arg::Pointer(at(*b)),
+                Source::Param(d) => Arg::I64(p[*d as usize]),
+                Source::Fault => Arg::Pointer(fault),
+            })
+            .collect();
+        let shape = Launch {
+            grid: [tasks, 1, 1],
+            block: [k.threads, 1, 1],
+            shared_bytes: k.shared_bytes,
+        };
+        gpu.context
+            .launch(k.function, shape, &args, stream.id())
+            .map_err(|e| self.error(i, format!("{}: {e}", gpu.name)))?;
+        Ok(Some(tasks))
+    }
+}
+
+fn launch(
+    gpu: &Gpu,
+    s: &Step,
+    program: &TileProgram,
+    args: &[u32],
+    params: &mut Params,
+) -> Result<Kernel, DeviceError> {
+    let fail = |why: String| DeviceError::Unsupported {
+        device: gpu.name.clone(),
+        step: s.name.clone(),
+        why,
+    };
+    let ptx = emit::ptx::emit(program, gpu.arch).map_err(|e| fail(e.to_string()))?;
+    let driver = |e: crate::DriverError| fail(e.to_string());
+    // The name in the first line is for people: without it, steps that do the same share a module.
+    let text = match ptx.text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("//") => format!("//\n{rest}"),
+        _ => ptx.text,
+    };
+    let module = gpu.modules.load(&text).map_err(driver)?;
+    let function = module.function(&ptx.entry).map_err(driver)?;
+    if ptx.shared_bytes > SHARED {
+        let asked = gpu.context.allow_shared(function, ptx.shared_bytes);
+        asked.map_err(driver)?;
+    }
+    let list = ptx.params.iter().map(|p| match &p.value {
+        ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
+        ParamValue::Dim(d) => Source::Param(params.intern(d)),
+        ParamValue::Fault => Source::Fault,
+    });
+    Ok(Kernel {
+        function,
+        _module: module,
+        args: list.collect(),
+        tasks: params.intern(&s.tasks),
+        threads: ptx.threads,
+        shared_bytes: ptx.shared_bytes,
+        faults: ptx.faults,
+    })
+}

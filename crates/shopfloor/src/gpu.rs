@@ -1,0 +1,213 @@
+//! Engines on NVIDIA GPUs, real and emulated.
+use crate::{Error, Machine};
+#[cfg(feature = "cuda")]
+use plan::Planner;
+use runtime::Engine;
+use std::sync::Arc;
+
+/// An engine on the device named `on`: `cuda`, `cuda:N` or `emulated:NAME`, of which `which` is what
+/// stands behind the colon.
+#[cfg(feature = "cuda")]
+pub(crate) fn engine(
+    on: &str,
+    which: Option<&str>,
+    (threads, isa): (Option<usize>, Option<crate::Isa>),
+    machine: Option<Machine>,
+    streaming: bool,
+) -> Result<Arc<Engine>, Error> {
+    let options = cuda::CudaOptions {
+        streaming,
+        ..cuda::CudaOptions::default()
+    };
+    let device = match on.starts_with("emulated") {
+        true => emulated(which.unwrap_or("a100"), machine, options)?,
+        false => real(which, machine, options)?,
+    };
+    engine_of(device, threads, isa)
+}
+
+/// An engine that runs everything on `device` if that has a form for everything, and over the host and
+/// it if not.
+#[cfg(feature = "cuda")]
+fn engine_of(
+    device: cuda::CudaDevice,
+    threads: Option<usize>,
+    isa: Option<crate::Isa>,
+) -> Result<Arc<Engine>, Error> {
+    use device::Device;
+    let host: Arc<dyn Device> = Arc::new(cpu::CpuDevice::new(cpu::CpuOptions {
+        threads,
+        isa,
+        machine: None,
+    })?);
+    let of = |d: &dyn Device| (d.machine().clone(), d.target().clone());
+    let options = planner::PlanOptions::default();
+    let planner = Either {
+        workers: host.workers() as u32,
+        alone: planner::Planner::new(vec![of(&device)], options.clone()),
+        beside: planner::Planner::new(vec![of(&*host), of(&device)], options),
+    };
+    let device = device.with_host(host);
+    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
+}
+
+/// Plans for a device alone, and where it has no form for something, for the host and it.
+#[cfg(feature = "cuda")]
+struct Either {
+    /// The host's.
+    workers: u32,
+    alone: planner::Planner,
+    beside: planner::Planner,
+}
+
+#[cfg(feature = "cuda")]
+impl Either {
+    fn both(&self, a: &plan::Allotment) -> plan::Allotment {
+        let mut both = a.clone();
+        both.workers.insert(0, self.workers);
+        both
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Planner for Either {
+    fn bind(
+        &self,
+        program: &plan::Program,
+        dims: &layout::DimBox,
+        allotment: &plan::Allotment,
+    ) -> Result<plan::Plan, plan::PlanError> {
+        let alone = self.alone.bind(program, dims, allotment);
+        alone.or_else(|_| self.beside.bind(program, dims, &self.both(allotment)))
+    }
+
+    fn bind_like(
+        &self,
+        program: &plan::Program,
+        dims: &layout::DimBox,
+        allotment: &plan::Allotment,
+        like: &plan::Plan,
+    ) -> Result<plan::Plan, plan::PlanError> {
+        let alone = self.alone.bind_like(program, dims, allotment, like);
+        let both = self.both(allotment);
+        alone.or_else(|_| self.beside.bind_like(program, dims, &both, like))
+    }
+
+    fn propose(&self, o: &plan::Observations) -> Vec<plan::Candidate> {
+        self.alone.propose(o)
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn failed(device: &str, why: impl std::fmt::Display) -> Error {
+    Error::Usage(format!("device '{device}': {why}"))
+}
+
+/// The emulated GPU that `text` names (`a100`, perhaps with `,memory=64MiB`, `,sms=4` or `,checks`),
+/// planned for as the catalog describes the real one. Bounds and alignment are checked in any case,
+/// with `checks` also races and what was never written, which takes twice as long.
+#[cfg(feature = "cuda")]
+fn emulated(
+    text: &str,
+    machine: Option<Machine>,
+    options: cuda::CudaOptions,
+) -> Result<cuda::CudaDevice, Error> {
+    use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
+    let on = format!("emulated:{text}");
+    let mut parts = text.split(',');
+    let name = parts.next().unwrap_or_default();
+    let gpu = EmulatedGpu::named(name).map_err(|e| failed(&on, e))?;
+    let mut gpu = gpu.with_checks(Checks::none());
+    for part in parts {
+        let (what, value) = part.split_once('=').unwrap_or((part, ""));
+        gpu = match (what, value.parse::<u32>().ok(), bytes(value)) {
+            ("checks", ..) => gpu.with_checks(Checks::default()),
+            ("sms", Some(n), _) => gpu.with_sms(n),
+            ("memory", _, Some(n)) => gpu.with_memory(n),
+            _ => {
+                let why = format!("'{part}' is none of memory=SIZE, sms=N, checks");
+                return Err(failed(&on, why));
+            }
+        };
+    }
+    let machine = match machine {
+        Some(m) => m,
+        None => crate::machines::find(name)?,
+    };
+    let driver = EmulatedDriver::new(vec![gpu]);
+    Ok(cuda::CudaDevice::open(&on, &driver, 0, machine, options)?)
+}
+
+/// A size such as 512, 64KiB, 3MiB or 80GiB.
+#[cfg(feature = "cuda")]
+fn bytes(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let shift = match unit {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// GPU `which` of this machine's driver, the first when not said, planned for as the catalog describes
+/// it, or as the nearest of the catalog with its own size.
+#[cfg(feature = "cuda")]
+fn real(
+    which: Option<&str>,
+    machine: Option<Machine>,
+    options: cuda::CudaOptions,
+) -> Result<cuda::CudaDevice, Error> {
+    use cuda::Driver;
+    let ordinal: u32 = match which.map(str::parse) {
+        None => 0,
+        Some(Ok(n)) => n,
+        Some(Err(_)) => {
+            let why = "give the GPU's number, such as cuda:0";
+            return Err(failed(&format!("cuda:{}", which.unwrap_or_default()), why));
+        }
+    };
+    let on = format!("cuda:{ordinal}");
+    let driver = cuda::Nvidia::load().map_err(|e| failed(&on, e))?;
+    let all = driver.devices().map_err(|e| failed(&on, e))?;
+    let known = all.get(ordinal as usize);
+    let machine = match (machine, known) {
+        (Some(m), _) => m,
+        (None, Some(info)) => described(info)?,
+        // Opening it says how many there are.
+        (None, None) => crate::machines::find("a100")?,
+    };
+    Ok(cuda::CudaDevice::open(
+        &on, &driver, ordinal, machine, options,
+    )?)
+}
+
+#[cfg(feature = "cuda")]
+fn described(info: &cuda::DeviceInfo) -> Result<Machine, Error> {
+    if let Ok(m) = crate::machines::find(&info.name) {
+        return Ok(m);
+    }
+    let like = match info.compute.major {
+        ..=7 => "t4",
+        8 => "a100",
+        _ => "h100",
+    };
+    let like = crate::machines::find(like)?;
+    Ok(cuda::CudaDevice::described(info, like))
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn engine(
+    on: &str,
+    _: Option<&str>,
+    _: (Option<usize>, Option<crate::Isa>),
+    _: Option<Machine>,
+    _: bool,
+) -> Result<Arc<Engine>, Error> {
+    Err(Error::Usage(format!(
+        "this build has no '{on}'; build it with `--features cuda`"
+    )))
+}

@@ -1,0 +1,47 @@
+//! Whole models on an emulated A100, step by step, against their references.
+extern crate shopfloor_testkit as testkit;
+
+use shopfloor::{Session, Tensor};
+use testkit::zoo;
+
+fn check(name: &str) {
+    let Some(model) = zoo::find(name) else {
+        eprintln!("{}", zoo::left_out(&[name]));
+        return;
+    };
+    let prepared = model.prepare_temporary().expect("weights");
+    let inputs = model.inputs().expect("inputs");
+    let mut builder = Session::builder().with_device("emulated:a100");
+    for (n, t) in &inputs {
+        builder = builder.with_shape(n, t.shape());
+    }
+    let session = builder
+        .commit_from_file(&prepared.model)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let outputs = session
+        .run(&named)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let report = model.check(&outputs.into_vec()).expect("a reference");
+    assert!(report.passed(), "{name}: {report:?}");
+}
+
+#[test]
+fn digits_cnn() {
+    check("digits_cnn");
+}
+
+#[test]
+fn skl_mlp() {
+    check("skl_mlp");
+}
+
+#[test]
+fn gnn_gcn() {
+    check("gnn_gcn");
+}
+
+#[test]
+fn if_branches() {
+    check("if_branches");
+}
