@@ -280,7 +280,7 @@ impl Emitter<'_> {
                     let h = [(); 2].map(|()| self.t.reg(Kind::H));
                     self.t
                         .op(format!("mov.b32 {{{}, {}}}, {packed}", h[0], h[1]));
-                    h.map(|h| self.from_half(h, o.dtype))
+                    h.map(|h| self.widen_half(h, o.dtype))
                 }
                 _ => {
                     let f = [(); 2].map(|()| {
@@ -310,7 +310,7 @@ impl Emitter<'_> {
                     .t
                     .def(Kind::H, |d| format!("cvt.u16.u32 {d}, {packed}"));
                 self.t.op(format!("{take}ld.global.b16 {h}, [{from}]"));
-                self.from_half(h, o.dtype)
+                self.widen_half(h, o.dtype)
             }
             DType::F32 => {
                 let r = self
@@ -348,7 +348,7 @@ impl Emitter<'_> {
     }
 
     /// The f16 or bf16 in `h`.
-    fn from_half(&mut self, h: Reg, d: DType) -> Reg {
+    fn widen_half(&mut self, h: Reg, d: DType) -> Reg {
         match d {
             DType::BF16 => math::wide16(&mut self.t, h),
             _ => self.t.f("cvt.f32.f16", format_args!("{h}")),
