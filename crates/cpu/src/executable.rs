@@ -5,8 +5,8 @@ use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
 use crate::pool::{Desk, Pool};
 use device::{AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Request};
-use layout::{DType, DimBox};
-use plan::{Block, Bound, BufferKind, Params, Span, Step, VerifiedPlan, Wait};
+use layout::{DType, Dim, DimBox};
+use plan::{Block, Bound, BufferKind, Params, Span, Step, TileMap, TileNeeds, VerifiedPlan, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +32,8 @@ pub(crate) struct Steps {
     pub nodes: Vec<String>,
     pub work: Vec<CWork>,
     pub specs: Vec<StepSpec>,
+    /// The maps of every step's waits for tiles.
+    maps: Vec<Vec<TileMap>>,
     pub params: Params,
     /// Scratch bytes and tiles per worker, bytes of zeros.
     pub scratch: usize,
@@ -47,8 +49,8 @@ impl Steps {
         kernels: &'static crate::ukr::Kernels,
         mut params: Params,
     ) -> Result<Steps, DeviceError> {
-        let (mut work, mut specs, mut scratch, mut views, mut zeros) =
-            (Vec::new(), Vec::new(), 0, 0, 0);
+        let (mut work, mut specs, mut maps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut scratch, mut views, mut zeros) = (0, 0, 0);
         for (s, program) in steps.iter().zip(programs) {
             let fail = |why: String| DeviceError::Unsupported {
                 device: "cpu".into(),
@@ -83,24 +85,33 @@ impl Steps {
                 }
                 _ => return Err(fail("it has no tile program; verify the plan".into())),
             }
-            let waits = s
-                .waits
-                .iter()
-                .map(|w| match w {
-                    // Waiting for all tasks covers waiting for some.
-                    Wait::Step(s) | Wait::Tiles { step: s, .. } => *s,
-                })
-                .collect();
-            specs.push(StepSpec {
+            let mut spec = StepSpec {
                 chunk: chunk as u32,
-                waits,
-            });
+                waits: vec![],
+                tiles: vec![],
+            };
+            let mut of = vec![];
+            for w in &s.waits {
+                match w {
+                    Wait::Step(s) => spec.waits.push(*s),
+                    Wait::Tiles { step, map } => {
+                        map.dims().into_iter().for_each(|d| {
+                            params.intern(d);
+                        });
+                        spec.tiles.push(*step);
+                        of.push(map.clone());
+                    }
+                }
+            }
+            specs.push(spec);
+            maps.push(of);
         }
         Ok(Steps {
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work,
             specs,
+            maps,
             params,
             scratch,
             views,
@@ -125,6 +136,15 @@ impl Steps {
         Ok(())
     }
 
+    /// The waits for tiles of every step under the parameters `p`; `None` where all tasks are needed.
+    fn needs(&self, p: &[i64], out: &mut [Vec<Option<TileNeeds>>]) {
+        let value = |d: &Dim| p.get(self.params.find(d)? as usize).copied();
+        for (maps, out) in self.maps.iter().zip(out) {
+            out.clear();
+            out.extend(maps.iter().map(|m| m.at(&value)));
+        }
+    }
+
     pub(crate) fn error(&self, step: usize, why: String) -> DeviceError {
         DeviceError::Step {
             step: self.names[step].clone(),
@@ -139,6 +159,8 @@ pub(crate) struct Job<'a> {
     pub steps: &'a Steps,
     pub flow: &'a Flow,
     pub tasks: &'a [u32],
+    /// Every step's waits for tiles.
+    pub needs: &'a [Vec<Option<TileNeeds>>],
     pub p: &'a [i64],
     pub bufs: &'a [*mut u8],
     pub error: &'a Mutex<Option<(usize, String)>>,
@@ -153,8 +175,21 @@ unsafe impl Sync for Job<'_> {}
 impl Job<'_> {
     /// Works until no task is left to take; `scratch` is as large as the steps need.
     pub(crate) fn work(&self, worker: usize, scratch: *mut u8, views: &mut [View]) {
-        self.flow
-            .walk(worker, &self.steps.specs, self.tasks, |s, first, count| {
+        let needs = |s: usize, i: usize, first: u32, count: u32| {
+            let found = self.needs.get(s).and_then(|n| n.get(i).copied().flatten());
+            let earlier = self.tasks[self.steps.specs[s].tiles[i] as usize].into();
+            let last = i64::from(first) + i64::from(count) - 1;
+            let range =
+                found.and_then(|n| Some((n.of(first.into(), earlier)?.0, n.of(last, earlier)?.1)));
+            // Nothing sensible stands for all.
+            range.map_or((0, 0), |(lo, hi)| (lo as u32, hi as u32))
+        };
+        self.flow.walk(
+            worker,
+            &self.steps.specs,
+            self.tasks,
+            needs,
+            |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
                 let r = catch_unwind(AssertUnwindSafe(|| {
                     self.run(s, first, count, scratch, views, None)
@@ -167,7 +202,8 @@ impl Job<'_> {
                     self.flow.fail();
                 }
                 self.record(s, worker, first, count, start);
-            });
+            },
+        );
     }
 
     /// Runs every step without anybody's help: nothing to take, nothing to wait for. `known` is what
@@ -445,6 +481,8 @@ impl CpuExecutable {
             *size = port.bytes(p).unwrap_or(usize::MAX);
         }
         self.steps.tasks(p, &mut f.tasks)?;
+        self.steps.needs(p, &mut f.needs);
+        f.flow.lay(&self.steps.specs, &f.tasks);
         f.known.fill_with(Known::default);
         f.single = f.tasks.iter().all(|&t| t <= 1);
         last.clear();
@@ -468,6 +506,7 @@ struct CpuFrame {
     /// Bytes of every port, inputs first.
     sizes: Vec<usize>,
     tasks: Vec<u32>,
+    needs: Vec<Vec<Option<TileNeeds>>>,
     /// What was learned of each step under these symbols.
     known: Vec<Known>,
     /// No step of these dims has several tasks.
@@ -514,6 +553,7 @@ impl Executable for CpuExecutable {
             dims: None,
             sizes: vec![0; self.inputs.len() + self.outputs.len()],
             tasks: vec![0; n],
+            needs: vec![vec![]; n],
             known: (0..n).map(|_| Known::default()).collect(),
             single: false,
             flow: Flow::new(n, self.pool.workers()),
@@ -641,6 +681,7 @@ impl Executable for CpuExecutable {
             steps: &self.steps,
             flow: &f.flow,
             tasks,
+            needs: &f.needs,
             p,
             bufs: &f.bufs,
             error: &error,
@@ -732,6 +773,7 @@ pub(crate) fn run_once(
         steps,
         flow: &flow,
         tasks,
+        needs: &[],
         p,
         bufs,
         error: &error,

@@ -3,9 +3,11 @@
 //! Nothing here knows what a step does. Atomics come from a shim so that loom can run every interleaving.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
 
@@ -41,6 +43,8 @@ pub struct StepSpec {
     pub chunk: u32,
     /// Earlier steps of which every task must be done.
     pub waits: Vec<u32>,
+    /// Earlier steps of which only some tasks must be done, others for every task.
+    pub tiles: Vec<u32>,
 }
 
 /// Shares of a step's tasks at most: further workers begin with a share of somebody else's.
@@ -58,6 +62,10 @@ pub struct Flow {
     tickets: Vec<Counter>,
     /// Tasks done of every step.
     done: Vec<Counter>,
+    /// One for every ticket of the steps that others wait for by tiles: 1 when it is done.
+    flags: Vec<AtomicU8>,
+    /// Where the flags of every step begin; `None` where there are none.
+    flagged: Vec<Option<usize>>,
     shares: usize,
     failed: AtomicBool,
 }
@@ -90,15 +98,35 @@ impl Flow {
         Flow {
             tickets: zeros(steps * shares),
             done: zeros(steps),
+            flags: vec![],
+            flagged: vec![None; steps],
             shares,
             failed: AtomicBool::new(false),
         }
+    }
+
+    /// Makes flags for the steps that `specs` wait for by tiles, when steps have `tasks`. The caller
+    /// has the slot to itself. Without this, a wait for tiles is one for the whole step.
+    pub fn lay(&mut self, specs: &[StepSpec], tasks: &[u32]) {
+        let mut end = 0;
+        self.flagged.fill(None);
+        for &w in specs.iter().flat_map(|s| &s.tiles) {
+            let w = w as usize;
+            if self.flagged[w].is_none() {
+                self.flagged[w] = Some(end);
+                end += tasks[w].div_ceil(specs[w].chunk.max(1)) as usize;
+            }
+        }
+        self.flags.resize_with(end, || AtomicU8::new(0));
     }
 
     /// Back to the start. The caller has the slot to itself: it is retired, or was never published.
     pub fn reset(&mut self) {
         for c in self.tickets.iter().chain(&self.done) {
             c.store(0, Ordering::Relaxed);
+        }
+        for f in &self.flags {
+            f.store(0, Ordering::Relaxed);
         }
         self.failed.store(false, Ordering::Relaxed);
     }
@@ -118,11 +146,16 @@ impl Flow {
     /// Each task is run exactly once among all callers, and only when all tasks of the steps that its
     /// step waits for are done (their effects are then visible). A step without tasks is passed like
     /// one with a task that does nothing: who waits for it relies on what it waits for.
+    ///
+    /// Of a step that is waited for by tiles only the tasks `needs(step, wait, first, count)` must be
+    /// done, first and end; `wait` counts the step's waits of that kind. Nobody takes a task before all
+    /// those of earlier steps are taken, so that whoever waits waits for somebody at work.
     pub fn walk(
         &self,
         worker: usize,
         specs: &[StepSpec],
         tasks: &[u32],
+        needs: impl Fn(usize, usize, u32, u32) -> (u32, u32),
         mut run: impl FnMut(usize, u32, u32),
     ) {
         let n = self.shares;
@@ -147,8 +180,26 @@ impl Flow {
                         break;
                     }
                     let count = spec.chunk.min(to - from - taken);
+                    let first = from + taken;
+                    for (i, &w) in spec.tiles.iter().enumerate() {
+                        let w = w as usize;
+                        match self.flagged[w] {
+                            Some(at) if total > 0 && tasks[w] > 0 => {
+                                let (lo, hi) = needs(s, i, first, count);
+                                self.wait_some(w, at, (lo, hi), specs[w].chunk, tasks);
+                            }
+                            _ => self.wait(w, tasks),
+                        }
+                    }
                     if total > 0 && !self.failed() {
-                        run(s, from + taken, count);
+                        run(s, first, count);
+                    }
+                    if let Some(at) = self.flagged[s]
+                        && total > 0
+                    {
+                        // Release: as below.
+                        self.flags[at + (first / spec.chunk.max(1)) as usize]
+                            .store(1, Ordering::Release);
                     }
                     ran += count;
                 }
@@ -163,6 +214,18 @@ impl Flow {
     fn wait(&self, step: usize, tasks: &[u32]) {
         let done = &self.done[step];
         spin_until(|| done.load(Ordering::Acquire) >= turns(tasks[step]));
+    }
+
+    /// Waits until tasks `lo..hi` of a step are done, whose flags begin at `at`. None of its tasks
+    /// would say nothing of what that step waits for, so then it is waited for whole.
+    fn wait_some(&self, step: usize, at: usize, (lo, hi): (u32, u32), chunk: u32, tasks: &[u32]) {
+        if lo >= hi || hi > tasks[step] {
+            return self.wait(step, tasks);
+        }
+        let chunk = chunk.max(1);
+        for f in &self.flags[at + (lo / chunk) as usize..=at + ((hi - 1) / chunk) as usize] {
+            spin_until(|| f.load(Ordering::Acquire) == 1);
+        }
     }
 
     /// Waits until every task of every step is done.

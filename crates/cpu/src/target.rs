@@ -47,7 +47,7 @@ pub fn target(isa: Isa) -> Target {
         vector_bytes: lanes * 4,
         micro,
         gpu: None,
-        tile_waits: false,
+        tile_waits: true,
         bf16_dots: crate::ukr::has_bf16_dots() && isa == Isa::Avx512,
         efficiencies: EfficiencyTable {
             default: program(0.96),

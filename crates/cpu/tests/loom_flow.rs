@@ -14,8 +14,67 @@ fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
         .map(|w| StepSpec {
             chunk: 1,
             waits: w.to_vec(),
+            tiles: vec![],
         })
         .collect()
+}
+
+fn whole(_: usize, _: usize, _: u32, _: u32) -> (u32, u32) {
+    (0, 0)
+}
+
+/// A task starts when those are done that it needs, whoever ran them, while others still run. Threads
+/// are taken off at most twice where they could go on: without a bound this model takes too long.
+#[test]
+fn tasks_wait_for_tasks() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        struct Shared {
+            flow: Flow,
+            specs: Vec<StepSpec>,
+            first: [UnsafeCell<usize>; 2],
+            second: AtomicUsize,
+        }
+        // SAFETY: the waits order the accesses, which is what loom checks here.
+        unsafe impl Sync for Shared {}
+        let tasks = [2, 2];
+        let mut specs = specs(&[&[], &[]]);
+        specs[1].tiles = vec![0];
+        let mut flow = Flow::new(2, 2);
+        flow.lay(&specs, &tasks);
+        let s = Arc::new(Shared {
+            flow,
+            specs,
+            first: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            second: AtomicUsize::new(0),
+        });
+        let work = move |s: &Shared, worker: usize| {
+            s.flow.walk(
+                worker,
+                &s.specs,
+                &tasks,
+                |_, _, first, count| (first, first + count),
+                |step, t, _| {
+                    let cell = &s.first[t as usize];
+                    if step == 0 {
+                        // SAFETY: one worker runs the task.
+                        cell.with_mut(|p| unsafe { *p = 1 + t as usize });
+                    } else {
+                        // SAFETY: the task of step 0 of this number is done.
+                        let seen = cell.with(|p| unsafe { *p });
+                        s.second.fetch_add(seen, Ordering::Relaxed);
+                    }
+                },
+            );
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || work(&other, 1));
+        work(&s, 0);
+        s.flow.finish(&tasks);
+        assert_eq!(s.second.load(Ordering::Relaxed), 3);
+        t.join().unwrap();
+    });
 }
 
 /// Two workers, two steps: every task once, and a step sees what it waited for.
@@ -39,6 +98,7 @@ fn tickets_and_waits() {
                 worker,
                 &specs(&[&[], &[0]]),
                 &[2, 1],
+                whole,
                 |step, first, count| {
                     assert_eq!(count, 1);
                     if step == 0 {
@@ -84,6 +144,7 @@ fn empty_steps_pass_waits_on() {
                 worker,
                 &specs(&[&[], &[0], &[1]]),
                 &[1, 0, 1],
+                whole,
                 |step, _, _| match step {
                     // SAFETY: one worker runs the only task of step 0.
                     0 => s.first.with_mut(|p| unsafe { *p = 7 }),

@@ -23,7 +23,7 @@ pub use error::PlanError;
 pub use params::Params;
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
-    StateRef, Step, StepId, StepWork, TileMap, VerifiedPlan, Wait,
+    StateRef, Step, StepId, StepWork, TileMap, TileNeeds, VerifiedPlan, Wait,
 };
 pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
 pub use program::{

@@ -31,6 +31,11 @@ impl Params {
         &self.dims
     }
 
+    /// Number of `dim` among the parameters, if it is one.
+    pub fn find(&self, dim: &Dim) -> Option<u32> {
+        self.index.get(dim).copied()
+    }
+
     /// Program that evaluates all parameters from the symbols' values; `Err` names a symbol that
     /// is missing.
     pub fn compile(&self, symbols: &[Sym]) -> Result<DimProgram, Sym> {

@@ -160,6 +160,36 @@ impl TileMap {
         }
     }
 
+    /// The map with its dimensions evaluated by `value`; `None` when one has no sensible value.
+    pub fn at(&self, value: &dyn Fn(&Dim) -> Option<i64>) -> Option<TileNeeds> {
+        let (tasks, span, before, after, earlier_tasks, earlier_span) = match self {
+            TileMap::Range { ratio } => (1, value(ratio)?, 0, 0, 1, 1),
+            TileMap::Spans {
+                tasks,
+                span,
+                before,
+                after,
+                earlier_tasks,
+                earlier_span,
+            } => (
+                value(tasks)?,
+                value(span)?,
+                value(before)?,
+                value(after)?,
+                value(earlier_tasks)?,
+                value(earlier_span)?,
+            ),
+        };
+        (tasks >= 1 && earlier_span >= 1).then_some(TileNeeds {
+            tasks,
+            span,
+            before,
+            after,
+            earlier_tasks,
+            earlier_span,
+        })
+    }
+
     /// First and end of the tasks of the earlier step, which has `earlier` of them, that task
     /// `task` needs; `value` evaluates dimensions. `None` when one has no sensible value.
     pub fn needs(
@@ -168,30 +198,31 @@ impl TileMap {
         earlier: i64,
         value: &dyn Fn(&Dim) -> Option<i64>,
     ) -> Option<(i64, i64)> {
-        let (first, end) = match self {
-            TileMap::Range { ratio } => {
-                let r = value(ratio)?;
-                (task.checked_mul(r)?, task.checked_add(1)?.checked_mul(r)?)
-            }
-            TileMap::Spans { .. } => {
-                let n: Vec<i64> = self.dims().into_iter().map(value).collect::<Option<_>>()?;
-                let &[tasks, span, before, after, earlier_tasks, earlier_span] = n.as_slice()
-                else {
-                    return None;
-                };
-                if tasks < 1 || earlier_span < 1 {
-                    return None;
-                }
-                let at = (task / tasks).checked_mul(span)?;
-                let lo = at.checked_sub(before)?.max(0) / earlier_span;
-                let hi = at.checked_add(span)?.checked_add(after)?;
-                let hi = hi.div_euclid(earlier_span) + i64::from(hi.rem_euclid(earlier_span) > 0);
-                (
-                    lo.checked_mul(earlier_tasks)?,
-                    hi.checked_mul(earlier_tasks)?,
-                )
-            }
-        };
+        self.at(value)?.of(task, earlier)
+    }
+}
+
+/// A [`TileMap`] with numbers, those of [`TileMap::Spans`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileNeeds {
+    tasks: i64,
+    span: i64,
+    before: i64,
+    after: i64,
+    earlier_tasks: i64,
+    earlier_span: i64,
+}
+
+impl TileNeeds {
+    /// First and end of the tasks of the earlier step, which has `earlier` of them, that task
+    /// `task` needs. `None` when a number is beyond 64 bits.
+    pub fn of(&self, task: i64, earlier: i64) -> Option<(i64, i64)> {
+        let at = (task / self.tasks).checked_mul(self.span)?;
+        let lo = at.checked_sub(self.before)?.max(0) / self.earlier_span;
+        let hi = at.checked_add(self.span)?.checked_add(self.after)?;
+        let hi = hi.div_euclid(self.earlier_span) + i64::from(hi.rem_euclid(self.earlier_span) > 0);
+        let first = lo.checked_mul(self.earlier_tasks)?;
+        let end = hi.checked_mul(self.earlier_tasks)?;
         Some((first.clamp(0, earlier), end.clamp(0, earlier)))
     }
 }

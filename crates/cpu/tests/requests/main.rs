@@ -114,6 +114,11 @@ fn relu(rows: i64, cols: i64) -> Kernel {
 
 /// x [M,K] times a weight [N,K] packed by init, through the arena, then relu; `tile` rows per task.
 fn model(tile: i64) -> Plan {
+    waiting(tile, false)
+}
+
+/// The same; the second step's tasks wait for just the rows that they read where it is `tiled`.
+fn waiting(tile: i64, tiled: bool) -> Plan {
     let mut p = B::new("pack", Family::Move, &[("k", n(K)), ("n", n(BLOCKS * 16))]);
     let mut w = at(&[(0, 1), (1, K)]);
     w.bounds = vec![build::bound(&[(1, 1)], 0, N)];
@@ -150,6 +155,18 @@ fn model(tile: i64) -> Plan {
     let b = g.load(ob, &[1, 2]);
     g.contract(acc, a, b, &[1]);
     g.store(oy, acc);
+    let gemm = step("gemm", g.k, &[(0, tile)], vec![0, 2, 3], vec![]);
+    let mut relu = step(
+        "relu",
+        relu(M, N),
+        &[(0, tile + 1)],
+        vec![3, 4],
+        vec![Wait::Step(0)],
+    );
+    if tiled {
+        let map = plan::tile_map(&gemm, 2, &relu, 0, &DimBox::new()).expect("rows follow rows");
+        relu.waits = vec![Wait::Tiles { step: 0, map }];
+    }
     let block = Block {
         symbols: vec![],
         buffers: vec![
@@ -163,16 +180,7 @@ fn model(tile: i64) -> Plan {
         outputs: vec![port("y", n(M * N), 4)],
         states: vec![],
         init: vec![step("pack", p.k, &[(1, 16)], vec![1, 2], vec![])],
-        steps: vec![
-            step("gemm", g.k, &[(0, tile)], vec![0, 2, 3], vec![]),
-            step(
-                "relu",
-                relu(M, N),
-                &[(0, tile + 1)],
-                vec![3, 4],
-                vec![Wait::Step(0)],
-            ),
-        ],
+        steps: vec![gemm, relu],
         arena_bytes: 64 + (M * N * 4) as u64,
         far_arenas: vec![],
         constraints: vec![],
@@ -302,11 +310,19 @@ fn callers_at_once() {
     let weights = store(&w, false);
     let packed = PackedStore::new();
     let d = device(3);
-    let executables: Vec<_> = [3, 8, 40]
+    let kinds = [
+        (3, false),
+        (8, false),
+        (40, false),
+        (1, true),
+        (2, true),
+        (5, true),
+    ];
+    let executables: Vec<_> = kinds
         .into_iter()
-        .map(|t| {
+        .map(|(rows, tiled)| {
             d.compile(
-                Arc::new(model(t).verify().expect("valid")),
+                Arc::new(waiting(rows, tiled).verify().expect("valid")),
                 0,
                 &weights,
                 &packed,
@@ -324,7 +340,7 @@ fn callers_at_once() {
                     .collect();
                 for i in 0..300 {
                     let x = values(M * K, caller * 1000 + i);
-                    let at = (i % 3) as usize;
+                    let at = (i % 6) as usize;
                     let got = request(&*executables[at], &mut frames[at], &x, None).expect("runs");
                     assert_eq!(got, want(&x, w), "caller {caller}, request {i}");
                 }

@@ -339,7 +339,7 @@ impl Engines {
     }
 }
 
-/// The machine with levels of a part of their size.
+/// The machine with levels of a part of their size, and hand-offs for nothing.
 fn shrunk(m: &Machine, divisor: u64) -> Machine {
     let mut m = m.clone();
     m.name = format!("{} / {divisor}", m.name);
@@ -348,6 +348,8 @@ fn shrunk(m: &Machine, divisor: u64) -> Machine {
         l.bytes.value = (l.bytes.value / divisor as f64).max(512.0);
         l.usable = None;
     }
+    // Hand-offs that cost nothing make every wait for tiles worth its while that can be proved.
+    m.costs.handoff_s.value = 1e-15;
     m
 }
 
