@@ -374,7 +374,7 @@ impl CpuExecutable {
         kept: Vec<Kept>,
     ) -> Result<CpuExecutable, DeviceError> {
         let b = block_of(&plan, block)?;
-        let mut params = Params::new();
+        let mut params = Params::within(&plan.plan().dims);
         let mut ports = |ports: &[plan::Port], states: Vec<u32>| -> Vec<CPort> {
             ports
                 .iter()

@@ -109,7 +109,7 @@ mod float {
     }
 
     pub fn serialize<S: Serializer>(v: &f64, s: S) -> Result<S::Ok, S::Error> {
-        if v.is_finite() {
+        if v.is_finite() || !s.is_human_readable() {
             s.serialize_f64(*v)
         } else {
             s.collect_str(v)
@@ -117,6 +117,9 @@ mod float {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+        if !d.is_human_readable() {
+            return f64::deserialize(d);
+        }
         match Form::deserialize(d)? {
             Form::Number(n) => Ok(n),
             Form::Word(w) => match w.as_str() {

@@ -104,7 +104,7 @@ pub struct GpuMapping {
     /// Registers per thread that the kernel may use.
     pub registers: u32,
     /// Axes that lie over threads (without a tensor-core instruction, whose fragments say it).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub spread: Vec<Spread>,
 }
 

@@ -1,4 +1,4 @@
-use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Add, Mul, Neg, Sub};
@@ -21,8 +21,23 @@ pub enum Dim {
 }
 
 /// A polynomial over [`Atom`]s; never a plain number (that is [`Dim::Known`]).
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct DimExpr(pub(crate) Arc<Poly>);
+
+impl Ord for DimExpr {
+    fn cmp(&self, o: &DimExpr) -> Ordering {
+        match Arc::ptr_eq(&self.0, &o.0) {
+            true => Ordering::Equal,
+            false => self.0.cmp(&o.0),
+        }
+    }
+}
+
+impl PartialOrd for DimExpr {
+    fn partial_cmp(&self, o: &DimExpr) -> Option<Ordering> {
+        Some(self.cmp(o))
+    }
+}
 
 /// Monomial (sorted atoms, repeated for powers) to coefficient, without zero coefficients.
 pub(crate) type Poly = BTreeMap<Vec<Atom>, i64>;
@@ -64,10 +79,25 @@ impl Dim {
     }
 
     fn poly(&self) -> Poly {
+        self.clone().into_poly()
+    }
+
+    /// The sum, without a copy where nobody else has it.
+    fn into_poly(self) -> Poly {
         match self {
             Dim::Known(0) => Poly::new(),
-            Dim::Known(n) => BTreeMap::from([(vec![], *n)]),
-            Dim::Expr(e) => (*e.0).clone(),
+            Dim::Known(n) => BTreeMap::from([(vec![], n)]),
+            Dim::Expr(e) => Arc::try_unwrap(e.0).unwrap_or_else(|e| (*e).clone()),
+        }
+    }
+
+    /// The only term, when there is one: its atoms and its coefficient.
+    fn single(&self) -> Option<(&[Atom], i64)> {
+        match self {
+            Dim::Known(0) => None,
+            Dim::Known(n) => Some((&[], *n)),
+            Dim::Expr(e) if e.0.len() == 1 => e.0.iter().next().map(|(m, c)| (m.as_slice(), *c)),
+            Dim::Expr(_) => None,
         }
     }
 
@@ -114,7 +144,9 @@ impl Dim {
             for a in e.0.keys().flatten() {
                 match a {
                     Atom::Sym(s) => {
-                        out.insert(s.clone());
+                        if !out.contains(s) {
+                            out.insert(s.clone());
+                        }
                     }
                     Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
                         x.symbols(out);
@@ -129,6 +161,21 @@ impl Dim {
     pub fn exact_div(&self, d: &Dim) -> Option<Dim> {
         if let (Dim::Known(a), Dim::Known(b)) = (self, d) {
             return (a.checked_rem(*b)? == 0).then(|| a.checked_div(*b).map(Dim::Known))?;
+        }
+        if let Some((lead_m, lead_c)) = d.single() {
+            // Every term by itself; as many at most as long division takes.
+            let mut quotient = Poly::new();
+            let parts: &mut dyn Iterator<Item = (&[Atom], i64)> = match self {
+                Dim::Known(0) => return Some(Dim::ZERO),
+                Dim::Known(n) => &mut std::iter::once((&[][..], *n)),
+                Dim::Expr(e) if e.0.len() >= 64 => return None,
+                Dim::Expr(e) => &mut e.0.iter().map(|(m, c)| (m.as_slice(), *c)),
+            };
+            for (m, c) in parts {
+                let (m, f) = divided(m, c, lead_m, lead_c)?;
+                quotient.insert(m, f);
+            }
+            return Some(Dim::from_poly(quotient));
         }
         let divisor = d.poly();
         let (lead_m, lead_c) = leading(&divisor)?;
@@ -173,9 +220,17 @@ impl Dim {
         }
         // Whole multiples of the divisor come out of the floor term by term.
         let (mut whole, mut rest) = (Poly::new(), Poly::new());
+        let single = d.single();
         for (m, c) in self.poly() {
-            let term = Dim::from_poly(BTreeMap::from([(m.clone(), c)]));
-            match (term.exact_div(d), d.known()) {
+            if let Some((qm, qc)) = single.and_then(|(lm, lc)| divided(&m, c, lm, lc)) {
+                add_term(&mut whole, qm, qc);
+                continue;
+            }
+            let exact = match single {
+                Some(_) => None,
+                None => Dim::from_poly(BTreeMap::from([(m.clone(), c)])).exact_div(d),
+            };
+            match (exact, d.known()) {
                 (Some(q), _) => {
                     for (qm, qc) in q.poly() {
                         add_term(&mut whole, qm, qc);
@@ -446,6 +501,15 @@ fn leading(p: &Poly) -> Option<(Vec<Atom>, i64)> {
         .map(|(m, c)| (m.clone(), *c))
 }
 
+/// A term divided by another, when that is exact.
+fn divided(m: &[Atom], c: i64, by: &[Atom], by_c: i64) -> Option<(Vec<Atom>, i64)> {
+    c.checked_neg()?;
+    if c.checked_rem(by_c)? != 0 {
+        return None;
+    }
+    Some((remove_factors(m, by)?, c.checked_div(by_c)?))
+}
+
 fn add_term(p: &mut Poly, m: Vec<Atom>, c: i64) {
     use std::collections::btree_map::Entry;
     match p.entry(m) {
@@ -460,6 +524,19 @@ fn add_term(p: &mut Poly, m: Vec<Atom>, c: i64) {
                 e.remove();
             } else {
                 *e.get_mut() = sum;
+            }
+        }
+    }
+}
+
+/// As [`add_term`], copying the atoms only where there is no such term yet.
+fn add_ref(p: &mut Poly, m: &[Atom], c: i64) {
+    match p.get_mut(m) {
+        None => add_term(p, m.to_vec(), c),
+        Some(x) => {
+            *x = x.saturating_add(c);
+            if *x == 0 {
+                p.remove(m);
             }
         }
     }
@@ -483,12 +560,18 @@ fn remove_factors(m: &[Atom], d: &[Atom]) -> Option<Vec<Atom>> {
 impl Add for Dim {
     type Output = Dim;
     fn add(self, o: Dim) -> Dim {
-        if let (Dim::Known(a), Dim::Known(b)) = (&self, &o) {
-            return Dim::Known(a.saturating_add(*b));
-        }
-        let mut p = self.poly();
-        for (m, c) in o.poly() {
-            add_term(&mut p, m, c);
+        let (mut p, o) = match (self, o) {
+            (Dim::Known(a), Dim::Known(b)) => return Dim::Known(a.saturating_add(b)),
+            (Dim::Known(0), x) | (x, Dim::Known(0)) => return x,
+            (Dim::Known(n), Dim::Expr(e)) => (Dim::Expr(e).into_poly(), Dim::Known(n)),
+            (x, o) => (x.into_poly(), o),
+        };
+        match o {
+            Dim::Known(n) => add_term(&mut p, vec![], n),
+            Dim::Expr(e) => match Arc::try_unwrap(e.0) {
+                Ok(o) => o.into_iter().for_each(|(m, c)| add_term(&mut p, m, c)),
+                Err(o) => o.iter().for_each(|(m, c)| add_ref(&mut p, m, *c)),
+            },
         }
         Dim::from_poly(p)
     }
@@ -511,14 +594,21 @@ impl Sub for Dim {
 impl Mul for Dim {
     type Output = Dim;
     fn mul(self, o: Dim) -> Dim {
-        if let (Dim::Known(a), Dim::Known(b)) = (&self, &o) {
-            return Dim::Known(a.saturating_mul(*b));
-        }
+        let (a, b) = match (self, o) {
+            (Dim::Known(a), Dim::Known(b)) => return Dim::Known(a.saturating_mul(b)),
+            (Dim::Known(0), _) | (_, Dim::Known(0)) => return Dim::ZERO,
+            (Dim::Known(1), x) | (x, Dim::Known(1)) => return x,
+            (Dim::Known(n), Dim::Expr(e)) | (Dim::Expr(e), Dim::Known(n)) => {
+                let mut p = Dim::Expr(e).into_poly();
+                p.values_mut().for_each(|c| *c = c.saturating_mul(n));
+                return Dim::from_poly(p);
+            }
+            (Dim::Expr(a), Dim::Expr(b)) => (a, b),
+        };
         let mut p = Poly::new();
-        let other = o.poly();
-        for (ma, ca) in self.poly() {
-            for (mb, cb) in &other {
-                add_term(&mut p, mul_monomials(&ma, mb), ca.saturating_mul(*cb));
+        for (ma, ca) in a.0.iter() {
+            for (mb, cb) in b.0.iter() {
+                add_term(&mut p, mul_monomials(ma, mb), ca.saturating_mul(*cb));
             }
         }
         Dim::from_poly(p)
@@ -591,36 +681,5 @@ impl fmt::Debug for Dim {
 impl fmt::Debug for DimExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&Dim::Expr(self.clone()), f)
-    }
-}
-
-impl Serialize for Dim {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Dim::Known(n) => s.serialize_i64(*n),
-            Dim::Expr(_) => s.collect_str(self),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Dim {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Dim, D::Error> {
-        struct V;
-        impl serde::de::Visitor<'_> for V {
-            type Value = Dim;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an integer or a dimension expression")
-            }
-            fn visit_i64<E>(self, n: i64) -> Result<Dim, E> {
-                Ok(Dim::Known(n))
-            }
-            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Dim, E> {
-                i64::try_from(n).map(Dim::Known).map_err(E::custom)
-            }
-            fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Dim, E> {
-                s.parse().map_err(E::custom)
-            }
-        }
-        d.deserialize_any(V)
     }
 }

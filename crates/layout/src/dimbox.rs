@@ -61,6 +61,11 @@ impl DimBox {
         if let Dim::Known(n) = dim {
             return Some(Range { lo: *n, hi: *n });
         }
+        // With a single value per symbol there is a single value to find.
+        let point = |s: &str| self.get(s).filter(|r| r.lo == r.hi).map(|r| r.lo);
+        if let Some(n) = dim.eval(&point) {
+            return Some(Range { lo: n, hi: n });
+        }
         let terms = dim.terms();
         let mut atoms: Vec<&crate::Atom> = Vec::new();
         let mut ranges = Vec::new();

@@ -11,6 +11,7 @@ mod dtype;
 mod layout;
 mod parse;
 mod program;
+mod serial;
 mod text;
 
 pub use dim::{Atom, Dim, DimExpr, Sym};
@@ -19,3 +20,4 @@ pub use dtype::DType;
 pub use layout::{Layout, Leaf, Mode};
 pub use parse::ParseError;
 pub use program::{DimProgram, EvalError};
+pub use serial::{nested, reading};

@@ -293,7 +293,7 @@ pub struct Block {
     pub symbols: Vec<Sym>,
     /// Dimensions that must be equal for this block to be run: checked for every request, and
     /// taken for granted by the verifier.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub constraints: Vec<Constraint>,
     /// Buffers.
     pub buffers: Vec<Buffer>,
@@ -310,7 +310,7 @@ pub struct Block {
     /// Bytes of one request's arena on the first device.
     pub arena_bytes: u64,
     /// Bytes of one request's arenas on the other devices, from device 1 on; missing ones are empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub far_arenas: Vec<u64>,
     /// Scratch bytes per worker.
     pub scratch_bytes: u64,

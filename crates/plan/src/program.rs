@@ -130,8 +130,10 @@ pub enum Segment {
         /// What both branches' inputs are fed with.
         captures: Vec<ValueIx>,
         /// Taken when true.
+        #[serde(deserialize_with = "layout::nested")]
         then_branch: Box<Program>,
         /// Taken when false.
+        #[serde(deserialize_with = "layout::nested")]
         else_branch: Box<Program>,
         /// Values defined.
         outputs: Vec<ValueIx>,
@@ -149,6 +151,7 @@ pub enum Segment {
         /// Captured values.
         captures: Vec<ValueIx>,
         /// Body: inputs iteration, condition, carried, captures; outputs condition, carried, scans.
+        #[serde(deserialize_with = "layout::nested")]
         body: Box<Program>,
         /// Values defined: final carried, then stacked scans.
         outputs: Vec<ValueIx>,
@@ -248,14 +251,14 @@ pub struct Program {
     /// Declared state.
     pub states: Vec<StatePair>,
     /// Outputs that go on to other parts of the same model as they lie; others are row-major.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub passed: Vec<ValueIx>,
     /// Extents that the model takes to be equal and that no rule could prove equal: checked for
     /// every request.
     #[serde(default)]
     pub constraints: Vec<Constraint>,
     /// What fusion saves, for the decisions in `whys`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub savings: Vec<Saving>,
     /// What became of every node of the model.
     pub fates: Vec<NodeFate>,

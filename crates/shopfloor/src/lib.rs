@@ -44,7 +44,7 @@ pub use error::Error;
 pub use fixed::{chain_model, fixed_cost};
 pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use inspect::inspect;
-pub use load::load_times;
+pub use load::{load_times, steady_ms};
 pub use model::{Model, ModelOptions, Precision};
 pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;

@@ -13,7 +13,29 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Runs `command`, which prints `shopfloor run --json`'s report.
+/// Requests that a process makes to say how long one takes, at most.
+const STEADY: usize = 15;
+/// Milliseconds after which they are enough, if there are a few.
+const ENOUGH: f64 = 60.0;
+
+/// Milliseconds that `request` takes when everything is ready (the median of several), and
+/// milliseconds spent to find that out.
+///
+/// # Errors
+/// As `request`.
+pub fn steady_ms<E>(request: &dyn Fn() -> Result<(), E>) -> Result<(f64, f64), E> {
+    let all = Instant::now();
+    let mut each = Vec::new();
+    while each.len() < 3 || (each.len() < STEADY && ms(all) < ENOUGH) {
+        let began = Instant::now();
+        request()?;
+        each.push(ms(began));
+    }
+    each.sort_by(f64::total_cmp);
+    Ok((each[each.len() / 2], ms(all)))
+}
+
+/// Runs `command`, which prints the report of `shopfloor run --json --steady`.
 fn process(mut command: Command) -> Result<ProcessMs, Error> {
     let began = Instant::now();
     let out = command.output().map_err(|source| Error::Io {
@@ -24,11 +46,13 @@ fn process(mut command: Command) -> Result<ProcessMs, Error> {
     let text = String::from_utf8_lossy(&out.stdout);
     let report: Option<serde_json::Value> = serde_json::from_str(&text).ok();
     let time = |name: &str| report.as_ref()?["timings_ms"][name].as_f64();
-    match (out.status.success(), time("load"), time("first_run")) {
-        (true, Some(load), Some(first_run)) => Ok(ProcessMs {
-            wall,
+    let times = ["load", "first_run", "steady", "beside"].map(time);
+    match (out.status.success(), times) {
+        (true, [Some(load), Some(first_run), Some(steady), Some(beside)]) => Ok(ProcessMs {
+            wall: wall - beside,
             load,
             first_run,
+            steady,
         }),
         _ => Err(Error::Usage(format!(
             "the process that was to run the model ended with {}: {}",

@@ -12,7 +12,7 @@ pub struct Tensor {
     dtype: DType,
     shape: Vec<usize>,
     bytes: Storage,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     held: Option<Arc<Held>>,
 }
 
@@ -23,14 +23,16 @@ pub enum Held {
     /// Text, one per element in row-major order.
     Text(Vec<String>),
     /// Tensors (or sequences, or maps) in order.
-    Sequence(Vec<Arc<Tensor>>),
+    Sequence(#[serde(deserialize_with = "layout::nested")] Vec<Arc<Tensor>>),
     /// A value or none.
-    Optional(Option<Box<Tensor>>),
+    Optional(#[serde(deserialize_with = "layout::nested")] Option<Box<Tensor>>),
     /// Values by key: two vectors of equal length, keys I64 or Str.
     Map {
         /// Keys.
+        #[serde(deserialize_with = "layout::nested")]
         keys: Box<Tensor>,
         /// Their values.
+        #[serde(deserialize_with = "layout::nested")]
         values: Box<Tensor>,
     },
 }

@@ -66,6 +66,15 @@ impl Shape {
         }
     }
 
+    /// The same with numbers where the box has a single value for every symbol and something is
+    /// accessed: what is to be shown of it is then a sum, not a proof.
+    pub fn settled(self, dims: &DimBox) -> Shape {
+        match self.at(&|s| single(dims, s)) {
+            Some(Ok(s)) => s,
+            _ => self,
+        }
+    }
+
     fn symbols(&self, out: &mut BTreeSet<Sym>) {
         self.extents.iter().for_each(|e| e.symbols(out));
         self.access.for_each_dim(&mut |d| d.symbols(out));
@@ -151,6 +160,11 @@ impl Shape {
         }
         k
     }
+}
+
+/// The value of a symbol that has only one in the box.
+pub(super) fn single(dims: &DimBox, s: &str) -> Option<i64> {
+    dims.get(s).filter(|r| r.lo == r.hi).map(|r| r.lo)
 }
 
 /// Nothing is accessed at a point.

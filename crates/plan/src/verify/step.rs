@@ -1,5 +1,5 @@
 //! Rules of steps: what they touch, and whether that is theirs.
-use super::access::{Prover, Shape, product};
+use super::access::{Prover, Shape, product, single};
 use super::block::bytes_of;
 use super::equal::Equal;
 use super::order::{Ordering, Use};
@@ -46,7 +46,10 @@ fn limit(k: &Block, x: &Buffer, dims: &DimBox) -> Dim {
         _ => None,
     };
     match port {
-        Some(p) => product(&p.shape, dims).unwrap_or(Dim::ZERO),
+        Some(p) => {
+            let n = product(&p.shape, dims).unwrap_or(Dim::ZERO);
+            n.eval(&|s| single(dims, s)).map_or(n, Dim::Known)
+        }
         None => Dim::Known((x.bytes.saturating_mul(8) / u64::from(x.dtype.bits()).max(1)) as i64),
     }
 }
@@ -98,7 +101,7 @@ fn uses(
                     })?;
                     let write = o.role == Role::Write;
                     role(x, write, init, &b)?;
-                    let shape = Shape::new(kernel, o);
+                    let shape = Shape::new(kernel, o).settled(p.dims);
                     b.need(p.inside(&shape, &limits[buffer as usize]), "inside", || {
                         format!("operand '{}' is not proved to stay inside the {} elements of buffer '{}'", o.name, limits[buffer as usize], x.name)
                     })?;
@@ -317,7 +320,7 @@ fn dense(a: &HostArg, limit: &Dim, p: &mut Prover) -> Option<Shape> {
     p.dims
         .bounds(&elements)
         .and_then(|r| bytes_of(a.dtype, r.hi))?;
-    let shape = Shape::dense(elements);
+    let shape = Shape::dense(elements).settled(p.dims);
     p.inside(&shape, limit).then_some(shape)
 }
 

@@ -101,7 +101,7 @@ fn load(a: &Args) -> Done {
                 &Cache::new(folder.join("cache")),
                 &|cache| {
                     let mut c = Command::new(&program);
-                    c.arg("run").arg(model).arg("--json");
+                    c.arg("run").arg(model).args(["--json", "--steady"]);
                     c.arg("--inputs").arg(&file);
                     c.arg("--cache").arg(cache.folder());
                     c.args(a.bound.again()).args(a.engine.again());

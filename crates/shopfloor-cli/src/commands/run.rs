@@ -46,6 +46,9 @@ pub struct Args {
     /// Fail with exit code 3 where a step runs on the host because the device has no form for it
     #[arg(long)]
     no_fallback: bool,
+    /// Run again until it is clear how long a run takes when everything is ready, and say so
+    #[arg(long)]
+    steady: bool,
     /// Everything as JSON
     #[arg(long)]
     json: bool,
@@ -69,6 +72,12 @@ struct OutputSummary {
 struct Timings {
     load: f64,
     first_run: f64,
+    /// A run when everything is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steady: Option<f64>,
+    /// What it took to find that out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -249,6 +258,13 @@ pub fn run(a: Args) -> Done {
     let began = Instant::now();
     let outputs = session.run(&borrowed)?;
     let first_run = began.elapsed().as_secs_f64() * 1e3;
+    let (steady, beside) = match a.steady {
+        true => {
+            let (each, all) = shopfloor::steady_ms(&|| session.run(&borrowed).map(drop))?;
+            (Some(each), Some(all))
+        }
+        false => (None, None),
+    };
     waiting.finish_and_clear();
     tell_cache(&session);
     let outputs = outputs.into_vec();
@@ -282,7 +298,12 @@ pub fn run(a: Args) -> Done {
         outputs: outputs.iter().map(|(n, t)| summary(n, t)).collect(),
         fallback_steps,
         shares: planview::shares(&session),
-        timings_ms: Timings { load, first_run },
+        timings_ms: Timings {
+            load,
+            first_run,
+            steady,
+            beside,
+        },
         compare: comparison,
     };
     if a.json {
@@ -336,6 +357,9 @@ fn text(report: &RunReport, outputs: &[(String, Tensor)], labels: &[String]) -> 
         units::seconds(t.load * 1e-3),
         units::seconds(t.first_run * 1e-3)
     );
+    if let Some(s) = t.steady {
+        let _ = writeln!(out, "  again {}", units::seconds(s * 1e-3));
+    }
     for (s, (_, tensor)) in report.outputs.iter().zip(outputs) {
         let dims: Vec<String> = s.shape.iter().map(ToString::to_string).collect();
         let _ = writeln!(out, "  {} {} [{}]", s.name, s.dtype, dims.join(", "));

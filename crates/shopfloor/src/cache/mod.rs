@@ -7,7 +7,7 @@
 //! when they are first used, and what does not hold is made anew. A folder that cannot be written
 //! to costs speed, not results.
 
-mod compact;
+mod binary;
 mod digest;
 mod evict;
 mod pack;

@@ -1,7 +1,7 @@
 //! Fused programs as import left them, kept under the path of their model: a model that was read
 //! before is not imported again for as long as its files' sizes and times stay the same.
 use super::store::this_build;
-use super::{Cache, compact, evict};
+use super::{Cache, binary, evict};
 use plan::{Item, ItemWork, Program, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Bytes, WeightStore, file_identity};
 
-const HEAD: &[u8] = b"shopfloor program 2\n";
+const HEAD: &[u8] = b"shopfloor program 3\n";
 /// Longest file in bytes.
 const LONGEST: u64 = 256 << 20;
 /// Constants that are not in the model's files, together, in bytes: beyond it a program is not kept.
@@ -87,7 +87,7 @@ fn read(bytes: &[u8]) -> Option<(Program, onnx::Report)> {
     let (length, rest) = rest.split_at_checked(8)?;
     let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
     let (text, behind) = rest.split_at_checked(length)?;
-    let mut kept: Kept = compact::from_slice(text).ok()?;
+    let mut kept: Kept = binary::from_slice(text)?;
     let mut maps = Vec::new();
     for (path, known) in &kept.files {
         let bytes = onnx::map_path(path).ok()?;
@@ -265,13 +265,12 @@ fn written(program: &Program, report: &onnx::Report) -> Option<Vec<u8>> {
         report: &'a onnx::Report,
         weights: Vec<KeptWeight>,
     }
-    let text = compact::to_vec(&Lent {
+    let text = binary::to_vec(&Lent {
         files,
         program,
         report,
         weights,
-    })
-    .ok()?;
+    })?;
     let mut out = (text.len() as u64).to_le_bytes().to_vec();
     out.extend_from_slice(&text);
     out.extend_from_slice(&behind);

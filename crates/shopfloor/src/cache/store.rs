@@ -1,7 +1,7 @@
 //! What a cache keeps of one model.
 use super::digest::digest;
 use super::pack::{self, Pack};
-use super::{Cache, compact, evict};
+use super::{Cache, binary, evict};
 use crate::Model;
 use device::{PackedBytes, PackedKey, Shelf};
 use layout::DimBox;
@@ -104,16 +104,16 @@ fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
     found
 }
 
-const HEAD: &[u8] = b"shopfloor plan 2\n";
+const HEAD: &[u8] = b"shopfloor plan 3\n";
 
-/// A plan's file: a line, the hash of what follows, the plan in compact form.
+/// A plan's file: a line, the hash of what follows, the plan in binary form.
 fn read_plan(bytes: &[u8]) -> Option<Plan> {
     let rest = bytes.strip_prefix(HEAD)?;
     let (hash, text) = rest.split_at_checked(32)?;
     if blake3::hash(text).as_bytes() != hash {
         return None;
     }
-    let plan: Plan = compact::from_slice(text).ok()?;
+    let plan: Plan = binary::from_slice(text)?;
     (plan.version == Plan::VERSION).then_some(plan)
 }
 
@@ -134,7 +134,7 @@ impl PlanStore for ModelCache {
     }
 
     fn keep_plan(&self, unit: &str, dims: &DimBox, allotment: &Allotment, plan: &Plan) {
-        let Ok(text) = compact::to_vec(plan) else {
+        let Some(text) = binary::to_vec(plan) else {
             return;
         };
         let path = self.plan_path(unit, dims, allotment);

@@ -1,9 +1,16 @@
 //! The schedule of a near box, taken without looking for another where it is predicted to be as
-//! good here as it was there.
-use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk};
+//! good here as it was there; as it is, or cut into more tasks, since what another size changes first
+//! is how tasks share out among the workers.
+use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
+use crate::bind::ctx::Space;
 use crate::bind::predict::predict_step;
+use crate::bind::prior::Earlier;
+use kernel::{AxisTile, Mapping, Schedule};
 use machine::{Cost, Work};
 use plan::Why;
+
+/// Axes that a schedule is cut along to make more tasks of it, one at a time.
+const CUTS: usize = 3;
 
 /// What a step may take of the time that its work in the earlier box leads to expect.
 const SLACK: f64 = 1.1;
@@ -30,24 +37,33 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if e.packed.iter().any(|p| !(facts.constant)(p.0)) {
         return None;
     }
-    let (work, cost) = predict_step(ctx, e.kernel, e.schedule)?;
-    let ((ops, bytes), (ops_then, bytes_then)) = (size(&work), size(e.work));
-    let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
-    let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
-    if busy(&cost) > SLACK * growth * busy(e.cost) + NOTHING {
-        return None;
-    }
-    // One that is worth sharing out now is cut anew.
+    // One that is worth sharing out now must be cut into tasks for all workers.
     let workers = ctx.workers as u64;
-    if work.tasks < workers && busy(&cost) > WORTH_SHARING * ctx.machine.costs.handoff_s.value {
-        return None;
-    }
+    let worth = WORTH_SHARING * ctx.machine.costs.handoff_s.value;
+    let shared = |w: &Work, c: &Cost| w.tasks >= workers || busy(c) <= worth;
+    let good = |w: &Work, c: &Cost| {
+        let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
+        let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
+        let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
+        shared(w, c) && busy(c) <= SLACK * growth * busy(e.cost) + NOTHING
+    };
+    let (mut work, mut cost) = predict_step(ctx, e.kernel, e.schedule)?;
     let mut schedule = e.schedule.clone();
+    let mut how = "that of the near box";
+    if !good(&work, &cost) {
+        let cut = cut_further(ctx, e).into_iter();
+        let costed = cut.filter_map(|s| {
+            let (w, c) = predict_step(ctx, e.kernel, &s)?;
+            good(&w, &c).then_some((s, w, c))
+        });
+        (schedule, work, cost) = costed.min_by(|a, b| a.2.time_s.total_cmp(&b.2.time_s))?;
+        how = "that of the near box, in more tasks";
+    }
     set_chunk(ctx, &mut schedule, &work, cost.time_s);
     whys.push(Why {
         pass: "schedule".into(),
         subject: name.into(),
-        choice: "that of the near box".into(),
+        choice: how.into(),
         reason: format!(
             "predicted {:.1} us, bound by {}; no slower for its size than there",
             cost.time_s * 1e6,
@@ -64,4 +80,40 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         work,
         cost,
     })
+}
+
+/// The earlier schedule with the tasks halved and quartered along one axis.
+fn cut_further(ctx: Ctx, e: &Earlier) -> Vec<Schedule> {
+    let Mapping::Cpu(c) = &e.schedule.mapping else {
+        return vec![];
+    };
+    let space = Space::new(ctx, e.kernel);
+    let mut axes: Vec<_> = space
+        .parallel()
+        .into_iter()
+        .map(|a| (space.len(e.schedule, a), a))
+        .filter(|a| a.0 > 1 && !e.schedule.loops.iter().any(|l| l.axis == a.1))
+        .collect();
+    axes.sort_by(|a, b| b.cmp(a));
+    let mut out = Vec::new();
+    for &(len, axis) in axes.iter().take(CUTS) {
+        // Lanes stay in whole registers.
+        let lanes = c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr));
+        let multiple = if c.lanes == Some(axis) { lanes } else { 1 };
+        for parts in [2, 4] {
+            let most = (len / parts).max(1);
+            let tile = tiles::even(space.extent(axis), most, multiple);
+            if tile >= len {
+                continue;
+            }
+            let mut schedule = e.schedule.clone();
+            match schedule.grid.iter_mut().find(|t| t.axis == axis) {
+                Some(t) => t.tile = tile,
+                // What was whole lies inside what was cut.
+                None => schedule.grid.push(AxisTile { axis, tile }),
+            }
+            out.push(schedule);
+        }
+    }
+    out
 }
