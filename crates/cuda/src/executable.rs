@@ -8,8 +8,8 @@ use crate::pool::Block as Memory;
 use crate::steps::{Steps, Work};
 use crate::watch::Watch;
 use device::{
-    AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Place,
-    Remote, Request, UnifiedRequest,
+    AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
+    Request, UnifiedRequest,
 };
 use layout::DType;
 use plan::{Activity, Block, Bound, BufferKind, Params, VerifiedPlan};

@@ -1,7 +1,6 @@
 //! The calculators' tables: what they say, and that they keep within a hundred columns.
 
 use machine::calc::{Batches, Launch};
-use shopfloor_machine as machine;
 use shopfloor_report::Style;
 use shopfloor_report::calc::{
     AccessInput, AccessView, OccupancyView, TensorView, TransferView, hierarchy, machine_comparison,

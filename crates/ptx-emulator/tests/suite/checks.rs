@@ -320,7 +320,7 @@ fn copies_stay_inside_their_source() {
 #[test]
 fn a_launch_that_takes_too_much_of_this_machine_is_refused() {
     let source = format!("{HEAD}.visible .entry k() {{ .local .b8 x[500000]; ret; }}");
-    let mut b = Bench::new(&source);
+    let b = Bench::new(&source);
     let e = b
         .machine
         .run(&b.module, &launch("k", 1000, 1024))

@@ -182,8 +182,8 @@ $L__BB0_2:
 
 #[test]
 fn launches_that_no_device_takes_are_refused() {
-    let mut b = Bench::new(&kernel("ret;"));
-    let mut no = |l: Launch| b.machine.run(&b.module, &l).unwrap_err().to_string();
+    let b = Bench::new(&kernel("ret;"));
+    let no = |l: Launch| b.machine.run(&b.module, &l).unwrap_err().to_string();
     assert!(no(launch("k", 1, 0)).contains("1 to 1024"));
     assert!(no(launch("k", 1, 1025)).contains("1 to 1024"));
     assert!(no(launch("k", 0, 32)).contains("empty"));

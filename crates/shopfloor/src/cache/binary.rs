@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn hostile_bytes_are_refused_or_another_value() {
         let (program, plan) = digits();
-        for (bytes, each) in [(to_vec(&plan).unwrap(), 11), (to_vec(&program).unwrap(), 13)] {
+        for (bytes, each) in [
+            (to_vec(&plan).unwrap(), 11),
+            (to_vec(&program).unwrap(), 13),
+        ] {
             let read = |b: &[u8]| {
                 let p = from_slice::<Plan>(b).is_some();
                 p || from_slice::<Program>(b).is_some()
