@@ -27,10 +27,10 @@ pub struct Timeline {
     /// Nanoseconds from the request's start to its end.
     pub total_ns: u64,
     /// Names of the queues that [`Timeline::device`] tells of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub lanes: Vec<String>,
     /// What a device with a clock of its own did, by that clock.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub device: Vec<DeviceSpan>,
 }
 

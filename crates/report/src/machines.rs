@@ -65,22 +65,19 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         "gpu"
     };
     let _ = writeln!(out, "{}", style.heading(&format!("{} ({kind})", m.name)));
-    if !m.aliases.is_empty() {
-        let _ = writeln!(out, "  also     {}", m.aliases.join(", "));
-    }
+    let said = |out: &mut String, what: &str, text: &str| {
+        let lines = units::wrapped(text, style.width.saturating_sub(11));
+        for (i, l) in lines.iter().enumerate() {
+            let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { what } else { "" });
+        }
+    };
+    said(&mut out, "also", &m.aliases.join(", "));
     let arch: Vec<&str> = [m.vendor.as_str(), m.arch.as_str(), m.isa.name.as_str()]
         .into_iter()
         .filter(|s| !s.is_empty())
         .collect();
-    let _ = writeln!(out, "  made by  {}", arch.join(", "));
-    if !m.isa.features.is_empty() {
-        for (i, l) in units::wrapped(&m.isa.features.join(" "), style.width.saturating_sub(11))
-            .iter()
-            .enumerate()
-        {
-            let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "has" } else { "" });
-        }
-    }
+    said(&mut out, "made by", &arch.join(", "));
+    said(&mut out, "has", &m.isa.features.join(" "));
     let w = &m.workers;
     let _ = writeln!(
         out,
@@ -95,14 +92,7 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
     if let Some(p) = m.power_w {
         let _ = writeln!(out, "  power    {} W ({})", p.value, p.source);
     }
-    if !m.note.is_empty() {
-        for (i, l) in units::wrapped(&m.note, style.width.saturating_sub(11))
-            .iter()
-            .enumerate()
-        {
-            let _ = writeln!(out, "  {:<7}  {l}", if i == 0 { "note" } else { "" });
-        }
-    }
+    said(&mut out, "note", &m.note);
     let with = |s: &Sourced, f: fn(f64) -> String| {
         format!("{} {}", f(s.value), &s.source.to_string()[..1])
     };

@@ -12,6 +12,10 @@ const KEPT: usize = 12;
 /// that requests of two kinds in turn pack nothing anew.
 pub const KEPT_PACKED: u64 = 2;
 
+/// Bytes that the plans of one program may keep packed together in any case: planning a small model
+/// again costs more than this memory.
+pub const KEPT_LEAST: u64 = 4 << 20;
+
 /// What one plan keeps packed: results that others may share, and bytes that are its own.
 #[derive(Clone, Debug, Default)]
 struct Held {
@@ -40,8 +44,8 @@ impl Held {
 }
 
 /// How many of `others`, the one used last first, may stay beside `current`: together they keep at
-/// most [`KEPT_PACKED`] times as much packed as the largest of them.
-fn stay(current: Option<&Held>, others: &[Held]) -> usize {
+/// most [`KEPT_PACKED`] times as much packed as the largest of them, or `least` bytes.
+fn stay(current: Option<&Held>, others: &[Held], least: u64) -> usize {
     let mut all: BTreeMap<PackedKey, u64> = BTreeMap::new();
     let (mut bytes, mut largest) = (0u64, 0u64);
     let mut add = |h: &Held| {
@@ -52,7 +56,7 @@ fn stay(current: Option<&Held>, others: &[Held]) -> usize {
             .into_iter()
             .filter(|(k, n)| all.insert(*k, *n).is_none());
         bytes = bytes.saturating_add(fresh.map(|s| s.1).sum::<u64>().saturating_add(h.own));
-        bytes <= largest.saturating_mul(KEPT_PACKED)
+        bytes <= largest.saturating_mul(KEPT_PACKED).max(least)
     };
     if let Some(c) = current {
         add(c);
@@ -64,7 +68,7 @@ fn stay(current: Option<&Held>, others: &[Held]) -> usize {
 /// Drops of `others`, the one used last first, those that must not stay beside `current`.
 pub(crate) fn shorten(current: Option<&Epoch>, others: &mut Vec<Arc<Epoch>>) {
     let held: Vec<Held> = others.iter().take(KEPT).map(|e| Held::of(e)).collect();
-    others.truncate(stay(current.map(Held::of).as_ref(), &held));
+    others.truncate(stay(current.map(Held::of).as_ref(), &held, KEPT_LEAST));
 }
 
 #[cfg(test)]
@@ -82,10 +86,10 @@ mod tests {
     fn plans_that_pack_alike_all_stay() {
         let same = vec![held(&[(1, 100), (2, 50)], 3); KEPT];
         // What is not shared is theirs: 12 x 3 B are no more than twice 153 B.
-        assert_eq!(stay(None, &same), KEPT);
-        assert_eq!(stay(Some(&same[0]), &same), KEPT);
-        assert_eq!(stay(None, &vec![held(&[(1, 100)], 0); 40]), KEPT);
-        assert_eq!(stay(None, &[]), 0);
+        assert_eq!(stay(None, &same, 0), KEPT);
+        assert_eq!(stay(Some(&same[0]), &same, 0), KEPT);
+        assert_eq!(stay(None, &vec![held(&[(1, 100)], 0); 40], 0), KEPT);
+        assert_eq!(stay(None, &[], 0), 0);
     }
 
     #[test]
@@ -93,17 +97,21 @@ mod tests {
         let a = |k: u8| held(&[(0, 60), (k, 40)], 0);
         // 100 B each, 60 B of them shared: 100, 140, 180, then 220 B.
         let five: Vec<Held> = (1..6).map(a).collect();
-        assert_eq!(stay(None, &five), 3);
-        assert_eq!(stay(Some(&a(9)), &five), 2);
+        assert_eq!(stay(None, &five, 0), 3);
+        assert_eq!(stay(Some(&a(9)), &five, 0), 2);
         let apart: Vec<Held> = (1..6).map(|k| held(&[(k, 100)], 0)).collect();
-        assert_eq!(stay(None, &apart), 2);
-        assert_eq!(stay(Some(&held(&[(9, 100)], 0)), &apart), 1);
+        assert_eq!(stay(None, &apart, 0), 2);
+        assert_eq!(stay(None, &apart, 400), 4);
+        assert_eq!(stay(Some(&held(&[(9, 100)], 0)), &apart, 0), 1);
         // The one just made stays whatever it takes.
-        assert_eq!(stay(Some(&held(&[(9, 1)], 0)), &[held(&[(1, 1000)], 0)]), 1);
+        assert_eq!(
+            stay(Some(&held(&[(9, 1)], 0)), &[held(&[(1, 1000)], 0)], 0),
+            1
+        );
     }
 
     #[test]
     fn nothing_packed_is_no_limit() {
-        assert_eq!(stay(None, &vec![Held::default(); 5]), 5);
+        assert_eq!(stay(None, &vec![Held::default(); 5], 0), 5);
     }
 }

@@ -22,7 +22,7 @@ pub use admission::{Action, Admission, Event, RequestId};
 pub use binding::Binding;
 pub use engine::{Engine, Memory};
 pub use error::RunError;
-pub use kept::KEPT_PACKED;
+pub use kept::{KEPT_LEAST, KEPT_PACKED};
 pub use session::{Session, SessionOptions};
 pub use store::PlanStore;
 pub use stream::Stream;
