@@ -117,7 +117,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         _ => return Err(wrong()),
     };
     let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
-    if v >= 0.0 && v <= 1e9 {
+    if (0.0..=1e9).contains(&v) {
         Ok(v * scale)
     } else {
         Err(wrong())

@@ -109,14 +109,17 @@ fn weights_that_do_not_fit_are_streamed_ahead_of_use() {
     assert!(resident > (NODES * WIDTH * WIDTH * 4) as u64);
 
     // Half of the weights find no room.
-    let memory = Some(resident - 3 * 16384 + 8192);
-    let options = |streaming| CudaOptions { memory, streaming };
+    let memory = resident - 3 * 16384 + 8192;
+    let options = |streaming| CudaOptions {
+        memory: Some(memory),
+        streaming,
+    };
     let few = bench(a100(), options(true));
     let s = session(&few, chain(NODES));
     for _ in 0..3 {
         near(&s.run(&[("x", &input())]).unwrap().into_vec()[0].1, &want);
     }
-    assert!(few.device.memory().peak <= memory.unwrap());
+    assert!(few.device.memory().peak <= memory);
     let streamed = few.device.moved().to_device;
     assert!(streamed > once + 3 * 3 * 16384 - 16384, "{streamed} {once}");
     let mut t = shopfloor::Timeline::default();

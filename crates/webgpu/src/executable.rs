@@ -202,6 +202,7 @@ impl GpuExecutable {
             let numbers = gpu.storage(init.number_bytes + LIST, "numbers")?;
             let bound = group(&gpu, &work, &kept, &numbers);
             let place = Place {
+                memory: &memory,
                 work: &work,
                 kept: &kept,
                 numbers: &numbers,
@@ -221,7 +222,7 @@ impl GpuExecutable {
                 }),
                 _ => None,
             };
-            init.run(&gpu, &memory, &place, p, b.init.len(), far, None)?;
+            init.run(&gpu, &place, p, b.init.len(), far, None)?;
         }
         Ok(GpuExecutable {
             gpu,
@@ -322,6 +323,7 @@ impl Executable for GpuExecutable {
             self.gpu.write(&f.work, at, &bytes[..buffer.bytes as usize]);
         }
         let place = Place {
+            memory: &self.memory,
             work: &f.work,
             kept: &self.kept,
             numbers: &f.numbers,
@@ -351,8 +353,7 @@ impl Executable for GpuExecutable {
             }),
             _ => None,
         };
-        self.steps
-            .run(&self.gpu, &self.memory, &place, p, count, far, watched)?;
+        self.steps.run(&self.gpu, &place, p, count, far, watched)?;
         if let Some(memory) = &f.host {
             for (port, out) in self.outputs.iter().zip(request.outputs.iter_mut()) {
                 if !port.state && !port.here {

@@ -67,8 +67,9 @@ pub(crate) struct Steps {
     pub number_bytes: u64,
 }
 
-/// A run's buffers.
+/// A run's buffers, and where in them everything lies.
 pub(crate) struct Place<'a> {
+    pub memory: &'a Memory,
     pub work: &'a wgpu::Buffer,
     pub kept: &'a wgpu::Buffer,
     pub numbers: &'a wgpu::Buffer,
@@ -193,7 +194,6 @@ impl Steps {
     pub fn run(
         &self,
         gpu: &Gpu,
-        memory: &Memory,
         place: &Place,
         p: &[i64],
         count: usize,
@@ -206,7 +206,11 @@ impl Steps {
             .iter()
             .any(|w| matches!(w, Work::Shader(s) if !s.faults.is_empty()));
         if faults {
-            gpu.write(place.work, memory.fault, &vec![0; self.work.len() * 4]);
+            gpu.write(
+                place.work,
+                place.memory.fault,
+                &vec![0; self.work.len() * 4],
+            );
         }
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
         let mut carried = 0u32;
@@ -234,7 +238,7 @@ impl Steps {
                         carried = 0;
                     }
                     let began = Instant::now();
-                    self.beside(gpu, memory, place, p, at, far.as_mut())?;
+                    self.beside(gpu, place, p, at, far.as_mut())?;
                     if let Some((t, start)) = &mut timeline {
                         let ns = |i: Instant| i.duration_since(*start).as_nanos() as u64;
                         t.spans.push(Span {
@@ -308,7 +312,7 @@ impl Steps {
         }
         gpu.submit(encoder);
         if faults {
-            let words = fetch(gpu, place.work, memory.fault, self.work.len() * 4)?;
+            let words = fetch(gpu, place.work, place.memory.fault, self.work.len() * 4)?;
             for (i, w) in words.chunks_exact(4).enumerate() {
                 let code = u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize;
                 if let (1.., Work::Shader(s)) = (code, &self.work[i]) {
@@ -331,12 +335,12 @@ impl Steps {
     fn beside(
         &self,
         gpu: &Gpu,
-        memory: &Memory,
         place: &Place,
         p: &[i64],
         at: usize,
         far: Option<&mut Far<'_, '_>>,
     ) -> Result<(), DeviceError> {
+        let memory = place.memory;
         let buffer = |b: usize| match memory.at[b] {
             (Array::Work, o) => (place.work, o),
             (Array::Kept, o) => (place.kept, o),
