@@ -1,5 +1,5 @@
 //! A GPU as a device.
-use crate::executable::CudaExecutable;
+use crate::executable::{CudaExecutable, ResidentExecutable};
 use crate::place::{CudaPlace, Gpu};
 use crate::{DeviceInfo, Driver, PoolUse};
 use device::{Device, DeviceError, Executable, PackedStore, Place, Residency, Shelf};
@@ -16,6 +16,9 @@ pub struct CudaOptions {
     pub memory: Option<u64>,
     /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
     pub streaming: bool,
+    /// Whether blocks without host steps run in a kernel that stays on the GPU, which requests reach
+    /// through memory that both sides see.
+    pub resident: bool,
 }
 
 impl Default for CudaOptions {
@@ -23,6 +26,7 @@ impl Default for CudaOptions {
         CudaOptions {
             memory: None,
             streaming: true,
+            resident: false,
         }
     }
 }
@@ -139,7 +143,10 @@ impl Device for CudaDevice {
     }
 
     fn residency(&self) -> Residency {
-        Residency::Bounded { tasks: u32::MAX }
+        match self.gpu.options.resident {
+            true => Residency::Resident,
+            false => Residency::Bounded { tasks: u32::MAX },
+        }
     }
 
     fn workers(&self) -> usize {
@@ -156,8 +163,13 @@ impl Device for CudaDevice {
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let (gpu, place) = (self.gpu.clone(), self.place.clone());
         let host = self.host.as_deref();
+        // Modules and memory are made while no kernel stays.
+        let _rested = self.gpu.rest()?;
         let made = CudaExecutable::new(gpu, place, (plan, block), weights, host)?;
-        Ok(Arc::new(made))
+        match self.gpu.options.resident {
+            true => ResidentExecutable::over(made),
+            false => Ok(Arc::new(made)),
+        }
     }
 
     fn place(&self) -> Option<Arc<dyn Place>> {

@@ -1,4 +1,6 @@
 //! A compiled block: requests run in frames of their own, on two streams.
+mod resident;
+
 use crate::driver::{DevicePtr, Pinned};
 use crate::going::{Asked, Far, Going, In, Out};
 use crate::handles::{Event, Stream};
@@ -16,6 +18,8 @@ use plan::{Activity, Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
+
+pub(crate) use resident::ResidentExecutable;
 
 /// Alignment of everything in a request's memory.
 const ALIGN: u64 = 256;
@@ -254,6 +258,7 @@ impl CudaExecutable {
 
 impl Executable for CudaExecutable {
     fn new_frame(&self) -> Result<Frame, DeviceError> {
+        let _rested = self.gpu.rest()?;
         let b = block_of(&self.plan, self.block)?;
         let failed = self.failed("the memory of a request");
         let stream = || Stream::new(&self.gpu.context, 0).map_err(&failed);
@@ -350,6 +355,7 @@ impl CudaExecutable {
         asked: Asked<'_, '_>,
         states: &mut [&mut AlignedBytes],
     ) -> Result<(), DeviceError> {
+        let _rested = self.gpu.rest()?;
         let f = frame.0.downcast_mut::<CudaFrame>();
         let f = f.ok_or_else(|| {
             self.refused("the frame was made by another executable; make one with new_frame")

@@ -5,6 +5,9 @@
 //! missing when one is asked for. No toolkit is needed: kernels come as PTX text, which the driver
 //! compiles. [`Driver`] and [`Context`] are traits because the emulated driver is one too.
 //!
+//! Blocks without host steps may also run *resident* ([`CudaOptions::resident`]): in a kernel that stays
+//! on the GPU, takes requests from a ring and answers through another, without a call of the driver.
+//!
 //! [`CudaDevice`] runs plans on any of them, step by step on streams: weights and what is made of them
 //! stay in device memory (or are streamed ahead of use where they do not fit), a request's memory is
 //! one block, host steps run on the CPU on copies of their operands.
@@ -24,6 +27,7 @@ mod modules;
 mod nvidia;
 mod place;
 mod pool;
+mod resident;
 mod steps;
 mod sys;
 mod watch;

@@ -2,13 +2,17 @@
 use crate::device::{CudaOptions, Moved};
 use crate::driver::{Context, DevicePtr, Pinned};
 use crate::pool::{Block as Memory, Pool};
+use crate::resident::Live;
 use crate::{DriverError, Modules};
 use device::{DeviceError, Place, Remote};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tensor::WeightStore;
+
+/// While this is held, no kernel stays on the GPU.
+pub(crate) type Rested<'a> = MutexGuard<'a, Option<Arc<Live>>>;
 
 /// What all executables of a device share.
 pub(crate) struct Gpu {
@@ -23,6 +27,8 @@ pub(crate) struct Gpu {
     constants: Mutex<BTreeMap<(usize, u32), Weak<Constant>>>,
     to_device: AtomicU64,
     to_host: AtomicU64,
+    /// The kernel that stays, while one does.
+    pub live: Mutex<Option<Arc<Live>>>,
 }
 
 /// A constant in device memory.
@@ -48,6 +54,7 @@ impl Gpu {
             constants: Mutex::default(),
             to_device: AtomicU64::new(0),
             to_host: AtomicU64::new(0),
+            live: Mutex::new(None),
         }
     }
 
@@ -87,6 +94,21 @@ impl Gpu {
         known.retain(|_, c| c.strong_count() > 0);
         known.insert(key, Arc::downgrade(&c));
         Ok(c)
+    }
+
+    /// Lets a kernel that stays finish what it was given and leave; none is started while what this
+    /// gives is held. Calls of the driver that may wait for running kernels, and kernels that would
+    /// wait for its SMs, come meanwhile.
+    pub fn rest(&self) -> Result<Option<Rested<'_>>, DeviceError> {
+        if !self.options.resident {
+            return Ok(None);
+        }
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(l) = live.take() {
+            let left = l.leave();
+            left.map_err(|e| self.failed("the resident kernel", e))?;
+        }
+        Ok(Some(live))
     }
 
     /// Counts a copy to the device; where memory is one, it crosses no link.
@@ -171,6 +193,7 @@ impl Remote for CudaMemory {
     }
 
     fn upload(&self, from: &[u8]) -> Result<(), DeviceError> {
+        let _rested = self.gpu.rest()?;
         let done = match &self.kind {
             _ if from.is_empty() => return Ok(()),
             Kind::Shared(p) => p.write(0, from),
@@ -183,6 +206,7 @@ impl Remote for CudaMemory {
     }
 
     fn download(&self, to: &mut [u8]) -> Result<(), DeviceError> {
+        let _rested = self.gpu.rest()?;
         let done = match &self.kind {
             _ if to.is_empty() => return Ok(()),
             Kind::Shared(p) => p.read(0, to),
@@ -209,6 +233,7 @@ impl Place for CudaPlace {
     }
 
     fn allocate(&self, bytes: u64) -> Result<Arc<dyn Remote>, DeviceError> {
+        let _rested = self.0.rest()?;
         Ok(Arc::new(CudaMemory::new(&self.0, bytes)?))
     }
 }

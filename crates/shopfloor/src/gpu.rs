@@ -110,7 +110,7 @@ fn failed(device: &str, why: impl std::fmt::Display) -> Error {
 fn emulated(
     text: &str,
     machine: Option<Machine>,
-    options: cuda::CudaOptions,
+    mut options: cuda::CudaOptions,
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
     let on = format!("emulated:{text}");
@@ -122,10 +122,14 @@ fn emulated(
         let (what, value) = part.split_once('=').unwrap_or((part, ""));
         gpu = match (what, value.parse::<u32>().ok(), bytes(value)) {
             ("checks", ..) => gpu.with_checks(Checks::default()),
+            ("resident", ..) => {
+                options.resident = true;
+                gpu
+            }
             ("sms", Some(n), _) => gpu.with_sms(n),
             ("memory", _, Some(n)) => gpu.with_memory(n),
             _ => {
-                let why = format!("'{part}' is none of memory=SIZE, sms=N, checks");
+                let why = format!("'{part}' is none of memory=SIZE, sms=N, checks, resident");
                 return Err(failed(&on, why));
             }
         };
@@ -159,9 +163,23 @@ fn bytes(text: &str) -> Option<u64> {
 fn real(
     which: Option<&str>,
     machine: Option<Machine>,
-    options: cuda::CudaOptions,
+    mut options: cuda::CudaOptions,
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda::Driver;
+    let which = match which {
+        Some("resident") => {
+            options.resident = true;
+            None
+        }
+        Some(w) => match w.strip_suffix(",resident") {
+            Some(w) => {
+                options.resident = true;
+                Some(w)
+            }
+            None => Some(w),
+        },
+        None => None,
+    };
     let ordinal: u32 = match which.map(str::parse) {
         None => 0,
         Some(Ok(n)) => n,

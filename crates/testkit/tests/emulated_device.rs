@@ -113,6 +113,7 @@ fn weights_that_do_not_fit_are_streamed_ahead_of_use() {
     let options = |streaming| CudaOptions {
         memory: Some(memory),
         streaming,
+        ..CudaOptions::default()
     };
     let few = bench(a100(), options(true));
     let s = session(&few, chain(NODES));

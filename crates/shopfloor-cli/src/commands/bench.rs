@@ -38,9 +38,23 @@ pub struct Args {
     /// Callers at once, on one session
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
+    /// Measures twice on the NVIDIA GPU of --on: step by step, and with a kernel that stays there
+    #[arg(long, conflicts_with_all = ["demo", "goal"])]
+    resident: bool,
     /// The figures as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// `on` with a kernel that stays.
+fn staying(on: &str) -> Result<String, Failure> {
+    match on.split_once(':') {
+        None if on == "cuda" => Ok("cuda:resident".into()),
+        Some(("cuda" | "emulated", _)) => Ok(format!("{on},resident")),
+        _ => Err(Failure::Usage(format!(
+            "--resident is for NVIDIA GPUs, and '{on}' is none: say --on cuda or --on emulated:a100"
+        ))),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -157,18 +171,51 @@ pub fn run(a: Args) -> Done {
         seconds: a.seconds,
         concurrency: a.concurrency as usize,
     };
-    let bar = output::bar("measuring");
-    let report = shopfloor::bench(
-        a.cache.apply(a.engine.builder()?),
-        subject,
-        &a.bound.options(),
-        given,
-        options,
-        &|done| {
-            bar.set_position((done * 1000.0) as u64);
-        },
-    )?;
-    bar.finish_and_clear();
+    let measured = |engine: &EngineArgs, subject, given| {
+        let bar = output::bar("measuring");
+        let report = shopfloor::bench(
+            a.cache.apply(engine.builder()?),
+            subject,
+            &a.bound.options(),
+            given,
+            options,
+            &|done| {
+                bar.set_position((done * 1000.0) as u64);
+            },
+        )?;
+        bar.finish_and_clear();
+        Ok::<_, Failure>(report)
+    };
+    if a.resident {
+        let on = a.engine.on.as_deref().unwrap_or("cpu");
+        let stays = EngineArgs {
+            on: Some(staying(on)?),
+            ..a.engine.clone()
+        };
+        let again = match (&a.op, &a.model) {
+            (Some(op), _) => Subject::Op(op),
+            (None, path) => Subject::File(path.as_deref().unwrap_or_default().as_ref()),
+        };
+        let before = measured(&a.engine, subject, given.clone())?;
+        let after = measured(&stays, again, given)?;
+        if a.json {
+            return output::json(&serde_json::json!({
+                "step_by_step": before,
+                "resident": after,
+            }));
+        }
+        output::print(&before.render(output::style()))?;
+        output::print(&after.render(output::style()))?;
+        let ratio = before.latency_ms.p50 / after.latency_ms.p50;
+        let whose = match on.starts_with("emulated") {
+            true => "; both are the emulator's own times, not a GPU's",
+            false => "",
+        };
+        return output::print(&format!(
+            "resident: {ratio:.2} times the requests, by medians{whose}\n"
+        ));
+    }
+    let report = measured(&a.engine, subject, given)?;
     if a.json {
         output::json(&report)?;
     } else {

@@ -1,0 +1,648 @@
+//! A block whose requests go to a kernel that stays on the GPU.
+//!
+//! Inputs and outputs are copied by the kernel itself, from and to pinned memory, as tasks before and
+//! behind the plan's; so a request takes no call of the driver. All memory is made and the module is
+//! loaded when the block is compiled. Frames take one of a few slots; a frame beyond those, and whatever
+//! needs the driver (a timeline, values on the device, a run that ends early), goes step by step, for
+//! which the kernel leaves first.
+use super::{CudaExecutable, CudaFrame, Port, block_of};
+use crate::driver::{DevicePtr, Launch, Pinned};
+use crate::modules::Module;
+use crate::pool::Block as Memory;
+use crate::resident::{Live, PinnedWords, Start, answer};
+use crate::steps::Work;
+use device::ring::{Call, Dump, Ring, StepShape, Tables, abi};
+use device::{DeviceError, Executable, Frame, Request, UnifiedRequest};
+use emit::ptx::ParamValue;
+use emit::ptx::resident::{Abi, Idle};
+use kernel::TileProgram;
+use layout::Dim;
+use plan::{Bound, Params, StepWork, Wait};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests that may be under way in a kernel.
+const SLOTS: usize = 4;
+/// Bytes that one task copies.
+const PIECE: u64 = 16 << 10;
+/// Dynamic shared memory that a launch may have without asking.
+const SHARED: u32 = 48 << 10;
+/// Polls of a worker after which its wait is late: about a second.
+const PATIENCE: u32 = 1 << 21;
+/// How often the host asks the driver whether a kernel that does not answer is still there.
+const LOOK: Duration = Duration::from_millis(500);
+
+static OWNERS: AtomicU64 = AtomicU64::new(1);
+
+/// Where a parameter of a body comes from.
+#[derive(Clone, Copy)]
+enum From {
+    Buffer(usize),
+    Param(u32),
+    Fault,
+}
+
+/// What a step of the tables is.
+enum Entry {
+    /// Pinned memory from `staged` on to `buffer`; bytes are those of input port so and so, or of the
+    /// state's buffer.
+    In {
+        port: Option<usize>,
+        staged: usize,
+        buffer: usize,
+    },
+    /// The plan's step.
+    Step { params: Vec<From>, tasks: u32 },
+    /// The other way, of an output port.
+    Out {
+        port: Option<usize>,
+        staged: usize,
+        buffer: usize,
+    },
+}
+
+/// Memory of a slot.
+struct Slot {
+    memory: Memory,
+    pinned: Arc<dyn Pinned>,
+}
+
+/// A compiled block with a resident kernel.
+pub(crate) struct ResidentExecutable {
+    inner: CudaExecutable,
+    params: Params,
+    entries: Vec<Entry>,
+    /// The plan's step of every entry; copies have that of the port's first or last use.
+    steps: Vec<usize>,
+    tables: Tables,
+    /// Numbers of dimensions in waits.
+    dims: BTreeMap<Dim, u32>,
+    slots: Vec<Slot>,
+    free: Arc<Mutex<Vec<usize>>>,
+    start: Start,
+    payloads: Arc<dyn Pinned>,
+    ring: Arc<Mutex<Ring<PinnedWords>>>,
+    owner: u64,
+    faults: Vec<Vec<String>>,
+    workers: u32,
+    _memory: Vec<Memory>,
+    _module: Arc<Module>,
+}
+
+/// A frame: a slot where one was free, and what runs step by step.
+struct ResidentFrame {
+    slot: Option<usize>,
+    free: Arc<Mutex<Vec<usize>>>,
+    bound: Bound,
+    /// Symbols that the slot's tables were written for.
+    written: Option<Vec<i64>>,
+    other: Option<Frame>,
+}
+
+impl Drop for ResidentFrame {
+    fn drop(&mut self) {
+        if let Some(s) = self.slot {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.push(s);
+        }
+    }
+}
+
+/// Whether everything of the block can be in one kernel.
+fn possible(e: &CudaExecutable) -> bool {
+    let kernels = e.steps.work.iter().all(|w| matches!(w, Work::Kernel(_)));
+    kernels && e.kept.ring.is_none() && !e.steps.work.is_empty() && !e.gpu.unified()
+}
+
+/// `list` of a step with every step's number moved by `by`.
+fn moved(list: &[Wait], by: u32) -> Vec<Wait> {
+    list.iter()
+        .map(|w| match w {
+            Wait::Step(s) => Wait::Step(s + by),
+            Wait::Tiles { step, map } => Wait::Tiles {
+                step: step + by,
+                map: map.clone(),
+            },
+        })
+        .collect()
+}
+
+impl ResidentExecutable {
+    /// `inner` with a kernel that stays, or as it is where that cannot be.
+    pub fn over(inner: CudaExecutable) -> Result<Arc<dyn Executable>, DeviceError> {
+        match possible(&inner) {
+            true => Ok(Arc::new(ResidentExecutable::new(inner)?)),
+            false => Ok(Arc::new(inner)),
+        }
+    }
+
+    fn new(inner: CudaExecutable) -> Result<ResidentExecutable, DeviceError> {
+        let gpu = inner.gpu.clone();
+        let plan = inner.plan.clone();
+        let b = block_of(&plan, inner.block)?;
+        let fail = |why: String| DeviceError::Unsupported {
+            device: gpu.name.clone(),
+            step: "the resident kernel".into(),
+            why,
+        };
+        let programs = plan.step_programs(inner.block);
+        let programs: Vec<&TileProgram> = programs.iter().flatten().collect();
+        let capacity = (SLOTS as u32).next_power_of_two();
+        let abi_ = Abi::new(capacity, &abi::offsets(capacity))
+            .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
+        let code = emit::ptx::resident::emit(&programs, gpu.arch, &abi_, Idle::default())
+            .map_err(|e| fail(e.to_string()))?;
+        let mut params = inner.params.clone();
+        let top = |d: &Dim| -> u64 { plan.plan().dims.at_top(d).unwrap_or(0).max(0) as u64 };
+        let (mut entries, mut steps, mut shapes, mut faults) = (vec![], vec![], vec![], vec![]);
+        let copy = |bytes: u64, waits: Vec<Wait>| StepShape {
+            body: code.copy_body(),
+            params: 4,
+            top_tasks: bytes.div_ceil(PIECE),
+            waits,
+            faults: false,
+        };
+        // What comes in.
+        let mut comes: Vec<(usize, u32)> = vec![];
+        let given = inner.inputs.iter().enumerate();
+        let given = given.filter(|(_, p)| !p.state && inner.places[p.buffer].is_some());
+        let given = given.map(|(i, p)| (Some(i), p.staged, p.buffer, p.step));
+        let kept = b.states.iter().zip(&inner.states);
+        let kept = kept.map(|(s, &staged)| (None, staged, s.buffer as usize, Some(0)));
+        for (port, staged, buffer, step) in given.chain(kept) {
+            comes.push((buffer, entries.len() as u32));
+            shapes.push(copy(b.buffers[buffer].bytes, vec![]));
+            entries.push(Entry::In {
+                port,
+                staged,
+                buffer,
+            });
+            steps.push(step.unwrap_or(0));
+            faults.push(vec![]);
+        }
+        let by = entries.len() as u32;
+        let mut dims = BTreeMap::new();
+        for (i, s) in b.steps.iter().enumerate() {
+            let StepWork::Kernel { args, .. } = &s.work else {
+                return Err(fail(format!("'{}' runs on the host", s.name)));
+            };
+            let body = &code.bodies[code.of_program[i] as usize];
+            let from = |p: &emit::ptx::ParamSpec, params: &mut Params| match &p.value {
+                ParamValue::Operand(o) => From::Buffer(args[*o as usize] as usize),
+                ParamValue::Dim(d) => From::Param(params.intern(d)),
+                ParamValue::Fault => From::Fault,
+            };
+            let list = body.params.iter().map(|p| from(p, &mut params)).collect();
+            let mut waits = moved(&s.waits, by);
+            for (buffer, at) in &comes {
+                let touched = inner.steps.reads[i].iter().chain(&inner.steps.writes[i]);
+                if touched.into_iter().any(|t| t == buffer) {
+                    waits.push(Wait::Step(*at));
+                }
+            }
+            for w in &waits {
+                if let Wait::Tiles { map, .. } = w {
+                    for d in map.dims() {
+                        dims.insert(d.clone(), params.intern(d));
+                    }
+                }
+            }
+            shapes.push(StepShape {
+                body: code.of_program[i],
+                params: body.params.len() as u32,
+                top_tasks: top(&s.tasks),
+                waits,
+                faults: !body.faults.is_empty(),
+            });
+            faults.push(body.faults.clone());
+            entries.push(Entry::Step {
+                params: list,
+                tasks: params.intern(&s.tasks),
+            });
+            steps.push(i);
+        }
+        let outs = inner.outputs.iter().enumerate().filter(|(_, p)| !p.state);
+        let outs = outs.map(|(i, p)| (Some(i), p.staged, p.buffer));
+        let kept = b.states.iter().zip(&inner.states);
+        let kept = kept.map(|(s, &staged)| (None, staged, s.buffer as usize));
+        for (port, staged, buffer) in outs.chain(kept) {
+            let writers = (0..b.steps.len()).filter(|&s| inner.steps.writes[s].contains(&buffer));
+            let mut waits: Vec<Wait> = writers.map(|s| Wait::Step(s as u32 + by)).collect();
+            let before = comes.iter().filter(|c| c.0 == buffer);
+            waits.extend(before.map(|c| Wait::Step(c.1)));
+            shapes.push(copy(b.buffers[buffer].bytes, waits));
+            entries.push(Entry::Out {
+                port,
+                staged,
+                buffer,
+            });
+            steps.push(b.steps.len() - 1);
+            faults.push(vec![]);
+        }
+        let most = shapes.iter().map(|s| s.top_tasks).max().unwrap_or(1);
+        let tables = Tables::new(shapes).map_err(|e| fail(e.to_string()))?;
+        // The kernel, and how many of its CTAs are on the GPU at once.
+        let failed = |e| gpu.failed("the resident kernel", e);
+        let module = gpu.modules.load(&code.text).map_err(failed)?;
+        let function = module.function(&code.entry).map_err(failed)?;
+        let shape = code.shape;
+        if shape.shared_bytes + code.static_shared > SHARED {
+            let asked = gpu.context.allow_shared(function, shape.shared_bytes);
+            asked.map_err(failed)?;
+        }
+        let per = gpu
+            .context
+            .blocks_per_sm(function, shape.threads, shape.shared_bytes)
+            .map_err(failed)?;
+        let room = u64::from(per) * u64::from(gpu.context.info().sms);
+        if room < 2 {
+            return Err(fail(format!(
+                "{room} of its CTAs fit on the GPU, two are needed"
+            )));
+        }
+        let workers = (room - 1).min(most.max(1)) as u32;
+        // Memory.
+        let room = |bytes: usize| {
+            let m = gpu.pool.take(bytes.max(16) as u64).map_err(failed)?;
+            gpu.context
+                .upload(m.ptr(), &vec![0; bytes.max(16)])
+                .map_err(failed)?;
+            Ok::<Memory, DeviceError>(m)
+        };
+        let pinned = |bytes: usize| gpu.context.pinned(bytes.max(16)).map_err(failed);
+        let status = room(workers as usize * size_of::<abi::StatusEntry>())?;
+        let feed = room(abi::feed_bytes(capacity))?;
+        let table = room(tables.slot_bytes() * SLOTS)?;
+        let payloads = pinned(tables.payload_bytes() * SLOTS)?;
+        let ring = Ring::new(PinnedWords(pinned(abi::ring_bytes(capacity))?), capacity);
+        let mut slots = vec![];
+        for _ in 0..SLOTS {
+            slots.push(Slot {
+                memory: gpu.pool.take(inner.frame_bytes).map_err(failed)?,
+                pinned: pinned(inner.staged_bytes)?,
+            });
+        }
+        Ok(ResidentExecutable {
+            start: Start {
+                function,
+                shape: Launch {
+                    grid: [workers + 1, 1, 1],
+                    block: [shape.threads, 1, 1],
+                    shared_bytes: shape.shared_bytes,
+                },
+                feed: feed.ptr(),
+                slots: table.ptr(),
+                payloads: payloads.device_ptr(),
+                status: status.ptr(),
+                slot_bytes: tables.slot_bytes() as u64,
+                payload_bytes: tables.payload_bytes() as u64,
+                cleared: tables.cleared(),
+                patience: PATIENCE,
+            },
+            params,
+            entries,
+            steps,
+            tables,
+            dims,
+            slots,
+            free: Arc::new(Mutex::new((0..SLOTS).rev().collect())),
+            payloads,
+            ring: Arc::new(Mutex::new(ring)),
+            owner: OWNERS.fetch_add(1, Ordering::Relaxed),
+            faults,
+            workers,
+            _memory: vec![status, feed, table],
+            _module: module,
+            inner,
+        })
+    }
+
+    fn failed(&self, e: crate::DriverError) -> DeviceError {
+        self.inner.gpu.failed("a request of the resident kernel", e)
+    }
+
+    /// Address of a buffer for a slot.
+    fn address(&self, slot: &Slot, buffer: usize) -> DevicePtr {
+        match self.inner.places[buffer] {
+            Some(at) => slot.memory.ptr().offset(at),
+            None => self.inner.kept.list[buffer].ptr().unwrap_or(DevicePtr(0)),
+        }
+    }
+
+    /// Writes the tables of slot `n` for parameters `p`.
+    fn write(&self, n: usize, p: &[i64]) -> Result<(), DeviceError> {
+        let e = &self.inner;
+        let b = block_of(&e.plan, e.block)?;
+        let slot = &self.slots[n];
+        let base = self
+            .start
+            .slots
+            .offset((n * self.tables.slot_bytes()) as u64);
+        let bytes = |ports: &[Port], port: Option<usize>, buffer: usize| match port {
+            Some(i) => ports[i].bytes(p).unwrap_or(0) as u64,
+            None => b.buffers[buffer].bytes,
+        };
+        let mut values: Vec<(u64, Vec<u64>)> = vec![];
+        for (i, entry) in self.entries.iter().enumerate() {
+            values.push(match entry {
+                Entry::In {
+                    port,
+                    staged,
+                    buffer,
+                } => {
+                    let bytes = bytes(&e.inputs, *port, *buffer);
+                    let from = slot.pinned.device_ptr().offset(*staged as u64);
+                    let list = vec![from.0, self.address(slot, *buffer).0, bytes, PIECE];
+                    (bytes.div_ceil(PIECE), list)
+                }
+                Entry::Out {
+                    port,
+                    staged,
+                    buffer,
+                } => {
+                    let bytes = bytes(&e.outputs, *port, *buffer);
+                    let to = slot.pinned.device_ptr().offset(*staged as u64);
+                    let list = vec![self.address(slot, *buffer).0, to.0, bytes, PIECE];
+                    (bytes.div_ceil(PIECE), list)
+                }
+                Entry::Step { params, tasks } => {
+                    let one = |f: &From| match f {
+                        From::Buffer(b) => self.address(slot, *b).0,
+                        From::Param(d) => p[*d as usize] as u64,
+                        From::Fault => base.offset(self.tables.fault(i).unwrap_or(0) as u64).0,
+                    };
+                    let tasks = p[*tasks as usize].max(0) as u64;
+                    (tasks, params.iter().map(one).collect())
+                }
+            });
+        }
+        let call = |(tasks, params): &(u64, Vec<u64>)| (*tasks, params.clone());
+        let owned: Vec<(u64, Vec<u64>)> = values.iter().map(call).collect();
+        let calls: Vec<Call<'_>> = owned
+            .iter()
+            .map(|(tasks, params)| Call {
+                tasks: *tasks,
+                params,
+            })
+            .collect();
+        let value = |d: &Dim| match d.known() {
+            Some(v) => Some(v),
+            None => self.dims.get(d).map(|&i| p[i as usize]),
+        };
+        let mut payload = vec![];
+        self.tables
+            .fill(&calls, &value, &mut payload)
+            .map_err(|e| self.inner.refused(&e.to_string()))?;
+        self.payloads
+            .write(n * self.tables.payload_bytes(), &payload)
+            .map_err(|e| self.failed(e))
+    }
+
+    /// Pushes a request for slot `n` to this block's kernel, which is started where another one or
+    /// none is there.
+    fn push(&self, n: usize, fresh: bool) -> Result<(u32, Arc<Live>), DeviceError> {
+        let gpu = &self.inner.gpu;
+        let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = match live.as_ref().filter(|l| l.owner == self.owner) {
+            Some(l) => l.clone(),
+            None => {
+                if let Some(l) = live.take() {
+                    l.leave().map_err(|e| self.failed(e))?;
+                }
+                let new = Live::start(&gpu.context, &self.ring, &self.start, self.owner);
+                let new = Arc::new(new.map_err(|e| self.failed(e))?);
+                *live = Some(new.clone());
+                new
+            }
+        };
+        let seq = own.push(n as u32, fresh).map_err(|e| self.failed(e))?;
+        Ok((seq, own))
+    }
+
+    /// What every worker is doing.
+    fn dump(&self) -> Option<Dump> {
+        let mut page = vec![0; self.workers as usize * size_of::<abi::StatusEntry>()];
+        let context = &self.inner.gpu.context;
+        context.download(&mut page, self.start.status).ok()?;
+        let name = |(e, s): (&Entry, &usize)| match e {
+            Entry::Step { .. } => self.inner.steps.names[*s].clone(),
+            Entry::In { .. } => "copy of an input".into(),
+            Entry::Out { .. } => "copy of an output".into(),
+        };
+        let names: Vec<String> = self.entries.iter().zip(&self.steps).map(name).collect();
+        Some(Dump::read(&page, &names, &self.tables.counters()))
+    }
+
+    /// Waits for the answer to `seq`.
+    fn wait(&self, seq: u32, live: &Live) -> Result<(), DeviceError> {
+        let (mut looked, mut polls) = (Instant::now(), 0u32);
+        let found = loop {
+            if let Some(a) = answer(&self.ring, seq).map_err(|e| self.failed(e))? {
+                break a;
+            }
+            polls = polls.wrapping_add(1);
+            if !polls.is_multiple_of(1024) || looked.elapsed() < LOOK {
+                std::hint::spin_loop();
+                continue;
+            }
+            looked = Instant::now();
+            let over = live.is_over(&self.inner.gpu.context);
+            if !matches!(over, Ok(false)) {
+                if let Some(a) = answer(&self.ring, seq).map_err(|e| self.failed(e))? {
+                    break a;
+                }
+                let why = match over {
+                    Err(e) => e.to_string(),
+                    Ok(_) => "it left without an answer".into(),
+                };
+                let dump = self.dump().map_or(String::new(), |d| format!("\n{d}"));
+                return Err(DeviceError::Failed {
+                    device: self.inner.gpu.name.clone(),
+                    why: format!("the resident kernel: {why}{dump}"),
+                });
+            }
+        };
+        let Some(f) = found.failed else {
+            return Ok(());
+        };
+        let step = f.step as usize;
+        let list = self.faults.get(step);
+        let why = list.and_then(|l| l.get((f.fault as usize).wrapping_sub(1)).cloned());
+        let why = why.unwrap_or_else(|| format!("fault {}", f.fault));
+        let at = self.steps.get(step).copied().unwrap_or(0);
+        Err(self.inner.steps.error(at, why))
+    }
+
+    /// Runs a request in slot `n`.
+    fn resident(&self, f: &mut ResidentFrame, n: usize, r: Request<'_>) -> Result<(), DeviceError> {
+        let e = &self.inner;
+        let b = block_of(&e.plan, e.block)?;
+        let began = Instant::now();
+        if r.symbols.len() != b.symbols.len()
+            || r.inputs.len() != e.inputs.len()
+            || r.outputs.len() != e.outputs.len()
+            || r.states.len() != b.states.len()
+        {
+            return Err(
+                e.refused("symbols, inputs, outputs or states are not as many as the block has")
+            );
+        }
+        let p = f.bound.at(r.symbols)?.to_vec();
+        let fits = |port: &Port, got: usize| match port.bytes(&p) {
+            _ if port.state => Ok(()),
+            Some(want) if want == got => Ok(()),
+            want => Err(DeviceError::Port {
+                port: port.name.clone(),
+                want: want.unwrap_or(usize::MAX) as u64,
+                got: got as u64,
+            }),
+        };
+        for (port, bytes) in e.inputs.iter().zip(r.inputs) {
+            fits(port, bytes.len())?;
+        }
+        for (port, bytes) in e.outputs.iter().zip(r.outputs.iter()) {
+            fits(port, bytes.len())?;
+        }
+        let pinned = &self.slots[n].pinned;
+        let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
+            true => Ok(()),
+            false => {
+                e.gpu.sent(bytes.len() as u64);
+                pinned.write(staged, bytes).map_err(|e| self.failed(e))
+            }
+        };
+        for (port, bytes) in e.inputs.iter().zip(r.inputs) {
+            if !port.state {
+                put(port.staged, bytes)?;
+            }
+        }
+        for ((s, bytes), &staged) in b.states.iter().zip(r.states.iter()).zip(&e.states) {
+            let buffer = &b.buffers[s.buffer as usize];
+            let given = bytes.get(..buffer.bytes as usize);
+            let given = given.ok_or_else(|| DeviceError::Port {
+                port: buffer.name.clone(),
+                want: buffer.bytes,
+                got: bytes.len() as u64,
+            })?;
+            put(staged, given)?;
+        }
+        let fresh = f.written.as_deref() != Some(r.symbols);
+        if fresh {
+            f.written = None;
+            self.write(n, &p)?;
+        }
+        let (seq, live) = self.push(n, fresh)?;
+        let done = self.wait(seq, &live);
+        // Tables are on the device in any case that has an answer.
+        match &done {
+            Ok(()) | Err(DeviceError::Step { .. }) => f.written = Some(r.symbols.to_vec()),
+            Err(_) => {
+                // What failed is not asked again.
+                let mut live = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+                live.take_if(|l| l.owner == self.owner);
+            }
+        }
+        done?;
+        let take = |staged: usize, bytes: &mut [u8]| match bytes.is_empty() {
+            true => Ok(()),
+            false => {
+                e.gpu.fetched(bytes.len() as u64);
+                pinned.read(staged, bytes).map_err(|e| self.failed(e))
+            }
+        };
+        for (port, out) in e.outputs.iter().zip(r.outputs.iter_mut()) {
+            if !port.state {
+                take(port.staged, out)?;
+            }
+        }
+        for ((s, bytes), &staged) in b.states.iter().zip(r.states.iter_mut()).zip(&e.states) {
+            let size = b.buffers[s.buffer as usize].bytes as usize;
+            take(staged, &mut bytes[..size])?;
+        }
+        if let Some(t) = r.timeline {
+            t.steps = e.steps.names.clone();
+            t.spans.clear();
+            t.total_ns = began.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    fn own<'a>(&self, frame: &'a mut Frame) -> Result<&'a mut ResidentFrame, DeviceError> {
+        let f = frame.0.downcast_mut::<ResidentFrame>();
+        f.ok_or_else(|| {
+            self.inner
+                .refused("the frame was made by another executable; make one with new_frame")
+        })
+    }
+}
+
+impl ResidentFrame {
+    /// What runs step by step, made when it is first needed.
+    fn other(&mut self, e: &CudaExecutable) -> Result<&mut Frame, DeviceError> {
+        if self.other.is_none() {
+            self.other = Some(e.new_frame()?);
+        }
+        let made = self.other.as_mut().filter(|f| f.0.is::<CudaFrame>());
+        made.ok_or_else(|| e.refused("a frame could not be made"))
+    }
+}
+
+impl Executable for ResidentExecutable {
+    fn new_frame(&self) -> Result<Frame, DeviceError> {
+        let e = &self.inner;
+        let b = block_of(&e.plan, e.block)?;
+        let bound = Bound::for_block(&self.params, b, &e.plan.plan().dims)?;
+        let slot = self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        Ok(Frame(Box::new(ResidentFrame {
+            slot,
+            free: self.free.clone(),
+            bound,
+            written: None,
+            other: None,
+        })))
+    }
+
+    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
+        let f = self.own(frame)?;
+        match f.slot {
+            Some(n) if request.stop_after.is_none() && request.timeline.is_none() => {
+                self.resident(f, n, request)
+            }
+            _ => self.inner.run(f.other(&self.inner)?, request),
+        }
+    }
+
+    fn run_unified(
+        &self,
+        frame: &mut Frame,
+        request: UnifiedRequest<'_>,
+    ) -> Result<(), DeviceError> {
+        let f = self.own(frame)?;
+        self.inner.run_unified(f.other(&self.inner)?, request)
+    }
+
+    fn step_names(&self) -> Vec<String> {
+        self.inner.step_names()
+    }
+
+    fn packed_bytes(&self) -> u64 {
+        self.inner.packed_bytes()
+    }
+}
+
+impl Drop for ResidentExecutable {
+    fn drop(&mut self) {
+        let gpu = &self.inner.gpu;
+        let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(l) = live.take_if(|l| l.owner == self.owner) {
+            // Its memory goes away: it must have left; a lost GPU has.
+            let _ = l.leave();
+        }
+    }
+}

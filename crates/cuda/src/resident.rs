@@ -1,0 +1,126 @@
+//! A kernel that stays: its ring, its launch, its end.
+use crate::driver::{Arg, Context, FunctionId, Launch, Pinned};
+use crate::handles::Stream;
+use crate::{DevicePtr, DriverError};
+use device::ring::{Answer, Ring, RingError, Words};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Pinned memory as a ring's words.
+pub(crate) struct PinnedWords(pub Arc<dyn Pinned>);
+
+impl Words for PinnedWords {
+    type Error = DriverError;
+
+    fn load_acquire(&self, offset: usize) -> Result<u32, DriverError> {
+        self.0.load_acquire(offset)
+    }
+
+    fn store_release(&self, offset: usize, value: u32) -> Result<(), DriverError> {
+        self.0.store_release(offset, value)
+    }
+}
+
+/// What a launch of a resident kernel takes.
+pub(crate) struct Start {
+    pub function: FunctionId,
+    pub shape: Launch,
+    pub feed: DevicePtr,
+    pub slots: DevicePtr,
+    pub payloads: DevicePtr,
+    pub status: DevicePtr,
+    pub slot_bytes: u64,
+    pub payload_bytes: u64,
+    /// First byte of a slot that fresh tables clear, first of every request, and end.
+    pub cleared: (usize, usize, usize),
+    /// Polls after which a wait is late.
+    pub patience: u32,
+}
+
+/// A ring with a kernel behind it. The ring outlives kernels: one that left is followed by another.
+pub(crate) struct Live {
+    ring: Arc<Mutex<Ring<PinnedWords>>>,
+    stream: Stream,
+    /// Whose it is.
+    pub owner: u64,
+}
+
+fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn word(e: RingError<DriverError>) -> DriverError {
+    match e {
+        RingError::Words(e) => e,
+        e => DriverError::Argument {
+            call: "ring",
+            why: e.to_string(),
+        },
+    }
+}
+
+impl Live {
+    /// Launches a kernel that takes requests from `ring`'s next one on.
+    pub fn start(
+        context: &Arc<dyn Context>,
+        ring: &Arc<Mutex<Ring<PinnedWords>>>,
+        s: &Start,
+        owner: u64,
+    ) -> Result<Live, DriverError> {
+        let stream = Stream::new(context, 0)?;
+        let mut r = held(ring);
+        let epoch = r.next_epoch().map_err(word)?;
+        let (zero, fault, end) = s.cleared;
+        let pointers = [
+            r.words().0.device_ptr(),
+            s.feed,
+            s.slots,
+            s.payloads,
+            s.status,
+        ];
+        let mut args: Vec<Arg> = pointers.into_iter().map(Arg::Pointer).collect();
+        args.extend(
+            [
+                s.slot_bytes,
+                s.payload_bytes,
+                zero as u64,
+                end as u64,
+                fault as u64,
+                u64::from(r.next()),
+                u64::from(epoch),
+                u64::from(s.patience),
+            ]
+            .map(Arg::U64),
+        );
+        context.launch(s.function, s.shape, &args, stream.id())?;
+        drop(r);
+        Ok(Live {
+            ring: ring.clone(),
+            stream,
+            owner,
+        })
+    }
+
+    /// Pushes a request: its number.
+    pub fn push(&self, slot: u32, fresh: bool) -> Result<u32, DriverError> {
+        held(&self.ring).push(slot, fresh).map_err(word)
+    }
+
+    /// Lets the kernel finish what was pushed, and waits until it has left.
+    pub fn leave(&self) -> Result<(), DriverError> {
+        held(&self.ring).stop().map_err(word)?;
+        self.stream.synchronize()
+    }
+
+    /// Whether the kernel is over, though nobody told it to: an error says why.
+    pub fn is_over(&self, context: &Arc<dyn Context>) -> Result<bool, DriverError> {
+        context.is_done(self.stream.id())
+    }
+}
+
+/// The answer to `seq`, when it is there.
+pub(crate) fn answer(
+    ring: &Mutex<Ring<PinnedWords>>,
+    seq: u32,
+) -> Result<Option<Answer>, DriverError> {
+    held(ring).poll(seq).map_err(word)
+}
