@@ -75,8 +75,9 @@ impl Emulated {
     }
 
     /// Begins a call.
-    fn enter(&self) -> Result<MutexGuard<'_, State>, DriverError> {
+    fn enter(&self, call: &'static str) -> Result<MutexGuard<'_, State>, DriverError> {
         let mut s = self.lock();
+        *s.calls.entry(call).or_default() += 1;
         s.alive()?;
         if let Some(e) = self.faults().call() {
             s.lost = Some(e);
@@ -125,7 +126,7 @@ impl Emulated {
 
     /// Begins a call that may block behind running kernels, and does.
     fn enter_alone(&self, call: &'static str) -> Result<MutexGuard<'_, State>, DriverError> {
-        drop(self.enter()?);
+        drop(self.enter(call)?);
         self.wait(call, State::launches_done)
     }
 
@@ -188,7 +189,7 @@ impl Context for Handle {
     }
 
     fn memory(&self) -> Result<MemoryInfo, DriverError> {
-        let s = self.0.enter()?;
+        let s = self.0.enter("cuMemGetInfo")?;
         let total = self.info().memory_bytes;
         Ok(MemoryInfo {
             free: total.saturating_sub(s.used),
@@ -247,7 +248,7 @@ impl Context for Handle {
     }
 
     fn upload(&self, to: DevicePtr, from: &[u8]) -> Result<(), DriverError> {
-        drop(self.0.enter()?);
+        drop(self.0.enter("cuMemcpyHtoD")?);
         let mut s = self.0.drained("cuMemcpyHtoD", 0)?;
         s.settle(0)?;
         let done = s.machine.memory.write(to.0, from);
@@ -257,7 +258,7 @@ impl Context for Handle {
     }
 
     fn download(&self, to: &mut [u8], from: DevicePtr) -> Result<(), DriverError> {
-        drop(self.0.enter()?);
+        drop(self.0.enter("cuMemcpyDtoH")?);
         let mut s = self.0.drained("cuMemcpyDtoH", 0)?;
         s.settle(0)?;
         match s.machine.memory.read(from.0, to.len()) {
@@ -277,7 +278,7 @@ impl Context for Handle {
         stream: StreamId,
     ) -> Result<(), DriverError> {
         const CALL: &str = "cuMemcpyHtoDAsync";
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter(CALL)?;
         Self::inside(CALL, &range, from.len())?;
         Self::own(&s, CALL, from)?;
         let work = Work::Upload {
@@ -297,7 +298,7 @@ impl Context for Handle {
         stream: StreamId,
     ) -> Result<(), DriverError> {
         const CALL: &str = "cuMemcpyDtoHAsync";
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter(CALL)?;
         Self::inside(CALL, &range, to.len())?;
         Self::own(&s, CALL, to)?;
         let work = Work::Download {
@@ -321,7 +322,9 @@ impl Context for Handle {
             from: from.0,
             bytes: bytes as usize,
         };
-        self.0.enter()?.push("cuMemcpyDtoDAsync", stream.0, work)
+        self.0
+            .enter("cuMemcpyDtoDAsync")?
+            .push("cuMemcpyDtoDAsync", stream.0, work)
     }
 
     fn fill(
@@ -336,7 +339,9 @@ impl Context for Handle {
             value,
             bytes: bytes as usize,
         };
-        self.0.enter()?.push("cuMemsetD8Async", stream.0, work)
+        self.0
+            .enter("cuMemsetD8Async")?
+            .push("cuMemsetD8Async", stream.0, work)
     }
 
     fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError> {
@@ -347,7 +352,7 @@ impl Context for Handle {
                 log,
             })
         };
-        let code = match s.machine.load(ptx) {
+        let code = match s.machine.load(&self.0.faults().compiled(ptx)) {
             Ok(m) => m,
             Err(e) => return refused("CUDA_ERROR_INVALID_PTX", e.to_string()),
         };
@@ -383,7 +388,7 @@ impl Context for Handle {
     }
 
     fn function(&self, module: ModuleId, entry: &str) -> Result<FunctionId, DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuModuleGetFunction")?;
         let Some(code) = s.modules.get(&module.0).cloned() else {
             return argument("cuModuleGetFunction", format!("no module {}", module.0));
         };
@@ -403,7 +408,7 @@ impl Context for Handle {
     }
 
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo, DriverError> {
-        let s = self.0.enter()?;
+        let s = self.0.enter("cuFuncGetAttribute")?;
         match s.functions.get(&function.0) {
             Some(f) => Ok(FunctionInfo {
                 registers: f.info.registers.clamp(16, 255),
@@ -417,7 +422,7 @@ impl Context for Handle {
 
     fn allow_shared(&self, function: FunctionId, bytes: u32) -> Result<(), DriverError> {
         const CALL: &str = "cuFuncSetAttribute";
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter(CALL)?;
         let most = self.info().shared_per_block_optin;
         let Some(f) = s.functions.get_mut(&function.0) else {
             return argument(CALL, format!("no function {}", function.0));
@@ -438,7 +443,9 @@ impl Context for Handle {
         threads: u32,
         shared_bytes: u32,
     ) -> Result<u32, DriverError> {
-        let s = self.0.enter()?;
+        let s = self
+            .0
+            .enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         match s.functions.get(&function.0) {
             Some(f) => Ok(self.blocks(f, threads, shared_bytes)),
             None => argument("occupancy", format!("no function {}", function.0)),
@@ -453,7 +460,7 @@ impl Context for Handle {
         stream: StreamId,
     ) -> Result<(), DriverError> {
         const CALL: &str = "cuLaunchKernel";
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter(CALL)?;
         let Some(f) = s.functions.get(&function.0) else {
             return argument(CALL, format!("no function {}", function.0));
         };
@@ -524,7 +531,7 @@ impl Context for Handle {
     }
 
     fn new_stream(&self, _priority: i32) -> Result<StreamId, DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuStreamCreate")?;
         let id = s.id();
         s.streams.insert(id, Queue::default());
         Ok(StreamId(id))
@@ -534,20 +541,22 @@ impl Context for Handle {
         if stream.0 == 0 {
             return argument("cuStreamDestroy", "the default stream stays".into());
         }
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuStreamDestroy")?;
         s.queue("cuStreamDestroy", stream.0)?.dropped = true;
         Ok(())
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<(), DriverError> {
-        self.0.enter()?.queue("cuStreamSynchronize", stream.0)?;
+        self.0
+            .enter("cuStreamSynchronize")?
+            .queue("cuStreamSynchronize", stream.0)?;
         self.0
             .drained("cuStreamSynchronize", stream.0)?
             .settle(stream.0)
     }
 
     fn is_done(&self, stream: StreamId) -> Result<bool, DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuStreamQuery")?;
         s.advance();
         s.alive()?;
         let done = s.queue("cuStreamQuery", stream.0)?.is_idle();
@@ -558,21 +567,21 @@ impl Context for Handle {
     }
 
     fn wait_event(&self, stream: StreamId, event: EventId) -> Result<(), DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuStreamWaitEvent")?;
         let e = Self::event(&s, "cuStreamWaitEvent", event)?;
         let asked = moment(&e).asked;
         s.push("cuStreamWaitEvent", stream.0, Work::Wait(e, asked))
     }
 
     fn new_event(&self) -> Result<EventId, DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuEventCreate")?;
         let id = s.id();
         s.events.insert(id, Arc::default());
         Ok(EventId(id))
     }
 
     fn drop_event(&self, event: EventId) -> Result<(), DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuEventDestroy")?;
         match s.events.remove(&event.0) {
             Some(_) => Ok(()),
             None => argument("cuEventDestroy", format!("there is no event {}", event.0)),
@@ -580,7 +589,7 @@ impl Context for Handle {
     }
 
     fn record(&self, event: EventId, stream: StreamId) -> Result<(), DriverError> {
-        let mut s = self.0.enter()?;
+        let mut s = self.0.enter("cuEventRecord")?;
         let e = Self::event(&s, "cuEventRecord", event)?;
         s.queue("cuEventRecord", stream.0)?;
         let n = {
@@ -593,7 +602,11 @@ impl Context for Handle {
     }
 
     fn synchronize_event(&self, event: EventId) -> Result<(), DriverError> {
-        let e = Self::event(&*self.0.enter()?, "cuEventSynchronize", event)?;
+        let e = Self::event(
+            &*self.0.enter("cuEventSynchronize")?,
+            "cuEventSynchronize",
+            event,
+        )?;
         let asked = moment(&e).asked;
         let came = |_: &State| moment(&e).happened >= asked;
         self.0.wait("cuEventSynchronize", came)?.settle_event(&e)
@@ -601,7 +614,7 @@ impl Context for Handle {
 
     fn elapsed_ms(&self, from: EventId, to: EventId) -> Result<f32, DriverError> {
         const CALL: &str = "cuEventElapsedTime";
-        let s = self.0.enter()?;
+        let s = self.0.enter(CALL)?;
         let at = |e: EventId| {
             let e = Self::event(&s, CALL, e)?;
             let m = moment(&e);

@@ -19,6 +19,14 @@ pub enum Fault {
         /// Which.
         at: u64,
     },
+    /// Modules loaded from now on have `from` replaced by `to` in their text, as if a compiler had got it
+    /// wrong.
+    Compiled {
+        /// What is there.
+        from: &'static str,
+        /// What is there instead.
+        to: &'static str,
+    },
     /// With the call of this number, of whatever kind, the GPU is lost for good.
     Lost {
         /// Which.
@@ -32,6 +40,7 @@ pub(crate) struct Faults {
     allocations: Vec<u64>,
     largest: Option<u64>,
     launches: Vec<u64>,
+    edits: Vec<(&'static str, &'static str)>,
     lost: Option<u64>,
 }
 
@@ -49,6 +58,7 @@ impl Faults {
             Fault::OutOfMemory { at } => self.allocations.push(at.max(1)),
             Fault::Largest { bytes } => self.largest = Some(bytes),
             Fault::Launch { at } => self.launches.push(at.max(1)),
+            Fault::Compiled { from, to } => self.edits.push((from, to)),
             Fault::Lost { at } => self.lost = Some(at.max(1)),
         }
     }
@@ -56,6 +66,12 @@ impl Faults {
     /// Whether an allocation of `bytes` is to fail.
     pub fn allocation(&mut self, bytes: u64) -> bool {
         due(&mut self.allocations) || self.largest.is_some_and(|l| bytes > l)
+    }
+
+    /// What becomes of a module's text.
+    pub fn compiled(&self, ptx: &str) -> String {
+        let edits = self.edits.iter();
+        edits.fold(ptx.into(), |p: String, (from, to)| p.replace(from, to))
     }
 
     /// Whether a launch is to fail.

@@ -29,6 +29,7 @@ pub use time::Link;
 use context::Emulated;
 use cuda::{Context, DeviceInfo, Driver, DriverError};
 use faults::Faults;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,6 +116,13 @@ impl EmulatedDriver {
         if let Some(f) = self.faults.get(ordinal as usize) {
             f.lock().unwrap_or_else(PoisonError::into_inner).add(fault);
         }
+    }
+
+    /// Calls that GPU `ordinal` had so far, by the driver's name for them. What the host does to pinned
+    /// memory is none.
+    pub fn calls(&self, ordinal: u32) -> BTreeMap<&'static str, u64> {
+        let gpu = self.gpus.get(ordinal as usize);
+        gpu.map_or(BTreeMap::new(), |g| g.lock().calls.clone())
     }
 
     /// Takes back every fault that was injected; a GPU that was lost stays lost.

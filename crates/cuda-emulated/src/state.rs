@@ -130,6 +130,8 @@ pub(crate) struct State {
     /// Counts what the host wrote: a wait that saw none of it may be a deadlock.
     pub touched: u64,
     turn: usize,
+    /// Calls of the driver so far, by name.
+    pub calls: BTreeMap<&'static str, u64>,
 }
 
 fn failed(call: &'static str, e: &PtxError) -> DriverError {
@@ -158,6 +160,7 @@ impl State {
             host: 0,
             touched: 0,
             turn: 0,
+            calls: BTreeMap::new(),
         }
     }
 

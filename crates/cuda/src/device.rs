@@ -7,6 +7,7 @@ use kernel::Target;
 use machine::{Machine, Source, Sourced};
 use plan::{HostOp, VerifiedPlan};
 use std::sync::Arc;
+use std::time::Duration;
 use tensor::{Tensor, WeightStore};
 
 /// How a [`CudaDevice`] uses its GPU.
@@ -19,6 +20,9 @@ pub struct CudaOptions {
     /// Whether blocks without host steps run in a kernel that stays on the GPU, which requests reach
     /// through memory that both sides see.
     pub resident: bool,
+    /// How long nothing of a resident kernel may move while somebody waits for an answer. Then what
+    /// every worker does goes into the request's error, and the kernel is told to leave.
+    pub watchdog: Duration,
 }
 
 impl Default for CudaOptions {
@@ -27,6 +31,7 @@ impl Default for CudaOptions {
             memory: None,
             streaming: true,
             resident: false,
+            watchdog: Duration::from_secs(5),
         }
     }
 }

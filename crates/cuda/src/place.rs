@@ -8,7 +8,7 @@ use device::{DeviceError, Place, Remote};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tensor::WeightStore;
 
 /// While this is held, no kernel stays on the GPU.
@@ -29,6 +29,8 @@ pub(crate) struct Gpu {
     to_host: AtomicU64,
     /// The kernel that stays, while one does.
     pub live: Mutex<Option<Arc<Live>>>,
+    /// Why nothing is asked of the driver any more: a kernel stays for ever.
+    pub stuck: OnceLock<String>,
 }
 
 /// A constant in device memory.
@@ -55,6 +57,7 @@ impl Gpu {
             to_device: AtomicU64::new(0),
             to_host: AtomicU64::new(0),
             live: Mutex::new(None),
+            stuck: OnceLock::new(),
         }
     }
 
@@ -96,6 +99,17 @@ impl Gpu {
         Ok(c)
     }
 
+    /// Fails when a kernel is known to stay for ever: the driver would wait for it.
+    pub fn alive(&self) -> Result<(), DeviceError> {
+        match self.stuck.get() {
+            None => Ok(()),
+            Some(why) => Err(DeviceError::Failed {
+                device: self.name.clone(),
+                why: format!("a kernel of it never ends; start the process again: {why}"),
+            }),
+        }
+    }
+
     /// Lets a kernel that stays finish what it was given and leave; none is started while what this
     /// gives is held. Calls of the driver that may wait for running kernels, and kernels that would
     /// wait for its SMs, come meanwhile.
@@ -104,6 +118,7 @@ impl Gpu {
             return Ok(None);
         }
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        self.alive()?;
         if let Some(l) = live.take() {
             let left = l.leave();
             left.map_err(|e| self.failed("the resident kernel", e))?;

@@ -4,6 +4,7 @@ use crate::handles::Stream;
 use crate::{DevicePtr, DriverError};
 use device::ring::{Answer, Ring, RingError, Words};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Pinned memory as a ring's words.
 pub(crate) struct PinnedWords(pub Arc<dyn Pinned>);
@@ -28,6 +29,8 @@ pub(crate) struct Start {
     pub slots: DevicePtr,
     pub payloads: DevicePtr,
     pub status: DevicePtr,
+    /// Bytes of the feed.
+    pub feed_bytes: u64,
     pub slot_bytes: u64,
     pub payload_bytes: u64,
     /// First byte of a slot that fresh tables clear, first of every request, and end.
@@ -91,6 +94,8 @@ impl Live {
             ]
             .map(Arg::U64),
         );
+        // What the kernel before told its workers is over, its end included.
+        context.fill(s.feed, 0, s.feed_bytes, stream.id())?;
         context.launch(s.function, s.shape, &args, stream.id())?;
         drop(r);
         Ok(Live {
@@ -111,16 +116,30 @@ impl Live {
         self.stream.synchronize()
     }
 
+    /// Tells the kernel to leave whatever it was given, and says whether it has within `grace`.
+    pub fn abort(&self, context: &Arc<dyn Context>, grace: Duration) -> Result<bool, DriverError> {
+        held(&self.ring).abort().map_err(word)?;
+        let began = Instant::now();
+        while !context.is_done(self.stream.id())? {
+            if began.elapsed() > grace {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        held(&self.ring).abandon();
+        Ok(true)
+    }
+
     /// Whether the kernel is over, though nobody told it to: an error says why.
     pub fn is_over(&self, context: &Arc<dyn Context>) -> Result<bool, DriverError> {
         context.is_done(self.stream.id())
     }
 }
 
-/// The answer to `seq`, when it is there.
+/// The answer to `seq`, when it is there; [`RingError::Unknown`] when it was given up.
 pub(crate) fn answer(
     ring: &Mutex<Ring<PinnedWords>>,
     seq: u32,
-) -> Result<Option<Answer>, DriverError> {
-    held(ring).poll(seq).map_err(word)
+) -> Result<Option<Answer>, RingError<DriverError>> {
+    held(ring).poll(seq)
 }

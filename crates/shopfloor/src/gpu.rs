@@ -114,6 +114,8 @@ fn emulated(
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
     let on = format!("emulated:{text}");
+    // A task takes its time here.
+    options.watchdog = std::time::Duration::from_secs(300);
     let mut parts = text.split(',');
     let name = parts.next().unwrap_or_default();
     let gpu = EmulatedGpu::named(name).map_err(|e| failed(&on, e))?;

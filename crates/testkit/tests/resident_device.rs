@@ -1,8 +1,12 @@
 //! Models in a kernel that stays on an emulated GPU: the same bits as step by step, over changing dims,
 //! from several threads, and with other plans in between.
-use shopfloor::{Session, Tensor, data, engine_on};
+extern crate shopfloor_testkit as testkit;
+
+use plan::Wait;
+use shopfloor::{Session, Tensor, data, engine_on, inputs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use testkit::zoo;
 
 fn folder(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -88,4 +92,64 @@ fn another_plan_comes_and_goes() {
     assert_eq!(outputs(&s, &all), want);
     drop(other);
     assert_eq!(outputs(&s, &all), want);
+}
+
+/// Outputs of a model of the zoo with its own inputs, and of another request behind it.
+fn whole(name: &str, on: &str) -> Option<Vec<Vec<u8>>> {
+    let Some(model) = zoo::find(name) else {
+        eprintln!("{}", zoo::left_out(&[name]));
+        return None;
+    };
+    let prepared = model.prepare_temporary().expect("weights");
+    let given = model.inputs().expect("inputs");
+    let mut builder = Session::builder().with_engine(engine(on));
+    for (n, t) in &given {
+        builder = builder.with_shape(n, t.shape());
+    }
+    let s = builder.commit_from_file(&prepared.model);
+    let s = s.unwrap_or_else(|e| panic!("{name}: {e}"));
+    let first = outputs(&s, &given);
+    let again = outputs(&s, &given);
+    assert_eq!(first, again, "{name}: two requests");
+    Some(first)
+}
+
+/// The same bits both ways, of a whole model with checks while it stays.
+fn same(name: &str) {
+    let staying = whole(name, RESIDENT);
+    assert_eq!(staying, whole(name, STEPS), "{name}");
+}
+
+#[test]
+fn skl_mlp() {
+    same("skl_mlp");
+}
+
+#[test]
+fn gnn_gcn() {
+    same("gnn_gcn");
+}
+
+#[test]
+fn if_branches() {
+    same("if_branches");
+}
+
+#[test]
+fn silero_vad() {
+    same("silero_vad");
+}
+
+#[test]
+fn steps_wait_for_tiles_and_not_for_each_other() {
+    let s = session(&engine(RESIDENT), "digits_cnn");
+    let (mut sizes, _) = inputs::sizes(s.model());
+    sizes.values_mut().for_each(|v| *v = 64);
+    let plan = s.plan(&inputs::box_of(s.model(), &sizes)).expect("a plan");
+    let steps = || plan.blocks().flat_map(|b| &b.steps);
+    let tiles = |w: &Wait| matches!(w, Wait::Tiles { .. });
+    let some = steps().filter(|s| s.waits.iter().any(tiles)).count();
+    let waiting = steps().filter(|s| !s.waits.is_empty()).count();
+    println!("{some} of {waiting} steps that wait do so by tiles");
+    assert!(some > 0);
 }

@@ -2,16 +2,20 @@
 //!
 //! Inputs and outputs are copied by the kernel itself, from and to pinned memory, as tasks before and
 //! behind the plan's; so a request takes no call of the driver. All memory is made and the module is
-//! loaded when the block is compiled. Frames take one of a few slots; a frame beyond those, and whatever
-//! needs the driver (a timeline, values on the device, a run that ends early), goes step by step, for
-//! which the kernel leaves first.
+//! loaded when the block is compiled. Requests take one of a few slots, and wait when none is free: the
+//! ring has as many entries, so it is never more than full. What needs the driver (a timeline, values on
+//! the device, a run that ends early) goes step by step, for which the kernel leaves first.
+//!
+//! Whoever waits for an answer only reads memory. After `CudaOptions::watchdog` without one the driver is
+//! asked whether the kernel is still there, and the workers' own words are read twice: when nothing has
+//! moved in between, they become the request's error and the kernel is told to leave.
 use super::{CudaExecutable, CudaFrame, Port, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
 use crate::pool::Block as Memory;
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
-use device::ring::{Call, Dump, Ring, StepShape, Tables, abi};
+use device::ring::{Call, Dump, Ring, RingError, StepShape, Tables, abi};
 use device::{DeviceError, Executable, Frame, Request, UnifiedRequest};
 use emit::ptx::ParamValue;
 use emit::ptx::resident::{Abi, Idle};
@@ -20,8 +24,8 @@ use layout::Dim;
 use plan::{Bound, Params, StepWork, Wait};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Requests that may be under way in a kernel.
 const SLOTS: usize = 4;
@@ -29,10 +33,10 @@ const SLOTS: usize = 4;
 const PIECE: u64 = 16 << 10;
 /// Dynamic shared memory that a launch may have without asking.
 const SHARED: u32 = 48 << 10;
-/// Polls of a worker after which its wait is late: about a second.
-const PATIENCE: u32 = 1 << 21;
-/// How often the host asks the driver whether a kernel that does not answer is still there.
-const LOOK: Duration = Duration::from_millis(500);
+/// Polls of a worker after which its wait is late and looks whether to leave: some milliseconds.
+const PATIENCE: u32 = 1 << 13;
+/// Polls of the host between looks at its clock.
+const POLLS: u32 = 1024;
 
 static OWNERS: AtomicU64 = AtomicU64::new(1);
 
@@ -80,7 +84,8 @@ pub(crate) struct ResidentExecutable {
     /// Numbers of dimensions in waits.
     dims: BTreeMap<Dim, u32>,
     slots: Vec<Slot>,
-    free: Arc<Mutex<Vec<usize>>>,
+    uses: Mutex<Uses>,
+    freed: Condvar,
     start: Start,
     payloads: Arc<dyn Pinned>,
     ring: Arc<Mutex<Ring<PinnedWords>>>,
@@ -91,23 +96,38 @@ pub(crate) struct ResidentExecutable {
     _module: Arc<Module>,
 }
 
-/// A frame: a slot where one was free, and what runs step by step.
-struct ResidentFrame {
-    slot: Option<usize>,
-    free: Arc<Mutex<Vec<usize>>>,
-    bound: Bound,
-    /// Symbols that the slot's tables were written for.
-    written: Option<Vec<i64>>,
-    other: Option<Frame>,
+/// Who has which slot.
+struct Uses {
+    free: Vec<usize>,
+    /// Symbols that each slot's tables were written for.
+    written: Vec<Option<Vec<i64>>>,
+    /// Times that the slots were cleared: no tables from before count.
+    cleared: u64,
 }
 
-impl Drop for ResidentFrame {
+/// A slot while a request has it.
+struct Taken<'a> {
+    of: &'a ResidentExecutable,
+    slot: usize,
+    /// Symbols for which its tables are on the device.
+    written: Option<Vec<i64>>,
+    cleared: u64,
+}
+
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(s) = self.slot {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(s);
-        }
+        let mut uses = self.of.uses();
+        let counts = uses.cleared == self.cleared;
+        uses.written[self.slot] = self.written.take().filter(|_| counts);
+        uses.free.push(self.slot);
+        self.of.freed.notify_one();
     }
+}
+
+/// A frame: parameters, and what runs step by step.
+struct ResidentFrame {
+    bound: Bound,
+    other: Option<Frame>,
 }
 
 /// Whether everything of the block can be in one kernel.
@@ -293,6 +313,7 @@ impl ResidentExecutable {
                     shared_bytes: shape.shared_bytes,
                 },
                 feed: feed.ptr(),
+                feed_bytes: abi::feed_bytes(capacity) as u64,
                 slots: table.ptr(),
                 payloads: payloads.device_ptr(),
                 status: status.ptr(),
@@ -307,7 +328,12 @@ impl ResidentExecutable {
             tables,
             dims,
             slots,
-            free: Arc::new(Mutex::new((0..SLOTS).rev().collect())),
+            uses: Mutex::new(Uses {
+                free: (0..SLOTS).rev().collect(),
+                written: vec![None; SLOTS],
+                cleared: 0,
+            }),
+            freed: Condvar::new(),
             payloads,
             ring: Arc::new(Mutex::new(ring)),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
@@ -321,6 +347,32 @@ impl ResidentExecutable {
 
     fn failed(&self, e: crate::DriverError) -> DeviceError {
         self.inner.gpu.failed("a request of the resident kernel", e)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A slot, one whose tables are those for `symbols` if there is; waits while none is free.
+    fn take(&self, symbols: &[i64]) -> Taken<'_> {
+        let mut uses = self.uses();
+        loop {
+            let has = |&n: &usize| uses.written[n].as_deref() == Some(symbols);
+            let at = uses.free.iter().position(has);
+            let last = uses.free.len().checked_sub(1);
+            if let Some(at) = at.or(last) {
+                let slot = uses.free.swap_remove(at);
+                let written = uses.written[slot].take();
+                return Taken {
+                    of: self,
+                    slot,
+                    written,
+                    cleared: uses.cleared,
+                };
+            }
+            let woken = self.freed.wait(uses);
+            uses = woken.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Address of a buffer for a slot.
@@ -400,11 +452,17 @@ impl ResidentExecutable {
             .map_err(|e| self.failed(e))
     }
 
-    /// Pushes a request for slot `n` to this block's kernel, which is started where another one or
+    /// Pushes a request for a slot, with tables for parameters `p` where it has none, to this block's kernel, which is started where another one or
     /// none is there.
-    fn push(&self, n: usize, fresh: bool) -> Result<(u32, Arc<Live>), DeviceError> {
+    fn push(
+        &self,
+        taken: &Taken<'_>,
+        fresh: bool,
+        p: &[i64],
+    ) -> Result<(u32, Arc<Live>), DeviceError> {
         let gpu = &self.inner.gpu;
         let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        gpu.alive()?;
         let own = match live.as_ref().filter(|l| l.owner == self.owner) {
             Some(l) => l.clone(),
             None => {
@@ -417,7 +475,14 @@ impl ResidentExecutable {
                 new
             }
         };
-        let seq = own.push(n as u32, fresh).map_err(|e| self.failed(e))?;
+        // Slots are cleared while nobody else has the kernel.
+        let fresh = fresh || self.uses().cleared != taken.cleared;
+        if fresh {
+            self.write(taken.slot, p)?;
+        }
+        let seq = own
+            .push(taken.slot as u32, fresh)
+            .map_err(|e| self.failed(e))?;
         Ok((seq, own))
     }
 
@@ -435,33 +500,44 @@ impl ResidentExecutable {
         Some(Dump::read(&page, &names, &self.tables.counters()))
     }
 
-    /// Waits for the answer to `seq`.
-    fn wait(&self, seq: u32, live: &Live) -> Result<(), DeviceError> {
-        let (mut looked, mut polls) = (Instant::now(), 0u32);
+    /// Waits for the answer to `seq`, by reading memory alone as long as all goes well.
+    fn wait(&self, seq: u32, live: &Arc<Live>) -> Result<(), DeviceError> {
+        let gpu = &self.inner.gpu;
+        let failed = |why: String| DeviceError::Failed {
+            device: gpu.name.clone(),
+            why: format!("the resident kernel: {why}"),
+        };
+        let ask = || match answer(&self.ring, seq) {
+            Ok(a) => Ok(a),
+            Err(RingError::Words(e)) => Err(self.failed(e)),
+            Err(_) => Err(failed(
+                "it was told to leave when another request stood still; ask again".into(),
+            )),
+        };
+        let (mut since, mut polls, mut seen) = (Instant::now(), 0u32, None);
         let found = loop {
-            if let Some(a) = answer(&self.ring, seq).map_err(|e| self.failed(e))? {
+            if let Some(a) = ask()? {
                 break a;
             }
             polls = polls.wrapping_add(1);
-            if !polls.is_multiple_of(1024) || looked.elapsed() < LOOK {
+            if !polls.is_multiple_of(POLLS) || since.elapsed() < gpu.options.watchdog {
                 std::hint::spin_loop();
                 continue;
             }
-            looked = Instant::now();
-            let over = live.is_over(&self.inner.gpu.context);
-            if !matches!(over, Ok(false)) {
-                if let Some(a) = answer(&self.ring, seq).map_err(|e| self.failed(e))? {
-                    break a;
+            since = Instant::now();
+            let over = live.is_over(&gpu.context);
+            let now = self.dump();
+            if let Some(a) = ask()? {
+                break a;
+            }
+            let table = now.as_ref().map_or(String::new(), |d| format!("\n{d}"));
+            match over {
+                Err(e) => return Err(failed(format!("{e}{table}"))),
+                Ok(true) => return Err(failed(format!("it left without an answer{table}"))),
+                Ok(false) if seen.is_some() && seen == now => {
+                    return Err(failed(self.hang(live, &table)));
                 }
-                let why = match over {
-                    Err(e) => e.to_string(),
-                    Ok(_) => "it left without an answer".into(),
-                };
-                let dump = self.dump().map_or(String::new(), |d| format!("\n{d}"));
-                return Err(DeviceError::Failed {
-                    device: self.inner.gpu.name.clone(),
-                    why: format!("the resident kernel: {why}{dump}"),
-                });
+                Ok(false) => seen = now,
             }
         };
         let Some(f) = found.failed else {
@@ -475,8 +551,37 @@ impl ResidentExecutable {
         Err(self.inner.steps.error(at, why))
     }
 
-    /// Runs a request in slot `n`.
-    fn resident(&self, f: &mut ResidentFrame, n: usize, r: Request<'_>) -> Result<(), DeviceError> {
+    /// Ends a kernel that stands still, and says what it did.
+    fn hang(&self, live: &Arc<Live>, table: &str) -> String {
+        let gpu = &self.inner.gpu;
+        let mut now = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = gpu.options.watchdog;
+        let why = format!("nothing of it moved for {patience:?}; its workers:{table}");
+        if !now.as_ref().is_some_and(|l| Arc::ptr_eq(l, live)) {
+            return why;
+        }
+        *now = None;
+        match live.abort(&gpu.context, patience) {
+            // Slots were left as they were: they begin anew.
+            Ok(true) => {
+                let mut uses = self.uses();
+                uses.cleared += 1;
+                uses.written.fill(None);
+                drop(uses);
+                let zeros = vec![0; self.tables.slot_bytes() * SLOTS];
+                let zeroed = gpu.context.upload(self.start.slots, &zeros);
+                zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
+            }
+            Ok(false) => {
+                let told = gpu.stuck.get_or_init(|| why);
+                told.clone()
+            }
+            Err(e) => format!("{why}{e}"),
+        }
+    }
+
+    /// Runs a request.
+    fn resident(&self, f: &mut ResidentFrame, r: Request<'_>) -> Result<(), DeviceError> {
         let e = &self.inner;
         let b = block_of(&e.plan, e.block)?;
         let began = Instant::now();
@@ -505,6 +610,8 @@ impl ResidentExecutable {
         for (port, bytes) in e.outputs.iter().zip(r.outputs.iter()) {
             fits(port, bytes.len())?;
         }
+        let mut taken = self.take(r.symbols);
+        let n = taken.slot;
         let pinned = &self.slots[n].pinned;
         let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
             true => Ok(()),
@@ -528,20 +635,16 @@ impl ResidentExecutable {
             })?;
             put(staged, given)?;
         }
-        let fresh = f.written.as_deref() != Some(r.symbols);
-        if fresh {
-            f.written = None;
-            self.write(n, &p)?;
-        }
-        let (seq, live) = self.push(n, fresh)?;
+        let fresh = taken.written.take().as_deref() != Some(r.symbols);
+        let (seq, live) = self.push(&taken, fresh, &p)?;
         let done = self.wait(seq, &live);
         // Tables are on the device in any case that has an answer.
         match &done {
-            Ok(()) | Err(DeviceError::Step { .. }) => f.written = Some(r.symbols.to_vec()),
+            Ok(()) | Err(DeviceError::Step { .. }) => taken.written = Some(r.symbols.to_vec()),
             Err(_) => {
                 // What failed is not asked again.
-                let mut live = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
-                live.take_if(|l| l.owner == self.owner);
+                let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+                now.take_if(|l| Arc::ptr_eq(l, &live));
             }
         }
         done?;
@@ -594,27 +697,14 @@ impl Executable for ResidentExecutable {
         let e = &self.inner;
         let b = block_of(&e.plan, e.block)?;
         let bound = Bound::for_block(&self.params, b, &e.plan.plan().dims)?;
-        let slot = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        Ok(Frame(Box::new(ResidentFrame {
-            slot,
-            free: self.free.clone(),
-            bound,
-            written: None,
-            other: None,
-        })))
+        Ok(Frame(Box::new(ResidentFrame { bound, other: None })))
     }
 
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
-        match f.slot {
-            Some(n) if request.stop_after.is_none() && request.timeline.is_none() => {
-                self.resident(f, n, request)
-            }
-            _ => self.inner.run(f.other(&self.inner)?, request),
+        match request.stop_after.is_none() && request.timeline.is_none() {
+            true => self.resident(f, request),
+            false => self.inner.run(f.other(&self.inner)?, request),
         }
     }
 
@@ -642,7 +732,9 @@ impl Drop for ResidentExecutable {
         let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(l) = live.take_if(|l| l.owner == self.owner) {
             // Its memory goes away: it must have left; a lost GPU has.
-            let _ = l.leave();
+            if gpu.alive().is_ok() {
+                let _ = l.leave();
+            }
         }
     }
 }

@@ -7,7 +7,8 @@ use std::mem::{offset_of, size_of};
 /// [`answers`].
 #[repr(C)]
 pub struct Header {
-    /// Written by the host: 0 go on, 1 finish what was pushed and leave.
+    /// Written by the host: 0 go on, 1 finish what was pushed and leave, 2 leave at once, also from a
+    /// wait that is late.
     pub stop: u32,
     _host: [u32; 31],
     /// Written by the kernel: twice its epoch, plus one while it takes requests.

@@ -234,6 +234,25 @@ impl<W: Words> Ring<W> {
             .map_err(RingError::Words)
     }
 
+    /// Tells the workers to leave now, whatever was pushed: those in a wait that is late leave it, those
+    /// in a task end that first. What was under way has no answer; see [`Ring::abandon`].
+    ///
+    /// # Errors
+    /// The memory says no.
+    pub fn abort(&mut self) -> Result<(), RingError<W::Error>> {
+        self.stopped = true;
+        self.words
+            .store_release(offset_of!(Header, stop), 2)
+            .map_err(RingError::Words)
+    }
+
+    /// Gives up what is under way, once the kernel has left: asking for such an answer is
+    /// [`RingError::Unknown`] from now on. Its slots need fresh tables and zeroed heads.
+    pub fn abandon(&mut self) {
+        self.oldest = self.next;
+        self.answered.fill(true);
+    }
+
     /// From now on requests are for the next epoch: the running kernel finishes what it has and leaves
     /// at the first of them. Give its successor [`Ring::next`] and the epoch returned.
     ///

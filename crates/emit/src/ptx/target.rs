@@ -80,7 +80,7 @@ pub fn target(arch: &str) -> Target {
             rasters: vec![8, 4, 1],
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
-        tile_waits: false,
+        tile_waits: true,
         bf16_dots: false,
         efficiencies: EfficiencyTable {
             default: Efficiencies::default()

@@ -528,6 +528,13 @@ fn a_wait_that_never_ends_is_shown() {
         "{dump}"
     );
     assert!(rig.reports().is_empty(), "{:#?}", rig.reports());
+    // Whoever is late leaves when told to, and so does everybody.
+    rig.ring.abort().unwrap();
+    let found = rig.leave();
+    assert!(found.is_empty(), "{found:#?}");
+    rig.ring.abandon();
+    assert_eq!(rig.ring.poll(seq), Err(RingError::Unknown { seq }));
+    assert_eq!(rig.ring.under_way(), 0);
 }
 
 /// Runs requests with a broken text; the kinds of what is found.

@@ -29,7 +29,9 @@ impl BlockBuilder<'_> {
         }
         let slots = tasks.div_ceil(workers) * workers;
         let idle = a.predicted.time_s * (1.0 - tasks as f64 / slots as f64);
-        if idle < WORTH_WAITING * ctx.machine.costs.handoff_s.value {
+        // A CTA waits in a loop for one word either way, so that a tile's costs it nothing more.
+        let free = ctx.target.gpu.is_some();
+        if !free && idle < WORTH_WAITING * ctx.machine.costs.handoff_s.value {
             return None;
         }
         let (

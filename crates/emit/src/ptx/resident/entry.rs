@@ -3,8 +3,8 @@ use super::{Abi, Idle, PARAMS, ResidentShape};
 
 /// Name of the entry.
 pub(super) const NAME: &str = "resident";
-/// Bytes of the entry's own shared memory: two commands, used in turn.
-pub(super) const STATIC_SHARED: u32 = 16;
+/// Bytes of the entry's own shared memory: two commands, used in turn, and whether to leave at once.
+pub(super) const STATIC_SHARED: u32 = 32;
 
 /// Shortest pause, in nanoseconds.
 const PAUSE: u32 = 32;
@@ -100,7 +100,7 @@ fn head(shape: &ResidentShape) -> String {
 	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
 	.reg .b32 %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
 	.reg .b64 %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
-	.shared .align 16 .b8 commands[16];
+	.shared .align 16 .b8 commands[32];
 	ld.param.u64 %ring, [ring];
 	ld.param.u64 %feed, [feed];
 	ld.param.u64 %slots, [slots];
@@ -127,6 +127,7 @@ fn head(shape: &ResidentShape) -> String {
 	mov.u32 %command, commands;
 	mov.u32 %flip, 0;
 	setp.eq.u32 %one, %t, 0;
+	@%one st.shared.u32 [%command+16], 0;
 	setp.ne.u32 %p, %cta, 0;
 	@%p bra WORKER;
 ";
@@ -156,6 +157,8 @@ DISPATCH:
 DISPATCH_POLL:
 	ld.relaxed.sys.global.u32 %stop, [%ring+{stop}];
 	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
+	setp.eq.u32 %p, %stop, 2;
+	@%p bra DISPATCH_LEAVE;
 	shr.u32 %r1, %ticket, 16;
 	setp.eq.u32 %p, %r1, %want;
 	@%p bra DISPATCH_FOUND;
@@ -437,7 +440,14 @@ WAIT_PAUSE:
 	nanosleep.u32 %ns;
 	shl.b32 %ns, %ns, 1;
 	min.u32 %ns, %ns, {pause_ns};
-	bra WAIT_POLL;
+	setp.lt.u32 %p, %polls, %patience;
+	@%p bra WAIT_POLL;
+	// Who is late asks whether to leave.
+	ld.relaxed.sys.global.u32 %r1, [%ring+{stop}];
+	setp.ne.u32 %p, %r1, 2;
+	@%p bra WAIT_POLL;
+	st.relaxed.cta.shared.u32 [%command+16], 1;
+	bra WAITED;
 WAIT_MET:
 	add.u32 %c, %c, 32;
 	bra WAIT_LANE;
@@ -449,6 +459,9 @@ WAITED:
 	bar.warp.sync -1;
 READY:
 	bar.sync 0;
+	ld.shared.u32 %r1, [%command+16];
+	setp.ne.u32 %p, %r1, 0;
+	@%p bra END;
 ",
         turns = step.turns,
         first = step.first,
@@ -472,6 +485,7 @@ READY:
         st_goal = st.goal,
         st_seen = st.seen,
         late = abi.header.late,
+        stop = abi.header.stop,
         pause_ns = idle.pause_ns.max(PAUSE),
     )
 }
