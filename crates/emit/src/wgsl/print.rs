@@ -43,6 +43,9 @@ fn brain_bits(x: f32) -> u32 {
 fn brain_value(h: u32) -> f32 { return bitcast<f32>(h << 16u); }
 ";
 
+/// The sign bit of a 64-bit number.
+const TOP: &str = "0x8000000000000000lu";
+
 fn name(t: Ty) -> Out<&'static str> {
     Ok(match t {
         Ty::Bool => "bool",
@@ -408,7 +411,14 @@ impl Printer<'_> {
                     Compare::Gt => ">",
                     Compare::Ge => ">=",
                 };
-                format!("r{x} {sign} r{y}")
+                match (self.ty(*x), f) {
+                    // Order of 64-bit numbers as unsigned ones with the sign turned: a widespread driver
+                    // (Mesa 22.3) takes a widened number for greater than any constant.
+                    (Ty::I64, Compare::Lt | Compare::Le | Compare::Gt | Compare::Ge) => {
+                        format!("(u64(r{x}) ^ {TOP}) {sign} (u64(r{y}) ^ {TOP})")
+                    }
+                    _ => format!("r{x} {sign} r{y}"),
+                }
             }
             Op::Select(c, x, y) => format!("select(r{y}, r{x}, r{c})"),
             Op::MulAdd(x, y, z) if ty == Ty::F32 => format!("fma(r{x}, r{y}, r{z})"),
