@@ -42,6 +42,7 @@ pub fn target(isa: Isa) -> Target {
             Family::Pool,
             Family::Move,
             Family::Attention,
+            Family::Recurrent,
         ],
         dtypes: DType::ALL.to_vec(),
         vector_bytes: lanes * 4,

@@ -20,7 +20,6 @@ pub fn target(arch: &str) -> Target {
                 Family::Move,
                 Family::Attention,
                 Family::Recurrent,
-                Family::Select,
             ]
         } else {
             vec![]

@@ -53,7 +53,6 @@ pub fn target(limits: Limits) -> Target {
             Family::Move,
             Family::Attention,
             Family::Recurrent,
-            Family::Select,
         ],
         dtypes: dtypes.collect(),
         vector_bytes: 16,
