@@ -13,6 +13,9 @@ pub enum EmitError {
         /// What is wrong and what would be right.
         why: String,
     },
+    /// The target has no room for it.
+    #[error(transparent)]
+    Kernel(#[from] kernel::KernelError),
     /// An architecture that nothing is printed for.
     #[error("architecture '{0}' is not known to the PTX emitter; use sm_75, sm_80 or sm_90")]
     Arch(String),

@@ -9,6 +9,7 @@
 
 mod bytes;
 mod error;
+mod fits;
 mod kernel;
 mod lower;
 mod recompute;
@@ -31,5 +32,5 @@ pub use schedule::{
     AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
     Swizzle,
 };
-pub use target::{GpuTarget, MicroShape, Target, TargetKind};
+pub use target::{CtaLimits, GpuTarget, MicroShape, Target, TargetKind};
 pub use tile::{Node, TileProgram};

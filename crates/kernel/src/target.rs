@@ -24,6 +24,19 @@ pub struct MicroShape {
     pub efficiency: f64,
 }
 
+/// What there is for one CTA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CtaLimits {
+    /// Threads.
+    pub threads: u32,
+    /// 32-bit registers per thread.
+    pub registers: u32,
+    /// 32-bit registers of all its threads together.
+    pub register_file: u32,
+    /// Bytes of shared memory.
+    pub shared_bytes: u64,
+}
+
 /// Legal values of the GPU part of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuTarget {
@@ -45,6 +58,8 @@ pub struct GpuTarget {
     pub load_bytes: Vec<u32>,
     /// Raster widths to choose from.
     pub rasters: Vec<u32>,
+    /// What a CTA may take; see [`crate::TileProgram::fits`].
+    pub limits: CtaLimits,
 }
 
 /// What a backend of ours can do, as data: the planner picks only from it.

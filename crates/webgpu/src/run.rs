@@ -86,6 +86,7 @@ impl Steps {
     ) -> Result<Steps, DeviceError> {
         let mut work = vec![];
         let mut number_bytes = 0;
+        let target = emit::wgsl::target(gpu.limits);
         for (s, program) in steps.iter().zip(programs) {
             if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
                 && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
@@ -128,6 +129,7 @@ impl Steps {
             };
             let places: Vec<(Array, u64)> = args.iter().map(|&b| memory.at[b as usize]).collect();
             let arrays: Vec<Array> = places.iter().map(|p| p.0).collect();
+            program.fits(&target).map_err(|e| fail(e.to_string()))?;
             let text = emit::wgsl::emit(program, &arrays).map_err(|e| fail(e.to_string()))?;
             let pipeline = gpu.pipeline(&text, &s.name)?;
             let tasks = params.intern(&s.tasks);

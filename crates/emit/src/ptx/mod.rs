@@ -78,6 +78,23 @@ fn print(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, E
     if !ARCHS.contains(&arch) {
         return Err(EmitError::Arch(arch.into()));
     }
+    program.fits(&target(arch))?;
+    let printed = body(program, arch, source)?;
+    let (taken, most) = (printed.shared_bytes, target::limits(arch).shared_bytes);
+    match u64::from(taken) <= most {
+        true => Ok(printed),
+        false => Err(EmitError::Rule {
+            kernel: program.kernel().name.clone(),
+            statement: "the mapping".into(),
+            rule: "limits",
+            why: format!(
+                "tiles and what threads exchange take {taken} bytes of shared memory; a CTA of {arch} has {most}"
+            ),
+        }),
+    }
+}
+
+fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, EmitError> {
     let (kernel, schedule) = (program.kernel(), program.schedule());
     let rule = |rule: &'static str, why: String| {
         Err(EmitError::Rule {

@@ -1,7 +1,24 @@
 //! What the PTX emitter can print, as data for the planner.
-use kernel::{Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
+use kernel::{CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable};
+
+/// What a CTA has on `arch`, as the vendor's table of compute capabilities says; shared memory with the
+/// opt-in for more than 48 KiB.
+pub fn limits(arch: &str) -> CtaLimits {
+    let kib = match arch {
+        "sm_75" => 64,
+        "sm_80" => 163,
+        "sm_90" => 227,
+        _ => 48,
+    };
+    CtaLimits {
+        threads: 1024,
+        registers: 255,
+        register_file: 65_536,
+        shared_bytes: kib << 10,
+    }
+}
 
 /// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
 /// other name it has no families, so that nothing is planned for it.
@@ -77,6 +94,7 @@ pub fn target(arch: &str) -> Target {
             ],
             load_bytes: vec![16, 8, 4, 2],
             rasters: vec![8, 4, 1],
+            limits: limits(arch),
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
         tile_waits: true,

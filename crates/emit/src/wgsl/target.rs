@@ -1,5 +1,5 @@
 //! What the WGSL printer can print, as data for the planner.
-use kernel::{Family, GpuTarget, Target, TargetKind};
+use kernel::{CtaLimits, Family, GpuTarget, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineError};
 
@@ -70,6 +70,13 @@ pub fn target(limits: Limits) -> Target {
             swizzles: vec![kernel::Swizzle::default()],
             load_bytes: vec![4],
             rasters: vec![1],
+            limits: CtaLimits {
+                threads: limits.threads,
+                // Unknown here, and the driver's to spill: as many as any GPU of today has.
+                registers: 255,
+                register_file: 65_536,
+                shared_bytes: limits.shared_bytes.into(),
+            },
         }),
         tile_waits: false,
         bf16_dots: false,

@@ -48,6 +48,9 @@
 //!   along begin where the one before ends and need no more threads than the CTA has; no two axes
 //!   that a statement goes over lie along one direction.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
+//!
+//! Target ([`TileProgram::fits`])
+//! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.
 mod body;
 mod gpu;
 mod kernel;
@@ -80,7 +83,11 @@ impl Kernel {
 /// Kernel's name and a rule, to make errors of.
 pub(crate) struct Blame<'a>(&'a Kernel);
 
-impl Blame<'_> {
+impl<'a> Blame<'a> {
+    pub(crate) fn of(kernel: &'a Kernel) -> Blame<'a> {
+        Blame(kernel)
+    }
+
     fn error(&self, rule: &'static str, why: impl Into<String>) -> KernelError {
         KernelError::Rule {
             kernel: self.0.name.clone(),
@@ -89,7 +96,7 @@ impl Blame<'_> {
         }
     }
 
-    fn need(
+    pub(crate) fn need(
         &self,
         ok: bool,
         rule: &'static str,

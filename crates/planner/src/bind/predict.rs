@@ -15,6 +15,7 @@ use plan::{BufferKind, Plan, Step, StepWork};
 /// do not make a program.
 pub(crate) fn predict_step(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Option<(Work, Cost)> {
     let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
+    program.fits(ctx.target).ok()?;
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
     let far = |o: usize| ctx.far.get(o).copied().unwrap_or(ctx.footprint);
     let (mut w, parts) = work::statements(&program, ctx.machine, &lookup, &far)?;
