@@ -5,6 +5,7 @@ mod dense;
 mod moves;
 mod recurrent;
 mod rows;
+mod select;
 
 use crate::Rng;
 pub use chain::{Link, chain};
@@ -47,6 +48,7 @@ pub fn cases(rng: &mut Rng) -> Vec<Case> {
         rows::softmax(rng),
         rows::reduction(rng),
         rows::pool(rng),
+        select::select(rng),
         attention::attention(rng),
         recurrent::recurrent(rng),
     ]

@@ -39,6 +39,7 @@ pub fn target(isa: Isa) -> Target {
             Family::Conv,
             Family::Map,
             Family::Row,
+            Family::Select,
             Family::Pool,
             Family::Move,
             Family::Attention,

@@ -36,6 +36,44 @@ fn highest(b: &mut ExprBuilder, d: DType) -> Ref {
     b.int(n, d)
 }
 
+/// Two elements with their indices, the one that comes first in sorted order first.
+fn ordered(
+    b: &mut ExprBuilder,
+    d: DType,
+    largest: bool,
+    (v1, i1): (Ref, Ref),
+    (v2, i2): (Ref, Ref),
+) -> ((Ref, Ref), (Ref, Ref)) {
+    let better = if largest { Compare::Gt } else { Compare::Lt };
+    let mut wins = b.compare(better, v2, v1);
+    let mut equal = b.compare(Compare::Eq, v2, v1);
+    if d.is_float() {
+        let (nan1, nan2) = (b.unary(Unary::IsNan, v1), b.unary(Unary::IsNan, v2));
+        // Comparisons with a NaN are false.
+        let (first, second) = if largest { (nan2, nan1) } else { (nan1, nan2) };
+        let number = b.unary(Unary::Not, second);
+        let by_nan = b.binary(Binary::And, first, number);
+        wins = b.binary(Binary::Or, wins, by_nan);
+        let both = b.binary(Binary::And, nan1, nan2);
+        equal = b.binary(Binary::Or, equal, both);
+    }
+    let lower = b.compare(Compare::Lt, i2, i1);
+    let tie = b.binary(Binary::And, equal, lower);
+    wins = b.binary(Binary::Or, wins, tie);
+    // A place that nothing fills comes last.
+    let zero = b.int(0, DType::I64);
+    let (none1, some2) = (
+        b.compare(Compare::Lt, i1, zero),
+        b.compare(Compare::Ge, i2, zero),
+    );
+    wins = b.binary(Binary::Or, wins, none1);
+    wins = b.binary(Binary::And, wins, some2);
+    let pick = |b: &mut ExprBuilder, x, y| b.select(wins, x, y);
+    let first = (pick(b, v2, v1), pick(b, i2, i1));
+    let second = (pick(b, v1, v2), pick(b, i1, i2));
+    (first, second)
+}
+
 /// A reduction with one state scalar of type `acc`.
 fn single(
     name: &str,
@@ -282,6 +320,63 @@ impl Monoid {
     /// as smallest.
     pub fn argmin(dtype: DType, axis: u32, select_last: bool) -> Monoid {
         Monoid::arg("argmin", dtype, axis, select_last, Compare::Lt)
+    }
+
+    /// The `k` first elements in order along `axis` (the largest, or the smallest, first) and their I64
+    /// indices: states and results are the elements, then the indices. Ties keep the lower index
+    /// first, a NaN counts as larger than every number; places that nothing fills have the index -1.
+    pub fn first(k: usize, d: DType, axis: u32, largest: bool) -> Monoid {
+        let blank = |b: &mut ExprBuilder| {
+            let v = match largest {
+                true => lowest(b, d),
+                false => highest(b, d),
+            };
+            (v, b.int(-1, DType::I64))
+        };
+        let both = |list: &[(Ref, Ref)]| -> Vec<Ref> {
+            let (values, indices) = (list.iter().map(|x| x.0), list.iter().map(|x| x.1));
+            values.chain(indices).collect()
+        };
+        Monoid {
+            name: format!("first {k}"),
+            identity: program(|b| {
+                let one = blank(b);
+                both(&vec![one; k])
+            }),
+            lift: program(|b| {
+                let mut list = vec![(b.input(0, d), b.index(axis))];
+                let none = blank(b);
+                list.resize(k, none);
+                both(&list)
+            }),
+            combine: program(|b| {
+                let side = |b: &mut ExprBuilder, from: usize| -> Vec<(Ref, Ref)> {
+                    let slot = |b: &mut ExprBuilder, n: usize, d| b.input((from + n) as u32, d);
+                    (0..k)
+                        .map(|n| (slot(b, n, d), slot(b, k + n, DType::I64)))
+                        .collect()
+                };
+                let (x, y) = (side(b, 0), side(b, 2 * k));
+                // Of two sorted lists, one from its front and one from its back: the better of each
+                // pair are the best of both. A few passes over neighbours sort them.
+                let mut list: Vec<(Ref, Ref)> = (0..k)
+                    .map(|n| ordered(b, d, largest, x[n], y[k - 1 - n]).0)
+                    .collect();
+                for pass in 0..k {
+                    for n in (pass % 2..k.saturating_sub(1)).step_by(2) {
+                        (list[n], list[n + 1]) = ordered(b, d, largest, list[n], list[n + 1]);
+                    }
+                }
+                both(&list)
+            }),
+            finish: program(|b| {
+                let types = (0..k).map(|_| d).chain((0..k).map(|_| DType::I64));
+                types
+                    .enumerate()
+                    .map(|(n, d)| b.input(n as u32, d))
+                    .collect()
+            }),
+        }
     }
 
     fn arg(name: &str, d: DType, axis: u32, select_last: bool, better: Compare) -> Monoid {

@@ -37,6 +37,7 @@ pub fn target(arch: &str) -> Target {
                 Family::Move,
                 Family::Attention,
                 Family::Recurrent,
+                Family::Select,
             ]
         } else {
             vec![]

@@ -53,6 +53,7 @@ pub fn target(limits: Limits) -> Target {
             Family::Move,
             Family::Attention,
             Family::Recurrent,
+            Family::Select,
         ],
         dtypes: dtypes.collect(),
         vector_bytes: 16,

@@ -50,11 +50,16 @@ impl Lowering<'_> {
                 "running reductions have no kernel family yet",
             ),
             Op::Recurrent(spec) => self.recurrent(n, spec),
+            Op::Sort {
+                axis,
+                k,
+                descending,
+            } if self.selects(n, *axis, k) => self.select(n, *axis, *descending),
             Op::Sort { .. } => self.host(
                 n,
                 "core.sort",
                 spec_attrs(&node.op),
-                "the select family is later work",
+                "more than a few elements are sorted by plain code",
             ),
             Op::Resample(spec) => self.host(
                 n,

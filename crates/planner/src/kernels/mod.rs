@@ -15,6 +15,7 @@ mod nibbles;
 mod pointwise;
 mod pool;
 mod recurrent;
+mod select;
 
 use crate::PlannerError;
 use crate::fuse::{Anchor, Group};

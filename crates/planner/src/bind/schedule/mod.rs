@@ -214,7 +214,7 @@ fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candida
             c
         }
         Family::Attention => attention::candidates(space),
-        Family::Row => row::candidates(space),
+        Family::Row | Family::Select => row::candidates(space),
         Family::Recurrent => recurrent::candidates(space, constant),
         _ => vec![],
     };
