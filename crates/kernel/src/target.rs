@@ -58,6 +58,9 @@ pub struct GpuTarget {
     pub load_bytes: Vec<u32>,
     /// Raster widths to choose from.
     pub rasters: Vec<u32>,
+    /// Parts to choose from that a long sum may be cut into, each a task of its own, with their sum as a
+    /// step behind.
+    pub splits: Vec<u32>,
     /// What a CTA may take; see [`crate::TileProgram::fits`].
     pub limits: CtaLimits,
 }

@@ -28,6 +28,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             swizzles: vec![],
             load_bytes: vec![],
             rasters: vec![],
+            splits: vec![],
             limits: CtaLimits {
                 threads: 1024,
                 registers: 255,

@@ -95,6 +95,7 @@ pub fn target(arch: &str) -> Target {
             ],
             load_bytes: vec![16, 8, 4, 2],
             rasters: vec![8, 4, 1],
+            splits: vec![2, 4, 8, 16, 32],
             limits: limits(arch),
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.

@@ -71,6 +71,7 @@ pub fn target(limits: Limits) -> Target {
             swizzles: vec![kernel::Swizzle::default()],
             load_bytes: vec![4],
             rasters: vec![1],
+            splits: vec![4, 16],
             limits: CtaLimits {
                 threads: limits.threads,
                 // Unknown here, and the driver's to spill: as many as any GPU of today has.

@@ -253,7 +253,7 @@ impl<'a> BlockBuilder<'a> {
         self.raw_buffer(name, kind, value.dtype, n, place)
     }
 
-    fn raw_buffer(
+    pub(super) fn raw_buffer(
         &mut self,
         name: String,
         kind: BufferKind,
@@ -426,6 +426,9 @@ impl<'a> BlockBuilder<'a> {
                     let source = args[operand as usize];
                     let fixed = constant(operand);
                     buffers[operand as usize] = self.pack(source, packed, place, fixed)?;
+                }
+                if let Some(parts) = choice.parts {
+                    buffers = self.in_parts(init, item, *parts, &buffers, place)?;
                 }
                 self.step(
                     init,

@@ -11,6 +11,7 @@ mod narrow;
 mod order;
 mod pack;
 mod params;
+mod parts;
 mod places;
 mod predict;
 mod prior;

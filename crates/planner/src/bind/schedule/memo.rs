@@ -102,7 +102,9 @@ impl Memo {
         }
         let said = whys.len();
         let choice = choose(ctx, kernel, facts, whys)?;
+        // The operands of a sum of parts are others.
         if let [why] = &whys[said..]
+            && choice.parts.is_none()
             && keeps_names(&choice.kernel, kernel)
         {
             known.push(Known {

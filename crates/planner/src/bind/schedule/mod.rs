@@ -11,6 +11,7 @@ mod near;
 mod nibbles;
 mod recurrent;
 mod row;
+mod split;
 mod sweep;
 mod tiles;
 
@@ -25,6 +26,7 @@ use kernel::{
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
+pub(crate) use split::Parts;
 pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
@@ -47,6 +49,8 @@ pub(crate) struct Choice {
     pub kernel: Kernel,
     pub schedule: Schedule,
     pub packed: Vec<(OperandId, Packed)>,
+    /// The step before it, where the kernel is the sum of parts.
+    pub parts: Option<Box<Parts>>,
     pub work: Work,
     pub cost: Cost,
 }
@@ -168,6 +172,14 @@ pub(crate) fn choose(
         let why = kernel::TileProgram::new(first.kernel, first.schedule).err();
         return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
     }
+    if let Some(found) = split::best(ctx, kernel, best[0].0, best[0].2.tasks).filter(|_| gpu) {
+        return Ok(in_parts(
+            kernel,
+            found,
+            (&list[best[0].1], &best[0].3),
+            whys,
+        ));
+    }
     let (_, at, work, cost) = best.swap_remove(0);
     let seconds = cost.time_s;
     let mut chosen = list.swap_remove(at);
@@ -195,9 +207,42 @@ pub(crate) fn choose(
         kernel,
         schedule,
         packed: chosen.packed,
+        parts: None,
         work,
         cost,
     })
+}
+
+/// The choice of a sum of parts in place of `whole`.
+fn in_parts(
+    kernel: &Kernel,
+    found: split::Found,
+    (whole, cost): (&Candidate, &Cost),
+    whys: &mut Vec<Why>,
+) -> Choice {
+    let seconds = found.parts.first.cost.time_s + found.second.cost.time_s;
+    whys.push(Why {
+        pass: "schedule".into(),
+        subject: kernel.name.clone(),
+        choice: found.what,
+        reason: format!(
+            "predicted {:.1} us, bound by {}: the whole has too few tasks for its sums",
+            seconds * 1e6,
+            found.parts.first.cost.bound
+        ),
+        alternatives: vec![Alternative {
+            what: whole.what.clone(),
+            predicted_s: cost.time_s,
+        }],
+    });
+    Choice {
+        kernel: found.second.kernel,
+        schedule: found.second.schedule,
+        packed: vec![],
+        parts: Some(Box::new(found.parts)),
+        work: found.second.work,
+        cost: found.second.cost,
+    }
 }
 
 /// Candidates of a CPU, best guesses first; there is always one.

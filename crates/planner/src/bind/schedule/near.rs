@@ -77,6 +77,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         kernel,
         schedule,
         packed: e.packed.clone(),
+        parts: None,
         work,
         cost,
     })

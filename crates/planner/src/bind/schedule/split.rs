@@ -1,0 +1,395 @@
+//! Long sums of few results: a product as two kernels. The first sums parts of the longest summed axis
+//! side by side into a workspace, the second adds the parts up in ascending order and does what follows
+//! the product. Both are kernels like any other, so that verifier, reference, cost and emitters know
+//! nothing of it, and the order of the sums is the schedule's: the same bits every time.
+use super::contract::Product;
+use super::{Candidate, gpu, ranked};
+use crate::bind::ctx::{Ctx, Space};
+use expr::{Expr, Inst, Monoid};
+use kernel::{
+    Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId,
+};
+use layout::{DType, Dim};
+use machine::{Cost, Work};
+use std::collections::BTreeSet;
+
+/// Positions of the summed axis that a part has at least.
+const LEAST: i64 = 64;
+
+/// One of the two steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Half {
+    pub kernel: Kernel,
+    pub schedule: kernel::Schedule,
+    pub work: Work,
+    pub cost: Cost,
+}
+
+/// What runs before a step that adds up parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    /// The product, in parts.
+    pub first: Half,
+    /// Operands of the first and of the second step as those of the whole kernel; `None`: the workspace.
+    pub args: [Vec<Option<OperandId>>; 2],
+    /// Elements and type of the workspace.
+    pub elements: i64,
+    pub dtype: DType,
+}
+
+/// A way that is better than its whole.
+pub(super) struct Found {
+    pub parts: Parts,
+    pub second: Half,
+    pub what: String,
+    pub rank: f64,
+}
+
+/// The fastest split of `kernel` that is predicted to take less than `whole` (as candidates are
+/// ranked), whose grid has `tasks`.
+pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<Found> {
+    let target = ctx.target.gpu.as_ref()?;
+    if tasks >= ctx.workers as u64 || target.splits.is_empty() || !kernel.ordered().is_empty() {
+        return None;
+    }
+    let p = Product::of(kernel)?;
+    let known = |a: &AxisId| kernel.axes[*a as usize].extent.known();
+    let axis = p.over.iter().copied().max_by_key(|a| (known(a), *a))?;
+    let length = known(&axis)?;
+    let space = Space::new(ctx, kernel);
+    let mut best: Option<Found> = None;
+    for &parts in &target.splits {
+        let parts = i64::from(parts);
+        if length % parts != 0 || length / parts < LEAST {
+            continue;
+        }
+        let Some(two) = two(&space, &p, axis, parts) else {
+            continue;
+        };
+        let Some(found) = costed(ctx, two, &kernel.axes[axis as usize].name) else {
+            continue;
+        };
+        if found.rank < best.as_ref().map_or(whole, |b| b.rank) {
+            best = Some(found);
+        }
+    }
+    best
+}
+
+/// Two kernels for one.
+struct Two {
+    kernels: [Kernel; 2],
+    args: [Vec<Option<OperandId>>; 2],
+    elements: Dim,
+    dtype: DType,
+    parts: i64,
+}
+
+fn costed(ctx: Ctx, two: Two, axis: &str) -> Option<Found> {
+    let elements = ctx.dims.at_top(&two.elements)?;
+    let bytes = elements as f64 * f64::from(two.dtype.bits()) / 8.0;
+    let far = |args: &[Option<OperandId>]| -> Vec<f64> {
+        let one = |o: &Option<OperandId>| match o {
+            Some(o) => ctx.far.get(*o as usize).copied().unwrap_or(ctx.footprint),
+            None => bytes,
+        };
+        args.iter().map(one).collect()
+    };
+    let half = |kernel: &Kernel, args: &[Option<OperandId>]| -> Option<(f64, Half, String)> {
+        let far = far(args);
+        let ctx = Ctx { far: &far, ..ctx };
+        let kernel = super::ordered(kernel);
+        let mut list = gpu::candidates(&Space::new(ctx, &kernel));
+        list.truncate(ctx.effort.max(1));
+        let mut best = ranked(ctx, &list, 0, &|_| false);
+        if best.is_empty() {
+            return None;
+        }
+        let (rank, at, work, cost) = best.swap_remove(0);
+        let Candidate {
+            what,
+            kernel,
+            schedule,
+            ..
+        } = list.swap_remove(at);
+        let half = Half {
+            kernel,
+            schedule,
+            work,
+            cost,
+        };
+        Some((rank, half, what))
+    };
+    let (r1, first, w1) = half(&two.kernels[0], &two.args[0])?;
+    let (r2, second, w2) = half(&two.kernels[1], &two.args[1])?;
+    Some(Found {
+        what: format!(
+            "{} parts along {axis}, {w1}; then their sum, {w2}",
+            two.parts
+        ),
+        rank: r1 + r2,
+        second,
+        parts: Parts {
+            first,
+            args: two.args,
+            elements,
+            dtype: two.dtype,
+        },
+    })
+}
+
+/// The product of `p` in `parts` along `axis`, whose extent is a multiple of them, and the sum of the
+/// parts with what follows; `None` where the kernel has another form.
+fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
+    let k = space.kernel;
+    let acc = &k.tiles[p.acc as usize];
+    let zero = |e: &Expr| {
+        let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
+        match out {
+            Some(Inst::Float { bits, .. }) => f64::from_bits(*bits) == 0.0,
+            Some(Inst::Int { value, .. }) => *value == 0,
+            _ => false,
+        }
+    };
+    let at = k
+        .body
+        .iter()
+        .position(|s| matches!(s, Stmt::Contract { .. }))?;
+    let mut before = k.body[..at].iter().filter(|s| s.writes().contains(&p.acc));
+    let fill = before
+        .next()
+        .filter(|s| s.as_fill().is_some_and(|f| zero(f.1)))?;
+    if before.next().is_some() || !matches!(acc.dtype, DType::F32 | DType::I32) {
+        return None;
+    }
+    // What makes the factors.
+    let mut need: BTreeSet<TileId> = BTreeSet::from([p.a, p.b]);
+    let mut feeds: Vec<&Stmt> = vec![];
+    for s in k.body[..at].iter().rev() {
+        if !s.writes().iter().any(|t| need.contains(t)) {
+            continue;
+        }
+        match s {
+            Stmt::Load { .. } => {}
+            Stmt::Map { expr, .. } if !counts(expr, axis) => need.extend(s.reads()),
+            _ => return None,
+        }
+        feeds.push(s);
+    }
+    feeds.reverse();
+    if need.contains(&p.acc) {
+        return None;
+    }
+    // What is left for afterwards.
+    let mut live: BTreeSet<TileId> = BTreeSet::new();
+    let mut rest: Vec<(usize, &Stmt)> = vec![];
+    for (i, s) in k.body.iter().enumerate().rev() {
+        let wanted = matches!(s, Stmt::Store { .. }) || s.writes().iter().any(|t| live.contains(t));
+        if i == at {
+            live.contains(&p.acc).then_some(())?;
+            rest.push((i, s));
+            continue;
+        }
+        if !wanted {
+            continue;
+        }
+        let touches = s
+            .reads()
+            .iter()
+            .chain(&s.writes())
+            .any(|&t| k.tiles[t as usize].axes.contains(&axis))
+            || s.over().contains(&axis)
+            || matches!(s, Stmt::Map { expr, .. } if counts(expr, axis))
+            || matches!(s, Stmt::Relabel { .. });
+        if touches {
+            return None;
+        }
+        live.extend(s.reads());
+        rest.push((i, s));
+    }
+    rest.reverse();
+    // The workspace: parts outermost, then as the output lies.
+    let mut terms = vec![];
+    let mut elements = Dim::ONE;
+    let out = space.main_output()?;
+    for a in space.inner_first(out, &acc.axes) {
+        let extent = k.axes[a as usize].extent.clone();
+        terms.push(Term::flat(a, extent.clone(), elements.clone()));
+        elements = elements * extent;
+    }
+    let workspace = |part: AxisId, role| {
+        let mut terms = terms.clone();
+        terms.push(Term::flat(part, Dim::Known(parts), elements.clone()));
+        terms.sort_by_key(|t| t.axis);
+        Operand {
+            name: unique("parts", k.operands.iter().map(|o| o.name.as_str())),
+            dtype: acc.dtype,
+            role,
+            access: Access::strided(Dim::ZERO, terms),
+            elements: elements.clone() * Dim::Known(parts),
+        }
+    };
+    let part_axis = || Axis {
+        name: unique("part", k.axes.iter().map(|a| a.name.as_str())),
+        extent: Dim::Known(parts),
+    };
+    // The first: one axis more, which every tile with the summed axis has.
+    let piece = k.axes[axis as usize].extent.known()? / parts;
+    let mut first = k.clone();
+    first.name = format!("{} in parts", k.name);
+    first.axes[axis as usize].extent = Dim::Known(piece);
+    first.axes.push(part_axis());
+    let part = k.axes.len() as AxisId;
+    for (t, tile) in first.tiles.iter_mut().enumerate() {
+        let t = t as TileId;
+        if t == p.acc || (need.contains(&t) && tile.axes.contains(&axis)) {
+            tile.axes.push(part);
+        }
+    }
+    for o in &mut first.operands {
+        if o.role == Role::Read {
+            cut(&mut o.access, axis, piece, part, parts)?;
+        }
+    }
+    first.operands.push(workspace(part, Role::Write));
+    let made = k.operands.len() as OperandId;
+    first.body = feeds.into_iter().cloned().collect();
+    first.body.extend([fill.clone(), k.body[at].clone()]);
+    first.body.push(Stmt::Store {
+        operand: made,
+        src: p.acc,
+    });
+    // The second: the summed axis is that of the parts.
+    let mut second = k.clone();
+    second.family = Family::Row;
+    second.axes[axis as usize] = part_axis();
+    second.operands.push(workspace(axis, Role::Read));
+    let mut axes = acc.axes.clone();
+    axes.push(axis);
+    axes.sort_unstable();
+    second.tiles.push(Tile {
+        name: unique("parts", k.tiles.iter().map(|t| t.name.as_str())),
+        dtype: acc.dtype,
+        axes,
+    });
+    let loaded = k.tiles.len() as TileId;
+    second.body = vec![];
+    for (i, s) in rest {
+        if i != at {
+            second.body.push(s.clone());
+            continue;
+        }
+        second.body.push(Stmt::Load {
+            dst: loaded,
+            operand: made,
+        });
+        second.body.push(Stmt::Fold {
+            monoid: Monoid::sum(acc.dtype, acc.dtype),
+            state: vec![p.acc],
+            args: vec![loaded],
+            over: vec![axis],
+            rescale: None,
+        });
+    }
+    let ((first, a1), (second, a2)) = (used(first), used(second));
+    let given = |list: Vec<OperandId>| list.into_iter().map(|o| (o != made).then_some(o)).collect();
+    Some(Two {
+        kernels: [first, second],
+        args: [given(a1), given(a2)],
+        elements: elements * Dim::Known(parts),
+        dtype: acc.dtype,
+        parts,
+    })
+}
+
+/// Whether a program reads the coordinate along `axis`.
+fn counts(e: &Expr, axis: AxisId) -> bool {
+    let index = |i: &Inst| matches!(i, Inst::Index { axis: a } if *a == u32::from(axis));
+    e.insts.iter().any(index)
+}
+
+fn unique<'n>(name: &str, taken: impl Iterator<Item = &'n str>) -> String {
+    let taken: BTreeSet<&str> = taken.collect();
+    let mut out = name.to_string();
+    while taken.contains(out.as_str()) {
+        out.push('_');
+    }
+    out
+}
+
+/// Coordinate `c` along `axis` becomes `piece * part + c`.
+fn cut(a: &mut Access, axis: AxisId, piece: i64, part: AxisId, parts: i64) -> Option<()> {
+    if let Some(t) = a.terms.iter_mut().find(|t| t.axis == axis) {
+        let (leaf, size) = match t.leaves.as_mut_slice() {
+            [one] => (one, piece),
+            [outer, inner] => {
+                let n = inner.extent.known().filter(|n| *n > 0 && piece % n == 0)?;
+                (outer, piece / n)
+            }
+            _ => return None,
+        };
+        leaf.extent = Dim::Known(size);
+        let step = leaf.stride.clone() * Dim::Known(size);
+        a.terms.push(Term::flat(part, Dim::Known(parts), step));
+    }
+    for b in &mut a.bounds {
+        if let Some((_, c)) = b.terms.iter().find(|t| t.0 == axis) {
+            let c = c.clone() * Dim::Known(piece);
+            b.terms.push((part, c));
+        }
+    }
+    Some(())
+}
+
+/// The kernel without operands and tiles that no statement uses, and the numbers of those kept.
+fn used(k: Kernel) -> (Kernel, Vec<OperandId>) {
+    let mut operands: BTreeSet<OperandId> = BTreeSet::new();
+    let mut tiles: BTreeSet<TileId> = BTreeSet::new();
+    for s in &k.body {
+        if let Stmt::Load { operand, .. } | Stmt::Store { operand, .. } = s {
+            operands.insert(*operand);
+            let by = &k.operands[*operand as usize].access.indexed;
+            operands.extend(by.iter().map(|i| i.by));
+        }
+        tiles.extend(s.reads());
+        tiles.extend(s.writes());
+    }
+    let (operands, tiles) = (Vec::from_iter(operands), Vec::from_iter(tiles));
+    let o = |x: OperandId| operands.binary_search(&x).unwrap_or(0) as OperandId;
+    let t = |x: TileId| tiles.binary_search(&x).unwrap_or(0) as TileId;
+    let all = |v: &mut Vec<TileId>| v.iter_mut().for_each(|x| *x = t(*x));
+    let mut out = Kernel {
+        operands: operands
+            .iter()
+            .map(|&x| k.operands[x as usize].clone())
+            .collect(),
+        tiles: tiles.iter().map(|&x| k.tiles[x as usize].clone()).collect(),
+        ..k
+    };
+    for x in &mut out.operands {
+        x.access.indexed.iter_mut().for_each(|i| i.by = o(i.by));
+    }
+    for s in &mut out.body {
+        match s {
+            Stmt::Load { dst, operand } => (*dst, *operand) = (t(*dst), o(*operand)),
+            Stmt::Store { operand, src } => (*src, *operand) = (t(*src), o(*operand)),
+            Stmt::Map { dst, args, .. } => {
+                *dst = t(*dst);
+                all(args);
+            }
+            Stmt::Contract { acc, a, b, .. } => (*acc, *a, *b) = (t(*acc), t(*a), t(*b)),
+            Stmt::Fold {
+                state,
+                args,
+                rescale,
+                ..
+            } => {
+                all(state);
+                all(args);
+                rescale.iter_mut().for_each(|r| all(&mut r.tiles));
+            }
+            Stmt::Relabel { dst, src, .. } => (*dst, *src) = (t(*dst), t(*src)),
+        }
+    }
+    (out, operands)
+}
