@@ -8,7 +8,7 @@ use graph::{ContractSpec, Graph, GraphBuilder, Op, Origin, ValueId};
 use kernel::{Role, Stmt, Target, TileProgram};
 use layout::{DType, Dim, DimBox};
 use machine::Machine;
-use plan::{Allotment, Block, Plan, PlanSegment, Planner as _, StepWork};
+use plan::{Allotment, Block, Plan, Planner as _, StepWork};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::{Memory, run_graph, run_tiles};
 use std::collections::BTreeMap;
@@ -61,11 +61,7 @@ fn bound(g: &Graph, top: i64, machine: Machine, target: Target) -> Plan {
 }
 
 fn block(plan: &Plan) -> &Block {
-    let of = |s| match s {
-        &PlanSegment::Block(ref b) => Some(&**b),
-        _ => None,
-    };
-    plan.segments.iter().find_map(of).unwrap()
+    plan.blocks().next().unwrap()
 }
 
 /// Values in -1..1 that repeat from run to run.

@@ -42,7 +42,8 @@ impl Lowering<'_> {
             );
         }
         let extent = &self.shape(outs[0])[axis];
-        let place = b.axis("place", extent);
+        // A single place is no axis.
+        let place = (!extent.is_one()).then(|| b.axis("place", extent));
         let Some(read) = b.access(&from.layout, &dims) else {
             return self.fail(n, "the input does not fit its axes");
         };
@@ -56,7 +57,7 @@ impl Lowering<'_> {
             Err(e) => return self.fail(n, e.to_string()),
         };
         let mut to_dims = dims;
-        to_dims[axis] = vec![place];
+        to_dims[axis] = place.into_iter().collect();
         let kept: Vec<AxisId> = to_dims.iter().flatten().copied().collect();
         for (i, &out) in outs.iter().enumerate() {
             let shape = self.shape(out);
@@ -68,7 +69,10 @@ impl Lowering<'_> {
             );
             self.located[out.0 as usize] = Some(to.clone());
             let states: Vec<TileId> = list[i * k..(i + 1) * k].to_vec();
-            let at = picked(k, self.dtype(out), place);
+            let at = match place {
+                Some(place) => picked(k, self.dtype(out), place),
+                None => expr::Expr::identity(self.dtype(out)),
+            };
             let t = b.map(
                 ["values", "indices"][i.min(1)],
                 self.dtype(out),
