@@ -28,6 +28,7 @@ pub(crate) fn find(name: &str) -> Result<(DeviceInfo, Link), DriverError> {
     let link = |gigabytes: f64| Link {
         bytes_per_s: gigabytes * 1e9,
         latency_s: 2e-6,
+        word_s: 0.6e-6,
     };
     match name {
         "a100" => Ok((

@@ -188,6 +188,10 @@ impl Context for Handle {
         self.0.info()
     }
 
+    fn emulated_ns(&self) -> Option<u64> {
+        Some(self.0.lock().host_ns())
+    }
+
     fn memory(&self) -> Result<MemoryInfo, DriverError> {
         let s = self.0.enter("cuMemGetInfo")?;
         let total = self.info().memory_bytes;

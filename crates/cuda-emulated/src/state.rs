@@ -78,7 +78,6 @@ pub(crate) enum Work {
 struct Busy {
     running: Running,
     kernel: String,
-    ctas: u64,
     writes: u64,
 }
 
@@ -168,6 +167,11 @@ impl State {
     pub fn id(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
+    }
+
+    /// The GPU's clock in nanoseconds, as far as the host has waited for it.
+    pub fn host_ns(&self) -> u64 {
+        self.host
     }
 
     /// Fails once the GPU is lost.
@@ -264,7 +268,8 @@ impl State {
             }
             if let Some(b) = q.busy.take() {
                 let o = b.running.outcome();
-                self.finish(q, &b.kernel, b.ctas, &o);
+                q.now = q.now.max(b.running.latest_ns() as u64);
+                self.finish(q, &b.kernel, None, &o);
             }
             return (true, true);
         }
@@ -353,12 +358,16 @@ impl State {
         let ctas = launch.grid.iter().map(|g| u64::from(*g)).product();
         let kernel = launch.kernel.clone();
         if communicates {
+            let per_sm = (launch.grid.iter().map(|g| u64::from(*g)).product::<u64>())
+                .min(launch.resident as u64)
+                .div_ceil(u64::from(self.gpu.info.sms.max(1)));
+            let begins = q.now + time::launch_own_ns();
+            launch.pace = Some(time::pace(&self.gpu.info, &self.gpu.link, per_sm, begins));
             match self.machine.start(code, &launch) {
                 Ok(running) => {
                     q.busy = Some(Busy {
                         running,
                         kernel,
-                        ctas,
                         writes: 0,
                     });
                 }
@@ -368,15 +377,15 @@ impl State {
         }
         launch.again = self.machine.memory.in_use() <= AGAIN;
         match self.machine.run(code, &launch) {
-            Ok(o) => self.finish(q, &kernel, ctas, &o),
+            Ok(o) => self.finish(q, &kernel, Some(ctas), &o),
             Err(e) => q.error = Some(failed("cuLaunchKernel", &e)),
         }
         true
     }
 
-    /// A launch has ended: its time, and what was found wrong.
-    fn finish(&mut self, q: &mut Queue, kernel: &str, ctas: u64, o: &Outcome) {
-        q.now += time::launch_ns(&self.gpu.info, &o.counters.total, ctas);
+    /// A launch has ended: its time, unless it kept that itself, and what was found wrong.
+    fn finish(&mut self, q: &mut Queue, kernel: &str, ctas: Option<u64>, o: &Outcome) {
+        q.now += ctas.map_or(0, |n| time::launch_ns(&self.gpu.info, &o.counters.total, n));
         // What nobody wrote to shared memory is undefined, not wrong: threads beyond a tile's rim read it
         // and drop what they make of it.
         let wrong = |r: &&ptx_emulator::Report| {
@@ -422,9 +431,11 @@ impl State {
         let memory = &self.machine.memory;
         let busy = self.streams.values_mut().filter_map(|q| q.busy.as_mut());
         for b in busy {
+            b.running.set_host_ns(self.host as f64);
             b.running
                 .load(memory, at, bytes, order)
                 .map_err(|e| failed("read", &e))?;
+            self.host = self.host.max(b.running.host_ns() as u64);
         }
         memory.read(at, bytes).map_err(|e| failed("read", &e))
     }
@@ -441,6 +452,7 @@ impl State {
         let memory = &self.machine.memory;
         let busy = self.streams.values_mut().filter_map(|q| q.busy.as_mut());
         for b in busy {
+            b.running.set_host_ns(self.host as f64);
             b.running
                 .store(memory, at, data, order)
                 .map_err(|e| failed("write", &e))?;

@@ -6,7 +6,7 @@ use device::{Device, DeviceError, Executable, PackedStore, Place, Residency, She
 use kernel::Target;
 use machine::{Machine, Source, Sourced};
 use plan::{HostOp, VerifiedPlan};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tensor::{Tensor, WeightStore};
 
@@ -174,6 +174,22 @@ impl Device for CudaDevice {
         match self.gpu.options.resident {
             true => ResidentExecutable::over(made),
             false => Ok(Arc::new(made)),
+        }
+    }
+
+    fn emulated_ns(&self) -> Option<u64> {
+        self.gpu.context.emulated_ns()
+    }
+
+    fn round_trip_ns(&self) -> Result<Option<u64>, DeviceError> {
+        let gpu = &self.gpu;
+        let live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        gpu.alive()?;
+        match &*live {
+            None => Ok(None),
+            Some(l) => l
+                .round_trip(&gpu.context, gpu.options.watchdog)
+                .map_err(|e| gpu.failed("a round trip", e)),
         }
     }
 

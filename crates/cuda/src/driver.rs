@@ -201,6 +201,10 @@ pub trait Driver: Send + Sync {
 pub trait Context: Send + Sync {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
+    /// Of a GPU that exists only here: its clock in nanoseconds, as far as the host has waited for it.
+    fn emulated_ns(&self) -> Option<u64> {
+        None
+    }
     /// Memory, other programs' included.
     ///
     /// # Errors

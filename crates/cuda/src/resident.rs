@@ -3,6 +3,7 @@ use crate::driver::{Arg, Context, FunctionId, Launch, Pinned};
 use crate::handles::Stream;
 use crate::{DevicePtr, DriverError};
 use device::ring::{Answer, Ring, RingError, Words};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(crate) struct Start {
     pub cleared: (usize, usize, usize),
     /// Polls after which a wait is late.
     pub patience: u32,
+    /// Slot whose tables hold no work.
+    pub empty: u32,
 }
 
 /// A ring with a kernel behind it. The ring outlives kernels: one that left is followed by another.
@@ -45,6 +48,9 @@ pub(crate) struct Live {
     stream: Stream,
     /// Whose it is.
     pub owner: u64,
+    /// Slot whose tables hold no work, and whether this kernel has them.
+    empty: u32,
+    greeted: AtomicBool,
 }
 
 fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,12 +108,39 @@ impl Live {
             ring: ring.clone(),
             stream,
             owner,
+            empty: s.empty,
+            greeted: AtomicBool::new(false),
         })
     }
 
     /// Pushes a request: its number.
     pub fn push(&self, slot: u32, fresh: bool) -> Result<u32, DriverError> {
         held(&self.ring).push(slot, fresh).map_err(word)
+    }
+
+    /// The acknowledged round trip of a request without work, in nanoseconds of the host's clock, or of
+    /// the GPU's own where that is emulated: from before the host's store to after its read of the
+    /// answer. `None` when no answer came within `patience`.
+    pub fn round_trip(
+        &self,
+        context: &Arc<dyn Context>,
+        patience: Duration,
+    ) -> Result<Option<u64>, DriverError> {
+        let fresh = !self.greeted.swap(true, Ordering::Relaxed);
+        let (began, clock) = (Instant::now(), context.emulated_ns());
+        let seq = self.push(self.empty, fresh)?;
+        loop {
+            if answer(&self.ring, seq).map_err(word)?.is_some() {
+                break;
+            }
+            if began.elapsed() > patience {
+                return Ok(None);
+            }
+            std::hint::spin_loop();
+        }
+        let took = began.elapsed().as_nanos() as u64;
+        let emulated = context.emulated_ns().zip(clock);
+        Ok(Some(emulated.map_or(took, |(now, then)| now - then)))
     }
 
     /// Lets the kernel finish what was pushed, and waits until it has left.

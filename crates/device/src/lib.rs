@@ -73,6 +73,20 @@ pub trait Device: Send + Sync {
         packed: &PackedStore,
         shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
+    /// Of a device that exists only here: its clock in nanoseconds, as far as the host has waited for it.
+    /// What requests take is then to be read off this and not off the host's clock.
+    fn emulated_ns(&self) -> Option<u64> {
+        None
+    }
+    /// The acknowledged round trip of a request without work, in nanoseconds: the clock starts before the
+    /// host's store and stops when the host has read the answer. `None` where no worker listens, or none
+    /// answers.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn round_trip_ns(&self) -> Result<Option<u64>, DeviceError> {
+        Ok(None)
+    }
     /// Where its memory is, if that is another place than the host.
     fn place(&self) -> Option<Arc<dyn Place>> {
         None

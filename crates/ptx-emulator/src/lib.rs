@@ -34,7 +34,10 @@
 //! cores; what one of them is found to do wrong makes the run start again on one, in the order of its
 //! seed.
 //!
-//! Never in here: any type of the rest of the workspace, timing, files.
+//! Time is what a [`Pace`] says that instructions, sectors and looks at others' words take, for launches
+//! whose CTAs wait for each other or for the host; without one, clocks count instructions.
+//!
+//! Never in here: any type of the rest of the workspace, figures of a GPU, files.
 #![deny(unsafe_op_in_unsafe_fn)]
 // Lanes are indices into several rows at once.
 #![allow(clippy::needless_range_loop)]
@@ -56,7 +59,7 @@ mod text;
 pub use checks::{Checks, Kind as Finding, Report};
 pub use counters::{Class, Counters, Counts};
 pub use error::PtxError;
-pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Running, Status};
+pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Pace, Running, Status};
 pub use memory::{Kind as MemoryKind, Memory};
 pub use program::KernelParam;
 pub use text::counters_table;

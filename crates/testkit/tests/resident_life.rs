@@ -139,6 +139,12 @@ fn a_request_makes_no_call_of_the_driver() {
         let i = turn % 3;
         assert_eq!(run(&s, &inputs[i]).unwrap(), wanted[i], "turn {turn}");
     }
+    // A request without work there and back: two ways over the link and a hand-off, some microseconds.
+    let device = b.engine.device();
+    for _ in 0..3 {
+        let ns = device.round_trip_ns().unwrap().expect("an answer");
+        assert!((1000..20_000).contains(&ns), "{ns} ns");
+    }
     assert_eq!(since(&before, &b.driver.calls(0)), Calls::new());
 }
 

@@ -15,7 +15,7 @@ use crate::modules::Module;
 use crate::pool::Block as Memory;
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
-use device::ring::{Call, Dump, Ring, RingError, StepShape, Tables, abi};
+use device::ring::{Call, Dump, Ring, RingError, StepShape, TableError, Tables, abi};
 use device::{DeviceError, Executable, Frame, Request, UnifiedRequest};
 use emit::ptx::ParamValue;
 use emit::ptx::resident::{Abi, Idle};
@@ -136,6 +136,24 @@ fn possible(e: &CudaExecutable) -> bool {
     kernels && e.kept.ring.is_none() && !e.steps.work.is_empty() && !e.gpu.unified()
 }
 
+/// The tables of a request without work: one step of no tasks. Those of any block are as long.
+fn nothing(body: u32) -> Result<Vec<u8>, TableError> {
+    let tables = Tables::new(vec![StepShape {
+        body,
+        params: 4,
+        top_tasks: 1,
+        waits: vec![],
+        faults: false,
+    }])?;
+    let call = Call {
+        tasks: 0,
+        params: &[0; 4],
+    };
+    let mut payload = vec![];
+    tables.fill(&[call], &|d| d.known(), &mut payload)?;
+    Ok(payload)
+}
+
 /// `list` of a step with every step's number moved by `by`.
 fn moved(list: &[Wait], by: u32) -> Vec<Wait> {
     list.iter()
@@ -169,7 +187,9 @@ impl ResidentExecutable {
         };
         let programs = plan.step_programs(inner.block);
         let programs: Vec<&TileProgram> = programs.iter().flatten().collect();
-        let capacity = (SLOTS as u32).next_power_of_two();
+        // One more slot is for requests without work.
+        let all = SLOTS + 1;
+        let capacity = (all as u32).next_power_of_two();
         let abi_ = Abi::new(capacity, &abi::offsets(capacity))
             .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
         let code = emit::ptx::resident::emit(&programs, gpu.arch, &abi_, Idle::default())
@@ -294,8 +314,11 @@ impl ResidentExecutable {
         let pinned = |bytes: usize| gpu.context.pinned(bytes.max(16)).map_err(failed);
         let status = room(workers as usize * size_of::<abi::StatusEntry>())?;
         let feed = room(abi::feed_bytes(capacity))?;
-        let table = room(tables.slot_bytes() * SLOTS)?;
-        let payloads = pinned(tables.payload_bytes() * SLOTS)?;
+        let table = room(tables.slot_bytes() * all)?;
+        let payloads = pinned(tables.payload_bytes() * all)?;
+        let empty = nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
+        let at = tables.payload_bytes() * SLOTS;
+        payloads.write(at, &empty).map_err(failed)?;
         let ring = Ring::new(PinnedWords(pinned(abi::ring_bytes(capacity))?), capacity);
         let mut slots = vec![];
         for _ in 0..SLOTS {
@@ -321,6 +344,7 @@ impl ResidentExecutable {
                 payload_bytes: tables.payload_bytes() as u64,
                 cleared: tables.cleared(),
                 patience: PATIENCE,
+                empty: SLOTS as u32,
             },
             params,
             entries,
@@ -568,7 +592,7 @@ impl ResidentExecutable {
                 uses.cleared += 1;
                 uses.written.fill(None);
                 drop(uses);
-                let zeros = vec![0; self.tables.slot_bytes() * SLOTS];
+                let zeros = vec![0; self.tables.slot_bytes() * (SLOTS + 1)];
                 let zeroed = gpu.context.upload(self.start.slots, &zeros);
                 zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
             }

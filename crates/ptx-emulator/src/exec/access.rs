@@ -203,6 +203,7 @@ impl Ctx<'_> {
         let first = offset / 4;
         if strong && !write {
             self.observe(lane, place, first, how);
+            self.timed(place, first, false);
         }
         if self.world.checks.races {
             let mask = byte_mask(offset, bytes);
@@ -215,6 +216,7 @@ impl Ctx<'_> {
         if write {
             if strong {
                 self.publish(lane, place, first, how);
+                self.timed(place, first, true);
             } else {
                 for k in 0..u64::from(bytes.div_ceil(4)) {
                     match place {
@@ -229,6 +231,20 @@ impl Ctx<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// A strong access, by the clock.
+    #[inline]
+    pub(crate) fn timed(&mut self, place: Option<(usize, u64)>, word: u64, write: bool) {
+        let (Some((id, _)), true) = (place, self.world.clock.pace.is_some()) else {
+            return;
+        };
+        let key = self.mem.allocations[id].base / 4 + word;
+        let (clock, cta) = (&mut self.world.clock, self.cta.index);
+        match write {
+            true => self.cta.hand.writes(clock, key, cta),
+            false => self.cta.hand.reads(clock, key, cta),
         }
     }
 

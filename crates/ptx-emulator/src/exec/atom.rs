@@ -86,9 +86,6 @@ impl Ctx<'_> {
         if shared != 0 {
             self.count_shared(&at, bytes, shared);
         }
-        if act & !shared != 0 {
-            self.count_global(&at, bytes, act & !shared);
-        }
         let wide = |c: &Self, r: R| match bytes {
             8 => *c.w.a64(c.k, r),
             _ => c.w.a32(c.k, r).map(u64::from),
@@ -99,6 +96,9 @@ impl Ctx<'_> {
             scope: a.scope,
             atomic: true,
         };
+        if act & !shared != 0 {
+            self.count_global(&at, bytes, act & !shared, how, true);
+        }
         let mut out = [0u64; 32];
         for l in lanes(act) {
             let li = l as usize;
@@ -210,6 +210,9 @@ impl Ctx<'_> {
             return;
         }
         self.observe(l, place, offset / 4, how);
+        if how.sem.acquires() {
+            self.timed(place, offset / 4, false);
+        }
         self.note(l, place, offset, bytes, how, true);
         if changed {
             self.wrote(place, offset, bytes);

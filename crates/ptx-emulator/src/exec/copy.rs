@@ -24,7 +24,7 @@ impl Ctx<'_> {
             .filter(|l| read[*l as usize] > 0)
             .fold(0, |m, l| m | 1 << l);
         if reading != 0 {
-            self.count_global(&from, *size, reading);
+            self.count_global(&from, *size, reading, How::WEAK, false);
         }
         self.count_shared(&to, *size, act);
         for l in lanes(act) {

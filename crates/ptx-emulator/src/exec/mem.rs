@@ -251,9 +251,19 @@ impl Ctx<'_> {
         c.shared_requests += 1;
         c.wavefronts += passes;
         c.conflicts += passes.saturating_sub(ideal);
+        if let Some(p) = &self.world.clock.pace {
+            self.cta.hand.passes(p, passes);
+        }
     }
 
-    pub(crate) fn count_global(&mut self, at: &[u64; 32], total: u32, act: u32) {
+    pub(crate) fn count_global(
+        &mut self,
+        at: &[u64; 32],
+        total: u32,
+        act: u32,
+        how: How,
+        write: bool,
+    ) {
         let mut list = [0u64; 32];
         let mut n = 0;
         for l in lanes(act) {
@@ -266,6 +276,13 @@ impl Ctx<'_> {
         c.sectors += s;
         c.lines += l;
         c.global_bytes += n as u64 * u64::from(total);
+        if let Some(p) = &self.world.clock.pace {
+            let found = self.mem.resolve(list[0], 1).ok();
+            let host = found.is_some_and(|f| self.mem.allocations[f.0].kind == memory::Kind::Host);
+            self.cta
+                .hand
+                .sectors(p, s, host && how.sem == Sem::Weak && !write);
+        }
     }
 
     pub(crate) fn shared_read(
@@ -352,7 +369,7 @@ impl Ctx<'_> {
         how: How,
         words: &mut Words,
     ) {
-        self.count_global(at, total, act);
+        self.count_global(at, total, act, how, false);
         for l in lanes(act) {
             let (a, li) = (at[l as usize], l as usize);
             let Some((id, offset)) = self.global_at(l, a, total, "a read") else {
@@ -385,7 +402,7 @@ impl Ctx<'_> {
         how: How,
         words: &Words,
     ) {
-        self.count_global(at, total, act);
+        self.count_global(at, total, act, how, true);
         for l in lanes(act) {
             let (a, li) = (at[l as usize], l as usize);
             let Some((id, offset)) = self.global_at(l, a, total, "a write") else {

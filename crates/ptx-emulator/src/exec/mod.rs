@@ -89,6 +89,9 @@ impl Ctx<'_> {
         let c = &mut self.world.counts[pc as usize];
         c.issued += 1;
         c.lanes += u64::from(act.count_ones());
+        if let Some(p) = &self.world.clock.pace {
+            self.cta.hand.issued(p);
+        }
         if self.world.checks.uninitialised {
             self.check_registers(inst, mask, act);
         }

@@ -192,8 +192,11 @@ impl Ctx<'_> {
     }
 
     pub(crate) fn special(&mut self, s: Special, d: R, act: u32) {
-        // Time is counted in instructions of the warp: it goes on, and is the same in every run.
-        let t = self.w.steps;
+        // Without a pace, time is counted in instructions of the warp: it goes on, and is the same in every run.
+        let t = match self.world.clock.pace {
+            Some(p) => self.cta.hand.settle(&p) as u64,
+            None => self.w.steps,
+        };
         match s {
             Special::Clock => self.w.put32(d, act, &[t as u32; 32]),
             Special::GlobalTimerHi => self.w.put32(d, act, &[(t >> 32) as u32; 32]),

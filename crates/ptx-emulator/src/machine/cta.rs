@@ -1,6 +1,7 @@
 //! A CTA: its shared memory, its barriers and its warps.
 
 use crate::clocks::{LaneSync, Messages, Vc, join};
+use crate::machine::pace::Hand;
 use crate::machine::warp::{Copy, Doing, Warp};
 use crate::memory::shadow::Shadow;
 use crate::program::R;
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub barriers: Vec<Barrier>,
     /// A barrier changed, or threads ended: see whether one completes.
     pub look: bool,
+    pub hand: Hand,
 }
 
 #[derive(Debug)]

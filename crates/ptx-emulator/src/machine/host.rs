@@ -158,6 +158,21 @@ impl Running {
         }
     }
 
+    /// The host's clock, in nanoseconds, as far as it has waited for what this launch wrote.
+    pub fn host_ns(&self) -> f64 {
+        self.run.world.clock.host_ns
+    }
+
+    /// Sets the host's clock.
+    pub fn set_host_ns(&mut self, now: f64) {
+        self.run.world.clock.host_ns = now;
+    }
+
+    /// The latest that a CTA has come to by its own clock, in nanoseconds.
+    pub fn latest_ns(&self) -> f64 {
+        self.run.world.clock.latest_ns
+    }
+
     fn known(&self) -> Arc<Vc> {
         let mut vc = (*self.host.vc).clone();
         vc.set_thread(HOST, self.clock + 1);
@@ -173,6 +188,7 @@ impl Running {
         let key = m.allocations[id].base / 4 + offset / 4;
         let world = &mut self.run.world;
         if sem != Sem::Weak && !write {
+            world.clock.host_reads(key);
             world
                 .messages
                 .read(key, HOST, &mut self.host, sem, Scope::Sys);
@@ -227,6 +243,7 @@ impl Running {
                 sync: &mut self.host,
             };
             world.messages.write(key, &p, sem, Scope::Sys, false);
+            world.clock.host_writes(key);
             self.clock += u32::from(sem.releases());
         }
         world.writes += 1;

@@ -2,12 +2,14 @@
 
 pub(crate) mod cta;
 mod host;
+pub(crate) mod pace;
 mod parallel;
 mod run;
 pub(crate) mod warp;
 pub(crate) mod world;
 
 pub use host::{HostOrder, Running, Status};
+pub use pace::Pace;
 
 use crate::checks::{Checks, Report};
 use crate::counters::{Counters, Counts};
@@ -164,6 +166,8 @@ pub struct Launch {
     pub again: bool,
     /// Shared memory that a CTA may have, in bytes, when it is not what the text's architecture has.
     pub shared_limit: Option<u32>,
+    /// What things take, for a launch in slices that is to keep time.
+    pub pace: Option<Pace>,
 }
 
 impl Launch {
@@ -182,6 +186,7 @@ impl Launch {
             step_limit: 1 << 40,
             again: true,
             shared_limit: None,
+            pace: None,
         }
     }
 
@@ -438,6 +443,7 @@ impl Plan {
             self.shared,
             l.grid,
         )
+        .at_pace(l.pace)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The CTAs in flight, and whose turn it is.
 
 use super::cta::{Barrier, Core, Cta, lanes};
+use super::pace::Hand;
 use super::warp::{Doing, Place, Warp};
 use super::world::{World, place};
 use super::{Launch, Plan};
@@ -42,6 +43,8 @@ pub(crate) struct Run {
     /// Warps that can go on, by slot and number.
     ready: Vec<(u32, u32)>,
     listed: Vec<Vec<bool>>,
+    /// When the last CTA of each slot ended.
+    ended: Vec<f64>,
     rng: Rng,
     seed: u64,
     /// Each CTA by itself: its turns depend on nothing but its number.
@@ -70,6 +73,7 @@ impl Run {
             slots: (0..slots).map(|_| None).collect(),
             ready: Vec::new(),
             listed: vec![Vec::new(); slots],
+            ended: vec![l.pace.map_or(0.0, |p| p.start_ns); slots],
             rng: Rng::new(l.seed),
             seed: l.seed,
             alone,
@@ -116,6 +120,7 @@ impl Run {
                 any_flying: 0,
                 barriers: (0..16).map(|_| Barrier::default()).collect(),
                 look: false,
+                hand: Hand::starting(self.ended[slot]),
             },
             warps: (0..warps).map(|w| Warp::new(&k, w, &p)).collect(),
         });
@@ -202,6 +207,13 @@ impl Run {
                 self.list(slot, w);
             }
             if done {
+                if let (Some(p), Some(cta)) =
+                    (self.world.clock.pace, &mut self.slots[slot as usize])
+                {
+                    let now = cta.core.hand.settle(&p);
+                    self.ended[slot as usize] = now;
+                    self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
+                }
                 self.slots[slot as usize] = None;
                 self.ready.retain(|r| r.0 != slot);
                 self.finished += 1;

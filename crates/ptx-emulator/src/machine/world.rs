@@ -3,6 +3,7 @@
 use crate::checks::{Checks, Reports};
 use crate::clocks::{HOST, Messages};
 use crate::counters::Counts;
+use crate::machine::pace::{Clock, Pace};
 use crate::memory::shadow::Shadow;
 use crate::program::Kernel;
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ pub(crate) struct World {
     pub params: Vec<u8>,
     pub shared_bytes: u32,
     pub grid: [u32; 3],
+    pub clock: Clock,
 }
 
 impl World {
@@ -47,7 +49,14 @@ impl World {
             params,
             shared_bytes: shared,
             grid,
+            clock: Clock::default(),
         }
+    }
+
+    /// The same with a clock.
+    pub fn at_pace(mut self, pace: Option<Pace>) -> World {
+        self.clock = Clock::new(pace);
+        self
     }
 
     #[inline]
