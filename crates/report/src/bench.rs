@@ -55,6 +55,18 @@ pub struct BenchReport {
     /// What the plan predicts for one request: of branches the larger, loop bodies as often as they
     /// run (once where only the request says).
     pub predicted_ms: f64,
+    /// What copies of inputs and outputs to and from another memory are predicted to take beside that.
+    #[serde(default)]
+    pub predicted_copies_ms: f64,
+    /// Whether latencies are an emulated device's own time, not this machine's.
+    #[serde(default)]
+    pub emulated: bool,
+    /// Of an emulated device: what emulating one request took here, on average.
+    #[serde(default)]
+    pub emulation_ms: Option<f64>,
+    /// Of resident workers on a GPU: the median acknowledged round trip of a request without work.
+    #[serde(default)]
+    pub round_trip_us: Option<f64>,
     /// Reading, importing and making ready (weights packed), planning left out.
     pub load_ms: f64,
     /// Planning.
@@ -82,7 +94,12 @@ impl BenchReport {
         );
         let _ = writeln!(
             out,
-            "  latency     p50 {}, min {}, mean {}, p90 {}, p99 {}, p99.9 {}",
+            "  {} p50 {}, min {}, mean {}, p90 {}, p99 {}, p99.9 {}",
+            if self.emulated {
+                "emulated   "
+            } else {
+                "latency    "
+            },
             ms(l.p50),
             ms(l.min),
             ms(l.mean),
@@ -90,8 +107,13 @@ impl BenchReport {
             ms(l.p99),
             ms(l.p999)
         );
-        let ratio = if self.predicted_ms > 0.0 {
-            format!(" (p50 is {:.2} times that)", l.p50 / self.predicted_ms)
+        let all = self.predicted_ms + self.predicted_copies_ms;
+        let copies = match self.predicted_copies_ms > 0.0 {
+            true => format!(", copies {}", ms(self.predicted_copies_ms)),
+            false => String::new(),
+        };
+        let ratio = if all > 0.0 {
+            format!("{copies} (p50 is {:.2} times that)", l.p50 / all)
         } else {
             String::new()
         };
@@ -101,6 +123,13 @@ impl BenchReport {
             "  throughput  {} requests/s",
             units::count(self.throughput_per_s).trim_end()
         );
+        if let Some(v) = self.emulation_ms {
+            let _ = writeln!(
+                out,
+                "  these are the emulated device's times; emulating a request took {} here",
+                ms(v)
+            );
+        }
         let _ = writeln!(
             out,
             "  load {}, plan {}",

@@ -20,6 +20,7 @@ mod step;
 mod table;
 mod trace;
 pub mod units;
+mod ways;
 
 pub use bench::{BenchReport, LatencyMs};
 pub use bodies::{BodyView, bodies_us};
@@ -34,3 +35,4 @@ pub use queues::{QueueView, queues};
 pub use step::StepView;
 pub use table::{Align, Style, Table};
 pub use trace::chrome_trace;
+pub use ways::{PersistentReport, ROUND_TRIP_AIM_US, WaysReport};

@@ -89,3 +89,88 @@ fn what_cannot_be_is_said_in_a_sentence() {
         assert!(!out.status.success() && said.contains(want), "{on}: {said}");
     }
 }
+
+/// Lines of a page that a terminal of a hundred columns would break.
+fn too_wide(page: &str) -> Vec<&str> {
+    page.lines().filter(|l| l.chars().count() > 100).collect()
+}
+
+#[test]
+fn bench_tells_emulated_time_and_compares_the_two_ways() {
+    let onnx = model("model.onnx");
+    let bench = |more: &[&str]| {
+        let mut args = vec!["bench", &onnx, "--on", "emulated:a100,sms=4", "--no-cache"];
+        args.extend(["--iterations", "3", "--warmup", "1"]);
+        args.extend(more);
+        let out = shopfloor(&args);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{said}");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let page = bench(&[]);
+    assert!(
+        page.contains("emulated    p50") && page.contains("emulating a request took"),
+        "{page}"
+    );
+    assert!(!page.contains("latency"), "{page}");
+    let page = bench(&["--resident"]);
+    for part in [
+        "step by step",
+        "resident",
+        "predicted",
+        "emulated p50",
+        "acknowledged round trip",
+        "the aim on an H100 is 3.00 us",
+        "starts before the host's store and stops when the host has read the answer",
+    ] {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
+    assert_eq!(too_wide(&page), Vec::<&str>::new());
+    // Emulated time is the same however often it is measured.
+    let p50 = || -> Vec<f64> {
+        let v: serde_json::Value = serde_json::from_str(&bench(&["--resident", "--json"])).unwrap();
+        let of = |way: &str| v[way]["latency_ms"]["p50"].as_f64().unwrap();
+        assert_eq!(v["resident"]["emulated"], true);
+        let trip = v["resident"]["round_trip_us"].as_f64().unwrap();
+        assert!(trip > 1.0 && trip < 20.0, "{trip}");
+        vec![of("step_by_step"), of("resident")]
+    };
+    let first = p50();
+    for (a, b) in first.iter().zip(p50()) {
+        assert!((a - b).abs() < 0.05 * a, "{first:?}");
+    }
+    let out = shopfloor(&["bench", &onnx, "--resident", "--no-cache"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        !out.status.success() && said.contains("emulated:a100"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_textbook_case_is_shown_both_ways() {
+    let out = shopfloor(&[
+        "bench",
+        "--demo",
+        "persistent",
+        "--on",
+        "emulated:h100,sms=2",
+    ]);
+    let page = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    for part in [
+        "100 batches",
+        "copy, launch, copy",
+        "resident",
+        "round trip",
+    ] {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
+    assert_eq!(too_wide(&page), Vec::<&str>::new());
+    let out = shopfloor(&["bench", "--demo", "persistent", "--on", "cpu"]);
+    assert!(!out.status.success());
+}

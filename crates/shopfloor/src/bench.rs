@@ -74,12 +74,35 @@ pub fn bench(
     let plan = session.plan(&dims)?;
     let planned = began.elapsed();
     let more = report::bodies_us(&crate::planview::bodies(&session, &plan));
-    let predicted_ms = plan.predicted.time_s * 1e3 + more * 1e-3;
+    let device = session.runtime().engine().device().clone();
+    let emulated = device.emulated_ns().is_some();
+    if emulated && concurrency > 1 {
+        return Err(Error::Usage(
+            "an emulated device has one clock for all callers: leave out --concurrency".into(),
+        ));
+    }
+    let predicted_s = crate::ways::predicted_s(&plan, &*device);
+    let predicted_ms = predicted_s * 1e3 + more * 1e-3;
     let began = Instant::now();
     session.swap_plan(plan)?;
     let load = made + began.elapsed();
+    let moved = match device.place() {
+        None => None,
+        Some(_) => {
+            let out = session.run(&inputs::borrowed(&named))?.into_vec();
+            let bytes = |t: &Tensor| t.bytes().len();
+            let given = named.iter().map(|(_, t)| bytes(t)).collect::<Vec<_>>();
+            Some((given, out.iter().map(|(_, t)| bytes(t)).collect::<Vec<_>>()))
+        }
+    };
+    let copies_s = moved.map_or(0.0, |(given, made)| {
+        crate::ways::copies_s(&*device, given.iter().chain(&made))
+    });
+    let wall = Instant::now();
     let (ms, took) = measure(&session, &named, options, concurrency, progress)?;
-    let device = session.runtime().engine().device();
+    let requests = (ms.len() + options.warmup).max(1) as f64;
+    let emulation_ms = emulated.then(|| wall.elapsed().as_secs_f64() * 1e3 / requests);
+    let round_trip_us = crate::ways::round_trip_us(&*device)?;
     Ok(BenchReport {
         model: session.model().program().name.clone(),
         device: format!("{} ({})", device.name(), device.target().name),
@@ -88,6 +111,10 @@ pub fn bench(
         latency_ms: LatencyMs::of(&ms),
         throughput_per_s: ms.len() as f64 / took.as_secs_f64().max(1e-12),
         predicted_ms,
+        predicted_copies_ms: copies_s * 1e3,
+        emulated,
+        emulation_ms,
+        round_trip_us,
         load_ms: load.as_secs_f64() * 1e3,
         plan_ms: planned.as_secs_f64() * 1e3,
         peak_rss_bytes: peak_rss(),
@@ -106,6 +133,7 @@ fn measure(
 ) -> Result<(Vec<f64>, Duration), Error> {
     let taken = AtomicUsize::new(0);
     let barrier = std::sync::Barrier::new(concurrency);
+    let device = session.runtime().engine().device();
     let caller = |first: bool| -> Result<Measured, Error> {
         let borrowed = inputs::borrowed(named);
         let warm: Result<(), Error> =
@@ -130,9 +158,12 @@ fn measure(
                 progress(done.min(1.0));
                 told = now;
             }
-            let start = Instant::now();
+            let (start, then) = (Instant::now(), device.emulated_ns());
             let outputs = session.run(&borrowed)?;
-            ms.push(start.elapsed().as_secs_f64() * 1e3);
+            ms.push(match device.emulated_ns().zip(then) {
+                Some((now, then)) => (now - then) as f64 * 1e-6,
+                None => start.elapsed().as_secs_f64() * 1e3,
+            });
             drop(outputs);
         }
     };
@@ -154,9 +185,12 @@ fn measure(
         first = Some(first.map_or(b, |f| f.min(b)));
         last = Some(last.map_or(e, |l| l.max(e)));
     }
-    let took = first
-        .zip(last)
-        .map_or(Duration::ZERO, |(f, l)| l.duration_since(f));
+    let took = match device.emulated_ns() {
+        Some(_) => Duration::from_secs_f64(ms.iter().sum::<f64>() * 1e-3),
+        None => first
+            .zip(last)
+            .map_or(Duration::ZERO, |(f, l)| l.duration_since(f)),
+    };
     Ok((ms, took))
 }
 

@@ -36,6 +36,7 @@ mod outputs;
 pub mod planview;
 mod profile;
 mod session;
+mod ways;
 
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
 pub use cache::Cache;
@@ -50,6 +51,7 @@ pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;
 pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
+pub use ways::persistent;
 
 pub use cpu::isa::Isa;
 pub use data;

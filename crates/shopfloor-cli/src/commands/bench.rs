@@ -1,6 +1,8 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::{BenchOptions, Cache, Model, Subject, data, inputs, report::units};
+use shopfloor::{
+    BenchOptions, Cache, Model, Subject, data, inputs, report::WaysReport, report::units,
+};
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -14,8 +16,9 @@ pub struct Args {
     #[arg(long, value_name = "OP")]
     op: Option<String>,
     /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic;
-    /// load, how long MODEL takes to be ready, in new processes with and without a cache
-    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load"], conflicts_with = "op")]
+    /// load, how long MODEL takes to be ready, in new processes with and without a cache; persistent, 100
+    /// batches of a short kernel on a GPU, launched and by a kernel that stays [--on emulated:a100]
+    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "persistent"], conflicts_with = "op")]
     demo: Option<String>,
     /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
     #[arg(long, value_name = "FILE")]
@@ -134,9 +137,43 @@ fn load(a: &Args) -> Done {
     }
 }
 
+/// Batches of the textbook case.
+const BATCHES: usize = 100;
+
+/// Many batches of a short kernel, launched and by a kernel that stays.
+fn persistent(a: &Args) -> Done {
+    if a.model.is_some() {
+        return Err(Failure::Usage(
+            "--demo persistent makes its own model: give none".into(),
+        ));
+    }
+    let on = a.engine.on.as_deref().unwrap_or("emulated:a100");
+    let with = |on: String| EngineArgs {
+        on: Some(on),
+        ..a.engine.clone()
+    };
+    let (launched, resident) = (with(on.into()), with(staying(on)?));
+    let bar = output::bar("measuring");
+    let report = shopfloor::persistent(
+        launched.builder()?,
+        resident.builder()?,
+        a.iterations.map_or(BATCHES, |n| n as usize),
+        &|done| bar.set_position((done * 1000.0) as u64),
+    );
+    bar.finish_and_clear();
+    let report = report?;
+    match a.json {
+        true => output::json(&report),
+        false => output::print(&report.render(output::style())),
+    }
+}
+
 pub fn run(a: Args) -> Done {
     if a.demo.as_deref() == Some("load") {
         return load(&a);
+    }
+    if a.demo.as_deref() == Some("persistent") {
+        return persistent(&a);
     }
     if a.demo.is_some() {
         if a.model.is_some() {
@@ -196,24 +233,14 @@ pub fn run(a: Args) -> Done {
             (Some(op), _) => Subject::Op(op),
             (None, path) => Subject::File(path.as_deref().unwrap_or_default().as_ref()),
         };
-        let before = measured(&a.engine, subject, given.clone())?;
-        let after = measured(&stays, again, given)?;
-        if a.json {
-            return output::json(&serde_json::json!({
-                "step_by_step": before,
-                "resident": after,
-            }));
-        }
-        output::print(&before.render(output::style()))?;
-        output::print(&after.render(output::style()))?;
-        let ratio = before.latency_ms.p50 / after.latency_ms.p50;
-        let whose = match on.starts_with("emulated") {
-            true => "; both are the emulator's own times, not a GPU's",
-            false => "",
+        let report = WaysReport {
+            step_by_step: measured(&a.engine, subject, given.clone())?,
+            resident: measured(&stays, again, given)?,
         };
-        return output::print(&format!(
-            "resident: {ratio:.2} times the requests, by medians{whose}\n"
-        ));
+        return match a.json {
+            true => output::json(&report),
+            false => output::print(&report.render(output::style())),
+        };
     }
     let report = measured(&a.engine, subject, given)?;
     if a.json {
