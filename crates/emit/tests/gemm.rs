@@ -153,6 +153,7 @@ fn rule(k: Kernel, change: impl Fn(&mut Schedule, &mut GpuMapping)) -> &'static 
             assert!(!statement.is_empty() && !why.is_empty());
             rule
         }
+        Err(EmitError::Kernel(KernelError::Rule { rule, .. })) => rule,
         other => panic!("{other:?}"),
     }
 }
@@ -210,7 +211,7 @@ fn what_cannot_be_printed_is_named() {
     assert_eq!(rule(k(), |s, _| s.chunk = 2), "chunk");
     assert_eq!(rule(k(), |_, m| m.registers = 300), "mapping");
     assert_eq!(rule(k(), |s, _| s.grid[0].tile = 48), "rows of a warp");
-    assert_eq!(rule(k(), |s, _| s.grid[0].tile = 1 << 30), "tile size");
+    assert_eq!(rule(k(), |s, _| s.grid[0].tile = 1 << 30), "limits");
     assert_eq!(rule(k(), |s, _| s.loops[0].tile = 24), "depth");
     assert_eq!(
         rule(k(), |s, _| s.places[0] = Place::Shared {
