@@ -113,9 +113,19 @@ impl Live {
         })
     }
 
-    /// Pushes a request: its number.
-    pub fn push(&self, slot: u32, fresh: bool) -> Result<u32, DriverError> {
-        held(&self.ring).push(slot, fresh).map_err(word)
+    /// Pushes a request: its number, or `None` while every entry is under way. Entries are free again in
+    /// their order, so that one whose answer is not taken yet holds up those behind it.
+    pub fn push(&self, slot: u32, fresh: bool) -> Result<Option<u32>, DriverError> {
+        match held(&self.ring).push(slot, fresh) {
+            Ok(seq) => Ok(Some(seq)),
+            Err(RingError::Full { .. }) => Ok(None),
+            Err(e) => Err(word(e)),
+        }
+    }
+
+    /// Gives up what is under way in a ring whose kernel is over.
+    pub fn abandon(&self) {
+        held(&self.ring).abandon();
     }
 
     /// The acknowledged round trip of a request without work, in nanoseconds of the host's clock, or of
@@ -128,7 +138,10 @@ impl Live {
     ) -> Result<Option<u64>, DriverError> {
         let fresh = !self.greeted.swap(true, Ordering::Relaxed);
         let (began, clock) = (Instant::now(), context.emulated_ns());
-        let seq = self.push(self.empty, fresh)?;
+        let Some(seq) = self.push(self.empty, fresh)? else {
+            self.greeted.fetch_and(!fresh, Ordering::Relaxed);
+            return Ok(None);
+        };
         loop {
             if answer(&self.ring, seq).map_err(word)?.is_some() {
                 break;

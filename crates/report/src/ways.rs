@@ -19,7 +19,8 @@ fn clock(emulated: bool) -> &'static str {
 /// The acknowledged round trip, with its definition and the aim.
 fn round_trip(out: &mut String, us: Option<f64>, emulated: bool) {
     let Some(us) = us else {
-        out.push_str("\nno kernel listened, so there is no round trip to measure\n");
+        out.push_str("\nno kernel stays for this plan (it has steps of the host, or weights that are streamed): both\n\
+             ways are one, and there is no round trip\n");
         return;
     };
     let _ = writeln!(
@@ -232,6 +233,6 @@ mod tests {
             },
             step_by_step: one,
         };
-        assert!(none.render(style).contains("no kernel listened"));
+        assert!(none.render(style).contains("no kernel stays"));
     }
 }

@@ -411,7 +411,7 @@ impl GpuExecutable {
             };
             encoder.copy_buffer_to_buffer(from, at, &staging, to, n);
         }
-        self.gpu.submit(encoder);
+        self.gpu.submit(encoder, 0);
         self.gpu.read(&staging, sum, |bytes| {
             for ((port, out), &at) in self.outputs.iter().zip(outputs.iter_mut()).zip(&places) {
                 if !port.state && port.here {

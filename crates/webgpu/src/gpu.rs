@@ -1,4 +1,6 @@
 //! The adapter with its queue: buffers, pipelines, copies.
+use crate::ring::Drained;
+use crate::run::MOST_TASKS;
 use device::DeviceError;
 use emit::wgsl::{Limits, Wgsl};
 use std::collections::BTreeMap;
@@ -28,6 +30,8 @@ pub(crate) struct Gpu {
     pub bindings: wgpu::BindGroupLayout,
     layout: wgpu::PipelineLayout,
     pipelines: Mutex<BTreeMap<[u8; 32], Arc<wgpu::ComputePipeline>>>,
+    /// Where recorded work waits for its submission.
+    ring: Drained<wgpu::CommandBuffer>,
     /// The first error that nobody was waiting for.
     failed: Arc<Mutex<Option<String>>>,
 }
@@ -155,6 +159,7 @@ impl Gpu {
             bindings,
             layout,
             pipelines: Mutex::default(),
+            ring: Drained::new(MOST_TASKS),
             failed,
         })
     }
@@ -281,9 +286,12 @@ impl Gpu {
         }
     }
 
-    /// Hands over what was recorded.
-    pub fn submit(&self, encoder: wgpu::CommandEncoder) {
-        self.queue.submit([encoder.finish()]);
+    /// Hands over what was recorded, which has so many tasks, perhaps with what others recorded.
+    pub fn submit(&self, encoder: wgpu::CommandEncoder, tasks: u32) {
+        let submit = |list| {
+            self.queue.submit::<Vec<wgpu::CommandBuffer>>(list);
+        };
+        self.ring.run(vec![(encoder.finish(), tasks)], &submit);
     }
 
     /// Waits until everything handed over is done, and maps the first `bytes` of `staging` for `f`.

@@ -2,7 +2,8 @@
 //!
 //! A request's memory (ports, arena, states) is one buffer, what stays (weights and what is made of
 //! them) another; both are bound once, and each step is given the places of its operands as numbers.
-//! Host steps run on the CPU on copies of their operands. Nothing here plans.
+//! Host steps run on the CPU on copies of their operands. What callers record goes through a ring and out
+//! in submissions of limited length. Nothing here plans.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -10,6 +11,7 @@ mod executable;
 mod gpu;
 mod host;
 mod memory;
+mod ring;
 mod run;
 
 pub use crate::device::{WebGpuDevice, adapters};

@@ -233,10 +233,8 @@ impl Steps {
             match &self.work[at] {
                 Work::Host(_) | Work::Far | Work::Road(_) => {
                     if carried > 0 {
-                        gpu.submit(std::mem::replace(
-                            &mut encoder,
-                            gpu.device.create_command_encoder(&Default::default()),
-                        ));
+                        let next = gpu.device.create_command_encoder(&Default::default());
+                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
                         carried = 0;
                     }
                     let began = Instant::now();
@@ -289,10 +287,8 @@ impl Steps {
                     }
                     drop(pass);
                     if carried > MOST_TASKS {
-                        gpu.submit(std::mem::replace(
-                            &mut encoder,
-                            gpu.device.create_command_encoder(&Default::default()),
-                        ));
+                        let next = gpu.device.create_command_encoder(&Default::default());
+                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
                         carried = 0;
                     }
                 }
@@ -312,7 +308,7 @@ impl Steps {
             encoder.resolve_query_set(q, 0..timed.len() as u32 * 2, &b, 0);
             resolved = Some((b, bytes));
         }
-        gpu.submit(encoder);
+        gpu.submit(encoder, carried);
         if faults {
             let words = fetch(gpu, place.work, place.memory.fault, self.work.len() * 4)?;
             for (i, w) in words.chunks_exact(4).enumerate() {
@@ -439,6 +435,6 @@ pub(crate) fn fetch(
     let staging = gpu.staging(bytes)?;
     let mut encoder = gpu.device.create_command_encoder(&Default::default());
     encoder.copy_buffer_to_buffer(buffer, at, &staging, 0, bytes);
-    gpu.submit(encoder);
+    gpu.submit(encoder, 0);
     gpu.read(&staging, bytes, |b| b[..n].to_vec())
 }

@@ -484,6 +484,26 @@ impl ResidentExecutable {
         fresh: bool,
         p: &[i64],
     ) -> Result<(u32, Arc<Live>), DeviceError> {
+        let began = Instant::now();
+        loop {
+            if let Some(pushed) = self.try_push(taken, fresh, p)? {
+                return Ok(pushed);
+            }
+            if began.elapsed() > self.inner.gpu.options.watchdog {
+                let why = "the ring stayed full; somebody does not take an answer";
+                return Err(self.inner.refused(why));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The same, unless every entry of the ring is under way.
+    fn try_push(
+        &self,
+        taken: &Taken<'_>,
+        fresh: bool,
+        p: &[i64],
+    ) -> Result<Option<(u32, Arc<Live>)>, DeviceError> {
         let gpu = &self.inner.gpu;
         let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
         gpu.alive()?;
@@ -504,10 +524,9 @@ impl ResidentExecutable {
         if fresh {
             self.write(taken.slot, p)?;
         }
-        let seq = own
-            .push(taken.slot as u32, fresh)
-            .map_err(|e| self.failed(e))?;
-        Ok((seq, own))
+        let seq = own.push(taken.slot as u32, fresh);
+        let seq = seq.map_err(|e| self.failed(e))?;
+        Ok(seq.map(|seq| (seq, own)))
     }
 
     /// What every worker is doing.
@@ -668,7 +687,9 @@ impl ResidentExecutable {
             Err(_) => {
                 // What failed is not asked again.
                 let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
-                now.take_if(|l| Arc::ptr_eq(l, &live));
+                if now.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
+                    live.abandon();
+                }
             }
         }
         done?;

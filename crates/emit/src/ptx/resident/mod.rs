@@ -4,7 +4,9 @@
 //! # Who does what
 //!
 //! The launch has `1 + W` CTAs that are all on the device at once. CTA 0 is the dispatcher; it runs no
-//! tasks, so that a request is seen while others run, and it alone looks across the bus. The others are
+//! tasks, so that a request is seen while others run, and it alone looks across the bus, which many CTAs
+//! that poll the host's memory would load. Its stop word may say 1, finish what was pushed, or 2, leave at
+//! once: then workers leave too, also from a wait that is late. The others are
 //! workers. Of a request's tasks, counted through the plan's steps in plan order, worker `w` takes those
 //! whose number is `w` modulo `W`.
 //!
