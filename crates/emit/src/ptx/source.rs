@@ -88,12 +88,13 @@ impl Printed {
                 _ => format!("\t.param .u64 {}", p.name),
             })
             .collect();
+        // Left alone, ptxas for sm_75 keeps 256 threads to 128 registers and spills.
         let cap = match self.capped {
-            true => format!(".maxnreg {}\n", self.registers),
-            false => String::new(),
+            true => self.registers,
+            false => super::target::registers_for(self.threads),
         };
         let text = format!(
-            "{}.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n{cap}{{\n{}\tret;\n}}\n",
+            "{}.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {cap}\n{{\n{}\tret;\n}}\n",
             module(&self.name, arch),
             list.join(",\n"),
             self.threads,

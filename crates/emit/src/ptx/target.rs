@@ -20,6 +20,13 @@ pub fn limits(arch: &str) -> CtaLimits {
     }
 }
 
+/// Registers that a thread of a CTA can have at most, whose `threads` share the file.
+pub(super) fn registers_for(threads: u32) -> u32 {
+    let most = limits("sm_80");
+    let warps = threads.max(1).next_multiple_of(32);
+    (most.register_file / warps / 8 * 8).min(most.registers)
+}
+
 /// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
 /// other name it has no families, so that nothing is planned for it.
 pub fn target(arch: &str) -> Target {

@@ -170,7 +170,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
     let code = head + &s.out;
     Ok(Printed {
         name: p.name.clone(),
-        held: super::pressure::estimate(&code, 255),
+        held: super::pressure::estimate_threads(&code, super::target::registers_for(p.threads)),
         code,
         params,
         threads: p.threads,
