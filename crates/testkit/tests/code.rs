@@ -5,7 +5,7 @@ extern crate shopfloor_testkit as testkit;
 
 use emit::ptx::{self, Ptx};
 use expr::ExprBuilder;
-use graph::{AttentionSpec, Graph, GraphBuilder, Op, Origin};
+use graph::{AttentionSpec, GraphBuilder, Op, Origin};
 use kernel::{Family, Mapping, TileProgram};
 use layout::{DType, Dim, DimBox};
 use machine::Machine;
