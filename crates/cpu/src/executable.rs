@@ -6,7 +6,9 @@ use crate::host::CHost;
 use crate::pool::{Desk, Pool};
 use device::{AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Request};
 use layout::{DType, Dim, DimBox};
-use plan::{Block, Bound, BufferKind, Params, Span, Step, TileMap, TileNeeds, VerifiedPlan, Wait};
+use plan::{
+    Block, Bound, BufferKind, Params, Size, Span, Step, TileMap, TileNeeds, VerifiedPlan, Wait,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -309,22 +311,12 @@ pub(crate) enum Kept {
     No,
 }
 
-/// A port's size as parameters.
+/// A port, its size as parameters.
 struct CPort {
     name: String,
-    dtype: DType,
-    shape: Vec<u32>,
+    size: Size,
     buffer: usize,
     state: bool,
-}
-
-impl CPort {
-    fn bytes(&self, p: &[i64]) -> Option<usize> {
-        let n = self.shape.iter().try_fold(1usize, |n, &d| {
-            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
-        });
-        n.and_then(|n| self.dtype.bytes_for(n))
-    }
 }
 
 /// A compiled block of a plan.
@@ -381,8 +373,7 @@ impl CpuExecutable {
                 .enumerate()
                 .map(|(i, p)| CPort {
                     name: p.name.clone(),
-                    dtype: p.dtype,
-                    shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                    size: Size::new(p.dtype, &p.shape, &mut params),
                     buffer: p.buffer as usize,
                     state: states.contains(&(i as u32)),
                 })
@@ -478,7 +469,7 @@ impl CpuExecutable {
             .iter_mut()
             .zip(self.inputs.iter().chain(&self.outputs))
         {
-            *size = port.bytes(p).unwrap_or(usize::MAX);
+            *size = port.size.bytes(p).unwrap_or(usize::MAX);
         }
         self.steps.tasks(p, &mut f.tasks)?;
         self.steps.needs(p, &mut f.needs);
@@ -623,7 +614,7 @@ impl Executable for CpuExecutable {
                 continue;
             }
             fits(port, f.sizes[i], bytes.len())?;
-            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
                 bytes.as_ptr().cast_mut()
             } else {
                 let s = stage(&mut f.staged[i], bytes.len(), &port.name)?;
@@ -641,7 +632,7 @@ impl Executable for CpuExecutable {
                 continue;
             }
             fits(port, f.sizes[self.inputs.len() + i], bytes.len())?;
-            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.dtype) {
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
                 bytes.as_mut_ptr()
             } else {
                 stage(
@@ -704,7 +695,7 @@ impl Executable for CpuExecutable {
         {
             if let (false, false, Some(s)) = (
                 port.state,
-                aligned(bytes.as_ptr(), port.dtype),
+                aligned(bytes.as_ptr(), port.size.dtype),
                 &f.staged[self.inputs.len() + i],
             ) {
                 bytes.copy_from_slice(&s[..bytes.len()]);

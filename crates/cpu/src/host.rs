@@ -1,13 +1,11 @@
 //! Host steps: rare operators from `hostops`, made ready once, on their buffers' own memory.
 use hostops::{In, Out, Prepared};
-use layout::DType;
-use plan::{HostArg, HostOp, Params};
+use plan::{HostArg, HostOp, Params, Size};
 use tensor::Tensor;
 
 struct CArg {
     buffer: usize,
-    dtype: DType,
-    shape: Vec<u32>,
+    size: Size,
 }
 
 /// A compiled host step.
@@ -23,16 +21,15 @@ impl CArg {
     fn new(a: &HostArg, params: &mut Params) -> CArg {
         CArg {
             buffer: a.buffer as usize,
-            dtype: a.dtype,
-            shape: a.shape.iter().map(|d| params.intern(d)).collect(),
+            size: Size::new(a.dtype, &a.shape, params),
         }
     }
 
     /// Takes this operand's shape off `shapes`; its bytes.
     fn shape<'a>(&self, shapes: &mut &'a [usize]) -> Result<(&'a [usize], usize), String> {
-        let (own, rest) = shapes.split_at(self.shape.len());
+        let (own, rest) = shapes.split_at(self.size.rank());
         *shapes = rest;
-        let n = Tensor::byte_len(self.dtype, own).map_err(|e| e.to_string())?;
+        let n = Tensor::byte_len(self.size.dtype, own).map_err(|e| e.to_string())?;
         Ok((own, n))
     }
 }
@@ -52,7 +49,7 @@ impl CHost {
         let ranks = inputs.iter().flatten().chain(&outputs);
         CHost {
             ready: hostops::prepare(&op.name, &op.attrs),
-            dims: ranks.map(|a| a.shape.len()).sum(),
+            dims: ranks.map(|a| a.size.rank()).sum(),
             inputs,
             outputs,
         }
@@ -62,7 +59,7 @@ impl CHost {
     pub(crate) fn run(&self, p: &[i64], bufs: &[*mut u8]) -> Result<(), String> {
         let mut dims: Vec<usize> = Vec::with_capacity(self.dims);
         for a in self.inputs.iter().flatten().chain(&self.outputs) {
-            dims.extend(a.shape.iter().map(|&d| p[d as usize].max(0) as usize));
+            dims.extend(a.size.extents(p));
         }
         let mut left: &[usize] = &dims;
         let mut inputs = Vec::with_capacity(self.inputs.len());
@@ -79,7 +76,7 @@ impl CHost {
                 _ => unsafe { std::slice::from_raw_parts(bufs[a.buffer], n) },
             };
             inputs.push(Some(In {
-                dtype: a.dtype,
+                dtype: a.size.dtype,
                 shape,
                 bytes,
             }));
@@ -94,7 +91,7 @@ impl CHost {
                 _ => unsafe { std::slice::from_raw_parts_mut(bufs[a.buffer], n) },
             };
             outputs.push(Out {
-                dtype: a.dtype,
+                dtype: a.size.dtype,
                 shape,
                 bytes,
             });

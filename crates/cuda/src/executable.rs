@@ -13,8 +13,7 @@ use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
     Request, UnifiedRequest,
 };
-use layout::DType;
-use plan::{Activity, Block, Bound, BufferKind, Params, VerifiedPlan};
+use plan::{Activity, Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
@@ -31,8 +30,7 @@ pub(crate) const COPIES: u32 = 1;
 
 pub(crate) struct Port {
     pub name: String,
-    pub dtype: DType,
-    pub shape: Vec<u32>,
+    pub size: Size,
     pub buffer: usize,
     pub state: bool,
     /// Offset in pinned memory.
@@ -41,15 +39,6 @@ pub(crate) struct Port {
     pub step: Option<usize>,
     /// Whether its buffer lies on the device.
     pub here: bool,
-}
-
-impl Port {
-    fn bytes(&self, p: &[i64]) -> Option<usize> {
-        let n = self.shape.iter().try_fold(1usize, |n, &d| {
-            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
-        });
-        n.and_then(|n| self.dtype.bytes_for(n))
-    }
 }
 
 /// A compiled block of a plan.
@@ -202,8 +191,7 @@ impl CudaExecutable {
                     Port {
                         here: b.buffers[buffer].place == own,
                         name: p.name.clone(),
-                        dtype: p.dtype,
-                        shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                        size: Size::new(p.dtype, &p.shape, &mut params),
                         buffer,
                         state: states.contains(&(i as u32)),
                         staged: room(p.buffer),
@@ -401,7 +389,7 @@ impl CudaExecutable {
             );
         }
         let p = f.bound.at(r.symbols)?;
-        let fits = |port: &Port, got: usize| match port.bytes(p) {
+        let fits = |port: &Port, got: usize| match port.size.bytes(p) {
             _ if port.state => Ok(()),
             Some(want) if want == got => Ok(()),
             want => Err(DeviceError::Port {

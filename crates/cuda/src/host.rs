@@ -1,13 +1,11 @@
 //! Host steps: rare operators on copies of their operands.
 use device::DeviceError;
-use layout::DType;
-use plan::{HostArg, HostOp, Params};
-use tensor::Tensor;
+use hostops::Held;
+use plan::{HostArg, HostOp, Params, Size};
 
 struct Operand {
     buffer: usize,
-    dtype: DType,
-    shape: Vec<u32>,
+    size: Size,
 }
 
 /// A host step made ready.
@@ -22,31 +20,17 @@ type Read<'a> = dyn Fn(usize, &mut [u8]) -> Result<(), DeviceError> + 'a;
 /// Takes the bytes of a buffer.
 type Write<'a> = dyn Fn(usize, &[u8]) -> Result<(), DeviceError> + 'a;
 
-/// A dense tensor in host memory.
-struct Held {
-    dtype: DType,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
 impl Operand {
     fn new(a: &HostArg, params: &mut Params) -> Operand {
         Operand {
             buffer: a.buffer as usize,
-            dtype: a.dtype,
-            shape: a.shape.iter().map(|d| params.intern(d)).collect(),
+            size: Size::new(a.dtype, &a.shape, params),
         }
     }
 
     fn hold(&self, p: &[i64]) -> Result<Held, String> {
-        let size = |&d: &u32| p[d as usize].max(0) as usize;
-        let shape: Vec<usize> = self.shape.iter().map(size).collect();
-        let n = Tensor::byte_len(self.dtype, &shape).map_err(|e| e.to_string())?;
-        Ok(Held {
-            dtype: self.dtype,
-            shape,
-            bytes: vec![0; n],
-        })
+        let shape = self.size.extents(p).collect();
+        Held::new(self.size.dtype, shape).map_err(|e| e.to_string())
     }
 }
 
@@ -99,27 +83,8 @@ impl Host {
         for a in &self.outputs {
             made.push(a.hold(p).map_err(fail)?);
         }
-        let inputs: Vec<Option<hostops::In>> = given
-            .iter()
-            .map(|g| {
-                g.as_ref().map(|h| hostops::In {
-                    dtype: h.dtype,
-                    shape: &h.shape,
-                    bytes: &h.bytes,
-                })
-            })
-            .collect();
-        let mut outputs: Vec<hostops::Out> = made
-            .iter_mut()
-            .map(|h| hostops::Out {
-                dtype: h.dtype,
-                shape: &h.shape,
-                bytes: &mut h.bytes,
-            })
-            .collect();
-        let done = self.ready.run(&inputs, &mut outputs);
+        let done = self.ready.run_held(&given, &mut made);
         done.map_err(|e| fail(e.to_string()))?;
-        drop(outputs);
         for (a, h) in self.outputs.iter().zip(&made) {
             write(a.buffer, &h.bytes)?;
         }

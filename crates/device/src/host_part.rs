@@ -6,30 +6,20 @@
 //! step. The host's memory is kept here: one allocation per buffer.
 use crate::{AlignedBytes, Device, DeviceError, Executable, Frame, PackedStore, Request};
 use kernel::Role;
-use layout::{DType, Dim};
+use layout::Dim;
 use machine::Cost;
 use plan::{
-    Block, Buffer, BufferId, BufferKind, Params, Plan, PlanSegment, Port, Step, StepWork,
+    Block, Buffer, BufferId, BufferKind, Params, Plan, PlanSegment, Port, Size, Step, StepWork,
     VerifiedPlan,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor::WeightStore;
 
-/// A buffer that a step reads or writes, with the parameters of its shape.
+/// A buffer that a step reads or writes.
 struct Arg {
     buffer: BufferId,
-    dtype: DType,
-    shape: Vec<u32>,
-}
-
-impl Arg {
-    fn bytes(&self, p: &[i64]) -> Option<usize> {
-        let n = self.shape.iter().try_fold(1usize, |n, &d| {
-            n.checked_mul(usize::try_from(*p.get(d as usize)?).ok()?)
-        });
-        n.and_then(|n| self.dtype.bytes_for(n))
-    }
+    size: Size,
 }
 
 struct One {
@@ -269,8 +259,7 @@ impl HostPart {
                 list.into_iter()
                     .map(|(buffer, shape)| Arg {
                         buffer,
-                        dtype: block.buffers[buffer as usize].dtype,
-                        shape: shape.iter().map(|d| params.intern(d)).collect(),
+                        size: Size::new(block.buffers[buffer as usize].dtype, &shape, params),
                     })
                     .collect()
             };
@@ -319,7 +308,7 @@ impl HostPart {
         };
         let mut made = vec![];
         for a in &one.outputs {
-            let n = a.bytes(p);
+            let n = a.size.bytes(p);
             let own = memory.buffers.get_mut(a.buffer as usize);
             let own = own.filter(|b| n.is_some_and(|n| n <= b.len()));
             let Some(own) = own else {
@@ -330,7 +319,7 @@ impl HostPart {
         let mut inputs = vec![];
         for a in &one.inputs {
             let bytes = memory.bytes(block, a.buffer, view);
-            match a.bytes(p) {
+            match a.size.bytes(p) {
                 Some(n) if n <= bytes.len() => inputs.push(&bytes[..n]),
                 n => return Err(short(a.buffer, n, bytes.len())),
             }
@@ -338,7 +327,7 @@ impl HostPart {
         let sizes: Vec<usize> = one
             .outputs
             .iter()
-            .map(|a| a.bytes(p).unwrap_or(0))
+            .map(|a| a.size.bytes(p).unwrap_or(0))
             .collect();
         let mut outputs: Vec<&mut [u8]> = made
             .iter_mut()

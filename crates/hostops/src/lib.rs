@@ -18,7 +18,7 @@ mod reasons;
 pub use crate::core::*;
 pub use data::MAX_OUTPUT_BYTES;
 pub use error::HostError;
-pub use prepared::{In, Out, Prepared, prepare};
+pub use prepared::{Held, In, Out, Prepared, prepare};
 pub use reasons::reason;
 
 use args::Args;

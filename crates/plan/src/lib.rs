@@ -20,7 +20,7 @@ mod why;
 
 pub use at::Bound;
 pub use error::PlanError;
-pub use params::Params;
+pub use params::{Params, Size};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
     StateRef, Step, StepId, StepWork, TileMap, TileNeeds, VerifiedPlan, Wait,

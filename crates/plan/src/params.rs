@@ -1,4 +1,4 @@
-use layout::{Dim, DimBox, DimProgram, Sym};
+use layout::{DType, Dim, DimBox, DimProgram, Sym};
 use std::collections::BTreeMap;
 
 /// The parameters of a block: every dimension expression that its steps use, once each, with a
@@ -59,5 +59,44 @@ impl Params {
     /// is missing.
     pub fn compile(&self, symbols: &[Sym]) -> Result<DimProgram, Sym> {
         DimProgram::compile(&self.dims, symbols)
+    }
+}
+
+/// Type and shape of a dense tensor, its extents as parameters of a block.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// Element type.
+    pub dtype: DType,
+    shape: Vec<u32>,
+}
+
+impl Size {
+    /// A tensor of `dtype` and `shape`, whose extents are added to `params`.
+    pub fn new(dtype: DType, shape: &[Dim], params: &mut Params) -> Size {
+        Size {
+            dtype,
+            shape: shape.iter().map(|d| params.intern(d)).collect(),
+        }
+    }
+
+    /// Number of extents.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// The extents under the parameters `p`, none below 0.
+    pub fn extents<'a>(&'a self, p: &'a [i64]) -> impl Iterator<Item = usize> + 'a {
+        let at = |d: &u32| p.get(*d as usize).copied().unwrap_or(0);
+        self.shape
+            .iter()
+            .map(move |d| usize::try_from(at(d)).unwrap_or(0))
+    }
+
+    /// Bytes under the parameters `p`; `None` for negative extents and sizes beyond the address space.
+    pub fn bytes(&self, p: &[i64]) -> Option<usize> {
+        let n = self.shape.iter().try_fold(1usize, |n, &d| {
+            n.checked_mul(usize::try_from(*p.get(d as usize)?).ok()?)
+        });
+        n.and_then(|n| self.dtype.bytes_for(n))
     }
 }

@@ -4,29 +4,18 @@ use crate::memory::Memory;
 use crate::run::{Far, Place, Steps, fetch};
 use device::{Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Request};
 use emit::wgsl::Array;
-use layout::DType;
-use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
+use plan::{Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::sync::Arc;
 use std::time::Instant;
 use tensor::WeightStore;
 
 struct Port {
     name: String,
-    dtype: DType,
-    shape: Vec<u32>,
+    size: Size,
     buffer: usize,
     state: bool,
     /// Whether its buffer lies on the GPU.
     here: bool,
-}
-
-impl Port {
-    fn bytes(&self, p: &[i64]) -> Option<usize> {
-        let n = self.shape.iter().try_fold(1usize, |n, &d| {
-            n.checked_mul(usize::try_from(p[d as usize]).ok()?)
-        });
-        n.and_then(|n| self.dtype.bytes_for(n))
-    }
 }
 
 /// A compiled block of a plan.
@@ -158,8 +147,7 @@ impl GpuExecutable {
                 .enumerate()
                 .map(|(i, p)| Port {
                     name: p.name.clone(),
-                    dtype: p.dtype,
-                    shape: p.shape.iter().map(|d| params.intern(d)).collect(),
+                    size: Size::new(p.dtype, &p.shape, &mut params),
                     buffer: p.buffer as usize,
                     state: states.contains(&(i as u32)),
                     here: b.buffers[p.buffer as usize].place == place,
@@ -288,7 +276,7 @@ impl Executable for GpuExecutable {
             ));
         }
         let p = f.bound.at(request.symbols)?;
-        let fits = |port: &Port, got: usize| match port.bytes(p) {
+        let fits = |port: &Port, got: usize| match port.size.bytes(p) {
             Some(want) if want == got => Ok(()),
             want => Err(DeviceError::Port {
                 port: port.name.clone(),

@@ -1,13 +1,11 @@
 //! Host steps: rare operators on copies of their operands.
 use device::DeviceError;
-use layout::DType;
-use plan::{HostArg, HostOp, Params};
-use tensor::Tensor;
+use hostops::Held;
+use plan::{HostArg, HostOp, Params, Size};
 
 struct Arg {
     buffer: usize,
-    dtype: DType,
-    shape: Vec<u32>,
+    size: Size,
 }
 
 /// A host step made ready.
@@ -21,16 +19,13 @@ impl Arg {
     fn new(a: &HostArg, params: &mut Params) -> Arg {
         Arg {
             buffer: a.buffer as usize,
-            dtype: a.dtype,
-            shape: a.shape.iter().map(|d| params.intern(d)).collect(),
+            size: Size::new(a.dtype, &a.shape, params),
         }
     }
 
-    fn shape(&self, p: &[i64]) -> Vec<usize> {
-        self.shape
-            .iter()
-            .map(|&d| p[d as usize].max(0) as usize)
-            .collect()
+    fn hold(&self, p: &[i64]) -> Result<Held, String> {
+        let shape = self.size.extents(p).collect();
+        Held::new(self.size.dtype, shape).map_err(|e| e.to_string())
     }
 }
 
@@ -59,48 +54,23 @@ impl Host {
         write: &mut dyn FnMut(usize, &[u8]),
         fail: &dyn Fn(String) -> DeviceError,
     ) -> Result<(), DeviceError> {
-        let size = |a: &Arg, shape: &[usize]| {
-            Tensor::byte_len(a.dtype, shape).map_err(|e| fail(e.to_string()))
-        };
         let mut given = vec![];
         for a in &self.inputs {
             given.push(match a {
                 None => None,
                 Some(a) => {
-                    let shape = a.shape(p);
-                    let bytes = read(a.buffer, size(a, &shape)?)?;
-                    Some((a.dtype, shape, bytes))
+                    let mut h = a.hold(p).map_err(fail)?;
+                    h.bytes = read(a.buffer, h.bytes.len())?;
+                    Some(h)
                 }
             });
         }
-        let mut made = vec![];
-        for a in &self.outputs {
-            let shape = a.shape(p);
-            let n = size(a, &shape)?;
-            made.push((a.dtype, shape, vec![0u8; n]));
-        }
-        let inputs: Vec<Option<hostops::In>> = given
-            .iter()
-            .map(|g| {
-                g.as_ref().map(|(dtype, shape, bytes)| hostops::In {
-                    dtype: *dtype,
-                    shape,
-                    bytes,
-                })
-            })
-            .collect();
-        let mut outputs: Vec<hostops::Out> = made
-            .iter_mut()
-            .map(|(dtype, shape, bytes)| hostops::Out {
-                dtype: *dtype,
-                shape,
-                bytes,
-            })
-            .collect();
-        let done = self.ready.run(&inputs, &mut outputs);
+        let made: Result<Vec<Held>, String> = self.outputs.iter().map(|a| a.hold(p)).collect();
+        let mut made = made.map_err(fail)?;
+        let done = self.ready.run_held(&given, &mut made);
         done.map_err(|e| fail(e.to_string()))?;
-        for (a, (_, _, bytes)) in self.outputs.iter().zip(&made) {
-            write(a.buffer, bytes);
+        for (a, h) in self.outputs.iter().zip(&made) {
+            write(a.buffer, &h.bytes);
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ mod tree;
 use crate::HostError;
 use crate::error::{R, named};
 use layout::DType;
-use tensor::{Attrs, Tensor};
+use tensor::{Attrs, Tensor, TensorError};
 
 /// A dense row-major operand that is read.
 #[derive(Clone, Copy)]
@@ -36,6 +36,57 @@ pub struct Out<'a> {
 pub trait Prepared: Send + Sync {
     /// Runs it. Inputs are in ONNX order (`None`: left out), outputs as the plan has them.
     fn run(&self, inputs: &[Option<In<'_>>], outputs: &mut [Out<'_>]) -> Result<(), HostError>;
+
+    /// The same on operands in memory of their own, for devices whose buffers the host does not see.
+    ///
+    /// # Errors
+    /// As [`Prepared::run`].
+    fn run_held(&self, inputs: &[Option<Held>], outputs: &mut [Held]) -> Result<(), HostError> {
+        let given = inputs.iter().map(|h| h.as_ref().map(Held::read));
+        let inputs: Vec<Option<In>> = given.collect();
+        let mut outputs: Vec<Out> = outputs.iter_mut().map(Held::write).collect();
+        self.run(&inputs, &mut outputs)
+    }
+}
+
+/// A dense row-major tensor of a host step in memory of its own.
+pub struct Held {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// Elements, little endian; exactly as many as the shape has.
+    pub bytes: Vec<u8>,
+}
+
+impl Held {
+    /// Zeros of `dtype` and `shape`.
+    ///
+    /// # Errors
+    /// Its size is beyond the address space.
+    pub fn new(dtype: DType, shape: Vec<usize>) -> Result<Held, TensorError> {
+        let n = Tensor::byte_len(dtype, &shape)?;
+        let bytes = vec![0; n];
+        Ok(Held {
+            dtype,
+            shape,
+            bytes,
+        })
+    }
+
+    fn read(&self) -> In<'_> {
+        In {
+            dtype: self.dtype,
+            shape: &self.shape,
+            bytes: &self.bytes,
+        }
+    }
+
+    fn write(&mut self) -> Out<'_> {
+        Out {
+            dtype: self.dtype,
+            shape: &self.shape,
+            bytes: &mut self.bytes,
+        }
+    }
 }
 
 /// What a fast form answers: done, or that these operands are not for it.
