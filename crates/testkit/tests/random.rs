@@ -20,6 +20,13 @@ fn random_graphs_agree_under_random_schedules() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// An output that widens a bf16 value which a sum in another order rounded the other way.
+#[test]
+fn a_rounding_is_seen_through_a_wider_type() {
+    let case = Case::new(903730).unwrap();
+    check(&case, &Engines::start().unwrap()).unwrap();
+}
+
 #[test]
 fn random_graphs_agree_with_the_oracle() {
     let engines = Engines::start().unwrap();

@@ -88,7 +88,7 @@ pub fn check_schedules(case: &Case, engines: &Engines, rounds: u64) -> Result<Ou
         let plan = bind(&sweep).map_err(|e| said(&e))?;
         session.swap_plan(plan).map_err(|e| said(&e))?;
         let got = session.run(&named).map_err(|e| said(&e))?.into_vec();
-        agreement(&expected, &got).map_err(|e| said(&e))?;
+        agreement(&case.graph, &expected, &got).map_err(|e| said(&e))?;
     }
     Ok(Outcome::Agrees)
 }
