@@ -45,8 +45,8 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
     let step = Step {
         name: k.name.clone(),
         work: StepWork::Kernel {
-            kernel: Box::new(k.clone()),
-            schedule: Box::new(p.schedule().clone()),
+            kernel: k.clone().into(),
+            schedule: p.schedule().clone().into(),
             args: (0..k.operands.len() as u32).collect(),
         },
         device: 0,

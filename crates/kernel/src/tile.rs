@@ -1,5 +1,6 @@
 use crate::{AxisTile, Kernel, KernelError, Schedule, Stmt, lower};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// One entry of a tile program's body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,15 +24,24 @@ pub enum Node {
 /// around those that depend on a looped axis. It is not stored in plans: kernel and schedule are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TileProgram {
-    kernel: Kernel,
-    schedule: Schedule,
+    kernel: Arc<Kernel>,
+    schedule: Arc<Schedule>,
     body: Vec<Node>,
 }
 
 impl TileProgram {
     /// Places `kernel`'s statements into loops as `schedule` says and verifies the result: when
     /// this is Ok, the program can be executed, emitted and costed without failing.
-    pub fn new(kernel: Kernel, schedule: Schedule) -> Result<TileProgram, KernelError> {
+    ///
+    /// Kernel and schedule are shared with whoever holds them too: plans hold thousands.
+    ///
+    /// # Errors
+    /// A rule of the two that is broken.
+    pub fn new(
+        kernel: impl Into<Arc<Kernel>>,
+        schedule: impl Into<Arc<Schedule>>,
+    ) -> Result<TileProgram, KernelError> {
+        let (kernel, schedule) = (kernel.into(), schedule.into());
         crate::verify::parts(&kernel, &schedule)?;
         let body = lower::place(&kernel, &schedule.loops);
         let p = TileProgram {

@@ -3,6 +3,7 @@ use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Work};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tensor::WeightId;
 
 /// Index into [`Block::buffers`].
@@ -245,9 +246,9 @@ pub enum StepWork {
     /// A tile program, stored as kernel and schedule.
     Kernel {
         /// What.
-        kernel: Box<Kernel>,
+        kernel: Arc<Kernel>,
         /// How.
-        schedule: Box<Schedule>,
+        schedule: Arc<Schedule>,
         /// One buffer per operand.
         args: Vec<BufferId>,
     },

@@ -89,7 +89,7 @@ pub enum ItemWork {
     /// A kernel.
     Kernel {
         /// What is computed.
-        kernel: Box<Kernel>,
+        kernel: Arc<Kernel>,
         /// One value per operand.
         args: Vec<ValueIx>,
     },

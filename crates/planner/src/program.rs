@@ -9,6 +9,7 @@ use plan::{
     ValueOrigin,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// In what type f32 matrix products and convolutions multiply; sums are f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,7 +165,7 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
             lowering.push(plan::Item {
                 name: kernel.name.clone(),
                 work: plan::ItemWork::Kernel {
-                    kernel: Box::new(kernel),
+                    kernel: kernel.into(),
                     args,
                 },
                 nodes,
@@ -310,7 +311,7 @@ fn unique_names(program: &mut Program) {
             item.name = format!("{} #{n}", item.name);
         }
         if let plan::ItemWork::Kernel { kernel, .. } = &mut item.work {
-            kernel.name = item.name.clone();
+            Arc::make_mut(kernel).name = item.name.clone();
         }
     }
 }

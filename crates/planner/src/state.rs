@@ -5,6 +5,7 @@ use crate::bind::why;
 use kernel::{Access, Kernel, Role, Stmt, Term};
 use layout::{Dim, DimBox, Layout, Leaf};
 use plan::{Item, ItemWork, Program, Segment, StatePair, ValueIx, Why};
+use std::sync::Arc;
 
 /// A pair of values that share one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +157,7 @@ fn share(
                     _ => continue,
                 };
                 let fault = |e: &str| format!("kernel '{name}' {e}");
-                rewrite(kernel, o, g).map_err(&fault)?;
+                rewrite(Arc::make_mut(kernel), o, g).map_err(&fault)?;
                 if args[o] == present
                     && kernel.operands[o].role == Role::Write
                     && !writes_nothing(kernel, args, past, present)

@@ -66,7 +66,7 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
             found.name
         )));
     };
-    let program = TileProgram::new((**kernel).clone(), (**schedule).clone())
+    let program = TileProgram::new(kernel.clone(), schedule.clone())
         .map_err(|e| usage(e.to_string()))?;
     let arch = match machine.isa.name.as_str() {
         "wgsl" => None,

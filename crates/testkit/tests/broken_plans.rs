@@ -10,6 +10,7 @@ use plan::*;
 use planner::{Placement, PlanOptions};
 use shopfloor::{DimBox, Model, ModelOptions};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use testkit::random::Rng;
 use testkit::zoo;
 
@@ -127,7 +128,7 @@ fn kernel_of(s: &mut Step) -> Option<Kernel<'_>> {
             kernel,
             schedule,
             args,
-        } => Some((kernel, schedule, args)),
+        } => Some((Arc::make_mut(kernel), Arc::make_mut(schedule), args)),
         StepWork::Host { .. } => None,
     }
 }

@@ -133,16 +133,20 @@ pub fn tasks(kernel: &Kernel, schedule: &Schedule) -> Dim {
 /// each rounded up to 64 bytes and as often as it has pipeline stages. `None` when an extent has
 /// no bounds or the sum leaves 64 bits.
 pub fn scratch_bytes(p: &TileProgram, dims: &DimBox) -> Option<u64> {
-    let extents: Option<Vec<u64>> = p
-        .kernel()
+    scratch_of(p.kernel(), p.schedule(), dims)
+}
+
+/// [`scratch_bytes`] of the program that `kernel` and `schedule` make.
+pub fn scratch_of(kernel: &Kernel, schedule: &Schedule, dims: &DimBox) -> Option<u64> {
+    let extents: Option<Vec<u64>> = kernel
         .axes
         .iter()
         .map(|a| u64::try_from(dims.bounds(&a.extent)?.hi.max(0)).ok())
         .collect();
     let extents = extents?;
     let mut sum = 0u64;
-    for (t, tile) in p.kernel().tiles.iter().enumerate() {
-        let copies = match p.schedule().place(t as u16) {
+    for (t, tile) in kernel.tiles.iter().enumerate() {
+        let copies = match schedule.place(t as u16) {
             Place::InPlace | Place::Recompute => continue,
             Place::Register => 1,
             Place::Shared { stages, .. } => u64::from(stages.max(1)),
@@ -150,8 +154,7 @@ pub fn scratch_bytes(p: &TileProgram, dims: &DimBox) -> Option<u64> {
         let mut elements = 1u64;
         for &a in &tile.axes {
             let extent = *extents.get(a as usize)?;
-            let piece = p
-                .schedule()
+            let piece = schedule
                 .tile(a)
                 .map_or(extent, |t| extent.min(t.max(1) as u64));
             elements = elements.checked_mul(piece)?;

@@ -173,7 +173,7 @@ fn compile(steps: &[Step], b: &Blame) -> Result<Vec<Option<TileProgram>>, PlanEr
     let make = |s: &Step| match &s.work {
         StepWork::Kernel {
             kernel, schedule, ..
-        } => TileProgram::new((**kernel).clone(), (**schedule).clone())
+        } => TileProgram::new(kernel.clone(), schedule.clone())
             .map(Some)
             .map_err(|e| {
                 b.of(format!("step '{}'", s.name))

@@ -3,12 +3,12 @@ use super::Placement;
 use super::ctx::Ctx;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
-use super::prior::Prior;
+use super::prior::{Prior, alike};
 use super::recency::Recency;
 use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
-use kernel::{Kernel, Role, Schedule, TileProgram};
+use kernel::{Kernel, Role, Schedule, work};
 use layout::{DType, Dim};
 use machine::{Cost, Work, predict};
 use plan::{
@@ -16,6 +16,7 @@ use plan::{
     StateRef, Step, StepWork, ValueIx, ValueOrigin, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Alignment of arena buffers in bytes: a cache line and the widest vector.
 const ALIGN: u64 = 64;
@@ -48,7 +49,7 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
     /// Buffers of passed-on values by value.
     copied: BTreeMap<ValueIx, BufferId>,
-    packed: BTreeMap<(ValueIx, u32, String), BufferId>,
+    packed: BTreeMap<(ValueIx, u32), Vec<(Arc<Kernel>, BufferId)>>,
     pub(super) touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
@@ -387,14 +388,11 @@ impl<'a> BlockBuilder<'a> {
                 };
                 let (may, prior) = (self.ctx.pack, self.prior);
                 let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
-                let packings: Vec<&[Kernel]> = args.iter().map(of).collect();
+                let packings: Vec<&[Arc<Kernel>]> = args.iter().map(of).collect();
                 let facts = schedule::Facts {
                     constant: &|o| may && !init && constant(o),
                     packings: &packings,
-                    earlier: match init {
-                        true => None,
-                        false => prior.step(&item.name, kernel),
-                    },
+                    earlier: prior.step(&item.name, kernel),
                 };
                 let mut place = wanted;
                 let far = match init {
@@ -480,10 +478,9 @@ impl<'a> BlockBuilder<'a> {
         place: u32,
         constant: bool,
     ) -> Result<BufferId, PlanError> {
-        let text =
-            serde_json::to_string(&packed.kernel).map_err(|e| self.error("pack", e.to_string()))?;
-        if let Some(&b) = self.packed.get(&(source, place, text.clone())) {
-            return Ok(b);
+        let known = self.packed.get(&(source, place)).into_iter().flatten();
+        if let Some(k) = known.into_iter().find(|k| alike(&k.0, &packed.kernel)) {
+            return Ok(k.1);
         }
         let value = self.program.value(source);
         let from = self.value(source, place, true)?;
@@ -493,14 +490,20 @@ impl<'a> BlockBuilder<'a> {
             false => BufferKind::Arena,
         };
         let b = self.raw_buffer(name, kind, value.dtype, packed.elements, place)?;
-        if constant {
-            self.packed.insert((source, place, text), b);
-        }
+        let name = format!("pack {}", value.name);
         let mut kernel = packed.kernel;
-        kernel.name = format!("pack {}", value.name);
-        let (work, cost) = predict_step(self.ctxs[place as usize], &kernel, &packed.schedule)
-            .ok_or_else(|| self.error(&kernel.name, "its packing is no valid program"))?;
-        let name = kernel.name.clone();
+        if kernel.name != name {
+            Arc::make_mut(&mut kernel).name.clone_from(&name);
+        }
+        if constant {
+            let list = self.packed.entry((source, place)).or_default();
+            list.push((kernel.clone(), b));
+        }
+        let (work, cost) = match self.prior.unchanged(&name, &kernel, &packed.schedule) {
+            Some(known) => known,
+            None => predict_step(self.ctxs[place as usize], &kernel, &packed.schedule)
+                .ok_or_else(|| self.error(&name, "its packing is no valid program"))?,
+        };
         self.step(
             constant,
             &name,
@@ -518,21 +521,19 @@ impl<'a> BlockBuilder<'a> {
         &mut self,
         init: bool,
         name: &str,
-        (kernel, schedule): (Kernel, Schedule),
+        (kernel, schedule): (Arc<Kernel>, Arc<Schedule>),
         args: Vec<BufferId>,
         nodes: Vec<String>,
         (work, cost): (Work, Cost),
         device: u32,
     ) -> Result<(), PlanError> {
-        let tasks = kernel::work::tasks(&kernel, &schedule);
-        let program = TileProgram::new(kernel, schedule)?;
-        let scratch = kernel::work::scratch_bytes(&program, self.ctx.dims).ok_or_else(|| {
+        let tasks = work::tasks(&kernel, &schedule);
+        let scratch = work::scratch_of(&kernel, &schedule, self.ctx.dims).ok_or_else(|| {
             self.error(
                 name,
                 "the sizes of its tiles have no upper bound; give its dims with --dim",
             )
         })?;
-        let (kernel, schedule) = (program.kernel().clone(), program.schedule().clone());
         let mut touch = Touch::default();
         for (o, &b) in kernel.operands.iter().zip(&args) {
             if o.role == Role::Read {
@@ -544,8 +545,8 @@ impl<'a> BlockBuilder<'a> {
         let step = Step {
             name: self.unique(name),
             work: StepWork::Kernel {
-                kernel: Box::new(kernel),
-                schedule: Box::new(schedule),
+                kernel,
+                schedule,
                 args,
             },
             device,

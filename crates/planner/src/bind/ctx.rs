@@ -2,6 +2,7 @@
 use kernel::{AxisId, Kernel, OperandId, Role, Schedule, Stmt, Target, TileId};
 use layout::{Dim, DimBox};
 use machine::Machine;
+use std::sync::Arc;
 
 /// Machine, target, box and workers of a bind.
 #[derive(Clone, Copy)]
@@ -69,7 +70,7 @@ pub(crate) struct Space<'a> {
     /// Extents of the axes at the top of the box, at least 1.
     pub extents: Vec<i64>,
     /// How an earlier plan packed an operand.
-    pub packings: &'a [&'a [Kernel]],
+    pub packings: &'a [&'a [Arc<Kernel>]],
 }
 
 impl<'a> Space<'a> {

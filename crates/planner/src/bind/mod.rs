@@ -66,13 +66,39 @@ impl Default for PlanOptions {
 #[derive(Clone, Debug)]
 pub struct Planner {
     devices: Vec<(Machine, Target)>,
+    /// Hashes of the machines: plans name them.
+    hashes: Vec<String>,
     options: PlanOptions,
+}
+
+/// Workers of device `i` that a plan may use.
+fn workers(machine: &Machine, allotment: &Allotment, i: usize) -> usize {
+    let most = machine.worker_count().max(1);
+    let asked = allotment.workers.get(i).map_or(most, |&w| w as usize);
+    asked.clamp(1, most)
 }
 
 impl Planner {
     /// A planner for `devices`. One device runs everything; of several the first is the host.
     pub fn new(devices: Vec<(Machine, Target)>, options: PlanOptions) -> Planner {
-        Planner { devices, options }
+        let hashes = devices.iter().map(|d| d.0.hash_hex()).collect();
+        Planner {
+            devices,
+            hashes,
+            options,
+        }
+    }
+
+    /// The devices as a plan under `allotment` names them.
+    fn shares(&self, allotment: &Allotment) -> Vec<DeviceRef> {
+        let each = self.devices.iter().zip(&self.hashes).enumerate();
+        each.map(|(i, ((machine, target), hash))| DeviceRef {
+            machine: machine.name.clone(),
+            machine_hash: hash.clone(),
+            target: target.name.clone(),
+            workers: workers(machine, allotment, i) as u32,
+        })
+        .collect()
     }
 
     /// The devices.
@@ -121,7 +147,9 @@ impl plan::Planner for Planner {
         allotment: &Allotment,
         like: &Plan,
     ) -> Result<Plan, PlanError> {
-        self.bind_within(program, dims, allotment, &Prior::of(like, dims))
+        let devices = self.shares(allotment);
+        let prior = Prior::of(like, dims, &devices);
+        self.bind_within(program, dims, allotment, &prior)
     }
 
     /// Nothing yet: proposals come with the supervisor.
@@ -220,13 +248,11 @@ impl Planner {
             .iter()
             .enumerate()
             .map(|(i, (machine, target))| {
-                let most = machine.worker_count().max(1);
-                let asked = allotment.workers.get(i).map_or(most, |&w| w as usize);
                 Ctx {
                     machine,
                     target,
                     dims,
-                    workers: asked.clamp(1, most),
+                    workers: workers(machine, allotment, i),
                     effort: self.options.effort,
                     footprint,
                     pack: thrift != Thrift::Unpacked,
@@ -273,9 +299,11 @@ impl Planner {
                         .copied()
                         .collect();
                     let tight = thrift != Thrift::None;
-                    let other = match states.is_empty() {
-                        true => order::order(program, items, &ports, dims, tight),
-                        false => None,
+                    let near = prior.order(items).filter(|_| !tight);
+                    let other = match (states.is_empty(), near) {
+                        (true, Some(o)) => (!o.is_sorted()).then_some(o),
+                        (true, None) => order::order(program, items, &ports, dims, tight),
+                        (false, _) => None,
                     };
                     let sorted: Vec<Item>;
                     let items = match other {
@@ -331,15 +359,7 @@ impl Planner {
             version: Plan::VERSION,
             model: program.name.clone(),
             program_hash: hash,
-            devices: ctxs
-                .iter()
-                .map(|c| DeviceRef {
-                    machine: c.machine.name.clone(),
-                    machine_hash: c.machine.hash_hex(),
-                    target: c.target.name.clone(),
-                    workers: c.workers as u32,
-                })
-                .collect(),
+            devices: self.shares(allotment),
             dims: dims.clone(),
             goal: allotment.goal,
             segments,
@@ -417,6 +437,9 @@ fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
 
 /// Whether items use a symbol that the box does not have.
 fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
+    if program.symbols.iter().all(|s| dims.get(&s.name).is_some()) {
+        return false;
+    }
     let mut used = BTreeSet::new();
     for item in items {
         if let ItemWork::Kernel { kernel, .. } = &item.work {

@@ -6,6 +6,7 @@ use kernel::{
     Place, Role, Schedule, Stmt, Term, Tile,
 };
 use layout::{Dim, Leaf};
+use std::sync::Arc;
 
 /// A packed copy of an operand.
 #[derive(Clone, Debug)]
@@ -15,9 +16,9 @@ pub(crate) struct Packed {
     /// Elements of the copy, padding included.
     pub elements: i64,
     /// The move that makes it: operand 0 is the constant, operand 1 the copy.
-    pub kernel: Kernel,
+    pub kernel: Arc<Kernel>,
     /// How that move runs.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
 }
 
 /// Whether an operand can be packed: its extents are numbers and nothing of it is bounded or
@@ -248,7 +249,7 @@ pub(crate) fn pack(
     Some(Packed {
         access,
         elements,
-        kernel,
-        schedule,
+        kernel: kernel.into(),
+        schedule: schedule.into(),
     })
 }

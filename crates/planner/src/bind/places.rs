@@ -7,6 +7,7 @@ use super::block::BlockBuilder;
 use super::{copy_kernel, schedule};
 use machine::{Bound, Cost, MachineKind, Share};
 use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
+use std::sync::Arc;
 
 /// Which device runs an item that has a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl BlockBuilder<'_> {
             .map_err(|e| self.error(&value.name, e))?;
         if value.dtype.bits() < 8 {
             // Tasks would share bytes.
-            choice.schedule.grid.clear();
+            Arc::make_mut(&mut choice.schedule).grid.clear();
         }
         let bytes = self.block.buffers[target as usize].bytes as f64;
         // The far device's road to the host, or memory to memory.

@@ -10,10 +10,15 @@ use machine::{
     Cost, Efficiencies, Machine, NumType, Phase, UnitClass, Work, predict, predict_phases,
 };
 use plan::{BufferKind, Plan, Step, StepWork};
+use std::sync::Arc;
 
 /// Work and predicted cost of `kernel` under `schedule` at the top of the box; `None` when the two
 /// do not make a program.
-pub(crate) fn predict_step(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Option<(Work, Cost)> {
+pub(crate) fn predict_step(
+    ctx: Ctx,
+    kernel: &Arc<Kernel>,
+    schedule: &Arc<Schedule>,
+) -> Option<(Work, Cost)> {
     let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
     program.fits(ctx.target).ok()?;
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);

@@ -4,8 +4,9 @@ use super::pack::Packed;
 use kernel::{Kernel, OperandId, Role, Schedule};
 use layout::DimBox;
 use machine::{Cost, Work};
-use plan::{Block, BufferId, BufferKind, Plan, Step, StepWork};
+use plan::{Block, BufferId, BufferKind, DeviceRef, Item, Plan, Step, StepWork};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A box is near when every size at its top is within this factor of the other's: half as many
 /// or twice as many rows rarely want another schedule, and what is predicted for the schedule is
@@ -15,32 +16,39 @@ const NEAR: f64 = 2.0;
 /// Packing kernels by the name of what they pack, and the plan that schedules are taken from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prior<'a> {
-    packings: BTreeMap<String, Vec<Kernel>>,
+    packings: BTreeMap<&'a str, Vec<Arc<Kernel>>>,
     near: Option<&'a Plan>,
-    steps: BTreeMap<&'a str, (&'a Block, &'a Step)>,
+    /// Steps of the near plan by name, with their block and their number in it.
+    steps: BTreeMap<&'a str, (&'a Block, &'a Step, usize)>,
+    /// Whether it is for the same workers of the same devices.
+    same_devices: bool,
 }
 
 /// How an earlier plan ran a kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Earlier<'a> {
-    pub kernel: &'a Kernel,
-    pub schedule: &'a Schedule,
+    pub kernel: &'a Arc<Kernel>,
+    pub schedule: &'a Arc<Schedule>,
     pub packed: Vec<(OperandId, Packed)>,
+    /// Whether what it cost there it costs here: none of its sizes depends on the box.
+    pub unchanged: bool,
     pub work: &'a Work,
     pub cost: &'a Cost,
 }
 
 impl<'a> Prior<'a> {
-    /// What `plan` packs, and for a box near its own its schedules.
-    pub fn of(plan: &'a Plan, dims: &DimBox) -> Prior<'a> {
-        let mut out = Prior::default();
+    /// What `plan` packs, and for a box near its own its schedules. `devices` are those of the new plan.
+    pub fn of(plan: &'a Plan, dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
+        let mut out = Prior {
+            same_devices: plan.devices == devices,
+            ..Prior::default()
+        };
         for b in plan.blocks() {
             for s in &b.init {
                 let Some((kernel, _, source)) = packing(b, s) else {
                     continue;
                 };
-                let list = out.packings.entry(source.to_string()).or_default();
-                list.push(anonymous(kernel));
+                out.packings.entry(source).or_default().push(kernel.clone());
             }
         }
         // Of schedules that were taken themselves none are taken: a chain of near boxes would lead
@@ -48,8 +56,9 @@ impl<'a> Prior<'a> {
         if !plan.is_like() && near(&plan.dims, dims) {
             out.near = Some(plan);
             for b in plan.blocks() {
+                let all = b.init.iter().chain(&b.steps).enumerate();
                 out.steps
-                    .extend(b.steps.iter().map(|s| (s.name.as_str(), (b, s))));
+                    .extend(all.map(|(i, s)| (s.name.as_str(), (b, s, i))));
             }
         }
         out
@@ -61,14 +70,45 @@ impl<'a> Prior<'a> {
     }
 
     /// The kernels that packed the value called `name`.
-    pub fn packings(&self, name: &str) -> &[Kernel] {
+    pub fn packings(&self, name: &str) -> &[Arc<Kernel>] {
         self.packings.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The order in which the near plan runs `items`; `None` where it does not say.
+    pub fn order(&self, items: &[Item]) -> Option<Vec<usize>> {
+        let at = |i: &Item| Some(self.steps.get(i.name.as_str())?.2);
+        let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
+        let mut out: Vec<usize> = (0..items.len()).collect();
+        out.sort_by_key(|&i| numbers[i]);
+        // Two items of one name cannot be told apart.
+        let apart = out.windows(2).all(|w| numbers[w[0]] != numbers[w[1]]);
+        apart.then_some(out)
+    }
+
+    /// Work and cost of a step that the near plan has exactly so: none of its sizes depends on the box.
+    pub fn unchanged(
+        &self,
+        name: &str,
+        kernel: &Arc<Kernel>,
+        schedule: &Arc<Schedule>,
+    ) -> Option<(Work, Cost)> {
+        let &(_, s, _) = self.steps.get(name).filter(|_| self.same_devices)?;
+        let StepWork::Kernel {
+            kernel: k,
+            schedule: h,
+            ..
+        } = &s.work
+        else {
+            return None;
+        };
+        let same = (Arc::ptr_eq(k, kernel) || k == kernel) && h == schedule;
+        (same && fixed(kernel)).then(|| (s.cost_work.clone(), s.predicted.clone()))
     }
 
     /// How the earlier plan ran `kernel`, the work of item `name`, if it read nothing that is packed
     /// for every request.
     pub fn step(&self, name: &str, kernel: &Kernel) -> Option<Earlier<'a>> {
-        let &(b, s) = self.steps.get(name)?;
+        let &(b, s, _) = self.steps.get(name)?;
         let StepWork::Kernel {
             kernel: ran,
             schedule,
@@ -99,12 +139,13 @@ impl<'a> Prior<'a> {
                 Packed {
                     access: then.access.clone(),
                     elements: then.elements.known()?,
-                    kernel: anonymous(move_),
+                    kernel: move_.clone(),
                     schedule: schedule.clone(),
                 },
             ));
         }
         Some(Earlier {
+            unchanged: self.same_devices && fixed(ran),
             kernel: ran,
             schedule,
             packed,
@@ -126,7 +167,10 @@ fn near(a: &DimBox, b: &DimBox) -> bool {
 }
 
 /// The kernel and schedule of an init step that packs, and the name of what it packs.
-fn packing<'a>(b: &'a Block, s: &'a Step) -> Option<(&'a Kernel, &'a Schedule, &'a str)> {
+fn packing<'a>(
+    b: &'a Block,
+    s: &'a Step,
+) -> Option<(&'a Arc<Kernel>, &'a Arc<Schedule>, &'a str)> {
     let StepWork::Kernel {
         kernel,
         schedule,
@@ -141,7 +185,7 @@ fn packing<'a>(b: &'a Block, s: &'a Step) -> Option<(&'a Kernel, &'a Schedule, &
 }
 
 /// The packing whose result an init buffer is.
-fn writer(b: &Block, buffer: BufferId) -> Option<(&Kernel, &Schedule)> {
+fn writer(b: &Block, buffer: BufferId) -> Option<(&Arc<Kernel>, &Arc<Schedule>)> {
     if b.buffers.get(buffer as usize)?.kind != BufferKind::Init {
         return None;
     }
@@ -154,10 +198,18 @@ fn writer(b: &Block, buffer: BufferId) -> Option<(&Kernel, &Schedule)> {
     })
 }
 
-/// A packing kernel before it got its weight's name.
-fn anonymous(k: &Kernel) -> Kernel {
-    Kernel {
-        name: "pack".into(),
-        ..k.clone()
-    }
+/// Whether no size of a kernel is a symbol's.
+fn fixed(k: &Kernel) -> bool {
+    let mut all = true;
+    k.for_each_dim(&mut |d| all &= d.known().is_some());
+    all
+}
+
+/// Whether two kernels differ in their own names at most: a packing takes its weight's.
+pub(crate) fn alike(a: &Kernel, b: &Kernel) -> bool {
+    a.family == b.family
+        && a.axes == b.axes
+        && a.operands == b.operands
+        && a.tiles == b.tiles
+        && a.body == b.body
 }

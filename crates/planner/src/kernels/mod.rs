@@ -417,7 +417,7 @@ impl<'a> Lowering<'a> {
         let item = Item {
             name: kernel.name.clone(),
             work: ItemWork::Kernel {
-                kernel: Box::new(kernel),
+                kernel: kernel.into(),
                 args,
             },
             nodes,

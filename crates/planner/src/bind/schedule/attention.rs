@@ -111,8 +111,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             if found.iter().all(|c: &Candidate| c.what != what) {
                 found.push(Candidate {
                     what,
-                    kernel: body,
-                    schedule,
+                    kernel: body.into(),
+                    schedule: schedule.into(),
                     packed: vec![],
                 });
             }

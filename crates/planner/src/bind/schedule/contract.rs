@@ -4,6 +4,7 @@
 //! other is broadcast row by row. Rows are the axes of the broadcast factor alone, lanes an axis of
 //! the streamed one.
 use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
+use crate::bind::prior::alike;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
 use kernel::{
@@ -426,7 +427,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
             let there = space.packings.get(o as usize).copied().unwrap_or_default();
             let reads = |s: &MicroShape| {
                 let packed = frame.packed(o, s);
-                packed.is_some_and(|p| there.contains(&p.kernel))
+                packed.is_some_and(|p| there.iter().any(|k| alike(k, &p.kernel)))
             };
             if !there.is_empty() && !shapes.iter().flatten().any(reads) {
                 shapes.extend(ranked.iter().find(|s| reads(s)).map(|s| Some(**s)));
@@ -608,8 +609,8 @@ impl Frame<'_, '_> {
         };
         Some(Candidate {
             what,
-            kernel,
-            schedule,
+            kernel: kernel.into(),
+            schedule: schedule.into(),
             packed,
         })
     }

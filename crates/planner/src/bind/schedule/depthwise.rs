@@ -90,8 +90,8 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
             let what = tiles::describe(space, &schedule.grid, &[]);
             found.push(Candidate {
                 what,
-                kernel,
-                schedule,
+                kernel: kernel.into(),
+                schedule: schedule.into(),
                 packed,
             });
         }

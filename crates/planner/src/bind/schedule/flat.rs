@@ -110,8 +110,8 @@ pub(super) fn candidate(
     };
     Candidate {
         what: tiles::describe(space, &schedule.grid, &[]),
-        kernel,
-        schedule,
+        kernel: kernel.into(),
+        schedule: schedule.into(),
         packed: vec![],
     }
 }

@@ -422,8 +422,8 @@ impl Gpu<'_> {
         };
         Some(Candidate {
             what,
-            kernel,
-            schedule,
+            kernel: kernel.into(),
+            schedule: schedule.into(),
             packed: vec![],
         })
     }

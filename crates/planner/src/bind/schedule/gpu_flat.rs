@@ -295,8 +295,8 @@ impl Flat<'_> {
         });
         Some(Candidate {
             what,
-            kernel: kernel.clone(),
-            schedule,
+            kernel: kernel.clone().into(),
+            schedule: schedule.into(),
             packed: vec![],
         })
     }

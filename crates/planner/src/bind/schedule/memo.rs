@@ -3,16 +3,17 @@ use super::{Choice, Ctx, Facts, choose};
 use kernel::{Family, Kernel, OperandId};
 use plan::Why;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Device, family, extents at the top of the box, number of statements and the levels that operands are
 /// found in: equal for equal kernels and cheap to compare.
 type Key = (u32, Family, Vec<i64>, usize, Vec<u8>);
 
 struct Known {
-    kernel: Kernel,
+    kernel: Arc<Kernel>,
     constants: Vec<bool>,
     /// How an earlier plan packed each operand.
-    packings: Vec<Vec<Kernel>>,
+    packings: Vec<Vec<Arc<Kernel>>>,
     choice: Choice,
     why: Why,
 }
@@ -57,13 +58,26 @@ fn keeps_names(chosen: &Kernel, given: &Kernel) -> bool {
             .all(|(x, y)| x.name == y.name)
 }
 
+/// `chosen` with the names of `given`.
+fn named(chosen: &Kernel, given: &Kernel) -> Arc<Kernel> {
+    let mut out = chosen.clone();
+    out.name.clone_from(&given.name);
+    for (o, named) in out.operands.iter_mut().zip(&given.operands) {
+        o.name.clone_from(&named.name);
+    }
+    for (t, named) in out.tiles.iter_mut().zip(&given.tiles) {
+        t.name.clone_from(&named.name);
+    }
+    out.into()
+}
+
 impl Memo {
     /// As [`choose`] for a kernel on device `place`.
     pub fn choose(
         &mut self,
         ctx: Ctx,
         place: u32,
-        kernel: &Kernel,
+        kernel: &Arc<Kernel>,
         facts: &Facts,
         whys: &mut Vec<Why>,
     ) -> Result<Choice, String> {
@@ -77,7 +91,7 @@ impl Memo {
         let key = (place, kernel.family, extents, kernel.body.len(), levels);
         let operands = 0..kernel.operands.len() as OperandId;
         let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
-        let alike = |k: &[Vec<Kernel>]| {
+        let alike = |k: &[Vec<Arc<Kernel>>]| {
             let mut each = operands.clone().zip(k);
             each.all(|(o, k)| facts.packings(o) == k.as_slice())
         };
@@ -87,13 +101,13 @@ impl Memo {
             .find(|k| k.constants == constants && alike(&k.packings) && same(&k.kernel, kernel));
         if let Some(k) = hit {
             let mut choice = k.choice.clone();
-            choice.kernel.name.clone_from(&kernel.name);
-            for (o, named) in choice.kernel.operands.iter_mut().zip(&kernel.operands) {
-                o.name.clone_from(&named.name);
-            }
-            for (t, named) in choice.kernel.tiles.iter_mut().zip(&kernel.tiles) {
-                t.name.clone_from(&named.name);
-            }
+            choice.kernel = match &facts.earlier {
+                // The same kernel under its own names is there already.
+                Some(e) if e.kernel.name == kernel.name && same(e.kernel, &choice.kernel) => {
+                    e.kernel.clone()
+                }
+                _ => named(&choice.kernel, kernel),
+            };
             whys.push(Why {
                 subject: kernel.name.clone(),
                 ..k.why.clone()

@@ -18,7 +18,7 @@ mod tiles;
 use super::ctx::{Ctx, Space};
 use super::pack::Packed;
 use super::predict::{busy_seconds, predict_step};
-use super::prior::Earlier;
+use super::prior::{Earlier, alike};
 pub(crate) use contract::reach;
 use kernel::{
     AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
@@ -27,6 +27,7 @@ use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
 pub(crate) use split::Parts;
+use std::sync::Arc;
 pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
@@ -36,9 +37,9 @@ pub(crate) struct Candidate {
     /// Short description.
     pub what: String,
     /// The kernel with accesses as this way wants them.
-    pub kernel: Kernel,
+    pub kernel: Arc<Kernel>,
     /// How.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// Operands that are read from a packed copy.
     pub packed: Vec<(OperandId, Packed)>,
 }
@@ -46,8 +47,8 @@ pub(crate) struct Candidate {
 /// The way chosen, with its prediction.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    pub kernel: Kernel,
-    pub schedule: Schedule,
+    pub kernel: Arc<Kernel>,
+    pub schedule: Arc<Schedule>,
     pub packed: Vec<(OperandId, Packed)>,
     /// The step before it, where the kernel is the sum of parts.
     pub parts: Option<Box<Parts>>,
@@ -70,14 +71,14 @@ pub(crate) struct Facts<'a> {
     /// Which operands hold constants that may be packed.
     pub constant: &'a dyn Fn(OperandId) -> bool,
     /// How an earlier plan packed an operand.
-    pub packings: &'a [&'a [Kernel]],
+    pub packings: &'a [&'a [Arc<Kernel>]],
     /// How the plan of a near box runs the kernel.
     pub earlier: Option<Earlier<'a>>,
 }
 
 impl<'a> Facts<'a> {
     /// How an earlier plan packed operand `o`.
-    pub fn packings(&self, o: OperandId) -> &'a [Kernel] {
+    pub fn packings(&self, o: OperandId) -> &'a [Arc<Kernel>] {
         self.packings.get(o as usize).copied().unwrap_or_default()
     }
 }
@@ -147,7 +148,7 @@ pub(crate) fn choose(
     }
     let reuses = |b: &&(f64, usize, Work, Cost)| {
         let mut packed = list[b.1].packed.iter().filter(|(o, _)| constant(*o));
-        packed.all(|(o, p)| facts.packings(*o).contains(&p.kernel))
+        packed.all(|(o, p)| facts.packings(*o).iter().any(|k| alike(k, &p.kernel)))
     };
     let there = facts.packings.iter().any(|p| !p.is_empty());
     let mut reused = false;
@@ -338,13 +339,16 @@ fn ordered(kernel: &Kernel) -> Kernel {
 }
 
 /// A ticket takes enough tasks to be worth fetching, and leaves enough tickets for balance.
-fn set_chunk(ctx: Ctx, schedule: &mut Schedule, work: &Work, seconds: f64) {
+fn set_chunk(ctx: Ctx, schedule: &mut Arc<Schedule>, work: &Work, seconds: f64) {
     let tasks = work.tasks.max(1) as f64;
     let active = (ctx.workers as f64).min(tasks);
     let each = (seconds * active / tasks).max(1e-12);
     let wanted = (WORTH_A_TICKET * ctx.machine.costs.handoff_s.value / each).ceil();
     let most = (tasks / (4.0 * ctx.workers as f64)).floor().max(1.0);
-    schedule.chunk = wanted.min(most).max(1.0) as i64;
+    let chunk = wanted.min(most).max(1.0) as i64;
+    if schedule.chunk != chunk {
+        Arc::make_mut(schedule).chunk = chunk;
+    }
 }
 
 /// Tasks that a step of `elements`-like size should have at least: 1 when it is not worth sharing,
@@ -456,7 +460,7 @@ pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
 
 /// Numbers the axes so that the vector axis is the last one of every tile that has memory of its
 /// own: tiles are stored in the order of their axes.
-fn lanes_last(kernel: Kernel, schedule: Schedule) -> (Kernel, Schedule) {
+fn lanes_last(kernel: Arc<Kernel>, schedule: Arc<Schedule>) -> (Arc<Kernel>, Arc<Schedule>) {
     let Mapping::Cpu(CpuMapping {
         lanes: Some(lane), ..
     }) = &schedule.mapping
@@ -484,8 +488,8 @@ fn lanes_last(kernel: Kernel, schedule: Schedule) -> (Kernel, Schedule) {
         a => a,
     };
     (
-        renumbered(kernel, &new),
-        renumbered_schedule(schedule, &new),
+        renumbered(Arc::unwrap_or_clone(kernel), &new).into(),
+        renumbered_schedule(Arc::unwrap_or_clone(schedule), &new).into(),
     )
 }
 

@@ -8,6 +8,7 @@ use crate::bind::prior::Earlier;
 use kernel::{AxisTile, Mapping, Schedule};
 use machine::{Cost, Work};
 use plan::Why;
+use std::sync::Arc;
 
 /// Axes that a schedule is cut along to make more tasks of it, one at a time.
 const CUTS: usize = 3;
@@ -47,10 +48,13 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
         shared(w, c) && busy(c) <= SLACK * growth * busy(e.cost) + NOTHING
     };
-    let (mut work, mut cost) = predict_step(ctx, e.kernel, e.schedule)?;
+    let (mut work, mut cost) = match e.unchanged {
+        true => (e.work.clone(), e.cost.clone()),
+        false => predict_step(ctx, e.kernel, e.schedule)?,
+    };
     let mut schedule = e.schedule.clone();
     let mut how = "that of the near box";
-    if !good(&work, &cost) {
+    if !e.unchanged && !good(&work, &cost) {
         let cut = cut_further(ctx, e).into_iter();
         let costed = cut.filter_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
@@ -71,10 +75,8 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         ),
         alternatives: vec![],
     });
-    let mut kernel = e.kernel.clone();
-    kernel.name = name.into();
     Some(Choice {
-        kernel,
+        kernel: e.kernel.clone(),
         schedule,
         packed: e.packed.clone(),
         parts: None,
@@ -84,7 +86,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
 }
 
 /// The earlier schedule with the tasks halved and quartered along one axis.
-fn cut_further(ctx: Ctx, e: &Earlier) -> Vec<Schedule> {
+fn cut_further(ctx: Ctx, e: &Earlier) -> Vec<Arc<Schedule>> {
     let Mapping::Cpu(c) = &e.schedule.mapping else {
         return vec![];
     };
@@ -107,13 +109,13 @@ fn cut_further(ctx: Ctx, e: &Earlier) -> Vec<Schedule> {
             if tile >= len {
                 continue;
             }
-            let mut schedule = e.schedule.clone();
+            let mut schedule = Schedule::clone(e.schedule);
             match schedule.grid.iter_mut().find(|t| t.axis == axis) {
                 Some(t) => t.tile = tile,
                 // What was whole lies inside what was cut.
                 None => schedule.grid.push(AxisTile { axis, tile }),
             }
-            out.push(schedule);
+            out.push(schedule.into());
         }
     }
     out

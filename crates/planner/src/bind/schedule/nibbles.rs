@@ -132,8 +132,8 @@ fn build(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Option<Vec<Cand
         let what = tiles::describe(space, &schedule.grid, &[]);
         list.push(Candidate {
             what: what + "; 4 bits expanded in registers, packed",
-            kernel: kernel.clone(),
-            schedule,
+            kernel: kernel.clone().into(),
+            schedule: schedule.into(),
             packed: packed.clone(),
         });
     }

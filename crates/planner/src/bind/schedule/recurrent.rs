@@ -103,8 +103,8 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
             }
             out.push(Candidate {
                 what,
-                kernel: k,
-                schedule,
+                kernel: k.into(),
+                schedule: schedule.into(),
                 packed,
             });
         }

@@ -129,8 +129,8 @@ fn walked(space: &Space, lanes: Option<AxisId>, rows: f64) -> Option<Candidate> 
     };
     Some(Candidate {
         what: tiles::describe(space, &schedule.grid, &schedule.loops),
-        kernel,
-        schedule,
+        kernel: kernel.into(),
+        schedule: schedule.into(),
         packed: vec![],
     })
 }
