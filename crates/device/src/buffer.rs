@@ -58,6 +58,34 @@ impl AlignedBytes {
         })
     }
 
+    /// Makes it at least `len` bytes long; what it holds then is unspecified. Pages that it has stay,
+    /// so that there is never more memory than the new length, nor any that was paid for given back.
+    ///
+    /// # Errors
+    /// There is no such memory; it is then empty.
+    pub fn grow(&mut self, len: usize, what: &str) -> Result<(), DeviceError> {
+        if len <= self.len {
+            return Ok(());
+        }
+        match self.pages.take() {
+            Some(pages) => {
+                self.len = 0;
+                let pages = pages.grown(len).map_err(|()| DeviceError::Memory {
+                    what: what.into(),
+                    bytes: len as u64,
+                })?;
+                self.start = pages.start();
+                self.pages = Some(pages);
+                self.len = len;
+            }
+            None => {
+                *self = AlignedBytes::new(0, what)?;
+                *self = AlignedBytes::new(len, what)?;
+            }
+        }
+        Ok(())
+    }
+
     /// First byte; valid for `len` bytes while this lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()

@@ -60,10 +60,44 @@ impl Pages {
         )
     }
 
+    /// At least `len` bytes, more than there are: these pages with what they hold, and zeroed ones
+    /// behind them. Pages that are there already need not be found and cleared again.
+    #[cfg(target_os = "linux")]
+    pub fn grown(self, len: usize) -> Result<Pages, ()> {
+        use rustix::mm::{MremapFlags, mremap_fixed};
+        let new = Pages::new(len).unwrap_or(Err(()))?;
+        let size = self.len;
+        if size > new.len {
+            return Err(());
+        }
+        // SAFETY: the old pages are whole, this function's own, and take the place of as many at the
+        // start of the fresh mapping, which nothing refers to yet.
+        let moved = unsafe {
+            mremap_fixed(
+                self.start.as_ptr().cast(),
+                size,
+                size,
+                MremapFlags::MAYMOVE,
+                new.start.as_ptr().cast(),
+            )
+        };
+        if moved.is_ok() {
+            // Nothing is mapped at the old address any more.
+            std::mem::forget(self);
+        }
+        Ok(new)
+    }
+
     /// `None`: this system is not asked for pages.
     #[cfg(not(target_os = "linux"))]
     pub fn new(_len: usize) -> Option<Result<Pages, ()>> {
         None
+    }
+
+    /// Never called: there are none.
+    #[cfg(not(target_os = "linux"))]
+    pub fn grown(self, _len: usize) -> Result<Pages, ()> {
+        Err(())
     }
 
     /// First byte.
@@ -162,6 +196,32 @@ mod tests {
             assert_eq!(b[len - 1], 7);
         }
         assert!(AlignedBytes::new(usize::MAX / 2, "a test").is_err());
+    }
+
+    #[test]
+    fn memory_grows_in_its_own_pages() {
+        for (small, large) in [
+            (1, 64),
+            (100, 3 << 20),
+            (1 << 20, 2 << 20),
+            (3 << 20, 9 << 20),
+        ] {
+            let mut b = AlignedBytes::new(small, "a test").unwrap();
+            b.fill(3);
+            b.grow(large, "a test").unwrap();
+            assert_eq!(b.len(), large);
+            b[large - 1] = 7;
+            // Pages keep what they hold; what is behind them is new.
+            if cfg!(target_os = "linux") && small >= 1 << 20 {
+                assert!(b[..small].iter().all(|&x| x == 3));
+                assert!(b[small..large - 1].iter().all(|&x| x == 0));
+            }
+            b.grow(small, "a test").unwrap();
+            assert_eq!(b.len(), large);
+        }
+        let mut b = AlignedBytes::new(2 << 20, "a test").unwrap();
+        assert!(b.grow(usize::MAX / 2, "a test").is_err());
+        assert!(b.is_empty());
     }
 
     #[cfg(unix)]

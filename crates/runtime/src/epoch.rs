@@ -48,12 +48,8 @@ pub(crate) fn with_memory<T>(
     f: impl FnOnce(&mut Frame) -> Result<T, DeviceError>,
 ) -> Result<T, RunError> {
     let need = exe.memory_bytes();
-    if memory.len() < need {
-        const WHAT: &str = "the arena of a request";
-        // The old one goes first: both at once would be more than the plan states.
-        *memory = AlignedBytes::new(0, WHAT)?;
-        *memory = AlignedBytes::new(need, WHAT)?;
-    }
+    // The old one becomes part of it: both at once would be more than the plan states.
+    memory.grow(need, "the arena of a request")?;
     exe.exchange(frame, memory);
     let out = f(frame);
     exe.exchange(frame, memory);

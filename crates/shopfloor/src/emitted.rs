@@ -66,8 +66,8 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
             found.name
         )));
     };
-    let program = TileProgram::new(kernel.clone(), schedule.clone())
-        .map_err(|e| usage(e.to_string()))?;
+    let program =
+        TileProgram::new(kernel.clone(), schedule.clone()).map_err(|e| usage(e.to_string()))?;
     let arch = match machine.isa.name.as_str() {
         "wgsl" => None,
         _ => emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a)),

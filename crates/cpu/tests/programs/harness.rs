@@ -138,8 +138,8 @@ pub fn plan(k: &Kernel, s: &Schedule, dims: &DimBox) -> Plan {
     let step = Step {
         name: k.name.clone(),
         work: StepWork::Kernel {
-            kernel: Box::new(k.clone()),
-            schedule: Box::new(s.clone()),
+            kernel: k.clone().into(),
+            schedule: s.clone().into(),
             args: (0..k.operands.len() as u32).collect(),
         },
         device: 0,

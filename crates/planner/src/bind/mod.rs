@@ -247,29 +247,27 @@ impl Planner {
             .devices
             .iter()
             .enumerate()
-            .map(|(i, (machine, target))| {
-                Ctx {
-                    machine,
-                    target,
-                    dims,
-                    workers: workers(machine, allotment, i),
-                    effort: self.options.effort,
-                    footprint,
-                    pack: thrift != Thrift::Unpacked,
-                    sweep,
-                    forced: None,
-                    far: &[],
-                }
+            .map(|(i, (machine, target))| Ctx {
+                machine,
+                target,
+                dims,
+                workers: workers(machine, allotment, i),
+                effort: self.options.effort,
+                footprint,
+                pack: thrift != Thrift::Unpacked,
+                sweep,
+                forced: None,
+                far: &[],
             })
             .collect();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
-        let hash = match prior.near() {
+        let hash = match prior.like() {
             Some(like) => {
                 whys.push(why(
                     Plan::LIKE,
                     &program.name,
                     &like.dims.to_string(),
-                    "schedules of a near box are taken where they are as good here",
+                    "schedules of another box are taken where they are as good here",
                 ));
                 like.program_hash.clone()
             }

@@ -12,6 +12,9 @@ use machine::{
 use plan::{BufferKind, Plan, Step, StepWork};
 use std::sync::Arc;
 
+/// Tasks per worker that share out evenly enough.
+const LEVEL: u64 = 1 << 10;
+
 /// Work and predicted cost of `kernel` under `schedule` at the top of the box; `None` when the two
 /// do not make a program.
 pub(crate) fn predict_step(
@@ -84,6 +87,24 @@ pub(crate) fn busy_seconds(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Op
     let eff = ctx.target.efficiencies.family(family_name(kernel.family));
     let c = predict(ctx.machine, eff, &w, ctx.workers);
     Some((c.time_s - c.launch_s - c.latency_s).max(0.0))
+}
+
+/// Seconds of the least that a kernel with the work `w` takes: its operations and every byte that it
+/// touches once, however its schedule lays them out, shared out evenly, without fixed costs.
+pub(crate) fn least_seconds(ctx: Ctx, family: Family, w: &Work) -> f64 {
+    let mut least = Work {
+        ops: w.ops.clone(),
+        tasks: LEVEL * ctx.workers as u64,
+        ..Work::default()
+    };
+    least.ops.retain(|o| o.0 != UnitClass::Element);
+    for (level, t) in w.traffic.iter().enumerate() {
+        let (read, written) = (t.loaded.min(w.unique_read), t.stored.min(w.unique_written));
+        least.add_traffic(level, read, written);
+    }
+    let eff = ctx.target.efficiencies.family(family_name(family));
+    let c = predict(ctx.machine, eff, &least, ctx.workers);
+    (c.time_s - c.launch_s - c.latency_s).max(0.0)
 }
 
 /// What the cost model says of a step of `plan` on `machine` with the kernels of `target`; `None` for a

@@ -1,5 +1,6 @@
 //! What an earlier plan of the same program settled: a new box of dims does not pack weights once
-//! more in another way unless that pays, and one that is near takes the earlier one's schedules.
+//! more in another way unless that pays, and takes the earlier one's schedules where they are as good
+//! for it.
 use super::pack::Packed;
 use kernel::{Kernel, OperandId, Role, Schedule};
 use layout::DimBox;
@@ -17,8 +18,9 @@ const NEAR: f64 = 2.0;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prior<'a> {
     packings: BTreeMap<&'a str, Vec<Arc<Kernel>>>,
-    near: Option<&'a Plan>,
-    /// Steps of the near plan by name, with their block and their number in it.
+    like: Option<&'a Plan>,
+    near: bool,
+    /// Steps of that plan by name, with their block and their number in it.
     steps: BTreeMap<&'a str, (&'a Block, &'a Step, usize)>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
@@ -30,6 +32,10 @@ pub(crate) struct Earlier<'a> {
     pub kernel: &'a Arc<Kernel>,
     pub schedule: &'a Arc<Schedule>,
     pub packed: Vec<(OperandId, Packed)>,
+    /// The box it was for.
+    pub dims: &'a DimBox,
+    /// Whether that is near.
+    pub near: bool,
     /// Whether what it cost there it costs here: none of its sizes depends on the box.
     pub unchanged: bool,
     pub work: &'a Work,
@@ -37,7 +43,7 @@ pub(crate) struct Earlier<'a> {
 }
 
 impl<'a> Prior<'a> {
-    /// What `plan` packs, and for a box near its own its schedules. `devices` are those of the new plan.
+    /// What `plan` packs, and its schedules. `devices` are those of the new plan.
     pub fn of(plan: &'a Plan, dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
         let mut out = Prior {
             same_devices: plan.devices == devices,
@@ -51,10 +57,11 @@ impl<'a> Prior<'a> {
                 out.packings.entry(source).or_default().push(kernel.clone());
             }
         }
-        // Of schedules that were taken themselves none are taken: a chain of near boxes would lead
-        // far from where they were right.
-        if !plan.is_like() && near(&plan.dims, dims) {
-            out.near = Some(plan);
+        // Of schedules that were taken themselves none are taken: a chain of boxes would lead far from
+        // where they were right.
+        if !plan.is_like() {
+            out.like = Some(plan);
+            out.near = near(&plan.dims, dims);
             for b in plan.blocks() {
                 let all = b.init.iter().chain(&b.steps).enumerate();
                 out.steps
@@ -65,8 +72,8 @@ impl<'a> Prior<'a> {
     }
 
     /// The plan whose schedules are taken.
-    pub fn near(&self) -> Option<&'a Plan> {
-        self.near
+    pub fn like(&self) -> Option<&'a Plan> {
+        self.like
     }
 
     /// The kernels that packed the value called `name`.
@@ -74,7 +81,7 @@ impl<'a> Prior<'a> {
         self.packings.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The order in which the near plan runs `items`; `None` where it does not say.
+    /// The order in which the earlier plan runs `items`; `None` where it does not say.
     pub fn order(&self, items: &[Item]) -> Option<Vec<usize>> {
         let at = |i: &Item| Some(self.steps.get(i.name.as_str())?.2);
         let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
@@ -85,7 +92,7 @@ impl<'a> Prior<'a> {
         apart.then_some(out)
     }
 
-    /// Work and cost of a step that the near plan has exactly so: none of its sizes depends on the box.
+    /// Work and cost of a step that the earlier plan has exactly so: none of its sizes depends on the box.
     pub fn unchanged(
         &self,
         name: &str,
@@ -145,6 +152,8 @@ impl<'a> Prior<'a> {
             ));
         }
         Some(Earlier {
+            dims: &self.like?.dims,
+            near: self.near,
             unchanged: self.same_devices && fixed(ran),
             kernel: ran,
             schedule,
@@ -167,10 +176,7 @@ fn near(a: &DimBox, b: &DimBox) -> bool {
 }
 
 /// The kernel and schedule of an init step that packs, and the name of what it packs.
-fn packing<'a>(
-    b: &'a Block,
-    s: &'a Step,
-) -> Option<(&'a Arc<Kernel>, &'a Arc<Schedule>, &'a str)> {
+fn packing<'a>(b: &'a Block, s: &'a Step) -> Option<(&'a Arc<Kernel>, &'a Arc<Schedule>, &'a str)> {
     let StepWork::Kernel {
         kernel,
         schedule,

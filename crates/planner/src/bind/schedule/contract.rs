@@ -4,9 +4,9 @@
 //! other is broadcast row by row. Rows are the axes of the broadcast factor alone, lanes an axis of
 //! the streamed one.
 use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
-use crate::bind::prior::alike;
 use crate::bind::ctx::{Ctx, Space};
 use crate::bind::pack;
+use crate::bind::prior::alike;
 use kernel::{
     AxisId, AxisTile, CpuMapping, Kernel, Mapping, MicroKernel, MicroShape, OperandId, Place,
     Schedule, Stmt, Swizzle, TileId,

@@ -1,5 +1,6 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
 use super::{Choice, Ctx, Facts, choose};
+use crate::bind::prior;
 use kernel::{Family, Kernel, OperandId};
 use plan::Why;
 use std::collections::BTreeMap;
@@ -93,7 +94,10 @@ impl Memo {
         let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
         let alike = |k: &[Vec<Arc<Kernel>>]| {
             let mut each = operands.clone().zip(k);
-            each.all(|(o, k)| facts.packings(o) == k.as_slice())
+            each.all(|(o, k)| {
+                let now = facts.packings(o);
+                now.len() == k.len() && now.iter().zip(k).all(|(a, b)| prior::alike(a, b))
+            })
         };
         let known = self.0.entry(key).or_default();
         let hit = known

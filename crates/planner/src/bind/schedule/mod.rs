@@ -72,7 +72,7 @@ pub(crate) struct Facts<'a> {
     pub constant: &'a dyn Fn(OperandId) -> bool,
     /// How an earlier plan packed an operand.
     pub packings: &'a [&'a [Arc<Kernel>]],
-    /// How the plan of a near box runs the kernel.
+    /// How the plan of another box runs the kernel.
     pub earlier: Option<Earlier<'a>>,
 }
 

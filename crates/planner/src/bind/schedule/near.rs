@@ -1,11 +1,16 @@
-//! The schedule of a near box, taken without looking for another where it is predicted to be as
+//! The schedule of another box, taken without looking for another where it is predicted to be as
 //! good here as it was there; as it is, or cut into more tasks, since what another size changes first
 //! is how tasks share out among the workers.
+//!
+//! As good is: no more time for its size than there, where the boxes are near; or about as close to the
+//! least that its work can take. From a box far away no product is taken that has an axis in registers
+//! which was too short there to fill them.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
-use crate::bind::predict::predict_step;
+use crate::bind::predict::{least_seconds, predict_step};
 use crate::bind::prior::Earlier;
-use kernel::{AxisTile, Mapping, Schedule};
+use kernel::{AxisId, AxisTile, Mapping, Schedule};
+use layout::DimBox;
 use machine::{Cost, Work};
 use plan::Why;
 use std::sync::Arc;
@@ -17,6 +22,13 @@ const CUTS: usize = 3;
 const SLACK: f64 = 1.1;
 /// Differences below this are nothing, seconds.
 const NOTHING: f64 = 1e-6;
+/// How much farther from the least that its work can take a step may be here: what no longer fits a
+/// cache moves all schedules away from it, and searches seldom find one that is closer.
+const FARTHER: f64 = 1.4;
+/// Tasks per worker beyond which more of them do not share out better.
+const ENOUGH: u64 = 4;
+/// Positions of an axis that fill registers in every way that a search would try.
+const LONG: i64 = 32;
 
 /// Operations and bytes of a step.
 fn size(w: &Work) -> (f64, f64) {
@@ -46,22 +58,37 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
         let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
         let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
-        shared(w, c) && busy(c) <= SLACK * growth * busy(e.cost) + NOTHING
+        if !shared(w, c) {
+            return false;
+        }
+        if e.near && busy(c) <= SLACK * growth * busy(e.cost) + NOTHING {
+            return true;
+        }
+        let least = least_seconds(ctx, e.kernel.family, w);
+        let least_then = least_seconds(ctx, e.kernel.family, e.work);
+        busy(c) * least_then <= FARTHER * least * busy(e.cost) + NOTHING * least_then
     };
     let (mut work, mut cost) = match e.unchanged {
         true => (e.work.clone(), e.cost.clone()),
         false => predict_step(ctx, e.kernel, e.schedule)?,
     };
     let mut schedule = e.schedule.clone();
-    let mut how = "that of the near box";
+    let mut how = "that of another box";
+    if !e.unchanged && !e.near && outgrown(ctx, e) {
+        return None;
+    }
     if !e.unchanged && !good(&work, &cost) {
+        if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
+            return None;
+        }
+
         let cut = cut_further(ctx, e).into_iter();
         let costed = cut.filter_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
             good(&w, &c).then_some((s, w, c))
         });
         (schedule, work, cost) = costed.min_by(|a, b| a.2.time_s.total_cmp(&b.2.time_s))?;
-        how = "that of the near box, in more tasks";
+        how = "that of another box, in more tasks";
     }
     set_chunk(ctx, &mut schedule, &work, cost.time_s);
     whys.push(Why {
@@ -83,6 +110,24 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         work,
         cost,
     })
+}
+
+/// Whether a product has an axis in registers that was short in the earlier box and is not in this one.
+fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
+    let Mapping::Cpu(c) = &e.schedule.mapping else {
+        return true;
+    };
+    if c.micro.is_none() {
+        return false;
+    }
+    let top = |dims: &DimBox, a: AxisId| {
+        let axis = &e.kernel.axes[a as usize];
+        dims.at_top(&axis.extent).unwrap_or(0)
+    };
+    let over = e.kernel.body.iter().flat_map(|s| s.over());
+    let held = c.rows.iter().chain(&c.lanes).chain(over);
+    let mut grown = held.map(|&a| (top(e.dims, a), top(ctx.dims, a)));
+    grown.any(|(then, now)| then < LONG && now >= 2 * then.max(1))
 }
 
 /// The earlier schedule with the tasks halved and quartered along one axis.

@@ -124,7 +124,7 @@ impl K {
         Item {
             name: self.kernel.name.clone(),
             work: ItemWork::Kernel {
-                kernel: Box::new(self.kernel),
+                kernel: self.kernel.into(),
                 args: self.args,
             },
             nodes: vec![],

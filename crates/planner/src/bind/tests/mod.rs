@@ -94,7 +94,7 @@ fn state_that_is_reordered_is_not_shared() {
         panic!()
     };
     // The past goes to the end of the present: no longer where it lay.
-    kernel.operands[1].access.offset = Dim::sym("new") * n(64);
+    std::sync::Arc::make_mut(kernel).operands[1].access.offset = Dim::sym("new") * n(64);
     let plan = bind(&p, &dims());
     assert!(
         plan.blocks()

@@ -203,7 +203,8 @@ pub fn run(args: &[String]) -> ExitCode {
          `planned` is reading, rewriting, fusing and binding in a process that runs already and has no \
          cache. The *first planning* is what such a process takes from the file to its first answer, less \
          the run: the same with compiling and packing of weights. `outside` is what the first request of a \
-         shape outside the first plan's box takes there, less its run: schedules, proof, compiling, and \
+         shape outside the first plan's box takes there (the median of up to five shapes, one to five further \
+         along a dimension), less its run: schedules, proof, compiling, and \
          packing where it packs anew; its share is of the first planning.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
