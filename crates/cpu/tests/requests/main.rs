@@ -58,8 +58,8 @@ fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<W
     Step {
         name: name.into(),
         work: StepWork::Kernel {
-            kernel: Box::new(k),
-            schedule: Box::new(s),
+            kernel: k.into(),
+            schedule: s.into(),
             args,
         },
         device: 0,
