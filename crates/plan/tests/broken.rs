@@ -49,7 +49,7 @@ fn kernel_of(s: &mut Step) -> Option<KernelParts<'_>> {
             kernel,
             schedule,
             args,
-        } => Some((kernel, schedule, args)),
+        } => Some((Arc::make_mut(kernel), Arc::make_mut(schedule), args)),
         StepWork::Host { .. } => None,
     }
 }

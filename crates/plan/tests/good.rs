@@ -41,7 +41,7 @@ fn text_reads_back_equal() {
     if let PlanSegment::Block(b) = &mut p.segments[0]
         && let StepWork::Kernel { kernel, .. } = &mut b.steps[0].work
     {
-        kernel.operands[0].access.outside = f64::NEG_INFINITY;
+        std::sync::Arc::make_mut(kernel).operands[0].access.outside = f64::NEG_INFINITY;
     }
     assert_eq!(Plan::from_json(&p.to_json().unwrap()).unwrap(), p);
 }

@@ -417,7 +417,7 @@ impl ResidentExecutable {
             .slots
             .offset((n * self.tables.slot_bytes()) as u64);
         let bytes = |ports: &[Port], port: Option<usize>, buffer: usize| match port {
-            Some(i) => ports[i].bytes(p).unwrap_or(0) as u64,
+            Some(i) => ports[i].size.bytes(p).unwrap_or(0) as u64,
             None => b.buffers[buffer].bytes,
         };
         let mut values: Vec<(u64, Vec<u64>)> = vec![];
@@ -638,7 +638,7 @@ impl ResidentExecutable {
             );
         }
         let p = f.bound.at(r.symbols)?.to_vec();
-        let fits = |port: &Port, got: usize| match port.bytes(&p) {
+        let fits = |port: &Port, got: usize| match port.size.bytes(&p) {
             _ if port.state => Ok(()),
             Some(want) if want == got => Ok(()),
             want => Err(DeviceError::Port {

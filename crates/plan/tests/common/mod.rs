@@ -188,8 +188,8 @@ impl PlanMaker {
         let scratch = work::scratch_bytes(&p, &self.dims).unwrap();
         let tasks = work::tasks(&kernel, &schedule);
         let work = StepWork::Kernel {
-            kernel: Box::new(kernel),
-            schedule: Box::new(schedule),
+            kernel: kernel.into(),
+            schedule: schedule.into(),
             args: args.to_vec(),
         };
         self.add(init, work, tasks, scratch, waits)

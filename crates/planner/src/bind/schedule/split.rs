@@ -12,6 +12,7 @@ use kernel::{
 use layout::{DType, Dim};
 use machine::{Cost, Work};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
@@ -19,8 +20,8 @@ const LEAST: i64 = 64;
 /// One of the two steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Half {
-    pub kernel: Kernel,
-    pub schedule: kernel::Schedule,
+    pub kernel: Arc<Kernel>,
+    pub schedule: Arc<kernel::Schedule>,
     pub work: Work,
     pub cost: Cost,
 }
