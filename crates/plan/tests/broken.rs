@@ -9,6 +9,7 @@ use kernel::{Kernel, Place, Role, Stmt};
 use layout::{DType, Dim};
 use shopfloor_plan::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Breaks a plan in one place that `rng` picks; false when the plan has no such place.
 type Break = fn(&mut Plan, &mut Rng) -> bool;
