@@ -32,24 +32,21 @@ pub struct PlanningMs {
     pub model: f64,
     /// Binding the first box of dims: schedules, buffers, waits, memory.
     pub bind: f64,
-    /// The first request: binding, compiling, packing weights, running.
-    pub first_run: f64,
-    /// A request inside the box that the first one's plan covers.
-    pub inside: f64,
-    /// The first request outside of it; `None` where the model has no symbolic dimension.
+    /// What the first request takes before it runs: binding, proof, compiling, packing weights.
+    pub first: f64,
+    /// The same for a request outside the box of the first one's plan, in the median over several
+    /// shapes; `None` where the model has no symbolic dimension.
     pub outside: Option<f64>,
-    /// The second request there.
-    pub outside_again: Option<f64>,
 }
 
 impl PlanningMs {
-    /// What a shape outside the box costs beside its run, over what the first planning cost beside
-    /// its run. Both are everything from what is given (a file; a session and a request) to a plan
-    /// that runs: schedules, proof, compilation, and packing of weights where that is needed.
+    /// What planning for a shape outside the box takes, over what the first planning took. Both are
+    /// everything from what is given (a session and a request; a file) to a plan that runs:
+    /// schedules, proof, compilation, and packing of weights where that is needed.
     pub fn outside_share(&self) -> Option<f64> {
-        let first = self.model + self.first_run - self.inside;
-        let other = self.outside? - self.outside_again?;
-        (first > 0.0).then(|| other.max(0.0) / first)
+        let first = self.model + self.first;
+        let other = self.outside?;
+        (first > 0.0).then(|| other / first)
     }
 }
 
@@ -133,17 +130,15 @@ impl LoadReport {
         );
         let _ = writeln!(
             out,
-            "a request inside the box makes {} and takes {}",
+            "ready to run (proved, compiled, packed) in {}; a request inside the box makes {}",
+            ms(p.model + p.first),
             units::plural(self.plans_inside as u64, "plan"),
-            ms(p.inside)
         );
-        if let (Some(o), Some(again), Some(share)) = (p.outside, p.outside_again, p.outside_share())
-        {
+        if let (Some(o), Some(share)) = (p.outside, p.outside_share()) {
             let _ = writeln!(
                 out,
-                "one outside takes {}, again {}: {} of the first planning",
+                "one outside plans for {}: {} of that",
                 ms(o),
-                ms(again),
                 units::percent(share)
             );
         }

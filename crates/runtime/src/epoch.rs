@@ -343,6 +343,7 @@ impl Unit {
         if let Some(e) = kept(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(e);
         }
+        let began = std::time::Instant::now();
         let dims = dims();
         let fresh = |like: Option<Arc<Epoch>>| -> Result<Arc<Epoch>, RunError> {
             self.compile(engine, self.bind(engine, &dims, allotment, like)?)
@@ -356,6 +357,7 @@ impl Unit {
                 None => fresh(None)?,
             },
         };
+        engine.planned(began.elapsed());
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(e) = kept(&mut others) {
             return Ok(e);

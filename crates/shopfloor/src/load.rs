@@ -13,7 +13,7 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Shapes outside the first plan's box that are tried; the one that takes the median counts.
+/// Shapes outside the first plan's box that are tried.
 const OUTSIDE: i64 = 5;
 /// Requests that a process makes to say how long one takes, at most.
 const STEADY: usize = 15;
@@ -107,13 +107,16 @@ pub fn load_times(
     let plan = session.plan(&inputs::box_of(model, &sizes))?;
     planning.bind = ms(began);
     let steps = plan.blocks().map(|b| b.steps.len()).sum();
-    let began = Instant::now();
-    session.run(&given)?;
-    planning.first_run = ms(began);
+    // Milliseconds of planning that a request asks for.
+    let planned = |given: &[(&str, &Tensor)]| -> Result<f64, Error> {
+        let engine = session.runtime().engine();
+        let before = engine.planning();
+        session.run(given)?;
+        Ok((engine.planning() - before).as_secs_f64() * 1e3)
+    };
+    planning.first = planned(&given)?;
     let plans = session.runtime().plans().len();
-    let began = Instant::now();
     session.run(&given)?;
-    planning.inside = ms(began);
     let plans_inside = session.runtime().plans().len() - plans;
     // Further along a dimension that has several values, if any takes it.
     for name in sizes.keys() {
@@ -121,23 +124,15 @@ pub fn load_times(
         for further in 1..=OUTSIDE {
             let mut other = sizes.clone();
             other.entry(name.clone()).and_modify(|n| *n += further);
-            let Ok(named) = inputs::random_inputs(model, &other) else {
-                continue;
-            };
-            let given = inputs::borrowed(&named);
-            let began = Instant::now();
-            if session.run(&given).is_err() {
-                continue;
+            if let Ok(named) = inputs::random_inputs(model, &other)
+                && let Ok(ms) = planned(&inputs::borrowed(&named))
+            {
+                each.push(ms);
             }
-            let outside = ms(began);
-            let began = Instant::now();
-            session.run(&given)?;
-            each.push((outside, ms(began)));
         }
-        each.sort_by(|a, b| (a.0 - a.1).total_cmp(&(b.0 - b.1)));
-        if let Some(&(outside, again)) = each.get(each.len() / 2) {
-            planning.outside = Some(outside);
-            planning.outside_again = Some(again);
+        each.sort_by(f64::total_cmp);
+        if let Some(&median) = each.get(each.len() / 2) {
+            planning.outside = Some(median);
             break;
         }
     }

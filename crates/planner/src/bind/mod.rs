@@ -203,6 +203,10 @@ impl Planner {
     }
 }
 
+/// How many times fewer candidates are tried where another box's schedule is not as good: the best
+/// guesses come first, and somebody waits for the plan.
+const LESS: usize = 4;
+
 /// What is given up for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thrift {
@@ -252,7 +256,10 @@ impl Planner {
                 target,
                 dims,
                 workers: workers(machine, allotment, i),
-                effort: self.options.effort,
+                effort: match prior.like() {
+                    Some(_) => self.options.effort / LESS,
+                    None => self.options.effort,
+                },
                 footprint,
                 pack: thrift != Thrift::Unpacked,
                 sweep,

@@ -116,8 +116,8 @@ fn broken(r: &LoadReport) -> Vec<&'static str> {
 fn row(name: &str, r: &LoadReport) -> String {
     let (p, second) = (&r.planning, r.second());
     let percent = |v: f64| format!("{:.0}%", v * 100.0);
-    let outside = match (p.outside, p.outside_again, p.outside_share()) {
-        (Some(o), Some(a), Some(s)) => format!("{} | {}", number((o - a).max(0.0)), percent(s)),
+    let outside = match (p.outside, p.outside_share()) {
+        (Some(o), Some(s)) => format!("{} | {}", number(o), percent(s)),
         _ => "- | -".into(),
     };
     let broken = broken(r);
@@ -137,7 +137,7 @@ fn row(name: &str, r: &LoadReport) -> String {
         number(second.steady),
         number(second.wall),
         number(p.model + p.bind),
-        number(p.model + p.first_run - p.inside),
+        number(p.model + p.first),
     )
 }
 
@@ -201,11 +201,11 @@ pub fn run(args: &[String]) -> ExitCode {
          median of several), whose parts are `load`, `request`, `run` and `process`. The model's file is in \
          the page cache for all of them.\n\n\
          `planned` is reading, rewriting, fusing and binding in a process that runs already and has no \
-         cache. The *first planning* is what such a process takes from the file to its first answer, less \
-         the run: the same with compiling and packing of weights. `outside` is what the first request of a \
-         shape outside the first plan's box takes there (the median of up to five shapes, one to five further \
-         along a dimension), less its run: schedules, proof, compiling, and \
-         packing where it packs anew; its share is of the first planning.\n\n\
+         cache. The *first planning* is what such a process takes from the file to a plan that runs: the \
+         same with proof, compiling and packing of weights. `outside` is what a request of a shape outside \
+         the first plan's box takes before it runs there (the median of up to five shapes, one to five \
+         further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
+         share is of the first planning.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
          within a second, and a shape inside the box makes no plan: {wrong} of {} models break one of \
