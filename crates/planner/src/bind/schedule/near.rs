@@ -3,8 +3,8 @@
 //! is how tasks share out among the workers.
 //!
 //! As good is: no more time for its size than there, where the boxes are near; or about as close to the
-//! least that its work can take. From a box far away no product is taken that has an axis in registers
-//! which was too short there to fill them.
+//! least that its work can take. From a box far away no product is taken that had too few
+//! rows, lanes or sums there to fill registers.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
 use crate::bind::predict::{least_seconds, predict_step};
@@ -27,7 +27,7 @@ const NOTHING: f64 = 1e-6;
 const FARTHER: f64 = 1.4;
 /// Tasks per worker beyond which more of them do not share out better.
 const ENOUGH: u64 = 4;
-/// Positions of an axis that fill registers in every way that a search would try.
+/// Rows, lanes or sums that fill registers in every way that a search would try.
 const LONG: i64 = 32;
 
 /// Operations and bytes of a step.
@@ -112,7 +112,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     })
 }
 
-/// Whether a product has an axis in registers that was short in the earlier box and is not in this one.
+/// Whether a product's rows, lanes or sums were few in the earlier box and are not in this one.
 fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
     let Mapping::Cpu(c) = &e.schedule.mapping else {
         return true;
@@ -120,14 +120,23 @@ fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
     if c.micro.is_none() {
         return false;
     }
-    let top = |dims: &DimBox, a: AxisId| {
-        let axis = &e.kernel.axes[a as usize];
-        dims.at_top(&axis.extent).unwrap_or(0)
+    let points = |dims: &DimBox, axes: &[AxisId]| {
+        let each = axes.iter().map(|&a| &e.kernel.axes[a as usize].extent);
+        each.fold(1i64, |n, d| {
+            n.saturating_mul(dims.at_top(d).unwrap_or(0).max(1))
+        })
     };
-    let over = e.kernel.body.iter().flat_map(|s| s.over());
-    let held = c.rows.iter().chain(&c.lanes).chain(over);
-    let mut grown = held.map(|&a| (top(e.dims, a), top(ctx.dims, a)));
-    grown.any(|(then, now)| then < LONG && now >= 2 * then.max(1))
+    let over: Vec<AxisId> = e
+        .kernel
+        .body
+        .iter()
+        .flat_map(|s| s.over().to_vec())
+        .collect();
+    let lanes: Vec<AxisId> = c.lanes.into_iter().collect();
+    [&c.rows, &lanes, &over].into_iter().any(|axes| {
+        let (then, now) = (points(e.dims, axes), points(ctx.dims, axes));
+        then < LONG && now >= 2 * then
+    })
 }
 
 /// The earlier schedule with the tasks halved and quartered along one axis.
