@@ -32,6 +32,9 @@ pub(crate) struct Rim {
     pub copies: Vec<ValueIx>,
 }
 
+/// The packing of a constant and the buffer that it fills.
+type Copied = (Arc<Kernel>, BufferId);
+
 pub(crate) struct BlockBuilder<'a> {
     /// Of every device; the first is the host's.
     pub(super) ctxs: &'a [Ctx<'a>],
@@ -49,7 +52,7 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
     /// Buffers of passed-on values by value.
     copied: BTreeMap<ValueIx, BufferId>,
-    packed: BTreeMap<(ValueIx, u32), Vec<(Arc<Kernel>, BufferId)>>,
+    packed: BTreeMap<(ValueIx, u32), Vec<Copied>>,
     pub(super) touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
