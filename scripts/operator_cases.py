@@ -539,10 +539,13 @@ def control():
              [info("more", T.BOOL, []), h.make_tensor_sequence_value_info("s2", T.FLOAT, None), info("i2", T.INT64, [])])
     nodes = [n("Concat", ["o", "count"], ["bounds"], axis=0), n("SequenceEmpty", [], ["s0"]), n("Loop", ["", "yes", "s0", "zero"], ["all", "last_i"], body=body), n("ConcatFromSequence", ["all"], ["flat"], axis=0),
              n("Reshape", ["flat", "shape"], ["y0"])]
+    q = rng("scan_8")
+    step = g([n("Add", ["s", "e"], ["s1"]), n("Tanh", ["s1"], ["o"])], "step", [info("s", T.FLOAT, [4]), info("e", T.FLOAT, [4])], [info("s1", T.FLOAT, [4]), info("o", T.FLOAT, [4])])
+    case("scan_8", "Scan", "", dict(s=f(q, 2, 4), e=f(q, 2, 5, 4)), nodes=[n("Scan", ["", "s", "e"], ["y0", "y1"], body=step, num_scan_inputs=1, directions=[1])], outputs=2, opset=8)
     k = lambda *v: np.array(v, np.int64)
     w = dict(count=k(10), minus=k(-1), one=k(1), two=k(2), zero=np.int64(0), one0=np.int64(1), bags=np.int64(4), final=np.int64(3), axis0=k(0), yes=np.array(True), zeros=np.zeros((1, 6), np.float32), shape=k(4, 6))
     sparse = h.make_sparse_tensor(h.make_tensor("v", T.FLOAT, [4], [1.5, -2, 3, 0.25]), h.make_tensor("i", T.INT64, [4, 2], [0, 1, 2, 0, 2, 4, 5, 3]), [6, 5])
-    case("constant_sparse", "Constant", "", dict(x=f(r, 3, 6)), nodes=[n("Constant", [], ["w"], sparse_value=sparse), n("MatMul", ["x", "w"], ["y0"])], dims=dict(x=["n", 6]), opset=18)
+    case("constant_sparse", "Constant", "", dict(x=f(rng("sparse"), 3, 6)), nodes=[n("Constant", [], ["w"], sparse_value=sparse), n("MatMul", ["x", "w"], ["y0"])], dims=dict(x=["n", 6]), opset=18)
     case("loop_bags", "Loop", "", dict(rows=f(r, 10, 6), o=k(0, 3, 3, 8), **w), list(w), nodes=nodes, opset=18)
 
 

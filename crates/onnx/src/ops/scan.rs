@@ -7,6 +7,9 @@ use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("Scan", scan)];
 
+/// Entries of a batch that are scanned one by one, each with a loop of its own.
+const MAX_BATCH: i64 = 64;
+
 fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let body = n.graph("body")?;
     let scanned = usize::try_from(n.int("num_scan_inputs", -1)?).map_err(|_| "attribute 'num_scan_inputs' is missing")?;
@@ -20,19 +23,15 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         given.remove(0);
     }
     let states = given.len().checked_sub(scanned).filter(|_| scanned > 0).ok_or("has fewer inputs than it scans")?;
-    let mut inputs = Vec::new();
-    for (i, v) in given.iter().enumerate() {
-        let v = v.ok_or_else(|| format!("input {i} is missing"))?;
-        inputs.push(match batched {
-            false => v,
-            true => {
-                let s = c.shape(v);
-                if s.first().is_none_or(|b| !b.is_one()) {
-                    return Err(LowerError::Unsupported("scans a batch; export to opset 9 or later".into()));
-                }
-                c.reshape(n, n.tmp(&format!("in{i}")), v, s[1..].to_vec())?
-            }
-        });
+    let inputs: Option<Vec<ValueId>> = given.iter().copied().collect();
+    let inputs = inputs.ok_or("an input is missing")?;
+    let mut batch = None;
+    if batched {
+        let first = c.shape(inputs[0]).first().cloned().ok_or("its inputs need a batch before opset 9")?;
+        let known = first.known().filter(|b| (1..=MAX_BATCH).contains(b));
+        batch = Some(known.ok_or_else(|| {
+            LowerError::Unsupported(format!("scans a batch of {first}; give it from 1 to {MAX_BATCH} entries or export to opset 9 or later"))
+        })?);
     }
     let formals = Ctx::real_inputs(body);
     if formals.len() != inputs.len() || body.outputs.len() < states {
@@ -58,9 +57,68 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if in_ways.iter().chain(&out_ways).any(|&w| w != 0 && w != 1) {
         return Err("its directions must be 0 or 1".into());
     }
+    let ways = Ways { states, in_axes, in_ways, out_axes, out_ways };
+    let Some(entries) = batch else {
+        let Some(ys) = one(c, n, body, &inputs, &ways)? else { { poisoned(c, n); return Ok(()) } };
+        for (i, y) in ys.into_iter().enumerate() {
+            let y = c.reshape(n, n.name(i), y, c.shape(y))?;
+            c.set(n, i, y);
+        }
+        return Ok(());
+    };
+    // Each entry of the batch is scanned by itself.
+    let mut joined: Vec<Vec<ValueId>> = vec![Vec::new(); body.outputs.len()];
+    for e in 0..entries {
+        let mut own = Vec::new();
+        for (i, &v) in inputs.iter().enumerate() {
+            let s = c.shape(v);
+            if s.first().and_then(Dim::known) != Some(entries) {
+                return Err(format!("input {i} has a batch of another size than {entries}").into());
+            }
+            let v = c.slice(n, n.tmp(&format!("entry{e}.{i}")), v, 0, Dim::Known(e), Dim::ONE)?;
+            own.push(c.reshape(n, n.tmp(&format!("in{e}.{i}")), v, s[1..].to_vec())?);
+        }
+        let Some(ys) = one(c, n, body, &own, &ways)? else { { poisoned(c, n); return Ok(()) } };
+        for (i, y) in ys.into_iter().enumerate() {
+            let mut s = c.shape(y);
+            s.insert(0, Dim::ONE);
+            let name = if entries == 1 { n.name(i) } else { n.tmp(&format!("out{e}.{i}")) };
+            joined[i].push(c.reshape(n, name, y, s)?);
+        }
+    }
+    for (i, all) in joined.iter().enumerate() {
+        let y = match all.as_slice() {
+            [y] => *y,
+            all => c.add1(n, Op::Concat { axis: 0 }, all, n.name(i))?,
+        };
+        c.set(n, i, y);
+    }
+    Ok(())
+}
+
+/// What is scanned how.
+struct Ways {
+    /// States come first among the inputs and outputs.
+    states: usize,
+    in_axes: Vec<i64>,
+    in_ways: Vec<i64>,
+    out_axes: Vec<i64>,
+    out_ways: Vec<i64>,
+}
+
+fn poisoned<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) {
+    for &o in n.outputs.iter().filter(|o| !o.is_empty()) {
+        c.bind(o, Item::Poisoned);
+    }
+}
+
+/// One scan over `inputs`; `None` where its body is not supported.
+fn one<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, body: &'m crate::proto::Graph, inputs: &[ValueId], ways: &Ways) -> Lowered<Option<Vec<ValueId>>> {
+    let states = ways.states;
+    let formals = Ctx::real_inputs(body);
     let mut taken = Vec::new();
     let mut length: Option<Dim> = None;
-    for ((&v, &a), &w) in inputs[states..].iter().zip(&in_axes).zip(&in_ways) {
+    for ((&v, &a), &w) in inputs[states..].iter().zip(&ways.in_axes).zip(&ways.in_ways) {
         let s = c.shape(v);
         let axis = axis_of(a, s.len())?;
         let l = length.get_or_insert_with(|| s[axis].clone()).clone();
@@ -83,26 +141,13 @@ fn scan<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         formals: formals[..states].iter().map(|f| f.name.clone()).collect(),
         names,
     };
-    let ys = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &taken, &length))?;
-    let Some(ys) = ys else {
-        for &o in n.outputs.iter().filter(|o| !o.is_empty()) {
-            c.bind(o, Item::Poisoned);
-        }
-        return Ok(());
+    let Some(mut ys) = looped(c, n, spec, &|c, ins| open(c, n, body, ins, &taken, &length))? else {
+        return Ok(None);
     };
-    for (i, y) in ys.into_iter().enumerate() {
-        let y = match i.checked_sub(states) {
-            None => y,
-            Some(k) => placed(c, n, i, y, out_axes[k], out_ways[k] == 1)?,
-        };
-        let mut s = c.shape(y);
-        if batched {
-            s.insert(0, Dim::ONE);
-        }
-        let y = c.reshape(n, n.name(i), y, s)?;
-        c.set(n, i, y);
+    for (k, y) in ys.iter_mut().skip(states).enumerate() {
+        *y = placed(c, n, states + k, *y, ways.out_axes[k], ways.out_ways[k] == 1)?;
     }
-    Ok(())
+    Ok(Some(ys))
 }
 
 /// A stacked output, whose rounds lie along the first dimension, where the node wants them.
