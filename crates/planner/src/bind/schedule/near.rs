@@ -81,7 +81,6 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
             return None;
         }
-
         let cut = cut_further(ctx, e).into_iter();
         let costed = cut.filter_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
@@ -96,7 +95,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         subject: name.into(),
         choice: how.into(),
         reason: format!(
-            "predicted {:.1} us, bound by {}; no slower for its size than there",
+            "predicted {:.1} us, bound by {}; as good for its size as there",
             cost.time_s * 1e6,
             cost.bound
         ),
