@@ -56,16 +56,16 @@ pub struct BenchReport {
     /// run (once where only the request says).
     pub predicted_ms: f64,
     /// What copies of inputs and outputs to and from another memory are predicted to take beside that.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "none")]
     pub predicted_copies_ms: f64,
     /// Whether latencies are an emulated device's own time, not this machine's.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emulated: bool,
     /// Of an emulated device: what emulating one request took here, on average.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation_ms: Option<f64>,
     /// Of resident workers on a GPU: the median acknowledged round trip of a request without work.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
     /// Reading, importing and making ready (weights packed), planning left out.
     pub load_ms: f64,
@@ -73,6 +73,11 @@ pub struct BenchReport {
     pub plan_ms: f64,
     /// Most memory that the process ever had; none where the system does not say.
     pub peak_rss_bytes: Option<u64>,
+}
+
+/// What only some devices have is left out for the others.
+fn none(v: &f64) -> bool {
+    *v == 0.0
 }
 
 impl BenchReport {
