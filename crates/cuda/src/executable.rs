@@ -41,6 +41,22 @@ pub(crate) struct Port {
     pub here: bool,
 }
 
+impl Port {
+    /// Whether a caller's buffer of `got` bytes is of the port's size under the parameters `p`; state
+    /// has a size of its own.
+    pub fn takes(&self, p: &[i64], got: usize) -> Result<(), DeviceError> {
+        match self.size.bytes(p) {
+            _ if self.state => Ok(()),
+            Some(want) if want == got => Ok(()),
+            want => Err(DeviceError::Port {
+                port: self.name.clone(),
+                want: want.unwrap_or(usize::MAX) as u64,
+                got: got as u64,
+            }),
+        }
+    }
+}
+
 /// A compiled block of a plan.
 pub(crate) struct CudaExecutable {
     pub gpu: Arc<Gpu>,
@@ -389,22 +405,13 @@ impl CudaExecutable {
             );
         }
         let p = f.bound.at(r.symbols)?;
-        let fits = |port: &Port, got: usize| match port.size.bytes(p) {
-            _ if port.state => Ok(()),
-            Some(want) if want == got => Ok(()),
-            want => Err(DeviceError::Port {
-                port: port.name.clone(),
-                want: want.unwrap_or(usize::MAX) as u64,
-                got: got as u64,
-            }),
-        };
         for (port, given) in self.inputs.iter().zip(&r.inputs) {
             if let In::Host(bytes) = given {
-                fits(port, bytes.len())?;
+                port.takes(p, bytes.len())?;
             }
         }
         for (port, out) in self.outputs.iter().zip(&r.outputs) {
-            fits(port, out.len())?;
+            port.takes(p, out.len())?;
         }
         let all = self.steps.names.len();
         let count = r.stop_after.map_or(all, |s| (s as usize + 1).min(all));

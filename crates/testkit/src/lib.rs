@@ -10,4 +10,5 @@ pub mod operators;
 pub mod random;
 pub mod readers;
 pub mod tiles;
+pub mod tools;
 pub mod zoo;

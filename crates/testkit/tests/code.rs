@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use tensor::WeightStore;
+use testkit::tools::tool;
 use testkit::zoo;
 
 const MODELS: [&str; 4] = ["digits_cnn", "silero_vad", "ppocr_cls", "magika"];
@@ -29,19 +30,6 @@ fn root() -> PathBuf {
 
 fn machine(name: &str) -> Machine {
     Machine::from_file(&root().join(format!("machines/{name}.toml"))).unwrap()
-}
-
-/// Path of ptxas or nvdisasm, or why it is left out.
-fn tool(name: &str) -> Result<PathBuf, String> {
-    let out = Command::new("sh")
-        .arg(root().join("scripts/fetch-ptxas.sh"))
-        .arg(name)
-        .output()
-        .map_err(|e| e.to_string())?;
-    match out.status.success() {
-        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
-        false => Err(String::from_utf8_lossy(&out.stderr).trim().to_string()),
-    }
 }
 
 /// A bundled model's program and the sizes of its inputs.

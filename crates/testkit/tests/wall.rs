@@ -13,6 +13,7 @@ use machine::{Machine, UnitClass};
 use plan::{Allotment, ItemWork, PlanSegment, Planner as _, Segment, StepWork, ValueOrigin};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::{Memory, run_graph, run_tiles};
+use shopfloor_testkit::tools::tool;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -269,19 +270,6 @@ fn planned(case: &Case, name: &str, arch: &str) -> TileProgram {
     }
     assert_eq!(found.len(), 1, "{}: everything is one kernel", case.name);
     found.remove(0)
-}
-
-/// Path of ptxas or nvdisasm, or why it is left out.
-fn tool(name: &str) -> Result<PathBuf, String> {
-    let out = Command::new("sh")
-        .arg(root().join("scripts/fetch-ptxas.sh"))
-        .arg(name)
-        .output()
-        .map_err(|e| e.to_string())?;
-    match out.status.success() {
-        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
-        false => Err(String::from_utf8_lossy(&out.stderr).trim().to_string()),
-    }
 }
 
 fn count(p: &Ptx, what: &str) -> usize {

@@ -638,20 +638,11 @@ impl ResidentExecutable {
             );
         }
         let p = f.bound.at(r.symbols)?.to_vec();
-        let fits = |port: &Port, got: usize| match port.size.bytes(&p) {
-            _ if port.state => Ok(()),
-            Some(want) if want == got => Ok(()),
-            want => Err(DeviceError::Port {
-                port: port.name.clone(),
-                want: want.unwrap_or(usize::MAX) as u64,
-                got: got as u64,
-            }),
-        };
         for (port, bytes) in e.inputs.iter().zip(r.inputs) {
-            fits(port, bytes.len())?;
+            port.takes(&p, bytes.len())?;
         }
         for (port, bytes) in e.outputs.iter().zip(r.outputs.iter()) {
-            fits(port, bytes.len())?;
+            port.takes(&p, bytes.len())?;
         }
         let mut taken = self.take(r.symbols);
         let n = taken.slot;
