@@ -6,11 +6,16 @@ use emit::wgsl::{Limits, Wgsl};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Bytes to which places in buffers are rounded; also what offsets of number lists need.
 pub(crate) const ALIGN: u64 = 256;
+
+/// How long a callback may take once the work that it tells of is done: only another caller's thread,
+/// which has it in hand, is waited for.
+const CALLBACK: Duration = Duration::from_secs(60);
 
 /// What is said where no adapter answers.
 const NOTHING: &str = "no GPU answers; install a Vulkan driver (on Debian: mesa-vulkan-drivers and libvulkan1, which also bring a software one), or use --on cpu";
@@ -301,21 +306,22 @@ impl Gpu {
         bytes: u64,
         f: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, DeviceError> {
-        let done: Arc<Mutex<Option<bool>>> = Arc::default();
-        let tell = done.clone();
+        let (tell, told) = mpsc::channel();
         let bytes = bytes.max(4).next_multiple_of(4);
         staging.map_async(wgpu::MapMode::Read, 0..bytes, move |r| {
-            *tell.lock().unwrap_or_else(PoisonError::into_inner) = Some(r.is_ok());
+            // Nobody listens after an error below.
+            let _ = tell.send(r);
         });
         let lost = |why: String| refused("results", format!("the GPU gave nothing back: {why}"));
         self.device
             .poll(wgpu::PollType::wait_indefinitely())
             .map_err(|e| lost(e.to_string()))?;
         self.sound()?;
-        let mapped = *done.lock().unwrap_or_else(PoisonError::into_inner);
-        if mapped != Some(true) {
-            return Err(lost("its memory could not be mapped".into()));
-        }
+        // The work is done, but the callback may be in the hands of another caller that asked the
+        // device at the same time and has not come to run it yet.
+        told.recv_timeout(CALLBACK)
+            .map_err(|_| lost("its memory was never mapped".into()))?
+            .map_err(|e| lost(e.to_string()))?;
         let out = {
             let view = staging
                 .get_mapped_range(0..bytes)
@@ -333,5 +339,37 @@ impl Gpu {
             Some(why) => Err(refused("request", why.clone())),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever caller asks the device runs the callbacks of all.
+    #[test]
+    fn many_callers_read_at_once() {
+        let gpu = match Gpu::open(None) {
+            Ok(gpu) => gpu,
+            Err(e) => return println!("left out: reading from a GPU: {e}"),
+        };
+        std::thread::scope(|scope| {
+            for caller in 0..8u8 {
+                let gpu = &gpu;
+                scope.spawn(move || {
+                    let from = gpu.storage(ALIGN, "test").unwrap();
+                    let to = gpu.staging(ALIGN).unwrap();
+                    for n in 0..300u32 {
+                        let sent = [caller, n as u8, (n >> 8) as u8, 7];
+                        gpu.write(&from, 0, &sent);
+                        let mut encoder = gpu.device.create_command_encoder(&Default::default());
+                        encoder.copy_buffer_to_buffer(&from, 0, &to, 0, ALIGN);
+                        gpu.submit(encoder, 1);
+                        let got = gpu.read(&to, 4, <[u8]>::to_vec).unwrap();
+                        assert_eq!(got, sent, "caller {caller}, request {n}");
+                    }
+                });
+            }
+        });
     }
 }
