@@ -163,11 +163,15 @@ impl Device for CudaDevice {
         plan: Arc<VerifiedPlan>,
         block: usize,
         weights: &Arc<WeightStore>,
-        _packed: &PackedStore,
-        _shelf: &dyn Shelf,
+        packed: &PackedStore,
+        shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let (gpu, place) = (self.gpu.clone(), self.place.clone());
         let host = self.host.as_deref();
+        if let Some((host, own)) = host.zip(device::host_block(plan.plan(), block)) {
+            let own = Arc::new(own.verify()?);
+            return host.compile_from(own, 0, weights, packed, shelf);
+        }
         // Modules and memory are made while no kernel stays.
         let _rested = self.gpu.rest()?;
         let made = CudaExecutable::new(gpu, place, (plan, block), weights, host)?;

@@ -223,6 +223,23 @@ fn alone(plan: &Plan, block: &Block, step: &Step) -> Plan {
     }
 }
 
+/// Block `block` of `plan` as a plan for the host alone, where nothing of it is on another device.
+pub fn host_block(plan: &Plan, block: usize) -> Option<Plan> {
+    let b = plan.blocks().nth(block)?;
+    let here = b.init.iter().chain(&b.steps).all(|s| s.device == 0);
+    if plan.devices.len() < 2 || !here || b.buffers.iter().any(|b| b.place != 0) {
+        return None;
+    }
+    let mut own = b.clone();
+    own.far_arenas.clear();
+    Some(Plan {
+        devices: plan.devices.iter().take(1).cloned().collect(),
+        segments: vec![PlanSegment::Block(Box::new(own))],
+        whys: vec![],
+        ..plan.clone()
+    })
+}
+
 impl HostPart {
     /// Compiles the host's steps among `steps` (the block's, or its init) on `host`; the parameters
     /// of their shapes are added to `params`.

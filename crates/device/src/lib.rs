@@ -15,7 +15,7 @@ mod unified;
 
 pub use buffer::AlignedBytes;
 pub use error::DeviceError;
-pub use host_part::{HostMemory, HostPart, HostView, is_road};
+pub use host_part::{HostMemory, HostPart, HostView, host_block, is_road};
 #[cfg(unix)]
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};

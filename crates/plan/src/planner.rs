@@ -85,6 +85,12 @@ pub trait Planner: Send + Sync {
         self.bind(program, dims, allotment)
     }
 
+    /// What plans follow from besides program, box and allotment, as a text: equal for planners that give
+    /// the same plans. Where plans are kept they are kept under it.
+    fn setting(&self) -> String {
+        String::new()
+    }
+
     /// Proposes changes that would pay given what was observed, best first.
     fn propose(&self, observations: &Observations) -> Vec<Candidate>;
 }

@@ -232,8 +232,9 @@ impl ModelArgs {
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
     /// Device to run on: cpu; wgpu or wgpu:ADAPTER for a GPU through WebGPU; cuda or cuda:N for an
-    /// NVIDIA GPU; emulated:a100, emulated:h100 or emulated:t4 for one that is emulated; `plan` also
-    /// takes a machine that need not be here, a name or a TOML file [default: cpu]
+    /// NVIDIA GPU; emulated:a100, emulated:h100 or emulated:t4 for one that is emulated; cpu+cuda (or
+    /// another GPU) for both, each step where the predicted time of all is least; `plan` also takes
+    /// machines that need not be here, such as h100, cpu+h100 or a TOML file [default: cpu]
     #[arg(long = "on", value_name = "DEVICE")]
     pub on: Option<String>,
     /// Workers, the calling thread included [default: the cores this process may use]
@@ -258,8 +259,10 @@ pub struct EngineArgs {
 
 /// Whether `on` names a device rather than a machine.
 pub fn is_device(on: &str) -> bool {
-    let kind = on.split(':').next().unwrap_or(on);
-    matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
+    on.split('+').all(|part| {
+        let kind = part.split(':').next().unwrap_or(part);
+        matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
+    })
 }
 
 /// What is kept between processes.

@@ -13,7 +13,7 @@ pub(crate) fn engine(
     which: Option<&str>,
     (threads, isa): (Option<usize>, Option<crate::Isa>),
     machine: Option<Machine>,
-    streaming: bool,
+    (streaming, cut): (bool, bool),
 ) -> Result<Arc<Engine>, Error> {
     let options = cuda::CudaOptions {
         streaming,
@@ -23,16 +23,17 @@ pub(crate) fn engine(
         true => emulated(which.unwrap_or("a100"), machine, options)?,
         false => real(which, machine, options)?,
     };
-    engine_of(device, threads, isa)
+    engine_of(device, threads, isa, cut)
 }
 
 /// An engine that runs everything on `device` if that has a form for everything, and over the host and
-/// it if not.
+/// it if not; or, with `cut`, what is faster there on each.
 #[cfg(feature = "cuda")]
 fn engine_of(
     device: cuda::CudaDevice,
     threads: Option<usize>,
     isa: Option<crate::Isa>,
+    cut: bool,
 ) -> Result<Arc<Engine>, Error> {
     use device::Device;
     let host: Arc<dyn Device> = Arc::new(cpu::CpuDevice::new(cpu::CpuOptions {
@@ -41,6 +42,11 @@ fn engine_of(
         machine: None,
     })?);
     let of = |d: &dyn Device| (d.machine().clone(), d.target().clone());
+    if cut {
+        let planner = crate::pair::Cut::new(&*host, &device, device.machine().clone());
+        let device = device.with_host(host);
+        return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
+    }
     let options = planner::PlanOptions::default();
     let planner = Either {
         workers: host.workers() as u32,
@@ -91,6 +97,10 @@ impl Planner for Either {
         let alone = self.alone.bind_like(program, dims, allotment, like);
         let both = self.both(allotment);
         alone.or_else(|_| self.beside.bind_like(program, dims, &both, like))
+    }
+
+    fn setting(&self) -> String {
+        format!("alone, or\n{}", self.beside.setting())
     }
 
     fn propose(&self, o: &plan::Observations) -> Vec<plan::Candidate> {
@@ -225,7 +235,7 @@ pub(crate) fn engine(
     _: Option<&str>,
     _: (Option<usize>, Option<crate::Isa>),
     _: Option<Machine>,
-    _: bool,
+    _: (bool, bool),
 ) -> Result<Arc<Engine>, Error> {
     Err(Error::Usage(format!(
         "this build has no '{on}'; build it with `--features cuda`"

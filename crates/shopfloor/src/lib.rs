@@ -33,6 +33,7 @@ mod model;
 mod nodes;
 mod op;
 mod outputs;
+mod pair;
 pub mod planview;
 mod profile;
 mod session;

@@ -2,6 +2,7 @@
 use crate::{Error, Machine, Model, Session};
 use layout::DimBox;
 use plan::{Allotment, Goal, Plan, Planner, StepWork};
+use planner::{Placement, PlanOptions};
 use report::{BodyView, PlanView};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -71,15 +72,46 @@ pub fn plan_for(
     goal: Goal,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let own = (machine.clone(), target_of(machine)?);
-    let devices = match machine.kind {
-        machine::MachineKind::Cpu => vec![own],
+    let detected;
+    let machines = match machine.kind {
+        machine::MachineKind::Cpu => vec![machine],
         machine::MachineKind::Gpu => {
-            let host = crate::machines::find("detected")?;
-            let target = target_of(&host)?;
-            vec![(host, target), own]
+            detected = crate::machines::find("detected")?;
+            vec![&detected, machine]
         }
     };
+    plan_over(model, &machines, threads, (goal, Placement::Last), dims)
+}
+
+/// The plan of `model` cut between the CPU `host` and the GPU `machine`, neither of which need be there:
+/// each step where the predicted time of all is least, copies included.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn plan_cut(
+    model: &Model,
+    host: &Machine,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let machines = [host, machine];
+    plan_over(model, &machines, threads, (goal, Placement::Cut), dims)
+}
+
+/// The plan of `model` over `machines`, of which `threads` are used of the first.
+fn plan_over(
+    model: &Model,
+    machines: &[&Machine],
+    threads: Option<usize>,
+    (goal, placement): (Goal, Placement),
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let mut devices = vec![];
+    for &m in machines {
+        devices.push((m.clone(), target_of(m)?));
+    }
     let workers = devices
         .iter()
         .enumerate()
@@ -88,7 +120,11 @@ pub fn plan_for(
             _ => m.worker_count() as u32,
         })
         .collect();
-    let planner = planner::Planner::new(devices, planner::PlanOptions::default());
+    let options = PlanOptions {
+        placement,
+        ..PlanOptions::default()
+    };
+    let planner = planner::Planner::new(devices, options);
     Ok(planner.bind(
         model.program(),
         dims,
@@ -190,11 +226,16 @@ pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
                     && !step.nodes.is_empty()
                     && !device::is_road(block, step) =>
             {
-                let why = plan
-                    .whys
-                    .iter()
-                    .find(|w| w.pass == "place" && w.subject == step.name);
-                why.map_or("planned for the host".into(), |w| w.reason.clone())
+                let of = |pass: &str| {
+                    let mut all = plan.whys.iter();
+                    all.find(|w| w.pass == pass && w.subject == step.name)
+                };
+                match (of("place"), of("cut")) {
+                    (Some(w), _) => w.reason.clone(),
+                    // It has a form on both, and the host's is the better one.
+                    (None, Some(_)) => continue,
+                    (None, None) => "planned for the host".into(),
+                }
             }
             StepWork::Kernel { .. } => continue,
         };

@@ -37,7 +37,8 @@ pub fn default_engine(
 
 /// An engine on the device named `on`: `cpu`, or `wgpu` or `wgpu:ADAPTER` for a GPU through WebGPU
 /// (the first whose name contains ADAPTER), or `cuda` or `cuda:N` for an NVIDIA GPU, or `emulated:a100`,
-/// `emulated:h100` or `emulated:t4` for one that is emulated. The other arguments are as for
+/// `emulated:h100` or `emulated:t4` for one that is emulated; or `cpu+` and one of the GPUs, which share
+/// a plan out by predicted time, copies between them included. The other arguments are as for
 /// [`default_engine`] and matter to a CPU only, but for `machine`.
 ///
 /// # Errors
@@ -59,18 +60,28 @@ fn engine_for(
     machine: Option<Machine>,
     streaming: bool,
 ) -> Result<Arc<Engine>, Error> {
+    let parts: Vec<&str> = on.split('+').collect();
+    let (cut, on) = match parts[..] {
+        [_] => (false, on),
+        ["cpu", gpu] | [gpu, "cpu"] if gpu != "cpu" => (true, gpu),
+        _ => {
+            return Err(Error::Usage(format!(
+                "'{on}' is no pair of devices; give the CPU and one GPU, such as cpu+cuda or cpu+wgpu"
+            )));
+        }
+    };
     let (kind, which) = match on.split_once(':') {
         Some((k, w)) => (k, Some(w)),
         None => (on, None),
     };
     match (kind, which) {
         ("cpu", None) => default_engine(threads, isa, machine),
-        ("wgpu", which) => webgpu_engine(which, threads, isa, machine),
+        ("wgpu", which) => webgpu_engine(which, (threads, isa), machine, cut),
         ("cuda" | "emulated", which) => {
-            crate::gpu::engine(on, which, (threads, isa), machine, streaming)
+            crate::gpu::engine(on, which, (threads, isa), machine, (streaming, cut))
         }
         _ => Err(Error::Usage(format!(
-            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N or emulated:a100"
+            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda"
         ))),
     }
 }
@@ -78,9 +89,9 @@ fn engine_for(
 #[cfg(feature = "webgpu")]
 fn webgpu_engine(
     adapter: Option<&str>,
-    threads: Option<usize>,
-    isa: Option<Isa>,
+    (threads, isa): (Option<usize>, Option<Isa>),
     machine: Option<Machine>,
+    cut: bool,
 ) -> Result<Arc<Engine>, Error> {
     let host: Arc<dyn Device> = Arc::new(CpuDevice::new(cpu::CpuOptions {
         threads,
@@ -89,6 +100,10 @@ fn webgpu_engine(
     })?);
     let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
     let machine = machine.unwrap_or_else(|| device.machine().clone());
+    if cut {
+        let planner = crate::pair::Cut::new(&*host, &device, machine);
+        return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
+    }
     // What the GPU has no form for runs on the host, with copies between.
     let planner = planner::Planner::new(
         vec![
@@ -103,9 +118,9 @@ fn webgpu_engine(
 #[cfg(not(feature = "webgpu"))]
 fn webgpu_engine(
     _: Option<&str>,
-    _: Option<usize>,
-    _: Option<Isa>,
+    _: (Option<usize>, Option<Isa>),
     _: Option<Machine>,
+    _: bool,
 ) -> Result<Arc<Engine>, Error> {
     Err(Error::Usage(
         "this build has no wgpu; build it with `--features webgpu`".into(),
@@ -277,9 +292,10 @@ impl SessionBuilder {
             max_running: self.max_running.unwrap_or(defaults.max_running),
             max_queued: self.max_queued.unwrap_or(defaults.max_queued),
             store: self.cache.as_ref().and_then(|c| {
-                let (device, planner) = (engine.device(), planner::PlanOptions::default());
+                let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
-                let setting = format!("{target}\n{machine}\n{planner:?}");
+                let planner = engine.planner().setting();
+                let setting = format!("{target}\n{machine}\n{planner}");
                 Some(c.of(&model, &setting)? as Arc<dyn runtime::PlanStore>)
             }),
         };

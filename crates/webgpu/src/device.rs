@@ -83,9 +83,14 @@ impl Device for WebGpuDevice {
         plan: Arc<VerifiedPlan>,
         block: usize,
         weights: &Arc<WeightStore>,
-        _packed: &PackedStore,
-        _shelf: &dyn Shelf,
+        packed: &PackedStore,
+        shelf: &dyn Shelf,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
+        let own = device::host_block(plan.plan(), block);
+        if let Some((host, own)) = self.host.as_deref().zip(own) {
+            let own = Arc::new(own.verify()?);
+            return host.compile_from(own, 0, weights, packed, shelf);
+        }
         Ok(Arc::new(GpuExecutable::new(
             self.gpu.clone(),
             plan,

@@ -1,5 +1,6 @@
 //! One block: the steps of a straight segment with their buffers, waits and memory.
 use super::Placement;
+use super::assign::Homes;
 use super::ctx::Ctx;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
@@ -43,10 +44,11 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) placement: &'a Placement,
     /// Items lowered so far.
     number: usize,
+    homes: Homes,
     pub(super) program: &'a Program,
     pub(super) whys: &'a mut Vec<Why>,
-    memo: &'a mut schedule::Memo,
-    prior: &'a Prior<'a>,
+    pub(super) memo: &'a mut schedule::Memo,
+    pub(super) prior: &'a Prior<'a>,
     pub(super) block: Block,
     /// Buffer of a value on a device.
     pub(super) of_value: BTreeMap<(ValueIx, u32), BufferId>,
@@ -75,6 +77,7 @@ impl<'a> BlockBuilder<'a> {
             ctxs,
             placement,
             number: 0,
+            homes: Homes::default(),
             program,
             whys,
             memo,
@@ -119,6 +122,7 @@ impl<'a> BlockBuilder<'a> {
         rim: &Rim,
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
+        self.homes = self.assign(items, rim, states)?;
         self.ports(rim, states)?;
         self.recency = Recency::of_items(self.program, self.ctx, items);
         for item in items {
@@ -164,7 +168,7 @@ impl<'a> BlockBuilder<'a> {
                                 v,
                                 BufferKind::State(number),
                                 Some(states[s].elements),
-                                self.home(),
+                                self.homes.states[s],
                             )?;
                             buffers.insert(s, b);
                             b
@@ -239,19 +243,15 @@ impl<'a> BlockBuilder<'a> {
         let value = self.program.value(v);
         let n = match elements {
             Some(n) => n,
-            None => {
-                let r = self.ctx.dims.bounds(&value.storage);
-                r.map(|r| r.hi.max(self.ctx.top(&value.storage)))
-                    .ok_or_else(|| {
-                        self.error(
-                            &value.name,
-                            format!(
-                                "its size {} is not known or too large; give its dims with --dim",
-                                value.storage
-                            ),
-                        )
-                    })?
-            }
+            None => self.elements(&value.storage).ok_or_else(|| {
+                self.error(
+                    &value.name,
+                    format!(
+                        "its size {} is not known or too large; give its dims with --dim",
+                        value.storage
+                    ),
+                )
+            })?,
         };
         let name = value.name.clone();
         self.raw_buffer(name, kind, value.dtype, n, place)
@@ -307,7 +307,7 @@ impl<'a> BlockBuilder<'a> {
             (0..s.ctxs.len() as u32).find_map(|p| s.of_value.get(&(v, p)).map(|&b| (p, b)))
         };
         if origin == ValueOrigin::Init && anywhere(self).is_none() {
-            self.init_for(v)?;
+            self.init_for(v, place)?;
             if let Some(&b) = self.of_value.get(&(v, place)) {
                 return Ok(b);
             }
@@ -344,8 +344,8 @@ impl<'a> BlockBuilder<'a> {
         Ok(b)
     }
 
-    /// Adds the init items that `v` depends on, in program order.
-    fn init_for(&mut self, v: ValueIx) -> Result<(), PlanError> {
+    /// Adds the init items that `v` depends on, in program order, on device `place` where it can.
+    fn init_for(&mut self, v: ValueIx, place: u32) -> Result<(), PlanError> {
         let program = self.program;
         let mut need: BTreeSet<usize> = BTreeSet::new();
         let mut stack = vec![v];
@@ -360,58 +360,35 @@ impl<'a> BlockBuilder<'a> {
         }
         self.init_done.extend(&need);
         for i in need {
-            self.lower(&program.init[i], true)?;
+            self.lower(&program.init[i], place, true)?;
         }
         Ok(())
     }
 
     fn item(&mut self, item: &Item) -> Result<(), PlanError> {
-        self.lower(item, false)
+        self.number += 1;
+        let place = self.homes.items.get(self.number - 1);
+        self.lower(item, place.copied().unwrap_or_default(), false)
     }
 
-    fn lower(&mut self, item: &Item, init: bool) -> Result<(), PlanError> {
-        let wanted = match init {
-            true => self.home(),
-            false => {
-                self.number += 1;
-                self.placement.of(self.number - 1, self.ctxs.len())
-            }
-        };
+    fn lower(&mut self, item: &Item, wanted: u32, init: bool) -> Result<(), PlanError> {
         match &item.work {
             ItemWork::Kernel { kernel, args } => {
                 self.check_dims(&item.name, kernel)?;
                 let program = self.program;
-                let constant = |o: u16| {
-                    args.get(o as usize).is_some_and(|&v| {
-                        matches!(
-                            program.value(v).origin,
-                            ValueOrigin::Weight(_) | ValueOrigin::Init
-                        )
-                    })
-                };
-                let (may, prior) = (self.ctx.pack, self.prior);
-                let of = |&v: &ValueIx| prior.packings(&program.value(v).name);
-                let packings: Vec<&[Arc<Kernel>]> = args.iter().map(of).collect();
-                let facts = schedule::Facts {
-                    constant: &|o| may && !init && constant(o),
-                    packings: &packings,
-                    earlier: prior.step(&item.name, kernel),
-                };
                 let mut place = wanted;
                 let far = match init {
                     true => vec![],
                     false => self.recency.next(program, self.ctx, kernel, args),
                 };
-                let near = |ctx| Ctx { far: &far, ..ctx };
-                let ctx = near(self.ctxs[place as usize]);
-                let first = self.memo.choose(ctx, place, kernel, &facts, self.whys);
+                let first = self.choice(item, (kernel, args), place, &far, init);
                 let choice = match first {
-                    Err(e) if place != 0 => {
+                    // What a request does was tried when it was placed.
+                    Err(e) if place != 0 && init => {
                         self.whys
                             .push(super::why("place", &item.name, "on the host", e));
                         place = 0;
-                        let ctx = near(self.ctx);
-                        self.memo.choose(ctx, 0, kernel, &facts, self.whys)
+                        self.choice(item, (kernel, args), place, &far, init)
                     }
                     other => other,
                 }
@@ -423,9 +400,10 @@ impl<'a> BlockBuilder<'a> {
                         Role::Write => self.target(v, place)?,
                     });
                 }
+                self.written(item, place);
                 for (operand, packed) in choice.packed {
                     let source = args[operand as usize];
-                    let fixed = constant(operand);
+                    let fixed = self.constant(source);
                     buffers[operand as usize] = self.pack(source, packed, place, fixed)?;
                 }
                 if let Some(parts) = choice.parts {
@@ -448,13 +426,14 @@ impl<'a> BlockBuilder<'a> {
                 outputs,
             } => {
                 self.host(init, item, op, inputs, outputs)?;
+                self.written(item, 0);
                 self.give_back(item, 0)
             }
         }
     }
 
     /// Every dim of a kernel must have a value at the top of the box.
-    fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
+    pub(super) fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
         let mut bad: Option<Dim> = None;
         kernel.for_each_dim(&mut |d| {
             if bad.is_none() && self.ctx.dims.at_top(d).is_none() {

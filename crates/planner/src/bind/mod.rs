@@ -3,8 +3,10 @@
 //! Every straight segment becomes a block, control segments are named, and the first straight
 //! segment that needs a size not in the box ends the plan. Part `i` of a plan is segment `i` of its
 //! program; one more block follows when nothing but constants or inputs is passed on.
+mod assign;
 mod block;
 mod ctx;
+mod cut;
 mod disjoint;
 mod memory;
 mod narrow;
@@ -152,6 +154,12 @@ impl plan::Planner for Planner {
         self.bind_within(program, dims, allotment, &prior)
     }
 
+    fn setting(&self) -> String {
+        let of = |(d, hash): (&(Machine, Target), &String)| format!("{hash} {}", d.1.name);
+        let devices: Vec<String> = self.devices.iter().zip(&self.hashes).map(of).collect();
+        format!("{}\n{:?}", devices.join("\n"), self.options)
+    }
+
     /// Nothing yet: proposals come with the supervisor.
     fn propose(&self, _: &Observations) -> Vec<Candidate> {
         Vec::new()
@@ -241,6 +249,16 @@ impl Planner {
                 format!(
                     "'{}' cannot be the host of other devices; name a CPU first",
                     first.name
+                ),
+            ));
+        }
+        if self.options.placement == Placement::Cut && self.devices.len() > 2 {
+            return Err(bind_error(
+                program,
+                "devices",
+                format!(
+                    "a plan is cut between two devices, not {}; name a CPU and one other",
+                    self.devices.len()
                 ),
             ));
         }

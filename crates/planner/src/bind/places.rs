@@ -17,6 +17,8 @@ pub enum Placement {
     Last,
     /// Item `i` of a block runs on the device that entry `i` names; the list repeats.
     Listed(Vec<u32>),
+    /// Of two devices each item runs where the predicted time of all is least, copies included.
+    Cut,
 }
 
 impl Placement {
@@ -31,9 +33,20 @@ impl Placement {
 }
 
 impl BlockBuilder<'_> {
-    /// Device of what belongs to no item: state and constants that kernels make.
-    pub(super) fn home(&self) -> u32 {
-        self.ctxs.len() as u32 - 1
+    /// `item` writes its values on device `place`: copies elsewhere are not what they are any more. The
+    /// caller's memory gets them again.
+    pub(super) fn written(&mut self, item: &Item, place: u32) {
+        for v in item.writes() {
+            for other in (0..self.ctxs.len() as u32).filter(|&p| p != place) {
+                let stale = self.of_value.get(&(v, other)).is_some_and(|&b| {
+                    let kind = self.block.buffers[b as usize].kind;
+                    !matches!(kind, BufferKind::Output(_))
+                });
+                if stale {
+                    self.of_value.remove(&(v, other));
+                }
+            }
+        }
     }
 
     /// Where `v` can be copied from.
@@ -104,6 +117,21 @@ impl BlockBuilder<'_> {
             Arc::make_mut(&mut choice.schedule).grid.clear();
         }
         let bytes = self.block.buffers[target as usize].bytes as f64;
+        let cost = self.road_cost(from, to, bytes);
+        self.step(
+            init,
+            &name,
+            (choice.kernel, choice.schedule),
+            vec![source, target],
+            vec![],
+            (choice.work, cost),
+            0,
+        )
+    }
+
+    /// What copying `bytes` between two devices' memories costs.
+    pub(super) fn road_cost(&self, from: u32, to: u32, bytes: f64) -> Cost {
+        let machine = |p: u32| &self.ctxs[p as usize].machine;
         // The far device's road to the host, or memory to memory.
         let (road, bandwidth, latency) = {
             let far = machine(from.max(to));
@@ -119,7 +147,7 @@ impl BlockBuilder<'_> {
         };
         let seconds = bytes / bandwidth;
         let fixed = machine(from.max(to)).costs.launch_s.value;
-        let cost = Cost {
+        Cost {
             time_s: seconds + latency + fixed,
             levels: vec![Share {
                 name: road.clone(),
@@ -133,15 +161,6 @@ impl BlockBuilder<'_> {
                 false => Bound::Latency,
             },
             interval: (seconds, seconds + 2.0 * (latency + fixed)),
-        };
-        self.step(
-            init,
-            &name,
-            (choice.kernel, choice.schedule),
-            vec![source, target],
-            vec![],
-            (choice.work, cost),
-            0,
-        )
+        }
     }
 }

@@ -112,10 +112,10 @@ impl<'a> Prior<'a> {
         (same && fixed(kernel)).then(|| (s.cost_work.clone(), s.predicted.clone()))
     }
 
-    /// How the earlier plan ran `kernel`, the work of item `name`, if it read nothing that is packed
-    /// for every request.
-    pub fn step(&self, name: &str, kernel: &Kernel) -> Option<Earlier<'a>> {
-        let &(b, s, _) = self.steps.get(name)?;
+    /// How the earlier plan ran `kernel`, the work of item `name`, on device `place`, if it read nothing
+    /// that is packed for every request.
+    pub fn step(&self, name: &str, kernel: &Kernel, place: u32) -> Option<Earlier<'a>> {
+        let &(b, s, _) = self.steps.get(name).filter(|s| s.1.device == place)?;
         let StepWork::Kernel {
             kernel: ran,
             schedule,

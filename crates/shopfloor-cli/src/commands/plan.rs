@@ -37,8 +37,19 @@ pub fn run(a: Args) -> Done {
     let (plan, view) = match elsewhere {
         Some(name) => {
             let threads = a.engine.threads.map(|t| t as usize);
-            let machine = machines::find(name)?;
-            let plan = planview::plan_for(&model, &machine, threads, goal, &dims)?;
+            let (machine, plan) = match name.split_once('+') {
+                None => {
+                    let machine = machines::find(name)?;
+                    let plan = planview::plan_for(&model, &machine, threads, goal, &dims)?;
+                    (machine, plan)
+                }
+                Some((host, gpu)) => {
+                    let host = machines::find(if host == "cpu" { "present" } else { host })?;
+                    let gpu = machines::find(gpu)?;
+                    let plan = planview::plan_cut(&model, &host, &gpu, threads, goal, &dims)?;
+                    (gpu, plan)
+                }
+            };
             let mut view = PlanView::new(&plan, Some(model.program()), 1);
             if machine.hash_hex() != machines::find("present")?.hash_hex() {
                 view.note = Some(format!(

@@ -1,0 +1,66 @@
+//! Plans over the CPU and one GPU, cut where the predicted time is least.
+use device::Device;
+use machine::Machine;
+use plan::{Allotment, Candidate, Observations, Plan, PlanError, Planner, Program};
+use planner::{Placement, PlanOptions};
+
+/// The planner of an engine on `cpu+` a GPU.
+#[cfg_attr(not(any(feature = "cuda", feature = "webgpu")), allow(dead_code))]
+pub(crate) struct Cut {
+    /// The host's.
+    workers: u32,
+    planner: planner::Planner,
+}
+
+#[cfg_attr(not(any(feature = "cuda", feature = "webgpu")), allow(dead_code))]
+impl Cut {
+    /// For `host` and `device`, which is planned for as `machine`.
+    pub fn new(host: &dyn Device, device: &dyn Device, machine: Machine) -> Cut {
+        let options = PlanOptions {
+            placement: Placement::Cut,
+            ..PlanOptions::default()
+        };
+        let host_side = (host.machine().clone(), host.target().clone());
+        let both = vec![host_side, (machine, device.target().clone())];
+        Cut {
+            workers: host.workers() as u32,
+            planner: planner::Planner::new(both, options),
+        }
+    }
+
+    fn both(&self, a: &Allotment) -> Allotment {
+        let mut both = a.clone();
+        both.workers.insert(0, self.workers);
+        both
+    }
+}
+
+impl Planner for Cut {
+    fn bind(
+        &self,
+        program: &Program,
+        dims: &layout::DimBox,
+        allotment: &Allotment,
+    ) -> Result<Plan, PlanError> {
+        self.planner.bind(program, dims, &self.both(allotment))
+    }
+
+    fn bind_like(
+        &self,
+        program: &Program,
+        dims: &layout::DimBox,
+        allotment: &Allotment,
+        like: &Plan,
+    ) -> Result<Plan, PlanError> {
+        let both = self.both(allotment);
+        self.planner.bind_like(program, dims, &both, like)
+    }
+
+    fn setting(&self) -> String {
+        self.planner.setting()
+    }
+
+    fn propose(&self, o: &Observations) -> Vec<Candidate> {
+        self.planner.propose(o)
+    }
+}
