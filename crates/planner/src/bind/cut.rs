@@ -261,7 +261,7 @@ mod tests {
             let mut read: Vec<usize> = (0..next(seed) % 3)
                 .map(|_| (me + 1 + (next(seed) % 3) as usize).min(things))
                 .collect();
-            if next(seed) % 10 == 0 {
+            if next(seed).is_multiple_of(10) {
                 read.push(host);
             }
             let made = match next(seed) % 8 {
