@@ -49,6 +49,8 @@ enum Command {
     Transfer(commands::transfer::Args),
     /// Whether a matrix product uses a machine's matrix units, on which tile, and what padding costs
     Tensorcore(commands::tensorcore::Args),
+    /// Published measurements against what is predicted for the vendor's library
+    Predict(commands::predict::Args),
     /// Run a bundled model that reads handwritten digits, and show how
     Demo(commands::demo::Args),
     /// Run a kernel of a PTX file without a GPU, and say what is wrong with it and what it did
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Access(a) => commands::access::run(a),
         Command::Transfer(a) => commands::transfer::run(a),
         Command::Tensorcore(a) => commands::tensorcore::run(a),
+        Command::Predict(a) => commands::predict::run(a),
         Command::Demo(a) => commands::demo::run(a),
         Command::Emulate(a) => commands::emulate::run(a),
     };

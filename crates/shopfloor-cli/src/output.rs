@@ -38,6 +38,12 @@ impl From<shopfloor::data::DataError> for Failure {
     }
 }
 
+impl From<shopfloor::predict::PredictError> for Failure {
+    fn from(e: shopfloor::predict::PredictError) -> Failure {
+        Failure::Library(e.into())
+    }
+}
+
 impl Failure {
     /// The exit code.
     pub fn code(&self) -> u8 {

@@ -43,6 +43,9 @@ pub enum Error {
     /// A tensor file is wrong.
     #[error(transparent)]
     Data(#[from] data::DataError),
+    /// A measurements file is wrong.
+    #[error(transparent)]
+    Measurements(#[from] predict::PredictError),
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the path and its permissions")]
     Io {

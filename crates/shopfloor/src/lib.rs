@@ -60,6 +60,7 @@ pub use device::{Place, Transfers, UnifiedBuffer};
 pub use layout::{DType, Dim, DimBox};
 pub use machine::{Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};
+pub use predict;
 pub use report;
 pub use runtime::{Binding, Engine, Stream};
 pub use tensor::Tensor;

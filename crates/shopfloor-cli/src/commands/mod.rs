@@ -8,6 +8,7 @@ pub mod inspect;
 pub mod machines;
 pub mod occupancy;
 pub mod plan;
+pub mod predict;
 pub mod profile;
 pub mod run;
 pub mod tensorcore;

@@ -1,0 +1,202 @@
+//! Comma-separated values, plain or gzipped, with the place of every field.
+
+use crate::PredictError;
+use std::path::Path;
+
+/// Bytes that a file may have, and open to.
+const MOST: usize = 1 << 30;
+
+/// One record: the line that it begins on, and its fields.
+pub(crate) struct Record {
+    pub line: usize,
+    pub fields: Vec<String>,
+}
+
+/// The text of a file, opened where its first bytes are those of gzip.
+pub(crate) fn text(path: &Path) -> Result<String, PredictError> {
+    let read = |source| PredictError::Read {
+        path: path.into(),
+        source,
+    };
+    let length = std::fs::metadata(path).map_err(read)?.len();
+    let gzip = |what: String| PredictError::Gzip {
+        path: path.into(),
+        what,
+    };
+    if length > MOST as u64 {
+        return Err(gzip(format!("{length} bytes; at most {MOST} are read")));
+    }
+    let bytes = std::fs::read(path).map_err(read)?;
+    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
+        inflate(&bytes).map_err(gzip)?
+    } else {
+        bytes
+    };
+    String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let column = before.len()
+            - before
+                .iter()
+                .rposition(|&b| b == b'\n')
+                .map_or(0, |p| p + 1);
+        PredictError::Field {
+            file: path.display().to_string(),
+            line,
+            column: format!("at byte {}", column + 1),
+            what: "this is no UTF-8 text".into(),
+        }
+    })
+}
+
+/// The members of a gzip file, one after the other.
+fn inflate(mut bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out: Vec<u8> = Vec::new();
+    while !bytes.is_empty() {
+        let start = header(bytes).ok_or("its gzip header is damaged")?;
+        let body = &bytes[start..];
+        let mut state =
+            miniz_oxide::inflate::stream::InflateState::new_boxed(miniz_oxide::DataFormat::Raw);
+        let (mut at, first) = (0, out.len());
+        let mut chunk = vec![0u8; 1 << 16];
+        loop {
+            let r = miniz_oxide::inflate::stream::inflate(
+                &mut state,
+                &body[at..],
+                &mut chunk,
+                miniz_oxide::MZFlush::None,
+            );
+            at += r.bytes_consumed;
+            out.extend_from_slice(&chunk[..r.bytes_written]);
+            if out.len() > MOST {
+                return Err(format!("it opens to more than {MOST} bytes"));
+            }
+            match r.status {
+                Ok(miniz_oxide::MZStatus::StreamEnd) => break,
+                Ok(_) if r.bytes_consumed > 0 || r.bytes_written > 0 => {}
+                _ => {
+                    return Err(format!(
+                        "the compressed data is damaged or cut off after {} bytes of text",
+                        out.len()
+                    ));
+                }
+            }
+        }
+        let tail = body.get(at..at + 8).ok_or("it is cut off before its end")?;
+        let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        if word(&tail[..4]) != crc(&out[first..]) || word(&tail[4..]) != (out.len() - first) as u32
+        {
+            return Err("its checksum does not fit: it is damaged".into());
+        }
+        bytes = &body[at + 8..];
+    }
+    Ok(out)
+}
+
+/// Where the data of a gzip member begin.
+fn header(b: &[u8]) -> Option<usize> {
+    if b.get(..3)? != [0x1f, 0x8b, 8] {
+        return None;
+    }
+    let flags = *b.get(3)?;
+    let mut at = 10;
+    if flags & 4 != 0 {
+        let n = b.get(at..at + 2)?;
+        at += 2 + usize::from(n[0]) + 256 * usize::from(n[1]);
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            at += b.get(at..)?.iter().position(|&c| c == 0)? + 1;
+        }
+    }
+    if flags & 2 != 0 {
+        at += 2;
+    }
+    (at <= b.len()).then_some(at)
+}
+
+/// CRC-32 as gzip has it.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut table = [0u32; 256];
+    for (i, t) in table.iter_mut().enumerate() {
+        let mut c = i as u32;
+        for _ in 0..8 {
+            c = if c & 1 == 1 {
+                0xedb8_8320 ^ (c >> 1)
+            } else {
+                c >> 1
+            };
+        }
+        *t = c;
+    }
+    !bytes.iter().fold(!0u32, |c, &b| {
+        table[((c ^ u32::from(b)) & 255) as usize] ^ (c >> 8)
+    })
+}
+
+/// The records of `text`; fields in quotes may hold commas, quotes (doubled) and ends of lines.
+pub(crate) fn records(text: &str, file: &str) -> Result<Vec<Record>, PredictError> {
+    let mut out = Vec::new();
+    let mut fields: Vec<String> = Vec::new();
+    let mut field = String::new();
+    let (mut line, mut begun) = (1, 1);
+    let (mut quoted, mut closed) = (false, false);
+    let bad = |line: usize, column: usize, what: &str| PredictError::Field {
+        file: file.into(),
+        line,
+        column: (column + 1).to_string(),
+        what: what.into(),
+    };
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\n' {
+            line += 1;
+        }
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' if quoted => (quoted, closed) = (false, true),
+            _ if quoted => field.push(c),
+            '"' if field.is_empty() && !closed => quoted = true,
+            '"' => {
+                return Err(bad(
+                    line,
+                    fields.len(),
+                    "a quote within a field that has none around it",
+                ));
+            }
+            ',' => {
+                fields.push(std::mem::take(&mut field));
+                closed = false;
+            }
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\n' => {
+                fields.push(std::mem::take(&mut field));
+                closed = false;
+                let fields = std::mem::take(&mut fields);
+                if fields.len() > 1 || !fields[0].is_empty() {
+                    out.push(Record {
+                        line: begun,
+                        fields,
+                    });
+                }
+                begun = line;
+            }
+            _ if closed => return Err(bad(line, fields.len(), "text behind a closing quote")),
+            c => field.push(c),
+        }
+    }
+    if quoted {
+        return Err(bad(begun, fields.len(), "its quotes are never closed"));
+    }
+    if !field.is_empty() || !fields.is_empty() || closed {
+        fields.push(field);
+        out.push(Record {
+            line: begun,
+            fields,
+        });
+    }
+    Ok(out)
+}

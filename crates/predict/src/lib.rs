@@ -1,0 +1,30 @@
+//! Published measurements against predictions: how far off the cost model is, by source, GPU and operator.
+//!
+//! Every row of a measurements file becomes kernels as the vendor's library would launch them
+//! ([`ops`]): a [`kernel::Kernel`] with a schedule drawn from the `vendor` [`kernel::Target`]
+//! ([`vendor`]). The two make a tile program, whose `Work` is read off by the walker that plans use
+//! too, and [`machine::predict`] says what that costs. What the clock of a source adds is a constant of
+//! the source. Every number that was chosen after a look at measurements stands in `constants.toml`.
+//!
+//! The crate runs nothing and knows no device, no runtime and no ONNX.
+#![forbid(unsafe_code)]
+
+pub mod constants;
+mod csv;
+mod error;
+mod gpus;
+mod kernels;
+pub mod measurements;
+pub mod ops;
+mod report;
+mod rows;
+mod stats;
+pub mod vendor;
+
+pub use constants::Constants;
+pub use error::PredictError;
+pub use gpus::machine_of;
+pub use measurements::{Measurements, Row};
+pub use report::{Group, Options, Pair, Report, compare, pairs};
+pub use stats::Errors;
+pub use vendor::vendor;

@@ -1,0 +1,444 @@
+//! What a library launches for one call: kernels with schedules of the `vendor` Target, and their cost.
+
+use crate::Constants;
+use crate::kernels::{self, B, COLS, Function, K, M, N, ProductForm, ROWS, Reads, S};
+use crate::vendor::vendor_with;
+use kernel::{
+    AxisTile, Family, Fragment, GpuMapping, Kernel, Mapping, Place, Schedule, Stmt, Swizzle,
+    Target, TargetKind, TileProgram, work,
+};
+use layout::DType;
+use machine::{Efficiencies, Machine, Work, calc, predict_seconds};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// `batch` products of `m` x `k` by `k` x `n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // The names are those of the sizes.
+pub struct Product {
+    pub batch: u64,
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    /// The left factor lies k x m.
+    pub ta: bool,
+    /// The right factor lies n x k.
+    pub tb: bool,
+    pub bias: bool,
+    pub input: DType,
+    pub acc: DType,
+    pub output: DType,
+    /// Whether matrix units may be used.
+    pub units: bool,
+}
+
+/// One call of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Products.
+    Product(Product),
+    /// An element-wise function over `rows` x `cols`.
+    Elementwise {
+        /// The function.
+        f: Function,
+        /// How a second input is read, if there is one.
+        second: Option<Reads>,
+        /// Rows.
+        rows: u64,
+        /// Columns.
+        cols: u64,
+        /// Type of elements.
+        dtype: DType,
+    },
+    /// Softmax along rows.
+    Softmax {
+        /// Rows.
+        rows: u64,
+        /// Columns.
+        cols: u64,
+        /// Type of elements.
+        dtype: DType,
+    },
+    /// Layer norm along rows.
+    LayerNorm {
+        /// Rows.
+        rows: u64,
+        /// Columns.
+        cols: u64,
+        /// Type of elements.
+        dtype: DType,
+    },
+}
+
+/// Rows up to which softmax keeps a row in the registers of a warp.
+const WARP_ROW: u64 = 1024;
+
+/// Schedules and their programs by form: sizes are symbols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    Product(ProductForm, (u32, u32), Option<Fragment2>),
+    Elementwise(Function, Option<Reads>, DType),
+    /// With the threads of a row, and whether a row stays in registers.
+    Softmax(DType, u32, bool),
+    LayerNorm(DType, u32),
+}
+
+type Fragment2 = (u32, u32, u32);
+
+struct Program {
+    program: TileProgram,
+    /// CTAs that one SM holds.
+    ctas: u64,
+}
+
+/// Costs of calls on one machine: the machine, its vendor's Target, and what was made before.
+pub struct Library<'a> {
+    machine: &'a Machine,
+    target: Target,
+    constants: &'a Constants,
+    programs: RefCell<HashMap<Form, Option<Rc<Program>>>>,
+    known: RefCell<HashMap<Op, Option<f64>>>,
+}
+
+impl<'a> Library<'a> {
+    /// The library of `machine`; `None` for a CPU.
+    pub fn new(machine: &'a Machine, constants: &'a Constants) -> Option<Library<'a>> {
+        Some(Library {
+            machine,
+            target: vendor_with(machine, constants)?,
+            constants,
+            programs: RefCell::default(),
+            known: RefCell::default(),
+        })
+    }
+
+    /// The vendor's Target.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Predicted seconds on the device of one call, launches apart; `None` where no program was found.
+    pub fn seconds(&self, op: Op) -> Option<f64> {
+        if let Some(&s) = self.known.borrow().get(&op) {
+            return s;
+        }
+        let s = self.fresh(op);
+        self.known.borrow_mut().insert(op, s);
+        s
+    }
+
+    fn fresh(&self, op: Op) -> Option<f64> {
+        match op {
+            Op::Product(p) => self.product(p),
+            Op::Elementwise {
+                f,
+                second,
+                rows,
+                cols,
+                dtype,
+            } => {
+                // Contiguous elements are one row to the library, unless rows share an input.
+                let (r, c) = match second {
+                    Some(Reads::Row) => (rows, cols),
+                    _ => (1, rows.checked_mul(cols)?),
+                };
+                let form = Form::Elementwise(f, second, dtype);
+                self.cost(form, Family::Map, 1.0, &[("r", r), ("c", c)])
+            }
+            Op::Softmax { rows, cols, dtype } => {
+                let whole = cols <= WARP_ROW;
+                let threads = match whole {
+                    true => 32,
+                    false => row_threads(cols, 1024),
+                };
+                let form = Form::Softmax(dtype, threads, whole);
+                self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
+            }
+            Op::LayerNorm { rows, cols, dtype } => {
+                let form = Form::LayerNorm(dtype, 128);
+                self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
+            }
+        }
+    }
+
+    /// The fastest of the library's tiles and parts, by prediction.
+    fn product(&self, p: Product) -> Option<f64> {
+        let gpu = self.target.gpu.as_ref()?;
+        let fragment = gpu
+            .fragments
+            .iter()
+            .find(|f| p.units && f.input == p.input && f.acc == p.acc)
+            .map(|f| (f.m, f.n, f.k));
+        let mut best: Option<f64> = None;
+        for &tile in &gpu.tiles {
+            let form = |parts| ProductForm {
+                input: p.input,
+                acc: p.acc,
+                output: p.output,
+                ta: p.ta,
+                tb: p.tb,
+                bias: p.bias,
+                parts,
+            };
+            let reach = self.reach(tile, fragment);
+            let run = |parts: u64| -> Option<f64> {
+                let sizes = [
+                    ("b", p.batch),
+                    ("s", parts),
+                    ("m", p.m),
+                    ("n", p.n),
+                    ("k", p.k.div_ceil(parts)),
+                ];
+                let form = Form::Product(form(parts > 1), tile, fragment);
+                let t = self.cost(form, Family::Contract, reach, &sizes)?;
+                if parts == 1 {
+                    return Some(t);
+                }
+                // A second kernel adds the parts up.
+                let cells = p.batch.checked_mul(p.m)?.checked_mul(p.n)?;
+                let sum = Op::Elementwise {
+                    f: Function::Add,
+                    second: Some(Reads::All),
+                    rows: cells.checked_mul(parts)?.div_ceil(3),
+                    cols: 1,
+                    dtype: p.acc,
+                };
+                Some(t + self.seconds(sum)? + self.machine.costs.step_s.value)
+            };
+            let mut consider = |t: Option<f64>| {
+                if let Some(t) = t
+                    && best.is_none_or(|b| t < b)
+                {
+                    best = Some(t);
+                }
+            };
+            consider(run(1));
+            let pieces = |n: u64, t: u32| n.div_ceil(u64::from(t));
+            let tasks = p
+                .batch
+                .saturating_mul(pieces(p.m, tile.0))
+                .saturating_mul(pieces(p.n, tile.1));
+            if tasks < 2 * self.machine.worker_count() as u64 {
+                for &parts in &gpu.splits {
+                    if p.k / u64::from(parts) >= 256 {
+                        consider(run(parts.into()));
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Share of the multiply-add rate that is left beside a thread's other instructions.
+    fn reach(&self, tile: (u32, u32), fragment: Option<Fragment2>) -> f64 {
+        if fragment.is_some() {
+            return 1.0;
+        }
+        let (rows, columns) = thread_tile(tile);
+        let beside = self.constants.get("issue_overhead");
+        1.0 / (1.0 + beside * (1.0 / rows + 1.0 / columns))
+    }
+
+    /// Predicted seconds of a form at sizes; `reach` is what the schedule takes off the units' share.
+    fn cost(&self, form: Form, family: Family, reach: f64, sizes: &[(&str, u64)]) -> Option<f64> {
+        let program = self.program(form)?;
+        let lookup = |s: &str| {
+            let found = sizes.iter().find(|x| x.0 == s)?;
+            i64::try_from(found.1).ok()
+        };
+        let mut w: Work = work::work(&program.program, self.machine, &lookup)?;
+        w.ctas_per_worker = program.ctas;
+        let eff = self.target.efficiencies.family(match family {
+            Family::Contract => "contract",
+            Family::Map => "map",
+            _ => "row",
+        });
+        let scaled: Efficiencies;
+        let eff = if reach == 1.0 {
+            eff
+        } else {
+            let share = eff.unit("fma", machine::UnitClass::Fma) * reach;
+            scaled = eff.clone().with_unit("fma", share);
+            &scaled
+        };
+        let workers = self.machine.worker_count();
+        let slots = (workers as u64).saturating_mul(program.ctas).max(1);
+        let waves = w.tasks.div_ceil(slots) as f64;
+        let start = self.constants.get("cta_us") * 1e-6 * waves;
+        w.steps = 0;
+        Some(predict_seconds(self.machine, eff, &w, workers) + start)
+    }
+
+    fn program(&self, form: Form) -> Option<Rc<Program>> {
+        if let Some(p) = self.programs.borrow().get(&form) {
+            return p.clone();
+        }
+        let (kernel, schedule) = build(form);
+        let made = TileProgram::new(kernel, schedule).ok().map(|program| {
+            let ctas = self.held(&program);
+            Rc::new(Program { program, ctas })
+        });
+        self.programs.borrow_mut().insert(form, made.clone());
+        made
+    }
+
+    /// CTAs of a program that one SM holds.
+    fn held(&self, p: &TileProgram) -> u64 {
+        let Mapping::Gpu(g) = &p.schedule().mapping else {
+            return 1;
+        };
+        let block = calc::Block {
+            threads: g.threads.into(),
+            registers: g.registers.into(),
+            shared: p.shared_bytes(TargetKind::Ptx),
+        };
+        match calc::occupancy(&self.machine.limits, block) {
+            Some(o) => o.ctas.max(1),
+            // Limits that nobody gave: half of 2048 threads.
+            None => (1024 / u64::from(g.threads).max(1)).clamp(1, 16),
+        }
+    }
+}
+
+/// Threads that PyTorch gives a row of `cols` elements in vectors of four: a power of two up to `most`.
+fn row_threads(cols: u64, most: u32) -> u32 {
+    let wanted = (cols / 4).clamp(32, most.into()) as u32;
+    1 << wanted.ilog2()
+}
+
+/// Threads of a product's CTA.
+fn product_threads(tile: (u32, u32)) -> u32 {
+    (tile.0 * tile.1 / 64).clamp(64, 256)
+}
+
+/// Rows and columns of one thread.
+fn thread_tile(tile: (u32, u32)) -> (f64, f64) {
+    let each = tile.0 * tile.1 / product_threads(tile);
+    let rows = 1u32 << (each.ilog2().div_ceil(2));
+    (f64::from(rows), f64::from(each / rows))
+}
+
+/// Kernel and schedule of a form.
+fn build(form: Form) -> (Kernel, Schedule) {
+    match form {
+        Form::Product(f, tile, fragment) => product(f, tile, fragment),
+        Form::Elementwise(f, second, dtype) => {
+            let k = kernels::elementwise(f, second, dtype);
+            let threads = 128;
+            // Four elements of 4 bytes to a thread.
+            let cut = i64::from(threads) * 4;
+            let grid = [(ROWS, 1), (COLS, cut)];
+            let s = schedule(&k, &grid, &[], threads, 32, |_| Place::Register);
+            (k, s)
+        }
+        Form::Softmax(dtype, threads, whole) => {
+            let k = kernels::softmax(dtype);
+            // A CTA of the short form has four warps, two rows each.
+            let (rows, cta) = if whole { (8, 128) } else { (1, threads) };
+            let s = schedule(&k, &[(ROWS, rows)], &[], cta, 40, |t| {
+                row_place(&k, t, whole)
+            });
+            (k, s)
+        }
+        Form::LayerNorm(dtype, threads) => {
+            let k = kernels::layernorm(dtype);
+            let s = schedule(&k, &[(ROWS, 1)], &[], threads, 32, |t| {
+                row_place(&k, t, false)
+            });
+            (k, s)
+        }
+    }
+}
+
+/// Where a row kernel has its tiles: what it loads stays in memory when it goes through it again, maps
+/// of whole rows are made where they are read.
+fn row_place(k: &Kernel, t: u16, whole: bool) -> Place {
+    let loaded = |s: &Stmt| matches!(s, Stmt::Load { dst, .. } if *dst == t);
+    if k.body.iter().any(loaded) && !whole {
+        return Place::InPlace;
+    }
+    if kernel::recomputable(k, t)
+        && k.tiles[t as usize].axes.contains(&COLS)
+        && !k.body.iter().any(loaded)
+    {
+        return Place::Recompute;
+    }
+    Place::Register
+}
+
+fn schedule(
+    k: &Kernel,
+    grid: &[(u16, i64)],
+    loops: &[(u16, i64)],
+    threads: u32,
+    registers: u32,
+    place: impl Fn(u16) -> Place,
+) -> Schedule {
+    let cut = |list: &[(u16, i64)]| -> Vec<AxisTile> {
+        let one = |&(axis, tile): &(u16, i64)| AxisTile { axis, tile };
+        list.iter().map(one).collect()
+    };
+    Schedule {
+        grid: cut(grid),
+        loops: cut(loops),
+        places: (0..k.tiles.len() as u16).map(place).collect(),
+        chunk: 1,
+        raster: 1,
+        mapping: Mapping::Gpu(GpuMapping {
+            threads,
+            warps: [(threads / 32).max(1), 1],
+            rows: vec![],
+            columns: vec![],
+            fragment: None,
+            load_bytes: 16,
+            registers,
+            spread: vec![],
+        }),
+    }
+}
+
+fn product(f: ProductForm, tile: (u32, u32), fragment: Option<Fragment2>) -> (Kernel, Schedule) {
+    let k = kernels::product(f);
+    let threads = product_threads(tile);
+    let depth = if fragment.is_some() { 32 } else { 16 };
+    let factor = |t: u16| {
+        let read = |s: &Stmt| matches!(s, Stmt::Contract { a, b, .. } if *a == t || *b == t);
+        k.body.iter().any(read)
+    };
+    let place = |t: u16| match factor(t) {
+        true => Place::Shared {
+            swizzle: Swizzle::default(),
+            stages: if fragment.is_some() { 2 } else { 1 },
+        },
+        false => Place::Register,
+    };
+    let each = tile.0 * tile.1 / threads;
+    let grid = [(B, 1), (S, 1), (M, tile.0.into()), (N, tile.1.into())];
+    let mut s = schedule(
+        &k,
+        &grid,
+        &[(K, depth)],
+        threads,
+        (each + 56).min(255),
+        place,
+    );
+    if let Mapping::Gpu(g) = &mut s.mapping {
+        let warps = threads / 32;
+        let along = match tile.0 >= tile.1 {
+            true => 1 << warps.ilog2().div_ceil(2),
+            false => 1 << (warps.ilog2() / 2),
+        };
+        g.warps = [along, warps / along];
+        g.rows = vec![M];
+        g.columns = vec![N];
+        g.fragment = fragment.map(|(m, n, k)| Fragment {
+            m,
+            n,
+            k,
+            input: f.input,
+            acc: f.acc,
+        });
+    }
+    (k, s)
+}

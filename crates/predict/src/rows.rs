@@ -1,0 +1,172 @@
+//! From a row of a file to calls of a library, or to the reason why there are none.
+
+use crate::Constants;
+use crate::PredictError;
+use crate::kernels::{Function, Reads};
+use crate::measurements::{Row, Subject};
+use crate::ops::{Library, Op, Product};
+use layout::DType;
+
+/// Rows of a source that calls one at a time on an idle stream, or in a loop.
+fn floor_us(source: &str, c: &Constants) -> Option<f64> {
+    Some(match source {
+        "neusight_test" | "neusight_train" => c.get("floor_event_us"),
+        "neusight_amd" => c.get("floor_event_hip_us"),
+        "deepbench_train" | "deepbench_inference" => c.get("floor_loop_us"),
+        _ => return None,
+    })
+}
+
+/// Sizes of a row's call by name.
+struct Params<'a> {
+    file: &'a str,
+    row: &'a Row,
+    all: &'a [(String, String)],
+}
+
+impl Params<'_> {
+    fn bad(&self, what: String) -> PredictError {
+        PredictError::Field {
+            file: self.file.into(),
+            line: self.row.line,
+            column: "params".into(),
+            what,
+        }
+    }
+    fn get(&self, name: &str) -> Option<&str> {
+        self.all.iter().find(|p| p.0 == name).map(|p| p.1.as_str())
+    }
+    fn size(&self, name: &str) -> Result<u64, PredictError> {
+        let text = self
+            .get(name)
+            .ok_or_else(|| self.bad(format!("`{}` needs {name}=", self.row.op())))?;
+        match text.parse::<u64>() {
+            Ok(v) if (1..=1 << 32).contains(&v) => Ok(v),
+            _ => Err(self.bad(format!("{name}={text} is no size from 1 to 2^32"))),
+        }
+    }
+    fn size_or(&self, name: &str, or: u64) -> Result<u64, PredictError> {
+        match self.get(name) {
+            None => Ok(or),
+            Some(_) => self.size(name),
+        }
+    }
+    fn flag(&self, name: &str) -> Result<bool, PredictError> {
+        match self.get(name) {
+            None | Some("0" | "N" | "n") => Ok(false),
+            Some("1" | "T" | "t") => Ok(true),
+            Some(v) => Err(self.bad(format!("{name}={v} is neither 0 nor 1"))),
+        }
+    }
+}
+
+/// Types of factors, sums and results, and whether matrix units may be used.
+fn types(dtype: &str) -> Result<(DType, DType, DType, bool), String> {
+    use DType as D;
+    Ok(match dtype {
+        "fp32" => (D::F32, D::F32, D::F32, true),
+        "fp64" => (D::F64, D::F64, D::F64, true),
+        "fp16acc32" | "fp16" => (D::F16, D::F32, D::F16, true),
+        "bf16" => (D::BF16, D::F32, D::BF16, true),
+        "fp16storage_fp32math" => (D::F16, D::F32, D::F16, false),
+        "int8" => (D::I8, D::I32, D::I32, true),
+        other => return Err(format!("dtype {other} is not predicted")),
+    })
+}
+
+/// What a row's call is.
+///
+/// # Errors
+/// A size that is not there or does not read; the inner error says why the call is not predicted.
+pub(crate) fn call(file: &str, row: &Row) -> Result<Result<Op, String>, PredictError> {
+    let Subject::Kernel { op, params } = &row.subject else {
+        return Ok(Err("not a kernel".into()));
+    };
+    let p = Params {
+        file,
+        row,
+        all: params,
+    };
+    let (input, acc, output, units) = match types(&row.dtype) {
+        Ok(t) => t,
+        Err(e) => return Ok(Err(e)),
+    };
+    let map = |f, second| -> Result<Op, PredictError> {
+        Ok(Op::Elementwise {
+            f,
+            second,
+            rows: p.size("rows")?,
+            cols: p.size("cols")?,
+            dtype: input,
+        })
+    };
+    let (both, one) = (Some(Reads::All), Some(Reads::Scalar));
+    Ok(Ok(match op.as_str() {
+        "linear" | "bmm" | "gemm" => {
+            let mut q = Product {
+                batch: p.size_or("b", 1)?,
+                m: p.size("m")?,
+                n: p.size("n")?,
+                k: p.size("k")?,
+                ta: p.flag("ta")?,
+                tb: p.flag("tb")?,
+                bias: p.flag("bias")?,
+                input,
+                acc,
+                output,
+                units,
+            };
+            if p.get("order") == Some("col") {
+                // A result by columns is its transpose by rows, of the factors in turn.
+                (q.m, q.n) = (q.n, q.m);
+                (q.ta, q.tb) = (q.tb, q.ta);
+            }
+            Op::Product(q)
+        }
+        "add" => map(Function::Add, both)?,
+        "mul" => map(Function::Mul, both)?,
+        "div" => map(Function::Div, both)?,
+        "pow" => map(Function::Pow, both)?,
+        "add_scalar" => map(Function::Add, one)?,
+        "mul_scalar" => map(Function::Mul, one)?,
+        "div_scalar" => map(Function::Div, one)?,
+        "pow_scalar" => map(Function::Pow, one)?,
+        "relu" => map(Function::Relu, None)?,
+        "gelu" => map(Function::Gelu, None)?,
+        "tanh" => map(Function::Tanh, None)?,
+        "softmax" => Op::Softmax {
+            rows: p.size("rows")?,
+            cols: p.size("cols")?,
+            dtype: input,
+        },
+        "layernorm" => Op::LayerNorm {
+            rows: p.size("rows")?,
+            cols: p.size("cols")?,
+            dtype: input,
+        },
+        other => return Ok(Err(format!("op {other} is not predicted"))),
+    }))
+}
+
+/// Predicted seconds of a row as its source would have measured it.
+///
+/// # Errors
+/// A field that does not read; the inner error says why the row is not covered.
+pub(crate) fn seconds(
+    file: &str,
+    row: &Row,
+    library: &Library,
+    c: &Constants,
+) -> Result<Result<f64, String>, PredictError> {
+    let op = match call(file, row)? {
+        Ok(op) => op,
+        Err(why) => return Ok(Err(why)),
+    };
+    let Some(floor) = floor_us(&row.source, c) else {
+        return Ok(Err(format!("source {} has no floor", row.source)));
+    };
+    Ok(match library.seconds(op) {
+        Some(s) if s.is_finite() && s > 0.0 => Ok(s + floor * 1e-6),
+        _ => Err(format!("op {} of this size has no program", row.op())),
+    })
+}

@@ -1,0 +1,50 @@
+use crate::output::{self, Done};
+use shopfloor::predict::{Constants, Measurements, Options, compare, pairs};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Measurements of kernels, whole models or decoding: CSV, or CSV in gzip
+    #[arg(long, value_name = "FILE")]
+    measurements: PathBuf,
+    /// Only rows of this GPU
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    /// Every row with its prediction, as CSV
+    #[arg(long, conflicts_with = "json")]
+    rows: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let m = Measurements::open(&a.measurements)?;
+    let options = Options { gpu: a.gpu };
+    let constants = Constants::published();
+    if a.rows {
+        let mut out = String::from("line,source,gpu,op,measured_us,predicted_us,why_not\n");
+        for p in pairs(&m, &options, constants)? {
+            let (us, why) = match &p.predicted {
+                Ok(s) => (format!("{:.4}", s * 1e6), ""),
+                Err(why) => (String::new(), why.as_str()),
+            };
+            out += &format!(
+                "{},{},{},{},{:.4},{us},\"{}\"\n",
+                p.row.line,
+                p.row.source,
+                p.row.gpu,
+                p.row.op(),
+                p.row.seconds * 1e6,
+                why.replace('"', "\"\"")
+            );
+        }
+        return output::print(&out);
+    }
+    let report = compare(&m, &options, constants)?;
+    if a.json {
+        output::json(&report)
+    } else {
+        output::print(&report.table())
+    }
+}
