@@ -222,7 +222,7 @@ const TRANSCENDENTAL_PER_SIMPLE: f64 = 16.0;
 
 /// The unit that executes a class in a format and the factor on its rate. Formats without a unit
 /// run on f32 units; matrix work without matrix units on fma; other classes on the simple units.
-fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64)> {
+pub(crate) fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<(usize, f64)> {
     let direct = |c| {
         m.unit_index(c, dtype)
             .or_else(|| m.unit_index(c, NumType::F32))

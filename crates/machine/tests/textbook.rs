@@ -333,3 +333,49 @@ fn tensor_units() {
     assert!(huge.ways[0].seconds.is_finite());
     assert_eq!(fit("a100", 0, 8, 8, NumType::F16).ways[0].useful, 1.0);
 }
+
+#[test]
+fn rooflines_at_every_level() {
+    let a = lookup("a100").unwrap();
+    let ideal = Ideal::matmul(4096, 4096, 4096, 2.0);
+    let r = calc::roofline_of(&a, UnitClass::Tensor, NumType::F16, &ideal).unwrap();
+    let d = r.level("device").unwrap();
+    assert_eq!((d.ridge.round(), d.ops_per_byte.round()), (153.0, 1365.0));
+    assert_eq!(r.bound.to_string(), "compute:tensor");
+    near(r.seconds, 2.0 * 4096f64.powi(3) / 312e12, 1e-9);
+    assert_eq!(d.roof, 312e12);
+    // Over PCIe it would be the road that bounds; it is shown and does not count.
+    let h = r.level("host").unwrap();
+    assert!(!h.counts && h.seconds > r.seconds);
+    assert_eq!(r.memory().unwrap().level, "device");
+    // Two vectors of a million floats.
+    let m = lookup("apple-m1-pro-16c").unwrap();
+    let r = calc::roofline_of(
+        &m,
+        UnitClass::Fma,
+        NumType::F32,
+        &Ideal::map(1_000_000, 2, 4.0),
+    );
+    let r = r.unwrap();
+    near(r.seconds, 58.5e-6, 0.01);
+    near(r.compute_s, 0.188e-6, 0.01);
+    assert_eq!(r.bound.to_string(), "memory:device");
+    assert!(r.level("host").is_none(), "host and device are one place");
+    // Work counts what its own bytes are at each level; elements apart are no arithmetic.
+    let mut w = shopfloor_machine::Work::default();
+    w.add_ops(UnitClass::Tensor, NumType::F16, 312e9);
+    w.add_ops(UnitClass::Simple, NumType::F32, 1e9);
+    w.add_ops(UnitClass::Element, NumType::F32, 1e12);
+    let at = |n: &str| a.level_index(n).unwrap();
+    w.add_traffic(at("L2"), 54.3e9, 0.0);
+    w.add_traffic(at("device"), 1e9, 0.0);
+    let r = calc::roofline(&a, &w);
+    near(r.compute_s, 1e-3, 1e-9);
+    near(r.seconds, 54.3e9 / 5.43e12, 1e-9);
+    assert_eq!(r.bound.to_string(), "memory:L2");
+    near(r.ops, 313e9, 1e-9);
+    assert!(r.level("L1").unwrap().ops_per_byte.is_infinite());
+    assert!(calc::roofline_of(&m, UnitClass::Tensor, NumType::F8, &ideal).is_none());
+    let none = calc::roofline(&a, &shopfloor_machine::Work::default());
+    assert_eq!((none.seconds, none.compute_rate()), (0.0, 0.0));
+}

@@ -43,6 +43,8 @@ enum Command {
     Machines(commands::machines::Command),
     /// How many CTAs of a launch an SM holds, what limits them, and what would gain the next step
     Occupancy(commands::occupancy::Args),
+    /// Arithmetic against bytes at every memory level: what bounds an operator or a model's steps
+    Roofline(commands::roofline::Args),
     /// Sectors, transactions and bank conflicts of one memory instruction of a warp
     Access(commands::access::Args),
     /// Copies, launches and resident kernels compared for batches from the host
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Profile(a) => commands::profile::run(a),
         Command::Machines(c) => commands::machines::run(c),
         Command::Occupancy(a) => commands::occupancy::run(a),
+        Command::Roofline(a) => commands::roofline::run(a),
         Command::Access(a) => commands::access::run(a),
         Command::Transfer(a) => commands::transfer::run(a),
         Command::Tensorcore(a) => commands::tensorcore::run(a),

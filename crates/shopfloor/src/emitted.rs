@@ -68,10 +68,7 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
     };
     let program =
         TileProgram::new(kernel.clone(), schedule.clone()).map_err(|e| usage(e.to_string()))?;
-    let arch = match machine.isa.name.as_str() {
-        "wgsl" => None,
-        _ => emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a)),
-    };
+    let arch = crate::targets::arch_of(machine);
     let text = match arch {
         Some(arch) => emit::ptx::emit(&program, arch).map(|p| p.text),
         None => {

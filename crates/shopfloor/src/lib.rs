@@ -36,7 +36,9 @@ mod outputs;
 mod pair;
 pub mod planview;
 mod profile;
+pub mod roofline;
 mod session;
+pub mod targets;
 mod ways;
 
 pub use bench::{BenchOptions, Subject, bench, peak_rss};

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
 /// How operators are written.
-pub const OP_FORMS: &str =
-    "matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32] or map:N:f32:FUNCTION";
+pub const OP_FORMS: &str = "matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32], map:N:f32:FUNCTION or map:N:f32:Kin";
 
 /// Functions that `map` knows.
 const FUNCTIONS: &[&str] = &[
@@ -63,7 +62,8 @@ fn dims(v: &[i64]) -> Vec<Dim> {
 /// - `matmul:MxNxK:f32`: inputs `a` [M, K] times a constant [K, N], as in a model; with `:dynamic` the
 ///   second factor is an input `b`.
 /// - `conv:N,C,H,W,OC,KH,KW,STRIDE,PAD`: input `x` [N, C, H, W] with constant weights [OC, C, KH, KW].
-/// - `map:N:f32:FUNCTION`: input `x` of N elements (and `y` for `add` and `mul`).
+/// - `map:N:f32:FUNCTION`: input `x` of N elements (and `y` for `add` and `mul`); with `Kin` for
+///   FUNCTION the sum of K inputs (`x0` and on), ReLU of one.
 ///
 /// # Errors
 /// Text of another form, or sizes that do not fit.
@@ -134,6 +134,30 @@ pub fn op_model(text: &str) -> Result<Model, Error> {
             };
             let y = b.node(Op::Conv(spec), &[x, w], &["y"], &origin)?;
             finish(text, b, &y)
+        }
+        ["map", sizes, d, f] if f.ends_with("in") => {
+            let n = numbers(text, sizes, 'x', 1)?;
+            let d = dtype(text, Some(d))?;
+            let k = f.trim_end_matches("in").parse::<u32>().ok();
+            let k = k
+                .filter(|k| (1..=64).contains(k))
+                .ok_or_else(|| bad(text, "the number of inputs should be 1in to 64in"))?;
+            let mut e = ExprBuilder::new();
+            let mut y = e.input(0, d);
+            for i in 1..k {
+                let x = e.input(i, d);
+                y = e.add(y, x);
+            }
+            if k == 1 {
+                y = functions::relu(&mut e, y, d);
+            }
+            let program = e.finish(&[y]);
+            let mut b = GraphBuilder::new(text, Arc::new(weights));
+            let inputs: Vec<ValueId> = (0..k)
+                .map(|i| b.input(&format!("x{i}"), d, dims(&n)))
+                .collect();
+            let z = b.node(Op::Map(program), &inputs, &["z"], &origin)?;
+            finish(text, b, &z)
         }
         ["map", sizes, d, f] => {
             let n = numbers(text, sizes, 'x', 1)?;

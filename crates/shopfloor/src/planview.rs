@@ -1,5 +1,5 @@
 //! Plans to look at, to save and to load.
-use crate::{Error, Machine, Model, Session};
+use crate::{Error, Machine, Model, Session, targets};
 use layout::DimBox;
 use plan::{Allotment, Goal, Plan, Planner, StepWork};
 use planner::{Placement, PlanOptions};
@@ -34,37 +34,11 @@ pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
     })
 }
 
-/// The target for `machine`: our CPU code for its widest instruction set, PTX, or WGSL.
-///
-/// # Errors
-/// A GPU that no code is printed for.
-fn target_of(machine: &Machine) -> Result<kernel::Target, Error> {
-    if machine.kind == machine::MachineKind::Cpu {
-        let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
-            cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
-            cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
-            _ => true,
-        });
-        return Ok(cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable)));
-    }
-    if machine.isa.name == "wgsl" {
-        return Ok(emit::wgsl::target(emit::wgsl::Limits::default()));
-    }
-    let arch = emit::ptx::ARCHS.into_iter().find(|a| machine.isa.has(a));
-    arch.map(emit::ptx::target).ok_or_else(|| {
-        Error::Usage(format!(
-            "machine '{}' is a GPU that no code is printed for; its description must name one of {} in isa.features",
-            machine.name,
-            emit::ptx::ARCHS.join(", ")
-        ))
-    })
-}
-
 /// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
 /// has schedules for; host operators and what is left run on the CPU at hand, with copies between.
 ///
 /// # Errors
-/// A machine that no target fits, dims without a range, or sizes that do not fit.
+/// Dims without a range, or sizes that do not fit.
 pub fn plan_for(
     model: &Model,
     machine: &Machine,
@@ -110,7 +84,7 @@ fn plan_over(
 ) -> Result<Plan, Error> {
     let mut devices = vec![];
     for &m in machines {
-        devices.push((m.clone(), target_of(m)?));
+        devices.push((m.clone(), targets::ours(m)?));
     }
     let workers = devices
         .iter()

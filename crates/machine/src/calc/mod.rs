@@ -9,6 +9,7 @@ mod ideal;
 mod latency;
 mod occupancy;
 mod ridge;
+mod roofline;
 mod tensorcore;
 mod transfer;
 
@@ -21,5 +22,6 @@ pub use occupancy::{
     occupancy_of, occupancy_steps,
 };
 pub use ridge::{Ridge, ridge_points, roof};
+pub use roofline::{LevelRoof, Roofline, UnitRoof, roofline, roofline_of};
 pub use tensorcore::{Product, TensorFit, TensorWay, bits, tensor_fit};
 pub use transfer::{Batches, Comparison, Stage, Way, compare_transfers, launch_stages};

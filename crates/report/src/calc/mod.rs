@@ -4,6 +4,7 @@ mod access;
 mod compare;
 mod hierarchy;
 mod occupancy;
+mod roofline;
 mod tensorcore;
 mod transfer;
 
@@ -11,6 +12,10 @@ pub use access::{AccessInput, AccessView, Refused};
 pub use compare::machine_comparison;
 pub use hierarchy::hierarchy;
 pub use occupancy::OccupancyView;
+pub use roofline::{
+    CeilingView, IdealOp, LevelPointView, PointView, RoofView, RooflineSummary, RooflineView,
+    ideal_of_plan, ideal_op,
+};
 pub use tensorcore::TensorView;
 pub use transfer::TransferView;
 

@@ -10,6 +10,7 @@ pub mod occupancy;
 pub mod plan;
 pub mod predict;
 pub mod profile;
+pub mod roofline;
 pub mod run;
 pub mod tensorcore;
 pub mod test;

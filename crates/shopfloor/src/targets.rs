@@ -1,0 +1,54 @@
+//! Which code of ours a machine is planned with.
+use crate::{Error, Machine};
+use kernel::Target;
+
+/// The most workgroup memory that drivers give WebGPU.
+const MOST_SHARED: u64 = 32 << 10;
+
+/// The number in `sm_86`.
+fn number(arch: &str) -> Option<u32> {
+    arch.strip_prefix("sm_")?.parse().ok()
+}
+
+/// The PTX architecture whose text `machine` runs: its own, or the newest of ours before it, which newer
+/// GPUs run as well; `None` for machines that run no PTX of ours.
+pub(crate) fn arch_of(machine: &Machine) -> Option<&'static str> {
+    let own = machine.isa.features.iter().find_map(|f| number(f))?;
+    emit::ptx::ARCHS
+        .into_iter()
+        .filter_map(|a| Some((number(a)?, a)))
+        .filter(|(n, _)| *n <= own)
+        .max_by_key(|(n, _)| *n)
+        .map(|(_, a)| a)
+}
+
+/// The target for `machine`: our CPU code for its widest instruction set, PTX where it runs that, else
+/// WGSL, which any GPU with a driver for WebGPU takes. What a CTA may have is the machine's.
+pub fn ours(machine: &Machine) -> Result<Target, Error> {
+    if machine.kind == machine::MachineKind::Cpu {
+        let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
+            cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
+            cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
+            _ => true,
+        });
+        return Ok(cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable)));
+    }
+    let shared = machine.limits.shared_per_cta.map(|s| s.value);
+    if let Some(arch) = arch_of(machine) {
+        let mut t = emit::ptx::target(arch);
+        if let (Some(gpu), Some(shared)) = (&mut t.gpu, shared) {
+            gpu.limits.shared_bytes = gpu.limits.shared_bytes.min(shared);
+        }
+        return Ok(t);
+    }
+    let known = emit::wgsl::Limits::default();
+    if machine.isa.name == "wgsl" {
+        return Ok(emit::wgsl::target(known));
+    }
+    let local = machine.level("shared").map(|l| l.bytes.value as u64);
+    let shared = shared.or(local).unwrap_or(0).min(MOST_SHARED);
+    Ok(emit::wgsl::target(emit::wgsl::Limits {
+        shared_bytes: shared as u32,
+        ..known
+    }))
+}
