@@ -643,7 +643,8 @@ impl Executable for CpuExecutable {
                 .as_ptr()
             };
         }
-        for (s, bytes) in b.states.iter().zip(request.states.iter()) {
+        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
+            let bytes = state.host()?;
             let buffer = &b.buffers[s.buffer as usize];
             if (bytes.len() as u64) < buffer.bytes {
                 return Err(DeviceError::Port {

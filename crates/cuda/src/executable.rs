@@ -11,7 +11,7 @@ use crate::steps::{Steps, Work};
 use crate::watch::Watch;
 use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
-    Request, UnifiedRequest,
+    Request, State, UnifiedRequest,
 };
 use plan::{Activity, Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::sync::{Arc, PoisonError};
@@ -74,8 +74,7 @@ pub(crate) struct CudaExecutable {
     pub staged_bytes: usize,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
-    /// Offset of each state in pinned memory, and of what each step copies.
-    pub states: Vec<usize>,
+    /// Offset in pinned memory of what each step copies.
     pub roads: Vec<usize>,
     /// The host's part, where the plan is over the host and this device.
     pub beside: Option<Beside>,
@@ -99,6 +98,36 @@ struct CudaFrame {
     /// Events used again from request to request.
     events: Vec<Event>,
     host: Option<HostMemory>,
+}
+
+/// Address of memory that is the device's own.
+fn own(m: &Arc<dyn Remote>) -> DevicePtr {
+    let own = m.as_any().downcast_ref();
+    own.map_or(DevicePtr(0), CudaMemory::ptr)
+}
+
+/// The states of a request, in the memory that their buffers are in.
+#[derive(Default)]
+pub(crate) struct Kept<'a> {
+    /// How many there are.
+    count: usize,
+    /// Addresses of buffers on the device.
+    pub here: Vec<(usize, DevicePtr)>,
+    /// Buffers in the host's memory.
+    host: Vec<(u32, &'a mut AlignedBytes)>,
+    /// What keeps the memory on the device.
+    _memory: Vec<Arc<dyn Remote>>,
+}
+
+impl Kept<'_> {
+    /// Lends the host's to the frame, or takes them back.
+    fn exchange(&mut self, f: &mut CudaFrame) {
+        if let Some(memory) = &mut f.host {
+            for (buffer, bytes) in &mut self.host {
+                memory.exchange(*buffer, bytes);
+            }
+        }
+    }
 }
 
 fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
@@ -137,7 +166,9 @@ fn lay(b: &Block, place: u32) -> Result<(Vec<Option<u64>>, u64, u64), DeviceErro
                 Some(buf.offset)
             }
             BufferKind::Weight(_) | BufferKind::Init => None,
-            BufferKind::Input(_) | BufferKind::Output(_) | BufferKind::State(_) => {
+            // A stream has its own.
+            BufferKind::State(_) => None,
+            BufferKind::Input(_) | BufferKind::Output(_) => {
                 let at = end;
                 let next = whole(buf.bytes).and_then(|n| end.checked_add(n));
                 end = next.ok_or_else(|| fail(&buf.name, buf.bytes))?;
@@ -225,7 +256,6 @@ impl CudaExecutable {
             b.states.iter().map(|s| s.output).collect(),
             false,
         );
-        let states = b.states.iter().map(|s| room(s.buffer)).collect();
         let roads = steps.work.iter().map(|w| match w {
             Work::Road(r) => room(r.to),
             _ => 0,
@@ -247,7 +277,6 @@ impl CudaExecutable {
             staged_bytes: staged,
             inputs,
             outputs,
-            states,
             roads,
             beside,
             plan,
@@ -302,7 +331,8 @@ impl Executable for CudaExecutable {
             timeline,
             stop_after,
         };
-        self.drained(frame, asked, states)
+        let kept = self.lent_states(states)?;
+        self.drained(frame, asked, kept)
     }
 
     fn run_unified(
@@ -314,11 +344,6 @@ impl Executable for CudaExecutable {
         if !all.all(|p| p.here) {
             return device::run_on_host(&mut |r| self.run(frame, r), request);
         }
-        let own = |m: &Arc<dyn Remote>| {
-            m.as_any()
-                .downcast_ref()
-                .map_or(DevicePtr(0), CudaMemory::ptr)
-        };
         let mut given = vec![];
         for b in request.inputs {
             given.push(b.at(&self.place)?);
@@ -335,7 +360,7 @@ impl Executable for CudaExecutable {
             timeline: request.timeline,
             stop_after: None,
         };
-        self.drained(frame, asked, &mut [])?;
+        self.drained(frame, asked, Kept::default())?;
         for (o, m) in request.outputs.iter_mut().zip(made) {
             o.set_at(&self.place, m);
         }
@@ -357,19 +382,48 @@ impl CudaExecutable {
         &self,
         frame: &mut Frame,
         asked: Asked<'_, '_>,
-        states: &mut [&mut AlignedBytes],
+        mut kept: Kept<'_>,
     ) -> Result<(), DeviceError> {
         let _rested = self.gpu.rest()?;
         let f = frame.0.downcast_mut::<CudaFrame>();
         let f = f.ok_or_else(|| {
             self.refused("the frame was made by another executable; make one with new_frame")
         })?;
-        let done = self.request(f, asked, states);
+        kept.exchange(f);
+        let done = self.request(f, asked, &kept);
+        kept.exchange(f);
         if done.is_err() {
             let _ = f.copies.synchronize();
             let _ = f.compute.synchronize();
         }
         done
+    }
+
+    /// The states of a request brought to where the plan has them.
+    pub fn lent_states<'a>(&self, states: &'a mut [&mut State]) -> Result<Kept<'a>, DeviceError> {
+        let b = block_of(&self.plan, self.block)?;
+        let mut out = Kept {
+            count: states.len(),
+            ..Kept::default()
+        };
+        for (s, state) in b.states.iter().zip(states.iter_mut()) {
+            let buffer = &b.buffers[s.buffer as usize];
+            if (state.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: state.len() as u64,
+                });
+            }
+            if buffer.place == 0 && self.beside.is_some() {
+                out.host.push((s.buffer, state.host()?));
+                continue;
+            }
+            let memory = state.at(&self.place)?;
+            out.here.push((s.buffer as usize, own(&memory)));
+            out._memory.push(memory);
+        }
+        Ok(out)
     }
 
     fn refused(&self, why: &str) -> DeviceError {
@@ -391,14 +445,14 @@ impl CudaExecutable {
         &self,
         f: &mut CudaFrame,
         mut r: Asked<'_, '_>,
-        states: &mut [&mut AlignedBytes],
+        kept: &Kept<'_>,
     ) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
         let start = Instant::now();
         if r.symbols.len() != b.symbols.len()
             || r.inputs.len() != self.inputs.len()
             || r.outputs.len() != self.outputs.len()
-            || states.len() != b.states.len()
+            || kept.count != b.states.len()
         {
             return Err(
                 self.refused("symbols, inputs, outputs or states are not as many as the block has")
@@ -466,7 +520,10 @@ impl CudaExecutable {
                 };
             }
         }
-        let waits = self.give(b, &mut g, &r, states)?;
+        for &(buffer, at) in &kept.here {
+            g.lent[buffer] = Some(at);
+        }
+        let waits = self.give(&mut g, &r)?;
         let failed = self.failed("a request");
         let faults = self.steps.may_fault();
         let words = f.memory.ptr().offset(self.faults);
@@ -505,11 +562,6 @@ impl CudaExecutable {
                 g.take(port, 0, out)?;
             }
         }
-        let last = count.saturating_sub(1);
-        for (s, &staged) in b.states.iter().zip(&self.states) {
-            let n = b.buffers[s.buffer as usize].bytes as usize;
-            g.fetch((s.buffer as usize, staged, last), n)?;
-        }
         let watch = g.watch.take();
         drop(g);
         if faults {
@@ -541,10 +593,6 @@ impl CudaExecutable {
                 _ => {}
             }
         }
-        for ((s, bytes), &staged) in b.states.iter().zip(states.iter_mut()).zip(&self.states) {
-            let n = b.buffers[s.buffer as usize].bytes as usize;
-            f.pinned.read(staged, &mut bytes[..n]).map_err(&failed)?;
-        }
         if let (Some(t), Some(w)) = (r.timeline.as_deref_mut(), watch) {
             t.steps = self.step_names();
             t.spans.clear();
@@ -557,13 +605,7 @@ impl CudaExecutable {
 
     /// Queues copies of what the request gives, in the order of their use, so that the first step
     /// waits for its own only; gives the events that each step is to wait for.
-    fn give(
-        &self,
-        b: &Block,
-        g: &mut Going<'_>,
-        r: &Asked<'_, '_>,
-        states: &[&mut AlignedBytes],
-    ) -> Result<Vec<Vec<usize>>, DeviceError> {
+    fn give(&self, g: &mut Going<'_>, r: &Asked<'_, '_>) -> Result<Vec<Vec<usize>>, DeviceError> {
         let all = self.steps.names.len();
         let mut order: Vec<usize> = (0..self.inputs.len()).collect();
         order.sort_by_key(|&i| self.inputs[i].step);
@@ -589,21 +631,6 @@ impl CudaExecutable {
             };
             let sent = g.send((port.buffer, port.staged, step), bytes)?;
             waits[step].extend(sent);
-        }
-        for ((s, bytes), &staged) in b.states.iter().zip(states).zip(&self.states) {
-            let buffer = &b.buffers[s.buffer as usize];
-            if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: bytes.len() as u64,
-                });
-            }
-            let given = &bytes[..buffer.bytes as usize];
-            let sent = g.send((s.buffer as usize, staged, 0), given)?;
-            if let Some(w) = waits.first_mut() {
-                w.extend(sent);
-            }
         }
         Ok(waits)
     }

@@ -1,6 +1,7 @@
 //! A GPU's memory as a place for values.
 use crate::device::{CudaOptions, Moved};
 use crate::driver::{Context, DevicePtr, Pinned};
+use crate::handles::Stream;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::Live;
 use crate::{DriverError, Modules};
@@ -231,6 +232,22 @@ impl Remote for CudaMemory {
             }
         };
         done.map_err(|e| self.gpu.failed("a value", e))
+    }
+
+    fn zero(&self) -> Result<(), DeviceError> {
+        let Kind::Device(m) = &self.kind else {
+            return self.upload(&vec![0; self.bytes as usize]);
+        };
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let _rested = self.gpu.rest()?;
+        let failed = |e| self.gpu.failed("a value", e);
+        let context = &self.gpu.context;
+        let stream = Stream::new(context, 0).map_err(failed)?;
+        let queued = context.fill(m.ptr(), 0, self.bytes, stream.id());
+        queued.map_err(failed)?;
+        stream.synchronize().map_err(failed)
     }
 
     fn as_any(&self) -> &dyn Any {

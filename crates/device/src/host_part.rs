@@ -113,6 +113,13 @@ impl HostMemory {
         }
     }
 
+    /// Swaps the memory of buffer `b` with `bytes`: state is lent for a request.
+    pub fn exchange(&mut self, b: BufferId, bytes: &mut AlignedBytes) {
+        if let Some(own) = self.buffers.get_mut(b as usize) {
+            std::mem::swap(own, bytes);
+        }
+    }
+
     /// The bytes of buffer `b`, to be written; empty where none are kept here.
     pub fn bytes_mut(&mut self, b: BufferId) -> &mut [u8] {
         self.buffers
@@ -129,6 +136,14 @@ fn args(block: &Block, step: &Step) -> (Vec<Shaped>, Vec<Shaped>) {
     let (mut reads, mut writes): (Vec<Shaped>, Vec<Shaped>) = (vec![], vec![]);
     let mut add = |write: bool, b: BufferId, shape: Vec<Dim>| {
         let list = if write { &mut writes } else { &mut reads };
+        let shape = match block.buffers.get(b as usize) {
+            // State is larger than what a request reads and writes of it.
+            Some(own) if matches!(own.kind, BufferKind::State(_)) => {
+                let elements = own.bytes * 8 / u64::from(own.dtype.bits().max(1));
+                vec![Dim::Known(elements as i64)]
+            }
+            _ => shape,
+        };
         if (b as usize) < block.buffers.len() && !list.iter().any(|x| x.0 == b) {
             list.push((b, shape));
         }

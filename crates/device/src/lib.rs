@@ -10,6 +10,7 @@ mod host_part;
 mod pages;
 mod recycle;
 pub mod ring;
+mod state;
 mod store;
 mod unified;
 
@@ -19,6 +20,7 @@ pub use host_part::{HostMemory, HostPart, HostView, host_block, is_road};
 #[cfg(unix)]
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};
+pub use state::State;
 pub use store::{EmptyShelf, PackedBytes, PackedKey, PackedStore, Shelf};
 pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
@@ -158,7 +160,7 @@ pub struct Request<'a> {
     /// state are ignored (empty).
     pub outputs: &'a mut [&'a mut [u8]],
     /// Memory of each entry of the block's `states`.
-    pub states: &'a mut [&'a mut AlignedBytes],
+    pub states: &'a mut [&'a mut State],
     /// Where to record what ran when, if anywhere.
     pub timeline: Option<&'a mut Timeline>,
     /// Last step to run, for debugging by bisection; outputs are then unspecified.

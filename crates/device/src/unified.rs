@@ -20,6 +20,13 @@ pub trait Remote: Send + Sync {
     /// # Errors
     /// The device fails.
     fn download(&self, to: &mut [u8]) -> Result<(), DeviceError>;
+    /// Fills it with zeros.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn zero(&self) -> Result<(), DeviceError> {
+        self.upload(&vec![0; self.bytes() as usize])
+    }
     /// For the device, which knows its own memory.
     fn as_any(&self) -> &dyn Any;
 }

@@ -3,7 +3,7 @@ use crate::epoch::{CompiledBlock, Unit, lookup, values};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
-use device::{AlignedBytes, Executable, Recycler, Request};
+use device::{AlignedBytes, Executable, Recycler, Request, State};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
@@ -81,7 +81,7 @@ impl Context<'_> {
 }
 
 /// State memory of a stream for the top-level program: one buffer per state of the plan's block.
-pub(crate) type States<'a> = &'a mut [AlignedBytes];
+pub(crate) type States<'a> = &'a mut [State];
 
 type Slots<'v> = BTreeMap<ValueIx, Value<'v>>;
 
@@ -201,8 +201,8 @@ pub(crate) fn run<'v>(
                     let mut out: Vec<&mut [u8]> =
                         outputs.iter_mut().map(Tensor::bytes_mut).collect();
                     let mut none = [];
-                    let held: &mut [AlignedBytes] = states.as_deref_mut().unwrap_or(&mut none);
-                    let mut held: Vec<&mut AlignedBytes> = held.iter_mut().collect();
+                    let held: &mut [State] = states.as_deref_mut().unwrap_or(&mut none);
+                    let mut held: Vec<&mut State> = held.iter_mut().collect();
                     compiled.exe.run(
                         frame,
                         Request {

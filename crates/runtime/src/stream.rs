@@ -1,7 +1,7 @@
 use crate::epoch::Epoch;
 use crate::interpret::{Context, run, shape_of};
 use crate::{RunError, Session};
-use device::AlignedBytes;
+use device::State;
 use plan::{Block, PlanSegment};
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use tensor::Tensor;
 pub struct Stream<'a> {
     session: &'a Session,
     epoch: Arc<Epoch>,
-    states: Vec<AlignedBytes>,
+    states: Vec<State>,
     /// Current shape of each state input.
     shapes: Vec<Vec<usize>>,
 }
@@ -27,7 +27,7 @@ impl<'a> Stream<'a> {
         for s in &block.states {
             let port = &block.inputs[s.input as usize];
             let buffer = &block.buffers[s.buffer as usize];
-            states.push(AlignedBytes::new(buffer.bytes as usize, &port.name)?);
+            states.push(State::new(buffer.bytes as usize, &port.name));
             // The growing dimension starts at the bottom of its range: an empty cache.
             let dims = &epoch.plan.plan().dims;
             let shape: Vec<usize> = port
@@ -64,6 +64,11 @@ impl<'a> Stream<'a> {
     /// Bytes of state.
     pub fn state_bytes(&self) -> u64 {
         self.states.iter().map(|s| s.len() as u64).sum()
+    }
+
+    /// Where each state is: `host`, or the device's name; left out before the first request.
+    pub fn state_places(&self) -> Vec<&str> {
+        self.states.iter().filter_map(State::valid_in).collect()
     }
 
     /// Runs one request; state inputs are left out, and outputs that are state are not given.

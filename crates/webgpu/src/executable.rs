@@ -298,7 +298,8 @@ impl Executable for GpuExecutable {
                 fits(port, bytes.len())?;
             }
         }
-        for (s, bytes) in b.states.iter().zip(request.states.iter()) {
+        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
+            let bytes = state.host()?;
             let buffer = &b.buffers[s.buffer as usize];
             if (bytes.len() as u64) < buffer.bytes {
                 return Err(DeviceError::Port {
@@ -350,7 +351,8 @@ impl Executable for GpuExecutable {
             }
         }
         self.give_back(f, request.outputs)?;
-        for (s, bytes) in b.states.iter().zip(request.states.iter_mut()) {
+        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
+            let bytes = state.host()?;
             let n = b.buffers[s.buffer as usize].bytes as usize;
             let at = self.memory.at[s.buffer as usize].1;
             let now = fetch(&self.gpu, &f.work, at, n)?;

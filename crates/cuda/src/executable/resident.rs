@@ -9,7 +9,7 @@
 //! Whoever waits for an answer only reads memory. After `CudaOptions::watchdog` without one the driver is
 //! asked whether the kernel is still there, and the workers' own words are read twice: when nothing has
 //! moved in between, they become the request's error and the kernel is told to leave.
-use super::{CudaExecutable, CudaFrame, Port, block_of};
+use super::{CudaExecutable, CudaFrame, Kept, Port, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
 use crate::pool::Block as Memory;
@@ -50,10 +50,9 @@ enum From {
 
 /// What a step of the tables is.
 enum Entry {
-    /// Pinned memory from `staged` on to `buffer`; bytes are those of input port so and so, or of the
-    /// state's buffer.
+    /// Pinned memory from `staged` on to `buffer`; bytes are those of input port so and so.
     In {
-        port: Option<usize>,
+        port: usize,
         staged: usize,
         buffer: usize,
     },
@@ -61,7 +60,7 @@ enum Entry {
     Step { params: Vec<From>, tasks: u32 },
     /// The other way, of an output port.
     Out {
-        port: Option<usize>,
+        port: usize,
         staged: usize,
         buffer: usize,
     },
@@ -99,7 +98,7 @@ pub(crate) struct ResidentExecutable {
 /// Who has which slot.
 struct Uses {
     free: Vec<usize>,
-    /// Symbols that each slot's tables were written for.
+    /// What each slot's tables were written for: symbols, then addresses of states.
     written: Vec<Option<Vec<i64>>>,
     /// Times that the slots were cleared: no tables from before count.
     cleared: u64,
@@ -109,7 +108,7 @@ struct Uses {
 struct Taken<'a> {
     of: &'a ResidentExecutable,
     slot: usize,
-    /// Symbols for which its tables are on the device.
+    /// What its tables on the device are for.
     written: Option<Vec<i64>>,
     cleared: u64,
 }
@@ -208,10 +207,8 @@ impl ResidentExecutable {
         let mut comes: Vec<(usize, u32)> = vec![];
         let given = inner.inputs.iter().enumerate();
         let given = given.filter(|(_, p)| !p.state && inner.places[p.buffer].is_some());
-        let given = given.map(|(i, p)| (Some(i), p.staged, p.buffer, p.step));
-        let kept = b.states.iter().zip(&inner.states);
-        let kept = kept.map(|(s, &staged)| (None, staged, s.buffer as usize, Some(0)));
-        for (port, staged, buffer, step) in given.chain(kept) {
+        let given = given.map(|(i, p)| (i, p.staged, p.buffer, p.step));
+        for (port, staged, buffer, step) in given {
             comes.push((buffer, entries.len() as u32));
             shapes.push(copy(b.buffers[buffer].bytes, vec![]));
             entries.push(Entry::In {
@@ -264,10 +261,8 @@ impl ResidentExecutable {
             steps.push(i);
         }
         let outs = inner.outputs.iter().enumerate().filter(|(_, p)| !p.state);
-        let outs = outs.map(|(i, p)| (Some(i), p.staged, p.buffer));
-        let kept = b.states.iter().zip(&inner.states);
-        let kept = kept.map(|(s, &staged)| (None, staged, s.buffer as usize));
-        for (port, staged, buffer) in outs.chain(kept) {
+        let outs = outs.map(|(i, p)| (i, p.staged, p.buffer));
+        for (port, staged, buffer) in outs {
             let writers = (0..b.steps.len()).filter(|&s| inner.steps.writes[s].contains(&buffer));
             let mut waits: Vec<Wait> = writers.map(|s| Wait::Step(s as u32 + by)).collect();
             let before = comes.iter().filter(|c| c.0 == buffer);
@@ -377,11 +372,11 @@ impl ResidentExecutable {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot, one whose tables are those for `symbols` if there is; waits while none is free.
-    fn take(&self, symbols: &[i64]) -> Taken<'_> {
+    /// A slot, one whose tables are those for `key` if there is; waits while none is free.
+    fn take(&self, key: &[i64]) -> Taken<'_> {
         let mut uses = self.uses();
         loop {
-            let has = |&n: &usize| uses.written[n].as_deref() == Some(symbols);
+            let has = |&n: &usize| uses.written[n].as_deref() == Some(key);
             let at = uses.free.iter().position(has);
             let last = uses.free.len().checked_sub(1);
             if let Some(at) = at.or(last) {
@@ -399,27 +394,26 @@ impl ResidentExecutable {
         }
     }
 
-    /// Address of a buffer for a slot.
-    fn address(&self, slot: &Slot, buffer: usize) -> DevicePtr {
+    /// Address of a buffer for a slot and the states of a request.
+    fn address(&self, slot: &Slot, kept: &Kept<'_>, buffer: usize) -> DevicePtr {
+        if let Some(k) = kept.here.iter().find(|k| k.0 == buffer) {
+            return k.1;
+        }
         match self.inner.places[buffer] {
             Some(at) => slot.memory.ptr().offset(at),
             None => self.inner.kept.list[buffer].ptr().unwrap_or(DevicePtr(0)),
         }
     }
 
-    /// Writes the tables of slot `n` for parameters `p`.
-    fn write(&self, n: usize, p: &[i64]) -> Result<(), DeviceError> {
+    /// Writes the tables of slot `n` for parameters `p` and the states `kept`.
+    fn write(&self, n: usize, p: &[i64], kept: &Kept<'_>) -> Result<(), DeviceError> {
         let e = &self.inner;
-        let b = block_of(&e.plan, e.block)?;
         let slot = &self.slots[n];
         let base = self
             .start
             .slots
             .offset((n * self.tables.slot_bytes()) as u64);
-        let bytes = |ports: &[Port], port: Option<usize>, buffer: usize| match port {
-            Some(i) => ports[i].size.bytes(p).unwrap_or(0) as u64,
-            None => b.buffers[buffer].bytes,
-        };
+        let bytes = |ports: &[Port], i: usize| ports[i].size.bytes(p).unwrap_or(0) as u64;
         let mut values: Vec<(u64, Vec<u64>)> = vec![];
         for (i, entry) in self.entries.iter().enumerate() {
             values.push(match entry {
@@ -428,9 +422,9 @@ impl ResidentExecutable {
                     staged,
                     buffer,
                 } => {
-                    let bytes = bytes(&e.inputs, *port, *buffer);
+                    let bytes = bytes(&e.inputs, *port);
                     let from = slot.pinned.device_ptr().offset(*staged as u64);
-                    let list = vec![from.0, self.address(slot, *buffer).0, bytes, PIECE];
+                    let list = vec![from.0, self.address(slot, kept, *buffer).0, bytes, PIECE];
                     (bytes.div_ceil(PIECE), list)
                 }
                 Entry::Out {
@@ -438,14 +432,14 @@ impl ResidentExecutable {
                     staged,
                     buffer,
                 } => {
-                    let bytes = bytes(&e.outputs, *port, *buffer);
+                    let bytes = bytes(&e.outputs, *port);
                     let to = slot.pinned.device_ptr().offset(*staged as u64);
-                    let list = vec![self.address(slot, *buffer).0, to.0, bytes, PIECE];
+                    let list = vec![self.address(slot, kept, *buffer).0, to.0, bytes, PIECE];
                     (bytes.div_ceil(PIECE), list)
                 }
                 Entry::Step { params, tasks } => {
                     let one = |f: &From| match f {
-                        From::Buffer(b) => self.address(slot, *b).0,
+                        From::Buffer(b) => self.address(slot, kept, *b).0,
                         From::Param(d) => p[*d as usize] as u64,
                         From::Fault => base.offset(self.tables.fault(i).unwrap_or(0) as u64).0,
                     };
@@ -482,11 +476,11 @@ impl ResidentExecutable {
         &self,
         taken: &Taken<'_>,
         fresh: bool,
-        p: &[i64],
+        (p, kept): (&[i64], &Kept<'_>),
     ) -> Result<(u32, Arc<Live>), DeviceError> {
         let began = Instant::now();
         loop {
-            if let Some(pushed) = self.try_push(taken, fresh, p)? {
+            if let Some(pushed) = self.try_push(taken, fresh, (p, kept))? {
                 return Ok(pushed);
             }
             if began.elapsed() > self.inner.gpu.options.watchdog {
@@ -502,7 +496,7 @@ impl ResidentExecutable {
         &self,
         taken: &Taken<'_>,
         fresh: bool,
-        p: &[i64],
+        (p, kept): (&[i64], &Kept<'_>),
     ) -> Result<Option<(u32, Arc<Live>)>, DeviceError> {
         let gpu = &self.inner.gpu;
         let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -522,7 +516,7 @@ impl ResidentExecutable {
         // Slots are cleared while nobody else has the kernel.
         let fresh = fresh || self.uses().cleared != taken.cleared;
         if fresh {
-            self.write(taken.slot, p)?;
+            self.write(taken.slot, p, kept)?;
         }
         let seq = own.push(taken.slot as u32, fresh);
         let seq = seq.map_err(|e| self.failed(e))?;
@@ -644,7 +638,11 @@ impl ResidentExecutable {
         for (port, bytes) in e.outputs.iter().zip(r.outputs.iter()) {
             port.takes(&p, bytes.len())?;
         }
-        let mut taken = self.take(r.symbols);
+        // Bringing state here may need the driver, which a kernel that stays would block.
+        let kept = e.lent_states(r.states)?;
+        let mut key = r.symbols.to_vec();
+        key.extend(kept.here.iter().map(|k| k.1.0 as i64));
+        let mut taken = self.take(&key);
         let n = taken.slot;
         let pinned = &self.slots[n].pinned;
         let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
@@ -659,22 +657,12 @@ impl ResidentExecutable {
                 put(port.staged, bytes)?;
             }
         }
-        for ((s, bytes), &staged) in b.states.iter().zip(r.states.iter()).zip(&e.states) {
-            let buffer = &b.buffers[s.buffer as usize];
-            let given = bytes.get(..buffer.bytes as usize);
-            let given = given.ok_or_else(|| DeviceError::Port {
-                port: buffer.name.clone(),
-                want: buffer.bytes,
-                got: bytes.len() as u64,
-            })?;
-            put(staged, given)?;
-        }
-        let fresh = taken.written.take().as_deref() != Some(r.symbols);
-        let (seq, live) = self.push(&taken, fresh, &p)?;
+        let fresh = taken.written.take().as_deref() != Some(&key[..]);
+        let (seq, live) = self.push(&taken, fresh, (&p, &kept))?;
         let done = self.wait(seq, &live);
         // Tables are on the device in any case that has an answer.
         match &done {
-            Ok(()) | Err(DeviceError::Step { .. }) => taken.written = Some(r.symbols.to_vec()),
+            Ok(()) | Err(DeviceError::Step { .. }) => taken.written = Some(key),
             Err(_) => {
                 // What failed is not asked again.
                 let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -695,10 +683,6 @@ impl ResidentExecutable {
             if !port.state {
                 take(port.staged, out)?;
             }
-        }
-        for ((s, bytes), &staged) in b.states.iter().zip(r.states.iter_mut()).zip(&e.states) {
-            let size = b.buffers[s.buffer as usize].bytes as usize;
-            take(staged, &mut bytes[..size])?;
         }
         if let Some(t) = r.timeline {
             t.steps = e.steps.names.clone();
