@@ -56,6 +56,7 @@ fn plan(p: &TileProgram, dims: &DimBox, device: &dyn Device) -> Option<Plan> {
         nodes: vec![],
         cost_work: Work::default(),
         predicted: Cost::zero(),
+        taken: false,
     };
     let symbols = dims.iter().map(|(s, _)| s.clone()).collect();
     let block = Block {

@@ -284,6 +284,9 @@ pub struct Step {
     pub cost_work: Work,
     /// Prediction at the top of the box.
     pub predicted: Cost,
+    /// Its schedule is that of another box: nobody looked for a better one in this.
+    #[serde(default)]
+    pub taken: bool,
 }
 
 /// Steps between control flow, with their memory: the part of a plan that runs without asking

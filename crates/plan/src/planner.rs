@@ -72,16 +72,17 @@ pub trait Planner: Send + Sync {
         allotment: &Allotment,
     ) -> Result<Plan, PlanError>;
 
-    /// As [`Planner::bind`], for a program whose plan `like` is in use: what that one packed is there
-    /// and is not packed once more in another way unless that pays.
+    /// As [`Planner::bind`], for a program whose plans `likes` are in use, that of the nearest box first:
+    /// what they packed is there and is not packed once more in another way unless that pays, and
+    /// schedules that are as good in this box are not looked for again.
     fn bind_like(
         &self,
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
-        like: &Plan,
+        likes: &[&Plan],
     ) -> Result<Plan, PlanError> {
-        let _ = like;
+        let _ = likes;
         self.bind(program, dims, allotment)
     }
 

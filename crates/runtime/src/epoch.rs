@@ -209,16 +209,14 @@ impl Unit {
         engine: &Engine,
         dims: &DimBox,
         allotment: &Allotment,
-        like: Option<Arc<Epoch>>,
+        likes: &[Arc<Epoch>],
     ) -> Result<Plan, RunError> {
-        let plan = match like {
-            Some(e) => {
-                let like = e.plan.plan();
-                engine
-                    .planner
-                    .bind_like(&self.program, dims, allotment, like)?
-            }
-            None => engine.planner.bind(&self.program, dims, allotment)?,
+        let likes: Vec<&Plan> = likes.iter().map(|e| e.plan.plan()).collect();
+        let plan = match likes.is_empty() {
+            true => engine.planner.bind(&self.program, dims, allotment)?,
+            false => engine
+                .planner
+                .bind_like(&self.program, dims, allotment, &likes)?,
         };
         // A later process that begins with this box is to have the best for it.
         if let Some(store) = self.store.as_ref().filter(|_| !plan.is_like()) {
@@ -236,7 +234,7 @@ impl Unit {
     ) -> Result<Plan, RunError> {
         match self.stored(dims, allotment) {
             Some(plan) => Ok(plan),
-            None => self.bind(engine, dims, allotment, None),
+            None => self.bind(engine, dims, allotment, &[]),
         }
     }
 
@@ -300,14 +298,14 @@ impl Unit {
         self.current.load_full()
     }
 
-    /// The plan in use that a plan for `dims` shares packed weights with and may take schedules from:
-    /// the nearest of those that were looked for, else the one used last.
-    fn like(&self, dims: &DimBox) -> Option<Arc<Epoch>> {
+    /// The plans in use, that of the box nearest to `dims` first: a new one shares packed weights with
+    /// them and may take schedules from them.
+    fn likes(&self, dims: &DimBox) -> Vec<Arc<Epoch>> {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Arc<Epoch>> = self.current().into_iter().chain(others.clone()).collect();
+        let mut all: Vec<Arc<Epoch>> = self.current().into_iter().chain(others.clone()).collect();
         drop(others);
         // How many times as large one end of a range is as the other's, for the farthest symbol.
-        let far = |e: &Epoch| -> f64 {
+        let far = |e: &Arc<Epoch>| -> f64 {
             let top = |b: &DimBox, s: &Sym| b.get(s).map_or(1.0, |r| r.hi.max(1) as f64);
             let plan = e.plan.plan();
             let each = dims.iter().map(|(s, _)| {
@@ -316,9 +314,8 @@ impl Unit {
             });
             each.fold(1.0, f64::max)
         };
-        let searched = all.iter().filter(|e| !e.plan.plan().is_like());
-        let nearest = searched.min_by(|a, b| far(a).total_cmp(&far(b)));
-        nearest.or(all.first()).cloned()
+        all.sort_by(|a, b| far(a).total_cmp(&far(b)));
+        all
     }
 
     /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`.
@@ -345,16 +342,16 @@ impl Unit {
         }
         let began = std::time::Instant::now();
         let dims = dims();
-        let fresh = |like: Option<Arc<Epoch>>| -> Result<Arc<Epoch>, RunError> {
-            self.compile(engine, self.bind(engine, &dims, allotment, like)?)
+        let fresh = |likes: &[Arc<Epoch>]| -> Result<Arc<Epoch>, RunError> {
+            self.compile(engine, self.bind(engine, &dims, allotment, likes)?)
         };
         // What was kept or taken from elsewhere and does not hold is made anew.
         let kept_plan = self.stored(&dims, allotment);
         let made = match kept_plan.and_then(|p| self.compile(engine, p).ok()) {
             Some(e) => e,
-            None => match self.like(&dims) {
-                Some(e) => fresh(Some(e)).or_else(|_| fresh(None))?,
-                None => fresh(None)?,
+            None => match self.likes(&dims) {
+                none if none.is_empty() => fresh(&none)?,
+                likes => fresh(&likes).or_else(|_| fresh(&[]))?,
             },
         };
         engine.planned(began.elapsed());

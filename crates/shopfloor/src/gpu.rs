@@ -92,11 +92,11 @@ impl Planner for Either {
         program: &plan::Program,
         dims: &layout::DimBox,
         allotment: &plan::Allotment,
-        like: &plan::Plan,
+        likes: &[&plan::Plan],
     ) -> Result<plan::Plan, plan::PlanError> {
-        let alone = self.alone.bind_like(program, dims, allotment, like);
+        let alone = self.alone.bind_like(program, dims, allotment, likes);
         let both = self.both(allotment);
-        alone.or_else(|_| self.beside.bind_like(program, dims, &both, like))
+        alone.or_else(|_| self.beside.bind_like(program, dims, &both, likes))
     }
 
     fn setting(&self) -> String {

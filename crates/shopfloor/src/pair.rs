@@ -50,10 +50,10 @@ impl Planner for Cut {
         program: &Program,
         dims: &layout::DimBox,
         allotment: &Allotment,
-        like: &Plan,
+        likes: &[&Plan],
     ) -> Result<Plan, PlanError> {
         let both = self.both(allotment);
-        self.planner.bind_like(program, dims, &both, like)
+        self.planner.bind_like(program, dims, &both, likes)
     }
 
     fn setting(&self) -> String {

@@ -149,6 +149,7 @@ pub fn plan(k: &Kernel, s: &Schedule, dims: &DimBox) -> Plan {
         nodes: vec!["test".into()],
         cost_work: Work::default(),
         predicted: Cost::zero(),
+        taken: false,
     };
     let block = Block {
         symbols: dims.iter().map(|(s, _)| s.clone()).collect(),

@@ -69,6 +69,7 @@ fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<W
         nodes: vec![name.into()],
         cost_work: Work::default(),
         predicted: Cost::zero(),
+        taken: false,
     }
 }
 

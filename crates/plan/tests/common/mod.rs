@@ -173,6 +173,7 @@ impl PlanMaker {
             nodes: vec![],
             cost_work: Work::default(),
             predicted: Cost::zero(),
+            taken: false,
         });
         (list.len() - 1) as StepId
     }

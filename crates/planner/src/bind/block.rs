@@ -418,6 +418,13 @@ impl<'a> BlockBuilder<'a> {
                     (choice.work, choice.cost),
                     place,
                 )?;
+                let list = match init {
+                    true => &mut self.block.init,
+                    false => &mut self.block.steps,
+                };
+                if let Some(step) = list.last_mut() {
+                    step.taken = choice.taken;
+                }
                 self.give_back(item, place)
             }
             ItemWork::Host {
@@ -538,6 +545,7 @@ impl<'a> BlockBuilder<'a> {
             nodes,
             cost_work: work,
             predicted: cost,
+            taken: false,
         };
         self.push(init, step, touch);
         Ok(())
@@ -626,6 +634,7 @@ impl<'a> BlockBuilder<'a> {
             nodes: item.nodes.clone(),
             cost_work: work,
             predicted,
+            taken: false,
         };
         self.whys.push(Why {
             pass: "host".into(),

@@ -147,10 +147,10 @@ impl plan::Planner for Planner {
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
-        like: &Plan,
+        likes: &[&Plan],
     ) -> Result<Plan, PlanError> {
         let devices = self.shares(allotment);
-        let prior = Prior::of(like, dims, &devices);
+        let prior = Prior::of(likes, dims, &devices);
         self.bind_within(program, dims, allotment, &prior)
     }
 
@@ -292,7 +292,7 @@ impl Planner {
                     Plan::LIKE,
                     &program.name,
                     &like.dims.to_string(),
-                    "schedules of another box are taken where they are as good here",
+                    "schedules of other boxes, the nearest first, are taken where they are as good here",
                 ));
                 like.program_hash.clone()
             }

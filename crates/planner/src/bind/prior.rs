@@ -1,6 +1,6 @@
-//! What an earlier plan of the same program settled: a new box of dims does not pack weights once
-//! more in another way unless that pays, and takes the earlier one's schedules where they are as good
-//! for it.
+//! What earlier plans of the same program settled: a new box of dims does not pack weights once more in
+//! another way unless that pays, and takes schedules that were looked for in the nearest box where they
+//! are as good for it.
 use super::pack::Packed;
 use kernel::{Kernel, OperandId, Role, Schedule};
 use layout::DimBox;
@@ -14,13 +14,20 @@ use std::sync::Arc;
 /// compared besides.
 const NEAR: f64 = 2.0;
 
-/// Packing kernels by the name of what they pack, and the plan that schedules are taken from.
+/// Packing kernels by the name of what they pack, and the plans that schedules are taken from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prior<'a> {
     packings: BTreeMap<&'a str, Vec<Arc<Kernel>>>,
-    like: Option<&'a Plan>,
+    /// Plans of other boxes, the nearest first.
+    likes: Vec<Like<'a>>,
+}
+
+/// An earlier plan.
+#[derive(Clone, Debug)]
+struct Like<'a> {
+    plan: &'a Plan,
     near: bool,
-    /// Steps of that plan by name, with their block and their number in it.
+    /// Its steps by name, with their block and their number in it.
     steps: BTreeMap<&'a str, (&'a Block, &'a Step, usize)>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
@@ -43,37 +50,40 @@ pub(crate) struct Earlier<'a> {
 }
 
 impl<'a> Prior<'a> {
-    /// What `plan` packs, and its schedules. `devices` are those of the new plan.
-    pub fn of(plan: &'a Plan, dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
-        let mut out = Prior {
-            same_devices: plan.devices == devices,
-            ..Prior::default()
-        };
-        for b in plan.blocks() {
-            for s in &b.init {
-                let Some((kernel, _, source)) = packing(b, s) else {
-                    continue;
-                };
-                out.packings.entry(source).or_default().push(kernel.clone());
-            }
-        }
-        // Of schedules that were taken themselves none are taken: a chain of boxes would lead far from
-        // where they were right.
-        if !plan.is_like() {
-            out.like = Some(plan);
-            out.near = near(&plan.dims, dims);
+    /// What `plans`, the nearest first, pack, and their schedules. `devices` are those of the new plan.
+    pub fn of(plans: &[&'a Plan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
+        let mut out = Prior::default();
+        for &plan in plans {
+            let mut steps = BTreeMap::new();
             for b in plan.blocks() {
+                for s in &b.init {
+                    let Some((kernel, _, source)) = packing(b, s) else {
+                        continue;
+                    };
+                    let known = out.packings.entry(source).or_default();
+                    if !known
+                        .iter()
+                        .any(|k| Arc::ptr_eq(k, kernel) || alike(k, kernel))
+                    {
+                        known.push(kernel.clone());
+                    }
+                }
                 let all = b.init.iter().chain(&b.steps).enumerate();
-                out.steps
-                    .extend(all.map(|(i, s)| (s.name.as_str(), (b, s, i))));
+                steps.extend(all.map(|(i, s)| (s.name.as_str(), (b, s, i))));
             }
+            out.likes.push(Like {
+                plan,
+                near: near(&plan.dims, dims),
+                steps,
+                same_devices: plan.devices == devices,
+            });
         }
         out
     }
 
-    /// The plan whose schedules are taken.
+    /// The plan of the nearest box.
     pub fn like(&self) -> Option<&'a Plan> {
-        self.like
+        self.likes.first().map(|l| l.plan)
     }
 
     /// The kernels that packed the value called `name`.
@@ -81,9 +91,10 @@ impl<'a> Prior<'a> {
         self.packings.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The order in which the earlier plan runs `items`; `None` where it does not say.
+    /// The order in which the nearest plan runs `items`; `None` where it does not say.
     pub fn order(&self, items: &[Item]) -> Option<Vec<usize>> {
-        let at = |i: &Item| Some(self.steps.get(i.name.as_str())?.2);
+        let like = self.likes.first()?;
+        let at = |i: &Item| Some(like.steps.get(i.name.as_str())?.2);
         let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
         let mut out: Vec<usize> = (0..items.len()).collect();
         out.sort_by_key(|&i| numbers[i]);
@@ -92,30 +103,41 @@ impl<'a> Prior<'a> {
         apart.then_some(out)
     }
 
-    /// Work and cost of a step that the earlier plan has exactly so: none of its sizes depends on the box.
+    /// Work and cost of a step that an earlier plan has exactly so: none of its sizes depends on the box.
     pub fn unchanged(
         &self,
         name: &str,
         kernel: &Arc<Kernel>,
         schedule: &Arc<Schedule>,
     ) -> Option<(Work, Cost)> {
-        let &(_, s, _) = self.steps.get(name).filter(|_| self.same_devices)?;
-        let StepWork::Kernel {
-            kernel: k,
-            schedule: h,
-            ..
-        } = &s.work
-        else {
+        if !fixed(kernel) {
             return None;
-        };
-        let same = (Arc::ptr_eq(k, kernel) || k == kernel) && h == schedule;
-        (same && fixed(kernel)).then(|| (s.cost_work.clone(), s.predicted.clone()))
+        }
+        let mut plans = self.likes.iter().filter(|l| l.same_devices);
+        plans.find_map(|l| {
+            let &(_, s, _) = l.steps.get(name)?;
+            let StepWork::Kernel {
+                kernel: k,
+                schedule: h,
+                ..
+            } = &s.work
+            else {
+                return None;
+            };
+            let same = (Arc::ptr_eq(k, kernel) || k == kernel) && h == schedule;
+            same.then(|| (s.cost_work.clone(), s.predicted.clone()))
+        })
     }
 
-    /// How the earlier plan ran `kernel`, the work of item `name`, on device `place`, if it read nothing
-    /// that is packed for every request.
+    /// How the nearest of the plans that looked for a schedule of `kernel`, the work of item `name`, ran
+    /// it on device `place`, if it read nothing that is packed for every request. One that was taken from another
+    /// box is not taken from there: a chain of boxes would lead far from where it was right.
     pub fn step(&self, name: &str, kernel: &Kernel, place: u32) -> Option<Earlier<'a>> {
-        let &(b, s, _) = self.steps.get(name).filter(|s| s.1.device == place)?;
+        let found = self.likes.iter().find_map(|l| {
+            let fits = |s: &Step| !s.taken && s.device == place;
+            Some((l, l.steps.get(name).filter(|s| fits(s.1))?))
+        });
+        let (like, &(b, s, _)) = found?;
         let StepWork::Kernel {
             kernel: ran,
             schedule,
@@ -152,9 +174,9 @@ impl<'a> Prior<'a> {
             ));
         }
         Some(Earlier {
-            dims: &self.like?.dims,
-            near: self.near,
-            unchanged: self.same_devices && fixed(ran),
+            dims: &like.plan.dims,
+            near: like.near,
+            unchanged: like.same_devices && fixed(ran),
             kernel: ran,
             schedule,
             packed,

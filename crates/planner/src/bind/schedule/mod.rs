@@ -54,6 +54,8 @@ pub(crate) struct Choice {
     pub parts: Option<Box<Parts>>,
     pub work: Work,
     pub cost: Cost,
+    /// The schedule is that of another box.
+    pub taken: bool,
 }
 
 /// How much of what could overlap is taken to overlap when candidates are compared: between equals
@@ -72,7 +74,7 @@ pub(crate) struct Facts<'a> {
     pub constant: &'a dyn Fn(OperandId) -> bool,
     /// How an earlier plan packed an operand.
     pub packings: &'a [&'a [Arc<Kernel>]],
-    /// How the plan of another box runs the kernel.
+    /// How the nearest box that looked for a schedule of the kernel runs it.
     pub earlier: Option<Earlier<'a>>,
 }
 
@@ -211,6 +213,7 @@ pub(crate) fn choose(
         parts: None,
         work,
         cost,
+        taken: false,
     })
 }
 
@@ -243,6 +246,7 @@ fn in_parts(
         parts: Some(Box::new(found.parts)),
         work: found.second.work,
         cost: found.second.cost,
+        taken: false,
     }
 }
 

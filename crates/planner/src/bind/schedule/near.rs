@@ -73,7 +73,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         false => predict_step(ctx, e.kernel, e.schedule)?,
     };
     let mut schedule = e.schedule.clone();
-    let mut how = "that of another box";
+    let mut how = format!("that of {}", e.dims);
     if !e.unchanged && !e.near && outgrown(ctx, e) {
         return None;
     }
@@ -87,13 +87,13 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
             good(&w, &c).then_some((s, w, c))
         });
         (schedule, work, cost) = costed.min_by(|a, b| a.2.time_s.total_cmp(&b.2.time_s))?;
-        how = "that of another box, in more tasks";
+        how.push_str(", in more tasks");
     }
     set_chunk(ctx, &mut schedule, &work, cost.time_s);
     whys.push(Why {
         pass: "schedule".into(),
         subject: name.into(),
-        choice: how.into(),
+        choice: how,
         reason: format!(
             "predicted {:.1} us, bound by {}; as good for its size as there",
             cost.time_s * 1e6,
@@ -108,6 +108,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         parts: None,
         work,
         cost,
+        taken: true,
     })
 }
 

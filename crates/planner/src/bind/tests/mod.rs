@@ -47,7 +47,7 @@ fn another_box_reads_what_is_packed() {
             let p = gemm(m, 768, 768);
             let plain = bind(&p, &dims());
             let plan = planner()
-                .bind_like(&p, &dims(), &Allotment::default(), &like)
+                .bind_like(&p, &dims(), &Allotment::default(), &[&like])
                 .unwrap();
             let pays = plan.predicted.time_s > 1.25 * plain.predicted.time_s;
             assert!(!pays, "{first} {m}");
@@ -62,7 +62,7 @@ fn another_box_reads_what_is_packed() {
                 &gemm(first, 768, 768),
                 &dims(),
                 &Allotment::default(),
-                &like,
+                &[&like],
             )
             .unwrap();
         assert_eq!(packings(&again), packings(&like));
