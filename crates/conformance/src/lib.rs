@@ -18,4 +18,4 @@ pub use families::{Case, Link, cases, chain};
 pub use on_device::OnDevice;
 pub use rng::Rng;
 pub use schedules::{cpu_schedules, gpu_schedules};
-pub use suite::{Failure, Outcome, Subject, run, seeds};
+pub use suite::{Failure, Outcome, Seen, Subject, each, run, seeds};

@@ -151,6 +151,34 @@ pub fn seeds(count: usize) -> usize {
     count.saturating_mul(times.unwrap_or(1).max(1))
 }
 
+/// What hears of each case before it runs (`None`) and what came of it, with all that came so far, and
+/// says whether to go on.
+pub type Seen<'a> = dyn FnMut(&Case, Option<Result<(), String>>, &Outcome) -> bool + 'a;
+
+/// Runs the cases that `seed` makes, of every family or of `only`, each under several schedules.
+pub fn each(
+    subject: &dyn Subject,
+    only: Option<Family>,
+    seed: u64,
+    out: &mut Outcome,
+    seen: &mut Seen<'_>,
+) {
+    let mut rng = Rng::new(seed);
+    for case in cases(&mut rng) {
+        if only.is_some_and(|f| f != case.kernel.family) {
+            continue;
+        }
+        if !seen(&case, None, out) {
+            return;
+        }
+        let came = one(subject, &case, &mut rng, out);
+        let of = |e| format!("{}, seed {seed}, {}: {e}", subject.name(), case.kernel.name);
+        if !seen(&case, Some(came.map_err(of)), out) {
+            return;
+        }
+    }
+}
+
 /// Runs `count` cases of every family (or of `only`), each under several schedules.
 ///
 /// # Errors
@@ -163,19 +191,13 @@ pub fn run(
 ) -> Result<Outcome, String> {
     let mut out = Outcome::default();
     for n in 0..count as u64 {
-        let mut rng = Rng::new(seed + n);
-        for case in cases(&mut rng) {
-            if only.is_some_and(|f| f != case.kernel.family) {
-                continue;
-            }
-            one(subject, &case, &mut rng, &mut out).map_err(|e| {
-                format!(
-                    "{}, seed {}, {}: {e}",
-                    subject.name(),
-                    seed + n,
-                    case.kernel.name
-                )
-            })?;
+        let mut failed = None;
+        each(subject, only, seed + n, &mut out, &mut |_, came, _| {
+            failed = came.and_then(Result::err);
+            failed.is_none()
+        });
+        if let Some(e) = failed {
+            return Err(e);
         }
     }
     Ok(out)

@@ -15,6 +15,7 @@
 //! Never here: planning, decisions about kernels.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod calibrate;
 mod device;
 mod driver;
 mod error;

@@ -56,11 +56,12 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ),
     ("testkit", Reach::All, &[]),
     ("conformance", Reach::All, &[]),
+    ("gpu-check", Reach::All, &[]),
     ("xtask", Reach::All, &[]),
 ];
 
 /// Crates that no product code may use.
-const FOR_TESTS: &[&str] = &["testkit", "conformance", "xtask", "reference"];
+const FOR_TESTS: &[&str] = &["testkit", "conformance", "gpu-check", "xtask", "reference"];
 
 /// What a crate must not reach, even through others. Most of this follows from [`DEPENDS`]; it is
 /// said again so that widening that table cannot break a wall unnoticed.

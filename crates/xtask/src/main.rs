@@ -1,4 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy [CHECK...]` here; every other command is a campaign
+//! Chores of the repository: `cargo xtask tidy [CHECK...]` here, `cargo xtask gpu-check [DIR]` packs what runs
+//! where a GPU is (`crates/gpu-check`); every other command is a campaign
 //! of `testkit` (`crates/testkit/src/bin/campaign`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
@@ -8,14 +9,66 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("tidy") => tidy(&args[1..]),
+        Some("gpu-check") => gpu_check(&args[1..]),
         Some(_) => campaign(&args),
         None => {
             eprintln!("usage: cargo xtask tidy [CHECK...]\n\nchecks:");
             xtask::CHECKS
                 .iter()
                 .for_each(|c| eprintln!("  {:16} {}", c.name, c.holds));
-            eprintln!();
+            eprintln!(
+                "\n       cargo xtask gpu-check [DIR]: a folder to run on a machine with an NVIDIA GPU\n"
+            );
             campaign(&[])
+        }
+    }
+}
+
+/// Makes the folder that is run where a GPU is.
+fn gpu_check(args: &[String]) -> ExitCode {
+    let root = xtask::root();
+    let dir = match args {
+        [] => root.join("target/gpu-check"),
+        [dir] if !dir.starts_with('-') => std::path::PathBuf::from(dir),
+        _ => {
+            eprintln!("usage: cargo xtask gpu-check [DIR]");
+            return ExitCode::from(2);
+        }
+    };
+    let git = |args: &[&str]| {
+        let out = std::process::Command::new("git")
+            .args(args)
+            .current_dir(&root)
+            .output();
+        out.map_or(String::new(), |o| {
+            String::from_utf8_lossy(&o.stdout).trim().to_string()
+        })
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    let state = if changed.is_empty() {
+        ""
+    } else {
+        " with changes"
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]) + state;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "-q", "--release", "-p", "shopfloor-gpu-check"])
+        .args(["--", "pack"])
+        .arg(dir)
+        .args(["--commit", &commit])
+        .current_dir(&root)
+        .status();
+    ended(status)
+}
+
+/// A program's exit code as this one's.
+fn ended(status: std::io::Result<std::process::ExitStatus>) -> ExitCode {
+    match status {
+        Ok(s) => ExitCode::from(s.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)),
+        Err(e) => {
+            eprintln!("xtask: cargo could not be started ({e}); run this through cargo");
+            ExitCode::FAILURE
         }
     }
 }
@@ -38,13 +91,7 @@ fn campaign(args: &[String]) -> ExitCode {
         .args(args)
         .current_dir(xtask::root())
         .status();
-    match status {
-        Ok(s) => ExitCode::from(s.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)),
-        Err(e) => {
-            eprintln!("xtask: cargo could not be started ({e}); run this through cargo");
-            ExitCode::FAILURE
-        }
-    }
+    ended(status)
 }
 
 fn tidy(names: &[String]) -> ExitCode {

@@ -1,0 +1,149 @@
+//! The parts, each run in a process of its own.
+mod calibrate;
+mod conformance;
+mod kernels;
+mod models;
+mod probe;
+mod resident;
+mod torch;
+mod wgsl;
+
+use crate::lines::{Line, say};
+use crate::options::Options;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Leaves this process in the state it is in, so that another one goes on behind it: what the GPU's driver
+/// holds for it cannot be used any more.
+pub const BROKEN: u8 = 75;
+
+/// A part.
+pub struct Part {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Seconds of 450 that it may take.
+    pub seconds: f64,
+    /// Seconds for which it may say nothing before it is taken for stuck: what hangs, and what a driver
+    /// compiles for as long.
+    pub silence: f64,
+    /// Columns of its table.
+    pub columns: &'static [&'static str],
+    /// What it does; an error is that of the whole part.
+    pub run: fn(&Options) -> Result<(), String>,
+}
+
+/// All parts, in their order. The machine as measured is what kernels are predicted for, and those are
+/// what PyTorch is asked about.
+pub const ALL: &[Part] = &[
+    Part {
+        name: "calibrate",
+        title: "The machine, measured by our own kernels",
+        seconds: 40.0,
+        silence: 30.0,
+        columns: calibrate::COLUMNS,
+        run: calibrate::run,
+    },
+    Part {
+        name: "models",
+        title: "Models against their references, step by step and by a kernel that stays",
+        seconds: 110.0,
+        silence: 30.0,
+        columns: models::COLUMNS,
+        run: models::run,
+    },
+    Part {
+        name: "resident",
+        title: "The life of a kernel that stays",
+        seconds: 45.0,
+        silence: 30.0,
+        columns: resident::COLUMNS,
+        run: resident::run,
+    },
+    Part {
+        name: "kernels",
+        title: "Every kernel beside its prediction, and its share of the roof",
+        seconds: 60.0,
+        silence: 30.0,
+        columns: &[],
+        run: kernels::run,
+    },
+    Part {
+        name: "torch",
+        title: "The same operations in PyTorch",
+        seconds: 45.0,
+        silence: 60.0,
+        columns: &[],
+        run: torch::run,
+    },
+    Part {
+        name: "conformance",
+        title: "Every family at random shapes against the reference",
+        seconds: 90.0,
+        silence: 30.0,
+        columns: conformance::COLUMNS,
+        run: conformance::run,
+    },
+    Part {
+        name: "wgsl",
+        title: "The same through WGSL and Vulkan",
+        seconds: 40.0,
+        silence: 30.0,
+        columns: conformance::COLUMNS,
+        run: wgsl::run,
+    },
+];
+
+/// Names of the parts.
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|p| p.name).collect()
+}
+
+/// Calls `f`, and makes a panic its error.
+///
+/// # Errors
+/// Those of `f`.
+pub fn caught<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(r) => r,
+        Err(p) => {
+            let text = p.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(p.downcast_ref::<&str>().copied());
+            Err(format!("it panicked: {}", text.unwrap_or("no message")))
+        }
+    }
+}
+
+/// Runs one part in this process.
+pub fn run(name: &str, o: &Options) -> ExitCode {
+    let run = match name {
+        "probe" => probe::run,
+        _ => match ALL.iter().find(|p| p.name == name) {
+            Some(p) => p.run,
+            None => {
+                eprintln!("gpu-check: there is no part '{name}'");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    match caught(|| run(o)) {
+        Ok(()) => {
+            say(&Line::End);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub use conformance::rows as counted;
+pub use models::MODELS;
+
+/// A model's place among the slice.
+pub fn order(model: &str) -> usize {
+    let at = MODELS.iter().position(|m| *m == model);
+    at.unwrap_or(MODELS.len())
+}

@@ -1,0 +1,121 @@
+//! The program as it is run: on an emulated GPU, and where there is none.
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+fn gpu_check(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gpu-check"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn an_emulated_gpu_is_checked_and_described() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let began = Instant::now();
+    let o = gpu_check(&[
+        "--on",
+        "emulated:a100,sms=4",
+        "--out",
+        out,
+        "--seconds",
+        "90",
+        "--models",
+        "digits_cnn",
+        "--parts",
+        "calibrate,models,resident,kernels,torch,conformance",
+    ]);
+    let said = text(&o.stdout) + &text(&o.stderr);
+    println!("{said}\n{:.1} s", began.elapsed().as_secs_f64());
+    assert!(o.status.success(), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(100));
+    let page = Path::new(out).join("bench/gpu/emulated-a100-sxm4-80gb.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in [
+        "Emulated: nothing here was measured on a GPU",
+        "digits_cnn, both ways: both ways give the same bits",
+        "it drains and stops, and another one starts",
+        "kernel behind kernel in a stream",
+        "acknowledged round trip",
+        "\nconv ",
+        "recurrent",
+    ] {
+        assert!(page.contains(part), "no '{part}' in\n{page}");
+    }
+    // Tables are no wider than a hundred columns.
+    for fence in page.split("```").skip(1).step_by(2) {
+        for line in fence.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+    let file = Path::new(out).join("machines/measured/emulated-a100-sxm4-80gb.toml");
+    let (m, _) = shopfloor::machines::check(&file).unwrap();
+    let read = m.level("device").unwrap().read.all;
+    assert_eq!(read.source.to_string(), "measured");
+}
+
+/// A part that was not asked for costs nothing, a model that is not there is left out, and a part that
+/// cannot do anything does not stop the next one.
+#[test]
+fn a_part_that_fails_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let o = gpu_check(&[
+        "--on",
+        "emulated:t4,sms=2",
+        "--out",
+        out,
+        "--seconds",
+        "30",
+        "--models",
+        "no_such_model",
+        "--parts",
+        "models,calibrate",
+    ]);
+    let said = text(&o.stdout) + &text(&o.stderr);
+    assert_eq!(o.status.code(), Some(1), "{said}");
+    let page = Path::new(out).join("bench/gpu/emulated-tesla-t4.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("no_such_model"), "{page}");
+    assert!(page.contains("copies, host to device"), "{page}");
+    assert!(
+        Path::new(out)
+            .join("machines/measured/emulated-tesla-t4.toml")
+            .is_file()
+    );
+}
+
+#[test]
+fn without_a_driver_one_sentence_says_what_is_missing() {
+    let there = cuda::Nvidia::load().and_then(|n| cuda::Driver::devices(&n));
+    if there.is_ok_and(|d| !d.is_empty()) {
+        return println!("left out: there is a GPU");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let o = gpu_check(&["--on", "cuda:0", "--out", out.to_str().unwrap()]);
+    assert_eq!(o.status.code(), Some(2));
+    let said = text(&o.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("driver") && said.starts_with("gpu-check: "),
+        "{said}"
+    );
+    assert!(!out.exists());
+    for args in [
+        &["--on", "cpu"][..],
+        &["--parts", "nothing"],
+        &["--seconds", "0"],
+        &["--what"],
+    ] {
+        let o = gpu_check(args);
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&o.stderr).lines().count(), 1, "{args:?}");
+    }
+}
