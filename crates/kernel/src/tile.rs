@@ -26,7 +26,7 @@ pub enum Node {
 pub struct TileProgram {
     kernel: Arc<Kernel>,
     schedule: Arc<Schedule>,
-    body: Vec<Node>,
+    body: Arc<[Node]>,
 }
 
 impl TileProgram {
@@ -47,10 +47,31 @@ impl TileProgram {
         let p = TileProgram {
             kernel,
             schedule,
-            body,
+            body: body.into(),
         };
         crate::verify::program(&p)?;
         Ok(p)
+    }
+
+    /// As [`TileProgram::new`] of the very kernel of this program, for less where the schedule is
+    /// this one's, but for how many tasks are handed out at a time: what was verified of the two is
+    /// not verified again. `None` for another kernel or schedule.
+    pub fn again(&self, kernel: &Arc<Kernel>, schedule: &Arc<Schedule>) -> Option<TileProgram> {
+        if !Arc::ptr_eq(kernel, &self.kernel) {
+            return None;
+        }
+        if Arc::ptr_eq(schedule, &self.schedule) {
+            return Some(self.clone());
+        }
+        let chunk = self.schedule.chunk;
+        let same = Schedule {
+            chunk,
+            ..Schedule::clone(schedule)
+        };
+        (same == *self.schedule && schedule.chunk >= 1).then(|| TileProgram {
+            schedule: schedule.clone(),
+            ..self.clone()
+        })
     }
 
     /// What is computed.

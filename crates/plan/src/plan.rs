@@ -426,6 +426,12 @@ impl Plan {
     /// Checks every rule of the verifier; only a plan that keeps all of them becomes a
     /// [`VerifiedPlan`].
     pub fn verify(self) -> Result<VerifiedPlan, PlanError> {
-        crate::verify::plan(self)
+        crate::verify::plan(self, &[])
+    }
+
+    /// As [`Plan::verify`], for less where a step's kernel and schedule are, in memory, those of a step
+    /// of `likes`: what was proved of the two by themselves is not proved again.
+    pub fn verify_like(self, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
+        crate::verify::plan(self, likes)
     }
 }

@@ -1,4 +1,4 @@
-use crate::{DeviceRef, Goal, Plan, PlanError, Program, Why};
+use crate::{DeviceRef, Goal, Plan, PlanError, Program, VerifiedPlan, Why};
 use layout::DimBox;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ pub trait Planner: Send + Sync {
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
-        likes: &[&Plan],
+        likes: &[&VerifiedPlan],
     ) -> Result<Plan, PlanError> {
         let _ = likes;
         self.bind(program, dims, allotment)

@@ -211,7 +211,7 @@ impl Unit {
         allotment: &Allotment,
         likes: &[Arc<Epoch>],
     ) -> Result<Plan, RunError> {
-        let likes: Vec<&Plan> = likes.iter().map(|e| e.plan.plan()).collect();
+        let likes: Vec<&VerifiedPlan> = likes.iter().map(|e| &*e.plan).collect();
         let plan = match likes.is_empty() {
             true => engine.planner.bind(&self.program, dims, allotment)?,
             false => engine
@@ -241,6 +241,17 @@ impl Unit {
     /// Compiles a plan into an epoch of this unit.
     pub fn compile(&self, engine: &Engine, plan: Plan) -> Result<Arc<Epoch>, RunError> {
         self.compile_verified(engine, Arc::new(plan.verify()?))
+    }
+
+    /// As [`Unit::compile`] for a plan that shares kernels and schedules with `likes`.
+    fn compile_like(
+        &self,
+        engine: &Engine,
+        plan: Plan,
+        likes: &[Arc<Epoch>],
+    ) -> Result<Arc<Epoch>, RunError> {
+        let likes: Vec<&VerifiedPlan> = likes.iter().map(|e| &*e.plan).collect();
+        self.compile_verified(engine, Arc::new(plan.verify_like(&likes)?))
     }
 
     pub fn compile_verified(
@@ -343,7 +354,8 @@ impl Unit {
         let began = std::time::Instant::now();
         let dims = dims();
         let fresh = |likes: &[Arc<Epoch>]| -> Result<Arc<Epoch>, RunError> {
-            self.compile(engine, self.bind(engine, &dims, allotment, likes)?)
+            let plan = self.bind(engine, &dims, allotment, likes)?;
+            self.compile_like(engine, plan, likes)
         };
         // What was kept or taken from elsewhere and does not hold is made anew.
         let kept_plan = self.stored(&dims, allotment);

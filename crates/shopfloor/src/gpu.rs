@@ -92,7 +92,7 @@ impl Planner for Either {
         program: &plan::Program,
         dims: &layout::DimBox,
         allotment: &plan::Allotment,
-        likes: &[&plan::Plan],
+        likes: &[&plan::VerifiedPlan],
     ) -> Result<plan::Plan, plan::PlanError> {
         let alone = self.alone.bind_like(program, dims, allotment, likes);
         let both = self.both(allotment);

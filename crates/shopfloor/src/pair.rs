@@ -1,7 +1,7 @@
 //! Plans over the CPU and one GPU, cut where the predicted time is least.
 use device::Device;
 use machine::Machine;
-use plan::{Allotment, Candidate, Observations, Plan, PlanError, Planner, Program};
+use plan::{Allotment, Candidate, Observations, Plan, PlanError, Planner, Program, VerifiedPlan};
 use planner::{Placement, PlanOptions};
 
 /// The planner of an engine on `cpu+` a GPU.
@@ -50,7 +50,7 @@ impl Planner for Cut {
         program: &Program,
         dims: &layout::DimBox,
         allotment: &Allotment,
-        likes: &[&Plan],
+        likes: &[&VerifiedPlan],
     ) -> Result<Plan, PlanError> {
         let both = self.both(allotment);
         self.planner.bind_like(program, dims, &both, likes)

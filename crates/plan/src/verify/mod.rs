@@ -68,7 +68,9 @@ mod tiles;
 pub use tiles::tile_map;
 
 use crate::{BufferKind, Plan, PlanError, PlanSegment, Step, StepWork, VerifiedPlan};
-use kernel::TileProgram;
+use kernel::{Kernel, TileProgram};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Largest buffer, arena or scratch in bytes.
 pub(crate) const MAX_BYTES: u64 = 1 << 46;
@@ -115,7 +117,7 @@ impl Blame<'_> {
     }
 }
 
-pub(crate) fn plan(plan: Plan) -> Result<VerifiedPlan, PlanError> {
+pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
     let b = Blame {
         model: &plan.model,
         subject: "the plan".into(),
@@ -152,14 +154,15 @@ pub(crate) fn plan(plan: Plan) -> Result<VerifiedPlan, PlanError> {
         "segments",
         || "parts follow a deferred one".into(),
     )?;
+    let known = known(likes);
     let mut budget = access::BUDGET;
     let mut programs = Vec::new();
     for (i, block) in plan.blocks().enumerate() {
         let blame = b.of(format!("block {i}"));
         block::sizes(block, &blame)?;
         let made = (
-            compile(&block.init, &blame)?,
-            compile(&block.steps, &blame)?,
+            compile(&block.init, &known, &blame)?,
+            compile(&block.steps, &known, &blame)?,
         );
         block::check(&plan, block, &blame)?;
         step::check(&plan, block, &made, &blame, &mut budget)?;
@@ -168,17 +171,42 @@ pub(crate) fn plan(plan: Plan) -> Result<VerifiedPlan, PlanError> {
     Ok(VerifiedPlan { plan, programs })
 }
 
+/// Programs that were verified, by where their kernels lie in memory.
+type Known<'a> = BTreeMap<*const Kernel, Vec<&'a TileProgram>>;
+
+fn known<'a>(likes: &[&'a VerifiedPlan]) -> Known<'a> {
+    let mut out = Known::new();
+    let lists = likes.iter().flat_map(|l| &l.programs);
+    for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
+        let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
+        if !of.iter().any(|q| std::ptr::eq(q.schedule(), p.schedule())) {
+            of.push(p);
+        }
+    }
+    out
+}
+
 /// Tile programs of a list of steps.
-fn compile(steps: &[Step], b: &Blame) -> Result<Vec<Option<TileProgram>>, PlanError> {
+fn compile(
+    steps: &[Step],
+    known: &Known,
+    b: &Blame,
+) -> Result<Vec<Option<TileProgram>>, PlanError> {
     let make = |s: &Step| match &s.work {
         StepWork::Kernel {
             kernel, schedule, ..
-        } => TileProgram::new(kernel.clone(), schedule.clone())
-            .map(Some)
-            .map_err(|e| {
-                b.of(format!("step '{}'", s.name))
-                    .error("kernel", e.to_string())
-            }),
+        } => {
+            let of = known.get(&Arc::as_ptr(kernel)).into_iter().flatten();
+            if let Some(p) = of.into_iter().find_map(|p| p.again(kernel, schedule)) {
+                return Ok(Some(p));
+            }
+            TileProgram::new(kernel.clone(), schedule.clone())
+                .map(Some)
+                .map_err(|e| {
+                    b.of(format!("step '{}'", s.name))
+                        .error("kernel", e.to_string())
+                })
+        }
         StepWork::Host { .. } => Ok(None),
     };
     steps.iter().map(make).collect()

@@ -32,7 +32,7 @@ use machine::{Cost, Machine, MachineKind};
 pub use places::Placement;
 use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
-    PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, Why,
+    PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 pub use predict::predict_again;
 use prior::Prior;
@@ -147,7 +147,7 @@ impl plan::Planner for Planner {
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
-        likes: &[&Plan],
+        likes: &[&VerifiedPlan],
     ) -> Result<Plan, PlanError> {
         let devices = self.shares(allotment);
         let prior = Prior::of(likes, dims, &devices);

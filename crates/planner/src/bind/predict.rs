@@ -23,10 +23,16 @@ pub(crate) fn predict_step(
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
     let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
+    predict_program(ctx, &program)
+}
+
+/// As [`predict_step`] for a program that is there.
+pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, Cost)> {
+    let (kernel, schedule) = (program.kernel(), program.schedule());
     program.fits(ctx.target).ok()?;
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
     let far = |o: usize| ctx.far.get(o).copied().unwrap_or(ctx.footprint);
-    let (mut w, parts) = work::statements(&program, ctx.machine, &lookup, &far)?;
+    let (mut w, parts) = work::statements(program, ctx.machine, &lookup, &far)?;
     let table = &ctx.target.efficiencies;
     let eff = table.family(family_name(kernel.family));
     let Mapping::Gpu(g) = &schedule.mapping else {

@@ -2,10 +2,10 @@
 //! another way unless that pays, and takes schedules that were looked for in the nearest box where they
 //! are as good for it.
 use super::pack::Packed;
-use kernel::{Kernel, OperandId, Role, Schedule};
+use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};
 use layout::DimBox;
 use machine::{Cost, Work};
-use plan::{Block, BufferId, BufferKind, DeviceRef, Item, Plan, Step, StepWork};
+use plan::{Block, BufferId, BufferKind, DeviceRef, Item, Plan, Step, StepWork, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,10 +27,20 @@ pub(crate) struct Prior<'a> {
 struct Like<'a> {
     plan: &'a Plan,
     near: bool,
-    /// Its steps by name, with their block and their number in it.
-    steps: BTreeMap<&'a str, (&'a Block, &'a Step, usize)>,
+    /// Its steps by name.
+    steps: BTreeMap<&'a str, Ran<'a>>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
+}
+
+/// A step of an earlier plan.
+#[derive(Clone, Copy, Debug)]
+struct Ran<'a> {
+    block: &'a Block,
+    step: &'a Step,
+    program: Option<&'a TileProgram>,
+    /// Its number in the block, init steps first.
+    number: usize,
 }
 
 /// How an earlier plan ran a kernel.
@@ -38,6 +48,8 @@ struct Like<'a> {
 pub(crate) struct Earlier<'a> {
     pub kernel: &'a Arc<Kernel>,
     pub schedule: &'a Arc<Schedule>,
+    /// The two together.
+    pub program: &'a TileProgram,
     pub packed: Vec<(OperandId, Packed)>,
     /// The box it was for.
     pub dims: &'a DimBox,
@@ -51,13 +63,14 @@ pub(crate) struct Earlier<'a> {
 
 impl<'a> Prior<'a> {
     /// What `plans`, the nearest first, pack, and their schedules. `devices` are those of the new plan.
-    pub fn of(plans: &[&'a Plan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
+    pub fn of(plans: &[&'a VerifiedPlan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
         let mut out = Prior::default();
-        for &plan in plans {
+        for &verified in plans {
+            let plan = verified.plan();
             let mut steps = BTreeMap::new();
-            for b in plan.blocks() {
-                for s in &b.init {
-                    let Some((kernel, _, source)) = packing(b, s) else {
+            for (i, block) in plan.blocks().enumerate() {
+                for s in &block.init {
+                    let Some((kernel, _, source)) = packing(block, s) else {
                         continue;
                     };
                     let known = out.packings.entry(source).or_default();
@@ -68,8 +81,18 @@ impl<'a> Prior<'a> {
                         known.push(kernel.clone());
                     }
                 }
-                let all = b.init.iter().chain(&b.steps).enumerate();
-                steps.extend(all.map(|(i, s)| (s.name.as_str(), (b, s, i))));
+                let all = block.init.iter().chain(&block.steps);
+                let programs = verified.init_programs(i).iter();
+                let programs = programs.chain(verified.step_programs(i));
+                for (number, (step, program)) in all.zip(programs).enumerate() {
+                    let ran = Ran {
+                        block,
+                        step,
+                        program: program.as_ref(),
+                        number,
+                    };
+                    steps.insert(step.name.as_str(), ran);
+                }
             }
             out.likes.push(Like {
                 plan,
@@ -94,7 +117,7 @@ impl<'a> Prior<'a> {
     /// The order in which the nearest plan runs `items`; `None` where it does not say.
     pub fn order(&self, items: &[Item]) -> Option<Vec<usize>> {
         let like = self.likes.first()?;
-        let at = |i: &Item| Some(like.steps.get(i.name.as_str())?.2);
+        let at = |i: &Item| Some(like.steps.get(i.name.as_str())?.number);
         let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
         let mut out: Vec<usize> = (0..items.len()).collect();
         out.sort_by_key(|&i| numbers[i]);
@@ -115,7 +138,7 @@ impl<'a> Prior<'a> {
         }
         let mut plans = self.likes.iter().filter(|l| l.same_devices);
         plans.find_map(|l| {
-            let &(_, s, _) = l.steps.get(name)?;
+            let s = l.steps.get(name)?.step;
             let StepWork::Kernel {
                 kernel: k,
                 schedule: h,
@@ -135,9 +158,10 @@ impl<'a> Prior<'a> {
     pub fn step(&self, name: &str, kernel: &Kernel, place: u32) -> Option<Earlier<'a>> {
         let found = self.likes.iter().find_map(|l| {
             let fits = |s: &Step| !s.taken && s.device == place;
-            Some((l, l.steps.get(name).filter(|s| fits(s.1))?))
+            Some((l, l.steps.get(name).filter(|r| fits(r.step))?))
         });
-        let (like, &(b, s, _)) = found?;
+        let (like, ran) = found?;
+        let (b, s, program) = (ran.block, ran.step, ran.program?);
         let StepWork::Kernel {
             kernel: ran,
             schedule,
@@ -179,6 +203,7 @@ impl<'a> Prior<'a> {
             unchanged: like.same_devices && fixed(ran),
             kernel: ran,
             schedule,
+            program,
             packed,
             work: &s.cost_work,
             cost: &s.predicted,

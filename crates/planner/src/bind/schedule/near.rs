@@ -7,7 +7,7 @@
 //! rows, lanes or sums there to fill registers.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
-use crate::bind::predict::{least_seconds, predict_step};
+use crate::bind::predict::{least_seconds, predict_program, predict_step};
 use crate::bind::prior::Earlier;
 use kernel::{AxisId, AxisTile, Mapping, Schedule};
 use layout::DimBox;
@@ -70,7 +70,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     };
     let (mut work, mut cost) = match e.unchanged {
         true => (e.work.clone(), e.cost.clone()),
-        false => predict_step(ctx, e.kernel, e.schedule)?,
+        false => predict_program(ctx, e.program)?,
     };
     let mut schedule = e.schedule.clone();
     let mut how = format!("that of {}", e.dims);

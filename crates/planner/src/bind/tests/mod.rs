@@ -41,18 +41,19 @@ fn another_box_reads_what_is_packed() {
     };
     let mut other = 0;
     for first in [8, 32, 384] {
-        let like = bind(&gemm(first, 768, 768), &dims());
-        assert_eq!(packings(&like).len(), 1);
+        let verified = bind(&gemm(first, 768, 768), &dims()).verify().unwrap();
+        let like = verified.plan();
+        assert_eq!(packings(like).len(), 1);
         for m in [16, 24, 33, 48, 64, 100, 400] {
             let p = gemm(m, 768, 768);
             let plain = bind(&p, &dims());
             let plan = planner()
-                .bind_like(&p, &dims(), &Allotment::default(), &[&like])
+                .bind_like(&p, &dims(), &Allotment::default(), &[&verified])
                 .unwrap();
             let pays = plan.predicted.time_s > 1.25 * plain.predicted.time_s;
             assert!(!pays, "{first} {m}");
             plan.clone().verify().unwrap();
-            if packings(&plain) != packings(&like) && packings(&plan) == packings(&like) {
+            if packings(&plain) != packings(like) && packings(&plan) == packings(like) {
                 other += 1;
             }
         }
@@ -62,12 +63,52 @@ fn another_box_reads_what_is_packed() {
                 &gemm(first, 768, 768),
                 &dims(),
                 &Allotment::default(),
-                &[&like],
+                &[&verified],
             )
             .unwrap();
-        assert_eq!(packings(&again), packings(&like));
+        assert_eq!(packings(&again), packings(like));
     }
     assert!(other > 0, "no box would have packed otherwise");
+}
+
+#[test]
+fn what_was_proved_holds_for_the_same_programs_alone() {
+    use plan::{PlanSegment, StepWork};
+    use std::sync::Arc;
+    let plan = bind(&gemm(64, 768, 768), &dims());
+    let verified = plan.clone().verify().unwrap();
+    let with = |change: &dyn Fn(&mut kernel::Kernel, &mut kernel::Schedule)| {
+        let mut plan = plan.clone();
+        let PlanSegment::Block(b) = &mut plan.segments[0] else {
+            panic!("a block");
+        };
+        let StepWork::Kernel {
+            kernel, schedule, ..
+        } = &mut b.steps[0].work
+        else {
+            panic!("a kernel");
+        };
+        let (mut k, mut s) = (Kernel::clone(kernel), kernel::Schedule::clone(schedule));
+        change(&mut k, &mut s);
+        if k != **kernel {
+            *kernel = Arc::new(k);
+        }
+        *schedule = Arc::new(s);
+        let fresh = plan.clone().verify().map_err(|e| e.to_string());
+        let like = plan.verify_like(&[&verified]).map_err(|e| e.to_string());
+        assert_eq!(
+            like.as_ref().map(|v| v.step_programs(0)),
+            fresh.as_ref().map(|v| v.step_programs(0))
+        );
+        like.is_ok()
+    };
+    assert!(with(&|_, _| ()));
+    assert!(with(&|_, s| s.chunk = 3));
+    assert!(!with(&|_, s| s.chunk = 0));
+    assert!(!with(&|_, s| s.raster = 0));
+    assert!(!with(&|_, s| s.grid[0].tile = 0));
+    assert!(!with(&|_, s| s.places.clear()));
+    assert!(!with(&|k, _| k.tiles.clear()));
 }
 
 #[test]
