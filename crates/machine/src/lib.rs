@@ -10,6 +10,7 @@
 pub mod calc;
 mod catalog;
 mod catalog_files;
+mod change;
 mod cost;
 mod error;
 mod measure;
@@ -20,6 +21,7 @@ mod text;
 mod work;
 
 pub use catalog::{CatalogEntry, catalog, lookup};
+pub use change::{CHANGES, Change};
 pub use cost::{
     Bound, Cost, Efficiencies, EfficiencyTable, Phase, Share, predict, predict_phases,
     predict_seconds,
