@@ -17,6 +17,7 @@ mod plan_view;
 mod profile;
 mod queues;
 mod step;
+mod study;
 mod table;
 mod trace;
 pub mod units;
@@ -32,7 +33,11 @@ pub use memory::{BESIDE, MemoryView};
 pub use plan_view::PlanView;
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use queues::{QueueView, queues};
-pub use step::StepView;
+pub use step::{StepView, schedule_text};
+pub use study::{
+    Advice, AdviceView, AloneView, ChangedStep, Computed, FleetPoint, FleetRow, FleetView,
+    WhatIfView, bounds_of, memory_on,
+};
 pub use table::{Align, Style, Table};
 pub use trace::chrome_trace;
 pub use ways::{PersistentReport, ROUND_TRIP_AIM_US, WaysReport};

@@ -4,7 +4,7 @@ use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
     Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
-    SessionBuilder, machines, planview,
+    SessionBuilder, machines, planview, targets::Kernels,
 };
 
 fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
@@ -147,6 +147,15 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         Ok(v as u64)
     } else {
         Err(wrong())
+    }
+}
+
+/// Whose kernels a machine is planned with.
+pub fn kernels(text: &str) -> Result<Kernels, String> {
+    match text {
+        "ours" => Ok(Kernels::Ours),
+        "vendor" => Ok(Kernels::Vendor),
+        _ => Err(format!("'{text}' is neither ours nor vendor")),
     }
 }
 

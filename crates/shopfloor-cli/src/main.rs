@@ -45,6 +45,10 @@ enum Command {
     Occupancy(commands::occupancy::Args),
     /// Arithmetic against bytes at every memory level: what bounds an operator or a model's steps
     Roofline(commands::roofline::Args),
+    /// What a change of a machine would buy a model, step by step
+    WhatIf(commands::what_if::Args),
+    /// What would help a model on a machine, ranked by what it is predicted to gain
+    Advise(commands::advise::Args),
     /// Sectors, transactions and bank conflicts of one memory instruction of a warp
     Access(commands::access::Args),
     /// Copies, launches and resident kernels compared for batches from the host
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         Command::Machines(c) => commands::machines::run(c),
         Command::Occupancy(a) => commands::occupancy::run(a),
         Command::Roofline(a) => commands::roofline::run(a),
+        Command::WhatIf(a) => commands::what_if::run(a),
+        Command::Advise(a) => commands::advise::run(a),
         Command::Access(a) => commands::access::run(a),
         Command::Transfer(a) => commands::transfer::run(a),
         Command::Tensorcore(a) => commands::tensorcore::run(a),

@@ -16,6 +16,7 @@
 //! This crate is the only stable interface; the crates behind it may change.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod bench;
 mod bodies;
 mod cache;
@@ -23,6 +24,7 @@ mod compare;
 pub mod emitted;
 mod error;
 mod fixed;
+mod fleet;
 mod folders;
 mod gpu;
 pub mod inputs;
@@ -40,12 +42,15 @@ pub mod roofline;
 mod session;
 pub mod targets;
 mod ways;
+mod what_if;
 
+pub use advise::advise;
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
 pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
 pub use error::Error;
 pub use fixed::{chain_model, fixed_cost};
+pub use fleet::{batch_of, batches, fleet};
 pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use inspect::inspect;
 pub use load::{load_times, steady_ms};
@@ -55,12 +60,13 @@ pub use outputs::Outputs;
 pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use ways::persistent;
+pub use what_if::what_if;
 
 pub use cpu::isa::Isa;
 pub use data;
 pub use device::{Place, Transfers, UnifiedBuffer};
 pub use layout::{DType, Dim, DimBox};
-pub use machine::{Machine, calc};
+pub use machine::{Change, Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};
 pub use predict;
 pub use report;

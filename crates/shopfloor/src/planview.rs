@@ -46,15 +46,31 @@ pub fn plan_for(
     goal: Goal,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let detected;
-    let machines = match machine.kind {
-        machine::MachineKind::Cpu => vec![machine],
+    let target = targets::ours(machine);
+    plan_with(model, (machine, target), threads, goal, dims)
+}
+
+/// [`plan_for`] with another target than ours: the vendor's, or ours with something changed.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn plan_with(
+    model: &Model,
+    (machine, target): (&Machine, kernel::Target),
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let own = (machine.clone(), target);
+    let devices = match machine.kind {
+        machine::MachineKind::Cpu => vec![own],
         machine::MachineKind::Gpu => {
-            detected = crate::machines::find("detected")?;
-            vec![&detected, machine]
+            let host = crate::machines::find("detected")?;
+            let target = targets::ours(&host);
+            vec![(host, target), own]
         }
     };
-    plan_over(model, &machines, threads, (goal, Placement::Last), dims)
+    plan_over(model, devices, threads, (goal, Placement::Last), dims)
 }
 
 /// The plan of `model` cut between the CPU `host` and the GPU `machine`, neither of which need be there:
@@ -70,22 +86,18 @@ pub fn plan_cut(
     goal: Goal,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let machines = [host, machine];
-    plan_over(model, &machines, threads, (goal, Placement::Cut), dims)
+    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
+    plan_over(model, devices.into(), threads, (goal, Placement::Cut), dims)
 }
 
-/// The plan of `model` over `machines`, of which `threads` are used of the first.
+/// The plan of `model` over `devices`, of which `threads` are used of the first.
 fn plan_over(
     model: &Model,
-    machines: &[&Machine],
+    devices: Vec<(Machine, kernel::Target)>,
     threads: Option<usize>,
     (goal, placement): (Goal, Placement),
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let mut devices = vec![];
-    for &m in machines {
-        devices.push((m.clone(), targets::ours(m)?));
-    }
     let workers = devices
         .iter()
         .enumerate()

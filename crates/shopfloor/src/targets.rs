@@ -2,6 +2,42 @@
 use crate::{Error, Machine};
 use kernel::Target;
 
+/// Whose kernels a machine is planned with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kernels {
+    /// Those that our backends emit.
+    #[default]
+    Ours,
+    /// Those that the vendor's library would launch.
+    Vendor,
+}
+
+impl Kernels {
+    /// As tables label it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kernels::Ours => "ours",
+            Kernels::Vendor => "vendor",
+        }
+    }
+}
+
+/// The target of `machine` for kernels of ours or of the vendor.
+///
+/// # Errors
+/// A machine whose vendor's library nothing was compared with.
+pub fn target(machine: &Machine, kernels: Kernels) -> Result<Target, Error> {
+    match kernels {
+        Kernels::Ours => Ok(ours(machine)),
+        Kernels::Vendor => predict::vendor(machine).ok_or_else(|| {
+            Error::Usage(format!(
+                "there is no vendor target for {}: only GPUs' libraries were compared with; leave --kernels vendor out",
+                machine.name
+            ))
+        }),
+    }
+}
+
 /// The most workgroup memory that drivers give WebGPU.
 const MOST_SHARED: u64 = 32 << 10;
 
@@ -24,14 +60,14 @@ pub(crate) fn arch_of(machine: &Machine) -> Option<&'static str> {
 
 /// The target for `machine`: our CPU code for its widest instruction set, PTX where it runs that, else
 /// WGSL, which any GPU with a driver for WebGPU takes. What a CTA may have is the machine's.
-pub fn ours(machine: &Machine) -> Result<Target, Error> {
+pub fn ours(machine: &Machine) -> Target {
     if machine.kind == machine::MachineKind::Cpu {
         let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
             cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
             cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
             _ => true,
         });
-        return Ok(cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable)));
+        return cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable));
     }
     let shared = machine.limits.shared_per_cta.map(|s| s.value);
     if let Some(arch) = arch_of(machine) {
@@ -39,16 +75,16 @@ pub fn ours(machine: &Machine) -> Result<Target, Error> {
         if let (Some(gpu), Some(shared)) = (&mut t.gpu, shared) {
             gpu.limits.shared_bytes = gpu.limits.shared_bytes.min(shared);
         }
-        return Ok(t);
+        return t;
     }
     let known = emit::wgsl::Limits::default();
     if machine.isa.name == "wgsl" {
-        return Ok(emit::wgsl::target(known));
+        return emit::wgsl::target(known);
     }
     let local = machine.level("shared").map(|l| l.bytes.value as u64);
     let shared = shared.or(local).unwrap_or(0).min(MOST_SHARED);
-    Ok(emit::wgsl::target(emit::wgsl::Limits {
+    emit::wgsl::target(emit::wgsl::Limits {
         shared_bytes: shared as u32,
         ..known
-    }))
+    })
 }

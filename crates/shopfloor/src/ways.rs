@@ -1,6 +1,6 @@
 //! A GPU's two ways of running a plan: what is predicted for each, and the textbook case of many batches
 //! of one short kernel.
-use crate::{Error, Model, Session, SessionBuilder, inputs};
+use crate::{Error, Machine, Model, Session, SessionBuilder, inputs};
 use device::{Device, Residency};
 use machine::calc::{Batches, compare_transfers};
 use plan::{Activity, Plan, Timeline};
@@ -28,11 +28,20 @@ pub(crate) fn predicted_s(plan: &Plan, device: &dyn Device) -> f64 {
     if !stays(device) {
         return plan.predicted.time_s;
     }
-    let b = Batches::on(device.machine(), 0.0, 1, 0.0);
-    let handoff = device.machine().costs.handoff_s.value;
+    resident_s(plan, device.machine()).unwrap_or(plan.predicted.time_s)
+}
+
+/// What is predicted for the plan's steps in a kernel that stays on `machine`; `None` for a CPU, whose
+/// workers stay anyway.
+pub(crate) fn resident_s(plan: &Plan, machine: &Machine) -> Option<f64> {
+    if machine.kind == machine::MachineKind::Cpu {
+        return None;
+    }
+    let b = Batches::on(machine, 0.0, 1, 0.0);
+    let handoff = machine.costs.handoff_s.value;
     let steps = plan.blocks().flat_map(|b| &b.steps);
     let each = steps.map(|s| (s.predicted.time_s - s.predicted.launch_s).max(0.0) + handoff);
-    each.sum::<f64>() + 2.0 * b.handoff_s
+    Some(each.sum::<f64>() + 2.0 * b.handoff_s)
 }
 
 /// What copies of so many bytes each are predicted to take: one after the other, or by a kernel that

@@ -1,9 +1,11 @@
 //! One module per command.
 pub mod access;
+pub mod advise;
 pub mod bench;
 pub mod demo;
 pub mod emit;
 pub mod emulate;
+pub mod fleet;
 pub mod inspect;
 pub mod machines;
 pub mod occupancy;
@@ -15,3 +17,4 @@ pub mod run;
 pub mod tensorcore;
 pub mod test;
 pub mod transfer;
+pub mod what_if;

@@ -1,27 +1,51 @@
 use crate::args::{EngineArgs, ModelArgs, is_device, tell_assumed};
+use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
-use shopfloor::{Model, inputs, machines, planview, report::PlanView};
+use shopfloor::{Machine, Model, inputs, machines, planview, report::PlanView};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    model: String,
+    pub model: String,
     #[command(flatten)]
-    bound: ModelArgs,
+    pub bound: ModelArgs,
     #[command(flatten)]
-    engine: EngineArgs,
+    pub engine: EngineArgs,
+    /// Batches to compare, such as 1,8,64, over the machines that --on names (a100,h100,t4); for models
+    /// that leave their batch open [default: 1,8,64 when --on names several machines]
+    #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    pub batch: Vec<i64>,
     /// Save the plan, for `shopfloor run --plan`
     #[arg(long, value_name = "FILE")]
-    out: Option<String>,
+    pub out: Option<String>,
     /// Print the reasons, those for what was not done included
     #[arg(long)]
-    why: bool,
+    pub why: bool,
     /// The table as JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
+}
+
+/// The machines to compare, where there are several or several batches.
+fn compared(a: &Args) -> Result<Option<Vec<Machine>>, Failure> {
+    let on = a.engine.on.as_deref().unwrap_or("present");
+    if let Some(list) = fleet::listed(on)? {
+        return Ok(Some(list));
+    }
+    match (a.batch.is_empty(), on) {
+        (true, _) => Ok(None),
+        (false, "cpu") => Ok(Some(vec![machines::find("present")?])),
+        (false, on) if is_device(on) || on.contains('+') => Err(Failure::Usage(format!(
+            "--batch compares predictions for machines, and '{on}' is a device; name its machine, such as --on a100"
+        ))),
+        (false, on) => Ok(Some(vec![machines::find(on)?])),
+    }
 }
 
 pub fn run(a: Args) -> Done {
+    if let Some(list) = compared(&a)? {
+        return fleet::run(&a, list);
+    }
     let waiting = output::spinner("planning");
     let model = Model::open(&a.model, &a.bound.options())?;
     let (sizes, assumed) = inputs::sizes(&model);

@@ -12,6 +12,8 @@ use kernel::{
     Stmt, Swizzle, TileId,
 };
 
+/// Registers of a thread that tile programs may count on, whatever a machine has.
+pub(super) const MOST_REGISTERS: u32 = 255;
 /// Elements per thread beyond which too little is left of 255 registers for fragments, addresses
 /// of copies and the epilogue: of a product's accumulators, and of attention's scores, weights and
 /// results together.
@@ -373,7 +375,9 @@ impl Gpu<'_> {
         let each = limits
             .registers_per_thread
             .as_ref()
-            .map_or(255, |l| l.value as u32);
+            .map_or(MOST_REGISTERS, |l| {
+                l.value.min(MOST_REGISTERS.into()) as u32
+            });
         let registers = each.min(file / threads / 8 * 8);
         let mut spread = vec![];
         if self.fragment.is_none() {

@@ -2,6 +2,7 @@
 //! planned. Threads lie along the memory of the output, or of what is reduced; operands are read
 //! where they are used, and what is made of them is computed there too.
 use super::contract::Product;
+use super::gpu::MOST_REGISTERS;
 use super::{Candidate, gather_loops, gpu_lay, tiles, whole};
 use crate::bind::ctx::Space;
 use kernel::{
@@ -264,7 +265,9 @@ impl Flat<'_> {
         let most = limits
             .registers_per_thread
             .as_ref()
-            .map_or(255, |l| l.value as u32);
+            .map_or(MOST_REGISTERS, |l| {
+                l.value.min(MOST_REGISTERS.into()) as u32
+            });
         let wanted = (24 + held.clamp(0, 231) as u32).div_ceil(8) * 8;
         let registers = wanted.min(most).min(file / threads.max(1) / 8 * 8).max(24);
         let columns: Vec<AxisId> = self.unit.into_iter().collect();

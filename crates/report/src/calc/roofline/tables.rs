@@ -2,6 +2,7 @@
 
 use super::super::because;
 use super::{PointView, RooflineView};
+use crate::study::headline;
 use crate::table::{Align, Style, Table};
 use crate::units;
 use std::fmt::Write;
@@ -32,7 +33,7 @@ impl RooflineView {
                 self.subject, self.dims, self.machine
             ),
         };
-        let _ = writeln!(out, "{}", style.heading(&title));
+        let _ = writeln!(out, "{}", headline(&title, style));
         let s = &self.summary;
         let head = format!(
             "{} over {} of memory: {} FLOP/byte, the ridge point is {}; bound by {}, {} at the roof",

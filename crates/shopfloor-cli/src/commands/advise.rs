@@ -1,0 +1,34 @@
+use crate::args::{ModelArgs, kernels, tell_assumed};
+use crate::output::{self, Done};
+use shopfloor::targets::Kernels;
+use shopfloor::{advise, inputs, machines};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    model: String,
+    /// A machine, which need not be here: a name, or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    on: String,
+    #[command(flatten)]
+    bound: ModelArgs,
+    /// Whose kernels: ours, or vendor for those of the vendor's library
+    #[arg(long, value_name = "WHOSE", value_parser = kernels, default_value = "ours")]
+    kernels: Kernels,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let machine = machines::find(&a.on)?;
+    let waiting = output::spinner("planning");
+    let (model, view) = advise(&a.model, &a.bound.options(), &machine, a.kernels)?;
+    waiting.finish_and_clear();
+    tell_assumed(&model, &inputs::sizes(&model).1);
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style()))
+    }
+}

@@ -1,0 +1,42 @@
+use crate::args::{ModelArgs, kernels, tell_assumed};
+use crate::output::{self, Done};
+use shopfloor::targets::Kernels;
+use shopfloor::{Change, Model, inputs, machines, what_if};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    model: String,
+    /// A machine, which need not be here: a name, or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    on: String,
+    /// What to change: l2=2x, bandwidth=1.5x, memory=141GB, tensor=2x, sms=132, launch=2us, clock=+10%;
+    /// repeatable
+    #[arg(long = "set", value_name = "NAME=CHANGE", required = true)]
+    set: Vec<Change>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    /// Whose kernels: ours, or vendor for those of the vendor's library
+    #[arg(long, value_name = "WHOSE", value_parser = kernels, default_value = "ours")]
+    kernels: Kernels,
+    /// List every step, in plan order, not only those that change most
+    #[arg(long)]
+    all: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let machine = machines::find(&a.on)?;
+    let waiting = output::spinner("planning");
+    let model = Model::open(&a.model, &a.bound.options())?;
+    let view = what_if(&model, &machine, &a.set, a.kernels)?;
+    waiting.finish_and_clear();
+    tell_assumed(&model, &inputs::sizes(&model).1);
+    if a.json {
+        output::json(&view)
+    } else {
+        output::print(&view.render(output::style(), a.all))
+    }
+}
