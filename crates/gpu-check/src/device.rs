@@ -40,7 +40,10 @@ impl Gpu {
                 (Box::new(EmulatedDriver::new(vec![gpu])), 0)
             }
             _ => {
-                let n = which.parse().unwrap_or(0);
+                let n = match which {
+                    "" => 0,
+                    w => w.parse().map_err(|_| format!("'{w}' is no GPU's number"))?,
+                };
                 (Box::new(Nvidia::load().map_err(|e| e.to_string())?), n)
             }
         };

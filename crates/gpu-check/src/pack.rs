@@ -25,7 +25,8 @@ gpu-check: what shopfloor does on the NVIDIA GPU of this machine
     ./gpu-check --on emulated:a100    the same, smaller, without a GPU
     ./gpu-check --help
 
-It needs the NVIDIA driver and nothing else: no network, no CUDA toolkit, no Rust. With PyTorch
+It needs the NVIDIA driver and Linux with glibc @GLIBC@ or later (ldd --version says which), and
+nothing else: no network, no CUDA toolkit, no Rust. It writes into /tmp and here. With PyTorch
 that sees the GPU it times the same operations there; with a Vulkan driver it also runs WGSL.
 Results go to gpu-check-out: copy bench/ and machines/ from there into the repository.
 ";
@@ -65,7 +66,8 @@ fn make(dir: &Path, commit: &str) -> Result<(), String> {
         }
         sizes.push((name.to_string(), sum));
     }
-    std::fs::write(dir.join("README.txt"), README).map_err(fail)?;
+    let readme = README.replace("@GLIBC@", &glibc(&program));
+    std::fs::write(dir.join("README.txt"), readme).map_err(fail)?;
     std::fs::write(dir.join("built.txt"), format!("{commit}\n")).map_err(fail)?;
     let all: u64 = sizes.iter().map(|s| s.1).sum();
     for (name, bytes) in &sizes {
@@ -82,6 +84,20 @@ fn make(dir: &Path, commit: &str) -> Result<(), String> {
             dir.display()
         )),
     }
+}
+
+/// The latest version of the C library that `program` asks for a symbol of.
+fn glibc(program: &Path) -> String {
+    let bytes = std::fs::read(program).unwrap_or_default();
+    let name = b"GLIBC_2.";
+    let at = bytes.windows(name.len()).enumerate();
+    let at = at.filter(|(_, w)| w == name).map(|(i, _)| i + name.len());
+    let minor = at.filter_map(|i| {
+        let digits = bytes[i..].iter().take_while(|b| b.is_ascii_digit());
+        let digits: String = digits.map(|b| char::from(*b)).collect();
+        digits.parse::<u32>().ok()
+    });
+    minor.max().map_or("2.34".into(), |m| format!("2.{m}"))
 }
 
 fn size(f: &Path) -> u64 {

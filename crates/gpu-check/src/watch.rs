@@ -75,6 +75,19 @@ fn ended(child: &mut Child, error: String) -> End {
     }
 }
 
+/// Ends a process, and says whether it is gone: one that a driver holds on to may not be for long.
+fn killed(child: &mut Child) -> bool {
+    let _ = child.kill();
+    let began = Instant::now();
+    while began.elapsed() < GRACE {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
 /// Runs a part in a process, which is ended after `limit`, or when it says nothing for `silence`.
 fn process(command: &mut Command, limit: Duration, silence: Duration, said: &mut Said) -> End {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -122,12 +135,15 @@ fn process(command: &mut Command, limit: Duration, silence: Duration, said: &mut
                 return ended(&mut child, err.join().unwrap_or_default());
             }
             Err(RecvTimeoutError::Timeout) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let why = match began.elapsed() >= limit {
+                let late = began.elapsed() >= limit;
+                let gone = killed(&mut child);
+                let mut why = match late {
                     true => "there was no time left".to_string(),
                     false => format!("it said nothing for {:.0} s", silence.as_secs_f64()),
                 };
+                if !gone {
+                    why += ", and its process does not go";
+                }
                 return End::Late(format!("{}: {why}", said.now));
             }
         }
@@ -184,12 +200,15 @@ fn part(o: &Options, p: &'static Part, seconds: f64, given: &Given) -> Came {
         }
         c.args(["--past", &came.said.past.to_string()]);
         let before = came.said.past;
-        let silence = Duration::from_secs_f64(p.silence);
+        // An emulated GPU takes its time.
+        let silence = match o.emulated() {
+            true => rest + GRACE,
+            false => Duration::from_secs_f64(p.silence),
+        };
         let end = process(&mut c, rest + GRACE, silence, &mut came.said);
         let why = match end {
             End::Well => break,
             End::Broken => format!("the GPU was lost at: {}", came.said.now),
-            // An emulated GPU takes its time.
             End::Late(why) if o.emulated() => {
                 println!("   ended at {why}");
                 came.said

@@ -58,7 +58,7 @@ struct Effort {
     near: u64,
     /// Times that a working set is gone through, the first time and the second.
     passes: (u64, u64),
-    /// The same for one SM alone, of a 16th of the bytes.
+    /// The same for one SM alone.
     alone: (u64, u64),
     /// Rounds of arithmetic.
     rounds: (u32, u32),
@@ -92,7 +92,7 @@ impl Effort {
                 alone: (1, 2),
                 rounds: (1, 3),
                 chase: (8, 24),
-                chase_far: 1 << 18,
+                chase_far: 2 << 20,
                 copies: (1 << 16, 1 << 20),
                 launches: (4, 20),
                 trips: 5,
@@ -268,6 +268,13 @@ impl Measured<'_> {
             image[here..here + 8].copy_from_slice(&next.to_le_bytes());
         }
         self.context.upload(at.ptr(), &image)?;
+        if bytes > self.effort.near {
+            // What the copy left in L2 goes.
+            let other = self.memory(self.effort.far)?;
+            let s = self.stream.id();
+            self.context.fill(other.ptr(), 0, self.effort.far, s)?;
+            self.stream.synchronize()?;
+        }
         // A small set is gone through before it counts; of a large one each run goes another part.
         let begin = std::cell::Cell::new(0usize);
         let (few, many) = self.effort.chase;

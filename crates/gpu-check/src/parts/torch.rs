@@ -4,7 +4,7 @@ use crate::options::Options;
 use std::process::Command;
 
 /// What times them.
-const SCRIPT: &str = include_str!("torch.py");
+const SCRIPT: &str = include_str!("beside.py");
 
 /// Asks PyTorch; its lines are this part's.
 pub fn run(o: &Options) -> Result<(), String> {
