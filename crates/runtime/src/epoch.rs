@@ -1,5 +1,5 @@
 //! Plans made executable, and the bounded store of them.
-use crate::kept::shorten;
+use crate::kept::{remember, shorten};
 use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
@@ -89,6 +89,8 @@ pub(crate) struct Unit {
     store: Option<Arc<dyn PlanStore>>,
     current: ArcSwapOption<Epoch>,
     others: Mutex<Vec<Arc<Epoch>>>,
+    /// Plans that did not stay, the last first.
+    past: Mutex<Vec<Arc<VerifiedPlan>>>,
     next_id: AtomicU64,
     /// Changes when the current plan does.
     version: AtomicU64,
@@ -119,6 +121,7 @@ impl Unit {
             store,
             current: ArcSwapOption::empty(),
             others: Mutex::new(Vec::new()),
+            past: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
             inner: Mutex::new(BTreeMap::new()),
@@ -209,14 +212,13 @@ impl Unit {
         engine: &Engine,
         dims: &DimBox,
         allotment: &Allotment,
-        likes: &[Arc<Epoch>],
+        likes: &[&VerifiedPlan],
     ) -> Result<Plan, RunError> {
-        let likes: Vec<&VerifiedPlan> = likes.iter().map(|e| &*e.plan).collect();
         let plan = match likes.is_empty() {
             true => engine.planner.bind(&self.program, dims, allotment)?,
             false => engine
                 .planner
-                .bind_like(&self.program, dims, allotment, &likes)?,
+                .bind_like(&self.program, dims, allotment, likes)?,
         };
         // A later process that begins with this box is to have the best for it.
         if let Some(store) = self.store.as_ref().filter(|_| !plan.is_like()) {
@@ -248,10 +250,9 @@ impl Unit {
         &self,
         engine: &Engine,
         plan: Plan,
-        likes: &[Arc<Epoch>],
+        likes: &[&VerifiedPlan],
     ) -> Result<Arc<Epoch>, RunError> {
-        let likes: Vec<&VerifiedPlan> = likes.iter().map(|e| &*e.plan).collect();
-        self.compile_verified(engine, Arc::new(plan.verify_like(&likes)?))
+        self.compile_verified(engine, Arc::new(plan.verify_like(likes)?))
     }
 
     pub fn compile_verified(
@@ -309,16 +310,19 @@ impl Unit {
         self.current.load_full()
     }
 
-    /// The plans in use, that of the box nearest to `dims` first: a new one shares packed weights with
-    /// them and may take schedules from them.
-    fn likes(&self, dims: &DimBox) -> Vec<Arc<Epoch>> {
+    /// The plans in use and some of those that were, that of the box nearest to `dims` first: a new one
+    /// shares packed weights with them and may take schedules from them.
+    fn likes(&self, dims: &DimBox) -> Vec<Arc<VerifiedPlan>> {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Epoch>> = self.current().into_iter().chain(others.clone()).collect();
-        drop(others);
+        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.current().into_iter().chain(others.iter().cloned());
+        let mut all: Vec<Arc<VerifiedPlan>> = used.map(|e| e.plan.clone()).collect();
+        all.extend(past.iter().cloned());
+        drop((others, past));
         // How many times as large one end of a range is as the other's, for the farthest symbol.
-        let far = |e: &Arc<Epoch>| -> f64 {
+        let far = |p: &Arc<VerifiedPlan>| -> f64 {
             let top = |b: &DimBox, s: &Sym| b.get(s).map_or(1.0, |r| r.hi.max(1) as f64);
-            let plan = e.plan.plan();
+            let plan = p.plan();
             let each = dims.iter().map(|(s, _)| {
                 let ratio = top(dims, s) / top(&plan.dims, s);
                 ratio.max(1.0 / ratio)
@@ -353,7 +357,7 @@ impl Unit {
         }
         let began = std::time::Instant::now();
         let dims = dims();
-        let fresh = |likes: &[Arc<Epoch>]| -> Result<Arc<Epoch>, RunError> {
+        let fresh = |likes: &[&VerifiedPlan]| -> Result<Arc<Epoch>, RunError> {
             let plan = self.bind(engine, &dims, allotment, likes)?;
             self.compile_like(engine, plan, likes)
         };
@@ -361,10 +365,14 @@ impl Unit {
         let kept_plan = self.stored(&dims, allotment);
         let made = match kept_plan.and_then(|p| self.compile(engine, p).ok()) {
             Some(e) => e,
-            None => match self.likes(&dims) {
-                none if none.is_empty() => fresh(&none)?,
-                likes => fresh(&likes).or_else(|_| fresh(&[]))?,
-            },
+            None => {
+                let likes = self.likes(&dims);
+                let likes: Vec<&VerifiedPlan> = likes.iter().map(|p| &**p).collect();
+                match fresh(&likes) {
+                    Err(_) if !likes.is_empty() => fresh(&[])?,
+                    other => other?,
+                }
+            }
         };
         engine.planned(began.elapsed());
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
@@ -372,7 +380,9 @@ impl Unit {
             return Ok(e);
         }
         others.insert(0, made.clone());
-        shorten(self.current().as_deref(), &mut others);
+        let gone = shorten(self.current().as_deref(), &mut others);
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        remember(&mut past, &gone);
         Ok(made)
     }
 }

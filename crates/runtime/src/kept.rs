@@ -1,11 +1,15 @@
 //! Which plans a program keeps beside the one in use, so that what they pack stays bounded.
 use crate::epoch::Epoch;
 use device::PackedKey;
+use plan::VerifiedPlan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Compiled plans kept per program beside the current one.
 const KEPT: usize = 12;
+
+/// Plans without their packed weights that are remembered beside those, for their schedules.
+const PAST: usize = 8;
 
 /// What the plans of one program keep packed together, in times what the largest of them packs. A
 /// request of other dims may want its weights packed in another way; two plans may always stay, so
@@ -65,10 +69,22 @@ fn stay(current: Option<&Held>, others: &[Held], least: u64) -> usize {
     fits.count().max(others.len().min(1))
 }
 
-/// Drops of `others`, the one used last first, those that must not stay beside `current`.
-pub(crate) fn shorten(current: Option<&Epoch>, others: &mut Vec<Arc<Epoch>>) {
+/// Takes out of `others`, the one used last first, those that must not stay beside `current`.
+pub(crate) fn shorten(current: Option<&Epoch>, others: &mut Vec<Arc<Epoch>>) -> Vec<Arc<Epoch>> {
     let held: Vec<Held> = others.iter().take(KEPT).map(|e| Held::of(e)).collect();
-    others.truncate(stay(current.map(Held::of).as_ref(), &held, KEPT_LEAST));
+    others.split_off(stay(current.map(Held::of).as_ref(), &held, KEPT_LEAST))
+}
+
+/// Puts the plans of `gone` before `past`: without what they packed, for the schedules that were looked
+/// for in their boxes.
+pub(crate) fn remember(past: &mut Vec<Arc<VerifiedPlan>>, gone: &[Arc<Epoch>]) {
+    let looked = |e: &&Arc<Epoch>| {
+        let mut steps = e.plan.plan().blocks().flat_map(|b| &b.steps);
+        steps.any(|s| !s.taken)
+    };
+    let plans = gone.iter().filter(looked).map(|e| e.plan.clone());
+    past.splice(0..0, plans);
+    past.truncate(PAST);
 }
 
 #[cfg(test)]

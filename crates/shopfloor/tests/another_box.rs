@@ -81,3 +81,32 @@ fn another_box_takes_schedules_and_answers_the_same() {
     let looked: Vec<&str> = all.filter(|s| !s.taken).map(|s| s.name.as_str()).collect();
     assert!(looked.is_empty(), "{looked:?} beside a box of 40");
 }
+
+#[test]
+fn schedules_outlive_the_plans_that_looked_for_them() {
+    let s = session();
+    answer(&s, 4);
+    answer(&s, 64);
+    let looked = |batch: i64| {
+        let plan = plan_for(&s, batch);
+        let steps = plan.plan().blocks().flat_map(|b| &b.steps);
+        steps.filter(|s| !s.taken).count()
+    };
+    let searched = looked(64);
+    assert!(
+        searched > 0,
+        "64 is far from 4 and has schedules of its own"
+    );
+    // More boxes than plans are kept.
+    for batch in (100..2000).step_by(100) {
+        answer(&s, batch);
+    }
+    let there = |b: i64| {
+        let range = |p: &Plan| p.dims.get("batch").map(|r| (r.lo, r.hi));
+        let plans = s.runtime().plans();
+        plans.iter().any(|p| range(p.plan()) == Some((b, b)))
+    };
+    assert!(!there(64), "the plan is gone");
+    answer(&s, 63);
+    assert_eq!(looked(63), 0);
+}
