@@ -118,6 +118,7 @@ fn schedule() -> Schedule {
                 acc: DType::F32,
             }),
             load_bytes: 16,
+            unroll: 1,
             registers: 128,
             spread: vec![],
         }),

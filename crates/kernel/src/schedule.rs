@@ -103,9 +103,17 @@ pub struct GpuMapping {
     pub load_bytes: u32,
     /// Registers per thread that the kernel may use.
     pub registers: u32,
+    /// Times that the innermost loops over a thread's own positions are written out (without a
+    /// tensor-core instruction, whose loops over fragments are written out whole).
+    #[serde(default = "once")]
+    pub unroll: u32,
     /// Axes that lie over threads (without a tensor-core instruction, whose fragments say it).
     #[serde(default)]
     pub spread: Vec<Spread>,
+}
+
+fn once() -> u32 {
+    1
 }
 
 impl GpuMapping {

@@ -56,6 +56,9 @@ pub struct GpuTarget {
     pub swizzles: Vec<Swizzle>,
     /// Bytes per global load instruction to choose from.
     pub load_bytes: Vec<u32>,
+    /// Times that innermost loops may be written out; none: once.
+    #[serde(default)]
+    pub unrolls: Vec<u32>,
     /// Raster widths to choose from.
     pub rasters: Vec<u32>,
     /// Parts to choose from that a long sum may be cut into, each a task of its own, with their sum as a

@@ -152,13 +152,17 @@ fn mapping(k: &Kernel, m: &Mapping) -> String {
                 ),
             };
             format!(
-                "cta {} threads, warps {}x{}, rows {}, columns {}, {fragment}{spread}, loads of {} B, {} registers",
+                "cta {} threads, warps {}x{}, rows {}, columns {}, {fragment}{spread}, loads of {} B{}, {} registers",
                 g.threads,
                 g.warps[0],
                 g.warps[1],
                 axes(k, &g.rows),
                 axes(k, &g.columns),
                 g.load_bytes,
+                match g.unroll {
+                    1 => String::new(),
+                    n => format!(", loops {n} times"),
+                },
                 g.registers
             )
         }

@@ -27,6 +27,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             fragments: vec![],
             swizzles: vec![],
             load_bytes: vec![],
+            unrolls: vec![],
             rasters: vec![],
             splits: vec![],
             limits: CtaLimits {

@@ -392,7 +392,8 @@ fn schedule(
             columns: vec![],
             fragment: None,
             load_bytes: 16,
-            registers,
+            unroll: 1,
+                registers,
             spread: vec![],
         }),
     }

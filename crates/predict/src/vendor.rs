@@ -65,6 +65,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             fragments: fragments(machine),
             swizzles,
             load_bytes: vec![16, 8, 4, 2],
+            unrolls: vec![],
             rasters: vec![8, 4, 1],
             splits: vec![2, 3, 4, 6, 8, 12, 16, 32],
             limits: CtaLimits {

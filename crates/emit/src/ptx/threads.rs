@@ -527,6 +527,8 @@ impl Printer<'_> {
                 let p = self.temp("p");
                 self.line(&format!("mov.b32 {i}, {from};"));
                 self.out.push_str(&format!("{top}:\n"));
+                // Loops are written out as often as the schedule says, and no more.
+                self.line(".pragma \"nounroll\";");
                 self.line(&format!("setp.ge.s32 {p}, {i}, {to};"));
                 self.line(&format!("@{p} bra {end};"));
                 self.body(body)?;

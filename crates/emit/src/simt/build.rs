@@ -59,6 +59,18 @@ impl Build {
         self.blocks.pop().map(|b| b.insts).unwrap_or_default()
     }
 
+    /// Whether the block at hand has no loop.
+    pub fn is_straight(&self) -> bool {
+        fn straight(list: &[Inst]) -> bool {
+            list.iter().all(|i| match i {
+                Inst::For { .. } => false,
+                Inst::If { body, .. } => straight(body),
+                _ => true,
+            })
+        }
+        self.blocks.last().is_none_or(|b| straight(&b.insts))
+    }
+
     /// Forgets what was read of shared memory: another thread may have written to it.
     pub fn forget_shared(&mut self) {
         for b in &mut self.blocks {

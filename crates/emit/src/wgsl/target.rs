@@ -70,6 +70,8 @@ pub fn target(limits: Limits) -> Target {
             fragments: vec![],
             swizzles: vec![kernel::Swizzle::default()],
             load_bytes: vec![4],
+            // Its compilers unroll as they like.
+            unrolls: vec![1],
             rasters: vec![1],
             splits: vec![4, 16],
             limits: CtaLimits {

@@ -195,6 +195,9 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 "mapping",
                 || format!("loads of {} bytes", g.load_bytes),
             )?;
+            b.need(matches!(g.unroll, 1 | 2 | 4 | 8), "mapping", || {
+                format!("loops written out {} times", g.unroll)
+            })?;
             b.need((1..=255).contains(&g.registers), "mapping", || {
                 format!("{} registers per thread", g.registers)
             })?;

@@ -242,6 +242,7 @@ pub fn gemm_gpu() -> Schedule {
                 acc: DType::F32,
             }),
             load_bytes: 16,
+            unroll: 1,
             registers: 168,
             spread: vec![],
         }),

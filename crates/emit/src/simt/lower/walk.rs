@@ -124,7 +124,8 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A loop over the thread's own positions, which all exist.
+    /// A loop over the thread's own positions, which all exist; an innermost one is written out as often
+    /// as the mapping says.
     fn walk_loop(
         &mut self,
         a: AxisId,
@@ -139,21 +140,35 @@ impl Lower<'_> {
         let (count, each) = (i64::from(axis.spread.count), i64::from(axis.spread.each));
         let each_reg = self.b.int(each);
         let from = self.b.mul(axis.thread, each_reg);
-        let step = self.b.int(count * each);
+        let round = count * each;
         let i = self.b.fresh(Ty::I32);
         self.b.open();
-        for e in 0..each {
-            let e_reg = self.b.int(e);
-            let p = self.b.add(i, e_reg);
-            let exists = match axis.full && axis.bound.is_some_and(|b| b % each == 0) || e == 0 {
-                true => None,
-                false => Some(self.b.compare(Compare::Lt, p, axis.len)),
-            };
-            let mut next = at.clone();
-            next.coord[index] = self.b.add(axis.base, p);
-            next.slot[index] = None;
-            self.guarded(exists, |l| l.walk(rest, unrolled, guard, next, f))?;
+        let mut times = 1;
+        let mut n = 0;
+        while n < times {
+            for e in 0..each {
+                let by = self.b.int(n * round + e);
+                let p = self.b.add(i, by);
+                let whole = if n == 0 { each } else { times * round };
+                let first = n == 0 && e == 0;
+                let exists = match axis.full && axis.bound.is_some_and(|b| b % whole == 0) || first
+                {
+                    true => None,
+                    false => Some(self.b.compare(Compare::Lt, p, axis.len)),
+                };
+                let mut next = at.clone();
+                next.coord[index] = self.b.add(axis.base, p);
+                next.slot[index] = None;
+                self.guarded(exists, |l| l.walk(rest, unrolled, guard, next, f))?;
+            }
+            if n == 0 && self.b.is_straight() {
+                // Not more often than there is something to do.
+                let most = axis.own().map_or(i64::MAX, |own| (own / each).max(1));
+                times = i64::from(self.map.unroll).min(most);
+            }
+            n += 1;
         }
+        let step = self.b.int(times * round);
         let body = self.b.close();
         self.b.push(Inst::For {
             i,

@@ -407,6 +407,10 @@ impl Gpu<'_> {
             columns: list(s.columns),
             fragment: self.fragment,
             load_bytes,
+            unroll: match self.fragment {
+                Some(_) => 1,
+                None => unroll(self.gpu),
+            },
             registers,
             spread,
         };
@@ -499,3 +503,12 @@ fn order(kernel: &Kernel, sources: &[(TileId, OperandId)]) -> Option<Vec<AxisId>
     }
     new.into_iter().collect()
 }
+
+/// Times that innermost loops are written out: as many loads are then under way at once.
+pub(super) fn unroll(gpu: &kernel::GpuTarget) -> u32 {
+    let some = gpu.unrolls.iter().copied().filter(|&n| n <= UNROLL);
+    some.max().unwrap_or(1)
+}
+
+/// More than this fills registers, and the instruction cache, and hides no more latency.
+const UNROLL: u32 = 4;

@@ -293,6 +293,7 @@ impl Flat<'_> {
             columns,
             fragment: None,
             load_bytes: self.load_bytes(kernel, &schedule),
+            unroll: super::gpu::unroll(self.gpu),
             registers,
             spread,
         });
