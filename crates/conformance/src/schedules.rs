@@ -168,7 +168,7 @@ pub fn gpu_schedules(
                 columns: vec![],
                 fragment: None,
                 load_bytes: rng.of(&[4, 8, 16]),
-                unroll: rng.of(&[1, 1, 2, 4]),
+                unroll: [1, 2, 4][out.len() % 3],
                 registers: 64,
                 spread,
             }),

@@ -174,3 +174,42 @@ fn the_textbook_case_is_shown_both_ways() {
     let out = shopfloor(&["bench", "--demo", "persistent", "--on", "cpu"]);
     assert!(!out.status.success());
 }
+
+#[test]
+fn two_devices_share_a_plan() {
+    let onnx = model("model.onnx");
+    // The CPU is faster for one picture; a fast GPU for thousands, whose road is in the plan.
+    for (dim, on) in [
+        ("batch=1", "cpu+a100"),
+        ("batch=8192", "zen5-2core+h100"),
+        ("batch=1", "cpu+emulated:a100"),
+    ] {
+        let out = shopfloor(&["plan", &onnx, "--on", on, "--dim", dim, "--why"]);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{on}: {said}");
+        for want in ["steps on", "copies between", "least of all placements"] {
+            assert!(text.contains(want), "{on}: {text}");
+        }
+    }
+    let out = shopfloor(&[
+        "run",
+        &onnx,
+        "--inputs",
+        &model("inputs.npz"),
+        "--compare",
+        &model("outputs.npz"),
+        "--no-cache",
+        "--no-fallback",
+        "--on",
+        "cpu+emulated:a100",
+        "--json",
+    ]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}{text}");
+    assert!(text.contains("steps_by_device"), "{text}");
+    let out = shopfloor(&["run", &onnx, "--on", "cpu+cuda+wgpu"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("cpu+cuda"), "{said}");
+}
