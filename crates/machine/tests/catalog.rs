@@ -290,3 +290,28 @@ fn measured_figures_are_marked_so() {
     let m = lookup("rtx 4080").unwrap();
     assert_eq!(m.level("L2").unwrap().latency_s.source, Source::Assumed);
 }
+
+#[test]
+fn double_precision_is_there_where_the_hardware_has_it() {
+    use shopfloor_machine::{NumType, UnitClass};
+    for e in catalog() {
+        let m = &e.machine;
+        let f64 = m.unit(UnitClass::Fma, NumType::F64);
+        // Apple's and Intel's Xe-HPG GPUs have none; of the phone GPU nothing is published.
+        let none =
+            m.isa.name == "metal" || m.arch.contains("alchemist") || m.name.starts_with("ARC-A");
+        let unknown = m.name.to_lowercase().contains("mali");
+        assert_eq!(f64.is_none(), none || unknown, "{}", m.name);
+        let f32 = m.unit(UnitClass::Fma, NumType::F32).unwrap();
+        if let Some(u) = f64 {
+            assert!(u.all.value <= f32.all.value * 1.001, "{}", m.name);
+        }
+    }
+    // The data sheets' figures: 9.7 and 19.5 TFLOPS, 33.5 and 66.9.
+    for (name, fma, tensor) in [("a100", 9.7e12, 19.5e12), ("h100", 33.5e12, 66.9e12)] {
+        let m = lookup(name).unwrap();
+        let rate = |class| m.unit(class, NumType::F64).unwrap().all.value;
+        assert!((rate(UnitClass::Fma) / fma - 1.0).abs() < 0.01);
+        assert!((rate(UnitClass::Tensor) / tensor - 1.0).abs() < 0.01);
+    }
+}
