@@ -139,6 +139,8 @@ fn every_step_of_a_model_is_a_point() {
         "{out}"
     );
     text(&["roofline", "--on", "h100", &model, "--all"]);
+    let out = text(&["roofline", "--on", "h100", &model, "--kernels", "vendor"]);
+    assert!(out.contains("kernels: vendor"), "{out}");
 }
 
 #[test]

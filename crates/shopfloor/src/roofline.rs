@@ -1,4 +1,5 @@
 //! Rooflines of operators and of models, on machines that need not be there.
+use crate::targets::{Kernels, target};
 use crate::{Error, Goal, Machine, Model, inputs, op_model, planview};
 use layout::{DType, DimBox};
 use machine::NumType;
@@ -76,15 +77,19 @@ pub fn of_op(machine: &Machine, text: &str) -> Result<RooflineView, Error> {
     Ok(view)
 }
 
-/// The roofline of a model: every step of its plan for `machine`, read off the tile programs.
+/// The roofline of a model: every step of its plan for `machine` with kernels of ours or the vendor's, read
+/// off the tile programs.
 ///
 /// # Errors
-/// As [`planview::plan_for`].
-pub fn of_model(machine: &Machine, model: &Model) -> Result<RooflineView, Error> {
+/// As [`planview::plan_for`], and a machine that has no vendor target.
+pub fn of_model(machine: &Machine, model: &Model, kernels: Kernels) -> Result<RooflineView, Error> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let plan = planview::plan_for(model, machine, None, Goal::Latency, &dims)?;
-    Ok(RooflineView::of_plan(machine, &plan))
+    let with = (machine, target(machine, kernels)?);
+    let plan = planview::plan_with(model, with, None, Goal::Latency, &dims)?;
+    let mut view = RooflineView::of_plan(machine, &plan);
+    view.kernels = kernels.label().into();
+    Ok(view)
 }
 
 /// Writes the picture of `view` to a file.

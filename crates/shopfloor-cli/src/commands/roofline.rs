@@ -1,5 +1,6 @@
-use crate::args::{ModelArgs, tell_assumed};
+use crate::args::{ModelArgs, kernels, tell_assumed};
 use crate::output::{self, Done, Failure, note};
+use shopfloor::targets::Kernels;
 use shopfloor::{Model, inputs, machines, roofline};
 use std::path::PathBuf;
 
@@ -16,6 +17,9 @@ pub struct Args {
     op: Option<String>,
     #[command(flatten)]
     bound: ModelArgs,
+    /// Whose kernels a model is planned with: ours, or vendor for those of the vendor's library
+    #[arg(long, value_name = "WHOSE", value_parser = kernels, default_value = "ours", conflicts_with = "op")]
+    kernels: Kernels,
     /// Write the plot to an SVG file too
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -34,7 +38,7 @@ pub fn run(a: Args) -> Done {
         (None, Some(path)) => {
             let waiting = output::spinner("planning");
             let model = Model::open(path, &a.bound.options())?;
-            let view = roofline::of_model(&machine, &model)?;
+            let view = roofline::of_model(&machine, &model, a.kernels)?;
             waiting.finish_and_clear();
             tell_assumed(&model, &inputs::sizes(&model).1);
             view

@@ -191,7 +191,9 @@ pub struct RooflineView {
     /// Dims of a model, empty without.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub dims: String,
-    /// The target whose kernels are looked at; empty when none are.
+    /// Whose kernels are looked at: `ours` or `vendor`.
+    pub kernels: String,
+    /// The target that they are of; empty when none are looked at.
     pub target: String,
     /// The whole.
     #[serde(flatten)]
@@ -273,6 +275,7 @@ impl RooflineView {
             machine: m.name.clone(),
             subject: subject.into(),
             dims: String::new(),
+            kernels: "ours".into(),
             target: String::new(),
             summary: RooflineSummary::default(),
             ceilings: vec![],

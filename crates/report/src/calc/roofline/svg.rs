@@ -68,7 +68,7 @@ impl RooflineView {
         let sum = &self.summary;
         let kernels = match self.target.is_empty() {
             true => String::new(),
-            false => format!("; kernels: ours ({}), predicted", self.target),
+            false => format!("; kernels: {} ({}), predicted", self.kernels, self.target),
         };
         let _ = writeln!(
             s,

@@ -59,8 +59,8 @@ impl RooflineView {
         if !self.target.is_empty() {
             let _ = writeln!(
                 out,
-                "  kernels: ours ({}), read off their tile programs; predicted, not measured",
-                self.target
+                "  kernels: {} ({}), read off their tile programs; predicted, not measured",
+                self.kernels, self.target
             );
         }
         out.push('\n');
