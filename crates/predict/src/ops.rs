@@ -8,7 +8,7 @@ use kernel::{
     Target, TargetKind, TileProgram, work,
 };
 use layout::DType;
-use machine::{Efficiencies, Machine, Work, calc, predict_seconds};
+use machine::{Efficiencies, Machine, UnitClass, calc, predict_seconds};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -94,7 +94,7 @@ struct Program {
 
 /// Costs of calls on one machine: the machine, its vendor's Target, and what was made before.
 pub struct Library<'a> {
-    machine: &'a Machine,
+    machine: Machine,
     target: Target,
     constants: &'a Constants,
     programs: RefCell<HashMap<Form, Option<Rc<Program>>>>,
@@ -103,10 +103,16 @@ pub struct Library<'a> {
 
 impl<'a> Library<'a> {
     /// The library of `machine`; `None` for a CPU.
-    pub fn new(machine: &'a Machine, constants: &'a Constants) -> Option<Library<'a>> {
+    pub fn new(machine: &Machine, constants: &'a Constants) -> Option<Library<'a>> {
+        let target = vendor_with(machine, constants)?;
+        let mut machine = machine.clone();
+        for l in machine.levels.iter_mut().filter(|l| l.name == "L2") {
+            let held = l.bytes.value * constants.get("l2_held");
+            l.usable = Some(machine::Sourced::assumed(held));
+        }
         Some(Library {
             machine,
-            target: vendor_with(machine, constants)?,
+            target,
             constants,
             programs: RefCell::default(),
             known: RefCell::default(),
@@ -171,7 +177,12 @@ impl<'a> Library<'a> {
             .find(|f| p.units && f.input == p.input && f.acc == p.acc)
             .map(|f| (f.m, f.n, f.k));
         let mut best: Option<f64> = None;
-        for &tile in &gpu.tiles {
+        // Its batched f32 products have fewer kernels.
+        let batched = match p.batch > 1 && fragment.is_none() && p.input == DType::F32 {
+            true => crate::vendor::batched_tiles(&self.machine),
+            false => None,
+        };
+        for &tile in batched.as_ref().unwrap_or(&gpu.tiles) {
             let form = |parts| ProductForm {
                 input: p.input,
                 acc: p.acc,
@@ -181,7 +192,7 @@ impl<'a> Library<'a> {
                 bias: p.bias,
                 parts,
             };
-            let reach = self.reach(tile, fragment);
+            let reach = self.reach(&p, tile, fragment);
             let run = |parts: u64| -> Option<f64> {
                 let sizes = [
                     ("b", p.batch),
@@ -219,7 +230,7 @@ impl<'a> Library<'a> {
                 .batch
                 .saturating_mul(pieces(p.m, tile.0))
                 .saturating_mul(pieces(p.n, tile.1));
-            if tasks < 2 * self.machine.worker_count() as u64 {
+            if p.batch == 1 && tasks < 2 * self.machine.worker_count() as u64 {
                 for &parts in &gpu.splits {
                     if p.k / u64::from(parts) >= 256 {
                         consider(run(parts.into()));
@@ -230,14 +241,21 @@ impl<'a> Library<'a> {
         best
     }
 
-    /// Share of the multiply-add rate that is left beside a thread's other instructions.
-    fn reach(&self, tile: (u32, u32), fragment: Option<Fragment2>) -> f64 {
+    /// Share of the units' rate that is left beside a thread's other instructions and, where both
+    /// factors are read in far rows, beside what finding those takes.
+    fn reach(&self, p: &Product, tile: (u32, u32), fragment: Option<Fragment2>) -> f64 {
+        let c = self.constants;
+        let rim = |rows: f64, columns: f64| 1.0 / rows + 1.0 / columns;
         if fragment.is_some() {
-            return 1.0;
+            let beside = c.get("tensor_overhead");
+            return 1.0 / (1.0 + beside * rim(tile.0.into(), tile.1.into()));
         }
         let (rows, columns) = thread_tile(tile);
-        let beside = self.constants.get("issue_overhead");
-        1.0 / (1.0 + beside * (1.0 / rows + 1.0 / columns))
+        let mut beside = c.get("issue_overhead") * rim(rows, columns);
+        if (1..70).contains(&self.machine.limits.cc) && !p.ta && p.tb {
+            beside += (p.k * 4) as f64 / (c.get("far_row_kb") * 1e3);
+        }
+        1.0 / (1.0 + beside)
     }
 
     /// Predicted seconds of a form at sizes; `reach` is what the schedule takes off the units' share.
@@ -247,27 +265,57 @@ impl<'a> Library<'a> {
             let found = sizes.iter().find(|x| x.0 == s)?;
             i64::try_from(found.1).ok()
         };
-        let mut w: Work = work::work(&program.program, self.machine, &lookup)?;
+        // The same call was made before: what fits into a cache is found there.
+        let operands = &program.program.kernel().operands;
+        let bytes = operands.iter().map(|o| {
+            let n = o.elements.eval(&lookup).unwrap_or(0).max(0) as f64;
+            n * f64::from(o.dtype.bits()) / 8.0
+        });
+        let footprint: f64 = bytes.sum();
+        let far = |_: usize| footprint;
+        let (mut w, _) = work::statements(&program.program, &self.machine, &lookup, &far)?;
         w.ctas_per_worker = program.ctas;
+        w.steps = 0;
+        let workers = self.machine.worker_count();
+        let slots = (workers as u64).saturating_mul(program.ctas).max(1);
+        let rounds = w.tasks.div_ceil(slots);
         let eff = self.target.efficiencies.family(match family {
             Family::Contract => "contract",
             Family::Map => "map",
             _ => "row",
         });
         let scaled: Efficiencies;
-        let eff = if reach == 1.0 {
-            eff
-        } else {
-            let share = eff.unit("fma", machine::UnitClass::Fma) * reach;
-            scaled = eff.clone().with_unit("fma", share);
-            &scaled
+        let (eff, start) = match family {
+            Family::Contract => {
+                let share = |unit, class| eff.unit(unit, class) * reach;
+                let (fma, tensor) = (
+                    share("fma", UnitClass::Fma),
+                    share("tensor", UnitClass::Tensor),
+                );
+                scaled = eff
+                    .clone()
+                    .with_unit("fma", fma)
+                    .with_unit("tensor", tensor);
+                (&scaled, rounds as f64 * self.constants.get("cta_us"))
+            }
+            // Streams go on from one CTA to the next: there are no rounds.
+            Family::Map => {
+                w.waves = 1;
+                (eff, 0.0)
+            }
+            _ => {
+                w.waves = 1;
+                (eff, 0.0)
+            }
         };
-        let workers = self.machine.worker_count();
-        let slots = (workers as u64).saturating_mul(program.ctas).max(1);
-        let waves = w.tasks.div_ceil(slots) as f64;
-        let start = self.constants.get("cta_us") * 1e-6 * waves;
-        w.steps = 0;
-        Some(predict_seconds(self.machine, eff, &w, workers) + start)
+        let busy = predict_seconds(&self.machine, eff, &w, workers) + start * 1e-6;
+        // A round of CTAs that reduce a row each has a latency that the next round's does not hide.
+        let each = match form {
+            Form::Softmax(..) => self.constants.get("softmax_us"),
+            Form::LayerNorm(..) => self.constants.get("layernorm_us"),
+            _ => 0.0,
+        };
+        Some(busy.max(rounds as f64 * each * 1e-6))
     }
 
     fn program(&self, form: Form) -> Option<Rc<Program>> {

@@ -81,6 +81,17 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
     })
 }
 
+/// Tiles of the library's kernels for batched f32 products, where it has few: those that the notes of
+/// neusight rows name, by generation.
+pub(crate) fn batched_tiles(m: &Machine) -> Option<Vec<(u32, u32)>> {
+    match m.limits.cc {
+        1..70 => Some(vec![(64, 128)]),
+        70..80 => Some(vec![(64, 64), (128, 32), (32, 128)]),
+        80.. => Some(vec![(128, 128)]),
+        0 => None,
+    }
+}
+
 /// The matrix units' instructions, by the types that tensors have.
 fn fragments(m: &Machine) -> Vec<Fragment> {
     let types = [

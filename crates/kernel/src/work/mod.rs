@@ -2,7 +2,8 @@
 //!
 //! One walk over the statements. A statement runs once for every position of the axes that it
 //! touches (edge tiles are counted by extents, not by whole tiles) and once more for every piece of
-//! a grid axis that it does not touch, since each task repeats it.
+//! a grid axis that it does not touch, since each task repeats it. A contraction on a GPU goes over
+//! whole tiles: its threads are there for all of one, whatever lies outside.
 mod reuse;
 mod rows;
 mod space;
@@ -185,6 +186,24 @@ fn add_program(w: &mut Work, e: &Expr, dtype: DType, times: f64) {
     }
 }
 
+/// Positions of whole tiles for each position of a contraction's axes: 1 on a CPU.
+fn padding(p: &TileProgram, s: &Space, stmt: &Stmt) -> f64 {
+    let Mapping::Gpu(_) = &p.schedule().mapping else {
+        return 1.0;
+    };
+    let axes = s.axes_of(p.kernel(), stmt);
+    let cuts = p.schedule().grid.iter().chain(&p.schedule().loops);
+    cuts.filter(|t| axes.contains(&t.axis))
+        .map(|t| {
+            let (extent, tile) = (s.extent[t.axis as usize], t.tile.max(1) as f64);
+            match extent > 0.0 {
+                true => (extent / tile).ceil() * tile / extent,
+                false => 1.0,
+            }
+        })
+        .product()
+}
+
 fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
     let k = p.kernel();
     let times = s.times(k, stmt);
@@ -211,7 +230,11 @@ fn operations(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 _ if input.is_float() => (UnitClass::Fma, sum),
                 _ => (UnitClass::Fma, input),
             };
-            w.add_ops(class, NumType::from(dtype), 2.0 * times);
+            w.add_ops(
+                class,
+                NumType::from(dtype),
+                2.0 * times * padding(p, s, stmt),
+            );
         }
         Stmt::Fold {
             monoid,

@@ -79,6 +79,7 @@ pub(super) fn traffic(
         .worker_count()
         .min(usize::try_from(s.tasks()).unwrap_or(usize::MAX))
         .max(1);
+    let resident = resident(p, machine);
     for pair in chain.windows(2) {
         let nearer = &machine.levels[pair[0]];
         let private = nearer.is_private() || active == 1;
@@ -90,11 +91,10 @@ pub(super) fn traffic(
         let concurrent = active
             .min(usize::try_from(nearer.shared_by).unwrap_or(active))
             .max(1);
-        let loaded = m.loaded(
-            capacity,
-            active as f64,
-            if private { 1.0 } else { concurrent as f64 },
-        );
+        let wave = if private { 1.0 } else { concurrent as f64 };
+        // On a GPU what all resident tasks go through again competes for the capacity.
+        let together = if cpu { 1.0 } else { wave * resident };
+        let loaded = m.loaded(capacity, active as f64, wave, together);
         for (o, operand) in p.kernel().operands.iter().enumerate() {
             if pair[1] > lies[o] {
                 continue;
@@ -114,6 +114,20 @@ pub(super) fn traffic(
             }
         }
     }
+}
+
+/// Tasks that one worker holds at a time: CTAs of an SM, one on a CPU.
+fn resident(p: &TileProgram, machine: &Machine) -> f64 {
+    let Mapping::Gpu(g) = &p.schedule().mapping else {
+        return 1.0;
+    };
+    let block = machine::calc::Block {
+        threads: g.threads.into(),
+        registers: g.registers.into(),
+        shared: p.shared_bytes(crate::TargetKind::Ptx),
+    };
+    let held = machine::calc::occupancy(&machine.limits, block);
+    held.map_or(1.0, |o| o.ctas.max(1) as f64)
 }
 
 /// Rows and columns of an accumulator that share one read of a factor.
@@ -317,7 +331,9 @@ impl<'a> Model<'a> {
     }
 
     /// Bytes of each operand loaded through a level behind `capacity` bytes.
-    fn loaded(&self, capacity: f64, workers: f64, wave: f64) -> Vec<f64> {
+    ///
+    /// `together` tasks of a GPU share the capacity for what each goes through several times.
+    fn loaded(&self, capacity: f64, workers: f64, wave: f64, together: f64) -> Vec<f64> {
         let n = self.s.terms.len();
         let (nest, mut len) = self.nest(wave);
         let whole = &self.s.piece;
@@ -330,11 +346,17 @@ impl<'a> Model<'a> {
             }
         };
         let mut bytes: Vec<f64> = (0..n).map(|o| own(o, &len, true) * size(o)).collect();
-        // Several statements over a tile that does not fit fetch it each.
-        if self.working_set(&len, false) > capacity {
+        // Several statements over a tile that does not fit fetch it each; of what many tasks hold
+        // together the part that fits stays.
+        let held = self.working_set(&len, false) * together;
+        if held > capacity {
+            let missed = match together > 1.0 {
+                true => (held / capacity.max(1.0) - 1.0).min(1.0),
+                false => 1.0,
+            };
             for (o, b) in bytes.iter_mut().enumerate() {
                 if !self.contracted[o] {
-                    *b *= self.readers[o].max(1.0);
+                    *b *= 1.0 + (self.readers[o].max(1.0) - 1.0) * missed;
                 }
             }
         }
