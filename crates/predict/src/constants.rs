@@ -11,6 +11,11 @@ use std::sync::OnceLock;
 pub struct Constant {
     /// Its value.
     pub value: f64,
+    /// Where the fit begins: what one would have said without these rows.
+    pub start: f64,
+    /// What it cannot be above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
     /// Whether the fit sets it; else it was read off micro-benchmarks or chosen.
     pub fitted: bool,
     /// What it says, with its unit.
@@ -47,6 +52,23 @@ impl Constants {
             ))),
             None => Ok(all),
         }
+    }
+
+    /// The text of the file with these values.
+    pub fn text(&self) -> String {
+        let head = "# Every number of the predictions that was chosen after a look at measurements, with its meaning.\n\
+            # `cargo xtask fit` writes `value` of those that are `fitted`; it begins at `start` and may not pass `most`.\n\
+            # The others were read off published micro-benchmarks or chosen. Shares are of the data sheet's peak\n\
+            # (bus width times pin speed, 2 x lanes x clock).\n";
+        let mut out = String::from(head);
+        for (name, c) in &self.all {
+            out += &format!("\n[{name}]\nvalue = {:?}\nstart = {:?}\n", c.value, c.start);
+            if let Some(m) = c.most {
+                out += &format!("most = {m:?}\n");
+            }
+            out += &format!("fitted = {}\nmeaning = {:?}\n", c.fitted, c.meaning);
+        }
+        out
     }
 
     /// The published ones.

@@ -20,6 +20,32 @@ pub const TAKEN_FOR: &[(&str, &str)] = &[
     ("H100-PCIE", "H100-PCIE-80GB"),
 ];
 
+/// Boards of several devices that the catalog describes whole, of which a program runs on one.
+pub const DEVICES_OF: &[(&str, u64)] = &[("MI250", 2), ("MI250X", 2)];
+
+/// One of `n` like devices of a board.
+fn one_of(mut m: Machine, n: u64) -> Machine {
+    let part = n as f64;
+    m.name = format!("{}, one of {n} devices", m.name);
+    m.workers.count.value = (m.workers.count.value / n).max(1);
+    if let Some(p) = &mut m.power_w {
+        p.value /= part;
+    }
+    for l in m.levels.iter_mut().filter(|l| l.name != "host") {
+        if l.shared_by > 1 {
+            l.bytes.value /= part;
+            l.shared_by = (l.shared_by / n).max(1);
+        }
+        l.read.all.value /= part;
+        l.write.all.value /= part;
+        if let Some(b) = &mut l.bus {
+            b.bits.value /= n;
+        }
+    }
+    m.units.iter_mut().for_each(|u| u.all.value /= part);
+    m
+}
+
 /// Letters and digits alone, in lower case.
 fn key(name: &str) -> String {
     let kept = name.chars().filter(|c| c.is_alphanumeric());
@@ -43,7 +69,11 @@ pub fn machine_of(name: &str) -> Result<Machine, String> {
         a == b || a.strip_prefix(&vendor) == Some(&b) || b.strip_prefix(&vendor) == Some(&a)
     };
     let known = same(&found.name) || found.aliases.iter().any(|a| same(a));
-    if known { Ok(found) } else { Err(unknown()) }
+    if !known {
+        return Err(unknown());
+    }
+    let several = DEVICES_OF.iter().find(|d| key(d.0) == key(&found.name));
+    Ok(several.map_or(found.clone(), |d| one_of(found, d.1)))
 }
 
 #[cfg(test)]
@@ -57,12 +87,26 @@ mod tests {
             ("P100", "P100-SXM2-16GB"),
             ("A100-80GB", "A100-SXM4-80GB"),
             ("MI100", "MI100"),
+            ("MI250", "MI250, one of 2 devices"),
         ] {
             assert_eq!(machine_of(asked).unwrap().name, found);
         }
         for none in ["RTX-30", "TITAN-BLACK-2", "A", ""] {
             assert!(machine_of(none).is_err(), "{none}");
         }
+    }
+
+    #[test]
+    fn a_device_of_a_board_has_its_part() {
+        let (whole, one) = (
+            machine::lookup("MI250").unwrap(),
+            machine_of("MI250").unwrap(),
+        );
+        assert_eq!(2 * one.worker_count(), whole.worker_count());
+        assert_eq!(2.0 * one.memory().peak(), whole.memory().peak());
+        let rate = |m: &Machine| m.units[0].at(m.worker_count());
+        assert!((2.0 * rate(&one) / rate(&whole) - 1.0).abs() < 0.01);
+        one.check().unwrap();
     }
 
     #[test]

@@ -320,3 +320,21 @@ pub fn layernorm(dtype: DType) -> Kernel {
     make.store(y, dtype, &[ROWS, COLS]);
     make.k
 }
+
+/// A product of one row: `n` rows of `k` bytes of weights are read once and summed.
+pub fn reading() -> Kernel {
+    let mut make = Make::new("reading", Family::Row, &["r", "c"]);
+    let all = make.dense(&[ROWS, COLS]);
+    let w = make.load("w", DType::U8, &all);
+    let wide = {
+        let mut b = ExprBuilder::new();
+        let x = b.input(0, DType::U8);
+        let y = b.cast(x, DType::F32);
+        b.finish(&[y])
+    };
+    let f = make.map("f", DType::F32, &[ROWS, COLS], wide, &[w]);
+    let sum = make.fill("sum", DType::F32, &[ROWS]);
+    make.fold(Monoid::sum(DType::F32, DType::F32), vec![sum], f, COLS);
+    make.store(sum, DType::F32, &[ROWS]);
+    make.k
+}

@@ -11,11 +11,15 @@
 
 pub mod constants;
 mod csv;
+pub mod decode;
 mod error;
+pub mod fit;
 mod gpus;
 mod kernels;
 pub mod measurements;
+pub mod models;
 pub mod ops;
+pub mod page;
 mod report;
 mod rows;
 mod stats;

@@ -236,17 +236,25 @@ impl Measurements {
                     f.figure("measured_us")? * 1e-6,
                 )
             } else if models {
+                let batch = match f.get("batch") {
+                    "" => None,
+                    _ => Some(f.count("batch")?),
+                };
+                // Throughput runs have no latency: a batch, or one sample, takes its share.
+                let seconds = match (f.get("latency_ms"), f.get("throughput_per_s")) {
+                    ("", t) if !t.is_empty() => {
+                        batch.unwrap_or(1) as f64 / f.figure("throughput_per_s")?
+                    }
+                    _ => f.figure("latency_ms")? * 1e-3,
+                };
                 let subject = Subject::Model {
                     framework: f.get("framework").into(),
                     model: f.word("model")?,
                     mode: f.word("mode")?,
-                    batch: match f.get("batch") {
-                        "" => None,
-                        _ => Some(f.count("batch")?),
-                    },
+                    batch,
                     input: f.get("input").into(),
                 };
-                (subject, f.figure("latency_ms")? * 1e-3)
+                (subject, seconds)
             } else {
                 let subject = Subject::Decode {
                     gpus: f.count("n_gpu")?,

@@ -8,10 +8,11 @@ use kernel::{
     Target, TargetKind, TileProgram, work,
 };
 use layout::DType;
-use machine::{Efficiencies, Machine, UnitClass, calc, predict_seconds};
+use machine::{Efficiencies, Machine, UnitClass, Work, calc, predict_seconds};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Mutex;
 
 /// `batch` products of `m` x `k` by `k` x `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +61,15 @@ pub enum Op {
         /// Type of elements.
         dtype: DType,
     },
+    /// Rows of packed weights, each read once, out of `footprint` bytes that are read in turn.
+    Reading {
+        /// Rows.
+        rows: u64,
+        /// Bytes of a row.
+        bytes: u64,
+        /// Bytes between two readings of one.
+        footprint: u64,
+    },
     /// Layer norm along rows.
     LayerNorm {
         /// Rows.
@@ -82,6 +92,7 @@ enum Form {
     /// With the threads of a row, and whether a row stays in registers.
     Softmax(DType, u32, bool),
     LayerNorm(DType, u32),
+    Reading,
 }
 
 type Fragment2 = (u32, u32, u32);
@@ -92,6 +103,13 @@ struct Program {
     ctas: u64,
 }
 
+/// Work that was read off before, by machine: it depends on no constant that is fitted.
+#[derive(Debug, Default)]
+pub struct Walked(Mutex<HashMap<String, HashMap<Key, Work>>>);
+
+/// A form with its sizes and what passes between two calls.
+type Key = (Form, [u64; 5], u64);
+
 /// Costs of calls on one machine: the machine, its vendor's Target, and what was made before.
 pub struct Library<'a> {
     machine: Machine,
@@ -99,18 +117,40 @@ pub struct Library<'a> {
     constants: &'a Constants,
     programs: RefCell<HashMap<Form, Option<Rc<Program>>>>,
     known: RefCell<HashMap<Op, Option<f64>>>,
+    walked: &'a Walked,
+    works: RefCell<HashMap<Key, Work>>,
+    /// What its works are kept under.
+    name: String,
+}
+
+impl Drop for Library<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut all) = self.walked.0.lock() {
+            all.insert(self.name.clone(), self.works.take());
+        }
+    }
 }
 
 impl<'a> Library<'a> {
-    /// The library of `machine`; `None` for a CPU.
-    pub fn new(machine: &Machine, constants: &'a Constants) -> Option<Library<'a>> {
+    /// The library of `machine` with what `part` of the callers walked before; `None` for a CPU.
+    pub fn new(
+        machine: &Machine,
+        constants: &'a Constants,
+        walked: &'a Walked,
+        part: usize,
+    ) -> Option<Library<'a>> {
         let target = vendor_with(machine, constants)?;
         let mut machine = machine.clone();
         for l in machine.levels.iter_mut().filter(|l| l.name == "L2") {
             let held = l.bytes.value * constants.get("l2_held");
             l.usable = Some(machine::Sourced::assumed(held));
         }
+        let name = format!("{part} {} {}", constants.get("l2_held"), machine.name);
+        let works = walked.0.lock().ok()?.remove(&name).unwrap_or_default();
         Some(Library {
+            walked,
+            works: works.into(),
+            name,
             machine,
             target,
             constants,
@@ -161,6 +201,17 @@ impl<'a> Library<'a> {
                 let form = Form::Softmax(dtype, threads, whole);
                 self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
             }
+            Op::Reading {
+                rows,
+                bytes,
+                footprint,
+            } => self.cost_far(
+                Form::Reading,
+                Family::Row,
+                1.0,
+                &[("r", rows), ("c", bytes)],
+                footprint as f64,
+            ),
             Op::LayerNorm { rows, cols, dtype } => {
                 let form = Form::LayerNorm(dtype, 128);
                 self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
@@ -260,20 +311,31 @@ impl<'a> Library<'a> {
 
     /// Predicted seconds of a form at sizes; `reach` is what the schedule takes off the units' share.
     fn cost(&self, form: Form, family: Family, reach: f64, sizes: &[(&str, u64)]) -> Option<f64> {
+        self.cost_far(form, family, reach, sizes, 0.0)
+    }
+
+    /// [`Library::cost`] where at least `between` bytes pass between two calls.
+    fn cost_far(
+        &self,
+        form: Form,
+        family: Family,
+        reach: f64,
+        sizes: &[(&str, u64)],
+        between: f64,
+    ) -> Option<f64> {
         let program = self.program(form)?;
-        let lookup = |s: &str| {
-            let found = sizes.iter().find(|x| x.0 == s)?;
-            i64::try_from(found.1).ok()
+        let mut at = [1; 5];
+        at.iter_mut().zip(sizes).for_each(|(a, s)| *a = s.1);
+        let key = (form, at, between as u64);
+        let before = self.works.borrow().get(&key).cloned();
+        let mut w = match before {
+            Some(w) => w,
+            None => {
+                let w = self.walk(&program, sizes, between)?;
+                self.works.borrow_mut().insert(key, w.clone());
+                w
+            }
         };
-        // The same call was made before: what fits into a cache is found there.
-        let operands = &program.program.kernel().operands;
-        let bytes = operands.iter().map(|o| {
-            let n = o.elements.eval(&lookup).unwrap_or(0).max(0) as f64;
-            n * f64::from(o.dtype.bits()) / 8.0
-        });
-        let footprint: f64 = bytes.sum();
-        let far = |_: usize| footprint;
-        let (mut w, _) = work::statements(&program.program, &self.machine, &lookup, &far)?;
         w.ctas_per_worker = program.ctas;
         w.steps = 0;
         let workers = self.machine.worker_count();
@@ -316,6 +378,24 @@ impl<'a> Library<'a> {
             _ => 0.0,
         };
         Some(busy.max(rounds as f64 * each * 1e-6))
+    }
+
+    /// Work of a program at sizes.
+    fn walk(&self, program: &Program, sizes: &[(&str, u64)], between: f64) -> Option<Work> {
+        let lookup = |s: &str| {
+            let found = sizes.iter().find(|x| x.0 == s)?;
+            i64::try_from(found.1).ok()
+        };
+        // The same call was made before: what fits into a cache is found there.
+        let operands = &program.program.kernel().operands;
+        let bytes = operands.iter().map(|o| {
+            let n = o.elements.eval(&lookup).unwrap_or(0).max(0) as f64;
+            n * f64::from(o.dtype.bits()) / 8.0
+        });
+        let footprint: f64 = bytes.sum::<f64>().max(between);
+        let far = |_: usize| footprint;
+        let (w, _) = work::statements(&program.program, &self.machine, &lookup, &far)?;
+        Some(w)
     }
 
     fn program(&self, form: Form) -> Option<Rc<Program>> {
@@ -387,6 +467,11 @@ fn build(form: Form) -> (Kernel, Schedule) {
             let s = schedule(&k, &[(ROWS, rows)], &[], cta, 40, |t| {
                 row_place(&k, t, whole)
             });
+            (k, s)
+        }
+        Form::Reading => {
+            let k = kernels::reading();
+            let s = schedule(&k, &[(ROWS, 4)], &[], 128, 32, |t| row_place(&k, t, false));
             (k, s)
         }
         Form::LayerNorm(dtype, threads) => {

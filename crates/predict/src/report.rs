@@ -1,7 +1,7 @@
 //! Rows against predictions, in groups.
 
 use crate::measurements::{Measurements, Row};
-use crate::ops::Library;
+use crate::ops::{Library, Walked};
 use crate::{Constants, Errors, PredictError, gpus, rows};
 use machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,16 @@ pub fn pairs<'a>(
     options: &Options,
     c: &Constants,
 ) -> Result<Vec<Pair<'a>>, PredictError> {
+    pairs_with(m, options, c, &Walked::default())
+}
+
+/// [`pairs`] with the work that earlier calls read off.
+pub(crate) fn pairs_with<'a>(
+    m: &'a Measurements,
+    options: &Options,
+    c: &Constants,
+    walked: &Walked,
+) -> Result<Vec<Pair<'a>>, PredictError> {
     let mut machines: BTreeMap<&str, Result<Machine, String>> = BTreeMap::new();
     for row in &m.rows {
         let found = || gpus::machine_of(&row.gpu);
@@ -80,7 +90,7 @@ pub fn pairs<'a>(
                 libraries
                     .entry(&row.gpu)
                     .or_insert_with(|| match &machines[row.gpu.as_str()] {
-                        Ok(m) => Library::new(m, c)
+                        Ok(m) => Library::new(m, c, walked, at)
                             .ok_or_else(|| format!("{} is a CPU: no vendor's target", m.name)),
                         Err(e) => Err(e.clone()),
                     });

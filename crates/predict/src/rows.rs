@@ -1,10 +1,10 @@
 //! From a row of a file to calls of a library, or to the reason why there are none.
 
-use crate::Constants;
 use crate::PredictError;
 use crate::kernels::{Function, Reads};
 use crate::measurements::{Row, Subject};
 use crate::ops::{Library, Op, Product};
+use crate::{Constants, decode, models};
 use layout::DType;
 
 /// What a source's clock shows around `seconds` on the device; `None` for a source that nothing is known
@@ -173,6 +173,40 @@ pub(crate) fn seconds(
     library: &Library,
     c: &Constants,
 ) -> Result<Result<f64, String>, PredictError> {
+    match &row.subject {
+        Subject::Kernel { .. } => {}
+        Subject::Model {
+            model,
+            mode,
+            batch,
+            input,
+            framework,
+        } => {
+            return Ok(whole(
+                row, model, mode, *batch, input, framework, library, c,
+            ));
+        }
+        Subject::Decode {
+            gpus,
+            framework,
+            model,
+            quant,
+            test,
+        } => {
+            let Some(n) = test.strip_prefix("tg") else {
+                return Ok(Err(format!("test {} is not predicted", row.op())));
+            };
+            let run = decode::Run {
+                model,
+                quant,
+                framework,
+                gpus: *gpus,
+                // Where the source does not say how many: what most generate.
+                tokens: n.parse().unwrap_or(128),
+            };
+            return Ok(decode::seconds(&run, library, c));
+        }
+    }
     let op = match call(file, row)? {
         Ok(op) => op,
         Err(why) => return Ok(Err(why)),
@@ -182,4 +216,52 @@ pub(crate) fn seconds(
     };
     Ok(clocked(&row.source, row.op(), s, c)
         .ok_or_else(|| format!("source {}: how it measured is not known", row.source)))
+}
+
+/// Predicted seconds of a whole model's run.
+#[allow(clippy::too_many_arguments)] // The fields of a row.
+fn whole(
+    row: &Row,
+    model: &str,
+    mode: &str,
+    batch: Option<u64>,
+    input: &str,
+    framework: &str,
+    library: &Library,
+    c: &Constants,
+) -> Result<f64, String> {
+    let seq = input.strip_prefix("seq=").and_then(|s| s.parse().ok());
+    let (Some(batch), Some(seq)) = (batch, seq) else {
+        return Err(format!("no graph of models of {}", row.source));
+    };
+    if row.dtype != "fp32" {
+        return Err(format!("whole models in {} are not predicted", row.dtype));
+    }
+    if row.note.contains("GPUs") {
+        return Err("whole models over several GPUs are not predicted".into());
+    }
+    let train = match mode {
+        "inference" => false,
+        "train" | "train_fwd_bwd" => true,
+        other => return Err(format!("mode {other} is not predicted")),
+    };
+    let layers = row
+        .note
+        .split([';', ' '])
+        .find_map(|w| w.strip_prefix("num_layer="));
+    let layers = layers
+        .and_then(|l| l.parse::<u64>().ok())
+        .filter(|&l| l > 0);
+    let Some(layers) = layers else {
+        return Err(format!("model {model} without a number of layers"));
+    };
+    let run = models::Run {
+        model,
+        batch,
+        seq,
+        layers,
+        train,
+        fused: framework.contains("compile") || row.note.contains("option=fusion"),
+    };
+    models::seconds(&run, library, c)
 }

@@ -119,11 +119,11 @@ fn fragments(m: &Machine) -> Vec<Fragment> {
 pub fn bandwidth_share(m: &Machine, c: &Constants) -> f64 {
     let memory = m.memory().bus.as_ref().map_or("", |b| &b.memory);
     if m.vendor.eq_ignore_ascii_case("amd") && memory.starts_with("HBM") {
-        c.get("bandwidth_amd")
+        c.get("bandwidth_cdna")
     } else if (1..70).contains(&m.limits.cc) {
         c.get("bandwidth_before_volta")
     } else {
-        c.get("bandwidth_hbm")
+        c.get("bandwidth_stream")
     }
 }
 
@@ -158,8 +158,7 @@ fn efficiencies(m: &Machine, c: &Constants) -> EfficiencyTable {
     let default = Efficiencies::default()
         .with_level(&device.name, share)
         .with_level("L2", c.get("l2_share"))
-        .with_level("shared", c.get("shared_share"))
-        .with_unit("sfu", c.get("element_share"));
+        .with_level("shared", c.get("shared_share"));
     let fma = c.get("fma_share") * issue_share(m, c) * power_share(m, c);
     let product = default
         .clone()
