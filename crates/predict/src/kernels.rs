@@ -150,6 +150,8 @@ pub struct ProductForm {
     pub tb: bool,
     /// A bias per column is added.
     pub bias: bool,
+    /// The left factor is what windows of `e` elements make of them: a convolution as a product.
+    pub windows: bool,
     /// The sum is cut into `s` parts of `k` each, written side by side.
     pub parts: bool,
 }
@@ -186,6 +188,9 @@ pub fn product(f: ProductForm) -> Kernel {
     let a = make.load("a", f.input, &with(&left, all.clone() * m));
     let b = make.load("b", f.input, &with(&right, all * n));
     let result = [B, S, M, N];
+    if f.windows {
+        make.k.operands[0].elements = Dim::sym("e");
+    }
     let acc = make.fill("acc", f.acc, &result);
     make.k.body.push(Stmt::Contract {
         acc,

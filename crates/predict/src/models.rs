@@ -99,6 +99,8 @@ impl Node {
                 acc: dtype,
                 output: dtype,
                 units: true,
+                windows: 0,
+                fewer: false,
             })
         };
         Some(match (self.kind.as_str(), self.sizes.as_slice()) {

@@ -32,6 +32,10 @@ pub struct Product {
     pub output: DType,
     /// Whether matrix units may be used.
     pub units: bool,
+    /// Elements of the left factor where windows over them overlap (a convolution); 0: it is dense.
+    pub windows: u64,
+    /// Whether the windows are of the kind that fewer multiplications do (3 x 3 in single steps).
+    pub fewer: bool,
 }
 
 /// One call of a library.
@@ -108,7 +112,7 @@ struct Program {
 pub struct Walked(Mutex<HashMap<String, HashMap<Key, Work>>>);
 
 /// A form with its sizes and what passes between two calls.
-type Key = (Form, [u64; 5], u64);
+type Key = (Form, [u64; 6], u64);
 
 /// Costs of calls on one machine: the machine, its vendor's Target, and what was made before.
 pub struct Library<'a> {
@@ -241,9 +245,16 @@ impl<'a> Library<'a> {
                 ta: p.ta,
                 tb: p.tb,
                 bias: p.bias,
+                windows: p.windows > 0,
                 parts,
             };
-            let reach = self.reach(&p, tile, fragment);
+            let mut reach = self.reach(&p, tile, fragment);
+            if p.windows > 0 {
+                reach *= self.constants.get("conv_share");
+            }
+            if p.fewer && fragment.is_none() {
+                reach *= self.constants.get("winograd_gain");
+            }
             let run = |parts: u64| -> Option<f64> {
                 let sizes = [
                     ("b", p.batch),
@@ -251,6 +262,7 @@ impl<'a> Library<'a> {
                     ("m", p.m),
                     ("n", p.n),
                     ("k", p.k.div_ceil(parts)),
+                    ("e", p.windows),
                 ];
                 let form = Form::Product(form(parts > 1), tile, fragment);
                 let t = self.cost(form, Family::Contract, reach, &sizes)?;
@@ -304,7 +316,7 @@ impl<'a> Library<'a> {
         let (rows, columns) = thread_tile(tile);
         let mut beside = c.get("issue_overhead") * rim(rows, columns);
         if (1..70).contains(&self.machine.limits.cc) && !p.ta && p.tb {
-            beside += (p.k * 4) as f64 / (c.get("far_row_kb") * 1e3);
+            beside += p.k as f64 * 4.0 / (c.get("far_row_kb") * 1e3);
         }
         1.0 / (1.0 + beside)
     }
@@ -324,7 +336,7 @@ impl<'a> Library<'a> {
         between: f64,
     ) -> Option<f64> {
         let program = self.program(form)?;
-        let mut at = [1; 5];
+        let mut at = [1; 6];
         at.iter_mut().zip(sizes).for_each(|(a, s)| *a = s.1);
         let key = (form, at, between as u64);
         let before = self.works.borrow().get(&key).cloned();

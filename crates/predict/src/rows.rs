@@ -130,6 +130,8 @@ pub(crate) fn call(file: &str, row: &Row) -> Result<Result<Op, String>, PredictE
                 acc,
                 output,
                 units,
+                windows: 0,
+                fewer: false,
             };
             if p.get("order") == Some("col") {
                 // A result by columns is its transpose by rows, of the factors in turn.
@@ -137,6 +139,49 @@ pub(crate) fn call(file: &str, row: &Row) -> Result<Result<Op, String>, PredictE
                 (q.ta, q.tb) = (q.tb, q.ta);
             }
             Op::Product(q)
+        }
+        "conv_fwd" => {
+            let (n, c, h, w) = (p.size("n")?, p.size("c")?, p.size("h")?, p.size("w")?);
+            let (filters, r, s) = (p.size("k")?, p.size("r")?, p.size("s")?);
+            let stride = |other: &str| p.size_or(other, p.size_or("stride", 1)?);
+            let pad = |other: &str| -> Result<u64, PredictError> {
+                match p.get(other).or(p.get("pad")) {
+                    None | Some("0") => Ok(0),
+                    Some(_) if p.get(other).is_some() => p.size(other),
+                    Some(_) => p.size("pad"),
+                }
+            };
+            let (down, across) = (stride("stride_h")?, stride("stride_w")?);
+            let out = |size: u64, pad: u64, window: u64, stride: u64| {
+                Some((size + 2 * pad).checked_sub(window)? / stride + 1)
+            };
+            let (Some(oh), Some(ow)) = (
+                out(h, pad("pad_h")?, r, down),
+                out(w, pad("pad_w")?, s, across),
+            ) else {
+                return Err(p.bad("the window is larger than the padded image".into()));
+            };
+            let many = |list: &[u64]| list.iter().try_fold(1u64, |a, b| a.checked_mul(*b));
+            let (Some(m), Some(k), Some(e)) =
+                (many(&[n, oh, ow]), many(&[c, r, s]), many(&[n, c, h, w]))
+            else {
+                return Err(p.bad("the convolution has more than 2^64 elements".into()));
+            };
+            Op::Product(Product {
+                batch: 1,
+                m,
+                n: filters,
+                k,
+                ta: false,
+                tb: true,
+                bias: false,
+                input,
+                acc,
+                output,
+                units,
+                windows: e,
+                fewer: r == 3 && s == 3 && down == 1 && across == 1,
+            })
         }
         "add" => map(Function::Add, both)?,
         "mul" => map(Function::Mul, both)?,

@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask tidy [CHECK...]` here, `cargo xtask gpu-check [DIR]` packs what runs
-//! where a GPU is (`crates/gpu-check`); every other command is a campaign
+//! where a GPU is (`crates/gpu-check`), `cargo xtask fit [--leave-out GPU]` fits the constants of
+//! `crates/predict` and writes docs/accuracy.md; every other command is a campaign
 //! of `testkit` (`crates/testkit/src/bin/campaign`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("tidy") => tidy(&args[1..]),
+        Some("fit") => fit(&args[1..]),
         Some("gpu-check") => gpu_check(&args[1..]),
         Some(_) => campaign(&args),
         None => {
@@ -58,6 +60,18 @@ fn gpu_check(args: &[String]) -> ExitCode {
         .arg(dir)
         .args(["--commit", &commit])
         .current_dir(&root)
+        .status();
+    ended(status)
+}
+
+/// Fits the constants of predictions.
+fn fit(args: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = std::process::Command::new(cargo)
+        .args(["run", "-q", "--release", "-p", "shopfloor-predict"])
+        .args(["--bin", "fit", "--"])
+        .args(args)
+        .current_dir(xtask::root())
         .status();
     ended(status)
 }
