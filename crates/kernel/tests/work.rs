@@ -27,6 +27,18 @@ fn close(a: f64, b: f64, share: f64) {
     assert!((a - b).abs() <= share * b.abs().max(1.0), "{a} is not {b}");
 }
 
+/// Threads of a GPU's tile are there for all of it: 129 rows and columns in tiles of 128 take four.
+#[test]
+fn edge_tiles_of_a_gpu_are_whole() {
+    let (m, n) = (machine("a100.toml"), known(129));
+    let k = gemm(n.clone(), n.clone(), known(64), DType::F16);
+    let w = count(k.clone(), gemm_gpu(), &m);
+    assert_eq!(w.ops_of(UnitClass::Tensor), 2.0 * 256.0 * 256.0 * 64.0);
+    // What is stored is what there is.
+    let l2 = w.traffic_at(m.level_index("L2").unwrap());
+    assert_eq!(l2.stored, 2.0 * 129.0 * 129.0);
+}
+
 #[test]
 fn gemm_of_the_page() {
     let m = machine("a100.toml");

@@ -280,9 +280,9 @@ fn plot(name: &str, list: &[&Pair]) -> String {
             );
         }
     }
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured</text></g></svg>\n",
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured</text></g></svg>",
         SIZE / 2.0,
         SIZE + 26.0
     );

@@ -1,0 +1,267 @@
+//! Measurements files: what reads, and what a damaged one is told.
+
+use shopfloor_predict::measurements::{DECODE, KERNELS, MODELS, Subject};
+use shopfloor_predict::{Constants, Measurements, Options, compare};
+
+fn kernels(rows: &[&str]) -> String {
+    format!("{}\n{}\n", KERNELS.join(","), rows.join("\n"))
+}
+
+const GOOD: &str = "neusight_test,V100-PCIE-32GB,add,rows=1024;cols=1024,fp32,45.5,note";
+
+fn error(text: &str) -> String {
+    let m = match Measurements::parse(text, "f.csv") {
+        Err(e) => return e.to_string(),
+        Ok(m) => m,
+    };
+    compare(&m, &Options::default(), Constants::published())
+        .expect_err("it should not be taken")
+        .to_string()
+}
+
+#[test]
+fn the_three_kinds_read() {
+    let m = Measurements::parse(&kernels(&[GOOD]), "k.csv").unwrap();
+    assert_eq!(m.rows[0].op(), "add");
+    assert!((m.rows[0].seconds - 45.5e-6).abs() < 1e-12);
+
+    let text = format!(
+        "{}\nneusight_e2e,MI100,pytorch,bert-large,inference,8,seq=512,fp32,134,,,,\"num_layer=24; a, b\"\n\
+         mlperf,A2,trt,resnet50,inference,,offline,int8,,2000,,,\n",
+        MODELS.join(",")
+    );
+    let m = Measurements::parse(&text, "m.csv").unwrap();
+    assert_eq!(m.rows[0].note, "num_layer=24; a, b");
+    assert_eq!(m.rows[0].op(), "inference");
+    // A rate alone: the time of one sample.
+    assert!((m.rows[1].seconds - 5e-4).abs() < 1e-12);
+
+    let text = format!(
+        "{}\nx,RTX-4090,2,llama.cpp,llama-2-7b,Q4_0,tg128,100,\n",
+        DECODE.join(",")
+    );
+    let m = Measurements::parse(&text, "d.csv").unwrap();
+    assert!(matches!(m.rows[0].subject, Subject::Decode { gpus: 2, .. }));
+    assert_eq!((m.rows[0].op(), m.rows[0].seconds), ("tg", 0.01));
+}
+
+#[test]
+fn quotes_and_ends_of_lines_count_lines() {
+    let text = kernels(&[
+        &GOOD.replace("note", "\"two\nlines, \"\"quoted\"\"\""),
+        &GOOD.replace("45.5", "x"),
+    ])
+    .replace('\n', "\r\n");
+    assert!(
+        error(&text).contains("line 4, column `measured_us`"),
+        "{}",
+        error(&text)
+    );
+}
+
+/// Each damaged file is refused with the line and the column that is wrong.
+#[test]
+fn damage_has_a_line_and_a_column() {
+    let second = |row: &str| kernels(&[GOOD, row]);
+    for (text, expected) in [
+        (
+            second(&GOOD.replace("45.5", "fast")),
+            "line 3, column `measured_us`: `fast` is no number",
+        ),
+        (
+            second(&GOOD.replace("45.5", "-1")),
+            "line 3, column `measured_us`",
+        ),
+        (
+            second(&GOOD.replace("45.5", "inf")),
+            "line 3, column `measured_us`",
+        ),
+        (
+            second(&GOOD.replace("45.5", "")),
+            "line 3, column `measured_us`",
+        ),
+        (
+            second(&GOOD.replace(",note", "")),
+            "line 3, column `note`: 6 fields",
+        ),
+        (
+            second(&format!("{GOOD},more")),
+            "line 3, column `note`: 8 fields",
+        ),
+        (
+            second(&GOOD.replace("neusight_test", "")),
+            "line 3, column `source`",
+        ),
+        (
+            second(&GOOD.replace("V100-PCIE-32GB", " ")),
+            "line 3, column `gpu`",
+        ),
+        (
+            second(&GOOD.replace("rows=1024", "rows")),
+            "line 3, column `params`: `rows` is no key=value",
+        ),
+        (
+            second(&GOOD.replace("rows=1024;", "")),
+            "line 3, column `params`: `add` needs rows=",
+        ),
+        (
+            second(&GOOD.replace("cols=1024", "cols=0")),
+            "line 3, column `params`: cols=0",
+        ),
+        (
+            second(&GOOD.replace("cols=1024", "cols=99999999999999999999")),
+            "line 3, column `params`",
+        ),
+        (
+            second(&GOOD.replace("note", "\"never closed")),
+            "line 3, column `7`: its quotes",
+        ),
+        (
+            second(&GOOD.replace("note", "\"a\"b")),
+            "line 3, column `7`: text behind",
+        ),
+        (
+            second(&GOOD.replace("note", "a\"b")),
+            "line 3, column `7`: a quote",
+        ),
+        (
+            "a,b,c\n1,2,3\n".into(),
+            "line 1: no measurements file has the columns `a,b,c`",
+        ),
+        (String::new(), "line 1: no measurements file"),
+    ] {
+        let e = error(&text);
+        assert!(
+            e.starts_with("f.csv, ") && e.contains(expected),
+            "{e}\n  expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn damaged_bytes_are_errors() {
+    let dir = std::env::temp_dir().join(format!("predict-files-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let told = |name: &str, bytes: &[u8]| {
+        let path = dir.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Measurements::open(&path)
+            .map(|m| m.rows.len())
+            .map_err(|e| e.to_string())
+    };
+    // A member with one stored block.
+    let body = kernels(&[GOOD]);
+    let (n, crc) = (body.len() as u16, crc(body.as_bytes()));
+    let mut whole = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1];
+    whole.extend(n.to_le_bytes());
+    whole.extend((!n).to_le_bytes());
+    whole.extend(body.as_bytes());
+    whole.extend(crc.to_le_bytes());
+    whole.extend(u32::from(n).to_le_bytes());
+    assert_eq!(told("whole.gz", &whole), Ok(1));
+    let twice = [whole.clone(), whole.clone()].concat();
+    assert!(
+        told("twice.gz", &twice)
+            .unwrap_err()
+            .contains("line 3, column `params`")
+    );
+    for cut in 2..whole.len() {
+        assert!(told("cut.gz", &whole[..cut]).is_err(), "cut at {cut}");
+    }
+    let mut flipped = whole.clone();
+    flipped[30] ^= 1;
+    assert!(
+        told("flipped.gz", &flipped)
+            .unwrap_err()
+            .contains("checksum")
+    );
+    let mut latin = body.into_bytes();
+    let at = latin.len() - 3;
+    latin[at] = 0xe9;
+    assert!(told("latin.csv", &latin).unwrap_err().contains("line 2"));
+    assert!(Measurements::open(&dir.join("none.csv")).is_err());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |mut c, &b| {
+        c ^= u32::from(b);
+        for _ in 0..8 {
+            c = if c & 1 == 1 {
+                0xedb8_8320 ^ (c >> 1)
+            } else {
+                c >> 1
+            };
+        }
+        c
+    })
+}
+
+/// GPUs, operators, types and sources that are not known are counted by reason, and every row counts.
+#[test]
+fn what_is_not_covered_is_counted() {
+    let text = kernels(&[
+        GOOD,
+        &GOOD.replace("V100-PCIE-32GB", "NO-SUCH-GPU"),
+        &GOOD.replace("V100-PCIE-32GB", "NO-SUCH-GPU"),
+        &GOOD.replace(",add,", ",spmm,"),
+        &GOOD.replace("fp32", "fp8"),
+        &GOOD.replace("neusight_test", "somebody"),
+    ]);
+    let m = Measurements::parse(&text, "f.csv").unwrap();
+    let r = compare(&m, &Options::default(), Constants::published()).unwrap();
+    assert_eq!((r.overall.rows, r.overall.covered), (6, 1));
+    assert_eq!(r.uncovered.values().sum::<usize>(), 5);
+    assert_eq!(r.uncovered["GPU NO-SUCH-GPU is not in the catalog"], 2);
+    assert_eq!(r.uncovered["op spmm is not predicted"], 1);
+    let one = Options {
+        gpu: Some("v100-pcie-32gb".into()),
+    };
+    let r = compare(&m, &one, Constants::published()).unwrap();
+    assert_eq!(r.overall.rows, 4);
+    // The keys that others read.
+    let json: serde_json::Value = serde_json::from_str(&r.json().unwrap()).unwrap();
+    for key in [
+        "rows",
+        "covered",
+        "mean_ape",
+        "median_ape",
+        "wape",
+        "bias",
+        "spearman",
+    ] {
+        assert!(
+            json["overall"].get(key).is_some() && json["groups"][0].get(key).is_some(),
+            "{key}"
+        );
+    }
+    assert!(json["groups"][0]["source"].is_string() && json["uncovered"].is_object());
+}
+
+/// Sizes at the edge of what is taken neither panic nor hang.
+#[test]
+fn extreme_sizes_are_predicted_or_counted() {
+    let most = 1u64 << 32;
+    let row = |op: &str, params: String| format!("deepbench_train,V100-SXM2,{op},{params},fp32,1,");
+    let rows = [
+        row("gemm", format!("m={most};n={most};k={most}")),
+        row("bmm", format!("b={most};m={most};n={most};k={most}")),
+        row("gemm", "m=1;n=1;k=1".into()),
+        row("add", format!("rows={most};cols={most}")),
+        row("softmax", format!("rows={most};cols={most}")),
+        row("softmax", "rows=1;cols=1".into()),
+        row("layernorm", format!("rows=1;cols={most}")),
+        row("conv_fwd", "n=1;c=1;h=1;w=1;k=1;r=1;s=1".into()),
+    ];
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let m = Measurements::parse(&kernels(&rows), "f.csv").unwrap();
+    let r = compare(&m, &Options::default(), Constants::published()).unwrap();
+    assert_eq!(r.overall.rows, rows.len());
+    let large = row(
+        "conv_fwd",
+        format!("n={most};c={most};h={most};w={most};k=1;r=1;s=1"),
+    );
+    assert!(error(&kernels(&[&large])).contains("line 2, column `params`"));
+    let window = row("conv_fwd", "n=1;c=1;h=2;w=2;k=1;r=3;s=3".into());
+    assert!(error(&kernels(&[&window])).contains("larger than the padded image"));
+}
