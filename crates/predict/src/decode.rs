@@ -45,10 +45,8 @@ pub fn shape(model: &str) -> Option<Shape> {
         });
     }
     let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    let billions = words.filter_map(|w| w.strip_suffix('b')?.parse::<f64>().ok());
-    let n = billions
-        .filter(|n| (0.05..5000.0).contains(n))
-        .next_back()?;
+    let mut billions = words.filter_map(|w| w.strip_suffix('b')?.parse::<f64>().ok());
+    let n = billions.rfind(|n| (0.05..5000.0).contains(n))?;
     // Seven billion have 32 layers; depth grows with the third root.
     let layers = (32.0 * (n / 6.7).cbrt()).round().max(8.0);
     Some(Shape {

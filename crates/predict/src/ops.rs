@@ -538,7 +538,7 @@ fn schedule(
             fragment: None,
             load_bytes: 16,
             unroll: 1,
-                registers,
+            registers,
             spread: vec![],
         }),
     }

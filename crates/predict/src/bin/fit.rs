@@ -1,10 +1,10 @@
-//! `cargo xtask fit [--leave-out GPU] [--check]`: fits the constants of `constants.toml` to the
+//! `cargo xtask fit [--leave-out GPU] [--keep]`: fits the constants of `constants.toml` to the
 //! measurements in `../shared/measurements` (or `--measurements FOLDER`), leaves out one GPU after the
 //! other, and writes `docs/accuracy.md`. With `--leave-out` it prints that GPU's errors alone and writes
-//! nothing.
+//! nothing; with `--keep` the constants stay and only the page is written anew.
 
 use shopfloor_predict::fit::{all_pairs, family, fit, of_gpu, thinned};
-use shopfloor_predict::{Constants, Errors, Measurements, PredictError, page};
+use shopfloor_predict::{Constants, Errors, Measurements, Pair, PredictError, page};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,6 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     gpus.sort_unstable();
     gpus.dedup();
-    // Those of decoding are many, and depend on few constants: all of one memory system at a time
-    // would leave nothing to fit on, one card each changes nothing. Every fourth is left out.
     let mut left: BTreeMap<String, BTreeMap<String, Errors>> = BTreeMap::new();
     for gpu in gpus {
         let c = fit(&of_gpu(&few, gpu, false), &start)?;
@@ -81,15 +79,17 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Errors by family.
 fn errors(files: &[Measurements], c: &Constants) -> Result<BTreeMap<String, Errors>, PredictError> {
-    let mut groups: BTreeMap<&str, (usize, Vec<(f64, f64)>)> = BTreeMap::new();
-    for p in all_pairs(files, c)? {
-        let Some(f) = family(p.row) else { continue };
-        let g = groups.entry(f).or_default();
-        g.0 += 1;
-        if let Ok(s) = p.predicted {
-            g.1.push((s, p.row.seconds));
+    let mut groups: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
+    let pairs = all_pairs(files, c)?;
+    for p in pairs {
+        if let Some(f) = family(p.row) {
+            groups.entry(f).or_default().push(p);
         }
     }
-    let one = |(f, (n, p)): (&str, (usize, Vec<(f64, f64)>))| (f.to_string(), Errors::of(n, &p));
+    let one = |(f, list): (&str, Vec<Pair>)| {
+        let both = |p: &Pair| Some((*p.predicted.as_ref().ok()?, p.row.seconds));
+        let covered: Vec<(f64, f64)> = list.iter().filter_map(both).collect();
+        (f.to_string(), Errors::of(list.len(), &covered))
+    };
     Ok(groups.into_iter().map(one).collect())
 }
