@@ -114,6 +114,7 @@ fn comparisons_that_cannot_be() {
     let m = model("digits_cnn");
     for (args, part) in [
         (vec!["plan", &m, "--on", "a100,nosuch"], "nosuch"),
+        (vec!["plan", &m, "--on", ","], "names no machine"),
         (vec!["plan", &m, "--on", "a100,h100", "--why"], "--why"),
         (
             vec!["plan", &m, "--on", "emulated:a100", "--batch", "1,8"],

@@ -15,7 +15,13 @@ pub fn listed(on: &str) -> Result<Option<Vec<Machine>>, Failure> {
     }
     let parts = on.split(',').map(str::trim).filter(|p| !p.is_empty());
     let all = parts.map(|p| machines::find(if p == "cpu" { "present" } else { p }));
-    Ok(Some(all.collect::<Result<Vec<_>, _>>()?))
+    let all = all.collect::<Result<Vec<_>, _>>()?;
+    match all.is_empty() {
+        true => Err(Failure::Usage(format!(
+            "'{on}' names no machine; give names with commas between, such as --on a100,h100"
+        ))),
+        false => Ok(Some(all)),
+    }
 }
 
 pub fn run(a: &Args, list: Vec<Machine>) -> Done {
