@@ -119,9 +119,9 @@ pub fn write(
          long; weighted is the sum of errors over the sum of measured times.\n\n\
          ## GPUs left out\n\n\
          Each GPU's own rows were left out and every fitted constant was fitted anew without them, from\n\
-         its textbook start. Nothing is chosen by GPU. Cards of one generation (two A100s) lend each\n\
-         other their constants; P100 and P4, V100, and MI100 are the only ones of theirs here, and MI100 is\n\
-         the only one whose f32 products run on matrix units.\n\n\
+         its textbook start. Nothing is chosen by GPU. Cards of one generation (two A100s, P100 and P4)\n\
+         lend each other their constants; V100 is alone, and without MI100 nothing but whole models of\n\
+         MI250 says what f32 products reach on matrix units.\n\n\
          | GPU | family | rows covered | median | mean | weighted | bias | rank correlation | to reach |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );

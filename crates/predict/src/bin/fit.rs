@@ -2,6 +2,7 @@
 //! measurements in `../shared/measurements` (or `--measurements FOLDER`), leaves out one GPU after the
 //! other, and writes `docs/accuracy.md`. With `--leave-out` it prints that GPU's errors alone and writes
 //! nothing; with `--keep` the constants stay and only the page is written anew.
+#![forbid(unsafe_code)]
 
 use shopfloor_predict::fit::{all_pairs, family, fit, of_gpu, thinned};
 use shopfloor_predict::{Constants, Errors, Measurements, Pair, PredictError, page};
