@@ -201,11 +201,6 @@ pub fn write(o: &Options, probe: &Said, all: &[Came]) -> String {
     out += &table(&["machine", ""], &facts);
     let mut sum = vec![];
     for c in all {
-        let state = match (c.passed(), c.said.ended) {
-            (false, _) => "FAILED",
-            (true, false) => "cut short",
-            _ => "passed",
-        };
         let n: usize = c
             .said
             .counts
@@ -213,10 +208,18 @@ pub fn write(o: &Options, probe: &Said, all: &[Came]) -> String {
             .filter(|c| c.0.starts_with("agreed"))
             .map(|c| c.1)
             .sum();
+        let checked = c.said.passed.len() + n;
+        let state = match (c.passed(), c.said.ended) {
+            (false, _) => "FAILED",
+            (true, false) => "cut short",
+            // Nothing was found wrong where nothing was looked at.
+            _ if checked == 0 => "left out",
+            _ => "passed",
+        };
         sum.push(vec![
             c.part.name.into(),
             state.into(),
-            (c.said.passed.len() + n).to_string(),
+            checked.to_string(),
             (c.said.failed.len() + c.broke.len()).to_string(),
             c.said.left.len().to_string(),
             units::seconds(c.took.as_secs_f64()),

@@ -48,6 +48,9 @@ fn an_emulated_gpu_is_checked_and_described() {
     ] {
         assert!(page.contains(part), "no '{part}' in\n{page}");
     }
+    // There is no PyTorch for an emulated GPU, and that is not said to be well.
+    let torch = page.lines().find(|l| l.starts_with("torch "));
+    assert!(torch.is_some_and(|l| l.contains("left out")), "{page}");
     // Tables are no wider than a hundred columns.
     for fence in page.split("```").skip(1).step_by(2) {
         for line in fence.lines() {

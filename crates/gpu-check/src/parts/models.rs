@@ -1,6 +1,6 @@
 //! Models of the zoo on the GPU, step by step and by a kernel that stays.
 use crate::device;
-use crate::lines::{check, item, left, row};
+use crate::lines::{check, fact, item, left, row};
 use crate::options::Options;
 use crate::parts::{BROKEN, caught};
 use report::units;
@@ -121,6 +121,9 @@ pub fn run(o: &Options) -> Result<(), String> {
     let all = chosen(o);
     if all.is_empty() {
         return Err("there are no models beside the program; pack it again".into());
+    }
+    if o.emulated() && o.resident() != format!("{},resident", o.on) {
+        fact("what stays does so on", o.resident());
     }
     // What the slowest one before took per way tells whether another has room.
     let mut longest = Duration::ZERO;

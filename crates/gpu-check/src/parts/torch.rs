@@ -8,6 +8,10 @@ const SCRIPT: &str = include_str!("beside.py");
 
 /// Asks PyTorch; its lines are this part's.
 pub fn run(o: &Options) -> Result<(), String> {
+    if o.emulated() {
+        left("PyTorch", "the GPU is emulated");
+        return Ok(());
+    }
     let asked = "import torch; assert torch.cuda.is_available(), 'PyTorch sees no GPU'";
     now("looking for PyTorch");
     let there = Command::new("python3").args(["-c", asked]).output();
