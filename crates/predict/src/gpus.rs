@@ -53,7 +53,7 @@ fn key(name: &str) -> String {
 }
 
 /// The machine that a source's name of a GPU stands for: one of the catalog with that very name or
-/// alias, by [`TAKEN_FOR`] where the name leaves open which. A name that only begins like another
+/// alias, by `TAKEN_FOR` where the name leaves open which. A name that only begins like another
 /// card's is no name of it.
 ///
 /// # Errors

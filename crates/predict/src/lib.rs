@@ -2,7 +2,7 @@
 //!
 //! Every row of a measurements file becomes kernels as the vendor's library would launch them
 //! ([`ops`]): a [`kernel::Kernel`] with a schedule drawn from the `vendor` [`kernel::Target`]
-//! ([`vendor`]). The two make a tile program, whose `Work` is read off by the walker that plans use
+//! ([`vendor()`]). The two make a tile program, whose `Work` is read off by the walker that plans use
 //! too, and [`machine::predict`] says what that costs. What the clock of a source adds is a constant of
 //! the source. Every number that was chosen after a look at measurements stands in `constants.toml`.
 //!
