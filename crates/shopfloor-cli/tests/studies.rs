@@ -1,44 +1,10 @@
 //! Plans for machines that are not there: over several, with a change, with advice.
 
+mod common;
+
+use common::{fails, json, text};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn shopfloor(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_shopfloor"))
-        .args(args)
-        .env_remove("COLUMNS")
-        .output()
-        .unwrap()
-}
-
-fn text(args: &[&str]) -> String {
-    let o = shopfloor(args);
-    let err = String::from_utf8_lossy(&o.stderr);
-    assert!(o.status.success(), "{args:?}: {err}");
-    let out = String::from_utf8(o.stdout).unwrap();
-    for l in out.lines() {
-        assert!(l.chars().count() <= 100, "{args:?}: {l}");
-    }
-    out
-}
-
-fn json(args: &[&str]) -> Value {
-    let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
-    let o = shopfloor(&args);
-    let err = String::from_utf8_lossy(&o.stderr);
-    assert!(o.status.success(), "{args:?}: {err}");
-    serde_json::from_slice(&o.stdout).unwrap()
-}
-
-fn fails(code: i32, args: &[&str]) -> String {
-    let o = shopfloor(args);
-    assert_eq!(o.status.code(), Some(code), "{args:?}");
-    let e = String::from_utf8(o.stderr).unwrap();
-    let errors = e.lines().filter(|l| l.starts_with("error")).count();
-    assert_eq!(errors, 1, "{e}");
-    e
-}
 
 fn model(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -128,7 +94,7 @@ fn comparisons_that_cannot_be() {
             "leave --batch out",
         ),
     ] {
-        let o = shopfloor(&args);
+        let o = common::shopfloor(&args);
         assert!(!o.status.success(), "{args:?}");
         let e = String::from_utf8(o.stderr).unwrap();
         assert!(e.contains(part), "{args:?}: {e}");

@@ -23,7 +23,7 @@ use crate::table::Style;
 use crate::units;
 
 /// Sentences as lines, each begun with a dash.
-fn because(lines: &[String], style: Style) -> String {
+pub(crate) fn because(lines: &[String], style: Style) -> String {
     let mut out = String::new();
     for l in lines {
         for (i, part) in units::wrapped(l, style.width.saturating_sub(4))

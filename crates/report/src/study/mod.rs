@@ -9,24 +9,9 @@ pub use advise::{Advice, AdviceView, Computed};
 pub use fleet::{FleetPoint, FleetRow, FleetView, bounds_of, memory_on};
 pub use what_if::{AloneView, ChangedStep, WhatIfView};
 
+use crate::calc::because;
 use crate::table::Style;
 use crate::units;
-
-/// Sentences as lines, each begun with a dash.
-fn because(lines: &[String], style: Style) -> String {
-    let mut out = String::new();
-    for l in lines {
-        for (i, part) in units::wrapped(l, style.width.saturating_sub(4))
-            .iter()
-            .enumerate()
-        {
-            out.push_str(if i == 0 { "  - " } else { "    " });
-            out.push_str(part);
-            out.push('\n');
-        }
-    }
-    out
-}
 
 /// A heading that may be longer than a line.
 pub(crate) fn headline(text: &str, style: Style) -> String {
