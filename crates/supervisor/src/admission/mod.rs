@@ -1,0 +1,602 @@
+//! Which requests run now and with how many workers, which wait, which are turned away.
+//!
+//! A session with a higher priority goes first, and takes workers from runs of lower priority: a
+//! [`Action::Resize`] says so, and the worker changes over when it is done with its task. Among
+//! sessions of one priority workers are shared by weight (start-time fair queuing over worker
+//! seconds, corrected by what runs really took). The workers granted never exceed those there are,
+//! and none is idle while something that may run waits. A run is malleable: it starts with the
+//! workers there are and is given more when they come free.
+mod estimate;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use crate::batching::Batching;
+use serde::{Deserialize, Serialize};
+use state::{Run, Session};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Number of a request, given by the caller; unique while the request lives.
+pub type RequestId = u64;
+/// Number of a session, given by the caller.
+pub type SessionId = u32;
+/// Number of a run: one or more requests that run as one batch.
+pub type RunId = u64;
+
+/// How requests of a session are treated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionPolicy {
+    /// Share of the workers beside sessions of the same priority. Above 0.
+    pub weight: f64,
+    /// Higher goes first, and takes workers from what is lower.
+    pub priority: i32,
+    /// Seconds from arrival within which a request must be done. What cannot be is turned away.
+    pub deadline: Option<f64>,
+    /// Requests that may wait; further ones are turned away.
+    pub max_queued: usize,
+    /// Runs at once, those that were made to wait by higher priorities among them.
+    pub max_running: usize,
+    /// Workers that a run is given where they are free. At least 1.
+    pub workers: u32,
+    /// How requests are joined.
+    pub batching: Batching,
+}
+
+impl Default for SessionPolicy {
+    fn default() -> Self {
+        SessionPolicy {
+            weight: 1.0,
+            priority: 0,
+            deadline: None,
+            max_queued: 64,
+            max_running: usize::MAX,
+            workers: 1,
+            batching: Batching::default(),
+        }
+    }
+}
+
+/// A request as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Number.
+    pub id: RequestId,
+    /// Session.
+    pub session: SessionId,
+    /// Predicted seconds on the workers that the session's policy asks for.
+    pub cost_s: f64,
+    /// Extent of the batch dimension; 1 where there is none.
+    pub items: u32,
+    /// Any number that is equal for requests that may run as one: a hash of all other dims.
+    pub shape: u64,
+    /// Seconds from arrival within which it must be done; `None`: the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_s: Option<f64>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A request came.
+    Arrive(Request),
+    /// A run ended, well or not.
+    Finish(RunId),
+    /// A request was given up by its caller.
+    Cancel(RequestId),
+    /// There are so many workers now.
+    WorkersChanged(u32),
+    /// No further requests of a session: what waits still runs.
+    Drain(SessionId),
+    /// A session begins, or its policy changes; a drained one begins anew.
+    SetPolicy(SessionId, Box<SessionPolicy>),
+    /// Time has gone by; see [`Scheduler::wake_at`].
+    Tick,
+}
+
+/// Why a request was turned away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The queue is full.
+    Overloaded {
+        /// Runs of the session.
+        running: usize,
+        /// Its requests that wait.
+        queued: usize,
+    },
+    /// It could not be done in time.
+    Late {
+        /// Predicted seconds from arrival to end.
+        predicted_s: f64,
+        /// Deadline in seconds from arrival.
+        deadline_s: f64,
+    },
+    /// The session takes no more.
+    Draining,
+    /// There is no such session.
+    Unknown(SessionId),
+    /// Its numbers make no sense: what is wrong.
+    Malformed(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Overloaded { running, queued } => write!(
+                f,
+                "overloaded: {running} runs and {queued} waiting requests are what the session may have"
+            ),
+            Refusal::Late {
+                predicted_s,
+                deadline_s,
+            } => write!(
+                f,
+                "overloaded: it would take {:.3} ms and must be done in {:.3} ms",
+                1e3 * predicted_s,
+                1e3 * deadline_s
+            ),
+            Refusal::Draining => write!(f, "the session is draining and takes no more requests"),
+            Refusal::Unknown(s) => write!(f, "there is no session {s}"),
+            Refusal::Malformed(why) => write!(f, "the request cannot be scheduled: {why}"),
+        }
+    }
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Let these requests run as one batch.
+    Start {
+        /// Number to say [`Event::Finish`] with.
+        run: RunId,
+        /// Session.
+        session: SessionId,
+        /// Requests, in order of arrival.
+        requests: Vec<RequestId>,
+        /// Workers granted.
+        workers: u32,
+    },
+    /// Change a run's workers: each that leaves finishes its task first. 0: the run stands still until
+    /// it is given workers again.
+    Resize {
+        /// Run.
+        run: RunId,
+        /// Workers granted from now on.
+        workers: u32,
+    },
+    /// Nobody wants the run's results any more: end it at a task's boundary and say so.
+    Stop(RunId),
+    /// Let it wait.
+    Queue(RequestId),
+    /// Turn it away.
+    Reject {
+        /// Request.
+        request: RequestId,
+        /// Reason.
+        why: Refusal,
+    },
+    /// It waited and can no longer be done in time.
+    Expire {
+        /// Request.
+        request: RequestId,
+        /// Reason.
+        why: Refusal,
+    },
+    /// Nothing of a draining session runs or waits any more.
+    Drained(SessionId),
+}
+
+/// What a session is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionLoad {
+    /// Runs, those that stand still among them.
+    pub running: usize,
+    /// Requests that wait.
+    pub queued: usize,
+    /// Workers granted.
+    pub workers: u32,
+    /// Predicted worker seconds that wait.
+    pub backlog_s: f64,
+    /// Requests that were done.
+    pub finished: u64,
+    /// Requests turned away on arrival.
+    pub rejected: u64,
+    /// Requests that waited in vain.
+    pub expired: u64,
+    /// Requests that were done too late.
+    pub missed: u64,
+    /// Measured over predicted time of its runs: the median of the last ones.
+    pub ratio: f64,
+}
+
+/// Admission and sharing of workers over all sessions of an engine.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    now: f64,
+    total: u32,
+    sessions: BTreeMap<SessionId, Session>,
+    /// Runs by number: those that started first come first.
+    runs: BTreeMap<RunId, Run>,
+    next_run: RunId,
+    /// Virtual time per priority: the start tag of what began last.
+    virtual_time: BTreeMap<i32, f64>,
+}
+
+impl Scheduler {
+    /// No sessions, and `workers` workers.
+    pub fn new(workers: u32) -> Scheduler {
+        Scheduler {
+            now: 0.0,
+            total: workers,
+            sessions: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            next_run: 0,
+            virtual_time: BTreeMap::new(),
+        }
+    }
+
+    /// What follows from `event` at `now` seconds of the caller's clock; a clock that goes back is
+    /// taken to stand still.
+    pub fn step(&mut self, now: f64, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        self.step_into(now, event, &mut out);
+        out
+    }
+
+    /// As [`Scheduler::step`], into a list that the caller keeps.
+    pub fn step_into(&mut self, now: f64, event: Event, out: &mut Vec<Action>) {
+        if now > self.now {
+            self.now = now;
+        }
+        match event {
+            Event::Arrive(request) => return self.arrive(request, out),
+            Event::Finish(run) => self.finish(run, out),
+            Event::Cancel(request) => self.cancel(request, out),
+            Event::WorkersChanged(n) => self.total = n,
+            Event::Drain(id) => {
+                if let Some(s) = self.sessions.get_mut(&id) {
+                    s.draining = true;
+                }
+                self.drained(id, out);
+            }
+            Event::SetPolicy(id, policy) => {
+                let v = self.virtual_time.get(&policy.priority).copied();
+                let s = self.sessions.entry(id).or_default();
+                if s.policy.priority != policy.priority || s.queue.is_empty() {
+                    s.tag = v.unwrap_or(0.0);
+                }
+                s.set(*policy);
+            }
+            Event::Tick => self.expire(out),
+        }
+        self.dispatch(out);
+    }
+
+    /// When [`Event::Tick`] is due at the latest, in the caller's seconds: a batch that was held back
+    /// is to start, or a request to be given up. `None`: not before something else happens.
+    pub fn wake_at(&self) -> Option<f64> {
+        let of = |s: &Session| {
+            let head = s.queue.head()?;
+            let ready = s.queue.ready_at().filter(|r| *r > self.now);
+            let late = s.latest_start(head).max(self.now);
+            let late = late.is_finite().then_some(late);
+            match (ready, late) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            }
+        };
+        self.sessions.values().filter_map(of).min_by(f64::total_cmp)
+    }
+
+    /// Workers there are.
+    pub fn workers(&self) -> u32 {
+        self.total
+    }
+
+    /// Workers granted.
+    pub fn granted(&self) -> u32 {
+        self.runs.values().map(|r| r.granted).sum()
+    }
+
+    /// What a session is at; `None` for one that never began.
+    pub fn load(&self, session: SessionId) -> Option<SessionLoad> {
+        let s = self.sessions.get(&session)?;
+        let own = self.runs.values().filter(|r| r.session == session);
+        Some(SessionLoad {
+            running: s.running,
+            queued: s.queue.len(),
+            workers: own.map(|r| r.granted).sum(),
+            backlog_s: s.backlog_s(),
+            finished: s.finished,
+            rejected: s.rejected,
+            expired: s.expired,
+            missed: s.missed,
+            ratio: s.ratio(),
+        })
+    }
+
+    /// Sessions, in order.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &SessionPolicy)> {
+        self.sessions.iter().map(|(id, s)| (*id, &s.policy))
+    }
+
+    /// Whether nothing runs and nothing waits.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.sessions.values().all(|s| s.queue.is_empty())
+    }
+
+    fn arrive(&mut self, request: Request, out: &mut Vec<Action>) {
+        let (id, session) = (request.id, request.session);
+        let refused = self.refusal(&request);
+        let now = self.now;
+        let Some(s) = self.sessions.get_mut(&session) else {
+            let why = Refusal::Unknown(session);
+            return out.push(Action::Reject { request: id, why });
+        };
+        if let Some(why) = refused {
+            s.rejected += 1;
+            out.push(Action::Reject { request: id, why });
+            // Time has gone by for what is held back.
+            return self.dispatch(out);
+        }
+        if s.queue.is_empty() {
+            // Who did not want workers has no claim to those that others had.
+            let v = self.virtual_time.get(&s.policy.priority).copied();
+            s.tag = s.tag.max(v.unwrap_or(0.0));
+        }
+        s.push(now, request);
+        let first = out.len();
+        self.dispatch(out);
+        let Some(s) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if !s.queue.holds_last(id) {
+            return;
+        }
+        let (running, queued) = (s.running, s.queue.len());
+        if queued > s.policy.max_queued {
+            s.queue.remove(id);
+            s.rejected += 1;
+            let queued = queued - 1;
+            let why = Refusal::Overloaded { running, queued };
+            out.insert(first, Action::Reject { request: id, why });
+        } else {
+            out.insert(first, Action::Queue(id));
+        }
+    }
+
+    fn finish(&mut self, id: RunId, out: &mut Vec<Action>) {
+        let now = self.now;
+        let Some(mut run) = self.runs.remove(&id) else {
+            return;
+        };
+        run.advance(now);
+        if let Some(s) = self.sessions.get_mut(&run.session) {
+            s.ended(&run, now);
+        }
+        self.drained(run.session, out);
+    }
+
+    fn cancel(&mut self, request: RequestId, out: &mut Vec<Action>) {
+        let mut session = None;
+        for (id, s) in &mut self.sessions {
+            if s.queue.remove(request).is_some() {
+                session = Some(*id);
+                break;
+            }
+        }
+        if let Some(id) = session {
+            return self.drained(id, out);
+        }
+        for (id, run) in &mut self.runs {
+            let Some(at) = run.requests.iter().position(|r| r.0 == request) else {
+                continue;
+            };
+            run.requests.remove(at);
+            if run.requests.is_empty() && !run.stopped {
+                run.stopped = true;
+                out.push(Action::Stop(*id));
+            }
+            return;
+        }
+    }
+
+    fn expire(&mut self, out: &mut Vec<Action>) {
+        let now = self.now;
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            let Some(s) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            let before = out.len();
+            s.expire(now, out);
+            if out.len() > before {
+                self.drained(id, out);
+            }
+        }
+    }
+
+    fn drained(&mut self, id: SessionId, out: &mut Vec<Action>) {
+        if let Some(s) = self.sessions.get_mut(&id)
+            && s.draining
+            && !s.said_drained
+            && s.running == 0
+            && s.queue.is_empty()
+        {
+            s.said_drained = true;
+            out.push(Action::Drained(id));
+        }
+    }
+
+    /// Grants workers until none is free or nothing may start.
+    fn dispatch(&mut self, out: &mut Vec<Action>) {
+        let now = self.now;
+        // Fewer workers than before: the newest runs of the lowest priority give theirs up.
+        let mut over = self.granted().saturating_sub(self.total);
+        if over > 0 {
+            self.take_back(i32::MAX, true, &mut over);
+        }
+        let mut starts = Vec::new();
+        while let Some((what, priority)) = self.next_up() {
+            let free = self.total.saturating_sub(self.granted());
+            let lower: u32 = self
+                .runs
+                .values()
+                .filter(|r| r.priority < priority)
+                .map(|r| r.granted)
+                .sum();
+            let wanted = match what {
+                Next::Resume(id) => self.runs.get(&id).map_or(1, |r| r.wanted),
+                Next::Start(id) => self
+                    .sessions
+                    .get(&id)
+                    .map_or(1, |s| s.policy.workers.max(1)),
+            };
+            let grant = wanted.min(free + lower);
+            if grant == 0 {
+                // Whatever comes later has no higher priority.
+                break;
+            }
+            let mut needed = grant.saturating_sub(free);
+            self.take_back(priority, false, &mut needed);
+            match what {
+                Next::Resume(id) => {
+                    if let Some(r) = self.runs.get_mut(&id) {
+                        r.grant(now, grant);
+                    }
+                }
+                Next::Start(id) => {
+                    let run = self.next_run;
+                    let Some(s) = self.sessions.get_mut(&id) else {
+                        break;
+                    };
+                    s.expire_head(now, out);
+                    let Some(made) = s.start(now, grant) else {
+                        self.drained(id, out);
+                        continue;
+                    };
+                    let v = self.virtual_time.entry(priority).or_insert(0.0);
+                    *v = v.max(made.start_tag);
+                    starts.push(Action::Start {
+                        run,
+                        session: id,
+                        requests: made.run.requests.iter().map(|r| r.0).collect(),
+                        workers: grant,
+                    });
+                    self.runs.insert(run, made.run);
+                    self.next_run += 1;
+                }
+            }
+        }
+        self.grow(now);
+        // Who gives up workers hears of it first, who is given some hears of it last.
+        let mut more = Vec::new();
+        for (id, r) in &mut self.runs {
+            if r.granted == r.told {
+                continue;
+            }
+            let action = Action::Resize {
+                run: *id,
+                workers: r.granted,
+            };
+            if r.granted < r.told {
+                out.push(action);
+            } else {
+                more.push(action);
+            }
+            r.told = r.granted;
+        }
+        for s in &mut starts {
+            // A start may have been given more, or fewer, than at first.
+            if let Action::Start { run, workers, .. } = s
+                && let Some(r) = self.runs.get(run)
+            {
+                *workers = r.granted;
+            }
+        }
+        more.retain(|a| {
+            !matches!(a, Action::Resize { run, .. } if starts.iter().any(
+                |s| matches!(s, Action::Start { run: started, .. } if started == run)))
+        });
+        out.append(&mut starts);
+        out.append(&mut more);
+    }
+
+    /// What is to have workers next, with its priority: of the highest priority a run that stands
+    /// still, oldest first, else the session that is furthest behind its share.
+    fn next_up(&self) -> Option<(Next, i32)> {
+        let mut best: Option<(i32, bool, f64, Next)> = None;
+        let better = |new: &(i32, bool, f64, Next), old: &Option<(i32, bool, f64, Next)>| match old
+        {
+            None => true,
+            Some(o) => (new.0, new.1, -new.2) > (o.0, o.1, -o.2),
+        };
+        for (id, r) in self.runs.iter().filter(|(_, r)| r.granted == 0) {
+            let new = (r.priority, true, 0.0, Next::Resume(*id));
+            if better(&new, &best) {
+                best = Some(new);
+            }
+        }
+        for (id, s) in &self.sessions {
+            // Nothing is turned away because others are held back.
+            let ready = s.queue.len() > s.policy.max_queued
+                || s.queue.ready_at().is_some_and(|at| at <= self.now);
+            if s.queue.is_empty() || !ready || s.running >= s.policy.max_running.max(1) {
+                continue;
+            }
+            let new = (s.policy.priority, false, s.tag, Next::Start(*id));
+            if better(&new, &best) {
+                best = Some(new);
+            }
+        }
+        best.map(|b| (b.3, b.0))
+    }
+
+    /// Takes `needed` workers from runs below `priority` (or at it, where `too`), lowest priority and
+    /// newest first.
+    fn take_back(&mut self, priority: i32, too: bool, needed: &mut u32) {
+        let now = self.now;
+        while *needed > 0 {
+            let victim = self
+                .runs
+                .iter_mut()
+                .filter(|(_, r)| {
+                    r.granted > 0 && (r.priority < priority || (too && r.priority <= priority))
+                })
+                .min_by_key(|(id, r)| (r.priority, std::cmp::Reverse(**id)));
+            let Some((_, r)) = victim else { return };
+            let taken = r.granted.min(*needed);
+            r.grant(now, r.granted - taken);
+            *needed -= taken;
+        }
+    }
+
+    /// Workers that nobody waits for go to runs that asked for more, highest priority and oldest first.
+    fn grow(&mut self, now: f64) {
+        let mut free = self.total.saturating_sub(self.granted());
+        while free > 0 {
+            let run = self
+                .runs
+                .iter_mut()
+                .filter(|(_, r)| r.granted > 0 && r.granted < r.wanted)
+                .min_by_key(|(id, r)| (std::cmp::Reverse(r.priority), **id));
+            let Some((_, r)) = run else { return };
+            let more = free.min(r.wanted - r.granted);
+            r.grant(now, r.granted + more);
+            free -= more;
+        }
+    }
+}
+
+/// What is next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// A run that stands still goes on.
+    Resume(RunId),
+    /// A session starts a run.
+    Start(SessionId),
+}
