@@ -13,6 +13,7 @@ mod catalog_files;
 mod change;
 mod cost;
 mod error;
+mod explain;
 mod measure;
 mod model;
 mod oddities;
@@ -27,6 +28,7 @@ pub use cost::{
     predict_seconds,
 };
 pub use error::MachineError;
+pub use explain::explain;
 pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
 pub use model::{
     Bandwidth, Bus, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit,

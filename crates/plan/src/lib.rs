@@ -25,7 +25,9 @@ pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
     StateRef, Step, StepId, StepWork, TileMap, TileNeeds, VerifiedPlan, Wait,
 };
-pub use planner::{Allotment, Candidate, Load, Observation, Observations, Planner};
+pub use planner::{
+    Allotment, Candidate, Change, Load, Observation, Observations, Planner, RateSeen, Serving,
+};
 pub use program::{
     Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
     Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,

@@ -1,5 +1,6 @@
 use crate::{DeviceRef, Goal, Plan, PlanError, Program, VerifiedPlan, Why};
-use layout::DimBox;
+use layout::{DimBox, Sym};
+use machine::Bound;
 use serde::{Deserialize, Serialize};
 
 /// What a session may use: workers, devices and memory.
@@ -37,6 +38,19 @@ pub struct Load {
     pub arrivals: Vec<f64>,
     /// Workers that others keep busy.
     pub lost_workers: f64,
+    /// Share of each worker's time that it has for itself; empty: all of it.
+    #[serde(default)]
+    pub shares: Vec<f64>,
+}
+
+/// How fast the machine turned out to be where something bounds a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateSeen {
+    /// What bounds the steps that say so.
+    pub bound: Bound,
+    /// Measured rate over that of the machine's description: 0.25 where the description claims four
+    /// times too much.
+    pub factor: f64,
 }
 
 /// What the runtime has seen.
@@ -48,13 +62,53 @@ pub struct Observations {
     pub load: Load,
     /// Devices in use.
     pub devices: Vec<DeviceRef>,
+    /// What persistently differs from the machine's description.
+    #[serde(default)]
+    pub rates: Vec<RateSeen>,
+}
+
+/// A session as it is served now, for [`Planner::propose`].
+#[derive(Clone, Copy, Debug)]
+pub struct Serving<'a> {
+    /// Number, as in [`Observation::session`].
+    pub session: u32,
+    /// Its program.
+    pub program: &'a Program,
+    /// The plan in use.
+    pub plan: &'a Plan,
+    /// What it may use, and its goal.
+    pub allotment: &'a Allotment,
+    /// The symbol of its batch, where requests may be joined.
+    pub batch: Option<&'a Sym>,
+    /// Items of a run at most.
+    pub items: u32,
+    /// Runs at once.
+    pub instances: u32,
+}
+
+/// What one session is to change to.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Session.
+    pub session: u32,
+    /// Its new plan.
+    pub plan: Plan,
+    /// What that plan may use.
+    pub allotment: Allotment,
+    /// Items of a run at most.
+    pub items: u32,
+    /// Runs at once.
+    pub instances: u32,
 }
 
 /// A proposed change: plans and allotments for any of the sessions at once.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Session, its new plan, its new allotment.
-    pub changes: Vec<(u32, Plan, Allotment)>,
+    /// What changes, by session.
+    pub changes: Vec<Change>,
+    /// Predicted seconds per request now, summed over the sessions, with what was observed taken into
+    /// account.
+    pub now_s: f64,
     /// Predicted gain in seconds per request (summed over the sessions).
     pub gain_s: f64,
     /// Reason.
@@ -92,6 +146,6 @@ pub trait Planner: Send + Sync {
         String::new()
     }
 
-    /// Proposes changes that would pay given what was observed, best first.
-    fn propose(&self, observations: &Observations) -> Vec<Candidate>;
+    /// Proposes changes of what is served that would pay given what was observed, best first.
+    fn propose(&self, observations: &Observations, serving: &[Serving]) -> Vec<Candidate>;
 }

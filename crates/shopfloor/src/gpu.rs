@@ -103,8 +103,8 @@ impl Planner for Either {
         format!("alone, or\n{}", self.beside.setting())
     }
 
-    fn propose(&self, o: &plan::Observations) -> Vec<plan::Candidate> {
-        self.alone.propose(o)
+    fn propose(&self, o: &plan::Observations, s: &[plan::Serving]) -> Vec<plan::Candidate> {
+        self.alone.propose(o, s)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Plans over the CPU and one GPU, cut where the predicted time is least.
 use device::Device;
 use machine::Machine;
-use plan::{Allotment, Candidate, Observations, Plan, PlanError, Planner, Program, VerifiedPlan};
+use plan::{
+    Allotment, Candidate, Observations, Plan, PlanError, Planner, Program, Serving, VerifiedPlan,
+};
 use planner::{Placement, PlanOptions};
 
 /// The planner of an engine on `cpu+` a GPU.
@@ -60,7 +62,7 @@ impl Planner for Cut {
         self.planner.setting()
     }
 
-    fn propose(&self, o: &Observations) -> Vec<Candidate> {
-        self.planner.propose(o)
+    fn propose(&self, o: &Observations, s: &[Serving]) -> Vec<Candidate> {
+        self.planner.propose(o, s)
     }
 }

@@ -12,3 +12,4 @@ pub mod admission;
 pub mod batching;
 pub mod division;
 pub mod stats;
+pub mod supervise;

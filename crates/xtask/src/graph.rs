@@ -44,7 +44,7 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
     ("cuda-emulated", Reach::Through, &["cuda", "ptx-emulator"]),
     ("reference", Reach::Through, &["graph", "kernel", "hostops"]),
     ("supervisor", Reach::Through, &["plan"]),
-    ("sim", Reach::Through, &["supervisor"]),
+    ("sim", Reach::Through, &["supervisor", "report"]),
     ("runtime", Reach::Through, &["device", "supervisor"]),
     ("data", Reach::Through, &["onnx"]),
     ("report", Reach::Through, &["plan"]),

@@ -17,6 +17,7 @@ mod parts;
 mod places;
 mod predict;
 mod prior;
+mod propose;
 mod recency;
 mod schedule;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use machine::{Cost, Machine, MachineKind};
 pub use places::Placement;
 use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
-    PlanError, PlanSegment, Program, Segment, ValueIx, ValueOrigin, VerifiedPlan, Why,
+    PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 pub use predict::predict_again;
 use prior::Prior;
@@ -160,9 +161,8 @@ impl plan::Planner for Planner {
         format!("{}\n{:?}", devices.join("\n"), self.options)
     }
 
-    /// Nothing yet: proposals come with the supervisor.
-    fn propose(&self, _: &Observations) -> Vec<Candidate> {
-        Vec::new()
+    fn propose(&self, observations: &Observations, serving: &[Serving]) -> Vec<Candidate> {
+        self.proposals(observations, serving)
     }
 }
 

@@ -1,0 +1,187 @@
+//! Which changes of a machine's description explain what was measured.
+
+use crate::{Change, Machine};
+
+/// Factors that are tried on a rate; the best of them is refined between its neighbours.
+const RATES: [f64; 9] = [0.0625, 0.125, 0.25, 0.4, 0.6, 0.8, 1.25, 2.0, 4.0];
+/// Factors that are tried on the size of a cache.
+const SIZES: [f64; 4] = [0.125, 0.25, 0.5, 2.0];
+/// A change has to take away this share of the error that is left.
+const WORTH: f64 = 0.1;
+/// Changes at most: more of them explain noise.
+const MOST: usize = 3;
+/// Mean error, as a natural logarithm, below which there is nothing to explain.
+const GOOD: f64 = 0.05;
+
+/// The changes of `machine` that bring predictions closest to what was measured, the one that
+/// explains most first; empty where the description is as good as any. `measured` are seconds,
+/// and `predict` gives those of item `i` on a machine, `None` where it cannot.
+///
+/// Bandwidths of the memory and of the caches, the clock, sizes of the caches and fixed costs are
+/// tried, one after the other, each for the error that those before it leave. Errors are absolute
+/// logarithms of ratios, weighted by time, so that one item that is far off moves nothing.
+pub fn explain(
+    machine: &Machine,
+    measured: &[f64],
+    predict: &dyn Fn(&Machine, usize) -> Option<f64>,
+) -> Vec<Change> {
+    let weight: Vec<f64> = measured
+        .iter()
+        .map(|m| if m.is_finite() && *m > 0.0 { *m } else { 0.0 })
+        .collect();
+    let total: f64 = weight.iter().sum();
+    if total <= 0.0 {
+        return Vec::new();
+    }
+    let error = |m: &Machine| -> f64 {
+        let of = |i: usize| {
+            if weight[i] == 0.0 {
+                return 0.0;
+            }
+            match predict(m, i) {
+                // What is far off is wrong for other reasons.
+                Some(p) if p > 0.0 => weight[i] * (measured[i] / p).ln().abs().min(3.0),
+                _ => 0.0,
+            }
+        };
+        (0..measured.len()).map(of).sum::<f64>() / total
+    };
+    let mut knobs: Vec<(String, &[f64])> =
+        vec![("bandwidth".into(), &RATES), ("clock".into(), &RATES)];
+    for (_, level) in machine.caches() {
+        knobs.push((format!("{}.size", level.name.to_lowercase()), &SIZES));
+        knobs.push((format!("{}.bandwidth", level.name.to_lowercase()), &RATES));
+    }
+    knobs.push(("overhead".into(), &RATES));
+    let mut chosen = Vec::new();
+    let mut at = machine.clone();
+    let mut left = error(&at);
+    while chosen.len() < MOST && left > GOOD {
+        let mut best: Option<(f64, usize, Change, Machine)> = None;
+        for (k, (name, factors)) in knobs.iter().enumerate() {
+            let attempt = |f: f64| -> Option<(f64, Change, Machine)> {
+                let change: Change = format!("{name}={f}x").parse().ok()?;
+                let mut m = at.clone();
+                change.apply(&mut m).ok()?;
+                Some((error(&m), change, m))
+            };
+            let mut tried: Vec<(f64, (f64, Change, Machine))> = factors
+                .iter()
+                .filter_map(|&f| Some((f, attempt(f)?)))
+                .collect();
+            let least = |t: &[(f64, (f64, Change, Machine))]| {
+                (0..t.len()).min_by(|&a, &b| t[a].1.0.total_cmp(&t[b].1.0))
+            };
+            let Some(i) = least(&tried) else { continue };
+            if name.ends_with("size") {
+                // Nothing lies between.
+            } else if tried[i].1.0 < left {
+                // Between the neighbours, in logarithms.
+                let (mut lo, mut hi) = (
+                    tried[i.saturating_sub(1)].0,
+                    tried[(i + 1).min(tried.len() - 1)].0,
+                );
+                for _ in 0..5 {
+                    let (a, b) = (lo * (hi / lo).powf(0.35), lo * (hi / lo).powf(0.65));
+                    let (a, b) = ((a * 100.0).round() / 100.0, (b * 100.0).round() / 100.0);
+                    let (Some(x), Some(y)) = (attempt(a), attempt(b)) else {
+                        break;
+                    };
+                    if x.0 <= y.0 {
+                        hi = b;
+                    } else {
+                        lo = a;
+                    }
+                    tried.push((a, x));
+                    tried.push((b, y));
+                }
+            }
+            let Some(i) = least(&tried) else { continue };
+            let (e, change, m) = tried.swap_remove(i).1;
+            if best.as_ref().is_none_or(|b| e < b.0 - 1e-9) {
+                best = Some((e, k, change, m));
+            }
+        }
+        let Some((e, k, change, m)) = best else { break };
+        if e > left * (1.0 - WORTH) {
+            break;
+        }
+        knobs.remove(k);
+        chosen.push(change);
+        at = m;
+        left = e;
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Efficiencies, NumType, UnitClass, Work, lookup, predict};
+
+    /// Steps of several kinds: sums from memory, products in cache, many small ones.
+    fn work(m: &Machine, i: usize) -> Work {
+        let mut w = Work {
+            tasks: 16,
+            steps: 1,
+            ..Work::default()
+        };
+        let bytes = [3e8, 5e7, 4e5, 2e5, 2e4, 1.2e6][i % 6];
+        let flop = [1e8, 1e7, 1e9, 4e8, 1e5, 1e7][i % 6];
+        let level = m.nearest_holding_index(bytes);
+        w.add_traffic(level, bytes, bytes / 10.0);
+        w.add_ops(UnitClass::Fma, NumType::F32, flop);
+        w
+    }
+
+    fn found(lies: &[&str]) -> (Vec<Change>, f64) {
+        let told = lookup("zen5-2core")
+            .unwrap();
+        let mut truth = told.clone();
+        for l in lies {
+            l.parse::<Change>().unwrap().apply(&mut truth).unwrap();
+        }
+        let eff = Efficiencies::default();
+        let time = |m: &Machine, i: usize| predict(m, &eff, &work(m, i), 2).time_s;
+        let measured: Vec<f64> = (0..12)
+            .map(|i| time(&truth, i) * (1.0 + 0.02 * (i % 3) as f64))
+            .collect();
+        let changes = explain(&told, &measured, &|m, i| Some(time(m, i)));
+        let mut after = told.clone();
+        for c in &changes {
+            c.apply(&mut after).unwrap();
+        }
+        let error = (0..12)
+            .map(|i| (measured[i] / time(&after, i)).ln().abs())
+            .fold(0.0, f64::max);
+        (changes, error)
+    }
+
+    #[test]
+    fn what_is_right_needs_no_explanation() {
+        assert_eq!(found(&[]).0, []);
+    }
+
+    #[test]
+    fn lies_are_found() {
+        for lies in [
+            &["bandwidth=0.25x"][..],
+            &["clock=0.6x"],
+            &["bandwidth=0.25x", "clock=0.7x"],
+        ] {
+            let (changes, error) = found(lies);
+            assert!(!changes.is_empty(), "{lies:?}");
+            assert!(error < 0.15, "{lies:?} {changes:?} {error}");
+        }
+        let (changes, _) = found(&["bandwidth=0.25x"]);
+        let text = changes[0].to_string();
+        assert!(text.starts_with("bandwidth=0.2"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_predicted_is_left_out() {
+        let m = &crate::catalog()[0].machine;
+        assert_eq!(explain(m, &[], &|_, _| Some(1.0)), []);
+        assert_eq!(explain(m, &[1.0, f64::NAN], &|_, _| None), []);
+    }
+}
