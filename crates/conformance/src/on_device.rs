@@ -145,6 +145,7 @@ impl Subject for OnDevice<'_> {
             states: &mut [],
             timeline: None,
             stop_after: None,
+            permit: Default::default(),
         };
         e.run(&mut frame, request).map_err(|e| broken(&e))?;
         outputs

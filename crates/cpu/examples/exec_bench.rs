@@ -71,6 +71,7 @@ fn time(k: &Kernel, s: &Schedule) -> f64 {
             states: &mut [],
             timeline: None,
             stop_after: None,
+            permit: Default::default(),
         };
         e.run(&mut frame, r).expect("runs");
         best = best.min(t.elapsed().as_secs_f64());

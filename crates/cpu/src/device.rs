@@ -2,10 +2,10 @@
 use crate::executable::CpuExecutable;
 use crate::init;
 use crate::isa::Isa;
-use crate::pool::Pool;
+use crate::pool::{Fault, Pool};
 use crate::target::target;
 use crate::ukr::{Kernels, kernels};
-use device::{Device, DeviceError, Executable, PackedStore, Residency, Shelf};
+use device::{Device, DeviceError, Executable, PackedStore, Permit, Residency, Shelf};
 use kernel::Target;
 use machine::Machine;
 use plan::{HostOp, VerifiedPlan};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
 /// What a [`CpuDevice`] is made with; every field has a default.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct CpuOptions {
     /// Workers, the calling thread included; `None`: one per core that this process may use.
     pub threads: Option<usize>,
@@ -21,6 +21,19 @@ pub struct CpuOptions {
     pub isa: Option<Isa>,
     /// Description to plan with; `None`: the present CPU with its stored calibration.
     pub machine: Option<Machine>,
+    /// What is to go wrong, in tests: see [`Fault`].
+    pub fault: Option<Arc<Fault>>,
+}
+
+impl std::fmt::Debug for CpuOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuOptions")
+            .field("threads", &self.threads)
+            .field("isa", &self.isa)
+            .field("machine", &self.machine.as_ref().map(|m| &m.name))
+            .field("fault", &self.fault.is_some())
+            .finish()
+    }
 }
 
 /// The present CPU with its resident workers.
@@ -52,7 +65,7 @@ impl CpuDevice {
             machine: options.machine.unwrap_or_else(crate::detect::present),
             target: target(isa),
             kernels: kernels(isa),
-            pool: Arc::new(Pool::new(workers, &cpus)?),
+            pool: Arc::new(Pool::new(workers, &cpus, options.fault)?),
         })
     }
 
@@ -83,6 +96,10 @@ impl Device for CpuDevice {
         self.pool.workers()
     }
 
+    fn limit_workers(&self, workers: usize) {
+        self.pool.limit(workers);
+    }
+
     fn compile_from(
         &self,
         plan: Arc<VerifiedPlan>,
@@ -110,6 +127,7 @@ impl Device for CpuDevice {
         op: &HostOp,
         inputs: &[Option<&Tensor>],
     ) -> Result<Vec<Tensor>, DeviceError> {
+        let _seat = self.pool.sit(Permit::default())?;
         hostops::run(&op.name, &op.attrs, inputs).map_err(|e| DeviceError::Step {
             step: op.name.clone(),
             nodes: "-".into(),

@@ -1,15 +1,17 @@
 //! A compiled block: its steps, the memory of a request, and the run of one.
-use crate::exec::calls::{Known, Trace};
+use crate::exec::calls::Known;
 use crate::exec::{CKernel, View, run as tasks};
 use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
+use crate::job::Job;
 use crate::pool::{Desk, Pool};
-use device::{AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Request};
+use device::{
+    AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Permit, Request,
+};
 use layout::{DType, Dim, DimBox};
 use plan::{
     Block, Bound, BufferKind, Params, Size, Span, Step, TileMap, TileNeeds, VerifiedPlan, Wait,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -153,151 +155,6 @@ impl Steps {
             nodes: self.nodes[step].clone(),
             why,
         }
-    }
-}
-
-/// A request at work, as every worker sees it.
-pub(crate) struct Job<'a> {
-    pub steps: &'a Steps,
-    pub flow: &'a Flow,
-    pub tasks: &'a [u32],
-    /// Every step's waits for tiles.
-    pub needs: &'a [Vec<Option<TileNeeds>>],
-    pub p: &'a [i64],
-    pub bufs: &'a [*mut u8],
-    pub error: &'a Mutex<Option<(usize, String)>>,
-    /// Where each worker records what it ran, and since when.
-    pub spans: Option<(&'a [Mutex<Vec<Span>>], Instant)>,
-}
-
-// SAFETY: buffers are shared as the verified plan orders it: no task writes what another one uses
-// without a wait between them.
-unsafe impl Sync for Job<'_> {}
-
-impl Job<'_> {
-    /// Works until no task is left to take; `scratch` is as large as the steps need.
-    pub(crate) fn work(&self, worker: usize, scratch: *mut u8, views: &mut [View]) {
-        let needs = |s: usize, i: usize, first: u32, count: u32| {
-            let found = self.needs.get(s).and_then(|n| n.get(i).copied().flatten());
-            let earlier = self.tasks[self.steps.specs[s].tiles[i] as usize].into();
-            let last = i64::from(first) + i64::from(count) - 1;
-            let range =
-                found.and_then(|n| Some((n.of(first.into(), earlier)?.0, n.of(last, earlier)?.1)));
-            // Nothing sensible stands for all.
-            range.map_or((0, 0), |(lo, hi)| (lo as u32, hi as u32))
-        };
-        self.flow.walk(
-            worker,
-            &self.steps.specs,
-            self.tasks,
-            needs,
-            |s, first, count| {
-                let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-                let r = catch_unwind(AssertUnwindSafe(|| {
-                    self.run(s, first, count, scratch, views, None)
-                }));
-                let r = r.unwrap_or_else(|_| {
-                    Err("a task panicked, which is a bug of this program; please report it".into())
-                });
-                if let Err(why) = r {
-                    self.complain(s, why);
-                    self.flow.fail();
-                }
-                self.record(s, worker, first, count, start);
-            },
-        );
-    }
-
-    /// Runs every step without anybody's help: nothing to take, nothing to wait for. `known` is what
-    /// earlier requests of these dims learned of each step.
-    pub(crate) fn alone(&self, scratch: *mut u8, views: &mut [View], known: &mut [Known]) {
-        let mut at = 0;
-        let r = catch_unwind(AssertUnwindSafe(|| {
-            for (s, (&count, known)) in self.tasks.iter().zip(known).enumerate() {
-                at = s;
-                let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-                match known {
-                    // SAFETY: the frame forgets what it knows when its dims change, and buffers keep
-                    // their sizes; steps run in the plan's order.
-                    Known::Call(c) => unsafe { c.run(self.bufs) },
-                    Known::New => *known = self.watch(s, count, scratch, views)?,
-                    Known::Other => self.run(s, 0, count, scratch, views, None)?,
-                }
-                self.record(s, 0, 0, count, start);
-            }
-            Ok(())
-        }));
-        let r = r.unwrap_or_else(|_| {
-            Err("a task panicked, which is a bug of this program; please report it".into())
-        });
-        if let Err(why) = r {
-            self.complain(at, why);
-        }
-    }
-
-    /// Runs step `s` and finds out what it comes down to.
-    fn watch(
-        &self,
-        s: usize,
-        count: u32,
-        scratch: *mut u8,
-        views: &mut [View],
-    ) -> Result<Known, String> {
-        let trace = Trace::default();
-        self.run(s, 0, count, scratch, views, Some(&trace))?;
-        let call = trace.found().filter(|_| count == 1);
-        Ok(call.map_or(Known::Other, Known::Call))
-    }
-
-    fn complain(&self, step: usize, why: String) {
-        self.error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert((step, why));
-    }
-
-    fn record(&self, s: usize, worker: usize, first: u32, count: u32, start: Option<u64>) {
-        if let (Some((spans, t)), Some(start_ns)) = (self.spans, start)
-            && let Some(m) = spans.get(worker)
-        {
-            let end_ns = t.elapsed().as_nanos() as u64;
-            let span = Span {
-                step: s as u32,
-                worker: worker as u32,
-                first_task: first,
-                tasks: count,
-                start_ns,
-                end_ns,
-            };
-            m.lock().unwrap_or_else(PoisonError::into_inner).push(span);
-        }
-    }
-
-    fn run(
-        &self,
-        s: usize,
-        first: u32,
-        count: u32,
-        scratch: *mut u8,
-        views: &mut [View],
-        trace: Option<&Trace>,
-    ) -> Result<(), String> {
-        match &self.steps.work[s] {
-            CWork::Host(h) => h.run(self.p, self.bufs),
-            CWork::Kernel(k) => {
-                let zeros = self.steps.zeros.as_ptr();
-                let mut ctx = tasks::context(k, self.p, self.bufs, scratch, views, zeros);
-                ctx.trace = trace;
-                (first..first + count)
-                    .try_for_each(|t| tasks::task(&mut ctx, t))
-                    .map_err(|f| f.text())
-            }
-        }
-    }
-
-    /// Waits until every task is done.
-    pub(crate) fn finish(&self) {
-        self.flow.finish(self.tasks);
     }
 }
 
@@ -579,6 +436,8 @@ impl Executable for CpuExecutable {
                 step: "request".into(),
                 why: "the frame was made by another executable; make one with new_frame".into(),
             })?;
+        let permit = request.permit;
+        let seat = self.pool.sit(permit)?;
         let start = request.timeline.is_some().then(Instant::now);
         self.lay(f, b)?;
         self.dims(f, b, request.symbols)?;
@@ -678,12 +537,19 @@ impl Executable for CpuExecutable {
             bufs: &f.bufs,
             error: &error,
             spans: start.map(|s| (&f.spans[..], s)),
+            seats: seat.seats(),
+            permit,
+            fault: self.pool.fault(),
         };
         let scratch = f.memory.as_ptr().wrapping_add(self.arena);
         if alone {
-            job.alone(scratch, &mut f.desk.views, &mut f.known);
+            job.alone(&seat, scratch, &mut f.desk.views, &mut f.known);
         } else {
-            self.pool.run(&job, scratch, &mut f.desk.views);
+            self.pool.run(&job, &seat, scratch, &mut f.desk.views);
+        }
+        drop(seat);
+        if permit.called_off() {
+            return Err(DeviceError::Cancelled);
         }
         if let Some((s, why)) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(self.steps.error(s, why));
@@ -761,6 +627,8 @@ pub(crate) fn run_once(
     desk.grow(steps.scratch, steps.views)?;
     let flow = Flow::new(tasks.len(), pool.workers());
     let error = Mutex::new(None);
+    let permit = Permit::default();
+    let seat = pool.sit(permit)?;
     let job = Job {
         steps,
         flow: &flow,
@@ -770,8 +638,11 @@ pub(crate) fn run_once(
         bufs,
         error: &error,
         spans: None,
+        seats: seat.seats(),
+        permit,
+        fault: None,
     };
-    pool.run(&job, desk.scratch.as_ptr(), &mut desk.views);
+    pool.run(&job, &seat, desk.scratch.as_ptr(), &mut desk.views);
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((s, why)) => Err(steps.error(s, why)),
         None => Ok(()),

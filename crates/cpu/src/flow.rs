@@ -4,10 +4,12 @@
 
 #[cfg(loom)]
 use loom::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
 };
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+};
 
 use crossbeam_utils::CachePadded;
 
@@ -150,14 +152,21 @@ impl Flow {
     /// Of a step that is waited for by tiles only the tasks `needs(step, wait, first, count)` must be
     /// done, first and end; `wait` counts the step's waits of that kind. Nobody takes a task before all
     /// those of earlier steps are taken, so that whoever waits waits for somebody at work.
+    ///
+    /// Before every task `pressed` says whether somebody wants this worker's seat; then `stay` is asked
+    /// once everything that this worker did is known to the others: it may park, and where it is false
+    /// the walk ends early and gives false.
+    #[allow(clippy::too_many_arguments)]
     pub fn walk(
         &self,
         worker: usize,
         specs: &[StepSpec],
         tasks: &[u32],
         needs: impl Fn(usize, usize, u32, u32) -> (u32, u32),
+        pressed: impl Fn() -> bool,
+        mut stay: impl FnMut() -> bool,
         mut run: impl FnMut(usize, u32, u32),
-    ) {
+    ) -> bool {
         let n = self.shares;
         for (s, (spec, &total)) in specs.iter().zip(tasks).enumerate() {
             let tickets = &self.tickets[s * n..][..n];
@@ -170,6 +179,14 @@ impl Flow {
                 // Looked at before it is written to: the line of a share that somebody else is done
                 // with stays where it is.
                 while tickets[k].load(Ordering::Relaxed) < to - from {
+                    if pressed() {
+                        // Nobody may wait for what one did who is not at work.
+                        self.tell(s, std::mem::take(&mut ran));
+                        if !stay() {
+                            return false;
+                        }
+                        continue;
+                    }
                     if !std::mem::replace(&mut waited, true) {
                         for &w in &spec.waits {
                             self.wait(w as usize, tasks);
@@ -204,10 +221,16 @@ impl Flow {
                     ran += count;
                 }
             }
-            if ran > 0 {
-                // Release: whoever sees the count sees what the tasks wrote.
-                self.done[s].fetch_add(ran, Ordering::Release);
-            }
+            self.tell(s, ran);
+        }
+        true
+    }
+
+    /// Counts `ran` tasks of step `s` as done.
+    fn tell(&self, s: usize, ran: u32) {
+        if ran > 0 {
+            // Release: whoever sees the count sees what the tasks wrote.
+            self.done[s].fetch_add(ran, Ordering::Release);
         }
     }
 
@@ -242,7 +265,19 @@ pub struct Slot<T> {
     job: AtomicPtr<T>,
     /// Which job it is, so that a worker that found nothing left in it does not come back.
     generation: AtomicUsize,
+    /// Workers that the job takes beside its caller; 0 or less once it has them.
+    room: AtomicI32,
+    priority: AtomicI32,
     users: CachePadded<AtomicUsize>,
+}
+
+/// How a worker left a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing is left to take: nobody else need come.
+    Empty,
+    /// Another one wanted the worker's seat: whoever is free may come.
+    Early,
 }
 
 impl<T> Default for Slot<T> {
@@ -258,6 +293,8 @@ impl<T> Slot<T> {
             taken: AtomicBool::new(false),
             job: AtomicPtr::new(std::ptr::null_mut()),
             generation: AtomicUsize::new(0),
+            room: AtomicI32::new(0),
+            priority: AtomicI32::new(0),
             users: CachePadded::new(AtomicUsize::new(0)),
         }
     }
@@ -269,10 +306,30 @@ impl<T> Slot<T> {
             .is_ok()
     }
 
-    /// Shows `job` to the workers. Only after [`Slot::claim`]; `job` lives until [`Slot::retire`] returns.
-    pub fn publish(&self, job: *const T) {
+    /// Shows `job` of `priority` to the workers, of whom it takes `room`. Only after [`Slot::claim`];
+    /// `job` lives until [`Slot::retire`] returns.
+    pub fn publish(&self, job: *const T, room: usize, priority: i32) {
         self.generation.fetch_add(1, Ordering::Relaxed);
+        self.room
+            .store(i32::try_from(room).unwrap_or(i32::MAX), Ordering::Relaxed);
+        self.priority.store(priority, Ordering::Relaxed);
         self.job.store(job.cast_mut(), Ordering::SeqCst);
+    }
+
+    /// Makes the job that is shown take `by` workers more, or fewer: who is too many leaves.
+    pub fn resize(&self, by: i32) {
+        self.room.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// Whether more workers are in the job than it takes.
+    #[inline]
+    pub fn crowded(&self) -> bool {
+        self.room.load(Ordering::Relaxed) < 0
+    }
+
+    /// Takes no more workers for the job that is shown.
+    pub fn close(&self) {
+        self.room.store(0, Ordering::SeqCst);
     }
 
     /// Takes the job away and waits until no worker is in it, then frees the slot.
@@ -283,31 +340,46 @@ impl<T> Slot<T> {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Whether a job is shown that is not of generation `seen`.
-    pub fn has_other_than(&self, seen: usize) -> bool {
-        !self.job.load(Ordering::SeqCst).is_null()
-            && self.generation.load(Ordering::Relaxed) != seen
+    /// The priority of the job that is shown, if it is not of generation `seen` and takes more workers.
+    pub fn open(&self, seen: usize) -> Option<i32> {
+        let open = !self.job.load(Ordering::SeqCst).is_null()
+            && self.room.load(Ordering::SeqCst) > 0
+            && self.generation.load(Ordering::Relaxed) != seen;
+        open.then(|| self.priority.load(Ordering::Relaxed))
     }
 
-    /// Runs `work` on the job that is shown, if there is one other than that of generation `seen`.
-    /// Returns the generation worked on.
-    pub fn enter(&self, seen: usize, work: impl FnOnce(&T)) -> Option<usize> {
-        if !self.has_other_than(seen) {
-            return None;
-        }
+    /// Runs `work` on the job that is shown, if there is one other than that of generation `seen` that
+    /// takes more workers; `work` is told whether it takes no more then. Returns the generation worked
+    /// on where there is nothing left to do for it.
+    pub fn enter(&self, seen: usize, work: impl FnOnce(&T, bool) -> Left) -> Option<usize> {
+        self.open(seen)?;
         self.users.fetch_add(1, Ordering::SeqCst);
         // A caller that retires either sees this user, or is seen to have taken the job away.
         fence(Ordering::SeqCst);
         let job = self.job.load(Ordering::SeqCst);
         let generation = self.generation.load(Ordering::Relaxed);
-        let found = !job.is_null();
-        if found {
-            // SAFETY: the job was shown after `users` was raised, so `retire` waits for it to fall
-            // before the caller lets go of the job.
-            work(unsafe { &*job });
+        let mut empty = false;
+        if !job.is_null() {
+            // Room is only taken where the job cannot change.
+            let room = self.room.fetch_sub(1, Ordering::SeqCst);
+            if room > 0 {
+                // SAFETY: the job was shown after `users` was raised, so `retire` waits for it to fall
+                // before the caller lets go of the job.
+                match work(unsafe { &*job }, room == 1) {
+                    Left::Empty => {
+                        self.room.store(0, Ordering::SeqCst);
+                        empty = true;
+                    }
+                    Left::Early => {
+                        self.room.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            } else {
+                self.room.fetch_add(1, Ordering::SeqCst);
+            }
         }
         self.users.fetch_sub(1, Ordering::SeqCst);
-        found.then_some(generation)
+        empty.then_some(generation)
     }
 }
 

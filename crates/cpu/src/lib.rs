@@ -14,11 +14,15 @@ pub mod flow;
 mod host;
 mod init;
 pub mod isa;
+mod job;
 mod place;
 mod pool;
+#[doc(hidden)]
+pub mod seats;
 mod target;
 pub mod ukr;
 
 pub use crate::device::{CpuDevice, CpuOptions};
+pub use crate::pool::Fault;
 pub use isa::Isa;
 pub use target::target;

@@ -1,9 +1,11 @@
 //! Resident workers: threads that start once per device and serve every request of every session.
 use crate::exec::View;
-use crate::executable::Job;
-use crate::flow::{Bed, Slot};
+use crate::flow::{Bed, Left, Slot};
+use crate::job::Job;
 use crate::place::{ThreadId, pin, this_cpu, this_thread};
-use device::{AlignedBytes, DeviceError};
+use crate::seats::Seats;
+use device::{AlignedBytes, DeviceError, Permit};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
@@ -13,6 +15,10 @@ use std::time::{Duration, Instant};
 const SLOTS: usize = 16;
 /// How long an idle worker looks for work before it parks.
 const SPIN: Duration = Duration::from_micros(150);
+
+/// What goes wrong on purpose, in tests: called with the step's name before each of its tickets is run,
+/// it may give the reason of a failure, or panic.
+pub type Fault = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 /// Memory that a worker keeps from job to job.
 pub(crate) struct Desk {
@@ -53,6 +59,7 @@ struct Worker {
 
 struct Shared {
     slots: Vec<Slot<Job<'static>>>,
+    seats: Seats,
     workers: Vec<Worker>,
     stop: AtomicBool,
     /// Jobs that are shown.
@@ -68,6 +75,75 @@ const ANY: usize = usize::MAX;
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    fault: Option<Arc<Fault>>,
+}
+
+/// A caller's seat.
+pub(crate) struct Seat<'a> {
+    shared: &'a Shared,
+    permit: Permit<'a>,
+    has: Cell<bool>,
+}
+
+impl Seat<'_> {
+    pub(crate) fn seats(&self) -> &Seats {
+        &self.shared.seats
+    }
+
+    /// Lets somebody more urgent work and waits until there is a seat again; false when the request was
+    /// called off meanwhile.
+    pub(crate) fn give_way(&self) -> bool {
+        let gone = || self.permit.called_off();
+        let gone: Option<&dyn Fn() -> bool> = self.permit.cancel.is_some().then_some(&gone);
+        // Set first: the seat is not this caller's any more even if something in here were to unwind.
+        self.has.set(false);
+        let has = self.shared.seats.give_way(self.permit.priority, gone);
+        self.has.set(has);
+        has
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if self.has.get() {
+            self.shared.seats.leave(self.permit.priority);
+            self.shared.call();
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes sleeping residents where a job takes more workers than it has, since a seat came free.
+    fn call(&self) {
+        if self.shown.load(Ordering::SeqCst) > 0 && self.slots.iter().any(|s| s.open(0).is_some()) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        for w in &self.workers {
+            w.bed.wake(|| {
+                if let Some(t) = &*lock(&w.thread) {
+                    t.unpark();
+                }
+            });
+        }
+    }
+
+    /// The most urgent job that takes more workers, seen from resident `me`: its slot and priority.
+    /// Residents start at different slots, so that several jobs are shared out.
+    fn best(&self, me: usize, seen: &[usize; SLOTS]) -> Option<(usize, i32)> {
+        let mut best: Option<(usize, i32)> = None;
+        for j in 0..SLOTS {
+            let s = (me + j) % SLOTS;
+            if let Some(p) = self.slots[s].open(seen[s])
+                && best.is_none_or(|b| p > b.1)
+            {
+                best = Some((s, p));
+            }
+        }
+        best
+    }
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,10 +153,15 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Pool {
     /// Starts `workers - 1` threads (the caller of a request is the remaining worker), pinned to
     /// `cpus[1..]` where there are enough of them.
-    pub(crate) fn new(workers: usize, cpus: &[usize]) -> Result<Pool, DeviceError> {
+    pub(crate) fn new(
+        workers: usize,
+        cpus: &[usize],
+        fault: Option<Arc<Fault>>,
+    ) -> Result<Pool, DeviceError> {
         let residents = workers.saturating_sub(1);
         let shared = Arc::new(Shared {
             slots: (0..SLOTS).map(|_| Slot::new()).collect(),
+            seats: Seats::new(workers.max(1)),
             workers: (0..residents)
                 .map(|_| {
                     Ok(Worker {
@@ -98,6 +179,7 @@ impl Pool {
         let mut pool = Pool {
             shared,
             threads: Vec::new(),
+            fault,
         };
         for i in 0..residents {
             let shared = pool.shared.clone();
@@ -132,34 +214,82 @@ impl Pool {
             .try_for_each(|w| lock(&w.desk).grow(scratch, views))
     }
 
-    /// Runs `job` to its end with the residents' help. The caller is worker 0 and brings its own
-    /// scratch and views.
-    pub(crate) fn run(&self, job: &Job, scratch: *mut u8, views: &mut [View]) {
-        let slot = if self.shared.workers.is_empty() {
-            None
-        } else {
-            self.shared.slots.iter().find(|s| s.claim())
+    /// What is to go wrong.
+    pub(crate) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_deref()
+    }
+
+    /// A seat for a caller, which waits parked while all are taken.
+    pub(crate) fn sit<'a>(&'a self, permit: Permit<'a>) -> Result<Seat<'a>, DeviceError> {
+        let gone = || permit.called_off();
+        let gone: Option<&dyn Fn() -> bool> = permit.cancel.is_some().then_some(&gone);
+        if !self.shared.seats.sit(permit.priority, gone) {
+            return Err(DeviceError::Cancelled);
+        }
+        Ok(Seat {
+            shared: &self.shared,
+            permit,
+            has: Cell::new(true),
+        })
+    }
+
+    /// Threads that may work at once from now on, at most as many as were started.
+    pub(crate) fn limit(&self, workers: usize) {
+        self.shared.seats.resize(workers.clamp(1, self.workers()));
+        self.shared.call();
+    }
+
+    /// Runs `job` to its end with the help of as many residents as its permit allows. The caller is
+    /// worker 0 and brings its seat, its own scratch and views.
+    pub(crate) fn run(&self, job: &Job, seat: &Seat<'_>, scratch: *mut u8, views: &mut [View]) {
+        let shared = &*self.shared;
+        let room = job.permit.helpers(shared.workers.len());
+        let slot = match (room, job.permit.workers) {
+            // It stays so.
+            (0, None) => None,
+            _ => (0..SLOTS).find(|&s| shared.slots[s].claim()),
         };
-        let Some(slot) = slot else {
-            job.work(0, scratch, views);
+        let Some(number) = slot else {
+            job.lead(seat, scratch, views, &|| {});
             return;
         };
-        if self.shared.shown.fetch_add(1, Ordering::Relaxed) == 0 {
+        let slot = &shared.slots[number];
+        let priority = job.permit.priority;
+        if shared.shown.fetch_add(1, Ordering::SeqCst) == 0 {
             self.make_way();
         }
+        let urgent = shared.seats.above_others(priority);
         // The slot forgets the job's lifetime; `retire` returns before it ends.
-        slot.publish(std::ptr::from_ref(job).cast());
-        for w in &self.shared.workers {
-            w.bed.wake(|| {
-                if let Some(t) = &*lock(&w.thread) {
-                    t.unpark();
-                }
-            });
+        slot.publish(std::ptr::from_ref(job).cast(), room, priority);
+        if urgent {
+            shared.seats.want(number, priority, true);
         }
-        job.work(0, scratch, views);
+        if room > 0 {
+            shared.wake();
+        }
+        let has = Cell::new(room);
+        job.lead(seat, scratch, views, &|| {
+            let room = job.permit.helpers(shared.workers.len());
+            let before = has.replace(room);
+            if room == before {
+                return;
+            }
+            slot.resize(room as i32 - before as i32);
+            if room > before {
+                shared.wake();
+            }
+        });
+        // Nothing is left to help with.
+        slot.close();
+        if urgent {
+            shared.seats.want(number, priority, false);
+        }
         job.finish();
         slot.retire();
-        self.shared.shown.fetch_sub(1, Ordering::Relaxed);
+        shared.shown.fetch_sub(1, Ordering::SeqCst);
+        if urgent {
+            shared.call();
+        }
     }
 }
 
@@ -194,13 +324,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        for w in &self.shared.workers {
-            w.bed.wake(|| {
-                if let Some(t) = &*lock(&w.thread) {
-                    t.unpark();
-                }
-            });
-        }
+        self.shared.wake();
         for t in self.threads.drain(..) {
             let _ = t.join();
         }
@@ -221,20 +345,39 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
     let mut rounds = 0u32;
     while !shared.stop.load(Ordering::SeqCst) {
         let mut worked = false;
-        // Workers start at different slots, so that several jobs are shared out.
-        for j in 0..SLOTS {
-            let s = (me + j) % SLOTS;
-            let slot = &shared.slots[s];
-            if !slot.has_other_than(seen[s]) {
-                continue;
-            }
+        if let Some((s, priority)) = shared.best(me, &seen) {
             // Taken before the job is entered: room is made under this lock before a job is shown.
             let mut desk = lock(&worker.desk);
-            let Desk { scratch, views } = &mut *desk;
-            let scratch = scratch.as_ptr();
-            if let Some(g) = slot.enter(seen[s], |job| job.work(me + 1, scratch, views)) {
-                seen[s] = g;
-                worked = true;
+            if shared.seats.sit_to_help(priority) {
+                let Desk { scratch, views } = &mut *desk;
+                let scratch = scratch.as_ptr();
+                let seated = Cell::new(true);
+                let slot = &shared.slots[s];
+                let found = slot.enter(seen[s], |job, full| {
+                    let priority = job.permit.priority;
+                    // Only what is above others says what it wants.
+                    let urgent = shared.seats.above_others(priority);
+                    if urgent && full {
+                        shared.seats.want(s, priority, false);
+                    }
+                    let left = job.help(me + 1, scratch, views, slot);
+                    if urgent {
+                        shared.seats.want(s, priority, left == Left::Early);
+                    }
+                    // Before the job's caller can know that nobody is in it.
+                    seated.set(false);
+                    shared.seats.release();
+                    worked = true;
+                    left
+                });
+                if seated.get() {
+                    shared.seats.release();
+                }
+                if let Some(g) = found {
+                    seen[s] = g;
+                }
+                drop(desk);
+                shared.call();
             }
         }
         if worked {
@@ -247,14 +390,16 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
             continue;
         }
         let since = *idle.get_or_insert_with(Instant::now);
-        if since.elapsed() > SPIN {
+        // Without a seat to be had there is nothing to wait for: a thread that spins takes a processor
+        // from one that works.
+        if since.elapsed() > SPIN || shared.seats.free() == 0 {
             let work = || {
-                shared.stop.load(Ordering::SeqCst)
-                    || shared
-                        .slots
-                        .iter()
-                        .zip(&seen)
-                        .any(|(s, &g)| s.has_other_than(g))
+                let open = || {
+                    shared
+                        .best(me, &seen)
+                        .is_some_and(|(_, p)| shared.seats.may_help(p))
+                };
+                shared.stop.load(Ordering::SeqCst) || open()
             };
             worker.bed.sleep(work, std::thread::park);
             idle = None;

@@ -6,7 +6,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use shopfloor_cpu::flow::{Bed, Flow, Slot, StepSpec};
+use shopfloor_cpu::flow::{Bed, Flow, Left, Slot, StepSpec};
+use shopfloor_cpu::seats::{Seats, Sitter};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
     waits
@@ -55,6 +56,8 @@ fn tasks_wait_for_tasks() {
                 &s.specs,
                 &tasks,
                 |_, _, first, count| (first, first + count),
+                || false,
+                || true,
                 |step, t, _| {
                     let cell = &s.first[t as usize];
                     if step == 0 {
@@ -99,6 +102,8 @@ fn tickets_and_waits() {
                 &specs(&[&[], &[0]]),
                 &[2, 1],
                 whole,
+                || false,
+                || true,
                 |step, first, count| {
                     assert_eq!(count, 1);
                     if step == 0 {
@@ -145,6 +150,8 @@ fn empty_steps_pass_waits_on() {
                 &specs(&[&[], &[0], &[1]]),
                 &[1, 0, 1],
                 whole,
+                || false,
+                || true,
                 |step, _, _| match step {
                     // SAFETY: one worker runs the only task of step 0.
                     0 => s.first.with_mut(|p| unsafe { *p = 7 }),
@@ -182,9 +189,11 @@ fn slots() {
         let t = thread::spawn(move || {
             let mut seen = 0;
             for _ in 0..2 {
-                let g = other.slot.enter(seen, |job| {
+                let g = other.slot.enter(seen, |job, full| {
+                    assert!(full);
                     // SAFETY: readers share the job until it is retired.
                     job.with(|p| unsafe { assert_ne!(*p, 0) });
+                    Left::Empty
                 });
                 if let Some(g) = g {
                     assert_ne!(g, seen);
@@ -195,7 +204,7 @@ fn slots() {
         for n in 1..=2 {
             let job = Box::new(UnsafeCell::new(n));
             assert!(s.slot.claim());
-            s.slot.publish(&*job);
+            s.slot.publish(&*job, 1, 0);
             s.slot.retire();
             // SAFETY: nobody else is in the job any more.
             job.with_mut(|p| unsafe { *p = 0 });
@@ -227,5 +236,159 @@ fn parking() {
         s.work.store(1, Ordering::SeqCst);
         s.bed.wake(|| handle.unpark());
         t.join().unwrap();
+    });
+}
+
+/// Two helpers come to a job that takes one: never both at once, and who left early may be followed.
+#[test]
+fn room_for_one() {
+    loom::model(|| {
+        struct Shared {
+            slot: Slot<UnsafeCell<usize>>,
+        }
+        // SAFETY: the slot's protocol is what is checked.
+        unsafe impl Sync for Shared {}
+        // SAFETY: as above.
+        unsafe impl Send for Shared {}
+        let s = Arc::new(Shared { slot: Slot::new() });
+        let job = Box::new(UnsafeCell::new(0));
+        assert!(s.slot.claim());
+        s.slot.publish(&*job, 1, 0);
+        let help = |s: &Shared| {
+            s.slot.enter(0, |job, _| {
+                // SAFETY: there is room for one helper, and the caller does not touch the job.
+                job.with_mut(|p| unsafe { *p += 1 });
+                Left::Early
+            })
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || assert!(help(&other).is_none()));
+        assert!(help(&s).is_none());
+        t.join().unwrap();
+        s.slot.retire();
+        // SAFETY: nobody else is in the job any more.
+        let n = job.with(|p| unsafe { *p });
+        assert!(n == 1 || n == 2);
+    });
+}
+
+/// A worker leaves in the middle, when it likes: what it did is known, and nothing is lost.
+#[test]
+fn leaving_early() {
+    loom::model(|| {
+        struct Shared {
+            flow: Flow,
+            first: [UnsafeCell<usize>; 2],
+            second: AtomicUsize,
+            wanted: AtomicUsize,
+        }
+        // SAFETY: the waits order the accesses, which is what loom checks here.
+        unsafe impl Sync for Shared {}
+        let s = Arc::new(Shared {
+            flow: Flow::new(2, 2),
+            first: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            second: AtomicUsize::new(0),
+            wanted: AtomicUsize::new(0),
+        });
+        let work = |s: &Shared, worker: usize, stay: bool| {
+            s.flow.walk(
+                worker,
+                &specs(&[&[], &[0]]),
+                &[2, 1],
+                whole,
+                || !stay && s.wanted.load(Ordering::Relaxed) == 1,
+                || stay,
+                |step, first, _| {
+                    s.wanted.store(1, Ordering::Relaxed);
+                    if step == 0 {
+                        // SAFETY: task `first` is run by one worker only.
+                        s.first[first as usize].with_mut(|p| unsafe { *p += 1 });
+                    } else {
+                        // SAFETY: all tasks of step 0 are done.
+                        let sum: usize = s.first.iter().map(|c| c.with(|p| unsafe { *p })).sum();
+                        assert_eq!(sum, 2);
+                        s.second.fetch_add(1, Ordering::Relaxed);
+                    }
+                },
+            )
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || {
+            work(&other, 1, false);
+        });
+        assert!(work(&s, 0, true));
+        s.flow.finish(&[2, 1]);
+        assert_eq!(s.second.load(Ordering::Relaxed), 1);
+        t.join().unwrap();
+    });
+}
+
+/// One seat for two callers: each has it alone, and neither waits for ever.
+#[test]
+fn a_seat_for_two() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        struct Shared {
+            seats: Seats,
+            desk: UnsafeCell<usize>,
+        }
+        // SAFETY: the seat is what is checked: who has it is alone at the desk.
+        unsafe impl Sync for Shared {}
+        let s = Arc::new(Shared {
+            seats: Seats::new(1),
+            desk: UnsafeCell::new(0),
+        });
+        let work = |s: &Shared| {
+            assert!(s.seats.sit(0, None));
+            // SAFETY: as above.
+            s.desk.with_mut(|p| unsafe { *p += 1 });
+            s.seats.leave(0);
+        };
+        let other = s.clone();
+        let t = thread::spawn(move || work(&other));
+        work(&s);
+        t.join().unwrap();
+        assert_eq!(s.seats.free(), 1);
+        assert_eq!(s.seats.waiting(), 0);
+        assert_eq!(s.desk.with(|p| unsafe { *p }), 2);
+    });
+}
+
+/// Who works gives its seat to somebody more urgent and has it again afterwards.
+#[test]
+fn giving_way() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        struct Shared {
+            seats: Seats,
+            desk: UnsafeCell<usize>,
+        }
+        // SAFETY: the seat is what is checked: who has it is alone at the desk.
+        unsafe impl Sync for Shared {}
+        let s = Arc::new(Shared {
+            seats: Seats::new(1),
+            desk: UnsafeCell::new(0),
+        });
+        let other = s.clone();
+        let t = thread::spawn(move || {
+            assert!(other.seats.sit(1, None));
+            // SAFETY: as above.
+            other.desk.with_mut(|p| unsafe { *p += 1 });
+            other.seats.leave(1);
+        });
+        assert!(s.seats.sit(0, None));
+        for _ in 0..2 {
+            // SAFETY: as above.
+            s.desk.with_mut(|p| unsafe { *p += 1 });
+            if s.seats.pressed(0, Sitter::Caller) {
+                assert!(s.seats.give_way(0, None));
+            }
+        }
+        s.seats.leave(0);
+        t.join().unwrap();
+        assert_eq!(s.seats.free(), 1);
+        assert_eq!(s.desk.with(|p| unsafe { *p }), 3);
     });
 }

@@ -323,7 +323,11 @@ impl Executable for CudaExecutable {
             states,
             timeline,
             stop_after,
+            permit,
         } = request;
+        if permit.called_off() {
+            return Err(DeviceError::Cancelled);
+        }
         let asked = Asked {
             symbols,
             inputs: inputs.iter().map(|b| In::Host(b)).collect(),

@@ -51,6 +51,9 @@ pub enum DeviceError {
         /// What its driver says.
         why: String,
     },
+    /// Whoever sent the request gave it up.
+    #[error("the request was cancelled")]
+    Cancelled,
     /// Dims do not fit the plan.
     #[error(transparent)]
     Plan(#[from] PlanErrorText),

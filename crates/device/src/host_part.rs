@@ -373,6 +373,7 @@ impl HostPart {
             states: &mut [],
             timeline: None,
             stop_after: None,
+            permit: Default::default(),
         };
         let done = one.executable.run(&mut frame, request);
         for (a, m) in one.outputs.iter().zip(made) {

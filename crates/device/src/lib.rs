@@ -29,6 +29,7 @@ use machine::Machine;
 use plan::{HostOp, Timeline, VerifiedPlan};
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tensor::{Tensor, WeightStore};
 
 /// How a device keeps workers.
@@ -55,6 +56,11 @@ pub trait Device: Send + Sync {
     fn residency(&self) -> Residency;
     /// Workers, the calling thread included.
     fn workers(&self) -> usize;
+    /// Lets at most `workers` threads work at once from now on (at least one, at most
+    /// [`Device::workers`]): cores were taken from this process, or given back.
+    fn limit_workers(&self, workers: usize) {
+        let _ = workers;
+    }
     /// Makes block `block` (counting blocks only) of `plan` executable and runs its init segment;
     /// results of init are taken from and put into `packed`, so that plans share them.
     fn compile(
@@ -150,6 +156,37 @@ pub trait Executable: Send + Sync {
 /// What a device keeps per request slot.
 pub struct Frame(pub Box<dyn Any + Send>);
 
+/// What a request may take of a device, and how it is called off. The default is everything, at no
+/// particular priority.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Permit<'a> {
+    /// Workers granted, the caller included (who always works: 0 is taken for 1); it may change while
+    /// the request runs. `None`: as many as there are.
+    pub workers: Option<&'a AtomicU32>,
+    /// Requests of lower priority give their workers up between two tasks while this one can use them.
+    pub priority: i32,
+    /// Set by whoever gives the request up: it ends at the next task or step with
+    /// [`DeviceError::Cancelled`].
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl Permit<'_> {
+    /// Workers beside the caller, at most `most`.
+    #[inline]
+    pub fn helpers(&self, most: usize) -> usize {
+        match self.workers {
+            None => most,
+            Some(n) => (n.load(Ordering::Relaxed).max(1) as usize - 1).min(most),
+        }
+    }
+
+    /// Whether the request was given up.
+    #[inline]
+    pub fn called_off(&self) -> bool {
+        self.cancel.is_some_and(|c| c.load(Ordering::Relaxed))
+    }
+}
+
 /// One request to a compiled block.
 pub struct Request<'a> {
     /// Values of the block's symbols, in its order.
@@ -165,6 +202,9 @@ pub struct Request<'a> {
     pub timeline: Option<&'a mut Timeline>,
     /// Last step to run, for debugging by bisection; outputs are then unspecified.
     pub stop_after: Option<u32>,
+    /// What it may take. Devices without workers to share out look at nothing of it but whether it was
+    /// given up.
+    pub permit: Permit<'a>,
 }
 
 /// One request on unified buffers.
@@ -177,6 +217,8 @@ pub struct UnifiedRequest<'a> {
     pub outputs: &'a mut [UnifiedBuffer],
     /// Where to record what ran when, if anywhere.
     pub timeline: Option<&'a mut Timeline>,
+    /// What it may take.
+    pub permit: Permit<'a>,
 }
 
 /// A request on unified buffers by one on the host's memory, which `run` runs.
@@ -209,6 +251,7 @@ pub fn run_on_host(
         states: &mut [],
         timeline: request.timeline,
         stop_after: None,
+        permit: request.permit,
     };
     run(own)?;
     for (o, t) in request.outputs.iter_mut().zip(made) {

@@ -212,6 +212,7 @@ pub(crate) fn run<'v>(
                             states: &mut held,
                             timeline: own.as_mut(),
                             stop_after,
+                            permit: Default::default(),
                         },
                     )
                 });

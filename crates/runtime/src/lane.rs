@@ -172,6 +172,7 @@ impl Ready {
             states: &mut [],
             timeline,
             stop_after,
+            permit: Default::default(),
         };
         crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))
     }
@@ -273,6 +274,7 @@ impl Lane {
             inputs: &ins,
             outputs: &mut outs,
             timeline: None,
+            permit: Default::default(),
         };
         crate::epoch::with_memory(exe, &mut r.frame, memory, |frame| {
             exe.run_unified(frame, request)

@@ -40,6 +40,7 @@ fn engine_of(
         threads,
         isa,
         machine: None,
+        ..Default::default()
     })?);
     let of = |d: &dyn Device| (d.machine().clone(), d.target().clone());
     if cut {

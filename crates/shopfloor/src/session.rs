@@ -27,6 +27,7 @@ pub fn default_engine(
         threads,
         isa,
         machine,
+        ..Default::default()
     })?;
     let planner = planner::Planner::new(
         vec![(device.machine().clone(), device.target().clone())],
@@ -97,6 +98,7 @@ fn webgpu_engine(
         threads,
         isa,
         machine: None,
+        ..Default::default()
     })?);
     let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
     let machine = machine.unwrap_or_else(|| device.machine().clone());

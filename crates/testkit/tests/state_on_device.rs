@@ -168,6 +168,7 @@ fn a_plan_over_the_host_has_the_cache_where_it_is_written() {
                 threads: Some(1),
                 isa: None,
                 machine: None,
+                ..Default::default()
             })
             .expect("a CPU"),
         );

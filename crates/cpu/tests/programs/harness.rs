@@ -53,6 +53,7 @@ pub fn devices() -> &'static [CpuDevice] {
                     threads: Some(threads),
                     isa: Some(isa),
                     machine: Some(machine.clone()),
+                    ..Default::default()
                 };
                 out.push(CpuDevice::new(o).expect("a device"));
             }
@@ -211,6 +212,7 @@ pub fn run_on(
             states: &mut [],
             timeline: None,
             stop_after: None,
+            permit: Default::default(),
         };
         e.run(&mut frame, r)?;
     }

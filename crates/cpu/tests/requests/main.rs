@@ -2,6 +2,7 @@
 #[path = "../programs/build.rs"]
 #[allow(dead_code)]
 mod build;
+mod sharing;
 
 use build::{B, at, blocked, expr, n};
 use device::{Device, DeviceError, Executable, PackedStore, Request, State};
@@ -215,6 +216,7 @@ fn device(threads: usize) -> CpuDevice {
         threads: Some(threads),
         isa: None,
         machine: Some(shopfloor_cpu::detect::detect()),
+        ..Default::default()
     })
     .expect("a device")
 }
@@ -270,6 +272,7 @@ fn request(
             states: &mut [],
             timeline,
             stop_after: None,
+            permit: Default::default(),
         },
     )?;
     Ok(out
@@ -448,6 +451,7 @@ fn wrong_memory_is_an_error() {
                 states: &mut [],
                 timeline: None,
                 stop_after: None,
+                permit: Default::default(),
             },
         )
     };
@@ -548,6 +552,7 @@ fn states_stay_in_place() {
             states: &mut [&mut cache],
             timeline: None,
             stop_after: None,
+            permit: Default::default(),
         };
         e.run(&mut f, r).expect("runs");
         let at = (past * cols * 4) as usize;
@@ -561,6 +566,7 @@ fn states_stay_in_place() {
         states: &mut [&mut cache],
         timeline: None,
         stop_after: None,
+        permit: Default::default(),
     };
     assert!(
         matches!(e.run(&mut f, r), Err(DeviceError::Plan(_))),
