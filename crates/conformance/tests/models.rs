@@ -19,7 +19,10 @@ fn engine() -> Option<Arc<runtime::Engine>> {
 
 /// Runs a model twice and compares; gives what ran where.
 fn check(name: &str) -> Option<planview::Shares> {
-    let engine = engine()?;
+    check_on(engine()?, name)
+}
+
+fn check_on(engine: Arc<runtime::Engine>, name: &str) -> Option<planview::Shares> {
     if !zoo::missing(&[name]).is_empty() {
         return None;
     }
@@ -73,6 +76,38 @@ fn gnn_gcn() {
 #[test]
 fn if_branches() {
     check("if_branches");
+}
+
+/// A GPU that is predicted to be so many times as fast as it is described.
+fn faster(engine: &runtime::Engine, factor: f64) -> machine::Machine {
+    let mut m = engine.device().machine().clone();
+    for level in &mut m.levels {
+        for way in [&mut level.read, &mut level.write] {
+            way.per_worker.value *= factor;
+            way.all.value *= factor;
+        }
+    }
+    m.costs.launch_s.value /= factor;
+    m.costs.step_s.value /= factor;
+    m
+}
+
+/// The CPU and the GPU share a plan, where the GPU is worth it and where it is not.
+#[test]
+fn two_devices() {
+    let Some(one) = engine() else { return };
+    let mut used = vec![];
+    for factor in [0.01, 3.0, 100.0] {
+        let machine = faster(&one, factor);
+        let pair = engine_on("cpu+wgpu", None, None, Some(machine)).expect("two devices");
+        let Some(s) = check_on(pair, "digits_cnn") else {
+            return;
+        };
+        used.push(s.steps_by_device.len());
+        let cpu = s.steps_by_device.contains_key("cpu");
+        assert_eq!(cpu, factor < 100.0, "{s:?}");
+    }
+    assert_eq!(used, [1, 2, 1]);
 }
 
 /// `SHOPFLOOR_ON_MODELS=a,b`: those models.

@@ -1,6 +1,11 @@
 //! Every family on whatever GPU answers; software ones (lavapipe) count.
 use device::Device;
-use kernel::TileProgram;
+use expr::ExprBuilder;
+use kernel::{
+    Access, Axis, AxisTile, Family, GpuMapping, Kernel, Mapping, Operand, Place, Role, Schedule,
+    Stmt, Term, Tile, TileProgram,
+};
+use layout::{DType, Dim};
 use shopfloor_conformance::{Failure, OnDevice, Subject, run, seeds};
 use std::sync::OnceLock;
 use tensor::Tensor;
@@ -75,4 +80,94 @@ fn an_unknown_adapter_is_named_beside_those_there_are() {
         e.contains("no such adapter") && e.contains("there are: "),
         "{e}"
     );
+}
+
+#[test]
+fn steps_of_more_tasks_than_a_submission_takes_are_cut() {
+    if device().is_none() {
+        return;
+    }
+    // Far less than any adapter takes: nearly every step goes out in parts, whose last line of
+    // workgroups reaches beyond them.
+    let d = WebGpuDevice::open(None).expect("an adapter");
+    let d = d.with_submissions(5, 3);
+    let out = run(&Short(OnDevice(&d)), None, 7000, seeds(2)).unwrap_or_else(|e| panic!("{e}"));
+    println!("{:?}, refused {:?}", out.agreed, out.refused);
+    assert!(out.total() > 40, "{out:?}");
+    assert!(out.agreed.len() >= 6, "{:?}", out.agreed);
+}
+
+/// Twice every element of a vector, an element per task.
+fn doubled(n: i64) -> TileProgram {
+    let operand = |name: &str, role| Operand {
+        name: name.into(),
+        dtype: DType::F32,
+        role,
+        access: Access::strided(
+            Dim::Known(0),
+            vec![Term::flat(0, Dim::Known(n), Dim::Known(1))],
+        ),
+        elements: Dim::Known(n),
+    };
+    let tile = |name: &str| Tile {
+        name: name.into(),
+        dtype: DType::F32,
+        axes: vec![0],
+    };
+    let mut e = ExprBuilder::new();
+    let x = e.input(0, DType::F32);
+    let twice = e.add(x, x);
+    let kernel = Kernel {
+        name: "doubled".into(),
+        family: Family::Map,
+        axes: vec![Axis {
+            name: "m".into(),
+            extent: Dim::Known(n),
+        }],
+        operands: vec![operand("x", Role::Read), operand("y", Role::Write)],
+        tiles: vec![tile("x"), tile("y")],
+        body: vec![
+            Stmt::Load { dst: 0, operand: 0 },
+            Stmt::Map {
+                dst: 1,
+                expr: e.finish(&[twice]),
+                args: vec![0],
+            },
+            Stmt::Store { operand: 1, src: 1 },
+        ],
+    };
+    let schedule = Schedule {
+        grid: vec![AxisTile { axis: 0, tile: 1 }],
+        loops: vec![],
+        places: vec![Place::Register; 2],
+        chunk: 1,
+        raster: 1,
+        mapping: Mapping::Gpu(GpuMapping {
+            threads: 32,
+            warps: [1, 1],
+            rows: vec![],
+            columns: vec![],
+            fragment: None,
+            load_bytes: 4,
+            unroll: 1,
+            registers: 64,
+            spread: vec![],
+        }),
+    };
+    TileProgram::new(kernel, schedule).expect("a program")
+}
+
+#[test]
+fn more_tasks_than_fit_one_dispatch() {
+    let Some(d) = device() else { return };
+    let n = (1usize << 20) + 77;
+    let mut x = Tensor::zeros(DType::F32, &[n]).expect("memory");
+    let y = x.clone();
+    for i in 0..n {
+        x.set_f64(i, (i % 1021) as f64);
+    }
+    let got = OnDevice(d).run(&doubled(n as i64), &[], &[x, y]);
+    let got = got.unwrap_or_else(|e| panic!("{e:?}"));
+    let wrong = (0..n).find(|&i| got[0].get_f64(i) != 2.0 * (i % 1021) as f64);
+    assert_eq!(wrong, None);
 }

@@ -1,7 +1,6 @@
 //! A GPU as a device.
 use crate::executable::GpuExecutable;
 use crate::gpu::{self, Gpu};
-use crate::run::MOST_TASKS;
 use device::{Device, DeviceError, Executable, PackedStore, Residency, Shelf};
 use kernel::Target;
 use machine::{Machine, Source, Sourced};
@@ -48,6 +47,16 @@ impl WebGpuDevice {
         })
     }
 
+    /// The same, whose submissions carry at most `tasks` tasks (2^20 when not said) in dispatches of at
+    /// most `groups` workgroups along a dimension (what the adapter takes). Before anything is compiled.
+    #[must_use]
+    pub fn with_submissions(mut self, tasks: u32, groups: u32) -> WebGpuDevice {
+        if let Some(gpu) = Arc::get_mut(&mut self.gpu) {
+            gpu.bounded(tasks, groups);
+        }
+        self
+    }
+
     /// The same, with the device that runs what plans give to the host: those over `host` and this
     /// device, in this order.
     #[must_use]
@@ -71,7 +80,9 @@ impl Device for WebGpuDevice {
     }
 
     fn residency(&self) -> Residency {
-        Residency::Bounded { tasks: MOST_TASKS }
+        Residency::Bounded {
+            tasks: self.gpu.most_tasks,
+        }
     }
 
     fn workers(&self) -> usize {

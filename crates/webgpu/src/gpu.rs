@@ -30,6 +30,8 @@ pub(crate) struct Gpu {
     pub most_bytes: u64,
     /// Workgroups along one dimension of a dispatch.
     pub most_groups: u32,
+    /// Tasks that one submission carries at most.
+    pub most_tasks: u32,
     /// Nanoseconds per tick, where passes can be timed.
     pub tick_ns: Option<f32>,
     pub bindings: wgpu::BindGroupLayout,
@@ -158,6 +160,7 @@ impl Gpu {
                 .max_storage_buffer_binding_size
                 .min(limits.max_buffer_size),
             most_groups: limits.max_compute_workgroups_per_dimension,
+            most_tasks: MOST_TASKS,
             tick_ns: (!timed.is_empty()).then(|| queue.get_timestamp_period()),
             device,
             queue,
@@ -167,6 +170,20 @@ impl Gpu {
             ring: Drained::new(MOST_TASKS),
             failed,
         })
+    }
+
+    /// Submissions of at most `tasks` tasks, in dispatches of at most `groups` workgroups along a
+    /// dimension.
+    pub fn bounded(&mut self, tasks: u32, groups: u32) {
+        self.most_tasks = tasks.max(1);
+        self.most_groups = groups.clamp(1, self.most_groups);
+        self.ring = Drained::new(self.most_tasks);
+    }
+
+    /// Tasks that one dispatch takes: those of a submission, as far as two dimensions reach.
+    pub fn most_at_once(&self) -> u32 {
+        let reach = self.most_groups.saturating_mul(self.most_groups);
+        self.most_tasks.min(reach)
     }
 
     /// A zeroed buffer that shaders use and that is copied to and from.

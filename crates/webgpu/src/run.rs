@@ -10,8 +10,8 @@ use plan::{Block, BufferId, Params, Span, Step, StepWork, Timeline};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tasks that one submission carries at most, where it has several steps: a driver that is not asked
-/// for too much at once lets others have their turn.
+/// Tasks that one submission carries at most when nothing else is said: a driver that is not asked for
+/// too much at once lets others have their turn.
 pub(crate) const MOST_TASKS: u32 = 1 << 20;
 
 /// Where a number of a dispatch comes from.
@@ -56,6 +56,20 @@ pub(crate) struct Far<'a, 'b> {
     pub memory: &'b mut HostMemory,
     pub view: HostView<'a>,
     pub symbols: &'a [i64],
+}
+
+/// Records so many of a shader's tasks, from the first on that its numbers say.
+fn dispatch(
+    gpu: &Gpu,
+    pass: &mut wgpu::ComputePass<'_>,
+    place: &Place<'_>,
+    s: &Shader,
+    tasks: u32,
+) {
+    let x = tasks.min(gpu.most_groups);
+    pass.set_pipeline(&s.pipeline);
+    pass.set_bind_group(0, place.bound, &[s.offset as u32]);
+    pass.dispatch_workgroups(x, tasks.div_ceil(x), 1);
 }
 
 /// Steps in order, compiled.
@@ -140,6 +154,7 @@ impl Steps {
             for n in &text.numbers {
                 numbers.push(match n {
                     Number::Tasks => Source::Tasks(tasks),
+                    Number::First => Source::Fixed(0),
                     Number::Fault => Source::Fixed(word(memory.fault + work.len() as u64 * 4)?),
                     Number::Operand(o) => Source::Fixed(word(places[*o as usize].1)?),
                     Number::Dim(d) => Source::Param(params.intern(d)),
@@ -216,18 +231,37 @@ impl Steps {
         }
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
         let mut carried = 0u32;
+        let (most, each) = (gpu.most_tasks, gpu.most_at_once());
+        let of = |s: &Shader| p[s.tasks as usize].max(0) as u32;
+        let passes: u64 = self.work[..count]
+            .iter()
+            .map(|w| match w {
+                Work::Shader(s) => u64::from(of(s).div_ceil(each).max(1)),
+                _ => 0,
+            })
+            .sum();
         let queries = match (&timeline, gpu.tick_ns) {
-            (Some(_), Some(_)) if count > 0 && count <= 2048 => {
+            (Some(_), Some(_)) if (1..=2048).contains(&passes) => {
                 Some(gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
                     label: None,
                     ty: wgpu::QueryType::Timestamp,
-                    count: count as u32 * 2,
+                    count: passes as u32 * 2,
                 }))
             }
             _ => None,
         };
-        // Shaders in the order of their passes, with their tasks.
-        let mut timed: Vec<(usize, u32)> = vec![];
+        // Shaders in the order of their passes, with their first task and how many.
+        let mut timed: Vec<(usize, u32, u32)> = vec![];
+        let writes = |timed: &[(usize, u32, u32)]| {
+            let at = timed.len() as u32 * 2;
+            queries
+                .as_ref()
+                .map(|query_set| wgpu::ComputePassTimestampWrites {
+                    query_set,
+                    beginning_of_pass_write_index: Some(at),
+                    end_of_pass_write_index: Some(at + 1),
+                })
+        };
         let mut at = 0;
         while at < count {
             match &self.work[at] {
@@ -252,41 +286,56 @@ impl Steps {
                     }
                     at += 1;
                 }
+                Work::Shader(s) if of(s) > each => {
+                    // Every part has its own numbers, which are written before it is handed over.
+                    if carried > 0 {
+                        let next = gpu.device.create_command_encoder(&Default::default());
+                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
+                        carried = 0;
+                    }
+                    let all = of(s);
+                    for first in (0..all).step_by(each as usize) {
+                        let tasks = each.min(all - first);
+                        let mut range = [0; 8];
+                        range[..4].copy_from_slice(&(first + tasks).to_le_bytes());
+                        range[4..].copy_from_slice(&first.to_le_bytes());
+                        gpu.write(place.numbers, s.offset, &range);
+                        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                            label: None,
+                            timestamp_writes: writes(&timed),
+                        });
+                        dispatch(gpu, &mut pass, place, s, tasks);
+                        drop(pass);
+                        timed.push((at, first, tasks));
+                        let next = gpu.device.create_command_encoder(&Default::default());
+                        gpu.submit(std::mem::replace(&mut encoder, next), tasks);
+                    }
+                    at += 1;
+                }
                 Work::Shader(_) => {
-                    let writes = queries.as_ref().map(|q| wgpu::ComputePassTimestampWrites {
-                        query_set: q,
-                        beginning_of_pass_write_index: Some(timed.len() as u32 * 2),
-                        end_of_pass_write_index: Some(timed.len() as u32 * 2 + 1),
-                    });
+                    let writes = writes(&timed);
                     let single = writes.is_some();
                     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
                         label: None,
                         timestamp_writes: writes,
                     });
-                    while let Some(Work::Shader(s)) = self.work.get(at).filter(|_| at < count) {
-                        let tasks = p[s.tasks as usize].max(0) as u32;
+                    while let Some(Work::Shader(s)) = self.work[..count].get(at) {
+                        let tasks = of(s);
+                        if tasks > each {
+                            break;
+                        }
                         if tasks > 0 {
-                            let x = tasks.min(gpu.most_groups);
-                            let y = tasks.div_ceil(x);
-                            if y > gpu.most_groups {
-                                return Err(self.error(
-                                    at,
-                                    format!("{tasks} tasks are more than a dispatch takes"),
-                                ));
-                            }
-                            pass.set_pipeline(&s.pipeline);
-                            pass.set_bind_group(0, place.bound, &[s.offset as u32]);
-                            pass.dispatch_workgroups(x, y, 1);
+                            dispatch(gpu, &mut pass, place, s, tasks);
                             carried = carried.saturating_add(tasks);
                         }
-                        timed.push((at, tasks));
+                        timed.push((at, 0, tasks));
                         at += 1;
-                        if single || carried > MOST_TASKS {
+                        if single || carried > most {
                             break;
                         }
                     }
                     drop(pass);
-                    if carried > MOST_TASKS {
+                    if carried > most {
                         let next = gpu.device.create_command_encoder(&Default::default());
                         gpu.submit(std::mem::replace(&mut encoder, next), carried);
                         carried = 0;
@@ -386,7 +435,7 @@ impl Steps {
     fn spans(
         &self,
         t: &mut Timeline,
-        timed: &[(usize, u32)],
+        timed: &[(usize, u32, u32)],
         times: &[u8],
         tick_ns: Option<f32>,
         start: Instant,
@@ -401,7 +450,7 @@ impl Steps {
             .filter_map(|i| ticks(i * 2))
             .filter(|&v| v > 0)
             .min();
-        for (i, &(step, tasks)) in timed.iter().enumerate() {
+        for (i, &(step, first_task, tasks)) in timed.iter().enumerate() {
             let (begin, end) = match (first, tick_ns, ticks(i * 2), ticks(i * 2 + 1)) {
                 (Some(f), Some(ns), Some(a), Some(b)) if a >= f && b >= a => {
                     let to = |v: u64| base + ((v - f) as f64 * f64::from(ns)) as u64;
@@ -412,7 +461,7 @@ impl Steps {
             t.spans.push(Span {
                 step: step as u32,
                 worker: 0,
-                first_task: 0,
+                first_task,
                 tasks,
                 start_ns: begin,
                 end_ns: end,

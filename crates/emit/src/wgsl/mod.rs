@@ -25,8 +25,10 @@ pub enum Array {
 /// One of the numbers that a dispatch is given, in the order of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Number {
-    /// How many tasks there are; workgroups beyond do nothing.
+    /// End of the dispatch's tasks; workgroups beyond do nothing.
     Tasks,
+    /// First of the dispatch's tasks: a step of many tasks goes out in several dispatches.
+    First,
     /// Word of the work array that takes the number of a fault, counted from 1.
     Fault,
     /// First word of an operand's buffer.
@@ -55,7 +57,7 @@ pub struct Wgsl {
 }
 
 /// Prints `program`, whose operand `i` lies in `arrays[i]`. Workgroup (x, y) takes task
-/// `y * num_workgroups.x + x`.
+/// `First + y * num_workgroups.x + x`.
 ///
 /// # Errors
 /// What the schedule asks for, or an element type, has no WGSL form.

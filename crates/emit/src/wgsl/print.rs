@@ -43,6 +43,9 @@ fn brain_bits(x: f32) -> u32 {
 fn brain_value(h: u32) -> f32 { return bitcast<f32>(h << 16u); }
 ";
 
+/// Numbers before those of the operands.
+const HEAD: usize = 3;
+
 /// The sign bit of a 64-bit number.
 const TOP: &str = "0x8000000000000000lu";
 
@@ -110,7 +113,7 @@ fn text(p: &Program, arrays: &[Array]) -> Out<Wgsl> {
             p.operands.len()
         ));
     }
-    let mut numbers = vec![Number::Tasks, Number::Fault];
+    let mut numbers = vec![Number::Tasks, Number::First, Number::Fault];
     numbers.extend((0..p.operands.len()).map(|o| Number::Operand(o as u16)));
     numbers.extend(p.dims.iter().cloned().map(Number::Dim));
     let mut atomic = [false; 2];
@@ -164,9 +167,13 @@ fn text(p: &Program, arrays: &[Array]) -> Out<Wgsl> {
         "@compute @workgroup_size({})\nfn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) thread_index: u32) {{",
         p.threads
     );
-    let _ = writeln!(o, "let task = i32(group.y * groups.x + group.x);");
+    // As natural numbers: workgroups beyond the last task may lie beyond 2^31.
+    let _ = writeln!(
+        o,
+        "let place = u32(numbers[1]) + group.y * groups.x + group.x;\nlet task = i32(place);"
+    );
     let _ = writeln!(o, "let thread = i32(thread_index);");
-    let _ = writeln!(o, "if (task < numbers[0]) {{");
+    let _ = writeln!(o, "if (place < u32(numbers[0])) {{");
     for (i, &t) in p.vars.iter().enumerate() {
         let _ = writeln!(o, "var v{i}: {};", name(t)?);
     }
@@ -214,7 +221,7 @@ impl Printer<'_> {
         let d = operand.dtype;
         let ty = Ty::of(d).ok_or("an operand has no type")?;
         let t = name(ty)?;
-        let base = format!("u32(numbers[{}])", i + 2);
+        let base = format!("u32(numbers[{}])", i + HEAD);
         let per = 32 / d.bits().min(32);
         let read = match d.bits() {
             64 => {
@@ -379,8 +386,8 @@ impl Printer<'_> {
             Inst::Barrier => self.line("workgroupBarrier();"),
             Inst::Fault { cond, code } => {
                 let set = match self.atomic[0] {
-                    true => format!("atomicStore(&work[u32(numbers[1])], {}u);", code + 1),
-                    false => format!("work[u32(numbers[1])] = {}u;", code + 1),
+                    true => format!("atomicStore(&work[u32(numbers[2])], {}u);", code + 1),
+                    false => format!("work[u32(numbers[2])] = {}u;", code + 1),
                 };
                 self.line(&format!("if (r{cond}) {{ {set} }}"));
             }
@@ -397,7 +404,7 @@ impl Printer<'_> {
             Op::Dim(d) => format!(
                 "{}(numbers[{}])",
                 name(ty)?,
-                2 + p.operands.len() as u32 + d
+                HEAD as u32 + p.operands.len() as u32 + d
             ),
             Op::Get(v) => format!("v{v}"),
             Op::Unary(f, x) => self.unary(*f, *x)?,
