@@ -273,30 +273,34 @@ fn every_kernel_of_these_models_is_what_it_says() {
         );
     }
     let share = |&(e, t): &(u32, u32)| (f64::from(e) / f64::from(t) - 1.0).abs();
-    // An estimate that is too low promises CTAs that do not fit; one that is too high leaves some out. The
-    // furthest too high is a convolution whose guarded loads ptxas makes one after the other where the
-    // estimate holds them all at once, 92 for 63.
-    for pair in off.values().flatten() {
-        let (estimated, taken) = *pair;
-        let limit = if estimated < taken { 0.4 } else { 0.5 };
-        assert!(
-            share(pair) < limit || estimated.abs_diff(taken) <= 4,
-            "{estimated} registers estimated, {taken} taken"
-        );
-    }
-    let mut wrong: Vec<f64> = off.values().flatten().map(share).collect();
+    let all: Vec<(u32, u32)> = off.values().flatten().copied().collect();
+    let mut wrong: Vec<f64> = all.iter().map(share).collect();
     wrong.sort_by(f64::total_cmp);
-    let (median, near) = (
-        wrong[wrong.len() / 2],
-        wrong.iter().filter(|w| **w <= 0.15).count(),
-    );
+    let (n, median) = (wrong.len(), wrong[wrong.len() / 2]);
+    let near = wrong.iter().filter(|w| **w <= 0.15).count();
+    // Registers are handed out by eights, and a multiprocessor's 65,536 are 32 for each of the 2,048
+    // threads that it can have: an estimate is as good where it is off by half of eight, or where both
+    // numbers limit nothing.
+    let same = |p: &&(u32, u32)| share(p) <= 0.15 || p.0.abs_diff(p.1) <= 4 || p.0.max(p.1) <= 32;
+    let close = all.iter().filter(same).count();
+    let other: Vec<_> = all.iter().filter(|p| !same(p)).collect();
+    for (i, top) in [0.05, 0.1, 0.15, 0.2, 0.3, 0.5].into_iter().enumerate() {
+        let within = wrong.iter().filter(|w| **w <= top).count();
+        let sign = if i == 0 { "" } else { ", " };
+        print!("{sign}{within} within {:.0} %", 100.0 * top);
+    }
     println!(
-        "{} kernels; estimates of registers are {:.0} % off in the median, {near} within 15 %",
-        wrong.len(),
+        " of {n} kernels; median {:.0} %; {close} by what it decides, the others {other:?}",
         100.0 * median
     );
     assert!(median < 0.1, "{median}");
-    assert!(near * 100 >= 84 * wrong.len(), "{near} of {}", wrong.len());
+    assert!(near * 100 >= 85 * n, "{near} of {n}");
+    // None takes more than the bound: no kernel is given more registers. What takes fewer than estimated
+    // are guarded loads that ptxas makes one after the other, and a top-k.
+    assert!(close * 100 >= 96 * n, "{close} of {n}: {other:?}");
+    for pair in &other {
+        assert!(pair.0 > pair.1 && share(pair) < 0.4, "{pair:?}");
+    }
     assert!(wrong.len() >= 60, "{}", wrong.len());
     let families: BTreeSet<Family> = off.keys().map(|k| k.1).collect();
     assert!(families.len() >= 7, "{families:?}");

@@ -227,7 +227,6 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
         params,
         threads: map.threads,
         registers: map.registers,
-        capped: true,
         shared_bytes,
         faults: vec![],
     })

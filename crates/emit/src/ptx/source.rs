@@ -49,10 +49,8 @@ pub(crate) struct Printed {
     pub code: String,
     pub params: Vec<ParamSpec>,
     pub threads: u32,
-    /// Registers per thread that the schedule allows.
+    /// Registers per thread that a kernel of its own is given.
     pub registers: u32,
-    /// Whether a kernel of its own is held to them.
-    pub capped: bool,
     pub shared_bytes: u32,
     /// Registers per thread, roughly.
     pub held: u32,
@@ -88,16 +86,12 @@ impl Printed {
                 _ => format!("\t.param .u64 {}", p.name),
             })
             .collect();
-        // Left alone, ptxas for sm_75 keeps 256 threads to 128 registers and spills.
-        let cap = match self.capped {
-            true => self.registers,
-            false => super::target::registers_for(self.threads),
-        };
         let text = format!(
-            "{}.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {cap}\n{{\n{}\tret;\n}}\n",
+            "{}.visible .entry {entry}(\n{}\n)\n.reqntid {}, 1, 1\n.maxnreg {}\n{{\n{}\tret;\n}}\n",
             module(&self.name, arch),
             list.join(",\n"),
             self.threads,
+            self.registers,
             self.code,
         );
         Ptx {

@@ -168,14 +168,15 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         p.dims.len() + 1
     );
     let code = head + &s.out;
+    let most = super::target::registers_for(p.threads);
+    let held = super::pressure::estimate_threads(&code, most);
     Ok(Printed {
         name: p.name.clone(),
-        held: super::pressure::estimate_threads(&code, super::target::registers_for(p.threads)),
+        held,
         code,
         params,
         threads: p.threads,
-        registers: p.registers,
-        capped: false,
+        registers: super::pressure::given(held, most),
         shared_bytes: bytes,
         faults: p.faults.clone(),
     })

@@ -200,8 +200,6 @@ pub struct Program {
     pub name: String,
     /// Threads per CTA.
     pub threads: u32,
-    /// Registers per thread that the schedule allows.
-    pub registers: u32,
     /// Type of every value.
     pub regs: Vec<Ty>,
     /// Type of every variable.

@@ -135,7 +135,6 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
     Ok(Program {
         name: kernel.name.clone(),
         threads: map.threads,
-        registers: map.registers,
         body: b.close(),
         regs: b.regs,
         vars: b.vars,
