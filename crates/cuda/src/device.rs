@@ -17,8 +17,8 @@ pub struct CudaOptions {
     pub memory: Option<u64>,
     /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
     pub streaming: bool,
-    /// Whether blocks without host steps run in a kernel that stays on the GPU, which requests reach
-    /// through memory that both sides see.
+    /// Whether blocks run in a kernel that stays on the GPU, which requests reach through memory that
+    /// both sides see; steps of the host in between them are run while it waits.
     pub resident: bool,
     /// How long nothing of a resident kernel may move while somebody waits for an answer. Then what
     /// every worker does goes into the request's error, and the kernel is told to leave.

@@ -1,5 +1,7 @@
 //! A compiled block: requests run in frames of their own, on two streams.
+mod clocks;
 mod resident;
+mod stretch;
 
 use crate::driver::{DevicePtr, Pinned};
 use crate::going::{Asked, Far, Going, In, Out};
@@ -120,9 +122,9 @@ pub(crate) struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// Lends the host's to the frame, or takes them back.
-    fn exchange(&mut self, f: &mut CudaFrame) {
-        if let Some(memory) = &mut f.host {
+    /// Lends the host's to a frame's memory, or takes them back.
+    fn exchange(&mut self, host: &mut Option<HostMemory>) {
+        if let Some(memory) = host {
             for (buffer, bytes) in &mut self.host {
                 memory.exchange(*buffer, bytes);
             }
@@ -393,9 +395,9 @@ impl CudaExecutable {
         let f = f.ok_or_else(|| {
             self.refused("the frame was made by another executable; make one with new_frame")
         })?;
-        kept.exchange(f);
+        kept.exchange(&mut f.host);
         let done = self.request(f, asked, &kept);
-        kept.exchange(f);
+        kept.exchange(&mut f.host);
         if done.is_err() {
             let _ = f.copies.synchronize();
             let _ = f.compute.synchronize();
@@ -527,6 +529,9 @@ impl CudaExecutable {
         for &(buffer, at) in &kept.here {
             g.lent[buffer] = Some(at);
         }
+        if self.gpu.unified() {
+            self.lend_roads(&mut g, b);
+        }
         let waits = self.give(&mut g, &r)?;
         let failed = self.failed("a request");
         let faults = self.steps.may_fault();
@@ -605,6 +610,19 @@ impl CudaExecutable {
             t.total_ns = start.elapsed().as_nanos() as u64;
         }
         Ok(())
+    }
+
+    /// Where both sides see one memory: kernels write what the host reads into what it reads from.
+    fn lend_roads(&self, g: &mut Going<'_>, b: &Block) {
+        for (w, &staged) in self.steps.work.iter().zip(&self.roads) {
+            let Work::Road(r) = w else { continue };
+            let (from, to) = (&b.buffers[r.from as usize], &b.buffers[r.to as usize]);
+            let lent = &mut g.lent[r.from as usize];
+            let whole = matches!(from.kind, BufferKind::Arena) && from.bytes <= to.bytes;
+            if !r.up && whole && lent.is_none() {
+                *lent = Some(g.pinned.device_ptr().offset(staged as u64));
+            }
+        }
     }
 
     /// Queues copies of what the request gives, in the order of their use, so that the first step

@@ -134,16 +134,26 @@ type Shaped = (BufferId, Vec<Dim>);
 /// Buffers with their shapes, each once: those read, and those written.
 fn args(block: &Block, step: &Step) -> (Vec<Shaped>, Vec<Shaped>) {
     let (mut reads, mut writes): (Vec<Shaped>, Vec<Shaped>) = (vec![], vec![]);
-    let mut add = |write: bool, b: BufferId, shape: Vec<Dim>| {
+    let whole = |own: &Buffer| {
+        let elements = own.bytes.saturating_mul(8) / u64::from(own.dtype.bits().max(1));
+        vec![Dim::Known(elements as i64)]
+    };
+    let mut add = |write: bool, b: BufferId, shape: Option<Vec<Dim>>| {
         let list = if write { &mut writes } else { &mut reads };
-        let shape = match block.buffers.get(b as usize) {
+        let port = |ports: &[Port], n: u32| ports.get(n as usize).map(|p| p.shape.clone());
+        let shape = block.buffers.get(b as usize).map(|own| match own.kind {
             // State is larger than what a request reads and writes of it.
-            Some(own) if matches!(own.kind, BufferKind::State(_)) => {
-                let elements = own.bytes * 8 / u64::from(own.dtype.bits().max(1));
-                vec![Dim::Known(elements as i64)]
-            }
-            _ => shape,
-        };
+            BufferKind::State(_) => whole(own),
+            // Where in a buffer a kernel reads and writes only its accesses say: it gets all of it.
+            BufferKind::Input(n) => shape
+                .or(port(&block.inputs, n))
+                .unwrap_or_else(|| whole(own)),
+            BufferKind::Output(n) => shape
+                .or(port(&block.outputs, n))
+                .unwrap_or_else(|| whole(own)),
+            _ => shape.unwrap_or_else(|| whole(own)),
+        });
+        let shape = shape.unwrap_or_default();
         if (b as usize) < block.buffers.len() && !list.iter().any(|x| x.0 == b) {
             list.push((b, shape));
         }
@@ -151,17 +161,17 @@ fn args(block: &Block, step: &Step) -> (Vec<Shaped>, Vec<Shaped>) {
     match &step.work {
         StepWork::Kernel { kernel, args, .. } => {
             for (o, &b) in kernel.operands.iter().zip(args) {
-                add(o.role == Role::Write, b, vec![o.elements.clone()]);
+                add(o.role == Role::Write, b, None);
             }
         }
         StepWork::Host {
             inputs, outputs, ..
         } => {
             for a in inputs.iter().flatten() {
-                add(false, a.buffer, a.shape.clone());
+                add(false, a.buffer, Some(a.shape.clone()));
             }
             for a in outputs {
-                add(true, a.buffer, a.shape.clone());
+                add(true, a.buffer, Some(a.shape.clone()));
             }
         }
     }

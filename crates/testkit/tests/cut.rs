@@ -125,6 +125,36 @@ fn small_steps_stay_and_large_ones_go_where_the_road_allows_it() {
     assert!(planview::fallbacks_of(&plan).is_empty());
 }
 
+/// The A100 as if its memory were the host's.
+fn unified() -> Machine {
+    let mut m = a100(1.0);
+    let memory = m.memory().name.clone();
+    let own = m.levels.iter_mut().find(|l| l.name == memory);
+    own.expect("its memory").same_place_as = Some("host".into());
+    m
+}
+
+#[test]
+fn no_copies_are_predicted_where_memory_is_one() {
+    let model = large_and_small();
+    let none = DimBox::new();
+    let road = |m: &Machine| -> (usize, f64) {
+        let plan = cut(&model, m, &none);
+        plan.clone().verify().expect("a valid plan");
+        let blocks = plan.blocks();
+        let all = blocks.flat_map(|b| b.steps.iter().filter(|s| device::is_road(b, s)));
+        let times: Vec<f64> = all.map(|s| s.predicted.time_s).collect();
+        (times.len(), times.iter().sum())
+    };
+    let (copies, seconds) = road(&a100(1.0));
+    assert!(copies > 0 && seconds > 0.0);
+    let (copies, seconds) = road(&unified());
+    assert!(copies > 0 && seconds == 0.0, "{copies} {seconds}");
+    let plan = cut(&model, &unified(), &none);
+    let why = plan.whys.iter().find(|w| w.pass == "cut").expect("a why");
+    assert!(why.reason.contains("0.0 us on the road"), "{}", why.reason);
+}
+
 /// A bundled model with all symbols at `size`.
 fn bundled(name: &str, size: i64) -> (Model, DimBox) {
     let found = zoo::find(name).expect("bundled");

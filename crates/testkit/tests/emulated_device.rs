@@ -234,6 +234,43 @@ fn a_gpu_without_memory_of_its_own_moves_nothing() {
 }
 
 #[test]
+fn steps_of_the_host_share_the_memory_of_a_gpu_without_its_own() {
+    use device::Device;
+    for (integrated, list) in [
+        (false, [1, 0, 1, 0]),
+        (true, [1, 0, 1, 0]),
+        (true, [0, 1, 0, 1]),
+    ] {
+        let mut gpu = a100();
+        gpu.info.integrated = integrated;
+        let driver = EmulatedDriver::new(vec![gpu.with_sms(4)]);
+        let machine = Machine::load("a100").unwrap();
+        let host: Arc<dyn Device> =
+            Arc::new(cpu::CpuDevice::new(cpu::CpuOptions::default()).unwrap());
+        let options = CudaOptions::default();
+        let gpu = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
+        let gpu = Arc::new(gpu.with_host(host.clone()));
+        let side = |d: &dyn Device| (d.machine().clone(), d.target().clone());
+        let options = planner::PlanOptions {
+            placement: planner::Placement::Listed(list.to_vec()),
+            ..planner::PlanOptions::default()
+        };
+        let planner = planner::Planner::new(vec![side(&*host), side(&*gpu)], options);
+        let engine = Engine::new(gpu.clone(), Arc::new(planner));
+        let s = Session::builder().with_engine(engine);
+        let s = s.commit(chain(4)).unwrap();
+        let weights = gpu.moved();
+        for _ in 0..2 {
+            let out = s.run(&[("x", &input())]).unwrap().into_vec();
+            near(&out[0].1, &want(4));
+        }
+        // Values go between the steps all the same: over a link, or none.
+        let moved = gpu.moved();
+        assert_eq!(moved == weights, integrated, "{weights:?} {moved:?}");
+    }
+}
+
+#[test]
 fn timelines_have_the_devices_clock_beside_the_hosts() {
     let b = bench(a100(), CudaOptions::default());
     let s = session(&b, chain(3));

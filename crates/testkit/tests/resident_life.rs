@@ -3,6 +3,7 @@
 //! and a wait that never ends.
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault};
+use device::Device;
 use graph::{ContractSpec, Graph, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
 use runtime::Engine;
@@ -86,10 +87,7 @@ fn bench(resident: bool, watchdog: Duration) -> Bench {
     };
     let device = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
     let device = Arc::new(device);
-    let own = {
-        use device::Device;
-        (device.machine().clone(), device.target().clone())
-    };
+    let own = (device.machine().clone(), device.target().clone());
     let planner = planner::Planner::new(vec![own], planner::PlanOptions::default());
     Bench {
         driver,
@@ -251,6 +249,113 @@ fn a_hang_shows_what_every_worker_does_and_the_next_request_works() {
         out.into_vec().remove(0).1.to_f32().unwrap()
     };
     assert_eq!(well(&b), well(&bench(false, LONG)));
+}
+
+/// The GPU with a host whose steps are those that `list` places at 0, in turn.
+fn shared(resident: bool, list: &[u32]) -> Bench {
+    let driver = EmulatedDriver::new(vec![EmulatedGpu::named("a100").unwrap().with_sms(3)]);
+    let machine = Machine::load("a100").unwrap();
+    let options = cpu::CpuOptions {
+        threads: Some(1),
+        ..cpu::CpuOptions::default()
+    };
+    let host: Arc<dyn Device> = Arc::new(cpu::CpuDevice::new(options).unwrap());
+    let options = CudaOptions {
+        resident,
+        watchdog: LONG,
+        ..CudaOptions::default()
+    };
+    let gpu = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
+    let gpu = Arc::new(gpu.with_host(host.clone()));
+    let side = |d: &dyn Device| (d.machine().clone(), d.target().clone());
+    let options = planner::PlanOptions {
+        placement: planner::Placement::Listed(list.to_vec()),
+        ..planner::PlanOptions::default()
+    };
+    let planner = planner::Planner::new(vec![side(&*host), side(&*gpu)], options);
+    Bench {
+        driver,
+        engine: Engine::new(gpu, Arc::new(planner)),
+    }
+}
+
+#[test]
+fn steps_of_the_host_come_between_stretches_of_the_kernels() {
+    for (list, picks) in [
+        ([1, 0, 1, 1, 0, 1], false),
+        ([0, 1, 1, 0, 0, 1], false),
+        ([1, 1, 0, 1, 0, 0], true),
+        ([0, 1, 0, 1, 0, 1], true),
+    ] {
+        let index = Tensor::from_i64(&[4], &[3, 0, 95, 2]).unwrap();
+        let run = |s: &Session, x: &Tensor| {
+            let mut given = vec![("x", x)];
+            given.extend(picks.then_some(("index", &index)));
+            let out = s.run(&given).map_err(|e| e.to_string()).unwrap();
+            out.into_vec().remove(0).1.to_f32().unwrap()
+        };
+        let inputs: Vec<Tensor> = (0..3).map(input).collect();
+        let steps = shared(false, &list);
+        let steps = session(&steps, model(5, picks));
+        let b = shared(true, &list);
+        let s = session(&b, model(5, picks));
+        assert_eq!(run(&s, &inputs[0]), run(&steps, &inputs[0]), "{list:?}");
+        let before = b.driver.calls(0);
+        assert_eq!(before.get("cuLaunchKernel"), Some(&1), "{list:?}");
+        for x in inputs.iter().chain(&inputs) {
+            assert_eq!(run(&s, x), run(&steps, x), "{list:?}");
+        }
+        std::thread::scope(|scope| {
+            for x in &inputs {
+                let (s, want) = (&s, run(&steps, x));
+                scope.spawn(move || assert_eq!(run(s, x), want));
+            }
+        });
+        assert_eq!(since(&before, &b.driver.calls(0)), Calls::new());
+    }
+}
+
+#[test]
+fn workers_tell_the_time_of_requests_with_a_timeline() {
+    for list in [[1, 1, 1, 1], [1, 0, 1, 1]] {
+        let b = shared(true, &list);
+        let s = session(&b, model(4, false));
+        let x = input(1);
+        let want = run(&s, &x).unwrap();
+        let before = b.driver.calls(0);
+        for turn in 0..3 {
+            let mut t = shopfloor::Timeline::default();
+            let out = s.run_timed(&[("x", &x)], &mut t).unwrap();
+            assert_eq!(out.into_vec().remove(0).1.to_f32().unwrap(), want);
+            assert_eq!(run(&s, &x).unwrap(), want, "turn {turn}");
+            let plans = s.runtime().plans();
+            let steps: Vec<_> = plans[0].plan().blocks().flat_map(|b| &b.steps).collect();
+            assert_eq!(t.steps.len(), steps.len());
+            // Every step has a time, those of the kernel by several workers, who did all its tasks.
+            let mut workers = std::collections::BTreeSet::new();
+            for (i, step) in steps.iter().enumerate() {
+                let of = || t.spans.iter().filter(|s| s.step == i as u32);
+                assert!(of().count() > 0, "{} {:?}", step.name, t.spans);
+                assert!(of().all(|s| s.end_ns >= s.start_ns));
+                if step.device == 1 {
+                    let done: u32 = of().map(|s| s.tasks).sum();
+                    assert_eq!(Some(i64::from(done)), step.tasks.known(), "{}", step.name);
+                    workers.extend(of().map(|s| s.worker));
+                }
+            }
+            assert!(workers.len() > 1, "{workers:?}");
+            // By the device's own clock a product ends after the one before it.
+            let kernels = t.device.iter().filter(|d| d.what == plan::Activity::Kernel);
+            let mut end = 0;
+            for k in kernels {
+                assert!(k.end_ns > end && k.end_ns > k.start_ns, "{:?}", t.device);
+                end = k.end_ns;
+            }
+            assert!(t.device.iter().any(|d| d.what == plan::Activity::Upload));
+            assert!(t.total_ns > 0);
+        }
+        assert_eq!(since(&before, &b.driver.calls(0)), Calls::new());
+    }
 }
 
 #[test]

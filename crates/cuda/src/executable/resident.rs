@@ -3,25 +3,30 @@
 //! Inputs and outputs are copied by the kernel itself, from and to pinned memory, as tasks before and
 //! behind the plan's; so a request takes no call of the driver. All memory is made and the module is
 //! loaded when the block is compiled. Requests take one of a few slots, and wait when none is free: the
-//! ring has as many entries, so it is never more than full. What needs the driver (a timeline, values on
-//! the device, a run that ends early) goes step by step, for which the kernel leaves first.
+//! ring has as many entries, so it is never more than full. A block with steps of the host is pushed in
+//! stretches, with those steps between them ([`super::stretch`]). For a timeline the workers write down
+//! what their clocks say ([`super::clocks`]). What needs the driver (values on the device, a run that ends
+//! early) goes step by step, for which the kernel leaves first.
 //!
 //! Whoever waits for an answer only reads memory. After `CudaOptions::watchdog` without one the driver is
 //! asked whether the kernel is still there, and the workers' own words are read twice: when nothing has
 //! moved in between, they become the request's error and the kernel is told to leave.
-use super::{CudaExecutable, CudaFrame, Kept, Port, block_of};
+use super::clocks::Clocks;
+use super::stretch::{self, Amount, Entry, From, PIECE, Phase, Stretch};
+use super::{CudaExecutable, CudaFrame, Kept, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
 use crate::pool::Block as Memory;
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
-use device::ring::{Call, Dump, Ring, RingError, StepShape, TableError, Tables, abi};
-use device::{DeviceError, Executable, Frame, Request, UnifiedRequest};
-use emit::ptx::ParamValue;
+use device::ring::{
+    Answer, Call, Dump, Ring, RingError, StepShape, TableError, Tables, Times, abi,
+};
+use device::{DeviceError, Executable, Frame, HostMemory, HostView, Request, UnifiedRequest};
 use emit::ptx::resident::{Abi, Idle};
 use kernel::TileProgram;
 use layout::Dim;
-use plan::{Bound, Params, StepWork, Wait};
+use plan::{Activity, Bound, BufferKind, Params, Timeline};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,8 +34,8 @@ use std::time::Instant;
 
 /// Requests that may be under way in a kernel.
 const SLOTS: usize = 4;
-/// Bytes that one task copies.
-const PIECE: u64 = 16 << 10;
+/// Tables that a kernel can have: what a ticket's word has room for.
+const MOST_TABLES: usize = 2048;
 /// Dynamic shared memory that a launch may have without asking.
 const SHARED: u32 = 48 << 10;
 /// Polls of a worker after which its wait is late and looks whether to leave: some milliseconds.
@@ -39,32 +44,6 @@ const PATIENCE: u32 = 1 << 13;
 const POLLS: u32 = 1024;
 
 static OWNERS: AtomicU64 = AtomicU64::new(1);
-
-/// Where a parameter of a body comes from.
-#[derive(Clone, Copy)]
-enum From {
-    Buffer(usize),
-    Param(u32),
-    Fault,
-}
-
-/// What a step of the tables is.
-enum Entry {
-    /// Pinned memory from `staged` on to `buffer`; bytes are those of input port so and so.
-    In {
-        port: usize,
-        staged: usize,
-        buffer: usize,
-    },
-    /// The plan's step.
-    Step { params: Vec<From>, tasks: u32 },
-    /// The other way, of an output port.
-    Out {
-        port: usize,
-        staged: usize,
-        buffer: usize,
-    },
-}
 
 /// Memory of a slot.
 struct Slot {
@@ -76,10 +55,8 @@ struct Slot {
 pub(crate) struct ResidentExecutable {
     inner: CudaExecutable,
     params: Params,
-    entries: Vec<Entry>,
-    /// The plan's step of every entry; copies have that of the port's first or last use.
-    steps: Vec<usize>,
-    tables: Tables,
+    stretches: Vec<Stretch>,
+    phases: Vec<Phase>,
     /// Numbers of dimensions in waits.
     dims: BTreeMap<Dim, u32>,
     slots: Vec<Slot>,
@@ -89,8 +66,9 @@ pub(crate) struct ResidentExecutable {
     payloads: Arc<dyn Pinned>,
     ring: Arc<Mutex<Ring<PinnedWords>>>,
     owner: u64,
-    faults: Vec<Vec<String>>,
     workers: u32,
+    /// Where workers write their times; one request at a time has it.
+    times: Mutex<Arc<dyn Pinned>>,
     _memory: Vec<Memory>,
     _module: Arc<Module>,
 }
@@ -98,8 +76,9 @@ pub(crate) struct ResidentExecutable {
 /// Who has which slot.
 struct Uses {
     free: Vec<usize>,
-    /// What each slot's tables were written for: symbols, then addresses of states.
-    written: Vec<Option<Vec<i64>>>,
+    /// What each slot's tables were written for, by stretch: whether times are asked for, symbols, then
+    /// addresses of states.
+    written: Vec<Vec<Option<Vec<i64>>>>,
     /// Times that the slots were cleared: no tables from before count.
     cleared: u64,
 }
@@ -108,31 +87,56 @@ struct Uses {
 struct Taken<'a> {
     of: &'a ResidentExecutable,
     slot: usize,
-    /// What its tables on the device are for.
-    written: Option<Vec<i64>>,
+    /// What its tables on the device are for, by stretch.
+    written: Vec<Option<Vec<i64>>>,
     cleared: u64,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut uses = self.of.uses();
-        let counts = uses.cleared == self.cleared;
-        uses.written[self.slot] = self.written.take().filter(|_| counts);
+        if uses.cleared == self.cleared {
+            uses.written[self.slot] = std::mem::take(&mut self.written);
+        }
         uses.free.push(self.slot);
         self.of.freed.notify_one();
     }
 }
 
-/// A frame: parameters, and what runs step by step.
+/// A stretch to be pushed.
+struct Push<'a, 'b> {
+    stretch: usize,
+    /// Whether its tables are to be written.
+    fresh: bool,
+    /// Parameters, and the states of the request.
+    p: &'a [i64],
+    kept: &'a Kept<'b>,
+    /// Where workers are to write their times.
+    times: Option<&'a Arc<dyn Pinned>>,
+}
+
+/// What a request says but for its states.
+struct Asked<'a, 'b> {
+    symbols: &'a [i64],
+    inputs: &'a [&'a [u8]],
+    outputs: &'a mut [&'b mut [u8]],
+    timeline: Option<&'a mut Timeline>,
+}
+
+/// A frame: parameters, what runs step by step, and the host's memory.
 struct ResidentFrame {
     bound: Bound,
     other: Option<Frame>,
+    host: Option<HostMemory>,
 }
 
-/// Whether everything of the block can be in one kernel.
+/// Whether a kernel can stay for the block: it has steps on the GPU, none by the driver's calls.
 fn possible(e: &CudaExecutable) -> bool {
-    let kernels = e.steps.work.iter().all(|w| matches!(w, Work::Kernel(_)));
-    kernels && e.kept.ring.is_none() && !e.steps.work.is_empty() && !e.gpu.unified()
+    let mut work = e.steps.work.iter();
+    let called = work.any(|w| matches!(w, Work::Host(_)));
+    let some = e.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
+    let few = stretch::count(e) * (SLOTS + 1) < MOST_TABLES;
+    some && few && !called && e.kept.ring.is_none() && !e.gpu.unified()
 }
 
 /// The tables of a request without work: one step of no tasks. Those of any block are as long.
@@ -153,19 +157,6 @@ fn nothing(body: u32) -> Result<Vec<u8>, TableError> {
     Ok(payload)
 }
 
-/// `list` of a step with every step's number moved by `by`.
-fn moved(list: &[Wait], by: u32) -> Vec<Wait> {
-    list.iter()
-        .map(|w| match w {
-            Wait::Step(s) => Wait::Step(s + by),
-            Wait::Tiles { step, map } => Wait::Tiles {
-                step: step + by,
-                map: map.clone(),
-            },
-        })
-        .collect()
-}
-
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
     pub fn over(inner: CudaExecutable) -> Result<Arc<dyn Executable>, DeviceError> {
@@ -184,8 +175,10 @@ impl ResidentExecutable {
             step: "the resident kernel".into(),
             why,
         };
-        let programs = plan.step_programs(inner.block);
-        let programs: Vec<&TileProgram> = programs.iter().flatten().collect();
+        let programs = plan.step_programs(inner.block).iter();
+        let own = programs.zip(&inner.steps.work);
+        let own = own.filter(|(_, w)| matches!(w, Work::Kernel(_)));
+        let programs: Vec<&TileProgram> = own.filter_map(|(p, _)| p.as_ref()).collect();
         // One more slot is for requests without work.
         let all = SLOTS + 1;
         let capacity = (all as u32).next_power_of_two();
@@ -194,90 +187,11 @@ impl ResidentExecutable {
         let code = emit::ptx::resident::emit(&programs, gpu.arch, &abi_, Idle::default())
             .map_err(|e| fail(e.to_string()))?;
         let mut params = inner.params.clone();
-        let top = |d: &Dim| -> u64 { plan.plan().dims.at_top(d).unwrap_or(0).max(0) as u64 };
-        let (mut entries, mut steps, mut shapes, mut faults) = (vec![], vec![], vec![], vec![]);
-        let copy = |bytes: u64, waits: Vec<Wait>| StepShape {
-            body: code.copy_body(),
-            params: 4,
-            top_tasks: bytes.div_ceil(PIECE),
-            waits,
-            faults: false,
+        let cut = stretch::cut(&inner, b, &code, &mut params).map_err(|e| fail(e.to_string()))?;
+        let tables = match cut.stretches.first() {
+            Some(s) => &s.tables,
+            None => return Err(fail("none of its steps is on the GPU".into())),
         };
-        // What comes in.
-        let mut comes: Vec<(usize, u32)> = vec![];
-        let given = inner.inputs.iter().enumerate();
-        let given = given.filter(|(_, p)| !p.state && inner.places[p.buffer].is_some());
-        let given = given.map(|(i, p)| (i, p.staged, p.buffer, p.step));
-        for (port, staged, buffer, step) in given {
-            comes.push((buffer, entries.len() as u32));
-            shapes.push(copy(b.buffers[buffer].bytes, vec![]));
-            entries.push(Entry::In {
-                port,
-                staged,
-                buffer,
-            });
-            steps.push(step.unwrap_or(0));
-            faults.push(vec![]);
-        }
-        let by = entries.len() as u32;
-        let mut dims = BTreeMap::new();
-        for (i, s) in b.steps.iter().enumerate() {
-            let StepWork::Kernel { args, .. } = &s.work else {
-                return Err(fail(format!("'{}' runs on the host", s.name)));
-            };
-            let body = &code.bodies[code.of_program[i] as usize];
-            let from = |p: &emit::ptx::ParamSpec, params: &mut Params| match &p.value {
-                ParamValue::Operand(o) => From::Buffer(args[*o as usize] as usize),
-                ParamValue::Dim(d) => From::Param(params.intern(d)),
-                ParamValue::Fault => From::Fault,
-            };
-            let list = body.params.iter().map(|p| from(p, &mut params)).collect();
-            let mut waits = moved(&s.waits, by);
-            for (buffer, at) in &comes {
-                let touched = inner.steps.reads[i].iter().chain(&inner.steps.writes[i]);
-                if touched.into_iter().any(|t| t == buffer) {
-                    waits.push(Wait::Step(*at));
-                }
-            }
-            for w in &waits {
-                if let Wait::Tiles { map, .. } = w {
-                    for d in map.dims() {
-                        dims.insert(d.clone(), params.intern(d));
-                    }
-                }
-            }
-            shapes.push(StepShape {
-                body: code.of_program[i],
-                params: body.params.len() as u32,
-                top_tasks: top(&s.tasks),
-                waits,
-                faults: !body.faults.is_empty(),
-            });
-            faults.push(body.faults.clone());
-            entries.push(Entry::Step {
-                params: list,
-                tasks: params.intern(&s.tasks),
-            });
-            steps.push(i);
-        }
-        let outs = inner.outputs.iter().enumerate().filter(|(_, p)| !p.state);
-        let outs = outs.map(|(i, p)| (i, p.staged, p.buffer));
-        for (port, staged, buffer) in outs {
-            let writers = (0..b.steps.len()).filter(|&s| inner.steps.writes[s].contains(&buffer));
-            let mut waits: Vec<Wait> = writers.map(|s| Wait::Step(s as u32 + by)).collect();
-            let before = comes.iter().filter(|c| c.0 == buffer);
-            waits.extend(before.map(|c| Wait::Step(c.1)));
-            shapes.push(copy(b.buffers[buffer].bytes, waits));
-            entries.push(Entry::Out {
-                port,
-                staged,
-                buffer,
-            });
-            steps.push(b.steps.len() - 1);
-            faults.push(vec![]);
-        }
-        let most = shapes.iter().map(|s| s.top_tasks).max().unwrap_or(1);
-        let tables = Tables::new(shapes).map_err(|e| fail(e.to_string()))?;
         // The kernel, and how many of its CTAs are on the GPU at once.
         let failed = |e| gpu.failed("the resident kernel", e);
         let module = gpu.modules.load(&code.text).map_err(failed)?;
@@ -297,7 +211,7 @@ impl ResidentExecutable {
                 "{room} of its CTAs fit on the GPU, two are needed"
             )));
         }
-        let workers = (room - 1).min(most.max(1)) as u32;
+        let workers = (room - 1).min(cut.most.max(1)) as u32;
         // Memory.
         let room = |bytes: usize| {
             let m = gpu.pool.take(bytes.max(16) as u64).map_err(failed)?;
@@ -309,11 +223,15 @@ impl ResidentExecutable {
         let pinned = |bytes: usize| gpu.context.pinned(bytes.max(16)).map_err(failed);
         let status = room(workers as usize * size_of::<abi::StatusEntry>())?;
         let feed = room(abi::feed_bytes(capacity))?;
-        let table = room(tables.slot_bytes() * all)?;
-        let payloads = pinned(tables.payload_bytes() * all)?;
+        // A slot's tables for every stretch, and those of requests without work.
+        let own = SLOTS * cut.stretches.len();
+        let table = room(tables.slot_bytes() * (own + 1))?;
+        let payloads = pinned(tables.payload_bytes() * (own + 1))?;
         let empty = nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
-        let at = tables.payload_bytes() * SLOTS;
+        let at = tables.payload_bytes() * own;
         payloads.write(at, &empty).map_err(failed)?;
+        let longest = cut.stretches.iter().map(|s| s.entries.len()).max();
+        let times = pinned(Times::bytes(longest.unwrap_or(0), workers))?;
         let ring = Ring::new(PinnedWords(pinned(abi::ring_bytes(capacity))?), capacity);
         let mut slots = vec![];
         for _ in 0..SLOTS {
@@ -339,25 +257,24 @@ impl ResidentExecutable {
                 payload_bytes: tables.payload_bytes() as u64,
                 cleared: tables.cleared(),
                 patience: PATIENCE,
-                empty: SLOTS as u32,
+                empty: own as u32,
             },
             params,
-            entries,
-            steps,
-            tables,
-            dims,
             slots,
             uses: Mutex::new(Uses {
                 free: (0..SLOTS).rev().collect(),
-                written: vec![None; SLOTS],
+                written: vec![vec![None; cut.stretches.len()]; SLOTS],
                 cleared: 0,
             }),
             freed: Condvar::new(),
             payloads,
             ring: Arc::new(Mutex::new(ring)),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
-            faults,
+            stretches: cut.stretches,
+            phases: cut.phases,
+            dims: cut.dims,
             workers,
+            times: Mutex::new(times),
             _memory: vec![status, feed, table],
             _module: module,
             inner,
@@ -376,12 +293,13 @@ impl ResidentExecutable {
     fn take(&self, key: &[i64]) -> Taken<'_> {
         let mut uses = self.uses();
         loop {
-            let has = |&n: &usize| uses.written[n].as_deref() == Some(key);
+            let has = |&n: &usize| uses.written[n][0].as_deref() == Some(key);
             let at = uses.free.iter().position(has);
             let last = uses.free.len().checked_sub(1);
             if let Some(at) = at.or(last) {
                 let slot = uses.free.swap_remove(at);
-                let written = uses.written[slot].take();
+                let none = vec![None; self.stretches.len()];
+                let written = std::mem::replace(&mut uses.written[slot], none);
                 return Taken {
                     of: self,
                     slot,
@@ -405,52 +323,47 @@ impl ResidentExecutable {
         }
     }
 
-    /// Writes the tables of slot `n` for parameters `p` and the states `kept`.
-    fn write(&self, n: usize, p: &[i64], kept: &Kept<'_>) -> Result<(), DeviceError> {
-        let e = &self.inner;
-        let slot = &self.slots[n];
-        let base = self
-            .start
-            .slots
-            .offset((n * self.tables.slot_bytes()) as u64);
-        let bytes = |ports: &[Port], i: usize| ports[i].size.bytes(p).unwrap_or(0) as u64;
+    /// Number of the tables of slot `n` for stretch `k`.
+    fn table(&self, n: usize, k: usize) -> usize {
+        n * self.stretches.len() + k
+    }
+
+    /// Writes the tables of a push.
+    fn write(&self, n: usize, push: &Push<'_, '_>) -> Result<(), DeviceError> {
+        let (e, p) = (&self.inner, push.p);
+        let (slot, s) = (&self.slots[n], &self.stretches[push.stretch]);
+        let number = self.table(n, push.stretch);
+        let base = (number * s.tables.slot_bytes()) as u64;
+        let base = self.start.slots.offset(base);
         let mut values: Vec<(u64, Vec<u64>)> = vec![];
-        for (i, entry) in self.entries.iter().enumerate() {
-            values.push(match entry {
-                Entry::In {
-                    port,
+        for (i, entry) in s.entries.iter().enumerate() {
+            let list = match entry {
+                Entry::Copy {
+                    way,
                     staged,
                     buffer,
+                    ..
                 } => {
-                    let bytes = bytes(&e.inputs, *port);
-                    let from = slot.pinned.device_ptr().offset(*staged as u64);
-                    let list = vec![from.0, self.address(slot, kept, *buffer).0, bytes, PIECE];
-                    (bytes.div_ceil(PIECE), list)
-                }
-                Entry::Out {
-                    port,
-                    staged,
-                    buffer,
-                } => {
-                    let bytes = bytes(&e.outputs, *port);
-                    let to = slot.pinned.device_ptr().offset(*staged as u64);
-                    let list = vec![self.address(slot, kept, *buffer).0, to.0, bytes, PIECE];
-                    (bytes.div_ceil(PIECE), list)
-                }
-                Entry::Step { params, tasks } => {
-                    let one = |f: &From| match f {
-                        From::Buffer(b) => self.address(slot, kept, *b).0,
-                        From::Param(d) => p[*d as usize] as u64,
-                        From::Fault => base.offset(self.tables.fault(i).unwrap_or(0) as u64).0,
+                    let host = slot.pinned.device_ptr().offset(*staged as u64).0;
+                    let here = self.address(slot, push.kept, *buffer).0;
+                    let (from, to) = match way {
+                        Activity::Upload => (host, here),
+                        _ => (here, host),
                     };
-                    let tasks = p[*tasks as usize].max(0) as u64;
-                    (tasks, params.iter().map(one).collect())
+                    vec![from, to, entry.bytes(e, p), PIECE]
                 }
-            });
+                Entry::Step { params, .. } => {
+                    let one = |f: &From| match f {
+                        From::Buffer(b) => self.address(slot, push.kept, *b).0,
+                        From::Param(d) => p[*d as usize] as u64,
+                        From::Fault => base.offset(s.tables.fault(i).unwrap_or(0) as u64).0,
+                    };
+                    params.iter().map(one).collect()
+                }
+            };
+            values.push((entry.tasks(e, p), list));
         }
-        let call = |(tasks, params): &(u64, Vec<u64>)| (*tasks, params.clone());
-        let owned: Vec<(u64, Vec<u64>)> = values.iter().map(call).collect();
-        let calls: Vec<Call<'_>> = owned
+        let calls: Vec<Call<'_>> = values
             .iter()
             .map(|(tasks, params)| Call {
                 tasks: *tasks,
@@ -462,25 +375,27 @@ impl ResidentExecutable {
             None => self.dims.get(d).map(|&i| p[i as usize]),
         };
         let mut payload = vec![];
-        self.tables
+        s.tables
             .fill(&calls, &value, &mut payload)
             .map_err(|e| self.inner.refused(&e.to_string()))?;
+        if let Some(times) = push.times {
+            Tables::timed(&mut payload, times.device_ptr().0);
+        }
         self.payloads
-            .write(n * self.tables.payload_bytes(), &payload)
+            .write(number * s.tables.payload_bytes(), &payload)
             .map_err(|e| self.failed(e))
     }
 
-    /// Pushes a request for a slot, with tables for parameters `p` where it has none, to this block's kernel, which is started where another one or
-    /// none is there.
+    /// Pushes a stretch for a slot, with fresh tables where it has none for it, to this block's kernel,
+    /// which is started where another one or none is there.
     fn push(
         &self,
         taken: &Taken<'_>,
-        fresh: bool,
-        (p, kept): (&[i64], &Kept<'_>),
+        push: &Push<'_, '_>,
     ) -> Result<(u32, Arc<Live>), DeviceError> {
         let began = Instant::now();
         loop {
-            if let Some(pushed) = self.try_push(taken, fresh, (p, kept))? {
+            if let Some(pushed) = self.try_push(taken, push)? {
                 return Ok(pushed);
             }
             if began.elapsed() > self.inner.gpu.options.watchdog {
@@ -495,8 +410,7 @@ impl ResidentExecutable {
     fn try_push(
         &self,
         taken: &Taken<'_>,
-        fresh: bool,
-        (p, kept): (&[i64], &Kept<'_>),
+        push: &Push<'_, '_>,
     ) -> Result<Option<(u32, Arc<Live>)>, DeviceError> {
         let gpu = &self.inner.gpu;
         let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -514,31 +428,37 @@ impl ResidentExecutable {
             }
         };
         // Slots are cleared while nobody else has the kernel.
-        let fresh = fresh || self.uses().cleared != taken.cleared;
+        let fresh = push.fresh || self.uses().cleared != taken.cleared;
         if fresh {
-            self.write(taken.slot, p, kept)?;
+            self.write(taken.slot, push)?;
         }
-        let seq = own.push(taken.slot as u32, fresh);
+        let number = self.table(taken.slot, push.stretch);
+        let seq = own.push(number as u32, fresh);
         let seq = seq.map_err(|e| self.failed(e))?;
         Ok(seq.map(|seq| (seq, own)))
     }
 
-    /// What every worker is doing.
-    fn dump(&self) -> Option<Dump> {
+    /// What every worker is doing, in tables of stretch `k`.
+    fn dump(&self, k: usize) -> Option<Dump> {
+        let s = &self.stretches[k];
         let mut page = vec![0; self.workers as usize * size_of::<abi::StatusEntry>()];
         let context = &self.inner.gpu.context;
         context.download(&mut page, self.start.status).ok()?;
         let name = |(e, s): (&Entry, &usize)| match e {
             Entry::Step { .. } => self.inner.steps.names[*s].clone(),
-            Entry::In { .. } => "copy of an input".into(),
-            Entry::Out { .. } => "copy of an output".into(),
+            Entry::Copy { amount, .. } => match amount {
+                Amount::Input(_) => "copy of an input".into(),
+                Amount::Output(_) => "copy of an output".into(),
+                Amount::Road(_) => self.inner.steps.names[*s].clone(),
+            },
         };
-        let names: Vec<String> = self.entries.iter().zip(&self.steps).map(name).collect();
-        Some(Dump::read(&page, &names, &self.tables.counters()))
+        let names: Vec<String> = s.entries.iter().zip(&s.steps).map(name).collect();
+        Some(Dump::read(&page, &names, &s.tables.counters()))
     }
 
-    /// Waits for the answer to `seq`, by reading memory alone as long as all goes well.
-    fn wait(&self, seq: u32, live: &Arc<Live>) -> Result<(), DeviceError> {
+    /// Waits for the answer to `seq`, a push of stretch `k`, by reading memory alone as long as all goes
+    /// well.
+    fn wait(&self, seq: u32, k: usize, live: &Arc<Live>) -> Result<Answer, DeviceError> {
         let gpu = &self.inner.gpu;
         let failed = |why: String| DeviceError::Failed {
             device: gpu.name.clone(),
@@ -563,7 +483,7 @@ impl ResidentExecutable {
             }
             since = Instant::now();
             let over = live.is_over(&gpu.context);
-            let now = self.dump();
+            let now = self.dump(k);
             if let Some(a) = ask()? {
                 break a;
             }
@@ -578,13 +498,13 @@ impl ResidentExecutable {
             }
         };
         let Some(f) = found.failed else {
-            return Ok(());
+            return Ok(found);
         };
-        let step = f.step as usize;
-        let list = self.faults.get(step);
+        let (s, step) = (&self.stretches[k], f.step as usize);
+        let list = s.faults.get(step);
         let why = list.and_then(|l| l.get((f.fault as usize).wrapping_sub(1)).cloned());
         let why = why.unwrap_or_else(|| format!("fault {}", f.fault));
-        let at = self.steps.get(step).copied().unwrap_or(0);
+        let at = s.steps.get(step).copied().unwrap_or(0);
         Err(self.inner.steps.error(at, why))
     }
 
@@ -603,9 +523,10 @@ impl ResidentExecutable {
             Ok(true) => {
                 let mut uses = self.uses();
                 uses.cleared += 1;
-                uses.written.fill(None);
+                uses.written.iter_mut().for_each(|w| w.fill(None));
                 drop(uses);
-                let zeros = vec![0; self.tables.slot_bytes() * (SLOTS + 1)];
+                let tables = SLOTS * self.stretches.len() + 1;
+                let zeros = vec![0; self.start.slot_bytes as usize * tables];
                 let zeroed = gpu.context.upload(self.start.slots, &zeros);
                 zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
             }
@@ -621,7 +542,6 @@ impl ResidentExecutable {
     fn resident(&self, f: &mut ResidentFrame, r: Request<'_>) -> Result<(), DeviceError> {
         let e = &self.inner;
         let b = block_of(&e.plan, e.block)?;
-        let began = Instant::now();
         if r.symbols.len() != b.symbols.len()
             || r.inputs.len() != e.inputs.len()
             || r.outputs.len() != e.outputs.len()
@@ -639,12 +559,40 @@ impl ResidentExecutable {
             port.takes(&p, bytes.len())?;
         }
         // Bringing state here may need the driver, which a kernel that stays would block.
-        let kept = e.lent_states(r.states)?;
-        let mut key = r.symbols.to_vec();
+        let mut kept = e.lent_states(r.states)?;
+        kept.exchange(&mut f.host);
+        let asked = Asked {
+            symbols: r.symbols,
+            inputs: r.inputs,
+            outputs: r.outputs,
+            timeline: r.timeline,
+        };
+        let done = self.phases(&mut f.host, asked, (&p, &kept));
+        kept.exchange(&mut f.host);
+        done
+    }
+
+    /// The host's steps and the stretches of a request, in their order.
+    fn phases(
+        &self,
+        host: &mut Option<HostMemory>,
+        mut r: Asked<'_, '_>,
+        (p, kept): (&[i64], &Kept<'_>),
+    ) -> Result<(), DeviceError> {
+        let (e, began) = (&self.inner, Instant::now());
+        let b = block_of(&e.plan, e.block)?;
+        // A timed request is the only one with times until it is over.
+        let times = r.timeline.as_ref().map(|_| {
+            let held = self.times.lock();
+            held.unwrap_or_else(PoisonError::into_inner)
+        });
+        let timed = r.timeline.as_deref_mut();
+        let mut clocks = timed.map(|t| Clocks::new(e, t, began));
+        let mut key = vec![i64::from(times.is_some())];
+        key.extend(r.symbols);
         key.extend(kept.here.iter().map(|k| k.1.0 as i64));
         let mut taken = self.take(&key);
-        let n = taken.slot;
-        let pinned = &self.slots[n].pinned;
+        let pinned = &self.slots[taken.slot].pinned;
         let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
             true => Ok(()),
             false => {
@@ -652,26 +600,6 @@ impl ResidentExecutable {
                 pinned.write(staged, bytes).map_err(|e| self.failed(e))
             }
         };
-        for (port, bytes) in e.inputs.iter().zip(r.inputs) {
-            if !port.state {
-                put(port.staged, bytes)?;
-            }
-        }
-        let fresh = taken.written.take().as_deref() != Some(&key[..]);
-        let (seq, live) = self.push(&taken, fresh, (&p, &kept))?;
-        let done = self.wait(seq, &live);
-        // Tables are on the device in any case that has an answer.
-        match &done {
-            Ok(()) | Err(DeviceError::Step { .. }) => taken.written = Some(key),
-            Err(_) => {
-                // What failed is not asked again.
-                let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
-                if now.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
-                    live.abandon();
-                }
-            }
-        }
-        done?;
         let take = |staged: usize, bytes: &mut [u8]| match bytes.is_empty() {
             true => Ok(()),
             false => {
@@ -679,14 +607,100 @@ impl ResidentExecutable {
                 pinned.read(staged, bytes).map_err(|e| self.failed(e))
             }
         };
+        for (port, bytes) in e.inputs.iter().zip(r.inputs) {
+            if !port.state && port.here {
+                put(port.staged, bytes)?;
+            }
+        }
+        let view = e.beside.as_ref().map(|h| HostView {
+            inputs: r.inputs,
+            weights: &h.weights,
+            kept: Some(&h.kept),
+        });
+        for phase in &self.phases {
+            let k = match phase {
+                Phase::Stretch(k) => *k,
+                Phase::Host(steps) => {
+                    let own = e.beside.as_ref().zip(host.as_mut()).zip(view);
+                    let ((h, memory), view) = own.ok_or_else(|| {
+                        e.refused("the plan gives steps to the host, which is missing")
+                    })?;
+                    for &step in steps {
+                        let began = Instant::now();
+                        h.part.run(step, b, memory, view, r.symbols, p)?;
+                        if let (Some(c), Some(t)) = (&clocks, r.timeline.as_deref_mut()) {
+                            c.host(t, step, began);
+                        }
+                    }
+                    continue;
+                }
+            };
+            let s = &self.stretches[k];
+            let short = |step: usize| {
+                let why = "what it copies is shorter than its shape";
+                e.steps.error(step, why.into())
+            };
+            let roads = || {
+                let all = s.entries.iter().zip(&s.steps);
+                all.filter_map(|(x, &i)| match (x.is_road(), &e.steps.work[i]) {
+                    (true, Work::Road(road)) => Some((i, road)),
+                    _ => None,
+                })
+            };
+            for (i, road) in roads().filter(|(_, road)| road.up) {
+                let n = road.bytes(p).ok_or_else(|| short(i))?;
+                let own = host.as_ref().zip(view);
+                let bytes = own.and_then(|(m, view)| m.bytes(b, road.from, view).get(..n));
+                put(e.roads[i], bytes.ok_or_else(|| short(i))?)?;
+            }
+            let push = Push {
+                stretch: k,
+                fresh: taken.written[k].take().as_deref() != Some(&key[..]),
+                p,
+                kept,
+                times: times.as_deref(),
+            };
+            let pushed = Instant::now();
+            let (seq, live) = self.push(&taken, &push)?;
+            let done = self.wait(seq, k, &live);
+            // Tables are on the device in any case that has an answer.
+            match &done {
+                Ok(_) | Err(DeviceError::Step { .. }) => taken.written[k] = Some(key.clone()),
+                Err(_) => {
+                    // What failed is not asked again.
+                    let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+                    if now.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
+                        live.abandon();
+                    }
+                }
+            }
+            let answer = done?;
+            let timed = clocks.as_mut().zip(r.timeline.as_deref_mut());
+            if let (Some((c, t)), Some(times)) = (timed, &times) {
+                let mut bytes = vec![0; Times::bytes(s.entries.len(), self.workers)];
+                times.read(0, &mut bytes).map_err(|e| self.failed(e))?;
+                let wrote = Times::new(&bytes, self.workers);
+                c.stretch(t, (e, s, p), (&answer, &wrote), pushed);
+            }
+            for (i, road) in roads().filter(|(_, road)| !road.up) {
+                let n = road.bytes(p).ok_or_else(|| short(i))?;
+                let to = host.as_mut().map(|m| m.bytes_mut(road.to));
+                let to = to.and_then(|to| to.get_mut(..n));
+                take(e.roads[i], to.ok_or_else(|| short(i))?)?;
+            }
+        }
         for (port, out) in e.outputs.iter().zip(r.outputs.iter_mut()) {
-            if !port.state {
-                take(port.staged, out)?;
+            match &*host {
+                _ if port.state => {}
+                _ if port.here => take(port.staged, out)?,
+                Some(m) => {
+                    let made = m.kept(port.buffer as u32).get(..out.len());
+                    out.copy_from_slice(made.ok_or_else(|| e.refused("an output is missing"))?);
+                }
+                None => return Err(e.refused("an output is missing")),
             }
         }
         if let Some(t) = r.timeline {
-            t.steps = e.steps.names.clone();
-            t.spans.clear();
             t.total_ns = began.elapsed().as_nanos() as u64;
         }
         Ok(())
@@ -717,12 +731,18 @@ impl Executable for ResidentExecutable {
         let e = &self.inner;
         let b = block_of(&e.plan, e.block)?;
         let bound = Bound::for_block(&self.params, b, &e.plan.plan().dims)?;
-        Ok(Frame(Box::new(ResidentFrame { bound, other: None })))
+        let kept = |k: &BufferKind| matches!(k, BufferKind::Arena | BufferKind::Output(_));
+        let beside = e.beside.as_ref();
+        Ok(Frame(Box::new(ResidentFrame {
+            bound,
+            other: None,
+            host: beside.map(|_| HostMemory::new(b, kept)).transpose()?,
+        })))
     }
 
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
-        match request.stop_after.is_none() && request.timeline.is_none() {
+        match request.stop_after.is_none() {
             true => self.resident(f, request),
             false => self.inner.run(f.other(&self.inner)?, request),
         }

@@ -79,7 +79,9 @@ pub struct PayloadHead {
     pub steps: u32,
     /// Tasks of all steps; at least one.
     pub tasks: u32,
-    _rest: [u32; 14],
+    /// 64 bits: address of the memory for [`super::Times`], which both sides see; 0 where nobody asks.
+    pub times: [u32; 2],
+    _rest: [u32; 12],
 }
 
 /// A step in the payload; offsets count from the slot's start, and 0 is none.
@@ -158,7 +160,7 @@ pub fn offsets(capacity: u32) -> Vec<(&'static str, usize)> {
         "header" Header: stop state next late;
         "answer" AnswerEntry: seq error begin end;
         "slot" SlotHead: turn error arrived begin;
-        "payload" PayloadHead: steps tasks;
+        "payload" PayloadHead: steps tasks times;
         "step" StepRecord: body first turns tasks params waits wait_count total groups group fault;
         "wait" WaitRecord: kind counters group turns map;
         "status" StatusEntry: phase seq step task counter goal seen;
@@ -184,7 +186,7 @@ mod tests {
             "header.stop=0 header.state=128 header.next=132 header.late=136 header.bytes=256 \
              answer.seq=0 answer.error=4 answer.begin=8 answer.end=16 answer.bytes=32 \
              slot.turn=0 slot.error=4 slot.arrived=8 slot.begin=16 slot.bytes=64 \
-             payload.steps=0 payload.tasks=4 payload.bytes=64 \
+             payload.steps=0 payload.tasks=4 payload.times=8 payload.bytes=64 \
              step.body=0 step.first=4 step.turns=8 step.tasks=12 step.params=16 step.waits=20 \
              step.wait_count=24 step.total=28 step.groups=32 step.group=36 step.fault=40 \
              step.bytes=64 \

@@ -15,9 +15,11 @@
 pub mod abi;
 mod status;
 mod tables;
+mod times;
 
 pub use status::{Dump, Phase, WorkerStatus};
 pub use tables::{Call, StepShape, TableError, Tables};
+pub use times::{Times, WorkerTime};
 
 use abi::{AnswerEntry, Header};
 use std::mem::{offset_of, size_of};

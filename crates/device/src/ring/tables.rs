@@ -183,6 +183,41 @@ impl Tables {
         })
     }
 
+    /// Tables for several lists, each for a slot of its own, that one kernel reads: slots and payloads of
+    /// all are equally long, and what is cleared lies at the same place.
+    ///
+    /// # Errors
+    /// As [`Tables::new`].
+    pub fn together(lists: Vec<Vec<StepShape>>) -> Result<Vec<Tables>, TableError> {
+        let all = lists.into_iter().map(Tables::new);
+        let mut all = all.collect::<Result<Vec<Tables>, _>>()?;
+        let most = |f: fn(&Tables) -> u32| all.iter().map(f).max().unwrap_or(0);
+        let payload = most(|t| t.payload_bytes);
+        let counters = most(|t| t.fault_from - t.zero_from);
+        let faults = most(|t| t.zero_to - t.fault_from);
+        let zero_from = payload + size_of::<SlotHead>() as u32;
+        let end = [counters, faults].into_iter();
+        let end = end.fold(u64::from(zero_from), |n, x| n + u64::from(x));
+        if end > MAX_BYTES {
+            return Err(TableError::Size { bytes: end });
+        }
+        for t in &mut all {
+            let (by, faults_by) = (zero_from - t.zero_from, zero_from + counters - t.fault_from);
+            for p in &mut t.places {
+                // 0 is none.
+                for at in [&mut p.total, &mut p.groups] {
+                    *at += if *at == 0 { 0 } else { by };
+                }
+                p.fault += if p.fault == 0 { 0 } else { faults_by };
+            }
+            t.payload_bytes = payload;
+            t.zero_from = zero_from;
+            t.fault_from = zero_from + counters;
+            t.zero_to = end as u32;
+        }
+        Ok(all)
+    }
+
     /// Bytes that the host writes with fresh tables.
     pub fn payload_bytes(&self) -> usize {
         self.payload_bytes as usize
@@ -220,6 +255,14 @@ impl Tables {
             }
         }
         out
+    }
+
+    /// Says in a payload where workers write their times: an address that they see.
+    pub fn timed(payload: &mut [u8], address: u64) {
+        let at = offset_of!(PayloadHead, times);
+        if let Some(b) = payload.get_mut(at..at + 8) {
+            b.copy_from_slice(&address.to_le_bytes());
+        }
     }
 
     /// Writes the payload of one request: `calls` in the order of the steps, `value` evaluates

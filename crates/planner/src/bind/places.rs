@@ -129,12 +129,19 @@ impl BlockBuilder<'_> {
         )
     }
 
-    /// What copying `bytes` between two devices' memories costs.
+    /// What copying `bytes` between two devices' memories costs; nothing where they are one.
     pub(super) fn road_cost(&self, from: u32, to: u32, bytes: f64) -> Cost {
         let machine = |p: u32| &self.ctxs[p as usize].machine;
+        let far = machine(from.max(to));
+        if far.kind == MachineKind::Gpu && far.is_unified() {
+            // Both sides see one memory: what one made, the other reads where it lies.
+            return Cost {
+                bound: Bound::Latency,
+                ..Cost::zero()
+            };
+        }
         // The far device's road to the host, or memory to memory.
         let (road, bandwidth, latency) = {
-            let far = machine(from.max(to));
             let link = far.links.iter().find(|l| l.to == "host");
             match link.filter(|_| far.kind == MachineKind::Gpu) {
                 Some(l) => (l.name.clone(), l.bandwidth.value, l.latency_s.value),
@@ -146,7 +153,7 @@ impl BlockBuilder<'_> {
             }
         };
         let seconds = bytes / bandwidth;
-        let fixed = machine(from.max(to)).costs.launch_s.value;
+        let fixed = far.costs.launch_s.value;
         Cost {
             time_s: seconds + latency + fixed,
             levels: vec![Share {

@@ -40,7 +40,7 @@ pub struct AnswerAbi {
     pub end: u32,
 }
 
-/// Offsets of a request slot in device memory; `steps`, `tasks` and `table` are from its payload on.
+/// Offsets of a request slot in device memory; `steps`, `tasks`, `times` and `table` are from its payload on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SlotAbi {
@@ -51,6 +51,7 @@ pub struct SlotAbi {
     pub payload: u32,
     pub steps: u32,
     pub tasks: u32,
+    pub times: u32,
     pub table: u32,
 }
 
@@ -147,6 +148,7 @@ impl Abi {
                 payload: o("slot.bytes")?,
                 steps: o("payload.steps")?,
                 tasks: o("payload.tasks")?,
+                times: o("payload.times")?,
                 table: o("payload.bytes")?,
             },
             step: StepAbi {

@@ -95,7 +95,7 @@ fn head(shape: &ResidentShape) -> String {
         shape.threads,
         shape.registers
     );
-    out += "	.reg .pred %p, %q, %one, %kept;
+    out += "	.reg .pred %p, %q, %one, %kept, %timed;
 	.reg .b32 %t, %cta, %seq, %flip, %command, %cmd, %idle, %ns, %stop, %ticket, %want, %low, %high, %slot, %r1, %r2, %r3, %r4;
 	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
 	.reg .b32 %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
@@ -317,6 +317,10 @@ WORKER_SHARE:
 	mad.lo.u64 %base, %x, %slot_bytes, %slots;
 	ld.global.u32 %turn, [%base+{turn}];
 	ld.global.u32 %steps, [%base+{steps}];
+	// One thread tells the time, of requests that have a place for it.
+	ld.global.u64 %x, [%base+{times}];
+	setp.ne.u64 %timed, %x, 0;
+	and.pred %timed, %timed, %one;
 	add.u64 %step, %base, {table};
 	mov.u32 %s, 0;
 ",
@@ -327,6 +331,7 @@ WORKER_SHARE:
         capacity = abi.capacity,
         turn = slot.turn,
         steps = slot.payload + slot.steps,
+        times = slot.payload + slot.times,
         table = slot.payload + slot.table,
         pause = pause("WORKER_POLL", idle),
     )
@@ -490,11 +495,29 @@ READY:
     )
 }
 
+/// Where this worker's times of the step are, and what time it is.
+fn now(abi: &Abi) -> String {
+    format!(
+        "	ld.global.u64 %x, [%base+{}];
+	cvta.to.global.u64 %x, %x;
+	mad.lo.u32 %r1, %s, %workers, %w;
+	mul.wide.u32 %y, %r1, 16;
+	add.u64 %x, %x, %y;
+	mov.u64 %y, %globaltimer;\n",
+        abi.slot.payload + abi.slot.times
+    )
+}
+
 /// The step's body, by number.
 fn run(bodies: &[u32], shape: &ResidentShape, abi: &Abi) -> String {
     let step = &abi.step;
     let mut out = format!(
-        "	@%one st.relaxed.sys.global.u32 [%status+{}], 3;
+        "	@!%timed bra STARTED;
+	setp.ge.u32 %p, %local, %workers;
+	@%p bra STARTED;
+{}	st.global.u64 [%x], %y;
+STARTED:
+	@%one st.relaxed.sys.global.u32 [%status+{}], 3;
 	ld.global.u32 %r1, [%step+{}];
 	setp.eq.u32 %p, %r1, 0;
 	@%p bra RAN;
@@ -503,7 +526,11 @@ fn run(bodies: &[u32], shape: &ResidentShape, abi: &Abi) -> String {
 	add.u64 %record, %base, %x;
 	ld.global.u32 %r1, [%step+{}];
 ",
-        abi.status.phase, step.tasks, step.params, step.body
+        now(abi),
+        abi.status.phase,
+        step.tasks,
+        step.params,
+        step.body
     );
     let names: Vec<String> = (0..=bodies.len()).map(|n| format!("BODY_{n}")).collect();
     out += &format!(
@@ -530,6 +557,9 @@ fn done(abi: &Abi) -> String {
         "RAN:
 	bar.sync 0;
 	@!%one bra RELEASED;
+	@!%timed bra TIMED;
+{now}	st.global.u64 [%x+8], %y;
+TIMED:
 	ld.global.u32 %r1, [%step+{fault}];
 	setp.eq.u32 %p, %r1, 0;
 	@%p bra RELEASE;
@@ -597,6 +627,7 @@ WORKER_PASS:
 	add.u32 %seq, %seq, 1;
 	bra WORKER_NEXT;
 ",
+        now = now(abi),
         fault = step.fault,
         total = step.total,
         groups = step.groups,

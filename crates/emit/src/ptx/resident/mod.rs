@@ -55,6 +55,8 @@
 //!   knows that it had no part in what it missed.
 //! - *A failed task* leaves the number of its fault in a word of the step; worker 0 of the arrival puts
 //!   the first failed step's into the answer. The request runs to its end.
+//! - *Times*: a request with a place for them has the clock at every worker's first task of a step and
+//!   behind its last one written there, before the worker arrives.
 //! - *Results are seen*: a worker's writes come before its counters (barrier, fence), these before what
 //!   acquires them; the last arrival's release at system scope carries all of them to the host.
 //!
@@ -212,7 +214,7 @@ pub fn emit(
         let some = (threads < shape.threads).then_some(threads);
         let printed = super::print(p, arch, Source::Record { some })?;
         shape.shared_bytes = shape.shared_bytes.max(printed.shared_bytes);
-        held = held.max(printed.held);
+        held = held.max(super::pressure::given(printed.held, 255));
         let key = format!(
             "{threads} {:?} {:?}\n{}",
             printed.params,
