@@ -101,9 +101,14 @@ impl Dim {
         }
     }
 
-    /// The terms `(coefficient, atoms)` of the sum, in normal order; a number is one term.
-    pub fn terms(&self) -> Vec<(i64, Vec<Atom>)> {
-        self.poly().into_iter().map(|(m, c)| (c, m)).collect()
+    /// The terms `(coefficient, atoms)` of the sum, in normal order; a number other than 0 is one term.
+    pub fn terms(&self) -> impl Iterator<Item = (i64, &[Atom])> + Clone {
+        let (number, sum) = match self {
+            Dim::Known(0) => (None, None),
+            Dim::Known(n) => (Some((*n, &[][..])), None),
+            Dim::Expr(e) => (None, Some(e.0.iter().map(|(m, c)| (*c, m.as_slice())))),
+        };
+        number.into_iter().chain(sum.into_iter().flatten())
     }
 
     /// The number, when this is one.
@@ -453,7 +458,6 @@ impl Dim {
     /// Number of symbols and operations: how hard a person finds it to read.
     fn complexity(&self) -> usize {
         self.terms()
-            .iter()
             .map(|(_, atoms)| {
                 let inner = |a: &Atom| match a {
                     Atom::Sym(_) => 1,

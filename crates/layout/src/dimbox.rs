@@ -11,6 +11,30 @@ pub struct Range {
     pub hi: i64,
 }
 
+impl Range {
+    /// The range of products of a value of each; `None` when it overflows.
+    fn times(self, o: Range) -> Option<Range> {
+        let ends = [
+            self.lo.checked_mul(o.lo)?,
+            self.lo.checked_mul(o.hi)?,
+            self.hi.checked_mul(o.lo)?,
+            self.hi.checked_mul(o.hi)?,
+        ];
+        Some(Range {
+            lo: ends.into_iter().min()?,
+            hi: ends.into_iter().max()?,
+        })
+    }
+
+    /// The range of sums of a value of each; `None` when it overflows.
+    fn plus(self, o: Range) -> Option<Range> {
+        Some(Range {
+            lo: self.lo.checked_add(o.lo)?,
+            hi: self.hi.checked_add(o.hi)?,
+        })
+    }
+}
+
 /// A box of dimensions: for every symbol the range of values that a plan covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -66,11 +90,13 @@ impl DimBox {
         if let Some(n) = dim.eval(&point) {
             return Some(Range { lo: n, hi: n });
         }
-        let terms = dim.terms();
+        if let Some(r) = self.apart(dim) {
+            return r;
+        }
         let mut atoms: Vec<&crate::Atom> = Vec::new();
         let mut ranges = Vec::new();
-        let mut poly = Vec::with_capacity(terms.len());
-        for (c, product) in &terms {
+        let mut poly = Vec::with_capacity(dim.terms().count());
+        for (c, product) in dim.terms() {
             let mut vars = Vec::with_capacity(product.len());
             for a in product {
                 let at = match atoms.iter().position(|x| *x == a) {
@@ -83,9 +109,29 @@ impl DimBox {
                 };
                 vars.push(at);
             }
-            poly.push((*c, vars));
+            poly.push((c, vars));
         }
         monotone(&poly, &mut ranges)
+    }
+
+    /// [`DimBox::bounds`] of a sum in which no atom occurs twice: its terms are independent of each other, so
+    /// that intervals are exact. `None` for other sums.
+    fn apart(&self, dim: &Dim) -> Option<Option<Range>> {
+        let mut atoms = dim.terms().flat_map(|t| t.1);
+        while let Some(a) = atoms.next() {
+            if atoms.clone().any(|b| b == a) {
+                return None;
+            }
+        }
+        let sum = dim
+            .terms()
+            .try_fold(Range { lo: 0, hi: 0 }, |sum, (c, product)| {
+                let p = product
+                    .iter()
+                    .try_fold(Range { lo: c, hi: c }, |p, a| p.times(self.atom_bounds(a)?))?;
+                sum.plus(p)
+            });
+        Some(sum)
     }
 
     fn atom_bounds(&self, a: &crate::Atom) -> Option<Range> {
@@ -141,20 +187,9 @@ fn interval(poly: &Poly, ranges: &[Range]) -> Option<Range> {
     for (c, vars) in poly {
         let mut p = Range { lo: *c, hi: *c };
         for &v in vars {
-            let r = ranges[v];
-            let ends = [
-                p.lo.checked_mul(r.lo)?,
-                p.lo.checked_mul(r.hi)?,
-                p.hi.checked_mul(r.lo)?,
-                p.hi.checked_mul(r.hi)?,
-            ];
-            p = Range {
-                lo: ends.into_iter().min()?,
-                hi: ends.into_iter().max()?,
-            };
+            p = p.times(ranges[v])?;
         }
-        sum.lo = sum.lo.checked_add(p.lo)?;
-        sum.hi = sum.hi.checked_add(p.hi)?;
+        sum = sum.plus(p)?;
     }
     Some(sum)
 }

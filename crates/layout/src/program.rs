@@ -135,7 +135,7 @@ impl Compiler {
         let mut sum: Option<usize> = None;
         for (c, atoms) in d.terms() {
             let mut product: Option<usize> = None;
-            for a in &atoms {
+            for a in atoms {
                 let v = self.atom(a)?;
                 product = Some(match product {
                     Some(p) => self.push(Op::Mul(p, v)),

@@ -51,7 +51,7 @@ pub(crate) fn forward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) 
 }
 
 fn has_min(d: &Dim) -> bool {
-    d.terms().iter().any(|(_, atoms)| atoms.iter().any(|a| matches!(a, layout::Atom::Min(..))))
+    d.terms().any(|(_, atoms)| atoms.iter().any(|a| matches!(a, layout::Atom::Min(..))))
 }
 
 /// First coordinate and extent for negative steps.

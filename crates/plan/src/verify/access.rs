@@ -180,14 +180,7 @@ pub(crate) fn product(shape: &[Dim], dims: &DimBox) -> Option<Dim> {
 
 /// How deeply floors, minima and maxima are nested.
 fn depth(a: &Atom) -> usize {
-    let of = |d: &Dim| {
-        d.terms()
-            .iter()
-            .flat_map(|t| &t.1)
-            .map(depth)
-            .max()
-            .unwrap_or(0)
-    };
+    let of = |d: &Dim| d.terms().flat_map(|t| t.1).map(depth).max().unwrap_or(0);
     match a {
         Atom::Sym(_) => 0,
         Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => 1 + of(x).max(of(y)),
@@ -211,7 +204,7 @@ pub(super) fn norm(d: &Dim, dims: &DimBox) -> i128 {
     let mut sum = 0i128;
     for (c, atoms) in d.terms() {
         let mut p = i128::from(c).abs();
-        for a in &atoms {
+        for a in atoms {
             let n = match a {
                 Atom::Sym(s) => i128::from(dims.get(s).map_or(i64::MAX, |r| r.hi)),
                 Atom::FloorDiv(x, _) => norm(x, dims),
@@ -260,15 +253,15 @@ impl Prover<'_> {
             return false;
         }
         *fuel -= 1;
-        let terms = d.terms();
+        let terms: Vec<(i64, &[Atom])> = d.terms().collect();
         // Deepest first: what stands inside it may cancel once it is gone.
         let mut found: Vec<(usize, &Atom)> = Vec::new();
-        for (c, atoms) in &terms {
+        for &(c, atoms) in &terms {
             for a in atoms {
                 let fits = match a {
                     Atom::FloorDiv(_, y) => y.known().is_some_and(|k| (1..1 << 20).contains(&k)),
-                    Atom::Min(..) => *c < 0,
-                    Atom::Max(..) => *c > 0,
+                    Atom::Min(..) => c < 0,
+                    Atom::Max(..) => c > 0,
                     Atom::Sym(_) => false,
                 };
                 if fits && !found.iter().any(|f| f.1 == a) {
@@ -283,12 +276,12 @@ impl Prover<'_> {
     }
 
     /// [`Prover::relaxed`] for one choice of what is taken for something simpler.
-    fn without(&self, terms: &[(i64, Vec<Atom>)], atom: &Atom, fuel: &mut usize) -> bool {
+    fn without(&self, terms: &[(i64, &[Atom])], atom: &Atom, fuel: &mut usize) -> bool {
         // The sum with `atom` replaced in every term by what `of` makes of it for that sign, all
         // else times `scale`; `None` when a cofactor can be negative.
         let replaced = |scale: i64, of: &dyn Fn(bool) -> Option<Dim>| {
             let mut sum = Dim::ZERO;
-            for (c, atoms) in terms {
+            for &(c, atoms) in terms {
                 let mut rest = Dim::ONE;
                 let mut times = 0;
                 for a in atoms {
@@ -300,10 +293,10 @@ impl Prover<'_> {
                 }
                 let factor = match times {
                     0 => Dim::Known(scale),
-                    1 if self.dims.bounds(&rest)?.lo >= 0 => of(*c > 0)?,
+                    1 if self.dims.bounds(&rest)?.lo >= 0 => of(c > 0)?,
                     _ => return None,
                 };
-                sum = sum + Dim::Known(*c) * rest * factor;
+                sum = sum + Dim::Known(c) * rest * factor;
             }
             Some(sum)
         };

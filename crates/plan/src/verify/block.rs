@@ -253,7 +253,7 @@ fn dimension(d: &Dim, k: &Block, dims: &DimBox, b: &Blame) -> Checked {
 }
 
 fn divisors(d: &Dim, dims: &DimBox) -> bool {
-    d.terms().iter().flat_map(|t| &t.1).all(|a| match a {
+    d.terms().flat_map(|t| t.1).all(|a| match a {
         Atom::Sym(_) => true,
         Atom::FloorDiv(x, y) => {
             divisors(x, dims) && divisors(y, dims) && dims.bounds(y).is_some_and(|r| r.lo >= 1)

@@ -72,7 +72,8 @@ impl Equal {
             return d;
         }
         let mut out = Dim::ZERO;
-        for (c, mut atoms) in d.terms() {
+        for (c, atoms) in d.terms() {
+            let mut atoms = atoms.to_vec();
             let mut product = Dim::Known(c);
             for (symbols, n) in &self.products {
                 let mut rest = atoms.clone();
@@ -130,7 +131,7 @@ impl Equal {
         if zero.known().is_some() || norm(zero, &self.dims) >= MAX_NORM {
             return;
         }
-        let gcd = zero.terms().iter().fold(0i64, |g, t| gcd(g, t.0));
+        let gcd = zero.terms().fold(0i64, |g, t| gcd(g, t.0));
         let zero = match zero.exact_div(&Dim::Known(gcd.max(1))) {
             Some(z) => z,
             None => zero.clone(),
@@ -138,12 +139,12 @@ impl Equal {
         // Symbols that stand alone with a coefficient of one; the shortest solution first.
         let mut found: Vec<(usize, Sym, Dim)> = Vec::new();
         for (c, atoms) in zero.terms() {
-            let ([Atom::Sym(s)], 1 | -1) = (atoms.as_slice(), c) else {
+            let ([Atom::Sym(s)], 1 | -1) = (atoms, c) else {
                 continue;
             };
             let rest = zero.clone() - Dim::Known(c) * Dim::sym(s);
             let value = rest * Dim::Known(-c);
-            if value.terms().len() <= MAX_TERMS {
+            if value.terms().count() <= MAX_TERMS {
                 found.push((cost(&value), s.clone(), value));
             }
         }
@@ -180,7 +181,7 @@ impl Equal {
         };
         for (c, atoms) in value.terms() {
             let mut product = Dim::Known(c);
-            for a in &atoms {
+            for a in atoms {
                 let one = match a {
                     Atom::FloorDiv(x, y) if has(a) => {
                         let r = self.dims.bounds(&x.floor_div(y))?;
@@ -232,7 +233,7 @@ impl Equal {
     fn narrow(&mut self, value: &Dim, range: Range) {
         let (mut k, mut c, mut symbol) = (0i64, 0i64, None);
         for (n, atoms) in value.terms() {
-            match atoms.as_slice() {
+            match atoms {
                 [] => c = n,
                 [Atom::Sym(s)] if symbol.is_none() && n > 0 => (k, symbol) = (n, Some(s.clone())),
                 _ => return,
@@ -273,9 +274,8 @@ fn cost(d: &Dim) -> usize {
         Atom::Sym(_) => 1,
         _ => 8,
     };
-    let term =
-        |t: &(i64, Vec<Atom>)| 1 + usize::from(t.0 < 0) + t.1.iter().map(atom).sum::<usize>();
-    d.terms().iter().map(term).sum()
+    let term = |t: (i64, &[Atom])| 1 + usize::from(t.0 < 0) + t.1.iter().map(atom).sum::<usize>();
+    d.terms().map(term).sum()
 }
 
 /// At least the sum of the magnitudes of a dimension's coefficients once its symbols are replaced
@@ -287,7 +287,7 @@ fn weight(d: &Dim, sizes: &dyn Fn(&str) -> i128) -> i128 {
     let mut sum = 0i128;
     for (c, atoms) in d.terms() {
         let mut p = i128::from(c).abs();
-        for a in &atoms {
+        for a in atoms {
             let n = match a {
                 Atom::Sym(s) => sizes(s),
                 Atom::FloorDiv(x, y) => weight(x, sizes).max(weight(y, sizes)),
