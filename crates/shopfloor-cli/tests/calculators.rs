@@ -1,40 +1,9 @@
 //! The calculators on the command line: figures of textbooks, JSON keys, wrong input.
 
+mod common;
+
+use common::{fails, json, text};
 use serde_json::Value;
-use std::process::{Command, Output};
-
-fn shopfloor(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_shopfloor"))
-        .args(args)
-        .env_remove("COLUMNS")
-        .output()
-        .unwrap()
-}
-
-fn text(args: &[&str]) -> String {
-    let o = shopfloor(args);
-    assert!(
-        o.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&o.stderr)
-    );
-    let out = String::from_utf8(o.stdout).unwrap();
-    for l in out.lines() {
-        assert!(l.chars().count() <= 100, "{args:?}: {l}");
-    }
-    out
-}
-
-fn json(args: &[&str]) -> Value {
-    let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
-    serde_json::from_slice(&shopfloor(&args).stdout).unwrap()
-}
-
-fn fails(code: i32, args: &[&str]) -> String {
-    let o = shopfloor(args);
-    assert_eq!(o.status.code(), Some(code), "{args:?}");
-    String::from_utf8(o.stderr).unwrap()
-}
 
 #[test]
 fn occupancy() {
