@@ -273,10 +273,10 @@ fn written(s: &Step) -> Vec<u32> {
 }
 
 fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey, DeviceError> {
-    let fail = |e: serde_json::Error| DeviceError::Unsupported {
+    let fail = |e: postcard::Error| DeviceError::Unsupported {
         device: "cpu".into(),
         step: s.name.clone(),
-        why: format!("it has no text form: {e}"),
+        why: format!("it has no binary form: {e}"),
     };
     let mut h = blake3::Hasher::new();
     let source = |h: &mut blake3::Hasher, buffer: u32| {
@@ -289,8 +289,7 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
             schedule,
             args,
         } => {
-            h.update(&serde_json::to_vec(kernel).map_err(fail)?);
-            h.update(&serde_json::to_vec(schedule).map_err(fail)?);
+            h.update(&postcard::to_allocvec(&(kernel, schedule)).map_err(fail)?);
             for (o, &a) in kernel.operands.iter().zip(args) {
                 if o.role == kernel::Role::Read {
                     source(&mut h, a);
@@ -302,8 +301,7 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
             inputs,
             outputs,
         } => {
-            h.update(&serde_json::to_vec(op).map_err(fail)?);
-            h.update(&serde_json::to_vec(&(inputs, outputs)).map_err(fail)?);
+            h.update(&postcard::to_allocvec(&(op, inputs, outputs)).map_err(fail)?);
             inputs
                 .iter()
                 .flatten()

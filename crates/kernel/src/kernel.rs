@@ -292,6 +292,62 @@ impl Term {
     }
 }
 
+/// The dims of an access, by reference or for a change.
+macro_rules! each_dim_of_access {
+    ($access:ident, $f:ident, $iter:ident, $($of:tt)+) => {
+        $f($($of)+ $access.offset);
+        for l in $access.terms.$iter().flat_map(|t| t.leaves.$iter()) {
+            $f($($of)+ l.extent);
+            $f($($of)+ l.stride);
+        }
+        for b in $access.bounds.$iter() {
+            b.terms.$iter().for_each(|t| $f($($of)+ t.1));
+            $f($($of)+ b.base);
+            $f($($of)+ b.extent);
+        }
+        for i in $access.indexed.$iter() {
+            $f($($of)+ i.stride);
+            $f($($of)+ i.extent);
+        }
+    };
+}
+
+/// The dims of a kernel, by reference or for a change.
+macro_rules! each_dim_of_kernel {
+    ($kernel:ident, $f:ident, $each:ident, $iter:ident, $($of:tt)+) => {
+        $kernel.axes.$iter().for_each(|a| $f($($of)+ a.extent));
+        for o in $kernel.operands.$iter() {
+            o.access.$each($f);
+            $f($($of)+ o.elements);
+        }
+        for s in $kernel.body.$iter() {
+            let mut program = |e: $($of)+ Expr| {
+                for i in e.insts.$iter() {
+                    if let expr::Inst::Dim(d) = i {
+                        $f(d);
+                    }
+                }
+            };
+            match s {
+                Stmt::Map { expr, .. } => program(expr),
+                Stmt::Fold {
+                    monoid, rescale, ..
+                } => {
+                    program($($of)+ monoid.identity);
+                    program($($of)+ monoid.lift);
+                    program($($of)+ monoid.combine);
+                    program($($of)+ monoid.finish);
+                    if let Some(r) = rescale {
+                        program($($of)+ r.factor);
+                    }
+                }
+                Stmt::Relabel { labels, .. } => labels.$iter().for_each(|l| $f($($of)+ l.first)),
+                _ => {}
+            }
+        }
+    };
+}
+
 impl Access {
     /// Unbounded access with plain strides.
     pub fn strided(offset: Dim, terms: Vec<Term>) -> Access {
@@ -311,20 +367,12 @@ impl Access {
 
     /// Calls `f` for every dimension expression, in a fixed order.
     pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
-        f(&self.offset);
-        for l in self.terms.iter().flat_map(|t| &t.leaves) {
-            f(&l.extent);
-            f(&l.stride);
-        }
-        for b in &self.bounds {
-            b.terms.iter().for_each(|(_, d)| f(d));
-            f(&b.base);
-            f(&b.extent);
-        }
-        for i in &self.indexed {
-            f(&i.stride);
-            f(&i.extent);
-        }
+        each_dim_of_access!(self, f, iter, &);
+    }
+
+    /// As [`Access::for_each_dim`], for a change.
+    pub fn for_each_dim_mut(&mut self, f: &mut dyn FnMut(&mut Dim)) {
+        each_dim_of_access!(self, f, iter_mut, &mut);
     }
 }
 
@@ -413,39 +461,11 @@ impl Kernel {
     /// Calls `f` for every dimension expression (axis extents, accesses, programs), in a fixed
     /// order: these are the kernel's parameters.
     pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
-        self.axes.iter().for_each(|a| f(&a.extent));
-        for o in &self.operands {
-            o.access.for_each_dim(f);
-            f(&o.elements);
-        }
-        for s in &self.body {
-            let mut program = |e: &Expr| {
-                for i in &e.insts {
-                    if let expr::Inst::Dim(d) = i {
-                        f(d);
-                    }
-                }
-            };
-            match s {
-                Stmt::Map { expr, .. } => program(expr),
-                Stmt::Fold {
-                    monoid, rescale, ..
-                } => {
-                    for e in [
-                        &monoid.identity,
-                        &monoid.lift,
-                        &monoid.combine,
-                        &monoid.finish,
-                    ] {
-                        program(e);
-                    }
-                    if let Some(r) = rescale {
-                        program(&r.factor);
-                    }
-                }
-                Stmt::Relabel { labels, .. } => labels.iter().for_each(|l| f(&l.first)),
-                _ => {}
-            }
-        }
+        each_dim_of_kernel!(self, f, for_each_dim, iter, &);
+    }
+
+    /// As [`Kernel::for_each_dim`], for a change.
+    pub fn for_each_dim_mut(&mut self, f: &mut dyn FnMut(&mut Dim)) {
+        each_dim_of_kernel!(self, f, for_each_dim_mut, iter_mut, &mut);
     }
 }

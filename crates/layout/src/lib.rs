@@ -12,6 +12,7 @@ mod layout;
 mod parse;
 mod program;
 mod serial;
+mod shared;
 mod text;
 
 pub use dim::{Atom, Dim, DimExpr, Sym};
@@ -21,3 +22,4 @@ pub use layout::{Layout, Leaf, Mode};
 pub use parse::ParseError;
 pub use program::{DimProgram, EvalError};
 pub use serial::{nested, reading};
+pub use shared::{DimMap, DimPool, Symbols};

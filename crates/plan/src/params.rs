@@ -1,4 +1,4 @@
-use layout::{DType, Dim, DimBox, DimProgram, Sym};
+use layout::{DType, Dim, DimBox, DimMap, DimProgram, Sym};
 use std::collections::BTreeMap;
 
 /// The parameters of a block: every dimension expression that its steps use, once each, with a
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     index: BTreeMap<Dim, u32>,
+    places: DimMap<u32>,
     dims: Vec<Dim>,
     within: DimBox,
 }
@@ -26,6 +27,15 @@ impl Params {
 
     /// Number of `dim` among the parameters; added when new.
     pub fn intern(&mut self, dim: &Dim) -> u32 {
+        if let Some(&i) = self.places.get(dim) {
+            return i;
+        }
+        let i = self.number(dim);
+        self.places.insert(dim, i);
+        i
+    }
+
+    fn number(&mut self, dim: &Dim) -> u32 {
         if let Some(&i) = self.index.get(dim) {
             return i;
         }

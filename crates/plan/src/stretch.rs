@@ -1,6 +1,6 @@
 //! Programs cut before sizes that only the data gives: each stretch a small program of its own.
 use crate::{Item, ItemWork, Program, ProgramSymbol, Segment, SymbolOrigin, ValueIx, ValueOrigin};
-use layout::Sym;
+use layout::{Sym, Symbols};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments of a program between two sizes that only the data gives, as a program that holds
@@ -39,9 +39,9 @@ impl Program {
                 && i > first
                 && !unknown.is_empty()
             {
-                let mut used = BTreeSet::new();
+                let mut used = Symbols::default();
                 items.iter().for_each(|i| self.item_symbols(i, &mut used));
-                if used.iter().any(|s| unknown.contains(s)) {
+                if used.used().iter().any(|s| unknown.contains(s)) {
                     break;
                 }
             }
@@ -55,17 +55,17 @@ impl Program {
     }
 
     /// Symbols in the sizes that an item works with.
-    fn item_symbols(&self, item: &Item, used: &mut BTreeSet<Sym>) {
+    fn item_symbols(&self, item: &Item, used: &mut Symbols) {
         if let ItemWork::Kernel { kernel, .. } = &item.work {
-            kernel.for_each_dim(&mut |d| d.symbols(used));
+            kernel.for_each_dim(&mut |d| used.add(d));
         }
         each_value(item, &mut |v| self.value_symbols(v, used));
     }
 
-    fn value_symbols(&self, v: ValueIx, used: &mut BTreeSet<Sym>) {
+    fn value_symbols(&self, v: ValueIx, used: &mut Symbols) {
         if let Some(v) = self.values.get(v as usize) {
             let dims = v.shape.iter().chain([&v.storage]);
-            dims.for_each(|d| d.symbols(used));
+            dims.for_each(|d| used.add(d));
         }
     }
 
@@ -151,16 +151,17 @@ impl Program {
 
     /// Gives a stretch the symbols that it uses and what is known of them.
     fn sizes(&self, p: &mut Program, numbers: &Numbers<'_>, inputs: &[ValueIx]) {
-        let mut used: BTreeSet<Sym> = BTreeSet::new();
+        let mut used = Symbols::default();
         for &v in &numbers.used {
             self.value_symbols(v, &mut used);
         }
         let straight = p.segments.iter().flat_map(Segment::items);
         for item in p.init.iter().chain(straight) {
             if let ItemWork::Kernel { kernel, .. } = &item.work {
-                kernel.for_each_dim(&mut |d| d.symbols(&mut used));
+                kernel.for_each_dim(&mut |d| used.add(d));
             }
         }
+        let mut used = used.used();
         // Equalities that bind what is used, and what those use in turn.
         let mut left: Vec<_> = self
             .constraints

@@ -73,6 +73,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         narrowed: BTreeMap::new(),
         is_output,
         per_request: false,
+        dims: Default::default(),
         grouped,
         joined,
         readers: graph.readers(),

@@ -40,6 +40,8 @@ struct Model<'a> {
     readers: Vec<f64>,
     /// Operands that are read at all.
     read: Vec<bool>,
+    /// Axes that the statements which read an operand's tile run over.
+    run: Vec<Vec<AxisId>>,
 }
 
 /// Adds the traffic of every statement to its part of the work.
@@ -160,6 +162,7 @@ impl<'a> Model<'a> {
             contracted: vec![false; n],
             readers: vec![0.0; n],
             read: vec![false; n],
+            run: vec![vec![]; n],
         };
         for stmt in &k.body {
             if let Stmt::Load { dst, operand } = stmt {
@@ -176,6 +179,9 @@ impl<'a> Model<'a> {
                 let reads = stmt.reads().contains(&(t as u16));
                 m.readers[o] += f64::from(u8::from(reads));
                 m.contracted[o] |= reads && matches!(stmt, Stmt::Contract { .. });
+                if reads {
+                    m.run[o].extend(s.axes_of(k, stmt));
+                }
             }
         }
         m
@@ -420,14 +426,7 @@ impl<'a> Model<'a> {
     fn takes_part(&self, o: usize, e: &Entry) -> bool {
         match e.kind {
             Kind::Panel | Kind::Grid => true,
-            Kind::Loop => {
-                let k = self.p.kernel();
-                let Some(t) = self.tile[o] else { return false };
-                k.body.iter().any(|s| {
-                    s.reads().contains(&(t as u16))
-                        && self.s.axes_of(k, s).contains(&(e.axis as AxisId))
-                })
-            }
+            Kind::Loop => self.run[o].contains(&(e.axis as AxisId)),
         }
     }
 

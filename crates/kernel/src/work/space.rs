@@ -24,6 +24,11 @@ pub(crate) struct Space {
     pub depends: Vec<Vec<bool>>,
     /// Distinct elements per operand.
     pub elements: Vec<f64>,
+    /// Leaves that move an operand's address, per operand: numbers of term and leaf, the smallest stride
+    /// first.
+    order: Vec<Vec<(usize, usize)>>,
+    /// Axes per operand that matter through its indices alone.
+    gathered: Vec<Vec<usize>>,
     grid_pieces: Vec<f64>,
 }
 
@@ -43,6 +48,8 @@ impl Space {
             terms: Vec::new(),
             depends: Vec::new(),
             elements: Vec::new(),
+            order: Vec::new(),
+            gathered: Vec::new(),
             grid_pieces: Vec::new(),
             extent,
         };
@@ -97,6 +104,18 @@ impl Space {
                 .iter()
                 .for_each(|t| depends[t.axis as usize] = true);
         }
+        let mut order: Vec<(usize, usize)> = terms
+            .iter()
+            .enumerate()
+            .flat_map(|(t, term)| (0..term.leaves.len()).rev().map(move |l| (t, l)))
+            .filter(|&(t, l)| terms[t].leaves[l].1 != 0.0)
+            .collect();
+        let stride = |&(t, l): &(usize, usize)| terms[t].leaves[l].1;
+        order.sort_by(|a, b| stride(a).total_cmp(&stride(b)));
+        let through_indices = |a: &usize| depends[*a] && !terms.iter().any(|t| t.axis == *a);
+        let gathered = (0..depends.len()).filter(through_indices).collect();
+        self.order.push(order);
+        self.gathered.push(gathered);
         self.terms.push(terms);
         self.depends.push(depends);
         self.elements.push(o.elements.eval(lookup)?.max(0) as f64);
@@ -166,21 +185,18 @@ impl Space {
 
     /// Distinct elements of operand `o` when every axis has `len` positions.
     pub fn distinct(&self, o: usize, len: &[f64]) -> f64 {
-        let mut leaves: Vec<(f64, f64)> = Vec::new();
-        for t in &self.terms[o] {
-            let mut left = len[t.axis];
-            for &(extent, stride) in t.leaves.iter().rev() {
-                let n = left.min(extent);
-                leaves.push((n, stride));
-                left = (left / extent).ceil();
-            }
-        }
-        leaves.retain(|l| l.0 != 1.0 && l.1 != 0.0);
-        leaves.sort_by(|a, b| a.1.total_cmp(&b.1));
         // `span` is the reach of what is covered so far, `count` the elements in it; a stride below
         // the reach overlaps (windows).
         let (mut count, mut span) = (1.0f64, 1.0f64);
-        for (n, stride) in leaves {
+        for &(t, leaf) in &self.order[o] {
+            let term = &self.terms[o][t];
+            let (extent, stride) = term.leaves[leaf];
+            let inner = term.leaves[leaf + 1..].iter().rev();
+            let left = inner.fold(len[term.axis], |left, l| (left / l.0).ceil());
+            let n = left.min(extent);
+            if n == 1.0 {
+                continue;
+            }
             let overlaps = stride < span;
             span += stride * (n - 1.0).max(0.0);
             count *= n;
@@ -189,10 +205,8 @@ impl Space {
             }
         }
         // Gathered slices add what their indices differ in.
-        for (a, d) in self.depends[o].iter().enumerate() {
-            if *d && !self.terms[o].iter().any(|t| t.axis == a) {
-                count *= len[a];
-            }
+        for &a in &self.gathered[o] {
+            count *= len[a];
         }
         if self.elements[o] > 0.0 {
             count.min(self.elements[o])

@@ -2,7 +2,7 @@
 use super::access::product;
 use super::{Blame, MAX_BYTES, MAX_LIST, MAX_STEPS, MAX_SYMBOLS};
 use crate::{Block, BufferKind, Plan, PlanError, Port, Step, StepWork, Wait};
-use layout::{Atom, DType, Dim, DimBox, Sym};
+use layout::{Atom, DType, Dim, DimBox, DimMap, Sym};
 use std::collections::BTreeSet;
 
 type Checked = Result<(), PlanError>;
@@ -264,10 +264,11 @@ fn divisors(d: &Dim, dims: &DimBox) -> bool {
 
 fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
     let mut seen: BTreeSet<Dim> = BTreeSet::new();
+    let mut met = DimMap::default();
     for s in list {
         let mut bad: Option<Dim> = None;
         let mut check = |d: &Dim| {
-            if bad.is_none() && d.known().is_none() && !seen.contains(d) {
+            if bad.is_none() && met.insert(d, ()) && !seen.contains(d) {
                 match dimension(d, k, &plan.dims, b) {
                     Ok(()) => drop(seen.insert(d.clone())),
                     Err(_) => bad = Some(d.clone()),

@@ -10,7 +10,7 @@ use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
 use kernel::{Kernel, Role, Schedule, work};
-use layout::{DType, Dim};
+use layout::{DType, Dim, DimMap};
 use machine::{Cost, Work, predict};
 use plan::{
     Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
@@ -60,6 +60,8 @@ pub(crate) struct BlockBuilder<'a> {
     init_done: BTreeSet<usize>,
     names: BTreeSet<String>,
     recency: Recency,
+    /// Sizes that have a value at the top of the box.
+    valued: DimMap<()>,
 }
 
 impl<'a> BlockBuilder<'a> {
@@ -104,6 +106,7 @@ impl<'a> BlockBuilder<'a> {
             init_done: BTreeSet::new(),
             names: BTreeSet::new(),
             recency: Recency::default(),
+            valued: DimMap::default(),
         }
     }
 
@@ -440,10 +443,10 @@ impl<'a> BlockBuilder<'a> {
     }
 
     /// Every dim of a kernel must have a value at the top of the box.
-    pub(super) fn check_dims(&self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
+    pub(super) fn check_dims(&mut self, name: &str, kernel: &Kernel) -> Result<(), PlanError> {
         let mut bad: Option<Dim> = None;
         kernel.for_each_dim(&mut |d| {
-            if bad.is_none() && self.ctx.dims.at_top(d).is_none() {
+            if bad.is_none() && self.valued.insert(d, ()) && self.ctx.dims.at_top(d).is_none() {
                 bad = Some(d.clone());
             }
         });

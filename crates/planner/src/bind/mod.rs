@@ -28,7 +28,7 @@ use crate::state;
 use block::{BlockBuilder, Rim};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
-use layout::{DType, Dim, DimBox};
+use layout::{DType, Dim, DimBox, Symbols};
 use machine::{Cost, Machine, MachineKind};
 pub use places::Placement;
 use plan::{
@@ -463,20 +463,17 @@ fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
     if program.symbols.iter().all(|s| dims.get(&s.name).is_some()) {
         return false;
     }
-    let mut used = BTreeSet::new();
+    let mut used = Symbols::default();
     for item in items {
         if let ItemWork::Kernel { kernel, .. } = &item.work {
-            kernel.for_each_dim(&mut |d| d.symbols(&mut used));
+            kernel.for_each_dim(&mut |d| used.add(d));
         }
         for v in item.reads().into_iter().chain(item.writes()) {
             let v = program.value(v);
-            v.shape
-                .iter()
-                .chain([&v.storage])
-                .for_each(|d| d.symbols(&mut used));
+            v.shape.iter().chain([&v.storage]).for_each(|d| used.add(d));
         }
     }
-    used.iter().any(|s| dims.get(s).is_none())
+    used.used().iter().any(|s| dims.get(s).is_none())
 }
 
 /// Values that a control segment reads.

@@ -1,7 +1,7 @@
 //! Symbols and constraints of a block, and its waits for tiles.
 use super::block::BlockBuilder;
 use kernel::Role;
-use layout::Sym;
+use layout::{Sym, Symbols};
 use plan::{BufferId, Constraint, StepWork, SymbolOrigin, TileMap, tile_map};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,13 +112,11 @@ impl BlockBuilder<'_> {
 
     /// Symbols that the block's parameters use.
     pub(super) fn symbols(&self) -> BTreeSet<Sym> {
-        let mut used = BTreeSet::new();
+        let mut used = Symbols::default();
         for s in self.block.steps.iter().chain(&self.block.init) {
-            s.tasks.symbols(&mut used);
+            used.add(&s.tasks);
             match &s.work {
-                StepWork::Kernel { kernel, .. } => {
-                    kernel.for_each_dim(&mut |d| d.symbols(&mut used))
-                }
+                StepWork::Kernel { kernel, .. } => kernel.for_each_dim(&mut |d| used.add(d)),
                 StepWork::Host {
                     inputs, outputs, ..
                 } => {
@@ -127,13 +125,13 @@ impl BlockBuilder<'_> {
                         .flatten()
                         .chain(outputs)
                         .flat_map(|a| &a.shape)
-                        .for_each(|d| d.symbols(&mut used));
+                        .for_each(|d| used.add(d));
                 }
             }
         }
         for p in self.block.inputs.iter().chain(&self.block.outputs) {
-            p.shape.iter().for_each(|d| d.symbols(&mut used));
+            p.shape.iter().for_each(|d| used.add(d));
         }
-        used
+        used.used()
     }
 }

@@ -26,6 +26,12 @@ impl Steps {
     fn add(&mut self, i: usize) {
         self.0[i / 64] |= 1 << (i % 64);
     }
+    /// The last step that `o` does not have.
+    fn last_outside(&self, o: &Steps) -> Option<usize> {
+        let words = self.0.iter().zip(&o.0).enumerate().rev();
+        let mut left = words.map(|(at, (a, b))| (at, a & !b)).filter(|w| w.1 != 0);
+        left.next().map(|(at, w)| at * 64 + w.ilog2() as usize)
+    }
     fn join(&mut self, o: &Steps) {
         self.0.iter_mut().zip(&o.0).for_each(|(a, b)| *a |= b);
     }
@@ -112,12 +118,10 @@ pub(crate) fn waits(
         // Latest first: whatever a kept step waits for is implied.
         let mut reach = Steps::new(n);
         let mut kept = Vec::new();
-        for j in (0..i).rev() {
-            if need.has(j) && !reach.has(j) {
-                kept.push(Wait::Step(j as u32));
-                reach.add(j);
-                reach.join(&before[j]);
-            }
+        while let Some(j) = need.last_outside(&reach) {
+            kept.push(Wait::Step(j as u32));
+            reach.add(j);
+            reach.join(&before[j]);
         }
         kept.reverse();
         needs.push(need);

@@ -39,6 +39,8 @@ pub(crate) struct Lowering<'a> {
     /// Items made now run for every request even when they read constants only: they write a part
     /// of a value whose other parts do not.
     pub per_request: bool,
+    /// Sizes that kernels name.
+    pub dims: layout::DimPool,
     /// Nodes that are members of groups or stand alone; gathers that do not are left to their readers.
     pub grouped: Vec<bool>,
     /// What is written into concatenations when it is made.
@@ -388,7 +390,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds a kernel to the init segment when it reads constants only, else to the current segment.
-    pub fn emit(&mut self, kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
+    pub fn emit(&mut self, mut kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
         let reads = kernel
             .operands
             .iter()
@@ -401,7 +403,10 @@ impl<'a> Lowering<'a> {
             )
         });
         let mut symbols = Default::default();
-        kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
+        kernel.for_each_dim_mut(&mut |d| {
+            self.dims.share(d);
+            d.symbols(&mut symbols);
+        });
         // An output of the model is the caller's memory: the init segment cannot fill it.
         let shared = args.iter().any(|&a| self.joined.is_shared(a));
         let init = constant && symbols.is_empty() && !self.per_request && !shared;

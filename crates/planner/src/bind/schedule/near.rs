@@ -11,7 +11,7 @@ use crate::bind::predict::{least_seconds, predict_program, predict_step};
 use crate::bind::prior::Earlier;
 use kernel::{AxisId, AxisTile, Mapping, Schedule};
 use layout::DimBox;
-use machine::{Cost, Work};
+use machine::{Bound, Cost, Work};
 use plan::Why;
 use std::sync::Arc;
 
@@ -61,7 +61,10 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         if !shared(w, c) {
             return false;
         }
-        if e.near && busy(c) <= SLACK * growth * busy(e.cost) + NOTHING {
+        // Where tasks cost more than what they do, it is their number that grows with the size.
+        let launches = [c, e.cost].iter().all(|c| c.bound == Bound::Launch);
+        let time = |c: &Cost| if launches { c.time_s } else { busy(c) };
+        if e.near && time(c) <= SLACK * growth * time(e.cost) + NOTHING {
             return true;
         }
         let least = least_seconds(ctx, e.kernel.family, w);

@@ -1,0 +1,95 @@
+//! Equal expressions in the same memory, told apart by where they lie: programs have few sizes and name
+//! each of them many times.
+use crate::{Dim, Sym};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Expressions that were met, each once.
+#[derive(Clone, Debug, Default)]
+pub struct DimPool(HashSet<Dim>);
+
+impl DimPool {
+    /// Lets `d` share the memory of an equal expression that came by earlier, if one did.
+    pub fn share(&mut self, d: &mut Dim) {
+        match self.0.get(d) {
+            Some(known) => *d = known.clone(),
+            None if matches!(d, Dim::Expr(_)) => drop(self.0.insert(d.clone())),
+            None => {}
+        }
+    }
+}
+
+/// What is known of expressions, found by where they lie: quick, but equal ones that do not share their
+/// memory ([`DimPool`]) are strangers. Numbers are not kept.
+#[derive(Clone, Debug)]
+pub struct DimMap<T>(HashMap<usize, (Dim, T)>);
+
+impl<T> Default for DimMap<T> {
+    fn default() -> DimMap<T> {
+        DimMap(HashMap::new())
+    }
+}
+
+impl<T> DimMap<T> {
+    /// What is known of `d`.
+    pub fn get(&self, d: &Dim) -> Option<&T> {
+        self.0.get(&place(d)?).map(|k| &k.1)
+    }
+
+    /// Notes `known` of `d`; true when nothing was known of it so far.
+    pub fn insert(&mut self, d: &Dim, known: T) -> bool {
+        // The copy keeps the memory from being given to another expression.
+        place(d).is_some_and(|at| self.0.insert(at, (d.clone(), known)).is_none())
+    }
+}
+
+/// The symbols of many expressions.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    met: DimMap<()>,
+    used: BTreeSet<Sym>,
+}
+
+impl Symbols {
+    /// Adds those of `d`.
+    pub fn add(&mut self, d: &Dim) {
+        if self.met.insert(d, ()) {
+            d.symbols(&mut self.used);
+        }
+    }
+
+    /// All of them.
+    pub fn used(self) -> BTreeSet<Sym> {
+        self.used
+    }
+}
+
+fn place(d: &Dim) -> Option<usize> {
+    match d {
+        Dim::Known(_) => None,
+        Dim::Expr(e) => Some(Arc::as_ptr(&e.0).addr()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_expressions_share_and_are_found() {
+        let make = || Dim::sym("n") * Dim::Known(3) + Dim::ONE;
+        let (mut a, mut b, mut other) = (make(), make(), Dim::sym("n"));
+        let mut known = DimMap::default();
+        assert!(known.insert(&a, 1));
+        assert_eq!(known.get(&b), None, "they lie apart");
+        let mut pool = DimPool::default();
+        for d in [&mut a, &mut b, &mut other] {
+            pool.share(d);
+        }
+        assert_eq!((known.get(&b), known.get(&other)), (Some(&1), None));
+        assert!(!known.insert(&b, 2));
+        assert_eq!(a, make());
+        assert!(!known.insert(&Dim::Known(4), 3));
+        assert_eq!(known.get(&Dim::Known(4)), None);
+    }
+}
