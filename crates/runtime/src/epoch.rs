@@ -260,8 +260,8 @@ impl Unit {
         engine: &Engine,
         plan: Arc<VerifiedPlan>,
     ) -> Result<Arc<Epoch>, RunError> {
-        // A plan file does not carry the true sizes of weights: these are the model's.
-        plan.check_weights(&self.program.weights)?;
+        // A plan file carries neither the true sizes of weights nor the model's values.
+        plan.check_program(&self.program)?;
         let mut blocks = Vec::new();
         for b in 0..plan.plan().blocks().count() {
             let shelf = self

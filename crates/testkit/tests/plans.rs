@@ -116,3 +116,34 @@ fn changed_plan_files_are_refused_or_harmless() {
     println!("{refused} changed plans refused, {kept} still valid");
     assert!(refused > 0);
 }
+
+#[test]
+fn plans_of_another_model_are_refused() {
+    let model = zoo::find("digits_cnn").expect("the model is bundled");
+    let prepared = model.prepare_temporary().expect("model");
+    let session = Session::builder()
+        .with_threads(1)
+        .commit_from_file(&prepared.model)
+        .expect("session");
+    let changes: [fn(&mut plan::Port); 2] = [|p| p.value = 9999, |p| p.dtype = layout::DType::U32];
+    for change in changes {
+        let mut p = plan::Plan::from_json(&plan_text("digits_cnn")).expect("a plan");
+        let Some(plan::PlanSegment::Block(b)) = p.segments.first_mut() else {
+            panic!("digits_cnn is one block");
+        };
+        for i in 0..b.inputs.len() {
+            change(&mut b.inputs[i]);
+            let buffer = b.inputs[i].buffer as usize;
+            b.buffers[buffer].dtype = b.inputs[i].dtype;
+        }
+        let refused = session
+            .runtime()
+            .swap(p)
+            .expect_err("it is of another model");
+        let text = refused.to_string();
+        assert!(
+            text.contains("the model has") || text.contains("operand"),
+            "{text}"
+        );
+    }
+}

@@ -57,7 +57,7 @@
 //! results after their making, where the accesses prove which tasks made what a task reads; nothing
 //! else.
 //!
-//! Sizes of weights are not in a plan: [`VerifiedPlan::check_weights`] compares them with the store.
+//! Sizes of weights are not in a plan: [`VerifiedPlan::check_program`] compares them with the store.
 mod access;
 mod block;
 mod equal;
@@ -67,7 +67,7 @@ mod tiles;
 
 pub use tiles::tile_map;
 
-use crate::{BufferKind, Plan, PlanError, PlanSegment, Step, StepWork, VerifiedPlan};
+use crate::{BufferKind, Plan, PlanError, PlanSegment, Program, Step, StepWork, VerifiedPlan};
 use kernel::{Kernel, TileProgram};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -213,6 +213,34 @@ fn compile(
 }
 
 impl VerifiedPlan {
+    /// Compares the values that the plan takes and gives with those of the program that it will run for,
+    /// and its weight buffers with the program's store.
+    ///
+    /// # Errors
+    /// [`PlanError::Rule`]: rule `values` names a port whose value the program does not have, or has with
+    /// another element type; rule `weights` as [`VerifiedPlan::check_weights`].
+    pub fn check_program(&self, program: &Program) -> Result<(), PlanError> {
+        for p in self
+            .plan
+            .blocks()
+            .flat_map(|b| b.inputs.iter().chain(&b.outputs))
+        {
+            let value = program.values.get(p.value as usize);
+            let blame = Blame {
+                model: &self.plan.model,
+                subject: format!("port '{}'", p.name),
+            };
+            blame.need(value.is_some_and(|v| v.dtype == p.dtype), "values", || {
+                let there = value.map_or("no such value".into(), |v| format!("{} there", v.dtype));
+                format!(
+                    "it is value {} of {}, and the model has {there}; plan this model again",
+                    p.value, p.dtype
+                )
+            })?;
+        }
+        self.check_weights(&program.weights)
+    }
+
     /// Compares the plan's weight buffers with the store that it will run on.
     ///
     /// # Errors
