@@ -19,7 +19,8 @@ const GOOD: f64 = 0.05;
 ///
 /// Bandwidths of the memory and of the caches, the clock, sizes of the caches and fixed costs are
 /// tried, one after the other, each for the error that those before it leave. Errors are absolute
-/// logarithms of ratios, weighted by time, so that one item that is far off moves nothing.
+/// logarithms of ratios, weighted by the root of the time: what takes long counts more, and does not
+/// drown the rest.
 pub fn explain(
     machine: &Machine,
     measured: &[f64],
@@ -27,7 +28,13 @@ pub fn explain(
 ) -> Vec<Change> {
     let weight: Vec<f64> = measured
         .iter()
-        .map(|m| if m.is_finite() && *m > 0.0 { *m } else { 0.0 })
+        .map(|m| {
+            if m.is_finite() && *m > 0.0 {
+                m.sqrt()
+            } else {
+                0.0
+            }
+        })
         .collect();
     let total: f64 = weight.iter().sum();
     if total <= 0.0 {
@@ -135,8 +142,7 @@ mod tests {
     }
 
     fn found(lies: &[&str]) -> (Vec<Change>, f64) {
-        let told = lookup("zen5-2core")
-            .unwrap();
+        let told = lookup("zen5-2core").unwrap();
         let mut truth = told.clone();
         for l in lies {
             l.parse::<Change>().unwrap().apply(&mut truth).unwrap();

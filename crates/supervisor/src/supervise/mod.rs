@@ -20,7 +20,7 @@ pub use types::{
     StepSeen, TrialSeen, Window,
 };
 
-use crate::stats::{median, rank_test};
+use crate::stats::{median, quantile, rank_test};
 use plan::{Alternative, Why};
 use std::collections::{BTreeMap, VecDeque};
 use watch::{Fact, Watch};
@@ -29,9 +29,14 @@ use watch::{Fact, Watch};
 const PATIENCE_S: f64 = 30.0;
 /// Seconds between two questions to the planner at least.
 const ASK_S: f64 = 0.2;
+/// Longest time between them when the answers were of no use.
+const SELDOM_S: f64 = 10.0;
+/// Longest that a trial has to last where something has been changed to and fro, seconds.
+const LONG_TRIAL_S: f64 = 20.0;
 /// Each further wait is longer by this.
 const LONGER: f64 = 4.0;
-/// Samples kept of each side of a trial.
+/// Samples kept of each side of a trial: every request counts, or every second, fourth, ... where there
+/// are more.
 const SAMPLES: usize = 1024;
 /// Seconds after a change in which measurements are of both plans.
 const SETTLE_S: f64 = 0.25;
@@ -59,8 +64,8 @@ enum Phase {
     Trying {
         proposal: Box<Proposal>,
         since: f64,
-        with: Vec<f64>,
-        without: Vec<f64>,
+        with: Side,
+        without: Side,
     },
 }
 
@@ -74,6 +79,8 @@ pub struct Supervisor {
     /// Facts since the planner was asked last.
     open: Vec<String>,
     last_asked: f64,
+    /// Answers in a row that were of no use.
+    in_vain: i32,
     settled: f64,
     past: BTreeMap<String, Past>,
     decisions: VecDeque<Decision>,
@@ -91,6 +98,7 @@ impl Supervisor {
             phase: Phase::Idle,
             open: Vec::new(),
             last_asked: f64::NEG_INFINITY,
+            in_vain: 0,
             settled: f64::NEG_INFINITY,
             past: BTreeMap::new(),
             decisions: VecDeque::new(),
@@ -185,6 +193,9 @@ impl Supervisor {
     }
 
     fn noticed(&mut self, f: Fact, out: &mut Vec<Action>) {
+        if f.pressing {
+            self.in_vain = 0;
+        }
         self.open.push(format!("{}: {}", f.subject, f.what));
         if self.open.len() > 16 {
             self.open.remove(0);
@@ -277,7 +288,8 @@ impl Supervisor {
     fn ask(&mut self, out: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Idle)
             || self.open.is_empty()
-            || self.now - self.last_asked < ASK_S
+            || self.now - self.last_asked
+                < (ASK_S * 2f64.powi(self.in_vain.clamp(0, 10))).min(SELDOM_S)
         {
             return;
         }
@@ -302,6 +314,7 @@ impl Supervisor {
             return;
         }
         self.phase = Phase::Idle;
+        self.in_vain += 1;
         list.retain(|p| p.gain.is_finite());
         list.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.id.cmp(&b.id)));
         let others = |list: &[Proposal], chosen: u64| -> Vec<Alternative> {
@@ -355,6 +368,7 @@ impl Supervisor {
                 reason: format!("predicted gain {:.0}%: {}", 100.0 * p.gain, p.why.reason),
             };
             let chosen = p.clone();
+            self.in_vain = 0;
             self.note(out, why);
             if self.options.mode == Mode::On {
                 out.push(Action::Prepare(chosen.id));
@@ -379,7 +393,7 @@ impl Supervisor {
                 .filter(|t| *t > self.now)
                 .fold(f64::INFINITY, f64::min);
             if next.is_finite() {
-                self.last_asked = next - ASK_S;
+                (self.last_asked, self.in_vain) = (next - ASK_S, 0);
             }
         }
         if let Some((subject, choice, reason)) = first {
@@ -424,8 +438,8 @@ impl Supervisor {
         self.phase = Phase::Trying {
             proposal,
             since: self.now,
-            with: Vec::new(),
-            without: Vec::new(),
+            with: Side::new(),
+            without: Side::new(),
         };
         out.push(Action::Try {
             proposal: id,
@@ -447,12 +461,9 @@ impl Supervisor {
         if t.proposal != proposal.id {
             return;
         }
-        let room = |v: &Vec<f64>| SAMPLES.saturating_sub(v.len());
-        let sound = |v: &&f64| v.is_finite() && **v >= 0.0;
-        let n = room(with);
-        with.extend(t.with.iter().filter(sound).take(n));
-        let n = room(without);
-        without.extend(t.without.iter().filter(sound).take(n));
+        with.add(&t.with);
+        without.add(&t.without);
+        let (with, without) = (&with.samples, &without.samples);
         let (id, subject) = (proposal.id, proposal.subject.clone());
         if t.failed > 0 || t.differed > 0 {
             let what = match t.failed {
@@ -477,14 +488,26 @@ impl Supervisor {
             }
             return;
         };
-        let z = rank_test(without, with).unwrap_or(0.0);
-        let faster = old / new.max(f64::MIN_POSITIVE) - 1.0;
+        // What was changed before, or tried in vain, may swing with the load: such a trial has to last
+        // for several swings, and means count, for medians see the more frequent half only.
+        let times = self.past.get(&subject).map_or(0, |p| p.times);
+        let lasts = match times {
+            0 => 0.0,
+            n => (o.back_off_s * LONGER.powi((n - 1).clamp(0, 30))).min(LONG_TRIAL_S),
+        };
+        let swings = times > 1;
+        let rank = rank_test(without, with).unwrap_or(0.0);
+        let (z, faster) = match swings {
+            false => (rank, old / new.max(f64::MIN_POSITIVE) - 1.0),
+            true => difference(without, with),
+        };
         let seen = format!(
-            "median {:.3} ms with it ({} requests), {:.3} ms without ({}), {z:+.1} standard deviations by rank",
+            "median {:.3} ms with it ({} requests), {:.3} ms without ({}), {z:+.1} standard deviations by {}",
             1e3 * new,
             with.len(),
             1e3 * old,
-            without.len()
+            without.len(),
+            if swings { "mean" } else { "rank" }
         );
         let alternatives = vec![
             Alternative {
@@ -508,10 +531,14 @@ impl Supervisor {
             }
             return;
         }
+        if now - *since < lasts {
+            return;
+        }
         if z >= o.sure && faster >= o.threshold / 2.0 {
             return self.promote(seen, alternatives, out);
         }
-        let shows_nothing = n >= o.most_samples || now - *since > o.trial_s;
+        let shows_nothing =
+            (n >= o.most_samples && times == 0) || now - *since > o.trial_s.max(lasts);
         if z <= -o.sure || shows_nothing {
             let what = match z <= -o.sure {
                 true => format!("slower: {seen}"),
@@ -565,4 +592,60 @@ impl Supervisor {
         );
         out.push(Action::RollBack(id));
     }
+}
+
+/// One side of a trial.
+#[derive(Clone, Debug)]
+struct Side {
+    samples: Vec<f64>,
+    /// Every so many requests are kept.
+    stride: usize,
+    /// Requests since the last that was kept.
+    since: usize,
+}
+
+impl Side {
+    fn new() -> Side {
+        Side {
+            samples: Vec::new(),
+            stride: 1,
+            since: 0,
+        }
+    }
+
+    fn add(&mut self, from: &[f64]) {
+        for v in from.iter().filter(|v| v.is_finite() && **v >= 0.0) {
+            self.since += 1;
+            if self.since < self.stride {
+                continue;
+            }
+            self.since = 0;
+            self.samples.push(*v);
+            if self.samples.len() >= SAMPLES {
+                let mut keep = false;
+                self.samples.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.stride *= 2;
+            }
+        }
+    }
+}
+
+/// By how many standard errors the mean of `new` is below that of `old`, and by which share it is
+/// faster; outliers count as the 98th of a hundred.
+fn difference(old: &[f64], new: &[f64]) -> (f64, f64) {
+    let of = |v: &[f64]| {
+        let most = quantile(v, 0.98).unwrap_or(0.0);
+        let n = v.len().max(1) as f64;
+        let mean = v.iter().map(|x| x.min(most)).sum::<f64>() / n;
+        let var = v.iter().map(|x| (x.min(most) - mean).powi(2)).sum::<f64>() / n;
+        (mean, var / n)
+    };
+    let ((a, x), (b, y)) = (of(old), of(new));
+    (
+        (a - b) / (x + y).sqrt().max(1e-15),
+        a / b.max(f64::MIN_POSITIVE) - 1.0,
+    )
 }

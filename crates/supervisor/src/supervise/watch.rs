@@ -72,8 +72,12 @@ struct SessionState {
     other_shape: usize,
     growing: usize,
     queued: u64,
+    /// Rates of single windows.
+    single: Recent<20>,
     /// Measured over predicted time of its runs.
     run: Level,
+    /// Windows until `run` is known again after a change of the plan.
+    settling: usize,
 }
 
 impl Default for SessionState {
@@ -86,7 +90,9 @@ impl Default for SessionState {
             other_shape: 0,
             growing: 0,
             queued: 0,
+            single: Recent::default(),
             run: Level::new(1.0),
+            settling: 0,
         }
     }
 }
@@ -102,6 +108,8 @@ pub(super) struct Fact {
     pub reason: String,
     /// Whether the workers to be granted change.
     pub workers: bool,
+    /// Whether the planner is asked at once, however often it knew nothing better before.
+    pub pressing: bool,
 }
 
 /// What is held to be true.
@@ -176,6 +184,7 @@ impl Watch {
                     o.persist.max(1)
                 ),
                 workers: true,
+ pressing: true,
             });
         }
         quiet
@@ -228,7 +237,9 @@ impl Watch {
         let all_slow = changed.iter().any(|c| compute(&c.0) && c.2 > c.1);
         for (bound, before, now, right) in changed {
             let diagnosis = match (&bound, now > before) {
-                (Bound::Compute(_), true) if right => "the clock is throttled, or cores are shared",
+                (Bound::Compute(_), true) if right => {
+                    "the clock is throttled, or somebody shares the cores or the memory"
+                }
                 (Bound::Memory(_), true) if right && !all_slow => {
                     "somebody else uses the memory, or less of a cache is ours"
                 }
@@ -242,6 +253,7 @@ impl Watch {
                 what: format!("{:.2} times the predicted time, was {before:.2}", now),
                 reason: format!("{diagnosis}: {} windows in a row agree", o.persist.max(1)),
                 workers: false,
+                pressing: true,
             });
         }
     }
@@ -252,6 +264,7 @@ impl Watch {
         let subject = format!("session {}", s.session);
         if s.seconds > 0.0 {
             state.recent.push(s.arrivals as f64 / s.seconds);
+            state.single.push(s.arrivals as f64 / s.seconds);
             state.warm += 1;
         }
         // A rate needs a second to be known; a count of `n` differs by its root from window to window.
@@ -268,6 +281,7 @@ impl Watch {
                     what: format!("{:.1} requests/s, were {before:.1}", level.held),
                     reason: "traffic has shifted".into(),
                     workers: false,
+                    pressing: false,
                 });
             }
         }
@@ -294,6 +308,7 @@ impl Watch {
                         s.outside
                     ),
                     workers: false,
+ pressing: true,
                 });
             }
         }
@@ -310,10 +325,17 @@ impl Watch {
                 what: format!("{} requests wait", s.queued),
                 reason: "its queue has grown for several windows in a row".into(),
                 workers: false,
+                pressing: false,
             });
         }
         let ratio = s.run_s / s.predicted_s;
-        if !disturbed && ratio.is_finite() && ratio > 0.0 {
+        if state.settling > 0 && ratio.is_finite() && ratio > 0.0 {
+            // The new plan's own ratio: what differs from it later is news.
+            state.settling -= 1;
+            if state.settling == 0 {
+                state.run = Level::new(ratio);
+            }
+        } else if !disturbed && ratio.is_finite() && ratio > 0.0 {
             let before = state.run.held;
             if state.run.see(ratio, o.persist, o.deviation.max(0.15)) {
                 facts.push(Fact {
@@ -324,6 +346,7 @@ impl Watch {
                     ),
                     reason: "measured for several windows in a row".into(),
                     workers: false,
+                    pressing: true,
                 });
             }
         }
@@ -334,7 +357,7 @@ impl Watch {
         self.steps.retain(|k, _| !sessions.contains(&k.0));
         for s in sessions {
             if let Some(state) = self.sessions.get_mut(s) {
-                state.run = Level::new(1.0);
+                state.settling = 3;
                 state.growing = 0;
             }
         }
