@@ -2,6 +2,7 @@
 //! another way unless that pays, and takes schedules that were looked for in the nearest box where they
 //! are as good for it.
 use super::pack::Packed;
+use super::schedule::numbered_as;
 use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};
 use layout::DimBox;
 use machine::{Cost, Work};
@@ -169,6 +170,14 @@ impl<'a> Prior<'a> {
         } = &s.work
         else {
             return None;
+        };
+        let numbered;
+        let kernel = match ran.axes == kernel.axes {
+            true => kernel,
+            false => {
+                numbered = numbered_as(kernel, ran)?;
+                &numbered
+            }
         };
         let same = ran.family == kernel.family
             && ran.axes == kernel.axes

@@ -485,16 +485,40 @@ fn lanes_last(kernel: Arc<Kernel>, schedule: Arc<Schedule>) -> (Arc<Kernel>, Arc
     if !(0..kernel.tiles.len()).any(wrong) {
         return (kernel, schedule);
     }
-    let last = (kernel.axes.len() - 1) as AxisId;
-    let new = move |a: AxisId| match a {
+    let new = moved_last(kernel.axes.len(), lane);
+    (
+        with_lanes_last(Arc::unwrap_or_clone(kernel), lane).into(),
+        renumbered_schedule(Arc::unwrap_or_clone(schedule), &new).into(),
+    )
+}
+
+/// New numbers of `axes` axes, of which `lane` comes last.
+fn moved_last(axes: usize, lane: AxisId) -> impl Fn(AxisId) -> AxisId {
+    let last = axes.saturating_sub(1) as AxisId;
+    move |a| match a {
         a if a == lane => last,
         a if a > lane => a - 1,
         a => a,
+    }
+}
+
+/// `kernel` with its axes numbered as those of `chosen`, the same kernel under a schedule that may have
+/// moved its lanes; `None` where no axis was moved so.
+pub(crate) fn numbered_as(kernel: &Kernel, chosen: &Kernel) -> Option<Kernel> {
+    let n = kernel.axes.len();
+    let alike = |&lane: &AxisId| {
+        let new = moved_last(n, lane);
+        let mut axes = kernel.axes.iter().enumerate();
+        axes.all(|(i, a)| chosen.axes.get(new(i as AxisId) as usize) == Some(a))
     };
-    (
-        renumbered(Arc::unwrap_or_clone(kernel), &new).into(),
-        renumbered_schedule(Arc::unwrap_or_clone(schedule), &new).into(),
-    )
+    let lane = (0..n as AxisId).find(alike)?;
+    (chosen.axes.len() == n).then(|| with_lanes_last(kernel.clone(), lane))
+}
+
+/// `kernel` with its axes numbered so that `lane` is the last.
+pub(crate) fn with_lanes_last(kernel: Kernel, lane: AxisId) -> Kernel {
+    let new = moved_last(kernel.axes.len(), lane);
+    renumbered(kernel, &new)
 }
 
 fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kernel {

@@ -258,3 +258,25 @@ fn waits_for_tiles_are_derived_and_proved() {
         assert!(p.verify().is_err());
     }
 }
+
+/// A schedule numbers axes so that its lanes come last: the next box has to see that it is the same kernel.
+#[test]
+fn kernels_with_their_lanes_moved_are_told_by_their_axes() {
+    let program = gemm(8, 24, 40);
+    let kernels = program.segments.iter().flat_map(Segment::items);
+    let kernels = kernels.filter_map(|i| match &i.work {
+        ItemWork::Kernel { kernel, .. } => Some(kernel),
+        ItemWork::Host { .. } => None,
+    });
+    for k in kernels {
+        for lane in 0..k.axes.len() as kernel::AxisId {
+            let chosen = schedule::with_lanes_last(Kernel::clone(k), lane);
+            let found = schedule::numbered_as(k, &chosen).expect("the same kernel");
+            assert!(prior::alike(&found, &chosen), "{} by {lane}", k.name);
+        }
+        let mut other = Kernel::clone(k);
+        other.axes.reverse();
+        other.axes[0].extent = Dim::Known(999);
+        assert_eq!(schedule::numbered_as(k, &other), None);
+    }
+}
