@@ -18,6 +18,7 @@ mod profile;
 mod queues;
 mod step;
 mod study;
+mod sweep;
 mod table;
 mod trace;
 pub mod units;
@@ -30,7 +31,7 @@ pub use inspect::{InspectedKernel, InspectedNode, InspectedValue, Inspection, Un
 pub use load::{LoadReport, PlanningMs, ProcessMs};
 pub use machines::{MachineEntry, machine_list, machine_table};
 pub use memory::{BESIDE, MemoryView};
-pub use plan_view::PlanView;
+pub use plan_view::{DivisionView, PlanView};
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use queues::{QueueView, queues};
 pub use step::{StepView, schedule_text};
@@ -38,6 +39,7 @@ pub use study::{
     Advice, AdviceView, AloneView, ChangedStep, Computed, FleetPoint, FleetRow, FleetView,
     WhatIfView, bounds_of, memory_on,
 };
+pub use sweep::{SweepReport, SweepRow};
 pub use table::{Align, Style, Table};
 pub use trace::chrome_trace;
 pub use ways::{PersistentReport, ROUND_TRIP_AIM_US, WaysReport};

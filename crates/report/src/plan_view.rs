@@ -32,6 +32,9 @@ pub struct PlanView {
     pub memory: MemoryView,
     /// Branches and loop bodies, planned on their own.
     pub bodies: Vec<BodyView>,
+    /// How requests are run side by side, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub division: Option<DivisionView>,
     /// What a reader must know about the figures, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -45,6 +48,21 @@ pub struct PlanView {
     pub unique_bytes: f64,
     /// Decisions.
     pub whys: Vec<Why>,
+}
+
+/// How requests are run side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DivisionView {
+    /// Batch, runs at once, workers of each.
+    pub choice: String,
+    /// Predicted items per second.
+    pub throughput_per_s: f64,
+    /// Predicted milliseconds from arrival to end.
+    pub latency_ms: f64,
+    /// Why.
+    pub reason: String,
+    /// What else there was.
+    pub others: Vec<String>,
 }
 
 fn control_text(program: Option<&Program>, segment: u32, deferred: bool) -> String {
@@ -155,6 +173,7 @@ impl PlanView {
             control,
             memory,
             bodies: vec![],
+            division: None,
             note: None,
             predicted_us: plan.predicted.time_s * 1e6,
             interval_us: (
@@ -212,6 +231,21 @@ impl PlanView {
             let _ = writeln!(out, "  dims     {}{range}", self.dims);
         }
         let _ = writeln!(out, "  goal     {goal}");
+        if let Some(d) = &self.division {
+            let _ = writeln!(
+                out,
+                "  division {}: predicted {:.1} items/s, {} from arrival to end",
+                d.choice,
+                d.throughput_per_s,
+                units::seconds(1e-3 * d.latency_ms)
+            );
+            if why {
+                let _ = writeln!(out, "           {}", d.reason);
+                for o in &d.others {
+                    let _ = writeln!(out, "           not {o}");
+                }
+            }
+        }
         if let Some(note) = &self.note {
             let _ = writeln!(out, "  note     {note}");
         }

@@ -1,8 +1,14 @@
+use crate::book::Book;
+use crate::desk::Desk;
+use crate::stats::SessionStats;
 use device::{Device, PackedStore};
-use plan::Planner;
-use std::sync::Arc;
+use plan::{Planner, Program};
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use supervisor::admission::{SessionId, SessionLoad, SessionPolicy};
+use tensor::WeightStore;
 
 /// Devices with resident workers, shared by all sessions.
 pub struct Engine {
@@ -11,19 +17,68 @@ pub struct Engine {
     pub(crate) packed: PackedStore,
     /// Nanoseconds.
     planning: AtomicU64,
+    pub(crate) desk: Desk,
+    programs: Mutex<Vec<(String, Weak<Program>)>>,
 }
 
+/// Requests that run at once on a device whose workers are not the host's.
+const AT_ONCE: u32 = 8;
+
 /// What everything takes, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
+    /// Weights of all sessions in mapped files or in memory, those that share them counted once.
+    pub weights: u64,
     /// Init results (packed weights, folded constants), shared ones once.
     pub packed: u64,
+    /// Session by session.
+    pub sessions: Vec<SessionMemory>,
+    /// Everything together.
+    pub total: u64,
+}
+
+/// What a session takes for itself, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SessionMemory {
+    /// The session's name.
+    pub name: String,
+    /// Weights that its program refers to; others may share them.
+    pub weights: u64,
+    /// Memory of request slots: what requests that ran at once worked in.
+    pub arenas: u64,
+    /// State of its streams.
+    pub states: u64,
+    /// Inputs of requests that wait to be joined with others.
+    pub queue: u64,
+}
+
+/// A session as the engine sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionView {
+    /// Its number on this engine.
+    pub id: SessionId,
+    /// Its name.
+    pub name: String,
+    /// How its requests are treated.
+    pub policy: SessionPolicy,
+    /// What it is at.
+    pub load: SessionLoad,
+    /// What its requests came to.
+    pub stats: SessionStats,
+    /// Predicted seconds of an item by the last plan that was made ready.
+    pub predicted_s: f64,
 }
 
 impl Engine {
     /// An engine on one device.
     pub fn new(device: Arc<dyn Device>, planner: Arc<dyn Planner>) -> Arc<Engine> {
+        let workers = match device.target().gpu {
+            None => device.workers() as u32,
+            Some(_) => AT_ONCE,
+        };
         Arc::new(Engine {
+            desk: Desk::new(workers.max(1)),
+            programs: Mutex::new(Vec::new()),
             device,
             planner,
             packed: PackedStore::new(),
@@ -52,10 +107,85 @@ impl Engine {
         self.planning.fetch_add(ns, Ordering::Relaxed);
     }
 
+    /// Workers that requests are shared out over.
+    pub fn workers(&self) -> u32 {
+        match self.device.target().gpu {
+            None => self.device.workers().max(1) as u32,
+            Some(_) => AT_ONCE,
+        }
+    }
+
+    /// Lets requests have at most `workers` of the workers from now on: cores were taken from this
+    /// process, or given back.
+    pub fn limit_workers(&self, workers: u32) {
+        let workers = workers.clamp(1, self.workers());
+        self.device.limit_workers(workers as usize);
+        self.desk.limit(workers);
+    }
+
+    /// Takes no further requests of any session, and waits until those there are are done.
+    pub fn drain(&self) {
+        self.desk.books().iter().for_each(|b| self.desk.drain(b));
+    }
+
+    /// The sessions that live, each with what it is at.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        let books = self.desk.books();
+        books.iter().map(|b| self.view(b)).collect()
+    }
+
+    pub(crate) fn view(&self, b: &Book) -> SessionView {
+        SessionView {
+            id: b.id,
+            name: b.name.clone(),
+            policy: b.policy().clone(),
+            load: self.desk.load(b.id),
+            stats: b.stats.read(),
+            predicted_s: b.cost_s(),
+        }
+    }
+
+    /// The program that some session of this engine has under `key`, else `program`, which has that name
+    /// from now on: sessions of one file share its weights. `key` says where the program comes from and
+    /// everything that went into it.
+    pub fn share(&self, key: &str, program: &Arc<Program>) -> Arc<Program> {
+        let mut all = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|p| p.1.strong_count() > 0);
+        let known = all.iter().find(|p| p.0 == key);
+        if let Some(p) = known.and_then(|p| p.1.upgrade()) {
+            return p;
+        }
+        all.push((key.into(), Arc::downgrade(program)));
+        program.clone()
+    }
+
     /// Memory in use.
     pub fn memory(&self) -> Memory {
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        let mut stores: Vec<*const WeightStore> = vec![];
+        let (mut weights, mut sessions) = (0u64, vec![]);
+        for b in self.desk.books() {
+            let own = b.weights.iter().map(|w| w.bytes.len() as u64).sum();
+            let at = Arc::as_ptr(&b.weights);
+            if !stores.contains(&at) {
+                stores.push(at);
+                weights += own;
+            }
+            sessions.push(SessionMemory {
+                name: b.name.clone(),
+                weights: own,
+                arenas: get(&b.arenas),
+                states: get(&b.states),
+                queue: get(&b.queue),
+            });
+        }
+        let packed = self.packed.bytes();
+        let own = sessions.iter().map(|s| s.arenas + s.states + s.queue);
         Memory {
-            packed: self.packed.bytes(),
+            weights,
+            packed,
+            total: weights + packed + own.sum::<u64>(),
+            sessions,
         }
     }
 }

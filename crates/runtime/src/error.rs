@@ -1,3 +1,5 @@
+use supervisor::admission::Refusal;
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RunError {
@@ -61,6 +63,30 @@ pub enum RunError {
         /// Waiting.
         queued: usize,
     },
+    /// It could not be done in time.
+    #[error(
+        "the request is refused: it would take {predicted_ms} ms and must be done in {deadline_ms} ms; send fewer at once or allow more time"
+    )]
+    Late {
+        /// Predicted milliseconds from arrival to end.
+        predicted_ms: String,
+        /// Milliseconds that it may take.
+        deadline_ms: String,
+    },
+    /// The session takes no more requests.
+    #[error(
+        "the session is draining and takes no more requests; set its policy anew to open it again"
+    )]
+    Draining,
+    /// Whoever sent the request gave it up.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The thread that ran the request along with its own ended without an answer.
+    #[error("the request ran along with another one, whose thread panicked; send it again")]
+    Abandoned,
+    /// It could not be scheduled.
+    #[error("the request cannot be scheduled: {0}")]
+    Refused(String),
     /// Control flow went wrong.
     #[error("node '{node}': {why}")]
     Control {
@@ -71,11 +97,38 @@ pub enum RunError {
     },
     /// The device failed.
     #[error(transparent)]
-    Device(#[from] device::DeviceError),
+    Device(device::DeviceError),
     /// The planner failed.
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
     /// A tensor could not be made.
     #[error(transparent)]
     Tensor(#[from] tensor::TensorError),
+}
+
+impl From<device::DeviceError> for RunError {
+    fn from(e: device::DeviceError) -> RunError {
+        match e {
+            device::DeviceError::Cancelled => RunError::Cancelled,
+            e => RunError::Device(e),
+        }
+    }
+}
+
+impl From<Refusal> for RunError {
+    fn from(why: Refusal) -> RunError {
+        let ms = |s: f64| format!("{:.3}", 1e3 * s);
+        match why {
+            Refusal::Overloaded { running, queued } => RunError::Overloaded { running, queued },
+            Refusal::Late {
+                predicted_s,
+                deadline_s,
+            } => RunError::Late {
+                predicted_ms: ms(predicted_s),
+                deadline_ms: ms(deadline_s),
+            },
+            Refusal::Draining => RunError::Draining,
+            other => RunError::Refused(other.to_string()),
+        }
+    }
 }

@@ -3,7 +3,7 @@ use crate::epoch::{CompiledBlock, Unit, lookup, values};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
-use device::{AlignedBytes, Executable, Recycler, Request, State};
+use device::{AlignedBytes, Executable, Permit, Recycler, Request, State};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
     Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
@@ -31,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub memory: &'a mut AlignedBytes,
     /// Where outputs' memory comes from.
     pub buffers: &'a Arc<Recycler>,
+    /// What the request may take.
+    pub permit: Permit<'a>,
     /// When the request began.
     pub began: Instant,
     /// Blocks in the timeline, each with the number of its first step.
@@ -173,6 +175,9 @@ pub(crate) fn run<'v>(
     let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
     for segment in &epoch.plan.plan().segments {
+        if ctx.permit.called_off() {
+            return Err(RunError::Cancelled);
+        }
         match segment {
             PlanSegment::Block(b) => {
                 let symbols = values(&b.symbols, &env);
@@ -212,7 +217,7 @@ pub(crate) fn run<'v>(
                             states: &mut held,
                             timeline: own.as_mut(),
                             stop_after,
-                            permit: Default::default(),
+                            permit: ctx.permit,
                         },
                     )
                 });

@@ -2,12 +2,14 @@
 //! everything that follows from the inputs' shapes, so that the next request of the same shapes
 //! asks nothing again.
 use crate::RunError;
+use crate::book::Book;
 use crate::epoch::{Epoch, Unit};
 use crate::interpret::shape_of;
 use crate::value::Shaped;
-use device::{AlignedBytes, Frame, Recycler, Request, UnifiedBuffer, UnifiedRequest};
+use device::{AlignedBytes, Frame, Permit, Recycler, Request, UnifiedBuffer, UnifiedRequest};
 use layout::{DType, Sym};
 use plan::{Block, PlanSegment, Program, Timeline};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor::Tensor;
 
@@ -25,6 +27,8 @@ pub(crate) struct Lane {
     /// Arena and scratch, of whichever block runs; as large as the largest so far.
     pub memory: AlignedBytes,
     ready: Vec<Ready>,
+    /// Bytes of `memory` that the session's book knows of.
+    booked: usize,
 }
 
 /// A plan of one block with everything that follows from one set of input shapes.
@@ -139,6 +143,7 @@ impl Ready {
         outputs: &mut [Tensor],
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
+        permit: Permit<'_>,
     ) -> Result<(), RunError> {
         let exe = &*self.epoch.blocks[0].exe;
         let (frame, symbols) = (&mut self.frame, &self.symbols);
@@ -172,7 +177,7 @@ impl Ready {
             states: &mut [],
             timeline,
             stop_after,
-            permit: Default::default(),
+            permit,
         };
         crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))
     }
@@ -190,6 +195,7 @@ impl Lane {
         Ok(Lane {
             memory: AlignedBytes::new(0, "the memory of a request")?,
             ready: Vec::new(),
+            booked: 0,
         })
     }
 
@@ -240,10 +246,11 @@ impl Lane {
         outputs: &mut [Tensor],
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
+        permit: Permit<'_>,
     ) -> Result<(), RunError> {
-        let Lane { memory, ready } = self;
+        let Lane { memory, ready, .. } = self;
         match ready.first_mut() {
-            Some(r) => r.run(memory, inputs, outputs, timeline, stop_after),
+            Some(r) => r.run(memory, inputs, outputs, timeline, stop_after, permit),
             None => Ok(()),
         }
     }
@@ -253,8 +260,9 @@ impl Lane {
     pub fn run_unified(
         &mut self,
         inputs: &[Option<&UnifiedBuffer>],
+        permit: Permit<'_>,
     ) -> Result<Vec<UnifiedBuffer>, RunError> {
-        let Lane { memory, ready } = self;
+        let Lane { memory, ready, .. } = self;
         let Some(r) = ready.first_mut() else {
             return Ok(vec![]);
         };
@@ -274,7 +282,7 @@ impl Lane {
             inputs: &ins,
             outputs: &mut outs,
             timeline: None,
-            permit: Default::default(),
+            permit,
         };
         crate::epoch::with_memory(exe, &mut r.frame, memory, |frame| {
             exe.run_unified(frame, request)
@@ -315,8 +323,15 @@ impl Lanes {
     }
 
     /// Gives a lane back; what it had ready for plans that were replaced meanwhile is forgotten.
-    pub fn put(&self, unit: &Unit, mut lane: Lane) {
+    pub fn put(&self, unit: &Unit, book: &Book, mut lane: Lane) {
         lane.forget(unit.version());
+        let bytes = lane.memory.len();
+        if bytes != lane.booked {
+            // Memory of a slot only grows.
+            let more = (bytes - lane.booked.min(bytes)) as u64;
+            book.arenas.fetch_add(more, Ordering::Relaxed);
+            lane.booked = bytes;
+        }
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(lane);
     }

@@ -5,24 +5,33 @@
 //! the traffic. Planning happens behind the [`plan::Planner`] trait: this crate links no planner.
 #![forbid(unsafe_code)]
 
-mod admission;
 mod binding;
+mod book;
+mod cancel;
+mod desk;
 mod engine;
 mod epoch;
 mod error;
 mod interpret;
+mod joined;
 mod kept;
 mod lane;
 mod session;
+mod stats;
 mod store;
 mod stream;
+mod ticket;
 mod value;
 
-pub use admission::{Action, Admission, Event, RequestId};
 pub use binding::Binding;
-pub use engine::{Engine, Memory};
+pub use cancel::Cancel;
+pub use engine::{Engine, Memory, SessionMemory, SessionView};
 pub use error::RunError;
+pub use joined::batch as joins_along;
 pub use kept::{KEPT_LEAST, KEPT_PACKED};
-pub use session::{Session, SessionOptions};
+pub use session::{Call, Session, SessionOptions};
+pub use stats::{SessionStats, quantile_s};
 pub use store::PlanStore;
 pub use stream::Stream;
+pub use supervisor::admission::{SessionLoad, SessionPolicy};
+pub use supervisor::batching::Batching;

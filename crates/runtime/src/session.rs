@@ -1,15 +1,18 @@
-use crate::admission::{Action, Admission, Event, RequestId};
+use crate::book::Book;
+use crate::desk::{Admitted, Ask, Turn};
 use crate::epoch::{Unit, lookup};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run};
+use crate::joined;
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
 use crate::value::{Shaped, Value};
-use crate::{Binding, Engine, PlanStore, RunError, Stream};
-use device::{Recycler, UnifiedBuffer};
+use crate::{Binding, Cancel, Engine, PlanStore, RunError, SessionView, Stream};
+use device::{Permit, Recycler, UnifiedBuffer};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use supervisor::admission::SessionPolicy;
 use tensor::Tensor;
 
 /// Inputs in the program's order and the symbols that their shapes give.
@@ -25,10 +28,10 @@ pub struct SessionOptions {
     pub dims: DimBox,
     /// What the session may use.
     pub allotment: Allotment,
-    /// Requests running at once; more wait.
-    pub max_running: usize,
-    /// Requests waiting at most; more are refused.
-    pub max_queued: usize,
+    /// How requests are admitted, and what share of the workers they have.
+    pub policy: SessionPolicy,
+    /// Workers of a request; `None`: all where a plan has use for them, else one.
+    pub workers: Option<u32>,
     /// Where plans and packed weights outlive the process, if anywhere.
     pub store: Option<Arc<dyn PlanStore>>,
 }
@@ -38,8 +41,12 @@ impl Default for SessionOptions {
         SessionOptions {
             dims: DimBox::new(),
             allotment: Allotment::default(),
-            max_running: 8,
-            max_queued: 1024,
+            policy: SessionPolicy {
+                max_running: 8,
+                max_queued: 1024,
+                ..SessionPolicy::default()
+            },
+            workers: None,
             store: None,
         }
     }
@@ -50,36 +57,42 @@ pub struct Session {
     engine: Arc<Engine>,
     unit: Unit,
     options: RwLock<SessionOptions>,
-    gate: Mutex<Gate>,
-    turn: Condvar,
+    pub(crate) book: Arc<Book>,
     outputs: Arc<[String]>,
     lanes: Lanes,
     buffers: Arc<Recycler>,
 }
 
-struct Gate {
-    admission: Admission,
-    started: BTreeSet<RequestId>,
-    next: RequestId,
+/// What one request asks beside its session's policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call<'a> {
+    /// By this it can be given up.
+    pub cancel: Option<&'a Cancel>,
+    /// By when it must be done, counted from now; it is refused where that cannot be.
+    pub deadline: Option<Duration>,
 }
 
 impl Session {
     /// A session of `program` on `engine`.
     pub fn new(engine: Arc<Engine>, program: Arc<Program>, options: SessionOptions) -> Session {
-        let admission = Admission::new(options.max_running, options.max_queued);
+        let mut policy = options.policy.clone();
+        policy.workers = options.workers.unwrap_or(engine.workers());
+        let book = engine.desk.open(|id| {
+            let b = Book::new(id, program.name.clone(), program.weights.clone(), policy);
+            // What runs on a GPU is not made of the host's workers.
+            let gpu = engine.device().target().gpu.is_some();
+            b.chosen
+                .store(options.workers.is_some() || gpu, Ordering::Relaxed);
+            b
+        });
         Session {
+            book,
             outputs: program.outputs.iter().map(|o| o.0.clone()).collect(),
             lanes: Lanes::new(),
             buffers: Recycler::new(KEPT_OUTPUTS),
             engine,
             unit: Unit::new(program, String::new(), options.store.clone()),
             options: RwLock::new(options),
-            gate: Mutex::new(Gate {
-                admission,
-                started: BTreeSet::new(),
-                next: 0,
-            }),
-            turn: Condvar::new(),
         }
     }
 
@@ -145,6 +158,26 @@ impl Session {
         out
     }
 
+    /// Like [`Session::run_tensors`] for a request that can be given up, or must be done in time.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; [`RunError::Cancelled`], [`RunError::Late`].
+    pub fn run_call(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        call: Call<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let mut list = vec![None; self.unit.program.inputs.len()];
+        self.resolve(inputs, &mut list)?;
+        self.types(&list)?;
+        let mut lane = None;
+        let out = self.run_admitted(&list, &mut lane, Vec::new(), None, None, call);
+        if let Some(l) = lane {
+            self.give_back(l);
+        }
+        out
+    }
+
     /// Names of the outputs, in the model's order.
     pub fn output_names(&self) -> &Arc<[String]> {
         &self.outputs
@@ -156,7 +189,7 @@ impl Session {
     }
 
     pub(crate) fn give_back(&self, lane: Lane) {
-        self.lanes.put(&self.unit, lane);
+        self.lanes.put(&self.unit, &self.book, lane);
     }
 
     pub(crate) fn buffers(&self) -> &Arc<Recycler> {
@@ -173,12 +206,71 @@ impl Session {
         &self,
         inputs: &[Option<&Tensor>],
         lane: &mut Option<Lane>,
-        mut old: Vec<Tensor>,
-        mut timeline: Option<&mut Timeline>,
+        old: Vec<Tensor>,
+        timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
     ) -> Result<Vec<Tensor>, RunError> {
         self.types(inputs)?;
-        let _turn = self.admit()?;
+        self.run_admitted(inputs, lane, old, timeline, stop_after, Call::default())
+    }
+
+    /// Waits for a turn and runs the request, or has it run along with another one's.
+    fn run_admitted(
+        &self,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        old: Vec<Tensor>,
+        timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+        call: Call<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let began = self.book.stats.begin();
+        let alone = match (call.cancel, call.deadline) {
+            (None, None) => self.engine.desk.alone(&self.book),
+            _ => None,
+        };
+        let out = match alone {
+            Some(turn) => self.run_at(inputs, lane, old, timeline, stop_after, turn.permit()),
+            None if timeline.is_none() && stop_after.is_none() => {
+                self.run_joined(inputs, lane, old, call)
+            }
+            None => {
+                let turn = self.admit_call(call)?;
+                self.run_at(inputs, lane, old, timeline, stop_after, turn.permit())
+            }
+        };
+        self.account(began, out)
+    }
+
+    /// Counts how a request ended.
+    pub(crate) fn account<T>(
+        &self,
+        began: Option<Instant>,
+        out: Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        match &out {
+            Ok(_) => self.book.stats.end(began),
+            Err(
+                RunError::Overloaded { .. }
+                | RunError::Late { .. }
+                | RunError::Draining
+                | RunError::Refused(_),
+            ) => {}
+            Err(_) => self.book.stats.fail(),
+        }
+        out
+    }
+
+    /// Runs a request whose turn it is.
+    pub(crate) fn run_at(
+        &self,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        mut old: Vec<Tensor>,
+        mut timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+        permit: Permit<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
         let ready = match lane {
             Some(l) => l.find(self.unit.version(), inputs),
             None => {
@@ -203,6 +295,7 @@ impl Session {
                 stop_after,
                 memory: &mut lane.memory,
                 buffers: &self.buffers,
+                permit,
                 began: Instant::now(),
                 recorded: Vec::new(),
             };
@@ -213,7 +306,7 @@ impl Session {
         if !lane.fits(&old) {
             old = lane.outputs(&self.buffers)?;
         }
-        lane.run(inputs, &mut old, timeline, stop_after)?;
+        lane.run(inputs, &mut old, timeline, stop_after, permit)?;
         Ok(old)
     }
 
@@ -233,6 +326,7 @@ impl Session {
         let epoch = self
             .unit
             .epoch(&self.engine, &env, dims, &options.allotment)?;
+        self.planned(&epoch.plan);
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.map_or(&[][..], T::shape)).collect();
         match Ready::new(program, epoch, version, &shapes, &env)? {
             Some(r) => {
@@ -257,12 +351,13 @@ impl Session {
         self.resolve(inputs, &mut list)?;
         self.types(&list)?;
         {
-            let _turn = self.admit()?;
+            let began = self.book.stats.begin();
+            let turn = self.admit()?;
             let (mut lane, ready) = self.lanes.take(&self.unit, &list)?;
             if ready || self.make_ready(&list, &mut lane)?.is_none() {
-                let outs = lane.run_unified(&list)?;
+                let outs = lane.run_unified(&list, turn.permit());
                 self.give_back(lane);
-                return Ok(outs);
+                return self.account(began, outs);
             }
             self.give_back(lane);
         }
@@ -359,7 +454,10 @@ impl Session {
     }
 
     /// The symbols that the inputs' shapes give, which must fit the model's.
-    fn shapes<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<Vec<(Sym, i64)>, RunError> {
+    pub(crate) fn shapes<T: Shaped>(
+        &self,
+        inputs: &[Option<&T>],
+    ) -> Result<Vec<(Sym, i64)>, RunError> {
         let program = &self.unit.program;
         let shape = |t: &Option<&'_ T>| t.map_or(vec![], |t| t.shape().to_vec());
         let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
@@ -417,23 +515,61 @@ impl Session {
 
     /// Waits for a place among the running requests.
     pub(crate) fn admit(&self) -> Result<Turn<'_>, RunError> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = gate.next;
-        gate.next += 1;
-        match gate.admission.step(0.0, Event::Arrive(id)).first() {
-            Some(Action::Start(_)) => return Ok(Turn { session: self, id }),
-            Some(Action::Reject(_)) => {
-                return Err(RunError::Overloaded {
-                    running: gate.admission.running(),
-                    queued: gate.admission.queued(),
-                });
-            }
-            _ => {}
+        match self.engine.desk.alone(&self.book) {
+            Some(turn) => Ok(turn),
+            None => self.admit_call(Call::default()),
         }
-        while !gate.started.remove(&id) {
-            gate = self.turn.wait(gate).unwrap_or_else(PoisonError::into_inner);
+    }
+
+    fn admit_call<'a>(&'a self, call: Call<'a>) -> Result<Turn<'a>, RunError> {
+        let ask = Ask {
+            book: &self.book,
+            items: 1,
+            // It rides with nobody.
+            shape: self.engine.desk.unlike(),
+            deadline_s: call.deadline.map(|d| d.as_secs_f64()),
+            cancel: call.cancel,
+            brings: false,
+        };
+        match self.engine.desk.admit(&ask, Vec::new)? {
+            Admitted::Runs(turn, _) => Ok(turn),
+            Admitted::Ran(_) => Err(RunError::Abandoned),
         }
-        Ok(Turn { session: self, id })
+    }
+
+    /// A plan was made ready: requests are given the workers that it has use for.
+    fn planned(&self, plan: &VerifiedPlan) {
+        let items = joined::items_of(&self.unit.program, &plan.plan().dims);
+        let workers = self.engine.workers();
+        if let Some(n) = self.book.planned(plan.plan(), items, workers) {
+            let policy = SessionPolicy {
+                workers: n,
+                ..self.book.policy().clone()
+            };
+            self.engine.desk.set_policy(&self.book, policy);
+        }
+    }
+
+    /// How its requests are treated.
+    pub fn policy(&self) -> SessionPolicy {
+        self.book.policy().clone()
+    }
+
+    /// Has requests that come from now on treated by `policy`, its workers included; a session that was
+    /// drained takes requests again. Requests are joined only where [`Session::joins`].
+    pub fn set_policy(&self, policy: SessionPolicy) {
+        self.book.chosen.store(true, Ordering::Relaxed);
+        self.engine.desk.set_policy(&self.book, policy);
+    }
+
+    /// What the session is at, and what its requests came to.
+    pub fn view(&self) -> SessionView {
+        self.engine.view(&self.book)
+    }
+
+    /// Takes no further requests and waits until those it has are done.
+    pub fn drain(&self) {
+        self.engine.desk.drain(&self.book);
     }
 
     /// Plans for the dims in `env` without running, and makes that plan current. Symbols without a
@@ -476,29 +612,8 @@ impl Session {
     }
 }
 
-/// A place among the running requests, given back when dropped.
-pub(crate) struct Turn<'a> {
-    session: &'a Session,
-    id: RequestId,
-}
-
-impl Drop for Turn<'_> {
+impl Drop for Session {
     fn drop(&mut self) {
-        let mut gate = self
-            .session
-            .gate
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut started = false;
-        for a in gate.admission.step(0.0, Event::Finish(self.id)) {
-            if let Action::Start(id) = a {
-                gate.started.insert(id);
-                started = true;
-            }
-        }
-        drop(gate);
-        if started {
-            self.session.turn.notify_all();
-        }
+        self.engine.desk.close(&self.book);
     }
 }

@@ -4,6 +4,7 @@ use crate::{RunError, Session};
 use device::State;
 use plan::{Block, PlanSegment};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tensor::Tensor;
 
@@ -41,12 +42,15 @@ impl<'a> Stream<'a> {
                 .collect();
             shapes.push(shape);
         }
-        Ok(Stream {
+        let s = Stream {
             session,
             epoch,
             states,
             shapes,
-        })
+        };
+        let bytes = s.state_bytes();
+        session.book.states.fetch_add(bytes, Ordering::Relaxed);
+        Ok(s)
     }
 
     /// Names of the inputs that this stream keeps itself.
@@ -116,7 +120,8 @@ impl<'a> Stream<'a> {
                 ),
             });
         }
-        let _turn = session.admit()?;
+        let began = session.book.stats.begin();
+        let turn = session.admit()?;
         session.unit().swap(self.epoch.clone());
         let options = session.options();
         let mut lane = session.any_lane()?;
@@ -128,6 +133,7 @@ impl<'a> Stream<'a> {
             stop_after: None,
             memory: &mut lane.memory,
             buffers: session.buffers(),
+            permit: turn.permit(),
             began: Instant::now(),
             recorded: Vec::new(),
         };
@@ -140,7 +146,8 @@ impl<'a> Stream<'a> {
             0,
         );
         session.give_back(lane);
-        let outs = outs?;
+        drop(turn);
+        let outs = session.account(began, outs)?;
         let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
             node: program.name.clone(),
             why: "the plan has no block".into(),
@@ -160,6 +167,13 @@ impl<'a> Stream<'a> {
             .filter(|(n, _)| !state_values.contains(n))
             .map(|(n, t)| (n, t.into_tensor()))
             .collect())
+    }
+}
+
+impl Drop for Stream<'_> {
+    fn drop(&mut self) {
+        let bytes = self.state_bytes();
+        self.session.book.states.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -258,6 +258,9 @@ pub struct EngineArgs {
     /// What the plan is to be good at: latency or throughput, with a bound such as throughput:5ms
     #[arg(long, value_parser = goal)]
     pub goal: Option<GoalArg>,
+    /// Time that 99 of 100 requests may take, such as 50ms: the bound of --goal
+    #[arg(long, value_name = "TIME", value_parser = seconds, requires = "goal")]
+    pub max_latency: Option<f64>,
     /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
@@ -336,7 +339,14 @@ impl EngineArgs {
 
     /// The goal asked for.
     pub fn goal(&self) -> GoalArg {
-        self.goal.unwrap_or_default()
+        let mut g = self.goal.unwrap_or_default();
+        if let Some(s) = self.max_latency {
+            g.bound_s = Some(s);
+            if let Goal::Throughput { max_latency_s } = &mut g.goal {
+                *max_latency_s = Some(s);
+            }
+        }
+        g
     }
 
     /// A session on the device asked for.

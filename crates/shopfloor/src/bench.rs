@@ -124,7 +124,8 @@ pub fn bench(
 /// One caller's latencies in milliseconds, and when it began and ended.
 type Measured = (Vec<f64>, Instant, Instant);
 
-fn measure(
+/// Latencies in milliseconds of `concurrency` callers, and how long they took together.
+pub(crate) fn measure(
     session: &Session,
     named: &[(String, Tensor)],
     options: BenchOptions,

@@ -21,6 +21,7 @@ mod bench;
 mod bodies;
 mod cache;
 mod compare;
+mod division;
 pub mod emitted;
 mod error;
 mod fixed;
@@ -48,6 +49,7 @@ pub use advise::advise;
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
 pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};
+pub use division::{divide, sweep};
 pub use error::Error;
 pub use fixed::{chain_model, fixed_cost};
 pub use fleet::{batch_of, batches, fleet};
@@ -70,7 +72,8 @@ pub use machine::{Change, Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};
 pub use predict;
 pub use report;
-pub use runtime::{Binding, Engine, Stream};
+pub use runtime::{Batching, Binding, Call, Cancel, Engine, Memory, Stream};
+pub use supervisor::division::Division;
 pub use tensor::Tensor;
 
 /// Inputs by name: `inputs!["x" => &x, "mask" => &mask]`.

@@ -221,6 +221,22 @@ impl Model {
         &self.bound
     }
 
+    /// Where the model comes from and everything that went into it; `None` for one that was made here, or
+    /// whose files are gone.
+    pub(crate) fn sharing_key(&self) -> Option<String> {
+        let mut key = format!("{}\n{}", self.path.display(), self.bound);
+        for f in std::iter::once(&self.path).chain(&self.report.files) {
+            let meta = std::fs::metadata(f).ok()?;
+            let changed = meta.modified().ok()?;
+            key += &format!("\n{} {} {changed:?}", f.display(), meta.len());
+        }
+        Some(key)
+    }
+
+    pub(crate) fn set_program(&mut self, program: Arc<Program>) {
+        self.program = program;
+    }
+
     /// Names of the inputs, in the model's order.
     pub fn input_names(&self) -> Vec<String> {
         self.program

@@ -19,7 +19,10 @@ pub struct Fallback {
 
 /// What there is to show of `plan`; at most as many requests run at once as the session allows.
 pub fn view(session: &Session, plan: &Plan) -> PlanView {
-    let requests = session.runtime().options().max_running as u64;
+    let runtime = session.runtime();
+    // Each run has a worker at least.
+    let most = runtime.policy().max_running as u64;
+    let requests = most.min(u64::from(runtime.engine().workers()));
     PlanView::new(plan, Some(session.model().program()), requests)
         .with_bodies(bodies(session, plan))
 }

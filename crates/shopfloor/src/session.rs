@@ -5,9 +5,11 @@ use device::{Device, UnifiedBuffer};
 use layout::{Dim, DimBox};
 use machine::Machine;
 use plan::{Allotment, Goal, Plan, Timeline};
-use runtime::{Binding, Engine, Stream};
+use runtime::{Batching, Binding, Call, Engine, Stream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use supervisor::division::Division;
 use tensor::Tensor;
 
 /// An engine on this machine's CPU.
@@ -142,6 +144,11 @@ pub struct SessionBuilder {
     options: ModelOptions,
     max_running: Option<usize>,
     max_queued: Option<usize>,
+    weight: Option<f64>,
+    priority: i32,
+    deadline: Option<Duration>,
+    workers: Option<u32>,
+    batching: Option<Batching>,
     cache: Option<Cache>,
     resident_weights: bool,
 }
@@ -227,6 +234,65 @@ impl SessionBuilder {
         self
     }
 
+    /// Share of the workers beside other sessions of the same priority on the same engine; 1 when not
+    /// said.
+    #[must_use]
+    pub fn with_weight(mut self, weight: f64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Requests of higher priority go first on a shared engine: those of lower priority give their
+    /// workers up at the next task. 0 when not said.
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// By when a request must be done, counted from its arrival: one that cannot be is refused at once,
+    /// one that waited in vain as soon as that is clear.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Workers of one request, which run side by side as far as there are workers. When not said: all
+    /// where the plan has use for them, else one.
+    #[must_use]
+    pub fn with_workers(mut self, workers: u32) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Joins requests that wait into one run along the batch, the first extent of every input and
+    /// output: up to `items` of them, and the first is held back for `delay` at most so that others can
+    /// join it. What runs alone gives the same results up to rounding. Fails to commit where the model
+    /// has no such extent, or where its items influence each other.
+    #[must_use]
+    pub fn with_batching(mut self, items: u32, delay: Duration) -> Self {
+        self.batching = Some(Batching {
+            max_items: items.max(1),
+            max_delay_s: delay.as_secs_f64(),
+            ..Batching::default()
+        });
+        self
+    }
+
+    /// Runs a session as `division` says: batch, runs at once, workers of each.
+    #[must_use]
+    pub fn with_division(mut self, d: &Division) -> Self {
+        self.workers = Some(d.workers);
+        self.max_running = Some(d.instances as usize);
+        self.batching = (d.batch > 1).then_some(Batching {
+            max_items: d.batch,
+            max_delay_s: d.max_delay_s,
+            marginal: d.marginal,
+        });
+        self
+    }
+
     /// Keeps plans and packed weights between processes, and uses those that are there.
     pub fn with_cache(mut self, cache: Cache) -> Self {
         self.cache = Some(cache);
@@ -276,23 +342,53 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// As [`default_engine`].
-    pub fn commit(self, model: Model) -> Result<Session, Error> {
+    pub fn commit(mut self, mut model: Model) -> Result<Session, Error> {
         let engine = self.engine()?;
+        let given = self.workers.is_some() || self.batching.is_some();
+        if let (Goal::Throughput { .. }, false) = (self.goal, given) {
+            let found = crate::division::divide(&engine, &model, self.goal, self.memory)?;
+            if let Some(d) = found {
+                self = self.with_division(&d);
+            }
+        }
+        if let Some(key) = model.sharing_key() {
+            let shared = engine.share(&key, model.program());
+            model.set_program(shared);
+        }
         // A GPU has the host beside it, and both take all the workers that they have.
         let workers = match engine.device().target().gpu {
-            None => vec![engine.device().workers() as u32],
+            None => {
+                let all = engine.device().workers() as u32;
+                vec![self.workers.map_or(all, |w| w.clamp(1, all))]
+            }
             Some(_) => vec![],
         };
         let defaults = runtime::SessionOptions::default();
+        let mut dims = model.dims().clone();
+        if let (Some(b), Some(name)) = (
+            self.batching,
+            runtime::joins_along(model.program()).map(ToString::to_string),
+        ) && dims.get(&name).is_none()
+        {
+            dims.insert(name.as_str(), 1, i64::from(b.max_items));
+        }
+        let policy = runtime::SessionPolicy {
+            weight: self.weight.unwrap_or(1.0),
+            priority: self.priority,
+            deadline: self.deadline.map(|d| d.as_secs_f64()),
+            max_running: self.max_running.unwrap_or(defaults.policy.max_running),
+            max_queued: self.max_queued.unwrap_or(defaults.policy.max_queued),
+            ..defaults.policy
+        };
         let options = runtime::SessionOptions {
-            dims: model.dims().clone(),
+            dims,
             allotment: Allotment {
                 workers,
                 memory: self.memory,
                 goal: self.goal,
             },
-            max_running: self.max_running.unwrap_or(defaults.max_running),
-            max_queued: self.max_queued.unwrap_or(defaults.max_queued),
+            policy,
+            workers: self.workers,
             store: self.cache.as_ref().and_then(|c| {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());
@@ -302,11 +398,19 @@ impl SessionBuilder {
             }),
         };
         let inner = runtime::Session::new(engine, model.program().clone(), options);
-        Ok(Session {
+        let session = Session {
             model,
             inner,
             cache: self.cache,
-        })
+        };
+        if let Some(b) = self.batching.filter(|b| b.max_items > 1) {
+            crate::division::check_joining(&session)?;
+            session.inner.set_policy(runtime::SessionPolicy {
+                batching: b,
+                ..session.inner.policy()
+            });
+        }
+        Ok(session)
     }
 }
 
@@ -346,6 +450,19 @@ impl Session {
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
         self.outputs(self.inner.run_tensors(inputs, None, None)?)
+    }
+
+    /// Runs one request that can be given up by `cancel`, or that must be done in time.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
+    pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
+        self.outputs(self.inner.run_call(inputs, call)?)
+    }
+
+    /// Takes no further requests and waits until those it has are done.
+    pub fn drain(&self) {
+        self.inner.drain();
     }
 
     /// Runs one request on buffers that lie anywhere; see [`crate::UnifiedBuffer`]. Inputs are brought

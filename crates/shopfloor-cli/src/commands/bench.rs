@@ -44,6 +44,10 @@ pub struct Args {
     /// Measures twice on the NVIDIA GPU of --on: step by step, and with a kernel that stays there
     #[arg(long, conflicts_with_all = ["demo", "goal"])]
     resident: bool,
+    /// Measures every way to run the model (batch, runs at once, workers of each) beside the one that is
+    /// chosen for --goal throughput, each for --seconds
+    #[arg(long, conflicts_with_all = ["demo", "op", "resident", "inputs"])]
+    sweep: bool,
     /// The figures as JSON
     #[arg(long)]
     json: bool,
@@ -208,6 +212,23 @@ pub fn run(a: Args) -> Done {
         seconds: a.seconds,
         concurrency: a.concurrency as usize,
     };
+    if let (true, Subject::File(path)) = (a.sweep, &subject) {
+        let bar = output::bar("measuring");
+        let report = shopfloor::sweep(
+            &a.engine.builder()?,
+            path,
+            &a.bound.options(),
+            options,
+            a.engine.goal().goal,
+            &|done| bar.set_position((done * 1000.0) as u64),
+        );
+        bar.finish_and_clear();
+        let report = report?;
+        return match a.json {
+            true => output::json(&report),
+            false => output::print(&report.render(output::style())),
+        };
+    }
     let measured = |engine: &EngineArgs, subject, given| {
         let bar = output::bar("measuring");
         let report = shopfloor::bench(

@@ -1,7 +1,10 @@
 use crate::args::{EngineArgs, ModelArgs, is_device, tell_assumed};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
-use shopfloor::{Machine, Model, inputs, machines, planview, report::PlanView};
+use shopfloor::{
+    Machine, Model, inputs, machines, planview,
+    report::{DivisionView, PlanView},
+};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -84,9 +87,27 @@ pub fn run(a: Args) -> Done {
             (plan, view)
         }
         None => {
-            let session = a.engine.builder()?.commit(model.clone())?;
+            let builder = a.engine.builder()?;
+            let engine = builder.engine()?;
+            // Said where it was asked for: it takes a plan for each way.
+            let division = match a.engine.goal.is_some() {
+                true => shopfloor::divide(&engine, &model, goal, None)?,
+                false => None,
+            };
+            let mut builder = builder.with_engine(engine);
+            if let Some(d) = &division {
+                builder = builder.with_workers(d.workers);
+            }
+            let session = builder.commit(model.clone())?;
             let plan = session.plan(&dims)?;
-            let view = planview::view(&session, &plan);
+            let mut view = planview::view(&session, &plan);
+            view.division = division.map(|d| DivisionView {
+                choice: d.why.choice,
+                throughput_per_s: d.throughput,
+                latency_ms: 1e3 * d.latency_s,
+                reason: d.why.reason,
+                others: d.why.alternatives.into_iter().map(|o| o.what).collect(),
+            });
             (plan, view)
         }
     };

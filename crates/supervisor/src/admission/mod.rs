@@ -292,6 +292,14 @@ impl Scheduler {
         self.sessions.values().filter_map(of).min_by(f64::total_cmp)
     }
 
+    /// Forgets a session that ended; nothing of it may run or wait.
+    pub fn forget(&mut self, session: SessionId) {
+        let idle = |s: &Session| s.running == 0 && s.queue.is_empty();
+        if self.sessions.get(&session).is_some_and(idle) {
+            self.sessions.remove(&session);
+        }
+    }
+
     /// Workers there are.
     pub fn workers(&self) -> u32 {
         self.total

@@ -1,0 +1,193 @@
+//! Requests that run as one: joined along the batch, the first extent of every input and output.
+use crate::desk::{Admitted, Ask};
+use crate::lane::{Lane, output};
+use crate::session::Call;
+use crate::ticket::Mates;
+use crate::{RunError, Session};
+use layout::{DType, Dim, DimBox, Sym};
+use plan::{Program, SymbolOrigin};
+use tensor::Tensor;
+
+/// The symbol along which requests of `program` can be joined: the first extent of every input and every
+/// output; `None` where there is no such. That items do not influence each other is not seen by this.
+pub fn batch(program: &Program) -> Option<&Sym> {
+    let first = *program.inputs.first()?;
+    let b = program.value(first).shape.first()?.as_sym()?;
+    let of_input = |s: &&plan::ProgramSymbol| {
+        *s.name == *b && matches!(s.origin, SymbolOrigin::Input { axis: 0, .. })
+    };
+    let symbol = program.symbols.iter().find(of_input)?;
+    let outputs = program.outputs.iter().map(|o| &o.1);
+    let leads = |&v: &plan::ValueIx| {
+        let value = program.value(v);
+        let whole = !matches!(value.dtype, DType::Str | DType::Host) && value.dtype.bits() >= 8;
+        whole && value.shape.first().and_then(Dim::as_sym) == Some(b)
+    };
+    let all = program.inputs.iter().all(leads) && outputs.clone().all(leads);
+    (all && program.states.is_empty()).then_some(&symbol.name)
+}
+
+/// Items that a plan for `dims` covers at most.
+pub(crate) fn items_of(program: &Program, dims: &DimBox) -> i64 {
+    batch(program).and_then(|b| dims.get(b)).map_or(1, |r| r.hi)
+}
+
+/// A number that is equal for inputs that differ in nothing but the batch.
+fn shape_of(inputs: &[Option<&Tensor>]) -> u64 {
+    // FNV-1a over the extents behind the first.
+    let mut h = 0xcbf2_9ce4_8422_2325u64;
+    let mut add = |n: usize| {
+        h = (h ^ n as u64).wrapping_mul(0x0100_0000_01b3);
+    };
+    for t in inputs.iter().flatten() {
+        add(usize::MAX);
+        t.shape().iter().skip(1).for_each(|&n| add(n));
+    }
+    // The other half of the numbers are of requests that ride with nobody.
+    h | 1 << 63
+}
+
+/// Runs a request whose turn it is.
+type Run<'r> = &'r mut dyn FnMut(&[Option<&Tensor>]) -> Result<Vec<Tensor>, RunError>;
+
+impl Session {
+    /// Whether requests can be joined: whether all inputs and outputs have the batch as their first
+    /// extent. It does not say that the items of a batch do not influence each other.
+    pub fn joins(&self) -> bool {
+        batch(self.program()).is_some()
+    }
+
+    /// Runs a request, along with others or by itself, when its turn comes.
+    pub(crate) fn run_joined(
+        &self,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        old: Vec<Tensor>,
+        call: Call<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let most = self.book.policy().batching.max_items;
+        let items = if most > 1 && batch(self.program()).is_some() {
+            // Wrong shapes are found before anybody else has to do with them.
+            self.shapes(inputs)?;
+            let extent = inputs.first().copied().flatten();
+            extent.and_then(|t| t.shape().first().copied()).unwrap_or(0)
+        } else {
+            0
+        };
+        let joins = items > 0 && items < most as usize;
+        let ask = Ask {
+            book: &self.book,
+            items: u32::try_from(items).unwrap_or(u32::MAX).max(1),
+            shape: match joins {
+                true => shape_of(inputs),
+                false => self.engine().desk.unlike(),
+            },
+            deadline_s: call.deadline.map(|d| d.as_secs_f64()),
+            cancel: call.cancel,
+            brings: joins,
+        };
+        let bring = || inputs.iter().flatten().map(|&t| t.clone()).collect();
+        match self.engine().desk.admit(&ask, bring)? {
+            Admitted::Ran(outputs) => Ok(outputs),
+            Admitted::Runs(turn, mates) if mates.is_empty() => {
+                self.run_at(inputs, lane, old, None, None, turn.permit())
+            }
+            Admitted::Runs(turn, mates) => self.run_along(inputs, mates, &mut |all| {
+                self.run_at(all, lane, Vec::new(), None, None, turn.permit_of_all())
+            }),
+        }
+    }
+
+    /// Runs a request with others along, and gives each its part of the outputs.
+    fn run_along(
+        &self,
+        inputs: &[Option<&Tensor>],
+        mut mates: Mates,
+        run: Run<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let luggage = mates.luggage();
+        let mut parts: Vec<Vec<&Tensor>> = vec![inputs.iter().flatten().copied().collect()];
+        parts.extend(luggage.iter().map(|l| l.iter().collect()));
+        let extent = |t: &&Tensor| t.shape().first().copied().unwrap_or(0);
+        let items: Vec<usize> = parts.iter().map(|p| p.first().map_or(0, extent)).collect();
+        let outputs = self.join(&parts, &items).and_then(|joined| {
+            let list: Vec<Option<&Tensor>> = joined.iter().map(Some).collect();
+            let outs = run(&list)?;
+            self.split(&outs, &items)
+        });
+        match outputs {
+            Ok(mut all) => {
+                let own = all.remove(0);
+                mates.done(all);
+                Ok(own)
+            }
+            Err(_) if parts.len() > 1 => {
+                // What is wrong with one (an index out of range) is not the others' fault: each runs by
+                // itself, so that the error finds its owner.
+                let own = run(inputs);
+                let each = luggage.iter().map(|l| {
+                    let list: Vec<Option<&Tensor>> = l.iter().map(Some).collect();
+                    run(&list)
+                });
+                mates.each(each);
+                own
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Inputs of all parts, one behind the other.
+    fn join(&self, parts: &[Vec<&Tensor>], items: &[usize]) -> Result<Vec<Tensor>, RunError> {
+        let total = items.iter().sum();
+        let mut joined = Vec::new();
+        for (i, &first) in parts.first().into_iter().flatten().enumerate() {
+            let mut shape = first.shape().to_vec();
+            shape[0] = total;
+            let bytes = Tensor::byte_len(first.dtype(), &shape)?;
+            let mut t = output(
+                self.buffers(),
+                first.dtype(),
+                &shape,
+                bytes,
+                "a joined input",
+            )?;
+            let mut rest = t.bytes_mut();
+            for p in parts {
+                let from = p[i].bytes();
+                let (to, behind) = rest.split_at_mut(from.len());
+                to.copy_from_slice(from);
+                rest = behind;
+            }
+            joined.push(t);
+        }
+        Ok(joined)
+    }
+
+    /// The outputs of each part.
+    fn split(&self, outs: &[Tensor], items: &[usize]) -> Result<Vec<Vec<Tensor>>, RunError> {
+        let mut all: Vec<Vec<Tensor>> = Vec::new();
+        let mut from = 0;
+        for &n in items {
+            let mut own = Vec::new();
+            for o in outs {
+                let total: usize = items.iter().sum();
+                let mut shape = o.shape().to_vec();
+                if shape.first() != Some(&total) {
+                    return Err(RunError::Control {
+                        node: self.program().name.clone(),
+                        why: "an output does not have the batch as its first extent".into(),
+                    });
+                }
+                shape[0] = n;
+                let row = o.bytes().len() / total.max(1);
+                let mut t = output(self.buffers(), o.dtype(), &shape, n * row, "an output")?;
+                t.bytes_mut()
+                    .copy_from_slice(&o.bytes()[from * row..(from + n) * row]);
+                own.push(t);
+            }
+            all.push(own);
+            from += n;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,166 @@
+//! A request that waits at the engine's desk.
+use crate::RunError;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use supervisor::admission::{Refusal, RunId};
+use tensor::Tensor;
+
+/// What becomes of a request.
+pub(crate) enum Fate {
+    /// It waits.
+    Waiting,
+    /// It runs now, on its caller's thread, and takes these others along.
+    Lead {
+        run: RunId,
+        workers: Arc<AtomicU32>,
+        mates: Mates,
+    },
+    /// Another caller's thread runs it along with its own.
+    Rides,
+    /// It is turned away.
+    Refused(Refusal),
+    /// Another caller's thread ran it.
+    Done(Result<Vec<Tensor>, RunError>),
+}
+
+/// The inputs of a request that may ride along.
+enum Luggage {
+    Coming,
+    Here(Vec<Tensor>),
+    None,
+}
+
+/// One waiting request.
+pub(crate) struct Ticket {
+    fate: Mutex<Fate>,
+    luggage: Mutex<Luggage>,
+    called: Condvar,
+    brought: Condvar,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ticket {
+    /// A new one; `brings`: its inputs will be put down here.
+    pub fn new(brings: bool) -> Arc<Ticket> {
+        Arc::new(Ticket {
+            fate: Mutex::new(Fate::Waiting),
+            luggage: Mutex::new(match brings {
+                true => Luggage::Coming,
+                false => Luggage::None,
+            }),
+            called: Condvar::new(),
+            brought: Condvar::new(),
+        })
+    }
+
+    /// Has the caller look up.
+    pub fn call(&self) {
+        let _fate = lock(&self.fate);
+        self.called.notify_all();
+    }
+
+    pub fn decide(&self, fate: Fate) {
+        *lock(&self.fate) = fate;
+        self.called.notify_all();
+    }
+
+    /// What was decided; with `wait`, waits for it until the time is up or `stop`, which is asked each
+    /// time the caller is called.
+    pub fn fate(&self, wait: Option<Duration>, stop: &dyn Fn() -> bool) -> Option<Fate> {
+        let mut fate = lock(&self.fate);
+        if matches!(*fate, Fate::Waiting | Fate::Rides) && !stop() {
+            fate = match wait {
+                Some(t) => {
+                    let r = self.called.wait_timeout(fate, t);
+                    r.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let r = self.called.wait(fate);
+                    r.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+        match &*fate {
+            Fate::Waiting | Fate::Rides => None,
+            _ => Some(std::mem::replace(&mut *fate, Fate::Rides)),
+        }
+    }
+
+    /// Puts the inputs down, or says that there will be none.
+    pub fn bring(&self, inputs: Option<Vec<Tensor>>) {
+        *lock(&self.luggage) = inputs.map_or(Luggage::None, Luggage::Here);
+        self.brought.notify_all();
+    }
+
+    /// The inputs, once their caller has put them down.
+    fn luggage(&self) -> Option<Vec<Tensor>> {
+        let mut l = lock(&self.luggage);
+        while matches!(*l, Luggage::Coming) {
+            l = self.brought.wait(l).unwrap_or_else(PoisonError::into_inner);
+        }
+        match std::mem::replace(&mut *l, Luggage::None) {
+            Luggage::Here(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+/// Requests that another one takes along: each of them hears what became of it, whatever happens.
+pub(crate) struct Mates(Vec<Arc<Ticket>>);
+
+impl Mates {
+    pub fn new(tickets: Vec<Arc<Ticket>>) -> Mates {
+        tickets.iter().for_each(|t| *lock(&t.fate) = Fate::Rides);
+        Mates(tickets)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The inputs of each that is still there, waiting until they were put down.
+    pub fn luggage(&mut self) -> Vec<Vec<Tensor>> {
+        let mut all = Vec::new();
+        self.0.retain(|t| match t.luggage() {
+            Some(l) => {
+                all.push(l);
+                true
+            }
+            None => {
+                t.decide(Fate::Done(Err(RunError::Cancelled)));
+                false
+            }
+        });
+        all
+    }
+
+    /// Gives each its outputs, in order.
+    pub fn done(mut self, outputs: Vec<Vec<Tensor>>) {
+        for (t, o) in self.0.drain(..).zip(outputs) {
+            t.decide(Fate::Done(Ok(o)));
+        }
+    }
+
+    /// Tells each what became of it, in order.
+    pub fn each(mut self, all: impl Iterator<Item = Result<Vec<Tensor>, RunError>>) {
+        // Whoever was not told when one of them panics is told by drop.
+        for r in all {
+            if self.0.is_empty() {
+                return;
+            }
+            self.0.remove(0).decide(Fate::Done(r));
+        }
+    }
+}
+
+impl Drop for Mates {
+    fn drop(&mut self) {
+        for t in self.0.drain(..) {
+            t.decide(Fate::Done(Err(RunError::Abandoned)));
+        }
+    }
+}
