@@ -59,6 +59,8 @@ enum Command {
     Predict(commands::predict::Args),
     /// Run a bundled model that reads handwritten digits, and show how
     Demo(commands::demo::Args),
+    /// Devices, traffic and faults in virtual time: throughput, latencies, and what the supervisor does
+    Simulate(commands::simulate::Args),
     /// Run a kernel of a PTX file without a GPU, and say what is wrong with it and what it did
     Emulate(commands::emulate::Args),
 }
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Tensorcore(a) => commands::tensorcore::run(a),
         Command::Predict(a) => commands::predict::run(a),
         Command::Demo(a) => commands::demo::run(a),
+        Command::Simulate(a) => commands::simulate::run(a),
         Command::Emulate(a) => commands::emulate::run(a),
     };
     match result {

@@ -41,6 +41,7 @@ pub mod planview;
 mod profile;
 pub mod roofline;
 mod session;
+mod simulate;
 pub mod targets;
 mod ways;
 mod what_if;
@@ -61,6 +62,7 @@ pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;
 pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
+pub use simulate::{SimulateOptions, Simulation, replay, simulate};
 pub use ways::persistent;
 pub use what_if::what_if;
 
@@ -73,6 +75,8 @@ pub use plan::{Goal, Plan, Timeline, Why};
 pub use predict;
 pub use report;
 pub use runtime::{Batching, Binding, Call, Cancel, Engine, Memory, Stream};
+pub use sim;
+pub use supervisor;
 pub use supervisor::division::Division;
 pub use tensor::Tensor;
 

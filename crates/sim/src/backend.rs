@@ -1,12 +1,12 @@
 //! Where steps' times and proposals come from.
 use crate::SimError;
-use crate::cost::{SLICE_S, StepTime};
+use crate::cost::StepTime;
 use crate::scenario::{ModelSpec, Scenario, StepSpec};
 use machine::{Change, Efficiencies, Machine, NumType, UnitClass, Work, explain, predict};
 use plan::{Goal, Observations, Why};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supervisor::division::{self, Division, Prediction};
+use supervisor::division::{self, Division, Prediction, ladder, on_shares, value};
 
 /// How a session's requests are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,16 +125,6 @@ fn work(s: &StepSpec, m: &Machine, items: u32, size: f64) -> Work {
     w.add_traffic(level, s.weights + 0.75 * s.bytes * n, 0.25 * s.bytes * n);
     w.add_ops(UnitClass::Fma, NumType::F32, 1e6 * s.mflop * n);
     w
-}
-
-/// Numbers to try up to `most`: powers of two and `most` itself.
-pub(crate) fn ladder(most: u32) -> Vec<u32> {
-    let mut v: Vec<u32> = (0..32)
-        .map(|i| 1u32 << i)
-        .take_while(|n| *n < most)
-        .collect();
-    v.push(most.max(1));
-    v
 }
 
 impl WorkBackend {
@@ -272,7 +262,7 @@ impl WorkBackend {
                     list.push(Prediction {
                         batch: items,
                         workers,
-                        seconds: stretched(s, workers, shares, self.count(model, variant)),
+                        seconds: on_shares(s, workers, shares, self.count(model, variant)),
                         memory_s,
                     });
                 }
@@ -320,23 +310,6 @@ impl WorkBackend {
     }
 }
 
-/// Seconds of a run that takes `s` on quiet workers, on the best `workers` of those with `shares`.
-pub(crate) fn stretched(s: f64, workers: u32, shares: &[f64], steps: u64) -> f64 {
-    let mut best: Vec<f64> = shares.to_vec();
-    best.sort_by(|a, b| b.total_cmp(a));
-    best.truncate(workers as usize);
-    if best.is_empty() {
-        return s;
-    }
-    let sum: f64 = best.iter().sum();
-    let least = best.last().copied().unwrap_or(1.0);
-    let stalls = match best.len() > 1 {
-        true => steps as f64 * (1.0 - least) * 0.5 * SLICE_S,
-        false => 0.0,
-    };
-    s * best.len() as f64 / sum.max(1e-3) + stalls
-}
-
 /// The goal of a session, with its deadline as the bound where it names none.
 pub(crate) fn goal(spec: &crate::SessionSpec) -> Goal {
     match spec.goal {
@@ -346,14 +319,6 @@ pub(crate) fn goal(spec: &crate::SessionSpec) -> Goal {
             max_latency_s: spec.deadline_ms.map(|d| 1e-3 * d),
         },
         g => g,
-    }
-}
-
-/// More is better.
-pub(crate) fn value(goal: &Goal, d: &Division) -> f64 {
-    match goal {
-        Goal::Latency => 1.0 / d.latency_s.max(1e-12),
-        Goal::Throughput { .. } => d.throughput,
     }
 }
 
@@ -442,7 +407,7 @@ impl Backend for WorkBackend {
             let now = Prediction {
                 batch: s.way.items,
                 workers: s.way.workers,
-                seconds: off * stretched(seconds, s.way.workers, &shares, steps),
+                seconds: off * on_shares(seconds, s.way.workers, &shares, steps),
                 memory_s: off * memory_s,
             };
             let goal = goal(spec);

@@ -1,12 +1,13 @@
 //! What a scenario expects against what came out, beside the best static plan where it says so.
 use crate::SimError;
-use crate::backend::{Backend, ladder};
+use crate::backend::Backend;
 use crate::outcome::{Outcome, Span, Undone};
 use crate::scenario::{Expect, Metric, Scenario};
 use crate::world::{Setup, run};
 use report::{Align, Style, Table};
 use serde::Serialize;
 use std::sync::Arc;
+use supervisor::division::ladder;
 use supervisor::stats::quantile;
 use supervisor::supervise::Mode;
 

@@ -26,6 +26,45 @@ impl Prediction {
     }
 }
 
+/// Seconds that a worker which shares its core is off it at a stretch: a scheduler's time slice.
+const SLICE_S: f64 = 3e-3;
+
+/// Seconds of a run of `steps` steps that takes `seconds` on workers that have their cores for
+/// themselves, on the best `workers` of those that have these `shares` of them: tasks go to who is free,
+/// and at the end of each step everybody waits for the one that may be off its core.
+pub fn on_shares(seconds: f64, workers: u32, shares: &[f64], steps: u64) -> f64 {
+    let mut best: Vec<f64> = shares.iter().map(|s| s.clamp(0.0, 1.0)).collect();
+    best.sort_by(|a, b| b.total_cmp(a));
+    best.truncate(workers.max(1) as usize);
+    let Some(least) = best.last().copied() else {
+        return seconds;
+    };
+    let sum: f64 = best.iter().sum();
+    let stalls = match best.len() > 1 {
+        true => steps as f64 * (1.0 - least) * 0.5 * SLICE_S,
+        false => 0.0,
+    };
+    seconds * best.len() as f64 / sum.max(1e-3) + stalls
+}
+
+/// Numbers worth trying up to `most`: powers of two, and `most` itself.
+pub fn ladder(most: u32) -> Vec<u32> {
+    let mut v: Vec<u32> = (0..32)
+        .map(|i| 1u32 << i)
+        .take_while(|n| *n < most)
+        .collect();
+    v.push(most.max(1));
+    v
+}
+
+/// How good a division is for a goal; more is better.
+pub fn value(goal: &Goal, d: &Division) -> f64 {
+    match goal {
+        Goal::Latency => 1.0 / d.latency_s.max(1e-12),
+        Goal::Throughput { .. } => d.throughput,
+    }
+}
+
 /// How a model is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Division {
@@ -283,6 +322,16 @@ mod tests {
         assert!(none.why.reason.contains("no way keeps"));
         assert!(at(100.0).max_delay_s > 0.0 && at(100.0).max_delay_s <= 0.020 + 1e-12);
         assert!((at(100.0).marginal - 3.0 / 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_of_cores_stretch_runs() {
+        assert_eq!(on_shares(1.0, 2, &[], 10), 1.0);
+        assert_eq!(on_shares(1.0, 1, &[0.5, 1.0], 10), 1.0);
+        assert!((on_shares(1.0, 2, &[0.5, 1.0], 0) - 2.0 / 1.5).abs() < 1e-12);
+        assert!(on_shares(1e-3, 2, &[0.3, 1.0], 40) > 0.03);
+        assert_eq!(ladder(6), [1, 2, 4, 6]);
+        assert_eq!(ladder(0), [1]);
     }
 
     #[test]

@@ -33,7 +33,11 @@ const DEPENDS: &[(&str, Reach, &[&str])] = &[
         &["layout", "expr", "machine", "tensor"],
     ),
     ("plan", Reach::Through, &["kernel", "machine"]),
-    ("planner", Reach::Through, &["rewrite", "plan"]),
+    (
+        "planner",
+        Reach::Through,
+        &["rewrite", "plan", "supervisor"],
+    ),
     ("emit", Reach::Through, &["kernel", "plan"]),
     ("device", Reach::Through, &["plan"]),
     ("hostops", Reach::Through, &["graph"]),

@@ -3,6 +3,7 @@
 //! Every straight segment becomes a block, control segments are named, and the first straight
 //! segment that needs a size not in the box ends the plan. Part `i` of a plan is segment `i` of its
 //! program; one more block follows when nothing but constants or inputs is passed on.
+mod again;
 mod assign;
 mod block;
 mod ctx;
@@ -25,6 +26,7 @@ mod tests;
 mod waits;
 
 use crate::state;
+pub use again::predict_again;
 use block::{BlockBuilder, Rim};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
@@ -35,7 +37,6 @@ use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
     PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
-pub use predict::predict_again;
 use prior::Prior;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};

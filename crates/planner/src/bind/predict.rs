@@ -1,15 +1,9 @@
 //! What a step costs under a schedule.
 use super::ctx::{Ctx, Space};
-use super::recency::Recency;
 use super::schedule::reach;
-use kernel::{
-    Family, Kernel, Mapping, Place, Role, Schedule, Stmt, Target, TileId, TileProgram, work,
-};
+use kernel::{Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work};
 use machine::calc;
-use machine::{
-    Cost, Efficiencies, Machine, NumType, Phase, UnitClass, Work, predict, predict_phases,
-};
-use plan::{BufferKind, Plan, Step, StepWork};
+use machine::{Cost, Efficiencies, NumType, Phase, UnitClass, Work, predict, predict_phases};
 use std::sync::Arc;
 
 /// Tasks per worker that share out evenly enough.
@@ -111,66 +105,6 @@ pub(crate) fn least_seconds(ctx: Ctx, family: Family, w: &Work) -> f64 {
     let eff = ctx.target.efficiencies.family(family_name(family));
     let c = predict(ctx.machine, eff, &least, ctx.workers);
     (c.time_s - c.launch_s - c.latency_s).max(0.0)
-}
-
-/// What the cost model says of a step of `plan` on `machine` with the kernels of `target`; `None` for a
-/// host step.
-pub fn predict_again(
-    plan: &Plan,
-    step: &Step,
-    machine: &Machine,
-    target: &Target,
-    workers: usize,
-) -> Option<Cost> {
-    let StepWork::Kernel {
-        kernel, schedule, ..
-    } = &step.work
-    else {
-        return None;
-    };
-    let block = plan.blocks().find(|b| b.steps.contains(step))?;
-    // Operands of a step as (buffer, bytes, written, made by the request).
-    let touched = |s: &Step| -> Vec<(u32, f64, bool, bool)> {
-        let StepWork::Kernel { kernel, args, .. } = &s.work else {
-            return vec![];
-        };
-        let one = |(o, &b): (&kernel::Operand, &u32)| {
-            let elements = plan.dims.at_top(&o.elements).unwrap_or(0).max(0) as f64;
-            let buffer = block.buffers.get(b as usize);
-            let made = buffer.is_some_and(|b| b.kind == BufferKind::Arena);
-            let bytes = elements * f64::from(o.dtype.bits()) / 8.0;
-            (b, bytes, o.role == Role::Write, made)
-        };
-        kernel.operands.iter().zip(args).map(one).collect()
-    };
-    let all: Vec<Vec<(u32, f64, bool, bool)>> = block.steps.iter().map(touched).collect();
-    let made: Vec<Vec<(u32, f64, bool)>> = all
-        .iter()
-        .map(|s| s.iter().map(|&(b, n, _, made)| (b, n, made)).collect())
-        .collect();
-    let mut recency = Recency::of(&made, Some(block.arena_bytes as f64));
-    let at = block.steps.iter().position(|s| s == step)?;
-    for s in &all[..at] {
-        let list: Vec<(u32, f64)> = s.iter().map(|t| (t.0, t.1)).collect();
-        recency.touch(&list);
-    }
-    let far: Vec<f64> = all[at]
-        .iter()
-        .map(|&(b, n, written, made)| recency.distance(b, n, written && made))
-        .collect();
-    let ctx = Ctx {
-        machine,
-        target,
-        dims: &plan.dims,
-        workers,
-        effort: 1,
-        footprint: recency.everything,
-        pack: true,
-        sweep: None,
-        forced: None,
-        far: &far,
-    };
-    Some(predict_step(ctx, kernel, schedule)?.1)
 }
 
 /// Name of a family as efficiencies list it.

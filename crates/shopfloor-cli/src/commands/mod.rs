@@ -14,6 +14,7 @@ pub mod predict;
 pub mod profile;
 pub mod roofline;
 pub mod run;
+pub mod simulate;
 pub mod tensorcore;
 pub mod test;
 pub mod transfer;

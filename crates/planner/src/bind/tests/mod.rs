@@ -2,6 +2,7 @@
 mod build;
 mod golden;
 mod memory;
+mod propose;
 
 use super::*;
 use build::*;

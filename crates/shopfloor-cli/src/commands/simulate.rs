@@ -1,0 +1,124 @@
+use crate::output::{self, Done, Failure};
+use serde::Serialize;
+use shopfloor::sim::{Outcome, Verdict};
+use shopfloor::supervisor::supervise::Mode;
+use shopfloor::{SimulateOptions, replay, simulate};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Scenario (TOML): devices, models, sessions, traffic, faults and what is expected; or, with
+    /// --replay, a log
+    scenario: PathBuf,
+    /// Another seed than the scenario's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How far the supervisor may go: off, observe or on
+    #[arg(long, value_name = "HOW", value_parser = mode)]
+    supervise: Option<Mode>,
+    /// Write what the supervisors were told and said to FILE (FILE.1 and so on for further devices)
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Go through a log again and say whether the decisions are the same
+    #[arg(long, conflicts_with_all = ["seed", "supervise", "log"])]
+    replay: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "off" => Ok(Mode::Off),
+        "observe" => Ok(Mode::Observe),
+        "on" => Ok(Mode::On),
+        _ => Err(format!("'{text}' should be off, observe or on")),
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    expected: &'a Verdict,
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Done {
+    std::fs::write(path, bytes).map_err(|source| {
+        Failure::Library(shopfloor::Error::Io {
+            path: path.display().to_string(),
+            source,
+        })
+    })
+}
+
+pub fn run(a: Args) -> Done {
+    if a.replay {
+        return again(&a);
+    }
+    let options = SimulateOptions {
+        seed: a.seed,
+        supervise: a.supervise,
+        log: a.log.is_some(),
+    };
+    let waiting = output::spinner("simulating");
+    let s = simulate(&a.scenario, options)?;
+    waiting.finish_and_clear();
+    if let Some(path) = &a.log {
+        for (i, log) in s.logs.iter().enumerate() {
+            let to = match i {
+                0 => path.clone(),
+                n => PathBuf::from(format!("{}.{n}", path.display())),
+            };
+            write(&to, log)?;
+        }
+    }
+    if a.json {
+        output::json(&Json {
+            outcome: &s.outcome,
+            expected: &s.verdict,
+        })?;
+    } else {
+        let style = output::style();
+        let mut text = s.outcome.render(style) + "\n";
+        let expected = s.verdict.render(style);
+        if !expected.is_empty() {
+            text = format!("{text}\n{expected}\n");
+        }
+        output::print(&text)?;
+    }
+    let missed = s.verdict.checks.iter().filter(|c| !c.holds).count();
+    match missed {
+        0 => Ok(()),
+        n => Err(Failure::Missed(format!(
+            "{n} of {} expectations of '{}' were missed",
+            s.verdict.checks.len(),
+            s.outcome.scenario
+        ))),
+    }
+}
+
+fn again(a: &Args) -> Done {
+    let r = replay(&a.scenario)?;
+    if a.json {
+        output::json(&r.decisions)?;
+    } else {
+        let mut text = String::new();
+        for d in &r.decisions {
+            let w = &d.why;
+            text += &format!(
+                "{:>8.2} s  {} {}: {} ({})\n",
+                d.at, w.pass, w.subject, w.choice, w.reason
+            );
+        }
+        text += &format!("{} records, {} decisions\n", r.records, r.decisions.len());
+        output::print(&text)?;
+    }
+    match r.differs_at {
+        None => Ok(()),
+        Some(line) => Err(Failure::Differ(format!(
+            "line {line} of {} says other actions than the supervisor gives now; it was changed, or recorded by another version",
+            a.scenario.display()
+        ))),
+    }
+}
