@@ -3,9 +3,13 @@
 //! f32 is computed as written: every operation rounds (`.rn`), nothing is contracted but the
 //! polynomials below, which are written as fused multiply-adds. f16 and bf16 values are held in f32
 //! registers and rounded after each operation, as [`expr::Unary`] says. Relative errors: exp 2^-21
-//! (`ex2.approx` has 2^-22), sigmoid 2^-20, tanh 2^-21; erf: absolute 2^-22.
+//! (`ex2.approx` has 2^-22), sigmoid 2^-20, tanh 2^-21; erf: absolute 2^-22. What has no form here is
+//! written out as in kernels of threads ([`crate::simt::scalar`]).
 use super::params::Params;
 use super::text::{Kind, Reg, Text};
+use crate::simt::build::Build;
+use crate::simt::ir::{Reg as Wide, Ty};
+use crate::simt::scalar;
 use expr::{Binary, Compare, Expr, Inst, Scalar, Unary};
 use layout::DType;
 
@@ -108,27 +112,82 @@ pub(crate) fn eval(
                 let n = params.dim(t, d);
                 t.d("mov.b64", format_args!("{n}"))
             }
-            Inst::Unary(f, a) => unary(t, *f, at(a))?,
-            Inst::Binary(f, a, b) => binary(t, *f, at(a), at(b))?,
-            Inst::Compare(c, a, b) => compare(t, *c, at(a), at(b))?,
+            Inst::Unary(f, a) => {
+                let (f, d) = (*f, at(a).dtype);
+                let own = unary(t, f, at(a));
+                own.or_else(|_| {
+                    as_threads(t, &[at(a)], dtype, |b, x| scalar::unary(b, f, x[0], d))
+                })?
+            }
+            Inst::Binary(f, a, b) => {
+                let (f, args) = (*f, [at(a), at(b)]);
+                let own = binary(t, f, args[0], args[1]);
+                own.or_else(|_| {
+                    as_threads(t, &args, dtype, |b, x| {
+                        scalar::binary(b, f, x[0], x[1], dtype)
+                    })
+                })?
+            }
+            Inst::Compare(c, a, b) => {
+                let (c, args) = (*c, [at(a), at(b)]);
+                let own = compare(t, c, args[0], args[1]);
+                own.or_else(|_| {
+                    as_threads(t, &args, dtype, |b, x| {
+                        scalar::compare(b, c, x[0], x[1], args[0].dtype)
+                    })
+                })?
+            }
             Inst::Select(c, a, b) => {
-                let (c, a, b) = (at(c).reg, at(a), at(b).reg);
-                match kind_of(a.dtype) {
-                    Some(Kind::F) => t.f("selp.f32", format_args!("{}, {b}, {c}", a.reg)),
-                    Some(Kind::D) => t.d("selp.b64", format_args!("{}, {b}, {c}", a.reg)),
-                    Some(Kind::R) => t.r("selp.b32", format_args!("{}, {b}, {c}", a.reg)),
-                    _ => {
-                        return Err(
-                            "a choice between truth values has no PTX form here; use and/or".into(),
-                        );
-                    }
+                let args = [at(c), at(a), at(b)];
+                let [c, a, b] = args.map(|v| v.reg);
+                match kind_of(dtype) {
+                    Some(Kind::F) => t.f("selp.f32", format_args!("{a}, {b}, {c}")),
+                    Some(Kind::D) => t.d("selp.b64", format_args!("{a}, {b}, {c}")),
+                    Some(Kind::R) => t.r("selp.b32", format_args!("{a}, {b}, {c}")),
+                    _ => as_threads(t, &args, dtype, |b, x| Ok(b.select(x[0], x[1], x[2])))?,
                 }
             }
-            Inst::Cast(a, to) => cast(t, at(a), *to)?,
+            Inst::Cast(a, to) => {
+                let (d, to) = (at(a).dtype, *to);
+                let own = cast(t, at(a), to);
+                own.or_else(|_| as_threads(t, &[at(a)], to, |b, x| scalar::cast(b, x[0], d, to)))?
+            }
         };
         v.push(Val { reg, dtype });
     }
     Ok(e.outputs.iter().map(|&o| v[o as usize]).collect())
+}
+
+/// What `f` makes of `args`, a value of `to`, as a thread of a kernel of threads has it.
+fn as_threads(
+    t: &mut Text,
+    args: &[Val],
+    to: DType,
+    f: impl FnOnce(&mut Build, &[Wide]) -> Result<Wide, String>,
+) -> Result<Reg, String> {
+    let none = |d: DType| format!("values of {d} have no PTX form here");
+    let mut b = Build::new();
+    let mut given = vec![];
+    for a in args {
+        let ty = kind_of(a.dtype).and_then(|_| Ty::of(a.dtype));
+        given.push(b.fresh(ty.ok_or_else(|| none(a.dtype))?));
+    }
+    let kind = kind_of(to).ok_or_else(|| none(to))?;
+    let made = f(&mut b, &given)?;
+    if Ty::of(to) != Some(b.ty(made)) || !b.dims.is_empty() {
+        return Err(none(to));
+    }
+    let body = b.close();
+    let out = t.reg(kind);
+    let regs: Vec<Reg> = args.iter().map(|a| a.reg).collect();
+    let lines = super::threads::scope(
+        (std::mem::take(&mut b.regs), &body),
+        (&given, &regs),
+        (made, out),
+        t.scope_number(),
+    )?;
+    t.scope(&lines);
+    Ok(out)
 }
 
 fn unary(t: &mut Text, f: Unary, a: Val) -> Result<Reg, String> {

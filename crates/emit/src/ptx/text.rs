@@ -90,6 +90,19 @@ impl Text {
         self.body.push_str(":\n");
     }
 
+    /// Instructions with declarations of their own, which are seen in nothing else.
+    pub fn scope(&mut self, lines: &str) {
+        self.body.push_str("\t{\n");
+        self.body.push_str(lines);
+        self.body.push_str("\t}\n");
+    }
+
+    /// A number that no other scope has.
+    pub fn scope_number(&mut self) -> u32 {
+        self.labels += 1;
+        self.labels
+    }
+
     /// A line that says what follows.
     pub fn note(&mut self, text: &str) {
         let text: String = text

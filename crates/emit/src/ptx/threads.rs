@@ -77,6 +77,76 @@ pub(super) fn print(p: &Program, arch: &str, source: &Source) -> Result<Printed,
     })
 }
 
+/// Declarations of registers by type: `count` values and variables each, and `temps` in between.
+fn declared(values: usize, vars: usize, temps: u32) -> String {
+    let mut out = String::new();
+    for (c, ty) in [
+        ("p", "pred"),
+        ("r", "b32"),
+        ("l", "b64"),
+        ("f", "f32"),
+        ("d", "f64"),
+    ] {
+        let _ = writeln!(
+            out,
+            "\t.reg .{ty} %{c}<{}>;\n\t.reg .{ty} %v{c}<{}>;",
+            values + 1,
+            vars + 1
+        );
+    }
+    for (c, ty) in [
+        ("tp", "pred"),
+        ("th", "b16"),
+        ("tr", "b32"),
+        ("tl", "b64"),
+        ("tf", "f32"),
+    ] {
+        let _ = writeln!(out, "\t.reg .{ty} %{c}<{}>;", temps + 1);
+    }
+    out
+}
+
+/// Values without memory as a scope of its own inside another text: `given` are there as `from`, `made`
+/// goes to `to`; names have `number` in them, so that they are nobody else's.
+pub(super) fn scope(
+    (regs, body): (Vec<Ty>, &[Inst]),
+    (given, from): (&[Reg], &[impl std::fmt::Display]),
+    (made, to): (Reg, impl std::fmt::Display),
+    number: u32,
+) -> Out<String> {
+    let p = Program {
+        name: String::new(),
+        threads: 0,
+        regs,
+        vars: vec![],
+        shared: vec![],
+        dims: vec![],
+        operands: vec![],
+        tasks: layout::Dim::ONE,
+        faults: vec![],
+        body: vec![],
+    };
+    let mut s = Printer {
+        p: &p,
+        out: String::new(),
+        temps: 0,
+        labels: 0,
+        shared: vec![],
+        nan: true,
+        source: &Source::Entry,
+    };
+    s.body(body)?;
+    let own = |text: &str| text.replace('%', &format!("%s{number}"));
+    let line = |r: Reg, to: &str, from: &str| format!("\tmov.{} {to}, {from};\n", moved(s.ty(r)));
+    let mut out = own(&declared(p.regs.len(), 0, s.temps));
+    for (&g, f) in given.iter().zip(from) {
+        out += &line(g, &own(&s.r(g)), &f.to_string());
+    }
+    out += &own(&s.out);
+    out += &line(made, &to.to_string(), &own(&s.r(made)));
+    Ok(out)
+}
+
 fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
     let mut shared = vec![];
     let mut bytes = 0u32;
@@ -136,31 +206,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         }
     }
     s.body(&p.body)?;
-    let mut head = String::new();
-    let (n, v) = (p.regs.len(), p.vars.len());
-    for (c, ty) in [
-        ("p", "pred"),
-        ("r", "b32"),
-        ("l", "b64"),
-        ("f", "f32"),
-        ("d", "f64"),
-    ] {
-        let _ = writeln!(
-            head,
-            "\t.reg .{ty} %{c}<{}>;\n\t.reg .{ty} %v{c}<{}>;",
-            n + 1,
-            v + 1
-        );
-    }
-    for (c, ty) in [
-        ("tp", "pred"),
-        ("th", "b16"),
-        ("tr", "b32"),
-        ("tl", "b64"),
-        ("tf", "f32"),
-    ] {
-        let _ = writeln!(head, "\t.reg .{ty} %{c}<{}>;", s.temps + 1);
-    }
+    let mut head = declared(p.regs.len(), p.vars.len(), s.temps);
     let _ = writeln!(
         head,
         "\t.reg .b64 %l_<{}>;\n\t.reg .b64 %dim_<{}>;\n\t.reg .b64 %fault;",

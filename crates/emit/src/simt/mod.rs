@@ -2,9 +2,9 @@
 //! that printers of WGSL and PTX read.
 pub mod ir;
 
-mod build;
+pub(crate) mod build;
 mod lower;
-mod scalar;
+pub(crate) mod scalar;
 
 pub use ir::Program;
 pub use lower::{Caps, lower};

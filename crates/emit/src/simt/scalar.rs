@@ -73,7 +73,7 @@ fn un(b: &mut Build, f: Unary, x: Reg) -> Reg {
     b.op(b.ty(x), Op::Unary(f, x))
 }
 
-fn unary(b: &mut Build, f: Unary, x: Reg, d: DType) -> Out<Reg> {
+pub(crate) fn unary(b: &mut Build, f: Unary, x: Reg, d: DType) -> Out<Reg> {
     let ty = b.ty(x);
     let none = || Err(format!("{f:?} of {d} has no form on this target"));
     if d == DType::Bool {
@@ -468,7 +468,7 @@ fn pow(b: &mut Build, a: Reg, p: Reg) -> Reg {
     b.select(trivial, one, r)
 }
 
-fn binary(b: &mut Build, f: Binary, x: Reg, y: Reg, d: DType) -> Out<Reg> {
+pub(crate) fn binary(b: &mut Build, f: Binary, x: Reg, y: Reg, d: DType) -> Out<Reg> {
     let ty = b.ty(x);
     let none = || Err(format!("{f:?} of {d} has no form on this target"));
     if d == DType::Bool {
@@ -562,7 +562,7 @@ fn binary(b: &mut Build, f: Binary, x: Reg, y: Reg, d: DType) -> Out<Reg> {
     Ok(narrow(b, r, d))
 }
 
-fn compare(b: &mut Build, c: Compare, x: Reg, y: Reg, d: DType) -> Out<Reg> {
+pub(crate) fn compare(b: &mut Build, c: Compare, x: Reg, y: Reg, d: DType) -> Out<Reg> {
     if d != DType::Bool {
         return Ok(b.compare(c, x, y));
     }
