@@ -32,6 +32,36 @@ fn digits_cnn() {
 }
 
 #[test]
+fn silero_vad() {
+    check("silero_vad");
+}
+
+#[test]
+fn ppocr_cls() {
+    check("ppocr_cls");
+}
+
+#[test]
+fn ppocr_rec() {
+    check("ppocr_rec");
+}
+
+#[test]
+fn minilm_l6() {
+    check("minilm_l6");
+}
+
+#[test]
+fn llama_gqa_ts() {
+    check("llama_gqa_ts");
+}
+
+#[test]
+fn llama_gqa_f16() {
+    check("llama_gqa_f16");
+}
+
+#[test]
 fn skl_mlp() {
     check("skl_mlp");
 }
