@@ -18,6 +18,9 @@ pub struct Constant {
     pub most: Option<f64>,
     /// Whether the fit sets it; else it was read off micro-benchmarks or chosen.
     pub fitted: bool,
+    /// Families of rows that it is fitted on: those that it is about, so that it makes up for nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of: Vec<String>,
     /// What it says, with its unit.
     pub meaning: String,
 }
@@ -57,16 +60,20 @@ impl Constants {
     /// The text of the file with these values.
     pub fn text(&self) -> String {
         let head = "# Every number of the predictions that was chosen after a look at measurements, with its meaning.\n\
-            # `cargo xtask fit` writes `value` of those that are `fitted`; it begins at `start` and may not pass `most`.\n\
-            # The others were read off published micro-benchmarks or chosen. Shares are of the data sheet's peak\n\
-            # (bus width times pin speed, 2 x lanes x clock).\n";
+            # `cargo xtask fit` writes `value` of those that are `fitted`, on rows of the families `of`; it begins at\n\
+            # `start` and may not pass `most`. The others were read off published micro-benchmarks or chosen.\n\
+            # Shares are of the data sheet's peak (bus width times pin speed, 2 x lanes x clock).\n";
         let mut out = String::from(head);
         for (name, c) in &self.all {
             out += &format!("\n[{name}]\nvalue = {:?}\nstart = {:?}\n", c.value, c.start);
             if let Some(m) = c.most {
                 out += &format!("most = {m:?}\n");
             }
-            out += &format!("fitted = {}\nmeaning = {:?}\n", c.fitted, c.meaning);
+            out += &format!("fitted = {}\n", c.fitted);
+            if !c.of.is_empty() {
+                out += &format!("of = {:?}\n", c.of);
+            }
+            out += &format!("meaning = {:?}\n", c.meaning);
         }
         out
     }

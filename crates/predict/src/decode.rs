@@ -119,10 +119,13 @@ pub fn seconds(run: &Run, library: &Library, c: &Constants) -> Result<f64, Strin
     let layer = shape.active * bits / 8.0 / shape.layers * share;
     let width = (shape.width * bits / 8.0).max(1.0);
     let rows = (layer / 4.0 / width).ceil().max(1.0) as u64;
+    let few = run.framework.contains("llama.cpp");
+    let flight = few.then(|| (c.get("decode_flight_kb") * 1e3) as u64);
     let weights = Op::Reading {
         rows,
         bytes: width as u64,
         footprint: (shape.active * bits / 8.0 * share) as u64,
+        flight,
     };
     // Keys and values of what was generated so far, half of it on average.
     let context = run.tokens as f64 / 2.0;
@@ -130,6 +133,7 @@ pub fn seconds(run: &Run, library: &Library, c: &Constants) -> Result<f64, Strin
         rows: (2.0 * context * share).ceil().max(1.0) as u64,
         bytes: (shape.width * shape.kv * 2.0).max(1.0) as u64,
         footprint: (shape.active * bits / 8.0 * share) as u64,
+        flight,
     };
     let one = |op| {
         library

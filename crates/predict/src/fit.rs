@@ -1,4 +1,5 @@
-//! Fits the constants: coordinate descent on the mean error of logarithms, groups of rows weighing alike.
+//! Fits the constants: coordinate descent on the mean error of logarithms, groups of rows weighing alike,
+//! each constant on the families of rows that it is about.
 
 use crate::measurements::{Measurements, Row, Subject};
 use crate::ops::Walked;
@@ -120,9 +121,17 @@ pub fn fit(files: &[Measurements], from: &Constants) -> Result<Constants, Predic
         .map(|v| v.0.clone())
         .collect();
     let walked: Vec<Walked> = files.iter().map(|_| Walked::default()).collect();
-    let mut best = loss(files, &c, &walked)?;
+    // Each constant on the rows that it is about.
+    let mut parts: BTreeMap<Vec<String>, Vec<Measurements>> = BTreeMap::new();
+    for name in &names {
+        let of = c.all[name].of.clone();
+        let part = || of_families(files, &of);
+        parts.entry(of.clone()).or_insert_with(part);
+    }
     for step in STEPS {
         for name in &names {
+            let files = &parts[&c.all[name].of];
+            let mut best = loss(files, &c, &walked)?;
             for factor in [step, 1.0 / step] {
                 // As far as it goes on getting better.
                 for _ in 0..4 {
@@ -141,6 +150,21 @@ pub fn fit(files: &[Measurements], from: &Constants) -> Result<Constants, Predic
         }
     }
     Ok(c)
+}
+
+/// Rows of every file that are judged in one of `families`; all of them where none is named.
+fn of_families(files: &[Measurements], families: &[String]) -> Vec<Measurements> {
+    let named = |r: &Row| family(r).is_some_and(|f| families.iter().any(|x| x == f));
+    let keep = |f: &Measurements| Measurements {
+        file: f.file.clone(),
+        rows: f
+            .rows
+            .iter()
+            .filter(|r| families.is_empty() || named(r))
+            .cloned()
+            .collect(),
+    };
+    files.iter().map(keep).collect()
 }
 
 /// Rows of every file whose machine is not `gpu`, or only those.

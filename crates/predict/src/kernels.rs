@@ -277,8 +277,9 @@ pub fn elementwise(f: Function, second: Option<Reads>, dtype: DType) -> Kernel {
     make.k
 }
 
-/// Softmax along rows: the maximum, the sum of exponentials, the quotients, each from `x` anew.
-pub fn softmax(dtype: DType) -> Kernel {
+/// Softmax along rows: the maximum, the sum of exponentials, the quotients, each from `x` anew; `whole`
+/// rows are at hand, and so are their exponentials.
+pub fn softmax(dtype: DType, whole: bool) -> Kernel {
     let mut make = Make::new("softmax", Family::Row, &["r", "c"]);
     let all = make.dense(&[ROWS, COLS]);
     let x = make.load("x", dtype, &all);
@@ -291,11 +292,19 @@ pub fn softmax(dtype: DType) -> Kernel {
     let e = make.map("e", dtype, &[ROWS, COLS], expr(2, dtype, exp), &[x, most]);
     let sum = make.fill("sum", dtype, &[ROWS]);
     make.fold(Monoid::sum(dtype, dtype), vec![sum], e, COLS);
-    let quotient = expr(3, dtype, |b, x| {
-        let e = exp(b, x);
-        b.div(e, x[2])
-    });
-    let y = make.map("y", dtype, &[ROWS, COLS], quotient, &[x, most, sum]);
+    let y = match whole {
+        true => {
+            let quotient = expr(2, dtype, |b, x| b.div(x[0], x[1]));
+            make.map("y", dtype, &[ROWS, COLS], quotient, &[e, sum])
+        }
+        false => {
+            let quotient = expr(3, dtype, |b, x| {
+                let e = exp(b, x);
+                b.div(e, x[2])
+            });
+            make.map("y", dtype, &[ROWS, COLS], quotient, &[x, most, sum])
+        }
+    };
     make.store(y, dtype, &[ROWS, COLS]);
     make.k
 }

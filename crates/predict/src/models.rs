@@ -2,6 +2,7 @@
 //!
 //! `data/graphs.csv` holds the nodes of published traces of one layer with both ends, as sizes alone (no
 //! time of theirs is read). A model repeats the layer as often as its row says, other batches scale it.
+//! Dropouts stand at a model's end: they run in training alone.
 
 use crate::Constants;
 use crate::kernels::{Function, Reads};
@@ -149,6 +150,20 @@ impl Node {
     }
 }
 
+/// What a dropout of `cells` elements calls in training: drawing with scaling, and going back the scaled
+/// mask as numbers, times the gradient.
+fn dropout(cells: u64) -> [Op; 4] {
+    let map = |second| Op::Elementwise {
+        f: Function::Mul,
+        second,
+        rows: cells,
+        cols: 1,
+        dtype: DType::F32,
+    };
+    let one = map(Some(Reads::Scalar));
+    [one, one, one, map(Some(Reads::All))]
+}
+
 /// What going back through a call calls: gradients of both factors of a product, of the input of others.
 fn backward(op: Op) -> Vec<Op> {
     match op {
@@ -227,14 +242,21 @@ pub fn seconds(run: &Run, library: &Library, c: &Constants) -> Result<f64, Strin
     let least = c.get("eager_call_us") * 1e-6;
     for node in graph {
         let times = if node.layer { run.layers as f64 } else { 1.0 };
-        let op = node
-            .call(run.batch)
-            .ok_or_else(|| format!("op {} in a graph is not predicted", node.op))?;
         let one = |op: Op| {
             let s = library.seconds(op);
             s.map(|s| s.max(least))
                 .ok_or_else(|| format!("op {} of this size has no program", node.op))
         };
+        if node.op == "dropout" {
+            let cells = node.scaled(&node.output, run.batch) as u64;
+            for op in dropout(cells).into_iter().filter(|_| run.train) {
+                total += one(op)? * times;
+            }
+            continue;
+        }
+        let op = node
+            .call(run.batch)
+            .ok_or_else(|| format!("op {} in a graph is not predicted", node.op))?;
         let forward = one(op)?;
         match (run.fused, op) {
             (true, Op::Elementwise { .. }) => {

@@ -73,6 +73,8 @@ pub enum Op {
         bytes: u64,
         /// Bytes between two readings of one.
         footprint: u64,
+        /// Bytes that an SM has on the way at a time, where kernels have fewer than their SM can.
+        flight: Option<u64>,
     },
     /// Layer norm along rows.
     LayerNorm {
@@ -85,18 +87,22 @@ pub enum Op {
     },
 }
 
-/// Rows up to which softmax keeps a row in the registers of a warp.
+/// Columns up to which PyTorch's softmax keeps a row in the registers of a warp, and up to which two.
 const WARP_ROW: u64 = 1024;
+const SHORT_ROW: u64 = 128;
+/// Times that it goes through longer rows.
+const ROW_PASSES: u64 = 3;
 
 /// Schedules and their programs by form: sizes are symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Product(ProductForm, (u32, u32), Option<Fragment2>),
     Elementwise(Function, Option<Reads>, DType),
-    /// With the threads of a row, and whether a row stays in registers.
+    /// With the threads of a row, and whether it stays in registers.
     Softmax(DType, u32, bool),
     LayerNorm(DType, u32),
-    Reading,
+    /// With the bytes that an SM has on the way at a time, where that is a limit.
+    Reading(Option<u64>),
 }
 
 type Fragment2 = (u32, u32, u32);
@@ -146,7 +152,7 @@ impl<'a> Library<'a> {
         let target = vendor_with(machine, constants)?;
         let mut machine = machine.clone();
         for l in machine.levels.iter_mut().filter(|l| l.name == "L2") {
-            let held = l.bytes.value * constants.get("l2_held");
+            let held = l.capacity() * constants.get("l2_held");
             l.usable = Some(machine::Sourced::assumed(held));
         }
         let name = format!("{part} {} {}", constants.get("l2_held"), machine.name);
@@ -197,20 +203,21 @@ impl<'a> Library<'a> {
                 self.cost(form, Family::Map, 1.0, &[("r", r), ("c", c)])
             }
             Op::Softmax { rows, cols, dtype } => {
-                let whole = cols <= WARP_ROW;
-                let threads = match whole {
-                    true => 32,
-                    false => row_threads(cols, 1024),
+                // A warp has two short rows, one longer row, or a CTA goes through it three times.
+                let form = match cols {
+                    ..=SHORT_ROW => Form::Softmax(dtype, 16, true),
+                    ..=WARP_ROW => Form::Softmax(dtype, 32, true),
+                    _ => Form::Softmax(dtype, row_threads(cols, &self.machine), false),
                 };
-                let form = Form::Softmax(dtype, threads, whole);
                 self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
             }
             Op::Reading {
                 rows,
                 bytes,
                 footprint,
+                flight,
             } => self.cost_far(
-                Form::Reading,
+                Form::Reading(flight),
                 Family::Row,
                 1.0,
                 &[("r", rows), ("c", bytes)],
@@ -316,7 +323,7 @@ impl<'a> Library<'a> {
         let (rows, columns) = thread_tile(tile);
         let mut beside = c.get("issue_overhead") * rim(rows, columns);
         if (1..70).contains(&self.machine.limits.cc) && !p.ta && p.tb {
-            beside += p.k as f64 * 4.0 / (c.get("far_row_kb") * 1e3);
+            beside += p.k as f64 * f64::from(p.input.bits()) / 8.0 / (c.get("far_row_kb") * 1e3);
         }
         1.0 / (1.0 + beside)
     }
@@ -383,13 +390,24 @@ impl<'a> Library<'a> {
             }
         };
         let busy = predict_seconds(&self.machine, eff, &w, workers) + start * 1e-6;
-        // A round of CTAs that reduce a row each has a latency that the next round's does not hide.
-        let each = match form {
-            Form::Softmax(..) => self.constants.get("softmax_us"),
-            Form::LayerNorm(..) => self.constants.get("layernorm_us"),
-            _ => 0.0,
-        };
-        Some(busy.max(rounds as f64 * each * 1e-6))
+        // Latencies of one round of CTAs that the next round's do not hide.
+        let first = self.machine.memory().latency_s.value;
+        Some(match form {
+            // Half hidden: some CTAs of an SM wait while others load.
+            Form::Softmax(_, threads, false) => {
+                let loads = (rounds * ROW_PASSES * row_loads(at[1], threads)) as f64;
+                busy.hypot(loads * first * self.constants.get("row_latency"))
+            }
+            Form::LayerNorm(..) => {
+                busy.max(rounds as f64 * self.constants.get("layernorm_us") * 1e-6)
+            }
+            // What SMs have on the way at a time, there and back.
+            Form::Reading(Some(flight)) => {
+                let bytes = at[0] as f64 * at[1] as f64;
+                busy.max(bytes / (flight as f64 * workers as f64) * first)
+            }
+            _ => busy,
+        })
     }
 
     /// Work of a program at sizes.
@@ -441,10 +459,21 @@ impl<'a> Library<'a> {
     }
 }
 
-/// Threads that PyTorch gives a row of `cols` elements in vectors of four: a power of two up to `most`.
-fn row_threads(cols: u64, most: u32) -> u32 {
-    let wanted = (cols / 4).clamp(32, most.into()) as u32;
-    1 << wanted.ilog2()
+/// Threads that PyTorch gives a row of `cols` elements in vectors of four: the power of two from half the
+/// vectors on, at most 512; all that there can be in its releases for warps of 64 lanes.
+fn row_threads(cols: u64, m: &Machine) -> u32 {
+    if m.limits.warp.is_some_and(|w| w.value > 32) {
+        return 1024;
+    }
+    let half = (cols / 4).min(1024).div_ceil(2);
+    (half.max(32) as u32).next_power_of_two()
+}
+
+/// Loads that wait for each other when `threads` go through `cols` elements: vectors of four as long as
+/// all have one, single ones for the rest.
+fn row_loads(cols: u64, threads: u32) -> u64 {
+    let threads = u64::from(threads);
+    cols / (4 * threads) + (cols % (4 * threads)).div_ceil(threads)
 }
 
 /// Threads of a product's CTA.
@@ -473,15 +502,17 @@ fn build(form: Form) -> (Kernel, Schedule) {
             (k, s)
         }
         Form::Softmax(dtype, threads, whole) => {
-            let k = kernels::softmax(dtype);
-            // A CTA of the short form has four warps, two rows each.
-            let (rows, cta) = if whole { (8, 128) } else { (1, threads) };
-            let s = schedule(&k, &[(ROWS, rows)], &[], cta, 40, |t| {
+            let k = kernels::softmax(dtype, whole);
+            let (rows, cta) = match whole {
+                true => (128 / i64::from(threads), 128),
+                false => (1, threads),
+            };
+            let s = schedule(&k, &[(ROWS, rows)], &[], cta, 32, |t| {
                 row_place(&k, t, whole)
             });
             (k, s)
         }
-        Form::Reading => {
+        Form::Reading(_) => {
             let k = kernels::reading();
             let s = schedule(&k, &[(ROWS, 4)], &[], 128, 32, |t| row_place(&k, t, false));
             (k, s)
@@ -502,6 +533,10 @@ fn row_place(k: &Kernel, t: u16, whole: bool) -> Place {
     let loaded = |s: &Stmt| matches!(s, Stmt::Load { dst, .. } if *dst == t);
     if k.body.iter().any(loaded) && !whole {
         return Place::InPlace;
+    }
+    let readers = k.body.iter().filter(|s| s.reads().contains(&t)).count();
+    if whole && readers > 1 {
+        return Place::Register;
     }
     if kernel::recomputable(k, t)
         && k.tiles[t as usize].axes.contains(&COLS)

@@ -138,6 +138,8 @@ pub fn power_share(m: &Machine, c: &Constants) -> f64 {
         89..=121 => c.get("watts_per_tflops_4nm"),
         _ => return 1.0,
     };
+    // A faster clock takes voltage: what an operation takes grows with it.
+    let each = each * m.workers.clock_hz.value / 1.4e9;
     let need = each * fma.all.value * 1e-12 * issue_share(m, c);
     (power.value / need).min(1.0).powf(c.get("power_exponent"))
 }

@@ -361,7 +361,7 @@ impl<'a> Model<'a> {
                 false => 1.0,
             };
             for (o, b) in bytes.iter_mut().enumerate() {
-                if !self.contracted[o] {
+                if !self.contracted[o] && !self.copied(o) {
                     *b *= 1.0 + (self.readers[o].max(1.0) - 1.0) * missed;
                 }
             }
@@ -411,6 +411,12 @@ impl<'a> Model<'a> {
             false => 0.0,
         };
         (0..n).map(whole).collect()
+    }
+
+    /// Whether a GPU's statements read their own copy of operand `o`, which one load made.
+    fn copied(&self, o: usize) -> bool {
+        let gpu = matches!(self.p.schedule().mapping, Mapping::Gpu(_));
+        gpu && self.tile[o].is_some_and(|t| self.p.schedule().place(t as u16) != Place::InPlace)
     }
 
     /// Copies of an operand that private capacities hold by now.

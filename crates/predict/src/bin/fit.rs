@@ -1,12 +1,14 @@
 //! `cargo xtask fit [--leave-out GPU] [--keep]`: fits the constants of `constants.toml` to the
 //! measurements in `../shared/measurements` (or `--measurements FOLDER`), leaves out one GPU after the
 //! other, and writes `docs/accuracy.md`. With `--leave-out` it prints that GPU's errors alone and writes
-//! nothing; with `--keep` the constants stay and only the page is written anew.
+//! nothing but each row's prediction to `--rows FILE`; with `--keep` the constants stay and only the page
+//! is written anew.
 #![forbid(unsafe_code)]
 
 use shopfloor_predict::fit::{all_pairs, family, fit, of_gpu, thinned};
 use shopfloor_predict::{Constants, Errors, Measurements, Pair, PredictError, page};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Files that are fitted on.
@@ -47,9 +49,16 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<Result<_, PredictError>>()?;
     let few: Vec<Measurements> = files.iter().map(|f| thinned(f, MOST)).collect();
     if let Some(gpu) = value(&args, "--leave-out") {
-        let c = fit(&of_gpu(&few, &gpu, false), &start)?;
-        for (family, e) in errors(&of_gpu(&files, &gpu, true), &c)? {
+        let c = match args.iter().any(|a| a == "--keep") {
+            true => start,
+            false => fit(&of_gpu(&few, &gpu, false), &start)?,
+        };
+        let own = of_gpu(&files, &gpu, true);
+        for (family, e) in errors(&own, &c)? {
             println!("{}", page::line(&gpu, &family, &e));
+        }
+        if let Some(path) = value(&args, "--rows") {
+            std::fs::write(path, rows(&own, &c)?)?;
         }
         return Ok(());
     }
@@ -76,6 +85,21 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let all = all_pairs(&files, &fitted)?;
     page::write(&root.join("docs"), &all, &left, &fitted)?;
     Ok(())
+}
+
+/// Rows with what was predicted for them, comma-separated; a row without a prediction is left out.
+fn rows(files: &[Measurements], c: &Constants) -> Result<String, PredictError> {
+    let mut out = String::from("file,line,predicted_us,measured_us\n");
+    for f in files {
+        for p in all_pairs(std::slice::from_ref(f), c)? {
+            if let (Some(_), Ok(s)) = (family(p.row), &p.predicted) {
+                let name = Path::new(&f.file).file_name().unwrap_or_default();
+                let (line, own) = (p.row.line, p.row.seconds * 1e6);
+                let _ = writeln!(out, "{},{line},{},{own}", name.display(), s * 1e6);
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// Errors by family.
