@@ -26,6 +26,21 @@ pub enum Family {
     Select,
 }
 
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 9] = [
+        Family::Contract,
+        Family::Conv,
+        Family::Map,
+        Family::Row,
+        Family::Pool,
+        Family::Move,
+        Family::Attention,
+        Family::Recurrent,
+        Family::Select,
+    ];
+}
+
 /// One axis of a kernel's iteration space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {

@@ -7,6 +7,7 @@
 //! The crate knows neither operators nor devices.
 #![forbid(unsafe_code)]
 
+mod build;
 mod bytes;
 mod error;
 mod fits;
@@ -21,6 +22,7 @@ mod tile;
 mod verify;
 pub mod work;
 
+pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
 pub use error::KernelError;
 pub use kernel::{

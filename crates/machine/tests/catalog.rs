@@ -129,9 +129,7 @@ fn every_published_device_is_there_with_its_figures() {
         ] {
             let unit = m.unit(UnitClass::Tensor, dtype);
             if let Some(t) = number(column) {
-                // The one correction: its rates are quoted at a higher clock than is listed.
-                let share = if f[0] == "ARC-B580" { 0.07 } else { 1e-3 };
-                near(unit.unwrap().all.value / 1e12, t, share, &f[0]);
+                near(unit.unwrap().all.value / 1e12, t, 1e-3, &f[0]);
             }
         }
         if let Some(l2) = number("l2_mb") {

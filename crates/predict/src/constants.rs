@@ -25,13 +25,159 @@ pub struct Constant {
     pub meaning: String,
 }
 
-/// All of them by name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+/// Rows and columns of tiles.
+pub type Tiles = Vec<(u32, u32)>;
+
+/// Kernels of products.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProductTable {
+    /// What it says.
+    pub meaning: String,
+    /// Rows and columns of CTAs.
+    pub tiles: Tiles,
+    /// Cells of one thread.
+    pub cells: u32,
+    /// Fewest and most threads.
+    pub threads: (u32, u32),
+    /// Addends of one step.
+    pub depth: i64,
+    /// The same on matrix units.
+    pub depth_matrix: i64,
+    /// Parts that a long sum is cut into.
+    pub parts: Vec<u32>,
+    /// Fewest addends of a part.
+    pub addends: u64,
+    /// CTAs for each SM below which sums are cut.
+    pub few: u64,
+}
+
+/// Tiles of one generation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generation {
+    /// First compute capability.
+    pub from: u32,
+    /// The first that is another's.
+    pub below: u32,
+    /// Rows and columns of CTAs.
+    pub tiles: Tiles,
+}
+
+/// Kernels of batched products.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchedTable {
+    /// What it says.
+    pub meaning: String,
+    /// By compute capability.
+    pub of: Vec<Generation>,
+}
+
+/// Kernels that reduce rows.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowTable {
+    /// What it says.
+    pub meaning: String,
+    /// Columns up to which a warp holds two rows.
+    pub two: u64,
+    /// Columns up to which a warp holds one.
+    pub one: u64,
+    /// Passes over longer rows.
+    pub passes: u64,
+    /// Most threads of a longer row's CTA.
+    pub threads: u32,
+    /// Its threads where warps have 64 lanes.
+    pub threads_wide: u32,
+    /// Threads of layer norm's CTA.
+    pub threads_norm: u32,
+}
+
+/// Bits of stored weights.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormatTable {
+    /// What it says.
+    pub meaning: String,
+    /// By the start of a format's name.
+    pub bits: Vec<(String, f64)>,
+    /// What ollama takes where nothing is said, by a part of the model's name.
+    pub ollama: Vec<(String, f64)>,
+}
+
+/// A language model's shape.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedShape {
+    /// Start of its name.
+    pub name: String,
+    /// Weights that a token passes through.
+    pub active: f64,
+    /// Layers.
+    pub layers: f64,
+    /// Width of the residual stream.
+    pub width: f64,
+    /// Keys' and values' share of the width.
+    pub kv: f64,
+}
+
+/// Language models.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapeTable {
+    /// What it says.
+    pub meaning: String,
+    /// Published ones.
+    pub models: Vec<NamedShape>,
+    /// Layers of a model of `weights`.
+    pub layers: f64,
+    /// Weights of a model of `layers`.
+    pub weights: f64,
+    /// Fewest layers.
+    pub least: f64,
+    /// Tokens that are generated where it is not said.
+    pub tokens: u64,
+}
+
+/// Tables beside the single numbers.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // Each says what it means itself.
+pub struct Tables {
+    pub products: ProductTable,
+    pub batched: BatchedTable,
+    pub rows: RowTable,
+    pub formats: FormatTable,
+    pub shapes: ShapeTable,
+}
+
+impl Tables {
+    /// Name and meaning of each.
+    pub fn meanings(&self) -> [(&'static str, &str); 5] {
+        [
+            ("products", &self.products.meaning),
+            ("batched", &self.batched.meaning),
+            ("rows", &self.rows.meaning),
+            ("formats", &self.formats.meaning),
+            ("shapes", &self.shapes.meaning),
+        ]
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constants {
     /// By name.
     pub all: BTreeMap<String, Constant>,
+    /// The tables.
+    pub tables: Tables,
+    /// Their text in the file.
+    written: String,
 }
+
+/// Where the tables' text begins.
+const TABLES: &str = "\n# Tables:";
 
 impl Constants {
     /// The file as it was built in.
@@ -42,8 +188,33 @@ impl Constants {
     /// # Errors
     /// What does not read, by line.
     pub fn parse(text: &str) -> Result<Constants, PredictError> {
-        let all: Constants =
+        #[derive(Deserialize)]
+        struct File {
+            tables: Tables,
+            #[serde(flatten)]
+            all: BTreeMap<String, Constant>,
+        }
+        let file: File =
             toml::from_str(text).map_err(|e| PredictError::Constants(e.to_string()))?;
+        let written = text.find(TABLES).map_or("", |at| &text[at..]);
+        let all = Constants {
+            all: file.all,
+            tables: file.tables,
+            written: written.into(),
+        };
+        let (p, r) = (&all.tables.products, &all.tables.rows);
+        let whole = [
+            p.cells,
+            p.threads.0,
+            r.threads,
+            r.threads_wide,
+            r.threads_norm,
+        ];
+        if whole.contains(&0) || p.threads.0 > p.threads.1 || p.depth < 1 || p.depth_matrix < 1 {
+            return Err(PredictError::Constants(
+                "tables.products and tables.rows have sizes that are 0 or out of order".into(),
+            ));
+        }
         match all
             .all
             .iter()
@@ -75,17 +246,13 @@ impl Constants {
             }
             out += &format!("meaning = {:?}\n", c.meaning);
         }
-        out
+        out + &self.written
     }
 
     /// The published ones.
     pub fn published() -> &'static Constants {
         static ALL: OnceLock<Constants> = OnceLock::new();
-        ALL.get_or_init(|| {
-            Constants::parse(Constants::TEXT).unwrap_or(Constants {
-                all: BTreeMap::new(),
-            })
-        })
+        ALL.get_or_init(|| Constants::parse(Constants::TEXT).unwrap_or_default())
     }
 
     /// A value by name; 1 for a name that is not there (a test makes sure that there is none such).
@@ -102,6 +269,10 @@ mod tests {
     fn the_file_reads_and_says_what_each_means() {
         let c = Constants::parse(Constants::TEXT).unwrap();
         assert!(c.all.values().all(|c| c.meaning.len() > 20));
+        assert!(c.tables.meanings().iter().all(|t| t.1.len() > 20));
+        // Writing it loses nothing.
+        assert_eq!(Constants::parse(&c.text()).unwrap(), c);
+        assert_eq!(c.text(), Constants::TEXT);
     }
 
     /// Every name that the sources ask for is in the file, and every name of the file is asked for.

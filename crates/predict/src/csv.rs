@@ -27,11 +27,15 @@ pub(crate) fn text(path: &Path) -> Result<String, PredictError> {
         return Err(gzip(format!("{length} bytes; at most {MOST} are read")));
     }
     let bytes = std::fs::read(path).map_err(read)?;
-    let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
+    let mut bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
         inflate(&bytes).map_err(gzip)?
     } else {
         bytes
     };
+    // What spreadsheets put before UTF-8.
+    if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
+        bytes.drain(..3);
+    }
     String::from_utf8(bytes).map_err(|e| {
         let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = before.iter().filter(|&&b| b == b'\n').count() + 1;

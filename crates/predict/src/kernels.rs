@@ -2,126 +2,25 @@
 //! tile program is made once for all sizes.
 
 use expr::{Binary, Expr, ExprBuilder, Monoid, Unary};
-use kernel::{
-    Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId,
-};
+use kernel::{Access, AxisId, Family, Kernel, KernelBuilder, Stmt, Term, TileId};
 use layout::{DType, Dim};
 
-/// Assembles a kernel statement by statement.
-struct Make {
-    k: Kernel,
+/// A kernel over axes whose extents are symbols of their names.
+fn over(name: &str, family: Family, axes: &[&str]) -> KernelBuilder {
+    let axes: Vec<(&str, Dim)> = axes.iter().map(|n| (*n, Dim::sym(n))).collect();
+    KernelBuilder::new(name, family, &axes)
 }
 
-impl Make {
-    fn new(name: &str, family: Family, axes: &[&str]) -> Make {
-        let axis = |n: &&str| Axis {
-            name: n.to_string(),
-            extent: Dim::sym(n),
-        };
-        Make {
-            k: Kernel {
-                name: name.into(),
-                family,
-                axes: axes.iter().map(axis).collect(),
-                operands: vec![],
-                tiles: vec![],
-                body: vec![],
-            },
-        }
-    }
-
-    fn extent(&self, a: AxisId) -> Dim {
-        self.k.axes[a as usize].extent.clone()
-    }
-
-    fn tile(&mut self, name: &str, dtype: DType, axes: &[AxisId]) -> TileId {
-        let mut axes = axes.to_vec();
-        axes.sort_unstable();
-        self.k.tiles.push(Tile {
-            name: name.into(),
-            dtype,
-            axes,
-        });
-        (self.k.tiles.len() - 1) as TileId
-    }
-
-    fn operand(
-        &mut self,
-        name: &str,
-        dtype: DType,
-        role: Role,
-        terms: &[(AxisId, Dim)],
-    ) -> OperandId {
-        let mut terms: Vec<Term> = terms
-            .iter()
-            .map(|(a, stride)| Term::flat(*a, self.extent(*a), stride.clone()))
-            .collect();
-        terms.sort_by_key(|t| t.axis);
-        let elements = terms.iter().map(|t| self.extent(t.axis));
-        self.k.operands.push(Operand {
-            name: name.into(),
-            dtype,
-            role,
-            elements: elements.fold(Dim::ONE, |a, b| a * b),
-            access: Access::strided(Dim::ZERO, terms),
-        });
-        (self.k.operands.len() - 1) as OperandId
-    }
-
-    /// Strides of a row-major tensor over `axes`.
-    fn dense(&self, axes: &[AxisId]) -> Vec<(AxisId, Dim)> {
-        let mut stride = Dim::ONE;
-        let mut out = vec![];
-        for &a in axes.iter().rev() {
-            out.push((a, stride.clone()));
-            stride = stride * self.extent(a);
-        }
-        out
-    }
-
-    fn load(&mut self, name: &str, dtype: DType, terms: &[(AxisId, Dim)]) -> TileId {
-        let operand = self.operand(&name.to_uppercase(), dtype, Role::Read, terms);
-        let axes: Vec<AxisId> = terms.iter().map(|t| t.0).collect();
-        let dst = self.tile(name, dtype, &axes);
-        self.k.body.push(Stmt::Load { dst, operand });
-        dst
-    }
-
-    fn store(&mut self, src: TileId, dtype: DType, axes: &[AxisId]) {
-        let terms = self.dense(axes);
-        let operand = self.operand("Y", dtype, Role::Write, &terms);
-        self.k.body.push(Stmt::Store { operand, src });
-    }
-
-    fn map(
-        &mut self,
-        name: &str,
-        dtype: DType,
-        axes: &[AxisId],
-        expr: Expr,
-        args: &[TileId],
-    ) -> TileId {
-        let dst = self.tile(name, dtype, axes);
-        let args = args.to_vec();
-        self.k.body.push(Stmt::Map { dst, expr, args });
-        dst
-    }
-
-    fn fill(&mut self, name: &str, dtype: DType, axes: &[AxisId]) -> TileId {
-        let mut b = ExprBuilder::new();
-        let zero = b.constant(0.0, dtype);
-        self.map(name, dtype, axes, b.finish(&[zero]), &[])
-    }
-
-    fn fold(&mut self, monoid: Monoid, state: Vec<TileId>, arg: TileId, over: AxisId) {
-        self.k.body.push(Stmt::Fold {
-            monoid,
-            state,
-            args: vec![arg],
-            over: vec![over],
-            rescale: None,
-        });
-    }
+/// Loads an operand whose axes lie these strides apart.
+fn load(make: &mut KernelBuilder, name: &str, dtype: DType, terms: &[(AxisId, Dim)]) -> TileId {
+    let elements = terms.iter().map(|t| make.extent(t.0));
+    let elements = elements.fold(Dim::ONE, |a, b| a * b);
+    let mut terms: Vec<Term> = terms
+        .iter()
+        .map(|(a, stride)| Term::flat(*a, make.extent(*a), stride.clone()))
+        .collect();
+    terms.sort_by_key(|t| t.axis);
+    make.load(name, dtype, Access::strided(Dim::ZERO, terms), elements)
 }
 
 fn expr(
@@ -169,7 +68,7 @@ pub const K: AxisId = 4;
 
 /// `b` products of `m` x `k` by `k` x `n`.
 pub fn product(f: ProductForm) -> Kernel {
-    let mut make = Make::new("product", Family::Contract, &["b", "s", "m", "n", "k"]);
+    let mut make = over("product", Family::Contract, &["b", "s", "m", "n", "k"]);
     let (m, n, k) = (make.extent(M), make.extent(N), make.extent(K));
     let all = k.clone() * make.extent(S);
     let left = match f.ta {
@@ -185,13 +84,13 @@ pub fn product(f: ProductForm) -> Kernel {
         v.extend_from_slice(list);
         v
     };
-    let a = make.load("a", f.input, &with(&left, all.clone() * m));
-    let b = make.load("b", f.input, &with(&right, all * n));
+    let a = load(&mut make, "a", f.input, &with(&left, all.clone() * m));
+    let b = load(&mut make, "b", f.input, &with(&right, all * n));
     let result = [B, S, M, N];
     if f.windows {
         make.k.operands[0].elements = Dim::sym("e");
     }
-    let acc = make.fill("acc", f.acc, &result);
+    let acc = make.fill("acc", f.acc, &result, 0.0);
     make.k.body.push(Stmt::Contract {
         acc,
         a,
@@ -200,7 +99,7 @@ pub fn product(f: ProductForm) -> Kernel {
     });
     let mut out = acc;
     if f.bias && !f.parts {
-        let bias = make.load("bias", f.acc, &[(N, Dim::ONE)]);
+        let bias = make.load_dense("bias", f.acc, &[N]);
         let add = expr(2, f.acc, |b, x| b.add(x[0], x[1]));
         out = make.map("sum", f.acc, &result, add, &[acc, bias]);
     }
@@ -209,7 +108,7 @@ pub fn product(f: ProductForm) -> Kernel {
         let cast = expr(1, f.acc, |b, x| b.cast(x[0], kept));
         out = make.map("out", kept, &result, cast, &[out]);
     }
-    make.store(out, kept, &result);
+    make.store_dense("Y", out, &result);
     make.k
 }
 
@@ -245,12 +144,11 @@ pub const COLS: AxisId = 1;
 
 /// `r` x `c` elements, each from one or two.
 pub fn elementwise(f: Function, second: Option<Reads>, dtype: DType) -> Kernel {
-    let mut make = Make::new("elementwise", Family::Map, &["r", "c"]);
-    let all = make.dense(&[ROWS, COLS]);
-    let mut args = vec![make.load("x", dtype, &all)];
+    let mut make = over("elementwise", Family::Map, &["r", "c"]);
+    let mut args = vec![make.load_dense("x", dtype, &[ROWS, COLS])];
     match second {
-        Some(Reads::All) => args.push(make.load("z", dtype, &all)),
-        Some(Reads::Row) => args.push(make.load("z", dtype, &[(COLS, Dim::ONE)])),
+        Some(Reads::All) => args.push(make.load_dense("z", dtype, &[ROWS, COLS])),
+        Some(Reads::Row) => args.push(make.load_dense("z", dtype, &[COLS])),
         Some(Reads::Scalar) | None => {}
     }
     let e = expr(args.len(), dtype, |b, x| {
@@ -273,25 +171,24 @@ pub fn elementwise(f: Function, second: Option<Reads>, dtype: DType) -> Kernel {
         Function::Copy => args[0],
         _ => make.map("y", dtype, &[ROWS, COLS], e, &args),
     };
-    make.store(y, dtype, &[ROWS, COLS]);
+    make.store_dense("Y", y, &[ROWS, COLS]);
     make.k
 }
 
 /// Softmax along rows: the maximum, the sum of exponentials, the quotients, each from `x` anew; `whole`
 /// rows are at hand, and so are their exponentials.
 pub fn softmax(dtype: DType, whole: bool) -> Kernel {
-    let mut make = Make::new("softmax", Family::Row, &["r", "c"]);
-    let all = make.dense(&[ROWS, COLS]);
-    let x = make.load("x", dtype, &all);
+    let mut make = over("softmax", Family::Row, &["r", "c"]);
+    let x = make.load_dense("x", dtype, &[ROWS, COLS]);
     let exp = |b: &mut ExprBuilder, x: &[expr::Ref]| {
         let d = b.sub(x[0], x[1]);
         b.unary(Unary::Exp, d)
     };
-    let most = make.fill("most", dtype, &[ROWS]);
-    make.fold(Monoid::max(dtype, dtype), vec![most], x, COLS);
+    let most = make.fill("most", dtype, &[ROWS], 0.0);
+    make.fold(Monoid::max(dtype, dtype), most, x, &[COLS], None);
     let e = make.map("e", dtype, &[ROWS, COLS], expr(2, dtype, exp), &[x, most]);
-    let sum = make.fill("sum", dtype, &[ROWS]);
-    make.fold(Monoid::sum(dtype, dtype), vec![sum], e, COLS);
+    let sum = make.fill("sum", dtype, &[ROWS], 0.0);
+    make.fold(Monoid::sum(dtype, dtype), sum, e, &[COLS], None);
     let y = match whole {
         true => {
             let quotient = expr(2, dtype, |b, x| b.div(x[0], x[1]));
@@ -305,22 +202,27 @@ pub fn softmax(dtype: DType, whole: bool) -> Kernel {
             make.map("y", dtype, &[ROWS, COLS], quotient, &[x, most, sum])
         }
     };
-    make.store(y, dtype, &[ROWS, COLS]);
+    make.store_dense("Y", y, &[ROWS, COLS]);
     make.k
 }
 
 /// Layer norm along rows with scale and shift: moments in one pass, results in a second.
 pub fn layernorm(dtype: DType) -> Kernel {
-    let mut make = Make::new("layernorm", Family::Row, &["r", "c"]);
-    let all = make.dense(&[ROWS, COLS]);
-    let x = make.load("x", dtype, &all);
-    let scale = make.load("scale", dtype, &[(COLS, Dim::ONE)]);
-    let shift = make.load("shift", dtype, &[(COLS, Dim::ONE)]);
+    let mut make = over("layernorm", Family::Row, &["r", "c"]);
+    let x = make.load_dense("x", dtype, &[ROWS, COLS]);
+    let scale = make.load_dense("scale", dtype, &[COLS]);
+    let shift = make.load_dense("shift", dtype, &[COLS]);
     let state: Vec<TileId> = ["count", "mean", "moment"]
         .into_iter()
-        .map(|n| make.fill(n, dtype, &[ROWS]))
+        .map(|n| make.fill(n, dtype, &[ROWS], 0.0))
         .collect();
-    make.fold(Monoid::welford(dtype, dtype, 0), state.clone(), x, COLS);
+    make.folds(
+        Monoid::welford(dtype, dtype, 0),
+        state.clone(),
+        x,
+        &[COLS],
+        None,
+    );
     let rate = expr(1, dtype, |b, x| b.unary(Unary::Rsqrt, x[0]));
     let rate = make.map("rate", dtype, &[ROWS], rate, &[state[2]]);
     let norm = expr(5, dtype, |b, x| {
@@ -331,15 +233,14 @@ pub fn layernorm(dtype: DType) -> Kernel {
     });
     let args = [x, state[1], rate, scale, shift];
     let y = make.map("y", dtype, &[ROWS, COLS], norm, &args);
-    make.store(y, dtype, &[ROWS, COLS]);
+    make.store_dense("Y", y, &[ROWS, COLS]);
     make.k
 }
 
 /// A product of one row: `n` rows of `k` bytes of weights are read once and summed.
 pub fn reading() -> Kernel {
-    let mut make = Make::new("reading", Family::Row, &["r", "c"]);
-    let all = make.dense(&[ROWS, COLS]);
-    let w = make.load("w", DType::U8, &all);
+    let mut make = over("reading", Family::Row, &["r", "c"]);
+    let w = make.load_dense("w", DType::U8, &[ROWS, COLS]);
     let wide = {
         let mut b = ExprBuilder::new();
         let x = b.input(0, DType::U8);
@@ -347,8 +248,8 @@ pub fn reading() -> Kernel {
         b.finish(&[y])
     };
     let f = make.map("f", DType::F32, &[ROWS, COLS], wide, &[w]);
-    let sum = make.fill("sum", DType::F32, &[ROWS]);
-    make.fold(Monoid::sum(DType::F32, DType::F32), vec![sum], f, COLS);
-    make.store(sum, DType::F32, &[ROWS]);
+    let sum = make.fill("sum", DType::F32, &[ROWS], 0.0);
+    make.fold(Monoid::sum(DType::F32, DType::F32), sum, f, &[COLS], None);
+    make.store_dense("Y", sum, &[ROWS]);
     make.k
 }

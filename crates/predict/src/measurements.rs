@@ -147,11 +147,15 @@ impl Fields<'_> {
             w => Ok(w.to_string()),
         }
     }
-    /// A measured figure, above 0.
+    /// A measured figure, above 0 and of a size that can be measured.
     fn figure(&self, column: &str) -> Result<f64, PredictError> {
         let text = self.get(column);
         match text.parse::<f64>() {
-            Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
+            Ok(v) if (1e-9..=1e15).contains(&v) => Ok(v),
+            Ok(v) if v.is_finite() && v > 0.0 => Err(self.bad(
+                column,
+                format!("`{text}` is out of what is measured, 1e-9 to 1e15"),
+            )),
             Ok(_) => Err(self.bad(column, format!("`{text}` is not above 0 and finite"))),
             Err(_) => Err(self.bad(column, format!("`{text}` is no number"))),
         }

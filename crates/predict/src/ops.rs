@@ -1,6 +1,7 @@
 //! What a library launches for one call: kernels with schedules of the `vendor` Target, and their cost.
 
 use crate::Constants;
+use crate::constants::{ProductTable, RowTable};
 use crate::kernels::{self, B, COLS, Function, K, M, N, ProductForm, ROWS, Reads, S};
 use crate::vendor::vendor_with;
 use kernel::{
@@ -86,12 +87,6 @@ pub enum Op {
         dtype: DType,
     },
 }
-
-/// Columns up to which PyTorch's softmax keeps a row in the registers of a warp, and up to which two.
-const WARP_ROW: u64 = 1024;
-const SHORT_ROW: u64 = 128;
-/// Times that it goes through longer rows.
-const ROW_PASSES: u64 = 3;
 
 /// Schedules and their programs by form: sizes are symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -203,11 +198,12 @@ impl<'a> Library<'a> {
                 self.cost(form, Family::Map, 1.0, &[("r", r), ("c", c)])
             }
             Op::Softmax { rows, cols, dtype } => {
-                // A warp has two short rows, one longer row, or a CTA goes through it three times.
+                // A warp has two short rows, one longer row, or a CTA goes through it several times.
+                let t = &self.constants.tables.rows;
                 let form = match cols {
-                    ..=SHORT_ROW => Form::Softmax(dtype, 16, true),
-                    ..=WARP_ROW => Form::Softmax(dtype, 32, true),
-                    _ => Form::Softmax(dtype, row_threads(cols, &self.machine), false),
+                    _ if cols <= t.two => Form::Softmax(dtype, 16, true),
+                    _ if cols <= t.one => Form::Softmax(dtype, 32, true),
+                    _ => Form::Softmax(dtype, row_threads(cols, &self.machine, t), false),
                 };
                 self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
             }
@@ -224,7 +220,7 @@ impl<'a> Library<'a> {
                 footprint as f64,
             ),
             Op::LayerNorm { rows, cols, dtype } => {
-                let form = Form::LayerNorm(dtype, 128);
+                let form = Form::LayerNorm(dtype, self.constants.tables.rows.threads_norm);
                 self.cost(form, Family::Row, 1.0, &[("r", rows), ("c", cols)])
             }
         }
@@ -233,6 +229,7 @@ impl<'a> Library<'a> {
     /// The fastest of the library's tiles and parts, by prediction.
     fn product(&self, p: Product) -> Option<f64> {
         let gpu = self.target.gpu.as_ref()?;
+        let ProductTable { few, addends, .. } = self.constants.tables.products;
         let fragment = gpu
             .fragments
             .iter()
@@ -241,7 +238,7 @@ impl<'a> Library<'a> {
         let mut best: Option<f64> = None;
         // Its batched f32 products have fewer kernels.
         let batched = match p.batch > 1 && fragment.is_none() && p.input == DType::F32 {
-            true => crate::vendor::batched_tiles(&self.machine),
+            true => crate::vendor::batched_tiles(&self.machine, self.constants),
             false => None,
         };
         for &tile in batched.as_ref().unwrap_or(&gpu.tiles) {
@@ -300,9 +297,10 @@ impl<'a> Library<'a> {
                 .batch
                 .saturating_mul(pieces(p.m, tile.0))
                 .saturating_mul(pieces(p.n, tile.1));
-            if p.batch == 1 && tasks < 2 * self.machine.worker_count() as u64 {
+            let few = few.saturating_mul(self.machine.worker_count() as u64);
+            if p.batch == 1 && tasks < few {
                 for &parts in &gpu.splits {
-                    if p.k / u64::from(parts) >= 256 {
+                    if p.k / u64::from(parts) >= addends {
                         consider(run(parts.into()));
                     }
                 }
@@ -320,7 +318,7 @@ impl<'a> Library<'a> {
             let beside = c.get("tensor_overhead");
             return 1.0 / (1.0 + beside * rim(tile.0.into(), tile.1.into()));
         }
-        let (rows, columns) = thread_tile(tile);
+        let (rows, columns) = thread_tile(tile, &c.tables.products);
         let mut beside = c.get("issue_overhead") * rim(rows, columns);
         if (1..70).contains(&self.machine.limits.cc) && !p.ta && p.tb {
             beside += p.k as f64 * f64::from(p.input.bits()) / 8.0 / (c.get("far_row_kb") * 1e3);
@@ -395,7 +393,8 @@ impl<'a> Library<'a> {
         Some(match form {
             // Half hidden: some CTAs of an SM wait while others load.
             Form::Softmax(_, threads, false) => {
-                let loads = (rounds * ROW_PASSES * row_loads(at[1], threads)) as f64;
+                let loads = (rounds * self.constants.tables.rows.passes) as f64
+                    * row_loads(at[1], threads) as f64;
                 busy.hypot(loads * first * self.constants.get("row_latency"))
             }
             Form::LayerNorm(..) => {
@@ -432,7 +431,7 @@ impl<'a> Library<'a> {
         if let Some(p) = self.programs.borrow().get(&form) {
             return p.clone();
         }
-        let (kernel, schedule) = build(form);
+        let (kernel, schedule) = build(form, &self.constants.tables.products);
         let made = TileProgram::new(kernel, schedule).ok().map(|program| {
             let ctas = self.held(&program);
             Rc::new(Program { program, ctas })
@@ -460,13 +459,13 @@ impl<'a> Library<'a> {
 }
 
 /// Threads that PyTorch gives a row of `cols` elements in vectors of four: the power of two from half the
-/// vectors on, at most 512; all that there can be in its releases for warps of 64 lanes.
-fn row_threads(cols: u64, m: &Machine) -> u32 {
+/// vectors on, and a most.
+fn row_threads(cols: u64, m: &Machine, t: &RowTable) -> u32 {
     if m.limits.warp.is_some_and(|w| w.value > 32) {
-        return 1024;
+        return t.threads_wide;
     }
-    let half = (cols / 4).min(1024).div_ceil(2);
-    (half.max(32) as u32).next_power_of_two()
+    let half = (cols / 8).clamp(32, t.threads.into()) as u32;
+    half.next_power_of_two()
 }
 
 /// Loads that wait for each other when `threads` go through `cols` elements: vectors of four as long as
@@ -477,21 +476,21 @@ fn row_loads(cols: u64, threads: u32) -> u64 {
 }
 
 /// Threads of a product's CTA.
-fn product_threads(tile: (u32, u32)) -> u32 {
-    (tile.0 * tile.1 / 64).clamp(64, 256)
+fn product_threads(tile: (u32, u32), t: &ProductTable) -> u32 {
+    (tile.0 * tile.1 / t.cells).clamp(t.threads.0, t.threads.1)
 }
 
 /// Rows and columns of one thread.
-fn thread_tile(tile: (u32, u32)) -> (f64, f64) {
-    let each = tile.0 * tile.1 / product_threads(tile);
+fn thread_tile(tile: (u32, u32), t: &ProductTable) -> (f64, f64) {
+    let each = tile.0 * tile.1 / product_threads(tile, t);
     let rows = 1u32 << (each.ilog2().div_ceil(2));
     (f64::from(rows), f64::from(each / rows))
 }
 
 /// Kernel and schedule of a form.
-fn build(form: Form) -> (Kernel, Schedule) {
+fn build(form: Form, t: &ProductTable) -> (Kernel, Schedule) {
     match form {
-        Form::Product(f, tile, fragment) => product(f, tile, fragment),
+        Form::Product(f, tile, fragment) => product(f, tile, fragment, t),
         Form::Elementwise(f, second, dtype) => {
             let k = kernels::elementwise(f, second, dtype);
             let threads = 128;
@@ -579,10 +578,18 @@ fn schedule(
     }
 }
 
-fn product(f: ProductForm, tile: (u32, u32), fragment: Option<Fragment2>) -> (Kernel, Schedule) {
+fn product(
+    f: ProductForm,
+    tile: (u32, u32),
+    fragment: Option<Fragment2>,
+    t: &ProductTable,
+) -> (Kernel, Schedule) {
     let k = kernels::product(f);
-    let threads = product_threads(tile);
-    let depth = if fragment.is_some() { 32 } else { 16 };
+    let threads = product_threads(tile, t);
+    let depth = match fragment {
+        Some(_) => t.depth_matrix,
+        None => t.depth,
+    };
     let factor = |t: u16| {
         let read = |s: &Stmt| matches!(s, Stmt::Contract { a, b, .. } if *a == t || *b == t);
         k.body.iter().any(read)

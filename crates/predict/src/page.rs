@@ -195,6 +195,10 @@ pub fn write(
             k.value, k.start, k.meaning
         );
     }
+    out += "\nTables in the same file:\n\n| table | meaning |\n|---|---|\n";
+    for (name, meaning) in c.tables.meanings() {
+        let _ = writeln!(out, "| `{name}` | {meaning} |");
+    }
     save(&docs.join("accuracy.md"), &out)
 }
 

@@ -248,7 +248,7 @@ pub(crate) fn seconds(
                 framework,
                 gpus: *gpus,
                 // Where the source does not say how many: what most generate.
-                tokens: n.parse().unwrap_or(128),
+                tokens: n.parse().unwrap_or(c.tables.shapes.tokens),
             };
             return Ok(decode::seconds(&run, library, c));
         }

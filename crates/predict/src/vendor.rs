@@ -2,6 +2,7 @@
 //! machine's roofs. Data like any other [`Target`], so a plan can be made with it as well.
 
 use crate::Constants;
+use crate::constants::{Generation, Tiles};
 use kernel::{CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineKind, NumType, UnitClass};
@@ -32,34 +33,14 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
     Some(Target {
         name: format!("vendor-{}", machine.name.to_lowercase()),
         kind,
-        families: vec![
-            Family::Contract,
-            Family::Conv,
-            Family::Map,
-            Family::Row,
-            Family::Pool,
-            Family::Move,
-            Family::Attention,
-            Family::Recurrent,
-            Family::Select,
-        ],
+        families: Family::ALL.to_vec(),
         dtypes: DType::ALL.to_vec(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
             arch: machine.isa.features.first().cloned().unwrap_or_default(),
             threads: vec![64, 128, 256],
-            tiles: vec![
-                (128, 128),
-                (128, 64),
-                (64, 128),
-                (64, 64),
-                (128, 32),
-                (32, 128),
-                (64, 32),
-                (32, 64),
-                (32, 32),
-            ],
+            tiles: c.tables.products.tiles.clone(),
             depths: vec![64, 32, 16],
             stages: vec![4, 3, 2, 1],
             fragments: fragments(machine),
@@ -67,7 +48,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             load_bytes: vec![16, 8, 4, 2],
             unrolls: vec![],
             rasters: vec![8, 4, 1],
-            splits: vec![2, 3, 4, 6, 8, 12, 16, 32],
+            splits: c.tables.products.parts.clone(),
             limits: CtaLimits {
                 threads: limit(l.threads_per_cta, 1024) as u32,
                 registers: limit(l.registers_per_thread, 255) as u32,
@@ -81,15 +62,15 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
     })
 }
 
-/// Tiles of the library's kernels for batched f32 products, where it has few: those that the notes of
-/// neusight rows name, by generation.
-pub(crate) fn batched_tiles(m: &Machine) -> Option<Vec<(u32, u32)>> {
-    match m.limits.cc {
-        1..70 => Some(vec![(64, 128)]),
-        70..80 => Some(vec![(64, 64), (128, 32), (32, 128)]),
-        80.. => Some(vec![(128, 128)]),
-        0 => None,
-    }
+/// Tiles of the library's kernels for batched f32 products, where it has few.
+pub(crate) fn batched_tiles(m: &Machine, c: &Constants) -> Option<Tiles> {
+    let own = |g: &&Generation| (g.from..g.below).contains(&m.limits.cc);
+    c.tables
+        .batched
+        .of
+        .iter()
+        .find(own)
+        .map(|g| g.tiles.clone())
 }
 
 /// The matrix units' instructions, by the types that tensors have.

@@ -265,3 +265,21 @@ fn extreme_sizes_are_predicted_or_counted() {
     let window = row("conv_fwd", "n=1;c=1;h=2;w=2;k=1;r=3;s=3".into());
     assert!(error(&kernels(&[&window])).contains("larger than the padded image"));
 }
+
+/// What spreadsheets put before the text is no part of the first column; times that nobody measures are
+/// no times.
+#[test]
+fn odd_starts_and_odd_times() {
+    let path = std::env::temp_dir().join(format!("predict-bom-{}.csv", std::process::id()));
+    std::fs::write(&path, format!("\u{feff}{}", kernels(&[GOOD]))).unwrap();
+    let m = Measurements::open(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(m.unwrap().rows.len(), 1);
+    for time in ["1e-300", "1e300"] {
+        let e = error(&kernels(&[&GOOD.replace("45.5", time)]));
+        assert!(
+            e.contains("line 2") && e.contains("out of what is measured"),
+            "{e}"
+        );
+    }
+}

@@ -1,6 +1,7 @@
 use crate::MemoryView;
 use crate::units;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A branch or loop body of control flow, planned on its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,37 +16,72 @@ pub struct BodyView {
     /// Predicted time of one run, microseconds, bodies inside it included; none where its sizes are
     /// known only while a request runs.
     pub predicted_us: Option<f64>,
+    /// Sizes in it that only data gives, as they are taken (`n=1`).
+    pub taken: Vec<String>,
+    /// Why there is no prediction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What bounds that time: microseconds by bound.
+    pub bounds_us: BTreeMap<String, f64>,
     /// Memory it takes.
     pub memory: Option<MemoryView>,
 }
 
-/// Predicted microseconds that bodies add to a request: the larger branch of each `If`, a loop's
-/// body as often as it runs (once where that is not known).
-pub fn bodies_us(bodies: &[BodyView]) -> f64 {
-    let mut sum = 0.0;
+/// The bodies that count in a request and how often: the costlier branch of each `If`, a loop's body as
+/// often as it runs (once where that is not known).
+pub fn counted(bodies: &[BodyView]) -> Vec<(&BodyView, f64)> {
+    let mut out = Vec::new();
     let mut i = 0;
     while i < bodies.len() {
         let b = &bodies[i];
-        let one = b.predicted_us.unwrap_or(0.0);
         match bodies.get(i + 1) {
             Some(e) if b.which == "then" && e.which == "else" => {
-                sum += one.max(e.predicted_us.unwrap_or(0.0));
+                let costlier = if e.predicted_us > b.predicted_us {
+                    e
+                } else {
+                    b
+                };
+                out.push((costlier, 1.0));
                 i += 2;
             }
             _ => {
-                sum += one * b.times.unwrap_or(1) as f64;
+                out.push((b, b.times.unwrap_or(1) as f64));
                 i += 1;
             }
         }
     }
-    sum
+    out
+}
+
+/// Predicted microseconds that bodies add to a request: those that are [`counted`].
+pub fn bodies_us(bodies: &[BodyView]) -> f64 {
+    let each = counted(bodies).into_iter();
+    each.map(|(b, n)| b.predicted_us.unwrap_or(0.0) * n).sum()
 }
 
 /// What the prediction takes for granted about control flow, a line each.
-pub(crate) fn bodies_text(bodies: &[BodyView]) -> Vec<String> {
+pub fn bodies_text(bodies: &[BodyView]) -> Vec<String> {
     let time = |b: &BodyView| match b.predicted_us {
         Some(us) => units::seconds(us * 1e-6),
-        None => "unknown until its sizes are known".into(),
+        None => match &b.why {
+            Some(why) => format!("not predicted ({why})"),
+            None => "unknown until its sizes are known".into(),
+        },
+    };
+    let taken = |all: &[&BodyView]| {
+        let mut list: Vec<&str> = all
+            .iter()
+            .flat_map(|b| &b.taken)
+            .map(String::as_str)
+            .collect();
+        list.dedup();
+        match list.is_empty() {
+            true => String::new(),
+            false => format!(
+                "; sizes that only its data gives taken as {}",
+                list.join(", ")
+            ),
+        }
     };
     let mut lines = Vec::new();
     let mut i = 0;
@@ -59,22 +95,24 @@ pub(crate) fn bodies_text(bodies: &[BodyView]) -> Vec<String> {
                     "then"
                 };
                 lines.push(format!(
-                    "if {}: then {}, else {}; the larger ({larger}) is counted",
+                    "if {}: then {}, else {}; the larger ({larger}) is counted{}",
                     b.node,
                     time(b),
-                    time(e)
+                    time(e),
+                    taken(&[b, e])
                 ));
                 i += 2;
             }
             _ => {
-                lines.push(match b.times {
+                let line = match b.times {
                     Some(n) => format!("loop {}: {} each time, {n} times", b.node, time(b)),
                     None => format!(
                         "loop {}: {} each time; how often is known only when it runs, counted once",
                         b.node,
                         time(b)
                     ),
-                });
+                };
+                lines.push(line + &taken(&[b]));
                 i += 1;
             }
         }

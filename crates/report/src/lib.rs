@@ -25,7 +25,7 @@ pub mod units;
 mod ways;
 
 pub use bench::{BenchReport, LatencyMs};
-pub use bodies::{BodyView, bodies_us};
+pub use bodies::{BodyView, bodies_text, bodies_us, counted};
 pub use fixed::{FixedCost, FixedCostRow};
 pub use inspect::{InspectedKernel, InspectedNode, InspectedValue, Inspection, Unsupported};
 pub use load::{LoadReport, PlanningMs, ProcessMs};

@@ -16,6 +16,11 @@ pub struct PlanView {
     pub machine_hash: String,
     /// Target.
     pub target: String,
+    /// Whose kernels, where the machine need not be here: `ours` or `vendor`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<String>,
+    /// Whether nothing was ever compared with their predictions.
+    pub unvalidated: bool,
     /// Workers.
     pub workers: u32,
     /// Box of dims (`batch=1..8`), empty when there are none.
@@ -161,6 +166,8 @@ impl PlanView {
             machine: names(plan, &|d| &d.machine),
             machine_hash: device.map_or_else(String::new, |d| d.machine_hash.clone()),
             target: names(plan, &|d| &d.target),
+            kernels: None,
+            unvalidated: false,
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {
                 String::new()
@@ -229,6 +236,13 @@ impl PlanView {
                 ""
             };
             let _ = writeln!(out, "  dims     {}{range}", self.dims);
+        }
+        if let Some(k) = &self.kernels {
+            let _ = writeln!(
+                out,
+                "  kernels  {}",
+                crate::study::label(k, self.unvalidated)
+            );
         }
         let _ = writeln!(out, "  goal     {goal}");
         if let Some(d) = &self.division {

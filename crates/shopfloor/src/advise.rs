@@ -7,6 +7,7 @@ use kernel::{Family, Role, Target};
 use layout::DimBox;
 use machine::{MachineKind, NumType, Phase, UnitClass, Work, predict_phases};
 use plan::{Block, BufferKind, Plan, Step, StepWork};
+use planview::Whole;
 use report::{Advice, AdviceView, Computed, bounds_of, units};
 use std::path::Path;
 
@@ -17,6 +18,8 @@ struct Subject<'a> {
     machine: &'a Machine,
     target: Target,
     plan: Plan,
+    /// Seconds of branches and loop bodies, of the request's.
+    bodies_s: f64,
     now_s: f64,
 }
 
@@ -294,7 +297,7 @@ fn on_device(s: &Subject) -> Advice {
 
 /// Workers that stay.
 fn resident(s: &Subject) -> Advice {
-    let Some(new_s) = ways::resident_s(&s.plan, s.machine) else {
+    let Some(new_s) = ways::resident_s(&s.plan, s.machine).map(|r| r + s.bodies_s) else {
         return s.advice(
             "resident",
             "",
@@ -317,37 +320,47 @@ fn resident(s: &Subject) -> Advice {
     )
 }
 
-/// Fewer bits.
-fn precision(
-    s: &Subject,
-    model: &Model,
-    again: &dyn Fn(Precision) -> Result<Plan, Error>,
-) -> Advice {
-    let flop: f64 = s
-        .own()
+/// Operations of f32 products.
+fn products(s: &Subject) -> f64 {
+    s.own()
         .flat_map(|(_, _, step)| &step.cost_work.ops)
         .filter(|o| o.1 == NumType::F32 && matches!(o.0, UnitClass::Fma | UnitClass::Tensor))
         .map(|o| o.2)
-        .sum();
+        .sum()
+}
+
+/// Rates of products in a type and, as now, in f32.
+fn rates(m: &Machine, t: NumType) -> (Option<f64>, f64) {
+    let unit = |class| m.unit(class, t).map(|u| u.all.value);
+    let fma = m.unit(UnitClass::Fma, NumType::F32);
+    (
+        unit(UnitClass::Tensor).or(unit(UnitClass::Fma)),
+        fma.map_or(0.0, |u| u.all.value),
+    )
+}
+
+/// Products of rounded factors.
+fn precision(
+    s: &Subject,
+    model: &Model,
+    again: &dyn Fn(Precision) -> Result<Whole, Error>,
+) -> Advice {
+    let flop = products(s);
     let none = |why: String| s.advice("precision", "", None, Computed::Replanned, why);
     if flop <= 0.0 {
         return none(
             "its products are in a narrower type than f32 already, or it has none.".into(),
         );
     }
-    let plan = match again(Precision::Bf16) {
-        Ok(p) => p,
+    let new_s = match again(Precision::Bf16) {
+        Ok(p) => p.seconds(),
         Err(e) => return none(format!("it cannot be planned in bf16: {e}.")),
     };
-    let unit = |class| s.machine.unit(class, NumType::Bf16).map(|u| u.all.value);
-    let rate = unit(UnitClass::Tensor).or(unit(UnitClass::Fma));
-    let fma = s.machine.unit(UnitClass::Fma, NumType::F32);
-    let now = fma.map_or(0.0, |u| u.all.value);
-    let slower = plan.predicted.time_s > 0.99 * s.now_s;
+    let (rate, now) = rates(s.machine, NumType::Bf16);
     let reason = match rate {
-        Some(_) if slower => format!(
+        Some(_) if new_s > 0.99 * s.now_s => format!(
             "planned again with products in bf16 a request takes {}: its time is not in multiplying, or rounding costs what the faster units gain.",
-            units::seconds(plan.predicted.time_s)
+            units::seconds(new_s)
         ),
         Some(r) => format!(
             "{} of f32 products would be rounded to bf16, which {} multiplies at {} where f32 is done at {}; outputs of '{}' keep two to three digits.",
@@ -365,9 +378,49 @@ fn precision(
     s.advice(
         "precision",
         "multiply in bf16 (--precision bf16)",
-        Some(plan.predicted.time_s),
+        Some(new_s),
         Computed::Replanned,
         reason,
+    )
+}
+
+/// Weights and everything between steps in f16.
+fn storage(s: &Subject, model: &Model, again: &dyn Fn(&Model) -> Result<Whole, Error>) -> Advice {
+    let none = |why: String| s.advice("precision", "", None, Computed::Replanned, why);
+    let halved = match crate::half::halved(model) {
+        Ok(Some(h)) => h,
+        Ok(None) => return none("nothing of it is stored as f32.".into()),
+        Err(e) => return none(format!("it cannot be stored as f16: {e}.")),
+    };
+    let whole = match again(&halved) {
+        Ok(w) => w,
+        Err(e) => return none(format!("it cannot be planned with f16 storage: {e}.")),
+    };
+    let new_s = whole.seconds();
+    let bytes = |p: &Plan| -> f64 {
+        let steps = p.blocks().flat_map(|b| &b.steps);
+        steps.map(|s| s.cost_work.unique_bytes()).sum()
+    };
+    let (was, is) = (bytes(&s.plan), bytes(&whole.plan));
+    let units = match rates(s.machine, NumType::F16) {
+        (Some(r), now) if r > now && products(s) > 0.0 => format!(
+            "products run at {} where f32 is done at {}, with sums in f32",
+            units::flop_rate(r),
+            units::flop_rate(now)
+        ),
+        _ => format!("{} multiplies f16 no faster than f32", s.machine.name),
+    };
+    s.advice(
+        "precision",
+        "store weights and activations as f16 (export the model so)",
+        Some(new_s),
+        Computed::Replanned,
+        format!(
+            "steps would read and write {} where they do {}, and {units}; outputs of '{}' keep about three digits, and what is above 65504 overflows.",
+            units::bytes(is),
+            units::bytes(was),
+            model.program().name
+        ),
     )
 }
 
@@ -375,7 +428,7 @@ fn precision(
 fn batch(
     s: &Subject,
     model: &Model,
-    again: &dyn Fn(&DimBox) -> Result<Plan, Error>,
+    again: &dyn Fn(&DimBox) -> Result<Whole, Error>,
 ) -> Vec<Advice> {
     let Some(dim) = batch_of(model) else {
         return vec![s.advice(
@@ -392,7 +445,8 @@ fn batch(
     for b in BATCHES.into_iter().filter(|b| *b > now) {
         match again(&dims_with(model, Some(b))) {
             Ok(p) => {
-                let each = p.predicted.time_s * now as f64 / b as f64;
+                let request_s = p.seconds();
+                let each = request_s * now as f64 / b as f64;
                 out.push(s.advice(
                     "batch",
                     match now {
@@ -403,10 +457,10 @@ fn batch(
                     Computed::Replanned,
                     format!(
                         "a request of {b} would take {} where {} of {now} take {}: weights are read once for all of them and workers have more to share out; each waits {} longer.",
-                        units::seconds(p.predicted.time_s),
+                        units::seconds(request_s),
                         b / now,
                         units::seconds(s.now_s * (b / now) as f64),
-                        units::seconds((p.predicted.time_s - s.now_s).max(0.0))
+                        units::seconds((request_s - s.now_s).max(0.0))
                     ),
                 ));
             }
@@ -436,14 +490,16 @@ pub fn advise(
     let dims = inputs::box_of(&model, &inputs::sizes(&model).0);
     let target = target(machine, kernels)?;
     let plan_of = |model: &Model, dims: &DimBox| {
-        planview::plan_with(model, (machine, target.clone()), None, Goal::Latency, dims)
+        planview::whole_with(model, (machine, target.clone()), None, Goal::Latency, dims)
     };
-    let plan = plan_of(&model, &dims)?;
+    let whole = plan_of(&model, &dims)?;
+    let (bounds, notes) = (bounds_of(&whole.plan, &whole.bodies), whole.notes());
     let s = Subject {
         machine,
         target: target.clone(),
-        now_s: plan.predicted.time_s,
-        plan,
+        now_s: whole.seconds(),
+        bodies_s: whole.bodies_s(),
+        plan: whole.plan,
     };
     let mut advice = vec![
         precision(&s, &model, &|precision| {
@@ -453,6 +509,7 @@ pub fn advise(
             };
             plan_of(&Model::open(&path, &options)?, &dims)
         }),
+        storage(&s, &model, &|halved| plan_of(halved, &dims)),
         fuse(&s),
         layout(&s),
         on_device(&s),
@@ -471,10 +528,12 @@ pub fn advise(
         },
         machine: machine.name.clone(),
         kernels: kernels.label().into(),
+        unvalidated: kernels.unvalidated(machine),
         target: target.name,
         now_s: s.now_s,
-        bounds: bounds_of(&s.plan),
+        bounds,
         advice,
+        notes,
     };
     Ok((model, view))
 }

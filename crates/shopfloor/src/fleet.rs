@@ -4,8 +4,9 @@ use crate::{Error, Goal, Machine, Model, inputs, planview};
 use device::is_road;
 use layout::DimBox;
 use machine::MachineKind;
-use plan::{Plan, StepWork, SymbolOrigin};
-use report::{FleetPoint, FleetRow, FleetView, bounds_of, memory_on};
+use plan::{StepWork, SymbolOrigin};
+use planview::Whole;
+use report::{FleetPoint, FleetRow, FleetView, MemoryView, bounds_of, memory_on};
 
 /// The dimension that is a model's batch: the symbol that is the first extent of most of its inputs.
 pub fn batch_of(model: &Model) -> Option<String> {
@@ -73,7 +74,8 @@ pub(crate) fn dims_with(model: &Model, batch: Option<i64>) -> DimBox {
 }
 
 /// What a plan says of a machine: time, bound, copies, memory.
-fn point(plan: &Plan, machine: &Machine, batch: Option<i64>) -> FleetPoint {
+fn point(whole: &Whole, machine: &Machine, batch: Option<i64>) -> FleetPoint {
+    let plan = &whole.plan;
     let place = plan.devices.len().saturating_sub(1) as u32;
     let (mut copies_s, mut on_host) = (0.0, 0);
     for b in plan.blocks() {
@@ -87,9 +89,15 @@ fn point(plan: &Plan, machine: &Machine, batch: Option<i64>) -> FleetPoint {
             }
         }
     }
-    let latency_s = plan.predicted.time_s;
-    let (bound, bound_share) = bounds_of(plan).into_iter().next().unwrap_or_default();
-    let memory = memory_on(plan, place);
+    let latency_s = whole.seconds();
+    let bounds = bounds_of(plan, &whole.bodies);
+    let (bound, bound_share) = bounds.into_iter().next().unwrap_or_default();
+    // Constants of branches and bodies are there all the time, their arenas one after the other.
+    let inside = || whole.bodies.iter().filter_map(|b| b.memory.as_ref());
+    let constants: u64 = inside().map(|m| m.packed + m.weights_in_place).sum();
+    let arena = inside().map(|m| m.arena).max().unwrap_or(0);
+    let own = MemoryView::of(plan, 1).arena;
+    let memory = memory_on(plan, place) + constants + arena.saturating_sub(own);
     FleetPoint {
         batch,
         latency_s,
@@ -107,23 +115,36 @@ fn point(plan: &Plan, machine: &Machine, batch: Option<i64>) -> FleetPoint {
 }
 
 /// `model` over `machines` with each of `batches` (see [`batches`]), with our kernels and where there is a
-/// target for them the vendor's. `progress` hears the share done and which machine comes next. A machine
+/// target for them the vendor's, or `only` with one kind. `progress` hears the share done and which machine comes next. A machine
 /// for which it cannot be planned has the reason in its row.
 pub fn fleet(
     model: &Model,
     machines: &[Machine],
     batches: &[Option<i64>],
-    goal: Goal,
+    (goal, only): (Goal, Option<Kernels>),
     progress: &dyn Fn(f64, &str),
 ) -> FleetView {
     let mut rows = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    let mut control: Option<Vec<String>> = None;
+    let kinds = [Kernels::Ours, Kernels::Vendor];
+    let kinds = || kinds.into_iter().filter(|k| only.is_none_or(|o| o == *k));
     for (i, m) in machines.iter().enumerate() {
         progress(i as f64 / machines.len().max(1) as f64, &m.name);
-        for kernels in [Kernels::Ours, Kernels::Vendor] {
-            let Ok(t) = target(m, kernels) else { continue };
+        for kernels in kinds() {
+            let t = match target(m, kernels) {
+                Ok(t) => t,
+                Err(e) => {
+                    if only.is_some() {
+                        notes.push(format!("{}: {e}.", m.name));
+                    }
+                    continue;
+                }
+            };
             let mut row = FleetRow {
                 machine: m.name.clone(),
                 kernels: kernels.label().into(),
+                unvalidated: kernels.unvalidated(m),
                 target: t.name.clone(),
                 memory_has: m.memory().bytes.value as u64,
                 points: vec![],
@@ -131,8 +152,11 @@ pub fn fleet(
             };
             for &batch in batches {
                 let dims = dims_with(model, batch);
-                match planview::plan_with(model, (m, t.clone()), None, goal, &dims) {
-                    Ok(plan) => row.points.push(point(&plan, m, batch)),
+                match planview::whole_with(model, (m, t.clone()), None, goal, &dims) {
+                    Ok(whole) => {
+                        control.get_or_insert_with(|| whole.counted());
+                        row.points.push(point(&whole, m, batch));
+                    }
                     Err(e) => {
                         row.error = Some(e.to_string());
                         break;
@@ -151,16 +175,10 @@ pub fn fleet(
             false => format!("{n}={}..{}", r.lo, r.hi),
         })
         .collect();
-    let mut notes = Vec::new();
     if batch.is_none() {
         notes.push("The model fixes its batch: a request is what its inputs hold.".into());
     }
-    if model.program().segments.len() > 1 {
-        notes.push(
-            "The model has control flow or sizes that only its data gives: what is planned then is not in these figures."
-                .into(),
-        );
-    }
+    notes.extend(control.into_iter().flatten());
     FleetView {
         model: model.program().name.clone(),
         dims: dims.join(" "),

@@ -28,6 +28,7 @@ mod fixed;
 mod fleet;
 mod folders;
 mod gpu;
+mod half;
 pub mod inputs;
 mod inspect;
 mod load;

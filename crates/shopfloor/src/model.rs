@@ -269,6 +269,11 @@ impl Model {
         &self.report
     }
 
+    /// What was bound.
+    pub(crate) fn options(&self) -> &ModelOptions {
+        &self.options
+    }
+
     /// Ranges that were asked for.
     pub fn dims(&self) -> &DimBox {
         &self.options.dims

@@ -1,9 +1,9 @@
 //! Plans to look at, to save and to load.
 use crate::{Error, Machine, Model, Session, targets};
 use layout::DimBox;
-use plan::{Allotment, Goal, Plan, Planner, StepWork};
+use plan::{Allotment, Goal, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
-use report::{BodyView, PlanView};
+use report::{BodyView, PlanView, counted};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,6 +37,152 @@ pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
     })
 }
 
+/// A plan for machines that need not be there, with the branches and loop bodies of its control flow,
+/// planned on their own.
+#[derive(Debug)]
+pub struct Whole {
+    /// The plan.
+    pub plan: Plan,
+    /// Branches and loop bodies.
+    pub bodies: Vec<BodyView>,
+    /// Sizes that only data gives, as they are taken (`n=1`).
+    pub taken: Vec<String>,
+}
+
+impl Whole {
+    /// Predicted seconds of branches and loop bodies: the costlier branch, a body as often as it runs,
+    /// once where that is known only when it runs.
+    pub fn bodies_s(&self) -> f64 {
+        report::bodies_us(&self.bodies) * 1e-6
+    }
+
+    /// Predicted seconds of a request.
+    pub fn seconds(&self) -> f64 {
+        self.plan.predicted.time_s + self.bodies_s()
+    }
+
+    /// What figures over several machines count of control flow, without any of theirs.
+    pub fn counted(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let is = |b: &&BodyView, which: &str| b.which == which;
+        let names = |list: Vec<&BodyView>| {
+            let shown: Vec<&str> = list.iter().take(3).map(|b| b.node.as_str()).collect();
+            let more = list.len() - shown.len();
+            match more {
+                0 => shown.join(", "),
+                n => format!("{} and {n} more", shown.join(", ")),
+            }
+        };
+        let ifs: Vec<&BodyView> = self.bodies.iter().filter(|b| is(b, "then")).collect();
+        if !ifs.is_empty() {
+            lines.push(format!("Of {} the costlier branch is counted.", names(ifs)));
+        }
+        let loops = || self.bodies.iter().filter(|b| is(b, "body"));
+        let known: Vec<&BodyView> = loops().filter(|b| b.times.is_some()).collect();
+        if !known.is_empty() {
+            lines.push(format!(
+                "Bodies of {} are counted as often as they run.",
+                names(known)
+            ));
+        }
+        let open: Vec<&BodyView> = loops().filter(|b| b.times.is_none()).collect();
+        if !open.is_empty() {
+            lines.push(format!(
+                "Bodies of {} are counted once: how often they run is known only when they do.",
+                names(open)
+            ));
+        }
+        lines.extend(self.late());
+        lines
+    }
+
+    /// What is left out or taken for granted, if anything.
+    fn late(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self
+            .plan
+            .segments
+            .iter()
+            .any(|s| matches!(s, PlanSegment::Deferred { .. }))
+        {
+            out.push(
+                "What is planned only when the data has given its sizes is not in these figures."
+                    .into(),
+            );
+        }
+        let inside = counted(&self.bodies).into_iter();
+        let inside: Vec<&BodyView> = inside.map(|(b, _)| b).collect();
+        let mut taken: Vec<&str> = self.taken.iter().map(String::as_str).collect();
+        taken.extend(inside.iter().flat_map(|b| &b.taken).map(String::as_str));
+        taken.sort_unstable();
+        taken.dedup();
+        if !taken.is_empty() {
+            out.push(format!(
+                "Sizes that only data gives are taken as {}.",
+                taken.join(", ")
+            ));
+        }
+        for b in inside.iter().filter(|b| b.predicted_us.is_none()) {
+            out.push(format!(
+                "{} ({}) is not in these figures: {}.",
+                b.node,
+                b.which,
+                b.why
+                    .as_deref()
+                    .unwrap_or("its sizes are known only when it runs")
+                    .trim_end_matches('.')
+            ));
+        }
+        out
+    }
+
+    /// What the figures count of control flow, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let lines = report::bodies_text(&self.bodies);
+        let mut lines: Vec<String> = lines.iter().map(|l| format!("{l}.")).collect();
+        lines.extend(self.late());
+        lines
+    }
+}
+
+/// The plan of `model` for `machine` with `target`, as [`plan_with`], and its control flow.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn whole_with(
+    model: &Model,
+    (machine, target): (&Machine, kernel::Target),
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Whole, Error> {
+    let devices = devices(machine, target)?;
+    plan_over(model, devices, threads, (goal, Placement::Last), dims, true)
+}
+
+/// The plan of `model` cut between `host` and `machine`, as [`plan_cut`], and its control flow.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn whole_cut(
+    model: &Model,
+    host: &Machine,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Whole, Error> {
+    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
+    plan_over(
+        model,
+        devices.into(),
+        threads,
+        (goal, Placement::Cut),
+        dims,
+        true,
+    )
+}
+
 /// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
 /// has schedules for; host operators and what is left run on the CPU at hand, with copies between.
 ///
@@ -64,16 +210,32 @@ pub fn plan_with(
     goal: Goal,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
+    let devices = devices(machine, target)?;
+    let whole = plan_over(
+        model,
+        devices,
+        threads,
+        (goal, Placement::Last),
+        dims,
+        false,
+    )?;
+    Ok(whole.plan)
+}
+
+/// `machine`, and before a GPU the CPU at hand.
+fn devices(
+    machine: &Machine,
+    target: kernel::Target,
+) -> Result<Vec<(Machine, kernel::Target)>, Error> {
     let own = (machine.clone(), target);
-    let devices = match machine.kind {
+    Ok(match machine.kind {
         machine::MachineKind::Cpu => vec![own],
         machine::MachineKind::Gpu => {
             let host = crate::machines::find("detected")?;
             let target = targets::ours(&host);
             vec![(host, target), own]
         }
-    };
-    plan_over(model, devices, threads, (goal, Placement::Last), dims)
+    })
 }
 
 /// The plan of `model` cut between the CPU `host` and the GPU `machine`, neither of which need be there:
@@ -90,17 +252,21 @@ pub fn plan_cut(
     dims: &DimBox,
 ) -> Result<Plan, Error> {
     let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
-    plan_over(model, devices.into(), threads, (goal, Placement::Cut), dims)
+    let devices = devices.into();
+    let whole = plan_over(model, devices, threads, (goal, Placement::Cut), dims, false)?;
+    Ok(whole.plan)
 }
 
-/// The plan of `model` over `devices`, of which `threads` are used of the first.
+/// The plan of `model` over `devices`, of which `threads` are used of the first; `inside` says whether
+/// control flow is planned as well.
 fn plan_over(
     model: &Model,
     devices: Vec<(Machine, kernel::Target)>,
     threads: Option<usize>,
     (goal, placement): (Goal, Placement),
     dims: &DimBox,
-) -> Result<Plan, Error> {
+    inside: bool,
+) -> Result<Whole, Error> {
     let workers = devices
         .iter()
         .enumerate()
@@ -114,15 +280,32 @@ fn plan_over(
         ..PlanOptions::default()
     };
     let planner = planner::Planner::new(devices, options);
-    Ok(planner.bind(
-        model.program(),
-        dims,
-        &Allotment {
-            workers,
-            memory: None,
-            goal,
-        },
-    )?)
+    let allotment = Allotment {
+        workers,
+        memory: None,
+        goal,
+    };
+    // What cannot be planned before there is data is predicted with sizes of what it may be.
+    let (late, taken) = match inside {
+        true => crate::bodies::with_late(model.program(), dims.clone(), 0),
+        false => (dims.clone(), vec![]),
+    };
+    let bound = planner.bind(model.program(), &late, &allotment);
+    let (plan, taken) = match bound {
+        Err(_) if late != *dims => (planner.bind(model.program(), dims, &allotment)?, vec![]),
+        other => (other?, taken),
+    };
+    let bodies = match inside {
+        true => crate::bodies::bodies(model.program(), &plan.dims, &|program, dims| {
+            planner.bind(program, dims, &allotment)
+        }),
+        false => vec![],
+    };
+    Ok(Whole {
+        plan,
+        bodies,
+        taken,
+    })
 }
 
 /// What runs where in a request, counted over every plan that the session has made, with sizes at the

@@ -89,6 +89,7 @@ pub fn of_model(machine: &Machine, model: &Model, kernels: Kernels) -> Result<Ro
     let plan = planview::plan_with(model, with, None, Goal::Latency, &dims)?;
     let mut view = RooflineView::of_plan(machine, &plan);
     view.kernels = kernels.label().into();
+    view.unvalidated = kernels.unvalidated(machine);
     Ok(view)
 }
 

@@ -20,6 +20,12 @@ impl Kernels {
             Kernels::Vendor => "vendor",
         }
     }
+
+    /// Whether nothing was ever compared with what is predicted for these kernels on `machine`: ours on
+    /// GPUs have guessed efficiencies.
+    pub fn unvalidated(self, machine: &Machine) -> bool {
+        self == Kernels::Ours && machine.kind == machine::MachineKind::Gpu
+    }
 }
 
 /// The target of `machine` for kernels of ours or of the vendor.

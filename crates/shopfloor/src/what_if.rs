@@ -4,7 +4,8 @@ use crate::{Error, Goal, Machine, Model, inputs, planview};
 use kernel::Target;
 use machine::{Change, Cost};
 use plan::{Plan, Step, StepWork};
-use report::{AloneView, ChangedStep, StepView, WhatIfView, bounds_of, units};
+use planview::Whole;
+use report::{AloneView, BodyView, ChangedStep, StepView, WhatIfView, bounds_of, counted, units};
 use std::collections::BTreeMap;
 
 /// The target for a changed machine: a CTA may have the shared memory that was added.
@@ -138,6 +139,33 @@ fn steps(old: &Plan, new: &Plan, machine: &Machine, target: &Target) -> Vec<Chan
     out
 }
 
+/// What is counted of each branch and loop body before and after, one row each.
+fn inside(old: &Whole, new: &Whole) -> Vec<ChangedStep> {
+    let bound = |b: &BodyView| {
+        let most = b.bounds_us.iter().max_by(|x, y| x.1.total_cmp(y.1));
+        most.map_or(String::new(), |m| m.0.clone())
+    };
+    let seconds = |b: &BodyView, n: f64| b.predicted_us.map(|us| us * n * 1e-6);
+    let after = counted(&new.bodies);
+    let each = counted(&old.bodies).into_iter().zip(after);
+    each.map(|((a, n), (b, m))| ChangedStep {
+        name: a.node.clone(),
+        family: "control".into(),
+        old_s: seconds(a, n),
+        new_s: seconds(b, m),
+        old_bound: bound(a),
+        new_bound: bound(b),
+        old_tiles_s: None,
+        why: match (a.which.as_str(), a.times) {
+            ("body", Some(n)) => format!("the body, {}", units::plural(n, "time")),
+            ("body", None) => "the body, counted once".into(),
+            (was, _) if was == b.which => format!("{was} is the costlier branch"),
+            (was, _) => format!("{was} was the costlier branch, now it is {}", b.which),
+        },
+    })
+    .collect()
+}
+
 /// The plan of `model` on `machine` as it is and with `changes`, compared step by step, and with each
 /// change alone. Everything is planned anew; nothing is scaled.
 ///
@@ -157,7 +185,7 @@ pub fn what_if(
     }
     let dims = inputs::box_of(model, &inputs::sizes(model).0);
     let plan_on =
-        |m: &Machine, t: Target| planview::plan_with(model, (m, t), None, Goal::Latency, &dims);
+        |m: &Machine, t: Target| planview::whole_with(model, (m, t), None, Goal::Latency, &dims);
     let new_machine = changed(machine, changes)?;
     let t = target(machine, kernels)?;
     let new_target = target_for(machine, &new_machine, kernels)?;
@@ -170,7 +198,7 @@ pub fn what_if(
             let t = target_for(machine, &m, kernels)?;
             alone.push(AloneView {
                 change: c.to_string(),
-                new_s: plan_on(&m, t)?.predicted.time_s,
+                new_s: plan_on(&m, t)?.seconds(),
             });
         }
     }
@@ -182,17 +210,20 @@ pub fn what_if(
         },
         machine: machine.name.clone(),
         kernels: kernels.label().into(),
+        unvalidated: kernels.unvalidated(machine),
         target: t.name,
         changes: changes.iter().map(ToString::to_string).collect(),
-        old_s: old.predicted.time_s,
-        new_s: new.predicted.time_s,
+        old_s: old.seconds(),
+        new_s: new.seconds(),
         alone,
-        old_bounds: bounds_of(&old),
-        new_bounds: bounds_of(&new),
-        steps: steps(&old, &new, &new_machine, &new_target),
+        old_bounds: bounds_of(&old.plan, &old.bodies),
+        new_bounds: bounds_of(&new.plan, &new.bodies),
+        steps: steps(&old.plan, &new.plan, &new_machine, &new_target),
         explanation: vec![],
     };
+    view.steps.extend(inside(&old, &new));
     view.explanation = explained(&view);
+    view.explanation.extend(old.counted());
     Ok(view)
 }
 

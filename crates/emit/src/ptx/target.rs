@@ -34,21 +34,7 @@ pub fn target(arch: &str) -> Target {
     Target {
         name: format!("ptx-{arch}"),
         kind: TargetKind::Ptx,
-        families: if known {
-            vec![
-                Family::Contract,
-                Family::Conv,
-                Family::Map,
-                Family::Row,
-                Family::Pool,
-                Family::Move,
-                Family::Attention,
-                Family::Recurrent,
-                Family::Select,
-            ]
-        } else {
-            vec![]
-        },
+        families: if known { Family::ALL.to_vec() } else { vec![] },
         dtypes: DType::ALL.to_vec(),
         vector_bytes: 16,
         micro: vec![],

@@ -44,17 +44,7 @@ pub fn target(limits: Limits) -> Target {
     Target {
         name: "wgsl".into(),
         kind: TargetKind::Wgsl,
-        families: vec![
-            Family::Contract,
-            Family::Conv,
-            Family::Map,
-            Family::Row,
-            Family::Pool,
-            Family::Move,
-            Family::Attention,
-            Family::Recurrent,
-            Family::Select,
-        ],
+        families: Family::ALL.to_vec(),
         dtypes: dtypes.collect(),
         vector_bytes: 16,
         micro: vec![],

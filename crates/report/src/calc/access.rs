@@ -265,9 +265,9 @@ impl AccessView {
         );
         let _ = writeln!(
             out,
-            "  global   {} sectors, {} lines = transactions, {} of {} bytes wanted: {}",
-            self.sectors,
-            self.lines,
+            "  global   {}, {} = transactions, {} of {} bytes wanted: {}",
+            units::plural(self.sectors, "sector"),
+            units::plural(self.lines, "line"),
             self.bytes_wanted,
             self.bytes_moved,
             units::percent(self.efficiency)

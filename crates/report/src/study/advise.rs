@@ -1,4 +1,4 @@
-use super::{because, headline};
+use super::{because, headline, label};
 use crate::table::{Align, Style, Table};
 use crate::units;
 use serde::Serialize;
@@ -59,6 +59,8 @@ pub struct AdviceView {
     pub machine: String,
     /// Whose kernels: `ours` or `vendor`.
     pub kernels: String,
+    /// Whether nothing was ever compared with their predictions.
+    pub unvalidated: bool,
     /// Target's name.
     pub target: String,
     /// Predicted seconds of a request as it is.
@@ -67,6 +69,8 @@ pub struct AdviceView {
     pub bounds: Vec<(String, f64)>,
     /// Ranked: what gains most first, what gains nothing last.
     pub advice: Vec<Advice>,
+    /// What a reader must know of the figures.
+    pub notes: Vec<String>,
 }
 
 impl AdviceView {
@@ -96,7 +100,7 @@ impl AdviceView {
             out,
             "  a request: {} predicted; kernels: {} ({})\n  bound by {}\n",
             units::seconds(self.now_s),
-            self.kernels,
+            label(&self.kernels, self.unvalidated),
             self.target,
             bounds.join(", ")
         );
@@ -137,6 +141,10 @@ impl AdviceView {
         if !idle.is_empty() {
             let _ = writeln!(out, "\n{}", style.heading("what would not help"));
             out.push_str(&because(&idle, style));
+        }
+        if !self.notes.is_empty() {
+            let _ = writeln!(out, "\n{}", style.heading("what the figures count"));
+            out.push_str(&because(&self.notes, style));
         }
         out
     }

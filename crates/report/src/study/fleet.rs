@@ -1,6 +1,6 @@
-use super::{because, headline, times};
+use super::{because, headline, label, times};
 use crate::table::{Align, Style, Table};
-use crate::units;
+use crate::{BodyView, counted, units};
 use plan::{BufferKind, Plan, StepWork};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub struct FleetRow {
     pub machine: String,
     /// Whose kernels: `ours` or `vendor`.
     pub kernels: String,
+    /// Whether nothing was ever compared with their predictions.
+    pub unvalidated: bool,
     /// Target's name.
     pub target: String,
     /// Bytes of the machine's memory.
@@ -74,14 +76,19 @@ pub struct FleetView {
     pub notes: Vec<String>,
 }
 
-/// Shares of a plan's predicted time by what bounds its steps, the largest first.
-pub fn bounds_of(plan: &Plan) -> Vec<(String, f64)> {
+/// Shares of a plan's predicted time, with what is counted of `bodies`, by what bounds its steps, the
+/// largest first.
+pub fn bounds_of(plan: &Plan, bodies: &[BodyView]) -> Vec<(String, f64)> {
     let mut by: BTreeMap<String, f64> = BTreeMap::new();
-    let mut total = 0.0;
     for s in plan.blocks().flat_map(|b| &b.steps) {
         *by.entry(s.predicted.bound.to_string()).or_default() += s.predicted.time_s;
-        total += s.predicted.time_s;
     }
+    for (b, n) in counted(bodies) {
+        for (bound, us) in &b.bounds_us {
+            *by.entry(bound.clone()).or_default() += us * n * 1e-6;
+        }
+    }
+    let total: f64 = by.values().sum();
     let mut out: Vec<(String, f64)> = by
         .into_iter()
         .map(|(b, s)| (b, if total > 0.0 { s / total } else { 0.0 }))
@@ -168,7 +175,7 @@ impl FleetView {
         ]);
         let mut t = Table::new(&columns);
         for r in &self.rows {
-            let mut row = vec![format!("  {}", r.machine), r.kernels.clone()];
+            let mut row = vec![format!("  {}", r.machine), label(&r.kernels, r.unvalidated)];
             if let (Some(first), Some(best)) = (r.points.first(), r.best()) {
                 row.push(units::seconds(first.latency_s));
                 if open {
@@ -226,7 +233,7 @@ impl FleetView {
         columns.extend(names.iter().map(|n| (n.as_str(), Align::Right)));
         let mut t = Table::new(&columns);
         for r in self.rows.iter().filter(|r| !r.points.is_empty()) {
-            let mut row = vec![format!("  {}", r.machine), r.kernels.clone()];
+            let mut row = vec![format!("  {}", r.machine), label(&r.kernels, r.unvalidated)];
             for b in &all {
                 let p = r.points.iter().find(|p| p.batch == Some(*b));
                 row.push(p.map_or("-".into(), |p| {
@@ -306,7 +313,7 @@ impl FleetView {
         }
         if self.rows.iter().any(|r| r.kernels == "vendor") {
             out.push(
-                "ours: the kernels that our backends emit, with guessed efficiencies where no GPU was measured; vendor: the tiles and efficiencies of the vendor's library, fitted to published measurements. Both are costed by the same model."
+                "ours: the kernels that our backends emit; on GPUs they are unvalidated: their efficiencies are guesses, none was measured. vendor: the tiles and efficiencies of the vendor's library, fitted to published measurements. Both are costed by the same model."
                     .into(),
             );
         }

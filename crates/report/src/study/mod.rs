@@ -20,6 +20,14 @@ pub(crate) fn headline(text: &str, style: Style) -> String {
     lines.join("\n")
 }
 
+/// Whose kernels, and whether nothing was ever compared with their predictions.
+pub(crate) fn label(kernels: &str, unvalidated: bool) -> String {
+    match unvalidated {
+        true => format!("{kernels}, unvalidated"),
+        false => kernels.into(),
+    }
+}
+
 /// How many times as fast: `1.52x`.
 fn times(old: f64, new: f64) -> String {
     match new > 0.0 {

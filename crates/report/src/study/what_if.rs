@@ -1,4 +1,4 @@
-use super::{because, headline, times};
+use super::{because, headline, label, times};
 use crate::table::{Align, Style, Table};
 use crate::units;
 use serde::Serialize;
@@ -55,6 +55,8 @@ pub struct WhatIfView {
     pub machine: String,
     /// Whose kernels: `ours` or `vendor`.
     pub kernels: String,
+    /// Whether nothing was ever compared with their predictions.
+    pub unvalidated: bool,
     /// Target's name.
     pub target: String,
     /// The changes.
@@ -119,7 +121,7 @@ impl WhatIfView {
             units::seconds(self.old_s),
             units::seconds(self.new_s),
             times(self.old_s, self.new_s),
-            self.kernels,
+            label(&self.kernels, self.unvalidated),
             self.target
         );
         if self.alone.len() > 1 {

@@ -8,7 +8,13 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4)]
     width: u64,
     /// Elements from one lane to the next
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "index")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "index",
+        allow_negative_numbers = true
+    )]
     stride: u64,
     /// The element of each lane, such as "lane*33 % 1024" or "lane ^ (lane / 8)"
     #[arg(long, value_name = "EXPR")]

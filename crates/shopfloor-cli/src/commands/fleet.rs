@@ -45,7 +45,7 @@ pub fn run(a: &Args, list: Vec<Machine>) -> Done {
         &model,
         &list,
         &batches,
-        a.engine.goal().goal,
+        (a.engine.goal().goal, a.kernels),
         &|done, name| {
             bar.set_position((done * 1000.0) as u64);
             bar.set_message(format!("planning for {name}"));

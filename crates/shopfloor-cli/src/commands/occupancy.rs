@@ -12,16 +12,21 @@ pub struct Args {
     #[arg(long, value_name = "X.Y", conflicts_with = "on")]
     cc: Option<String>,
     /// Threads of a CTA
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: u64,
     /// Registers of a thread
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        allow_negative_numbers = true
+    )]
     registers: u64,
     /// Static shared memory of a CTA
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = args::bytes)]
     shared: u64,
     /// Dynamic shared memory of a CTA
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = args::bytes)]
     dynamic_shared: u64,
     /// The kernel opts in to more than 48 KiB of shared memory (1; 0 is not)
     #[arg(

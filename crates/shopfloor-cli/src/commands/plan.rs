@@ -1,6 +1,7 @@
-use crate::args::{EngineArgs, ModelArgs, is_device, tell_assumed};
+use crate::args::{EngineArgs, ModelArgs, is_device, kernels, tell_assumed};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
+use shopfloor::targets::{Kernels, target};
 use shopfloor::{
     Machine, Model, inputs, machines, planview,
     report::{DivisionView, PlanView},
@@ -18,6 +19,10 @@ pub struct Args {
     /// that leave their batch open [default: 1,8,64 when --on names several machines]
     #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
     pub batch: Vec<i64>,
+    /// Whose kernels, on a machine that need not be here: ours, or vendor for those of the vendor's
+    /// library [default: ours; both when --on names several machines]
+    #[arg(long, value_name = "WHOSE", value_parser = kernels)]
+    pub kernels: Option<Kernels>,
     /// Save the plan, for `shopfloor run --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<String>,
@@ -64,27 +69,61 @@ pub fn run(a: Args) -> Done {
     let (plan, view) = match elsewhere {
         Some(name) => {
             let threads = a.engine.threads.map(|t| t as usize);
-            let (machine, plan) = match name.split_once('+') {
+            let kernels = a.kernels.unwrap_or_default();
+            // What is saved is for any data; what is shown counts what data gives as well.
+            let saved;
+            let (machine, whole) = match name.split_once('+') {
                 None => {
                     let machine = machines::find(name)?;
-                    let plan = planview::plan_for(&model, &machine, threads, goal, &dims)?;
-                    (machine, plan)
+                    let on = || Ok::<_, Failure>((&machine, target(&machine, kernels)?));
+                    let whole = planview::whole_with(&model, on()?, threads, goal, &dims)?;
+                    saved = match a.out {
+                        Some(_) => Some(planview::plan_with(&model, on()?, threads, goal, &dims)?),
+                        None => None,
+                    };
+                    (machine, whole)
+                }
+                Some(_) if kernels == Kernels::Vendor => {
+                    return Err(Failure::Usage(
+                        "--kernels vendor is for one machine; a plan cut between two runs our kernels"
+                            .into(),
+                    ));
                 }
                 Some((host, gpu)) => {
                     let host = machines::find(if host == "cpu" { "present" } else { host })?;
                     let gpu = machines::find(gpu)?;
-                    let plan = planview::plan_cut(&model, &host, &gpu, threads, goal, &dims)?;
-                    (gpu, plan)
+                    let whole = planview::whole_cut(&model, &host, &gpu, threads, goal, &dims)?;
+                    saved = match a.out {
+                        Some(_) => Some(planview::plan_cut(
+                            &model, &host, &gpu, threads, goal, &dims,
+                        )?),
+                        None => None,
+                    };
+                    (gpu, whole)
                 }
             };
-            let mut view = PlanView::new(&plan, Some(model.program()), 1);
+            if kernels == Kernels::Vendor && a.out.is_some() {
+                return Err(Failure::Usage(
+                    "a plan of the vendor's kernels is a prediction and cannot be run; leave --out or --kernels vendor out"
+                        .into(),
+                ));
+            }
+            let mut view = PlanView::new(&whole.plan, Some(model.program()), 1);
+            view.kernels = Some(kernels.label().into());
+            view.unvalidated = kernels.unvalidated(&machine);
             if machine.hash_hex() != machines::find("present")?.hash_hex() {
                 view.note = Some(format!(
                     "a prediction for {}, a machine that is not here: nothing of it was measured",
                     machine.name
                 ));
             }
-            (plan, view)
+            (saved.unwrap_or(whole.plan), view.with_bodies(whole.bodies))
+        }
+        None if a.kernels.is_some() => {
+            return Err(Failure::Usage(
+                "--kernels is for predictions: name a machine with --on, such as --on a100; what is here runs our kernels"
+                    .into(),
+            ));
         }
         None => {
             let builder = a.engine.builder()?;

@@ -9,22 +9,22 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE")]
     on: String,
     /// Bytes of a batch, each way
-    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = args::bytes)]
     bytes: u64,
     /// How many batches
     #[arg(long, value_name = "N", default_value_t = 1)]
     batches: u64,
-    /// Time of the kernel on one batch, such as 10us
-    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    /// Time of the kernel on one batch, such as 10us; a plain number is seconds, here and below
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     kernel: f64,
     /// Time of a launch [default: the machine's]
-    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     launch: Option<f64>,
     /// Time of one copy [default: bytes over the machine's road to the host]
-    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     copy: Option<f64>,
     /// Time of a hand-off through a ring, one way
-    #[arg(long, value_name = "TIME", value_parser = args::seconds)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     handoff: Option<f64>,
     /// Everything as JSON
     #[arg(long)]

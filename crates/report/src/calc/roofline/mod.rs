@@ -193,6 +193,8 @@ pub struct RooflineView {
     pub dims: String,
     /// Whose kernels are looked at: `ours` or `vendor`.
     pub kernels: String,
+    /// Whether nothing was ever compared with their predictions.
+    pub unvalidated: bool,
     /// The target that they are of; empty when none are looked at.
     pub target: String,
     /// The whole.
@@ -276,6 +278,7 @@ impl RooflineView {
             subject: subject.into(),
             dims: String::new(),
             kernels: "ours".into(),
+            unvalidated: m.kind == machine::MachineKind::Gpu,
             target: String::new(),
             summary: RooflineSummary::default(),
             ceilings: vec![],

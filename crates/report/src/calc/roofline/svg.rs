@@ -68,7 +68,11 @@ impl RooflineView {
         let sum = &self.summary;
         let kernels = match self.target.is_empty() {
             true => String::new(),
-            false => format!("; kernels: {} ({}), predicted", self.kernels, self.target),
+            false => format!(
+                "; kernels: {} ({}), predicted",
+                crate::study::label(&self.kernels, self.unvalidated),
+                self.target
+            ),
         };
         let _ = writeln!(
             s,

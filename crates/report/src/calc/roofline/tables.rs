@@ -45,6 +45,7 @@ impl RooflineView {
             units::seconds(s.time_s)
         );
         let head = match s.bytes > 0.0 || s.ops <= 0.0 {
+            true if s.bytes <= 0.0 => "nothing to do: no operation and no byte".into(),
             true => head,
             false => format!(
                 "{}: all that a request touches fits nearer levels; bound by {}, {} at the roof",
@@ -60,7 +61,8 @@ impl RooflineView {
             let _ = writeln!(
                 out,
                 "  kernels: {} ({}), read off their tile programs; predicted, not measured",
-                self.kernels, self.target
+                crate::study::label(&self.kernels, self.unvalidated),
+                self.target
             );
         }
         out.push('\n');
