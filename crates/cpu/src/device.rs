@@ -5,7 +5,7 @@ use crate::isa::Isa;
 use crate::pool::{Fault, Pool};
 use crate::target::target;
 use crate::ukr::{Kernels, kernels};
-use device::{Device, DeviceError, Executable, PackedStore, Permit, Residency, Shelf};
+use device::{Device, DeviceError, Executable, PackedStore, Permit, Residency, Shelf, Worked};
 use kernel::Target;
 use machine::Machine;
 use plan::{HostOp, VerifiedPlan};
@@ -94,6 +94,10 @@ impl Device for CpuDevice {
 
     fn workers(&self) -> usize {
         self.pool.workers()
+    }
+
+    fn history(&self) -> Vec<Worked> {
+        self.pool.tracks().read()
     }
 
     fn limit_workers(&self, workers: usize) {

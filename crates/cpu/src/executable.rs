@@ -5,6 +5,7 @@ use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
 use crate::job::Job;
 use crate::pool::{Desk, Pool};
+use crate::track::LEAST_S;
 use device::{
     AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Permit, Request,
 };
@@ -39,6 +40,8 @@ pub(crate) struct Steps {
     /// The maps of every step's waits for tiles.
     maps: Vec<Vec<TileMap>>,
     pub params: Params,
+    /// Whether tickets of a step take long enough to be recorded always.
+    pub timed: Vec<bool>,
     /// Scratch bytes and tiles per worker, bytes of zeros.
     pub scratch: usize,
     pub views: usize,
@@ -110,7 +113,12 @@ impl Steps {
             specs.push(spec);
             maps.push(of);
         }
+        let timed = steps.iter().zip(&specs).map(|(s, spec)| {
+            let tasks = s.tasks.known().unwrap_or(i64::MAX).max(1) as f64;
+            s.predicted.time_s * f64::from(spec.chunk) / tasks >= LEAST_S
+        });
         Ok(Steps {
+            timed: timed.collect(),
             names: steps.iter().map(|s| s.name.clone()).collect(),
             nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
             work,
@@ -539,6 +547,7 @@ impl Executable for CpuExecutable {
             spans: start.map(|s| (&f.spans[..], s)),
             seats: seat.seats(),
             permit,
+            tracks: (self.pool.tracks().is_on()).then(|| (self.id, self.pool.tracks())),
             fault: self.pool.fault(),
         };
         let scratch = f.memory.as_ptr().wrapping_add(self.arena);
@@ -586,6 +595,10 @@ impl Executable for CpuExecutable {
 
     fn packed_bytes(&self) -> u64 {
         self.packed
+    }
+
+    fn id(&self) -> u64 {
+        self.id
     }
 
     fn packed(&self) -> Vec<(PackedKey, Arc<PackedBytes>)> {
@@ -640,6 +653,7 @@ pub(crate) fn run_once(
         spans: None,
         seats: seat.seats(),
         permit,
+        tracks: None,
         fault: None,
     };
     pool.run(&job, &seat, desk.scratch.as_ptr(), &mut desk.views);

@@ -5,6 +5,7 @@ use crate::executable::{CWork, Steps};
 use crate::flow::{Flow, Left, Slot};
 use crate::pool::{Fault, Seat};
 use crate::seats::{Seats, Sitter};
+use crate::track::Tracks;
 use device::Permit;
 use plan::{Span, TileNeeds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,6 +26,8 @@ pub(crate) struct Job<'a> {
     pub spans: Option<(&'a [Mutex<Vec<Span>>], Instant)>,
     pub seats: &'a Seats,
     pub permit: Permit<'a>,
+    /// The executable, and where to record what is done for it.
+    pub tracks: Option<(u64, &'a Tracks)>,
     /// What is to go wrong, in tests.
     pub fault: Option<&'a Fault>,
 }
@@ -111,6 +114,8 @@ impl Job<'_> {
             stay,
             |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
+                let tracks = self.tracks.filter(|_| self.steps.timed[s]);
+                let since = tracks.map(|(_, t)| t.now());
                 let r = catch_unwind(AssertUnwindSafe(|| {
                     if let Some(f) = self.fault {
                         f(&self.steps.names[s])?;
@@ -123,6 +128,9 @@ impl Job<'_> {
                 if let Err(why) = r {
                     self.complain(s, why);
                     self.flow.fail();
+                }
+                if let (Some((id, t)), Some(since)) = (tracks, since) {
+                    t.record(worker, id, s, since);
                 }
                 self.record(s, worker, first, count, start);
             },
@@ -152,6 +160,8 @@ impl Job<'_> {
                 }
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
                 let chunk = self.steps.specs[s].chunk;
+                let tracks = self.tracks.filter(|_| self.steps.timed[s]);
+                let since = tracks.map(|(_, t)| t.now());
                 match known {
                     // SAFETY: the frame forgets what it knows when its dims change, and buffers keep
                     // their sizes; steps run in the plan's order.
@@ -173,6 +183,9 @@ impl Job<'_> {
                             }
                         }
                     }
+                }
+                if let (Some((id, t)), Some(since)) = (tracks, since) {
+                    t.record(0, id, s, since);
                 }
                 self.record(s, 0, 0, count, start);
             }

@@ -20,6 +20,7 @@ mod pool;
 #[doc(hidden)]
 pub mod seats;
 mod target;
+mod track;
 pub mod ukr;
 
 pub use crate::device::{CpuDevice, CpuOptions};

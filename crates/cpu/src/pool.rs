@@ -4,6 +4,7 @@ use crate::flow::{Bed, Left, Slot};
 use crate::job::Job;
 use crate::place::{ThreadId, pin, this_cpu, this_thread};
 use crate::seats::Seats;
+use crate::track::Tracks;
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -76,6 +77,7 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     fault: Option<Arc<Fault>>,
+    tracks: Tracks,
 }
 
 /// A caller's seat.
@@ -180,6 +182,7 @@ impl Pool {
             shared,
             threads: Vec::new(),
             fault,
+            tracks: Tracks::new(workers),
         };
         for i in 0..residents {
             let shared = pool.shared.clone();
@@ -212,6 +215,11 @@ impl Pool {
             .workers
             .iter()
             .try_for_each(|w| lock(&w.desk).grow(scratch, views))
+    }
+
+    /// What every worker did last.
+    pub(crate) fn tracks(&self) -> &Tracks {
+        &self.tracks
     }
 
     /// What is to go wrong.

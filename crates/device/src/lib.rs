@@ -32,6 +32,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tensor::{Tensor, WeightStore};
 
+/// A stretch of work that a device recorded: one ticket of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worked {
+    /// [`Executable::id`].
+    pub executable: u64,
+    /// Step of it.
+    pub step: u32,
+    /// Worker; 0 stands for all callers.
+    pub worker: u32,
+    /// Nanoseconds since the device was made.
+    pub start_ns: u64,
+    /// Nanoseconds since the device was made.
+    pub end_ns: u64,
+}
+
 /// How a device keeps workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residency {
@@ -56,6 +71,10 @@ pub trait Device: Send + Sync {
     fn residency(&self) -> Residency;
     /// Workers, the calling thread included.
     fn workers(&self) -> usize;
+    /// What its workers did last, as far as rings of fixed size hold it; empty where nothing is recorded.
+    fn history(&self) -> Vec<Worked> {
+        Vec::new()
+    }
     /// Lets at most `workers` threads work at once from now on (at least one, at most
     /// [`Device::workers`]): cores were taken from this process, or given back.
     fn limit_workers(&self, workers: usize) {
@@ -142,6 +161,11 @@ pub trait Executable: Send + Sync {
         request: UnifiedRequest<'_>,
     ) -> Result<(), DeviceError> {
         run_on_host(&mut |r| self.run(frame, r), request)
+    }
+    /// A number of its own among those of the device, as [`Worked::executable`] has it; 0 where nothing is
+    /// recorded.
+    fn id(&self) -> u64 {
+        0
     }
     /// Names of the steps, in plan order.
     fn step_names(&self) -> Vec<String>;

@@ -1,7 +1,10 @@
 //! What an engine keeps of a session while it lives: its policy, what it takes, how it fares.
 use crate::stats::Stats;
+use device::Worked;
+use plan::{StepWork, VerifiedPlan};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use supervisor::admission::{SessionId, SessionPolicy};
 use tensor::WeightStore;
 
@@ -27,7 +30,12 @@ pub(crate) struct Book {
     pub states: AtomicU64,
     pub queue: AtomicU64,
     pub stats: Stats,
+    /// Blocks of its plans by the number of what they were compiled to, the last ones first.
+    blocks: Mutex<Vec<(u64, Weak<VerifiedPlan>, usize)>>,
 }
+
+/// Blocks that are remembered.
+const BLOCKS: usize = 32;
 
 impl Book {
     pub fn new(
@@ -50,6 +58,7 @@ impl Book {
             states: AtomicU64::new(0),
             queue: AtomicU64::new(0),
             stats: Stats::default(),
+            blocks: Mutex::new(Vec::new()),
         };
         b.set(policy);
         b
@@ -74,6 +83,42 @@ impl Book {
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain.load(Ordering::SeqCst)
+    }
+
+    /// `id` is what block number `block` of `plan` was compiled to.
+    pub fn compiled(&self, id: u64, plan: &Arc<VerifiedPlan>, block: usize) {
+        let mut all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if id != 0 && !all.iter().any(|b| b.0 == id) {
+            all.insert(0, (id, Arc::downgrade(plan), block));
+            all.truncate(BLOCKS);
+        }
+    }
+
+    /// Nanoseconds of `history` by family of step, the largest first.
+    pub fn families(&self, history: &[Worked]) -> Vec<(String, u64)> {
+        let all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for (id, plan, block) in all.iter() {
+            let Some(plan) = plan.upgrade() else { continue };
+            let Some(b) = plan.plan().blocks().nth(*block) else {
+                continue;
+            };
+            for w in history.iter().filter(|w| w.executable == *id) {
+                let Some(s) = b.steps.get(w.step as usize) else {
+                    continue;
+                };
+                let family = match &s.work {
+                    StepWork::Kernel { kernel, .. } => {
+                        format!("{:?}", kernel.family).to_lowercase()
+                    }
+                    StepWork::Host { .. } => "host".into(),
+                };
+                *found.entry(family).or_default() += w.end_ns - w.start_ns;
+            }
+        }
+        let mut list: Vec<(String, u64)> = found.into_iter().collect();
+        list.sort_by_key(|f| std::cmp::Reverse(f.1));
+        list
     }
 
     /// Predicted seconds of an item.

@@ -1,9 +1,9 @@
 use crate::book::Book;
 use crate::desk::Desk;
 use crate::stats::SessionStats;
-use device::{Device, PackedStore};
+use device::{Device, PackedStore, Worked};
 use plan::{Planner, Program};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Engine {
 const AT_ONCE: u32 = 8;
 
 /// What everything takes, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Weights of all sessions in mapped files or in memory, those that share them counted once.
     pub weights: u64,
@@ -38,7 +38,7 @@ pub struct Memory {
 }
 
 /// What a session takes for itself, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMemory {
     /// The session's name.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct SessionMemory {
 }
 
 /// A session as the engine sees it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionView {
     /// Its number on this engine.
     pub id: SessionId,
@@ -67,6 +67,8 @@ pub struct SessionView {
     pub stats: SessionStats,
     /// Predicted seconds of an item by the last plan that was made ready.
     pub predicted_s: f64,
+    /// Nanoseconds by family of step of what workers did for it last, the largest first.
+    pub families: Vec<(String, u64)>,
 }
 
 impl Engine {
@@ -131,10 +133,11 @@ impl Engine {
     /// The sessions that live, each with what it is at.
     pub fn sessions(&self) -> Vec<SessionView> {
         let books = self.desk.books();
-        books.iter().map(|b| self.view(b)).collect()
+        let history = self.device.history();
+        books.iter().map(|b| self.view(b, &history)).collect()
     }
 
-    pub(crate) fn view(&self, b: &Book) -> SessionView {
+    pub(crate) fn view(&self, b: &Book, history: &[Worked]) -> SessionView {
         SessionView {
             id: b.id,
             name: b.name.clone(),
@@ -142,6 +145,7 @@ impl Engine {
             load: self.desk.load(b.id),
             stats: b.stats.read(),
             predicted_s: b.cost_s(),
+            families: b.families(history),
         }
     }
 

@@ -327,6 +327,9 @@ impl Session {
             .unit
             .epoch(&self.engine, &env, dims, &options.allotment)?;
         self.planned(&epoch.plan);
+        for (i, b) in epoch.blocks.iter().enumerate() {
+            self.book.compiled(b.exe.id(), &epoch.plan, i);
+        }
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.map_or(&[][..], T::shape)).collect();
         match Ready::new(program, epoch, version, &shapes, &env)? {
             Some(r) => {
@@ -564,7 +567,8 @@ impl Session {
 
     /// What the session is at, and what its requests came to.
     pub fn view(&self) -> SessionView {
-        self.engine.view(&self.book)
+        self.engine
+            .view(&self.book, &self.engine.device().history())
     }
 
     /// Takes no further requests and waits until those it has are done.

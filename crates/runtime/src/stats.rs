@@ -1,5 +1,5 @@
 //! How a session fares: counters and a histogram of latencies, of fixed size, written without locks.
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl Default for Stats {
 }
 
 /// What a session's requests came to since the engine has it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionStats {
     /// Requests that ended well.
     pub done: u64,
@@ -61,7 +61,6 @@ pub struct SessionStats {
     /// Seconds that 99 of 100 do not exceed, likewise.
     pub p99_s: f64,
     /// How many were timed at which latency, in eighths of a doubling from 64 ns on.
-    #[serde(skip)]
     pub histogram: Vec<u64>,
 }
 

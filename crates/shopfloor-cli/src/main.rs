@@ -36,6 +36,9 @@ enum Command {
     Test(commands::test::Args),
     /// How long requests take
     Bench(commands::bench::Args),
+    /// What the sessions of a running engine are at, in the terminal
+    #[cfg(unix)]
+    Top(commands::top::Args),
     /// Predicted beside measured for every step, and what became of every node
     Profile(commands::profile::Args),
     /// Machines that can be planned for, those of the catalog among them
@@ -73,6 +76,8 @@ fn main() -> ExitCode {
         Command::Run(a) => commands::run::run(a),
         Command::Test(a) => commands::test::run(a),
         Command::Bench(a) => commands::bench::run(a),
+        #[cfg(unix)]
+        Command::Top(a) => commands::top::run(a),
         Command::Profile(a) => commands::profile::run(a),
         Command::Machines(c) => commands::machines::run(c),
         Command::Occupancy(a) => commands::occupancy::run(a),

@@ -40,6 +40,7 @@ fn predictions(
         (Some(_), None) => LARGEST,
     };
     let main = &engine.device().machine().memory().name;
+    let wake_s = engine.device().machine().costs.wake_s.value;
     let (mut out, mut best, mut batch) = (Vec::new(), 0.0, 1);
     while batch <= most {
         let (mut sizes, _) = inputs::sizes(model);
@@ -68,10 +69,12 @@ fn predictions(
         let shared = made.last().map_or(0.0, |m| m.2);
         let mut per_s = 0f64;
         for (workers, seconds, _) in made {
+            // Each caller of a batch waits parked, and whoever runs it wakes them one after the other.
+            let wakes = if batch > 1 { batch as f64 } else { 0.0 };
             let p = Prediction {
                 batch: batch as u32,
                 workers,
-                seconds,
+                seconds: seconds + wakes * wake_s,
                 memory_s: shared,
             };
             let instances = (all / workers).max(1);

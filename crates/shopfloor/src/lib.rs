@@ -43,6 +43,7 @@ mod profile;
 pub mod roofline;
 mod session;
 mod simulate;
+pub mod status;
 pub mod targets;
 mod ways;
 mod what_if;

@@ -1,7 +1,7 @@
 //! Many sessions and callers on one engine: turns, bounds, cancelling, draining, joining, failures.
 use shopfloor::{
     Call, Cancel, Engine, Error, Outputs, Session, SessionBuilder, Tensor, Tolerance, compare,
-    inputs,
+    inputs, status,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,6 +132,21 @@ fn sessions_of_one_file_share_weights_and_every_caller_has_its_own_answer() {
             .iter()
             .all(|v| v.load.running == 0 && v.load.queued == 0)
     );
+    #[cfg(unix)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("engine");
+        let server = status::StatusServer::start(e.clone(), &socket).unwrap();
+        let seen = status::status_at(&socket).unwrap();
+        assert_eq!(seen.sessions.len(), 2);
+        assert_eq!(seen.sessions.iter().map(|s| s.stats.done).sum::<u64>(), 180);
+        assert!(seen.render(None, Default::default()).contains("digits_cnn"));
+        let text = status::metrics_at(&socket).unwrap();
+        assert!(text.contains("shopfloor_requests_total{session=\"0\",model=\"digits_cnn\"} "));
+        assert!(status::StatusServer::start(e.clone(), &socket).is_err());
+        drop(server);
+        assert!(!socket.exists() && status::status_at(&socket).is_err());
+    }
     drop(b);
     assert_eq!(e.memory().sessions.len(), 1);
 }

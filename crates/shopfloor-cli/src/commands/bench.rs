@@ -44,6 +44,10 @@ pub struct Args {
     /// Measures twice on the NVIDIA GPU of --on: step by step, and with a kernel that stays there
     #[arg(long, conflicts_with_all = ["demo", "goal"])]
     resident: bool,
+    /// Answer questions of `shopfloor top --attach SOCKET` while it measures
+    #[cfg(unix)]
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "resident", "sweep"])]
+    status: Option<String>,
     /// Measures every way to run the model (batch, runs at once, workers of each) beside the one that is
     /// chosen for --goal throughput, each for --seconds
     #[arg(long, conflicts_with_all = ["demo", "op", "resident", "inputs"])]
@@ -231,8 +235,14 @@ pub fn run(a: Args) -> Done {
     }
     let measured = |engine: &EngineArgs, subject, given| {
         let bar = output::bar("measuring");
+        let builder = a.cache.apply(engine.builder()?);
+        let engine = builder.engine()?;
+        #[cfg(unix)]
+        let _server = (a.status.as_ref())
+            .map(|path| shopfloor::status::StatusServer::start(engine.clone(), path))
+            .transpose()?;
         let report = shopfloor::bench(
-            a.cache.apply(engine.builder()?),
+            builder.with_engine(engine),
             subject,
             &a.bound.options(),
             given,

@@ -17,5 +17,7 @@ pub mod run;
 pub mod simulate;
 pub mod tensorcore;
 pub mod test;
+#[cfg(unix)]
+pub mod top;
 pub mod transfer;
 pub mod what_if;
