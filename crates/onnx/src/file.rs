@@ -1,5 +1,6 @@
 //! The mapped model file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tensor::{Bytes, Owner, file_identity};
 
 use crate::error::Error;
 use crate::external::ExternalFiles;
-use crate::proto::{Model, TensorData, parse_model};
+use crate::proto::{Annotated, Model, Property, TensorData, annotate, modules, parse_model};
 
 /// Maps a regular file for reading.
 ///
@@ -147,6 +148,30 @@ impl ModelFile {
     /// The whole file.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Where nodes of the main graph come from in their exporter's module tree (`blocks/blocks.0/attn`), by
+    /// the name that import gives the node; those whose exporter left nothing are not there.
+    ///
+    /// # Errors
+    /// None that parsing the file did not find.
+    pub fn modules(&self) -> Result<BTreeMap<String, String>, Error> {
+        modules(&self.bytes, self.name())
+    }
+
+    /// The file with `facts` of each node of its main graph, by the name that import gives the node, and
+    /// `whole` of the model in `metadata_props`; everything else is as it was, byte for byte. Properties
+    /// whose keys begin with `own` are replaced.
+    ///
+    /// # Errors
+    /// None that parsing the file did not find.
+    pub fn annotated(
+        &self,
+        own: &str,
+        facts: &dyn Fn(&str) -> Vec<Property>,
+        whole: &[Property],
+    ) -> Result<Annotated, Error> {
+        annotate(&self.bytes, self.name(), own, facts, whole)
     }
 
     /// A tensor's elements; see [`ExternalFiles::tensor_bytes`].

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A stretch of work by one worker on one step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,21 +67,47 @@ pub struct DeviceSpan {
 }
 
 impl Timeline {
-    /// Wall time of each step in nanoseconds: from the first span's start to the last span's end.
-    pub fn step_wall_ns(&self) -> Vec<u64> {
-        let mut range: Vec<Option<(u64, u64)>> = vec![None; self.steps.len()];
-        for s in &self.spans {
-            if let Some(r) = range.get_mut(s.step as usize) {
-                *r = Some(match *r {
-                    None => (s.start_ns, s.end_ns),
-                    Some((a, b)) => (a.min(s.start_ns), b.max(s.end_ns)),
-                });
-            }
+    /// How often each step ran, and its wall time in nanoseconds: from its first span's start to its last
+    /// span's end, summed over runs. A loop's body runs its steps several times; a run does every task
+    /// once, so that a task that comes again, later than everything before it, begins the next.
+    pub fn step_runs_ns(&self) -> Vec<(u64, u64)> {
+        #[derive(Default)]
+        struct Run {
+            runs: u64,
+            ns: u64,
+            from: u64,
+            to: u64,
+            /// Tasks of the run at hand: first and end.
+            tasks: BTreeMap<u32, u32>,
         }
-        range
-            .into_iter()
-            .map(|r| r.map_or(0, |(a, b)| b.saturating_sub(a)))
+        let mut spans: Vec<&Span> = self.spans.iter().collect();
+        spans.sort_by_key(|s| (s.step, s.start_ns, s.end_ns));
+        let mut all: Vec<Run> = Vec::new();
+        all.resize_with(self.steps.len(), Run::default);
+        for s in spans {
+            let Some(r) = all.get_mut(s.step as usize) else {
+                continue;
+            };
+            let end = s.first_task.saturating_add(s.tasks.max(1));
+            let before = r.tasks.range(..end).next_back();
+            let again = s.start_ns >= r.to && before.is_some_and(|(_, &e)| e > s.first_task);
+            if r.runs == 0 || again {
+                r.ns += r.to.saturating_sub(r.from);
+                r.runs += 1;
+                (r.from, r.to) = (s.start_ns, s.end_ns);
+                r.tasks.clear();
+            }
+            r.to = r.to.max(s.end_ns);
+            r.tasks.insert(s.first_task, end);
+        }
+        all.into_iter()
+            .map(|r| (r.runs, r.ns + r.to.saturating_sub(r.from)))
             .collect()
+    }
+
+    /// Wall time of each step in nanoseconds, as in [`Timeline::step_runs_ns`].
+    pub fn step_wall_ns(&self) -> Vec<u64> {
+        self.step_runs_ns().into_iter().map(|r| r.1).collect()
     }
 
     /// Busy time of each step in nanoseconds, summed over workers.
@@ -92,5 +119,40 @@ impl Timeline {
             }
         }
         busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_loop_are_told_apart() {
+        let span = |step, worker, first_task, tasks, start_ns, end_ns| Span {
+            step,
+            worker,
+            first_task,
+            tasks,
+            start_ns,
+            end_ns,
+        };
+        let t = Timeline {
+            steps: vec!["once".into(), "body".into(), "never".into()],
+            spans: vec![
+                span(0, 0, 0, 4, 0, 50),
+                span(0, 1, 4, 4, 10, 70),
+                // Three runs of 10, 20 and 30, tasks shared out in another way each time.
+                span(1, 0, 0, 2, 100, 110),
+                span(1, 1, 2, 2, 101, 109),
+                span(1, 1, 1, 3, 200, 220),
+                span(1, 0, 0, 1, 205, 206),
+                span(1, 0, 2, 2, 300, 330),
+                span(1, 1, 0, 2, 301, 302),
+            ],
+            total_ns: 400,
+            ..Timeline::default()
+        };
+        assert_eq!(t.step_runs_ns(), [(1, 70), (3, 60), (0, 0)]);
+        assert_eq!(t.step_wall_ns(), [70, 60, 0]);
     }
 }

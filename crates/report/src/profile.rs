@@ -181,7 +181,7 @@ impl Profile {
         // Per name: wall time of each request, runs in all, most workers.
         let mut seen: BTreeMap<&str, (Vec<f64>, usize, u32)> = BTreeMap::new();
         for (r, t) in input.timelines.iter().enumerate() {
-            let wall = t.step_wall_ns();
+            let wall = t.step_runs_ns();
             let mut workers: Vec<u64> = vec![0; t.steps.len()];
             for s in &t.spans {
                 if let Some(w) = workers.get_mut(s.step as usize) {
@@ -192,8 +192,8 @@ impl Profile {
                 let e = seen
                     .entry(name)
                     .or_insert_with(|| (vec![0.0; active], 0, 0));
-                e.0[r] += wall[i] as f64 * 1e-3;
-                e.1 += 1;
+                e.0[r] += wall[i].1 as f64 * 1e-3;
+                e.1 += wall[i].0.max(1) as usize;
                 e.2 = e.2.max(workers[i].count_ones());
             }
         }
@@ -538,7 +538,7 @@ mod tests {
         let span = |step, worker, a, b| Span {
             step,
             worker,
-            first_task: 0,
+            first_task: worker,
             tasks: 1,
             start_ns: a,
             end_ns: b,

@@ -4,7 +4,9 @@ use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
     Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
-    SessionBuilder, machines, planview, targets::Kernels,
+    SessionBuilder, machines, pages, planview,
+    report::page::{Against, PageData},
+    targets::Kernels,
 };
 
 fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
@@ -275,6 +277,45 @@ pub fn is_device(on: &str) -> bool {
         let kind = part.split(':').next().unwrap_or(part);
         matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
     })
+}
+
+/// A page about it.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Write a page that explains everything, for a browser; its data alone to a name that ends in .json
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<String>,
+    /// Show in the page what is different from another report (.html or .json), or from what
+    /// `profile --json` or `plan --json` printed
+    #[arg(long, value_name = "FILE", requires = "report")]
+    pub against: Option<String>,
+}
+
+impl ReportArgs {
+    /// What to compare with, read before anything takes time.
+    pub fn other(&self) -> Result<Option<Against>, Failure> {
+        Ok(self
+            .against
+            .as_deref()
+            .map(pages::read_against)
+            .transpose()?)
+    }
+
+    /// Writes the page that `make` makes, if one was asked for.
+    pub fn write(
+        &self,
+        other: Option<Against>,
+        make: impl FnOnce() -> Result<PageData, shopfloor::Error>,
+    ) -> Result<(), Failure> {
+        let Some(path) = &self.report else {
+            return Ok(());
+        };
+        let mut page = make()?;
+        if let Some(other) = other {
+            page = page.with_against(other);
+        }
+        Ok(pages::save(&page, path)?)
+    }
 }
 
 /// What is kept between processes.

@@ -52,6 +52,8 @@ enum Command {
     WhatIf(commands::what_if::Args),
     /// What would help a model on a machine, ranked by what it is predicted to gain
     Advise(commands::advise::Args),
+    /// A copy of a model whose nodes say in their metadata what the plan makes of them, for graph viewers
+    Annotate(commands::annotate::Args),
     /// Sectors, transactions and bank conflicts of one memory instruction of a warp
     Access(commands::access::Args),
     /// Copies, launches and resident kernels compared for batches from the host
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Roofline(a) => commands::roofline::run(a),
         Command::WhatIf(a) => commands::what_if::run(a),
         Command::Advise(a) => commands::advise::run(a),
+        Command::Annotate(a) => commands::annotate::run(a),
         Command::Access(a) => commands::access::run(a),
         Command::Transfer(a) => commands::transfer::run(a),
         Command::Tensorcore(a) => commands::tensorcore::run(a),

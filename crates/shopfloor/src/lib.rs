@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod annotate;
 mod bench;
 mod bodies;
 mod cache;
@@ -37,6 +38,7 @@ mod model;
 mod nodes;
 mod op;
 mod outputs;
+pub mod pages;
 mod pair;
 pub mod planview;
 mod profile;
@@ -49,6 +51,7 @@ mod ways;
 mod what_if;
 
 pub use advise::advise;
+pub use annotate::annotate;
 pub use bench::{BenchOptions, Subject, bench, peak_rss};
 pub use cache::Cache;
 pub use compare::{Comparison, Element, OutputComparison, Tolerance, compare, thinned};

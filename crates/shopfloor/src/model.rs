@@ -269,8 +269,8 @@ impl Model {
         &self.report
     }
 
-    /// What was bound.
-    pub(crate) fn options(&self) -> &ModelOptions {
+    /// What it was bound to.
+    pub fn options(&self) -> &ModelOptions {
         &self.options
     }
 

@@ -72,7 +72,7 @@ pub fn profile(
 }
 
 /// Steps of a plan with the work that they do for `sizes`, read off their tile programs.
-fn views(
+pub(crate) fn views(
     plan: &VerifiedPlan,
     machine: &machine::Machine,
     sizes: &BTreeMap<String, i64>,

@@ -1,9 +1,10 @@
 //! Rooflines of operators and of models, on machines that need not be there.
 use crate::targets::{Kernels, target};
-use crate::{Error, Goal, Machine, Model, inputs, op_model, planview};
+use crate::{Error, Goal, Machine, Model, Session, inputs, op_model, planview};
 use layout::{DType, DimBox};
 use machine::NumType;
 use plan::Plan;
+use report::Profile;
 use report::calc::{IdealOp, RooflineView, ideal_of_plan, ideal_op};
 
 /// How operators of a roofline are written.
@@ -91,6 +92,16 @@ pub fn of_model(machine: &Machine, model: &Model, kernels: Kernels) -> Result<Ro
     view.kernels = kernels.label().into();
     view.unvalidated = kernels.unvalidated(machine);
     Ok(view)
+}
+
+/// The roofline of what `session` ran, its steps at the speed that `profile` measured; `None` before a
+/// request has run.
+pub fn of_profile(session: &Session, profile: &Profile) -> Option<RooflineView> {
+    let plans = session.runtime().plans();
+    let engine = session.runtime().engine();
+    let plan = plans.first()?.plan();
+    let machine = engine.device().machine();
+    Some(RooflineView::of_profile(machine, plan, profile))
 }
 
 /// Writes the picture of `view` to a file.

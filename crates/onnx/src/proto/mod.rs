@@ -5,6 +5,7 @@
 //! message, field and byte offset. Memory grows in proportion to the bytes present, never with a
 //! number that the file merely states.
 
+mod annotate;
 mod attribute;
 mod dtype;
 mod model;
@@ -12,6 +13,8 @@ mod tensor;
 mod types;
 mod wire;
 
+pub use annotate::{Annotated, Property};
+pub(crate) use annotate::{annotate, modules};
 pub use attribute::{Attribute, AttributeKind, AttributeValue};
 pub use dtype::DataType;
 pub(crate) use model::parse_model;

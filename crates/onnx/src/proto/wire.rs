@@ -23,7 +23,8 @@ pub(super) enum Wire {
 pub(super) struct Field {
     pub number: u32,
     wire: Wire,
-    at: usize,
+    /// Where its tag begins, in the file.
+    pub at: usize,
 }
 
 /// Reads one message; `pos..end` is what is left of it within the whole file.
@@ -50,6 +51,11 @@ impl<'a> Cursor<'a> {
             depth: 0,
             message,
         }
+    }
+
+    /// Where the next byte is read, in the file.
+    pub fn at(&self) -> usize {
+        self.pos
     }
 
     /// The error for a field of this message, at the present position.

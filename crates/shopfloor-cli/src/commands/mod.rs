@@ -1,6 +1,7 @@
 //! One module per command.
 pub mod access;
 pub mod advise;
+pub mod annotate;
 pub mod bench;
 pub mod demo;
 pub mod emit;

@@ -1,9 +1,9 @@
-use crate::args::{EngineArgs, ModelArgs, is_device, kernels, tell_assumed};
+use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels, tell_assumed};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
 use shopfloor::targets::{Kernels, target};
 use shopfloor::{
-    Machine, Model, inputs, machines, planview,
+    Machine, Model, Plan, inputs, machines, pages, planview,
     report::{DivisionView, PlanView},
 };
 
@@ -23,6 +23,8 @@ pub struct Args {
     /// library [default: ours; both when --on names several machines]
     #[arg(long, value_name = "WHOSE", value_parser = kernels)]
     pub kernels: Option<Kernels>,
+    #[command(flatten)]
+    pub page: ReportArgs,
     /// Save the plan, for `shopfloor run --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<String>,
@@ -50,36 +52,50 @@ fn compared(a: &Args) -> Result<Option<Vec<Machine>>, Failure> {
     }
 }
 
-pub fn run(a: Args) -> Done {
-    if let Some(list) = compared(&a)? {
-        return fleet::run(&a, list);
-    }
-    let waiting = output::spinner("planning");
-    let model = Model::open(&a.model, &a.bound.options())?;
-    let (sizes, assumed) = inputs::sizes(&model);
-    let dims = inputs::box_of(&model, &sizes);
-    let goal = a.engine.goal().goal;
+/// A plan with what is shown of it.
+pub struct Planned {
+    /// What counts everything that data gives too.
+    pub plan: Plan,
+    /// What is to be saved, for any data, where that is another one.
+    pub saved: Option<Plan>,
+    /// The plan as a table shows it.
+    pub view: PlanView,
+    /// The machine planned for, the last where there are two.
+    pub machine: Machine,
+}
+
+/// The plan of `model` for what `engine` names: a device that is here is asked for it, any other name is a
+/// machine that need not be.
+pub fn planned(
+    model: &Model,
+    engine: &EngineArgs,
+    kernels: Option<Kernels>,
+    saving: bool,
+) -> Result<Planned, Failure> {
+    let (sizes, _) = inputs::sizes(model);
+    let dims = inputs::box_of(model, &sizes);
+    let goal = engine.goal().goal;
     // A device that is here is asked for its plan; any other name is a machine that need not be.
-    let elsewhere = a.engine.on.as_deref().filter(|n| !is_device(n));
-    if elsewhere.is_some() && a.engine.machine.is_some() {
+    let elsewhere = engine.on.as_deref().filter(|n| !is_device(n));
+    if elsewhere.is_some() && engine.machine.is_some() {
         return Err(Failure::Usage(
             "--on MACHINE and --machine both name a machine; give one".into(),
         ));
     }
-    let (plan, view) = match elsewhere {
+    Ok(match elsewhere {
         Some(name) => {
-            let threads = a.engine.threads.map(|t| t as usize);
-            let kernels = a.kernels.unwrap_or_default();
+            let threads = engine.threads.map(|t| t as usize);
+            let kernels = kernels.unwrap_or_default();
             // What is saved is for any data; what is shown counts what data gives as well.
             let saved;
             let (machine, whole) = match name.split_once('+') {
                 None => {
                     let machine = machines::find(name)?;
                     let on = || Ok::<_, Failure>((&machine, target(&machine, kernels)?));
-                    let whole = planview::whole_with(&model, on()?, threads, goal, &dims)?;
-                    saved = match a.out {
-                        Some(_) => Some(planview::plan_with(&model, on()?, threads, goal, &dims)?),
-                        None => None,
+                    let whole = planview::whole_with(model, on()?, threads, goal, &dims)?;
+                    saved = match saving {
+                        true => Some(planview::plan_with(model, on()?, threads, goal, &dims)?),
+                        false => None,
                     };
                     (machine, whole)
                 }
@@ -92,17 +108,17 @@ pub fn run(a: Args) -> Done {
                 Some((host, gpu)) => {
                     let host = machines::find(if host == "cpu" { "present" } else { host })?;
                     let gpu = machines::find(gpu)?;
-                    let whole = planview::whole_cut(&model, &host, &gpu, threads, goal, &dims)?;
-                    saved = match a.out {
-                        Some(_) => Some(planview::plan_cut(
-                            &model, &host, &gpu, threads, goal, &dims,
+                    let whole = planview::whole_cut(model, &host, &gpu, threads, goal, &dims)?;
+                    saved = match saving {
+                        true => Some(planview::plan_cut(
+                            model, &host, &gpu, threads, goal, &dims,
                         )?),
-                        None => None,
+                        false => None,
                     };
                     (gpu, whole)
                 }
             };
-            if kernels == Kernels::Vendor && a.out.is_some() {
+            if kernels == Kernels::Vendor && saving {
                 return Err(Failure::Usage(
                     "a plan of the vendor's kernels is a prediction and cannot be run; leave --out or --kernels vendor out"
                         .into(),
@@ -117,23 +133,28 @@ pub fn run(a: Args) -> Done {
                     machine.name
                 ));
             }
-            (saved.unwrap_or(whole.plan), view.with_bodies(whole.bodies))
+            Planned {
+                saved,
+                plan: whole.plan,
+                view: view.with_bodies(whole.bodies),
+                machine,
+            }
         }
-        None if a.kernels.is_some() => {
+        None if kernels.is_some() => {
             return Err(Failure::Usage(
                 "--kernels is for predictions: name a machine with --on, such as --on a100; what is here runs our kernels"
                     .into(),
             ));
         }
         None => {
-            let builder = a.engine.builder()?;
-            let engine = builder.engine()?;
+            let builder = engine.builder()?;
+            let own = builder.engine()?;
             // Said where it was asked for: it takes a plan for each way.
-            let division = match a.engine.goal.is_some() {
-                true => shopfloor::divide(&engine, &model, goal, None)?,
+            let division = match engine.goal.is_some() {
+                true => shopfloor::divide(&own, model, goal, None)?,
                 false => None,
             };
-            let mut builder = builder.with_engine(engine);
+            let mut builder = builder.with_engine(own);
             if let Some(d) = &division {
                 builder = builder.with_workers(d.workers);
             }
@@ -147,9 +168,42 @@ pub fn run(a: Args) -> Done {
                 reason: d.why.reason,
                 others: d.why.alternatives.into_iter().map(|o| o.what).collect(),
             });
-            (plan, view)
+            let machine = session.runtime().engine().device().machine().clone();
+            Planned {
+                saved: None,
+                plan,
+                view,
+                machine,
+            }
         }
-    };
+    })
+}
+
+pub fn run(a: Args) -> Done {
+    let other = a.page.other()?;
+    if let Some(list) = compared(&a)? {
+        if a.page.report.is_some() {
+            return Err(Failure::Usage(
+                "--report is about one machine; name one with --on, and compare two with --against"
+                    .into(),
+            ));
+        }
+        return fleet::run(&a, list);
+    }
+    let waiting = output::spinner("planning");
+    let model = Model::open(&a.model, &a.bound.options())?;
+    let (_, assumed) = inputs::sizes(&model);
+    let Planned {
+        plan,
+        saved,
+        view,
+        machine,
+    } = planned(&model, &a.engine, a.kernels, a.out.is_some())?;
+    a.page.write(other, || {
+        let kernels = a.kernels.unwrap_or_default();
+        Ok(pages::of_plan(&model, &plan, &view, &machine, kernels))
+    })?;
+    let plan = saved.unwrap_or(plan);
     waiting.finish_and_clear();
     tell_assumed(&model, &assumed);
     if let Some(path) = &a.out {

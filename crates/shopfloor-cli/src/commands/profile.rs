@@ -1,6 +1,8 @@
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_assumed, tell_cache, use_plan};
+use crate::args::{
+    CacheArgs, EngineArgs, ModelArgs, ReportArgs, tell_assumed, tell_cache, use_plan,
+};
 use crate::output::{self, Done};
-use shopfloor::{inputs, report};
+use shopfloor::{inputs, pages, report, roofline};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -21,9 +23,12 @@ pub struct Args {
     /// Requests to measure
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
     active: u32,
-    /// Save the last request as Chrome trace events, for Perfetto or chrome://tracing
+    /// Save the last request for Perfetto: as its protobuf where the name ends in .pftrace or .pb, else as
+    /// Chrome trace events, which chrome://tracing reads too
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
+    #[command(flatten)]
+    report: ReportArgs,
     /// Run by this saved plan (`shopfloor plan --out`)
     #[arg(long, value_name = "FILE")]
     plan: Option<String>,
@@ -39,6 +44,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    let other = a.report.other()?;
     let waiting = output::spinner("measuring");
     let session = a
         .cache
@@ -56,11 +62,17 @@ pub fn run(a: Args) -> Done {
         use_plan(&session, path)?;
     }
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
+    a.report.write(other, || {
+        pages::of_profile(&session, &named, &profile, &timeline)
+    })?;
     waiting.finish_and_clear();
     tell_cache(&session);
     if let Some(path) = &a.trace {
-        let text = report::chrome_trace(&profile, &timeline);
-        std::fs::write(path, text).map_err(|source| shopfloor::Error::Io {
+        let bytes = match path.ends_with(".pftrace") || path.ends_with(".pb") {
+            true => report::perfetto_trace(&profile, &timeline),
+            false => report::chrome_trace(&profile, &timeline).into_bytes(),
+        };
+        std::fs::write(path, bytes).map_err(|source| shopfloor::Error::Io {
             path: path.clone(),
             source,
         })?;
@@ -68,6 +80,14 @@ pub fn run(a: Args) -> Done {
     if a.json {
         output::json(&profile)
     } else {
-        output::print(&profile.render(output::style(), a.top, a.nodes))
+        let style = output::style();
+        output::print(&profile.render(style, a.top, a.nodes))?;
+        let lanes = report::timeline_text(&profile, &timeline, style);
+        let roofs = roofline::of_profile(&session, &profile)
+            .map_or_else(String::new, |r| r.measured_plot(style));
+        for part in [lanes, roofs].iter().filter(|p| !p.is_empty()) {
+            output::print(&format!("\n{part}"))?;
+        }
+        Ok(())
     }
 }

@@ -313,7 +313,7 @@ impl RooflineView {
         };
         v.points.push(point);
         if let Some(plan) = plan {
-            v.steps(m, plan);
+            v.steps(m, plan, &|_| None);
             // What is moved between devices is no part of an operator.
             (v.elsewhere, v.elsewhere_s) = (0, 0.0);
         }
@@ -324,12 +324,30 @@ impl RooflineView {
 
     /// Every step of a plan that runs on the machine.
     pub fn of_plan(m: &Machine, plan: &Plan) -> RooflineView {
+        RooflineView::with_times(m, plan, &|_| None)
+    }
+
+    /// [`RooflineView::of_plan`] with seconds that were measured in place of predicted ones, by step's name.
+    pub fn of_profile(m: &Machine, plan: &Plan, profile: &crate::Profile) -> RooflineView {
+        let measured: std::collections::BTreeMap<&str, f64> = profile
+            .steps
+            .iter()
+            .map(|s| (s.step.name.as_str(), s.time_us * 1e-6 / s.runs.max(1.0)))
+            .collect();
+        RooflineView::with_times(m, plan, &|s| measured.get(s.name.as_str()).copied())
+    }
+
+    fn with_times(
+        m: &Machine,
+        plan: &Plan,
+        seconds: &dyn Fn(&Step) -> Option<f64>,
+    ) -> RooflineView {
         let mut v = RooflineView::empty(m, &plan.model);
         v.is_model = true;
         if !plan.dims.is_empty() {
             v.dims = plan.dims.to_string();
         }
-        v.steps(m, plan);
+        v.steps(m, plan, seconds);
         let p = &v.points;
         let memory = |f: &dyn Fn(&LevelPointView) -> f64| -> f64 {
             p.iter().filter_map(PointView::memory).map(f).sum()
@@ -364,7 +382,7 @@ impl RooflineView {
     }
 
     /// Adds the steps of a plan.
-    fn steps(&mut self, m: &Machine, plan: &Plan) {
+    fn steps(&mut self, m: &Machine, plan: &Plan, seconds: &dyn Fn(&Step) -> Option<f64>) {
         let own = device_of(plan, m);
         self.target = plan
             .devices
@@ -373,7 +391,7 @@ impl RooflineView {
         let mut total = 0.0;
         for block in plan.blocks() {
             for step in &block.steps {
-                let s = step.predicted.time_s;
+                let s = seconds(step).unwrap_or(step.predicted.time_s);
                 total += s;
                 let kernel = match &step.work {
                     StepWork::Kernel { kernel, .. }

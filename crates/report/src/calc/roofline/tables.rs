@@ -220,6 +220,55 @@ impl RooflineView {
     }
 }
 
+impl RooflineView {
+    /// The plot of a profile with its key: steps at the speed that was measured. Empty where no step has a
+    /// place in it.
+    pub fn measured_plot(&self, style: Style) -> String {
+        let mut marks: Vec<(char, &str, usize)> = Vec::new();
+        for p in self.points.iter().filter(|p| p.mark != ' ') {
+            match marks.iter_mut().find(|m| m.0 == p.mark) {
+                Some(m) => m.2 += 1,
+                None => marks.push((p.mark, &p.name, 1)),
+            }
+        }
+        if marks.is_empty() {
+            return String::new();
+        }
+        marks.sort_by_key(|m| (m.0.is_uppercase(), m.0));
+        let names = marks.iter().map(|m| m.1);
+        let shared = match marks.len() {
+            1 => "",
+            _ => units::common_path(names),
+        };
+        let key: Vec<String> = marks
+            .iter()
+            .take(8)
+            .map(|(c, name, n)| {
+                let name = name.strip_prefix(shared).unwrap_or(name);
+                let name = units::shortened(name, 40);
+                match n {
+                    1 => format!("{c} {name}"),
+                    n => format!("{c} {name} and {} like it", n - 1),
+                }
+            })
+            .collect();
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "{}",
+            style.heading(&format!(
+                "the roofs of {}, and the steps as measured",
+                self.machine
+            ))
+        );
+        out.push_str(&self.plot(style));
+        for line in units::wrapped(&key.join(", "), style.width.saturating_sub(2).max(20)) {
+            let _ = writeln!(out, "  {line}");
+        }
+        out
+    }
+}
+
 /// One computation at every level.
 fn level_table(out: &mut String, p: &PointView, style: Style) {
     let title = match p.predicted_s {

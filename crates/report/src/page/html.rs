@@ -1,0 +1,134 @@
+//! The page around the data.
+
+const TEMPLATE: &str = include_str!("report.html");
+const STYLE: &str = include_str!("report.css");
+const SCRIPTS: [&str; 5] = [
+    include_str!("core.js"),
+    include_str!("time.js"),
+    include_str!("lists.js"),
+    include_str!("against.js"),
+    include_str!("end.js"),
+];
+
+/// Text between tags.
+fn text(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON that may stand in a script element: nothing in it ends or opens a tag or a comment, and no
+/// separator ends a line of a script. It is the same JSON, for these characters stand in its texts only.
+pub(crate) fn inert(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + json.len() / 64);
+    for c in json.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The page of `model` that carries `json`.
+pub(crate) fn page(model: &str, json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + 100_000);
+    // What is put in is not searched again: a model may be called %DATA%.
+    let mut rest = TEMPLATE;
+    while let Some(at) = rest.find('%') {
+        let (head, tail) = rest.split_at(at);
+        out.push_str(head);
+        let (name, after) = match tail[1..].split_once('%') {
+            Some((n, a)) => (n, a),
+            None => ("", &tail[1..]),
+        };
+        match name {
+            "TITLE" => out.push_str(&text(model)),
+            "STYLE" => out.push_str(STYLE),
+            "DATA" => out.push_str(&inert(json)),
+            "SCRIPT" => {
+                out.push_str("(() => {");
+                SCRIPTS.iter().for_each(|s| out.push_str(s));
+                out.push_str("})();");
+            }
+            _ => {
+                out.push('%');
+                rest = &tail[1..];
+                continue;
+            }
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let hostile =
+            "</script><script>alert(1)</script><!-- \u{2028}\u{2029} & %DATA% %SCRIPT% ]]>";
+        let json = serde_json::json!({ "model": hostile, "list": [hostile] }).to_string();
+        let page = page(hostile, &json);
+        let data = page.split("id=\"data\">").nth(1).unwrap();
+        let data = data.split("</script>").next().unwrap();
+        assert!(
+            !data.contains(['<', '>', '&', '\u{2028}', '\u{2029}']),
+            "{data}"
+        );
+        let back: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(back["model"], hostile);
+        assert_eq!(back["list"][0], hostile);
+        assert_eq!(page.matches("alert(1)").count(), 3, "title, model, list");
+        assert!(page.contains("<title>&lt;/script&gt;"));
+        // Three elements of script are ours: data, code, and none besides.
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script>").count(), 2);
+    }
+
+    #[test]
+    fn the_template_is_whole() {
+        let page = page("m", "{}");
+        assert!(
+            !page.contains("%STYLE%") && !page.contains("%SCRIPT%") && !page.contains("%DATA%")
+        );
+        for s in SCRIPTS {
+            assert!(page.contains(s));
+            // Names are shown as text: nothing that parses markup or code is used.
+            for way in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+            ] {
+                assert!(!s.contains(way), "{way}");
+            }
+            assert!(!s.contains("</script"));
+            for net in ["http://", "https://", "fetch(", "XMLHttpRequest", "import("] {
+                let own = s.replace("http://www.w3.org/2000/svg", "");
+                assert!(!own.contains(net), "{net}");
+            }
+        }
+        assert!(
+            !STYLE.contains("</style") && !STYLE.contains("@import") && !STYLE.contains("http")
+        );
+    }
+}
