@@ -258,7 +258,7 @@ fn a_thousand_steps_open_within_a_second() {
 
 #[test]
 fn nothing_moves_when_something_is_chosen() {
-    let script = "const at = () => $$('section, h2, #steps table').map((s) => Math.round(s.getBoundingClientRect().top + scrollY)).join(' ');
+    let script = "const at = () => $$('section, section h2, #steps table').map((s) => Math.round(s.getBoundingClientRect().top + scrollY)).join(' ');
         await new Promise((r) => setTimeout(r, 100)); const before = at();
         for (const view of ['timeline', 'roofline', 'predicted']) { const g = $('#' + view + ' svg[tabindex]'); key(g, 'ArrowRight'); key(g, 'ArrowRight'); }
         $('#roofline input').click(); $('#steps tbody tr').click();
