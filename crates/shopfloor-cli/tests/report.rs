@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fails, json, shopfloor};
+use common::{fails, json, shopfloor, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +149,29 @@ fn a_profile_as_a_page_and_two_side_by_side() {
     );
     let e = fails(2, &["plan", &m, "--on", "a100,h100", "--report", &out]);
     assert!(e.contains("one machine"), "{e}");
+}
+
+#[test]
+fn a_profile_draws_the_request_and_the_roofs() {
+    let m = model("silero_vad");
+    let out = text(&[
+        "profile",
+        &m,
+        "--no-cache",
+        "--warmup",
+        "1",
+        "--active",
+        "2",
+    ]);
+    for part in [
+        "a column is",
+        "worker 0",
+        "█",
+        "the roofs of",
+        "operations for each byte",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
 }
 
 #[test]
