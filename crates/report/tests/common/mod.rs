@@ -68,6 +68,7 @@ pub fn page(plan: &Plan, measured: Option<&(Profile, Timeline)>) -> PageData {
         dims: "batch=1".into(),
         machine: machine.name.clone(),
         kernels: "ours".into(),
+        unvalidated: false,
         target: "cpu-avx512".into(),
         now_s: 2e-5,
         bounds: vec![("launch".into(), 1.0)],
@@ -89,6 +90,7 @@ pub fn page(plan: &Plan, measured: Option<&(Profile, Timeline)>) -> PageData {
                 reason: "no step moves data into another order.".into(),
             },
         ],
+        notes: vec![],
     };
     let fates: Vec<plan::NodeFate> = plan
         .blocks()
