@@ -77,6 +77,7 @@ impl Session {
     pub fn new(engine: Arc<Engine>, program: Arc<Program>, options: SessionOptions) -> Session {
         let mut policy = options.policy.clone();
         policy.workers = options.workers.unwrap_or(engine.workers());
+        policy.spread = options.workers.is_none();
         let book = engine.desk.open(|id| {
             let b = Book::new(id, program.name.clone(), program.weights.clone(), policy);
             // What runs on a GPU is not made of the host's workers.

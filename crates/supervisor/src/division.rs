@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// A gain in throughput below this share does not pay for a larger batch or more instances.
 const WORTH: f64 = 0.02;
+/// Ways whose throughputs are predicted closer than this cannot be told apart: whole models are predicted
+/// about so well.
+const UNSURE: f64 = 0.1;
 
 /// What one way to run a model is predicted to take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -188,9 +191,19 @@ pub fn choose(
                 ways.retain(within);
                 by_key(&|w: &Way| (-w.throughput, w.latency_s), &mut ways);
                 let most = ways.first()?.throughput;
+                // What workers of one run lose to each other is predicted worst: where no latency asks for
+                // several of them, each has a run of its own.
+                let (near, few): (f64, &dyn Fn(&Way) -> u32) = match max_latency_s {
+                    Some(_) => (WORTH, &|_| 0),
+                    None => (UNSURE, &|w| w.p.workers),
+                };
+                let key = |i: usize| (few(&ways[i]), ways[i].latency_s);
                 let at = (0..ways.len())
-                    .filter(|&i| ways[i].throughput >= most * (1.0 - WORTH))
-                    .min_by(|&a, &b| ways[a].latency_s.total_cmp(&ways[b].latency_s))?;
+                    .filter(|&i| ways[i].throughput >= most * (1.0 - near))
+                    .min_by(|&a, &b| {
+                        let ((f, l), (g, m)) = (key(a), key(b));
+                        f.cmp(&g).then(l.total_cmp(&m))
+                    })?;
                 chosen = at;
                 reason = match max_latency_s {
                     Some(b) => format!(
@@ -199,8 +212,8 @@ pub fn choose(
                         100.0 * WORTH
                     ),
                     None => format!(
-                        "most items per second, within {:.0}% the shortest latency",
-                        100.0 * WORTH
+                        "most items per second, within {:.0}% the fewest workers for each run",
+                        100.0 * UNSURE
                     ),
                 };
             } else {

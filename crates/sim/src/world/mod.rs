@@ -576,6 +576,7 @@ impl<'a> World<'a> {
             max_queued: spec.max_queued,
             max_running: instances.max(1) as usize,
             workers: way.workers,
+            spread: false,
             batching: Batching {
                 max_items: way.items,
                 max_delay_s: delay,

@@ -40,6 +40,9 @@ pub struct SessionPolicy {
     pub max_running: usize,
     /// Workers that a run is given where they are free. At least 1.
     pub workers: u32,
+    /// While more requests wait than runs of so many workers there is room for, runs start with fewer, so
+    /// that more go on at once: workers of one run lose time to each other.
+    pub spread: bool,
     /// How requests are joined.
     pub batching: Batching,
 }
@@ -53,6 +56,7 @@ impl Default for SessionPolicy {
             max_queued: 64,
             max_running: usize::MAX,
             workers: 1,
+            spread: false,
             batching: Batching::default(),
         }
     }
@@ -459,10 +463,7 @@ impl Scheduler {
                 .sum();
             let wanted = match what {
                 Next::Resume(id) => self.runs.get(&id).map_or(1, |r| r.wanted),
-                Next::Start(id) => self
-                    .sessions
-                    .get(&id)
-                    .map_or(1, |s| s.policy.workers.max(1)),
+                Next::Start(id) => self.wanted(id, free + lower),
             };
             let grant = wanted.min(free + lower);
             if grant == 0 {
@@ -532,6 +533,27 @@ impl Scheduler {
         });
         out.append(&mut starts);
         out.append(&mut more);
+    }
+
+    /// Workers for a run that session `id` starts where there is room for `room`.
+    fn wanted(&self, id: SessionId, room: u32) -> u32 {
+        let Some(s) = self.sessions.get(&id) else {
+            return 1;
+        };
+        let all = s.policy.workers.max(1);
+        if !s.policy.spread {
+            return all;
+        }
+        let runs = |s: &Session| {
+            let items = s.policy.batching.max_items.max(1) as usize;
+            let most = s.policy.max_running.max(1).saturating_sub(s.running);
+            s.queue.len().div_ceil(items).min(most)
+        };
+        let others = self.sessions.values();
+        let peers = others.filter(|o| o.policy.priority == s.policy.priority);
+        let waiting: usize = peers.map(runs).sum();
+        let share = room.div_ceil(u32::try_from(waiting).unwrap_or(u32::MAX).max(1));
+        all.min(share).max(1)
     }
 
     /// What is to have workers next, with its priority: of the highest priority a run that stands

@@ -473,3 +473,24 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
         );
     }
 }
+
+#[test]
+fn while_requests_wait_runs_share_the_workers_out() {
+    let wide = policy(|p| {
+        p.workers = 4;
+        p.spread = true;
+    });
+    let mut s = scheduler(4, &[wide]);
+    // Alone it has them all.
+    let first = s.step(0.0, Event::Arrive(request(0, 0, 1.0)));
+    assert_eq!(started(&first), [(0, 0, 4)]);
+    for id in 1..=3 {
+        s.step(0.1, Event::Arrive(request(id, 0, 1.0)));
+    }
+    let next = s.step(1.0, Event::Finish(0));
+    assert_eq!(started(&next), [(1, 0, 2), (2, 0, 1), (3, 0, 1)]);
+    // Nobody waits any more: who is left has what comes free.
+    s.step(2.0, Event::Finish(1));
+    s.step(2.0, Event::Finish(2));
+    assert_eq!(s.granted(), 4);
+}
