@@ -108,6 +108,12 @@ struct Inner {
     drained: BTreeSet<SessionId>,
 }
 
+/// When a caller that waits is to come by: for itself, since nobody else may be left to, or for all.
+fn wake(s: &Scheduler, session: SessionId, request: RequestId) -> Option<f64> {
+    let own = s.wake_for(session, request);
+    own.into_iter().chain(s.wake_at()).min_by(f64::total_cmp)
+}
+
 /// The engine's front desk.
 pub(crate) struct Desk {
     state: AtomicU64,
@@ -277,7 +283,7 @@ impl Desk {
                 deadline_s: ask.deadline_s,
             };
             self.step(&mut inner, Event::Arrive(request));
-            (id, inner.scheduler.wake_at())
+            (id, wake(&inner.scheduler, ask.book.id, id))
         };
         let off = || ask.cancel.is_some_and(Cancel::is_cancelled);
         let mut fate = ticket.fate(Some(Duration::ZERO), &|| true);
@@ -350,7 +356,7 @@ impl Desk {
             if wake.is_some_and(|at| at <= self.now()) {
                 self.step(&mut inner, Event::Tick);
             }
-            *wake = inner.scheduler.wake_at();
+            *wake = self::wake(&inner.scheduler, ask.book.id, id);
         }
     }
 

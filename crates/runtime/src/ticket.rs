@@ -139,10 +139,8 @@ impl Mates {
     }
 
     /// Gives each its outputs, in order.
-    pub fn done(mut self, outputs: Vec<Vec<Tensor>>) {
-        for (t, o) in self.0.drain(..).zip(outputs) {
-            t.decide(Fate::Done(Ok(o)));
-        }
+    pub fn done(self, outputs: Vec<Vec<Tensor>>) {
+        self.each(outputs.into_iter().map(Ok));
     }
 
     /// Tells each what became of it, in order.

@@ -137,12 +137,23 @@ impl Batcher {
     /// else when it was held back for long enough. `None` when nothing waits.
     pub fn ready_at(&self) -> Option<f64> {
         let head = self.queue.front()?;
-        if self.is_full() || self.batching.max_delay_s <= 0.0 {
-            return Some(head.arrived);
+        match self.is_full() {
+            true => Some(head.arrived),
+            false => Some(self.held_until(head)),
         }
+    }
+
+    /// Until when a request is held back at most, seconds.
+    fn held_until(&self, w: &Waiting) -> f64 {
         // Holding back must not be what makes it late.
-        let latest = head.due - 2.0 * head.request.cost_s;
-        Some((head.arrived + self.batching.max_delay_s).min(latest.max(head.arrived)))
+        let latest = w.due - 2.0 * w.request.cost_s;
+        (w.arrived + self.batching.max_delay_s.max(0.0)).min(latest.max(w.arrived))
+    }
+
+    /// Request `id` and until when it is held back at most, whatever waits before it.
+    pub fn find(&self, id: u64) -> Option<(&Waiting, f64)> {
+        let w = self.queue.iter().find(|w| w.request.id == id)?;
+        Some((w, self.held_until(w)))
     }
 
     /// Takes the head and, behind it, what agrees with it in shape, as long as the batch holds it. A

@@ -296,6 +296,19 @@ impl Scheduler {
         self.sessions.values().filter_map(of).min_by(f64::total_cmp)
     }
 
+    /// When [`Event::Tick`] is due for a request that waits, whatever becomes of those before it: a caller that
+    /// waits and keeps to this sees to it that what is left behind a batch is not left for good.
+    pub fn wake_for(&self, session: SessionId, request: RequestId) -> Option<f64> {
+        let s = self.sessions.get(&session)?;
+        let (w, held) = s.queue.find(request)?;
+        let late = s.latest_start(w);
+        let after = |t: &f64| *t > self.now && t.is_finite();
+        [held, late]
+            .into_iter()
+            .filter(after)
+            .min_by(f64::total_cmp)
+    }
+
     /// Forgets a session that ended; nothing of it may run or wait.
     pub fn forget(&mut self, session: SessionId) {
         let idle = |s: &Session| s.running == 0 && s.queue.is_empty();

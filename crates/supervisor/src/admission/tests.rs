@@ -494,3 +494,28 @@ fn while_requests_wait_runs_share_the_workers_out() {
     s.step(2.0, Event::Finish(2));
     assert_eq!(s.granted(), 4);
 }
+
+#[test]
+fn what_a_batch_leaves_behind_has_a_time_of_its_own() {
+    let joined = policy(|p| {
+        p.batching = Batching {
+            max_items: 2,
+            max_delay_s: 1.0,
+            marginal: 1.0,
+        };
+    });
+    let mut s = scheduler(1, &[joined]);
+    let at = [(0.0, 1), (0.0, 2), (0.1, 3), (0.1, 4), (0.9, 5)];
+    for (now, id) in at {
+        s.step(now, Event::Arrive(request(id, 0, 0.1)));
+    }
+    // The worker is busy, and the next batch is full: nothing is to be done by the clock.
+    assert_eq!(s.wake_at(), None);
+    let own = s.wake_for(0, 5).expect("its own time");
+    assert_eq!(started(&s.step(1.0, Event::Finish(0))), [(1, 0, 1)]);
+    s.step(1.1, Event::Finish(1));
+    // Nothing else will happen: its caller has to come by itself.
+    assert!((own - 1.9).abs() < 1e-9, "{own}");
+    assert_eq!(started(&s.step(own, Event::Tick)), [(2, 0, 1)]);
+    assert_eq!(s.wake_for(0, 5), None);
+}
