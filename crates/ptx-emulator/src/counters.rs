@@ -124,6 +124,40 @@ pub struct Counters {
     pub by_line: Vec<(u32, Counts)>,
 }
 
+/// A request of a warp to global or shared memory, lane by lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Line of the text.
+    pub line: u32,
+    /// Whether it goes to shared memory; else to global memory.
+    pub shared: bool,
+    /// The CTA.
+    pub cta: [u32; 3],
+    /// The warp in its CTA.
+    pub warp: u32,
+    /// Bytes that each lane asks for.
+    pub bytes: u32,
+    /// Address of every lane that takes part.
+    pub lanes: [Option<u64>; 32],
+}
+
+impl Request {
+    /// Distinct 32-byte sectors and 128-byte lines of global memory that it touches.
+    pub fn sectors(&self) -> (u64, u64) {
+        let at: Vec<u64> = self.lanes.iter().flatten().copied().collect();
+        sectors(&at, u64::from(self.bytes).max(1))
+    }
+
+    /// Passes over the 32 banks of shared memory that it takes, and the fewest it could.
+    pub fn passes(&self) -> (u64, u64) {
+        let all = self.lanes.iter().enumerate();
+        let at: Vec<(u32, u32)> = all
+            .filter_map(|(l, a)| Some((l as u32, (*a)? as u32)))
+            .collect();
+        wavefronts(&at, self.bytes)
+    }
+}
+
 /// Distinct 32-byte sectors and 128-byte lines that `bytes` at each of `addresses` touch.
 pub(crate) fn sectors(addresses: &[u64], bytes: u64) -> (u64, u64) {
     let mut list = [0u64; 64];

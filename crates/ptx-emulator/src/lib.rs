@@ -57,7 +57,7 @@ mod program;
 mod text;
 
 pub use checks::{Checks, Kind as Finding, Report};
-pub use counters::{Class, Counters, Counts};
+pub use counters::{Class, Counters, Counts, Request};
 pub use error::PtxError;
 pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Pace, Running, Status};
 pub use memory::{Kind as MemoryKind, Memory};

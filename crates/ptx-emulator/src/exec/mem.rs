@@ -3,7 +3,7 @@
 use super::Ctx;
 use super::access::{How, byte_mask, shared_key};
 use crate::checks::Kind;
-use crate::counters::{sectors, wavefronts};
+use crate::counters::{Request, sectors, wavefronts};
 use crate::machine::cta::lanes;
 use crate::memory::{self, LOCAL_WINDOW, SHARED_WINDOW, WINDOW};
 use crate::parse::ast::Space;
@@ -239,7 +239,32 @@ impl Ctx<'_> {
         }
     }
 
+    /// Keeps a request if it is its instruction's first.
+    fn keep(&mut self, at: &[u64; 32], bytes: u32, act: u32, shared: bool) {
+        let line = self.world.line_of(self.k, self.pc);
+        let Some(kept) = &mut self.world.requests else {
+            return;
+        };
+        kept.entry((self.pc, shared)).or_insert_with(|| {
+            let mut one = [None; 32];
+            for l in lanes(act) {
+                one[l as usize] = Some(at[l as usize]);
+            }
+            Request {
+                line,
+                shared,
+                cta: self.cta.id,
+                warp: self.w.index,
+                bytes,
+                lanes: one,
+            }
+        });
+    }
+
     pub(crate) fn count_shared(&mut self, at: &[u64; 32], total: u32, act: u32) {
+        if self.world.requests.is_some() {
+            self.keep(at, total, act, true);
+        }
         let mut list = [(0u32, 0u32); 32];
         let mut n = 0;
         for l in lanes(act) {
@@ -264,6 +289,9 @@ impl Ctx<'_> {
         how: How,
         write: bool,
     ) {
+        if self.world.requests.is_some() {
+            self.keep(at, total, act, false);
+        }
         let mut list = [0u64; 32];
         let mut n = 0;
         for l in lanes(act) {

@@ -12,7 +12,7 @@ pub use host::{HostOrder, Running, Status};
 pub use pace::Pace;
 
 use crate::checks::{Checks, Report};
-use crate::counters::{Counters, Counts};
+use crate::counters::{Counters, Counts, Request};
 use crate::decode;
 use crate::error::PtxError;
 use crate::memory::{Kind, Memory};
@@ -168,6 +168,9 @@ pub struct Launch {
     pub shared_limit: Option<u32>,
     /// What things take, for a launch in slices that is to keep time.
     pub pace: Option<Pace>,
+    /// Whether the first request of every instruction to global and shared memory is kept, lane by
+    /// lane; such a run takes its CTAs on one thread.
+    pub requests: bool,
 }
 
 impl Launch {
@@ -187,6 +190,7 @@ impl Launch {
             again: true,
             shared_limit: None,
             pace: None,
+            requests: false,
         }
     }
 
@@ -220,6 +224,9 @@ pub struct Outcome {
     pub counters: Counters,
     /// Threads of this machine that ran CTAs.
     pub threads: usize,
+    /// The first request of every instruction to global and to shared memory, where they were kept,
+    /// in the order of the text.
+    pub requests: Vec<Request>,
 }
 
 impl Outcome {
@@ -444,6 +451,7 @@ impl Plan {
             l.grid,
         )
         .at_pace(l.pace)
+        .keeping(l.requests)
     }
 }
 

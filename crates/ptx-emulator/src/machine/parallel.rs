@@ -17,7 +17,11 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         n => n,
     };
     let threads = threads.min(plan.ctas as usize);
-    if plan.kernel.communicates || threads < 2 || l.again && mem.in_use() > MOST_COPIED {
+    if plan.kernel.communicates
+        || l.requests
+        || threads < 2
+        || l.again && mem.in_use() > MOST_COPIED
+    {
         return None;
     }
     let live = || {
@@ -100,5 +104,6 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
         reports,
         counters: summary(&plan.kernel, &counts),
         threads,
+        requests: Vec::new(),
     })
 }

@@ -2,11 +2,11 @@
 
 use crate::checks::{Checks, Reports};
 use crate::clocks::{HOST, Messages};
-use crate::counters::Counts;
+use crate::counters::{Counts, Request};
 use crate::machine::pace::{Clock, Pace};
 use crate::memory::shadow::Shadow;
 use crate::program::Kernel;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bits of the filter in front of the map of watched words.
 const FILTER: usize = 1 << 12;
@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub shared_bytes: u32,
     pub grid: [u32; 3],
     pub clock: Clock,
+    /// The first request of each instruction to global and to shared memory, where they are kept.
+    pub requests: Option<BTreeMap<(u32, bool), Request>>,
 }
 
 impl World {
@@ -50,7 +52,14 @@ impl World {
             shared_bytes: shared,
             grid,
             clock: Clock::default(),
+            requests: None,
         }
+    }
+
+    /// The same, which keeps requests where that is asked for.
+    pub fn keeping(mut self, requests: bool) -> World {
+        self.requests = requests.then(BTreeMap::new);
+        self
     }
 
     /// The same with a clock.

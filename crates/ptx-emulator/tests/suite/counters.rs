@@ -107,3 +107,35 @@ fn tables_stay_within_a_hundred_columns() {
     assert!(t.lines().all(|l| l.chars().count() <= 100), "{t}");
     assert!(t.contains("fma.rn.f32"), "{t}");
 }
+
+#[test]
+fn the_first_request_of_an_instruction_is_kept_lane_by_lane() {
+    for by in [0, 1, 2, 8, 31] {
+        let mut b = Bench::new(SOURCE);
+        let o = b.buffer(256);
+        let l = Launch {
+            requests: true,
+            checks: Checks::none(),
+            ..launch("strided", 3, 64).u32(by).u64(o)
+        };
+        let out = b.clean(&l);
+        let line = line_of(SOURCE, "strided", "ld.shared");
+        let kept: Vec<&Request> = out.requests.iter().filter(|r| r.line == line).collect();
+        let [one] = kept[..] else {
+            panic!("{kept:?}");
+        };
+        assert!(one.shared && one.bytes == 4 && one.cta[0] < 3 && one.warp < 2);
+        let c = counts(&out, line);
+        assert_eq!(one.passes().0 * c.shared_requests, c.wavefronts, "{by}");
+        let at: Vec<u64> = one.lanes.iter().map(|a| a.unwrap()).collect();
+        assert!(at.windows(2).all(|w| w[1] - w[0] == u64::from(by) * 4));
+        let global = out.requests.iter().find(|r| !r.shared).unwrap();
+        let c = counts(&out, global.line);
+        assert_eq!(global.sectors().0 * c.global_requests, c.sectors, "{by}");
+    }
+    // Nothing is kept that nobody asked for.
+    let mut b = Bench::new(SOURCE);
+    let o = b.buffer(256);
+    let out = b.clean(&launch("strided", 1, 32).u32(1).u64(o));
+    assert!(out.requests.is_empty());
+}
