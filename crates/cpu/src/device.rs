@@ -3,6 +3,7 @@ use crate::executable::CpuExecutable;
 use crate::init;
 use crate::isa::Isa;
 use crate::pool::{Fault, Pool};
+use crate::shares::Shares;
 use crate::target::target;
 use crate::ukr::{Kernels, kernels};
 use device::{Device, DeviceError, Executable, PackedStore, Permit, Residency, Shelf, Worked};
@@ -42,6 +43,7 @@ pub struct CpuDevice {
     target: Target,
     kernels: &'static Kernels,
     pool: Arc<Pool>,
+    shares: Shares,
 }
 
 /// Workers at most: more than any machine has.
@@ -66,6 +68,7 @@ impl CpuDevice {
             target: target(isa),
             kernels: kernels(isa),
             pool: Arc::new(Pool::new(workers, &cpus, options.fault)?),
+            shares: Shares::new(cpus),
         })
     }
 
@@ -102,6 +105,17 @@ impl Device for CpuDevice {
 
     fn limit_workers(&self, workers: usize) {
         self.pool.limit(workers);
+    }
+
+    fn avoid_workers(&self, workers: &[u32]) {
+        self.pool.avoid(workers);
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        match self.pool.places() {
+            Some(places) => self.shares.read(&places),
+            None => Vec::new(),
+        }
     }
 
     fn compile_from(

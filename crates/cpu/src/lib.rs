@@ -19,11 +19,13 @@ mod place;
 mod pool;
 #[doc(hidden)]
 pub mod seats;
+mod shares;
 mod target;
 mod track;
 pub mod ukr;
 
 pub use crate::device::{CpuDevice, CpuOptions};
+pub use crate::place::{stand_back, thread_time_ns};
 pub use crate::pool::Fault;
 pub use isa::Isa;
 pub use target::target;

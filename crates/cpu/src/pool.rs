@@ -56,6 +56,8 @@ struct Worker {
     pinned: Mutex<Option<(ThreadId, usize)>>,
     thread: Mutex<Option<Thread>>,
     desk: Mutex<Desk>,
+    /// Somebody else uses its processor: it leaves work to the others.
+    avoided: AtomicBool,
 }
 
 struct Shared {
@@ -171,6 +173,7 @@ impl Pool {
                         pinned: Mutex::new(None),
                         thread: Mutex::new(None),
                         desk: Mutex::new(Desk::new()?),
+                        avoided: AtomicBool::new(false),
                     })
                 })
                 .collect::<Result<_, DeviceError>>()?,
@@ -245,6 +248,24 @@ impl Pool {
     pub(crate) fn limit(&self, workers: usize) {
         self.shared.seats.resize(workers.clamp(1, self.workers()));
         self.shared.call();
+    }
+
+    /// Has the residents of these numbers (workers from 1 on) leave work to the others, and no further ones.
+    pub(crate) fn avoid(&self, workers: &[u32]) {
+        for (i, w) in self.shared.workers.iter().enumerate() {
+            let avoided = workers.contains(&(i as u32 + 1));
+            w.avoided.store(avoided, Ordering::SeqCst);
+        }
+        self.shared.call();
+    }
+
+    /// The processor that each resident is pinned to; `None` where workers are not pinned.
+    pub(crate) fn places(&self) -> Option<Vec<usize>> {
+        if self.shared.free.load(Ordering::Relaxed) == ANY {
+            return None;
+        }
+        let each = self.shared.workers.iter();
+        each.map(|w| Some((*lock(&w.pinned))?.1)).collect()
     }
 
     /// Runs `job` to its end with the help of as many residents as its permit allows. The caller is
@@ -353,7 +374,8 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
     let mut rounds = 0u32;
     while !shared.stop.load(Ordering::SeqCst) {
         let mut worked = false;
-        if let Some((s, priority)) = shared.best(me, &seen) {
+        let avoided = worker.avoided.load(Ordering::Relaxed);
+        if let Some((s, priority)) = shared.best(me, &seen).filter(|_| !avoided) {
             // Taken before the job is entered: room is made under this lock before a job is shown.
             let mut desk = lock(&worker.desk);
             if shared.seats.sit_to_help(priority) {
@@ -400,12 +422,13 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
         let since = *idle.get_or_insert_with(Instant::now);
         // Without a seat to be had there is nothing to wait for: a thread that spins takes a processor
         // from one that works.
-        if since.elapsed() > SPIN || shared.seats.free() == 0 {
+        if since.elapsed() > SPIN || shared.seats.free() == 0 || avoided {
             let work = || {
                 let open = || {
-                    shared
-                        .best(me, &seen)
-                        .is_some_and(|(_, p)| shared.seats.may_help(p))
+                    !worker.avoided.load(Ordering::SeqCst)
+                        && shared
+                            .best(me, &seen)
+                            .is_some_and(|(_, p)| shared.seats.may_help(p))
                 };
                 shared.stop.load(Ordering::SeqCst) || open()
             };

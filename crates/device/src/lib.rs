@@ -80,6 +80,16 @@ pub trait Device: Send + Sync {
     fn limit_workers(&self, workers: usize) {
         let _ = workers;
     }
+    /// Has these workers (from 1 on; 0 stands for all callers) leave work to the others from now on, and no
+    /// further ones: somebody else uses their cores.
+    fn avoid_workers(&self, workers: &[u32]) {
+        let _ = workers;
+    }
+    /// Which share of its core each worker had, or would have had, since this was asked last: 1 where it is
+    /// alone. Empty where nobody can say.
+    fn shares(&self) -> Vec<f64> {
+        Vec::new()
+    }
     /// Makes block `block` (counting blocks only) of `plan` executable and runs its init segment;
     /// results of init are taken from and put into `packed`, so that plans share them.
     fn compile(

@@ -1,13 +1,16 @@
+use crate::Served;
 use crate::book::Book;
 use crate::desk::Desk;
 use crate::stats::SessionStats;
 use device::{Device, PackedStore, Worked};
 use plan::{Planner, Program};
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use supervisor::admission::{SessionId, SessionLoad, SessionPolicy};
+use supervisor::supervise::{Decision, Mode};
 use tensor::WeightStore;
 
 /// Devices with resident workers, shared by all sessions.
@@ -19,7 +22,21 @@ pub struct Engine {
     planning: AtomicU64,
     pub(crate) desk: Desk,
     programs: Mutex<Vec<(String, Weak<Program>)>>,
+    served: Mutex<Vec<Weak<Served>>>,
+    /// Workers that requests may have at most.
+    limit: AtomicU32,
+    supervised: Mutex<Supervised>,
 }
+
+/// What supervises an engine, and what it decided last.
+#[derive(Default)]
+struct Supervised {
+    mode: Option<Mode>,
+    decisions: VecDeque<Decision>,
+}
+
+/// Decisions that are kept.
+const DECISIONS: usize = 256;
 
 /// Requests that run at once on a device whose workers are not the host's.
 const AT_ONCE: u32 = 8;
@@ -81,6 +98,9 @@ impl Engine {
         Arc::new(Engine {
             desk: Desk::new(workers.max(1)),
             programs: Mutex::new(Vec::new()),
+            served: Mutex::new(Vec::new()),
+            limit: AtomicU32::new(u32::MAX),
+            supervised: Mutex::default(),
             device,
             planner,
             packed: PackedStore::new(),
@@ -121,8 +141,61 @@ impl Engine {
     /// process, or given back.
     pub fn limit_workers(&self, workers: u32) {
         let workers = workers.clamp(1, self.workers());
+        self.limit.store(workers, Ordering::Relaxed);
         self.device.limit_workers(workers as usize);
         self.desk.limit(workers);
+    }
+
+    /// Whether requests may have fewer workers than there are.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) < self.workers()
+    }
+
+    pub(crate) fn opened(&self, served: &Arc<Served>) {
+        let mut all = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|s| s.strong_count() > 0);
+        all.push(Arc::downgrade(served));
+    }
+
+    /// The sessions that live, as whoever supervises them sees them.
+    pub fn served(&self) -> Vec<Arc<Served>> {
+        let all = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn supervised(&self) -> MutexGuard<'_, Supervised> {
+        self.supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who supervises it goes so far; `None`: nobody does. False where it is supervised already.
+    pub fn set_supervision(&self, mode: Option<Mode>) -> bool {
+        let mut s = self.supervised();
+        if s.mode.is_some() && mode.is_some() {
+            return false;
+        }
+        s.mode = mode;
+        true
+    }
+
+    /// How far who supervises it goes, if anybody does.
+    pub fn supervision(&self) -> Option<Mode> {
+        self.supervised().mode
+    }
+
+    /// A decision was taken about this engine.
+    pub fn note(&self, decision: Decision) {
+        let mut s = self.supervised();
+        while s.decisions.len() >= DECISIONS {
+            s.decisions.pop_front();
+        }
+        s.decisions.push_back(decision);
+    }
+
+    /// The last decisions about this engine, oldest first.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.supervised().decisions.iter().cloned().collect()
     }
 
     /// Takes no further requests of any session, and waits until those there are are done.

@@ -1,5 +1,6 @@
 //! Plans made executable, and the bounded store of them.
 use crate::kept::{remember, shorten};
+use crate::trial::Trial;
 use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
@@ -94,12 +95,18 @@ pub(crate) struct Unit {
     next_id: AtomicU64,
     /// Changes when the current plan does.
     version: AtomicU64,
+    /// A plan that some requests run with instead.
+    pub trial: ArcSwapOption<Trial>,
+    /// Plans that were made for requests that waited for them.
+    pub made: AtomicU64,
     /// Bodies by (segment, which), made when first needed.
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
     /// Stretches by their first segment, made when first needed.
     stretches: Mutex<BTreeMap<usize, Arc<Part>>>,
     /// Whether this is a stretch of another unit.
     of_another: bool,
+    /// Whether plans follow from nothing but the dims asked for.
+    pinned: bool,
 }
 
 /// A stretch of a unit's program, with a unit of its own. Numbers are the whole program's.
@@ -124,10 +131,18 @@ impl Unit {
             past: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
+            trial: ArcSwapOption::empty(),
+            made: AtomicU64::new(0),
             inner: Mutex::new(BTreeMap::new()),
             stretches: Mutex::new(BTreeMap::new()),
             of_another: false,
+            pinned: false,
         }
+    }
+
+    /// With plans that follow from nothing but the dims asked for, or not.
+    pub fn pinned(self, pinned: bool) -> Unit {
+        Unit { pinned, ..self }
     }
 
     /// Whether this is a stretch of another unit.
@@ -147,6 +162,7 @@ impl Unit {
                 let name = format!("{}/{first}.2", self.name);
                 let s = self.program.stretch(first);
                 let unit = Unit::new(Arc::new(s.program), name, self.store.clone());
+                let unit = unit.pinned(self.pinned);
                 Arc::new(Part {
                     unit: Unit {
                         of_another: true,
@@ -168,7 +184,8 @@ impl Unit {
             .entry(key)
             .or_insert_with(|| {
                 let name = format!("{}/{}.{}", self.name, key.0, key.1);
-                Arc::new(Unit::new(Arc::new(make()), name, self.store.clone()))
+                let unit = Unit::new(Arc::new(make()), name, self.store.clone());
+                Arc::new(unit.pinned(self.pinned))
             })
             .clone()
     }
@@ -300,6 +317,33 @@ impl Unit {
         }
     }
 
+    /// As [`Unit::swap`]; what was current stays at hand for dims that `epoch` does not cover, and plans
+    /// for its very box go.
+    pub fn promote(&self, epoch: Arc<Epoch>) {
+        let before = self.current();
+        self.swap(epoch.clone());
+        let dims = &epoch.plan.plan().dims;
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.splice(0..0, before);
+        others.retain(|e| e.plan.plan().dims != *dims);
+        let gone = shorten(Some(&epoch), &mut others);
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        remember(&mut past, &gone);
+    }
+
+    /// A plan at hand that covers `env`.
+    pub fn covering(&self, env: &[(Sym, i64)]) -> Option<Arc<Epoch>> {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.current().into_iter().chain(others.iter().cloned());
+        all.into_iter().find(|e| e.covers(env))
+    }
+
+    /// Whether requests may run with the plan of this version now.
+    pub fn knows(&self, version: u64) -> bool {
+        let trial = self.trial.load();
+        version == self.version() || trial.as_ref().is_some_and(|t| t.version == version)
+    }
+
     /// A number that changes whenever another plan becomes the current one.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -313,6 +357,9 @@ impl Unit {
     /// The plans in use and some of those that were, that of the box nearest to `dims` first: a new one
     /// shares packed weights with them and may take schedules from them.
     fn likes(&self, dims: &DimBox) -> Vec<Arc<VerifiedPlan>> {
+        if self.pinned {
+            return Vec::new();
+        }
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         let used = self.current().into_iter().chain(others.iter().cloned());
@@ -375,6 +422,7 @@ impl Unit {
             }
         };
         engine.planned(began.elapsed());
+        self.made.fetch_add(1, Ordering::Relaxed);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(e) = kept(&mut others) {
             return Ok(e);

@@ -32,16 +32,25 @@ pub(crate) fn items_of(program: &Program, dims: &DimBox) -> i64 {
     batch(program).and_then(|b| dims.get(b)).map_or(1, |r| r.hi)
 }
 
-/// A number that is equal for inputs that differ in nothing but the batch.
-fn shape_of(inputs: &[Option<&Tensor>]) -> u64 {
-    // FNV-1a over the extents behind the first.
+/// Items that inputs are made of.
+pub(crate) fn items_in(program: &Program, inputs: &[Option<&Tensor>]) -> u32 {
+    let first = inputs.first().copied().flatten();
+    let extent = first.and_then(|t| t.shape().first().copied());
+    let joins = batch(program).is_some();
+    let items = extent.filter(|_| joins).unwrap_or(1);
+    u32::try_from(items).unwrap_or(u32::MAX)
+}
+
+/// A number that is equal for inputs that differ in nothing but their first `skip` extents.
+pub(crate) fn shape_of(inputs: &[Option<&Tensor>], skip: usize) -> u64 {
+    // FNV-1a over the extents.
     let mut h = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |n: usize| {
         h = (h ^ n as u64).wrapping_mul(0x0100_0000_01b3);
     };
     for t in inputs.iter().flatten() {
         add(usize::MAX);
-        t.shape().iter().skip(1).for_each(|&n| add(n));
+        t.shape().iter().skip(skip).for_each(|&n| add(n));
     }
     // The other half of the numbers are of requests that ride with nobody.
     h | 1 << 63
@@ -79,7 +88,7 @@ impl Session {
             book: &self.book,
             items: u32::try_from(items).unwrap_or(u32::MAX).max(1),
             shape: match joins {
-                true => shape_of(inputs),
+                true => shape_of(inputs, 1),
                 false => self.engine().desk.unlike(),
             },
             deadline_s: call.deadline.map(|d| d.as_secs_f64()),

@@ -8,7 +8,7 @@ use crate::interpret::shape_of;
 use crate::value::Shaped;
 use device::{AlignedBytes, Frame, Permit, Recycler, Request, UnifiedBuffer, UnifiedRequest};
 use layout::{DType, Sym};
-use plan::{Block, PlanSegment, Program, Timeline};
+use plan::{Block, PlanSegment, Program, Timeline, VerifiedPlan};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor::Tensor;
@@ -191,7 +191,7 @@ fn only_block(epoch: &Epoch) -> Option<&Block> {
 }
 
 impl Lane {
-    fn new() -> Result<Lane, RunError> {
+    pub fn new() -> Result<Lane, RunError> {
         Ok(Lane {
             memory: AlignedBytes::new(0, "the memory of a request")?,
             ready: Vec::new(),
@@ -290,8 +290,23 @@ impl Lane {
         Ok(outs)
     }
 
-    fn forget(&mut self, version: u64) {
-        self.ready.retain(|r| r.version == version);
+    /// The plan of what is in front.
+    pub fn plan(&self) -> Option<&Arc<VerifiedPlan>> {
+        self.ready.first().map(|r| &r.epoch.plan)
+    }
+
+    /// Whether what is in front is for the top of its plan's box, as its prediction is.
+    pub fn at_top(&self) -> bool {
+        self.ready.first().is_some_and(|r| {
+            let symbols = only_block(&r.epoch).map_or(&[][..], |b| &b.symbols);
+            let dims = &r.epoch.plan.plan().dims;
+            let mut each = symbols.iter().zip(&r.symbols);
+            each.all(|(s, v)| dims.get(s).is_none_or(|range| range.hi == *v))
+        })
+    }
+
+    fn forget(&mut self, unit: &Unit) {
+        self.ready.retain(|r| unit.knows(r.version));
     }
 }
 
@@ -303,13 +318,12 @@ impl Lanes {
         Lanes(Mutex::new(Vec::new()))
     }
 
-    /// A lane, with whether what is in front of it is ready for these inputs.
+    /// A lane, with whether what is in front of it is ready for these inputs by the plan of this version.
     pub fn take<T: Shaped>(
         &self,
-        unit: &Unit,
+        version: u64,
         inputs: &[Option<&T>],
     ) -> Result<(Lane, bool), RunError> {
-        let version = unit.version();
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for i in (0..idle.len()).rev() {
             if idle[i].find(version, inputs) {
@@ -324,7 +338,7 @@ impl Lanes {
 
     /// Gives a lane back; what it had ready for plans that were replaced meanwhile is forgotten.
     pub fn put(&self, unit: &Unit, book: &Book, mut lane: Lane) {
-        lane.forget(unit.version());
+        lane.forget(unit);
         let bytes = lane.memory.len();
         if bytes != lane.booked {
             // Memory of a slot only grows.
@@ -338,8 +352,7 @@ impl Lanes {
 
     /// Lets go of plans that were replaced.
     pub fn forget(&self, unit: &Unit) {
-        let version = unit.version();
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.iter_mut().for_each(|l| l.forget(version));
+        idle.iter_mut().for_each(|l| l.forget(unit));
     }
 }

@@ -4,13 +4,17 @@ use crate::epoch::{Unit, lookup};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run};
 use crate::joined;
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
+use crate::served::Served;
+use crate::trial::Trial;
 use crate::value::{Shaped, Value};
+use crate::watch::Watch;
 use crate::{Binding, Cancel, Engine, PlanStore, RunError, SessionView, Stream};
 use device::{Permit, Recycler, UnifiedBuffer};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use supervisor::admission::SessionPolicy;
 use tensor::Tensor;
@@ -34,6 +38,9 @@ pub struct SessionOptions {
     pub workers: Option<u32>,
     /// Where plans and packed weights outlive the process, if anywhere.
     pub store: Option<Arc<dyn PlanStore>>,
+    /// Whether plans stay as they are, whatever happens, and follow from nothing but the dims asked for: the
+    /// same requests give the same bits.
+    pub pinned: bool,
 }
 
 impl Default for SessionOptions {
@@ -48,19 +55,23 @@ impl Default for SessionOptions {
             },
             workers: None,
             store: None,
+            pinned: false,
         }
     }
 }
 
 /// One program, ready for requests from any number of threads.
 pub struct Session {
-    engine: Arc<Engine>,
-    unit: Unit,
-    options: RwLock<SessionOptions>,
-    pub(crate) book: Arc<Book>,
+    served: Arc<Served>,
     outputs: Arc<[String]>,
-    lanes: Lanes,
-    buffers: Arc<Recycler>,
+}
+
+impl Deref for Session {
+    type Target = Served;
+
+    fn deref(&self) -> &Served {
+        &self.served
+    }
 }
 
 /// What one request asks beside its session's policy.
@@ -86,33 +97,28 @@ impl Session {
                 .store(options.workers.is_some() || gpu, Ordering::Relaxed);
             b
         });
-        Session {
+        let outputs = program.outputs.iter().map(|o| o.0.clone()).collect();
+        let served = Arc::new(Served {
             book,
-            outputs: program.outputs.iter().map(|o| o.0.clone()).collect(),
             lanes: Lanes::new(),
             buffers: Recycler::new(KEPT_OUTPUTS),
-            engine,
-            unit: Unit::new(program, String::new(), options.store.clone()),
+            unit: Unit::new(program, String::new(), options.store.clone()).pinned(options.pinned),
             options: RwLock::new(options),
-        }
+            watch: Watch::new(),
+            engine: engine.clone(),
+        });
+        engine.opened(&served);
+        Session { served, outputs }
+    }
+
+    /// The session as whoever supervises it sees it.
+    pub fn served(&self) -> &Arc<Served> {
+        &self.served
     }
 
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Arc<Program> {
-        &self.unit.program
-    }
-
-    /// A copy of the options.
-    pub fn options(&self) -> SessionOptions {
-        self.options
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     /// Runs one request: every input by name, outputs in the model's order. Blocks until it is
@@ -198,7 +204,7 @@ impl Session {
     }
 
     pub(crate) fn any_lane(&self) -> Result<Lane, RunError> {
-        Ok(self.lanes.take::<Tensor>(&self.unit, &[])?.0)
+        Ok(self.lanes.take::<Tensor>(self.unit.version(), &[])?.0)
     }
 
     /// Runs one request on inputs in the program's order. `lane` is kept there for the caller to
@@ -225,6 +231,7 @@ impl Session {
         stop_after: Option<u32>,
         call: Call<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
+        self.watch.arrive(inputs, !self.book.is_plain());
         let began = self.book.stats.begin();
         let alone = match (call.cancel, call.deadline) {
             (None, None) => self.engine.desk.alone(&self.book),
@@ -262,20 +269,49 @@ impl Session {
         out
     }
 
-    /// Runs a request whose turn it is.
+    /// Runs a request whose turn it is, with the plan that is tried where it is that one's turn.
     pub(crate) fn run_at(
+        &self,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        old: Vec<Tensor>,
+        mut timeline: Option<&mut Timeline>,
+        stop_after: Option<u32>,
+        permit: Permit<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let trial = self.unit.trial.load_full();
+        let side = match &trial {
+            Some(t) if stop_after.is_none() => t.side(&self.shapes(inputs)?),
+            _ => None,
+        };
+        let tried = trial.as_deref().filter(|_| side == Some(true));
+        let how = (stop_after, tried, side);
+        match self.run_with_plan(inputs, lane, old, timeline.as_deref_mut(), how, permit) {
+            Err(e) if tried.is_some() && !matches!(e, RunError::Cancelled) => {
+                let how = (stop_after, None, None);
+                let out = self.run_with_plan(inputs, lane, Vec::new(), timeline, how, permit)?;
+                // What fails with either plan is the request's own fault.
+                self.watch.fail();
+                Ok(out)
+            }
+            out => out,
+        }
+    }
+
+    fn run_with_plan(
         &self,
         inputs: &[Option<&Tensor>],
         lane: &mut Option<Lane>,
         mut old: Vec<Tensor>,
         mut timeline: Option<&mut Timeline>,
-        stop_after: Option<u32>,
+        (stop_after, tried, side): (Option<u32>, Option<&Trial>, Option<bool>),
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
+        let version = tried.map_or_else(|| self.unit.version(), |t| t.version);
         let ready = match lane {
-            Some(l) => l.find(self.unit.version(), inputs),
+            Some(l) => l.find(version, inputs),
             None => {
-                let (l, ready) = self.lanes.take(&self.unit, inputs)?;
+                let (l, ready) = self.lanes.take(version, inputs)?;
                 *lane = Some(l);
                 ready
             }
@@ -283,7 +319,7 @@ impl Session {
         let Some(lane) = lane else {
             return Ok(Vec::new());
         };
-        if !ready && let Some(env) = self.make_ready(inputs, lane)? {
+        if !ready && let Some(env) = self.make_ready(inputs, lane, tried)? {
             let options = self.options();
             if let Some(t) = &mut timeline {
                 **t = Timeline::default();
@@ -307,7 +343,17 @@ impl Session {
         if !lane.fits(&old) {
             old = lane.outputs(&self.buffers)?;
         }
-        lane.run(inputs, &mut old, timeline, stop_after, permit)?;
+        let mut watched = self.watch.begin(&permit, timeline.is_some());
+        let own = watched.as_mut().and_then(|w| w.timeline.as_mut());
+        lane.run(inputs, &mut old, timeline.or(own), stop_after, permit)?;
+        if let (Some(w), Some(plan)) = (watched, lane.plan()) {
+            let items = joined::items_in(&self.unit.program, inputs);
+            let asked = self.book.workers.load(Ordering::Relaxed);
+            let asked = if self.engine.is_limited() { 0 } else { asked };
+            let how = (asked, lane.at_top(), items);
+            self.watch.end(w, &permit, plan, side, how);
+            self.watch.offer(inputs, &old, side == Some(true));
+        }
         Ok(old)
     }
 
@@ -317,17 +363,23 @@ impl Session {
         &self,
         inputs: &[Option<&T>],
         lane: &mut Lane,
+        tried: Option<&Trial>,
     ) -> Result<Option<Vec<(Sym, i64)>>, RunError> {
         let env = self.shapes(inputs)?;
         let options = self.options();
         let program = &self.unit.program;
         constraints(program, &env)?;
-        let version = self.unit.version();
         let dims = || box_for(program, &env, &options.dims);
-        let epoch = self
-            .unit
-            .epoch(&self.engine, &env, dims, &options.allotment)?;
-        self.planned(&epoch.plan);
+        let (version, epoch) = match tried {
+            Some(t) => (t.version, t.epoch.clone()),
+            None => {
+                let version = self.unit.version();
+                let (unit, allotment) = (&self.unit, &options.allotment);
+                let epoch = unit.epoch(&self.engine, &env, dims, allotment)?;
+                self.planned(&epoch.plan);
+                (version, epoch)
+            }
+        };
         for (i, b) in epoch.blocks.iter().enumerate() {
             self.book.compiled(b.exe.id(), &epoch.plan, i);
         }
@@ -357,8 +409,8 @@ impl Session {
         {
             let began = self.book.stats.begin();
             let turn = self.admit()?;
-            let (mut lane, ready) = self.lanes.take(&self.unit, &list)?;
-            if ready || self.make_ready(&list, &mut lane)?.is_none() {
+            let (mut lane, ready) = self.lanes.take(self.unit.version(), &list)?;
+            if ready || self.make_ready(&list, &mut lane, None)?.is_none() {
                 let outs = lane.run_unified(&list, turn.permit());
                 self.give_back(lane);
                 return self.account(began, outs);
@@ -552,18 +604,6 @@ impl Session {
             };
             self.engine.desk.set_policy(&self.book, policy);
         }
-    }
-
-    /// How its requests are treated.
-    pub fn policy(&self) -> SessionPolicy {
-        self.book.policy().clone()
-    }
-
-    /// Has requests that come from now on treated by `policy`, its workers included; a session that was
-    /// drained takes requests again. Requests are joined only where [`Session::joins`].
-    pub fn set_policy(&self, policy: SessionPolicy) {
-        self.book.chosen.store(true, Ordering::Relaxed);
-        self.engine.desk.set_policy(&self.book, policy);
     }
 
     /// What the session is at, and what its requests came to.

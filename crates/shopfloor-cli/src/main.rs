@@ -66,6 +66,8 @@ enum Command {
     Demo(commands::demo::Args),
     /// Devices, traffic and faults in virtual time: throughput, latencies, and what the supervisor does
     Simulate(commands::simulate::Args),
+    /// Run models under load with a supervisor that changes plans meanwhile, and say what it decides
+    Supervise(commands::supervise::Args),
     /// Run a kernel of a PTX file without a GPU, and say what is wrong with it and what it did
     Emulate(commands::emulate::Args),
 }
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Predict(a) => commands::predict::run(a),
         Command::Demo(a) => commands::demo::run(a),
         Command::Simulate(a) => commands::simulate::run(a),
+        Command::Supervise(a) => commands::supervise::run(a),
         Command::Emulate(a) => commands::emulate::run(a),
     };
     match result {

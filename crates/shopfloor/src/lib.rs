@@ -46,6 +46,7 @@ pub mod roofline;
 mod session;
 mod simulate;
 pub mod status;
+mod supervise;
 pub mod targets;
 mod ways;
 mod what_if;
@@ -68,6 +69,9 @@ pub use outputs::Outputs;
 pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use simulate::{SimulateOptions, Simulation, replay, simulate};
+pub use supervise::{
+    CallersSaw, Hear, Spent, SuperviseOptions, SupervisedLoad, Supervision, supervised_load,
+};
 pub use ways::persistent;
 pub use what_if::what_if;
 

@@ -1,4 +1,4 @@
-use crate::{Cache, Error, Model, ModelOptions, Outputs};
+use crate::{Cache, Error, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
 use cpu::CpuDevice;
 use cpu::isa::Isa;
 use device::{Device, UnifiedBuffer};
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use supervisor::division::Division;
+use supervisor::supervise::Mode;
 use tensor::Tensor;
 
 /// An engine on this machine's CPU.
@@ -151,6 +152,8 @@ pub struct SessionBuilder {
     batching: Option<Batching>,
     cache: Option<Cache>,
     resident_weights: bool,
+    deterministic: bool,
+    supervise: Option<Mode>,
 }
 
 impl SessionBuilder {
@@ -293,6 +296,23 @@ impl SessionBuilder {
         self
     }
 
+    /// The same requests give the same bits, whatever else goes on: the session's plans are pinned. No
+    /// supervisor changes them, and none depends on the plans that were made before it.
+    #[must_use]
+    pub fn deterministic(mut self) -> Self {
+        self.deterministic = true;
+        self
+    }
+
+    /// How far a supervisor of the new engine goes; [`Mode::Off`] when not said, since a plan that changes
+    /// changes the last bits of outputs, and measurements are of one plan. Ignored with
+    /// [`SessionBuilder::with_engine`]: see [`crate::Supervision`].
+    #[must_use]
+    pub fn with_supervision(mut self, mode: Mode) -> Self {
+        self.supervise = (mode != Mode::Off).then_some(mode);
+        self
+    }
+
     /// Keeps plans and packed weights between processes, and uses those that are there.
     pub fn with_cache(mut self, cache: Cache) -> Self {
         self.cache = Some(cache);
@@ -319,13 +339,19 @@ impl SessionBuilder {
     pub fn engine(&self) -> Result<Arc<Engine>, Error> {
         match &self.engine {
             Some(e) => Ok(e.clone()),
-            None => engine_for(
-                self.on.as_deref().unwrap_or("cpu"),
-                self.threads,
-                self.isa,
-                self.machine.clone(),
-                !self.resident_weights,
-            ),
+            None => {
+                let engine = engine_for(
+                    self.on.as_deref().unwrap_or("cpu"),
+                    self.threads,
+                    self.isa,
+                    self.machine.clone(),
+                    !self.resident_weights,
+                )?;
+                if let Some(mode) = self.supervise {
+                    Supervision::start(&engine, SuperviseOptions::of(mode))?.detach();
+                }
+                Ok(engine)
+            }
         }
     }
 
@@ -389,6 +415,7 @@ impl SessionBuilder {
             },
             policy,
             workers: self.workers,
+            pinned: self.deterministic,
             store: self.cache.as_ref().and_then(|c| {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());

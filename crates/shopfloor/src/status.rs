@@ -4,11 +4,23 @@ use report::{Align, Style, Table, units};
 use runtime::{SessionView, quantile_s};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use supervisor::supervise::{Decision, Mode};
 
 #[cfg(unix)]
 mod socket;
 #[cfg(unix)]
 pub use socket::{StatusServer, metrics_at, status_at};
+
+/// `text` in one line of at most `width` columns.
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        false => text.to_string(),
+        true => {
+            let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+            kept + "\u{2026}"
+        }
+    }
+}
 
 /// An engine at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +35,17 @@ pub struct Status {
     pub memory: Memory,
     /// The sessions.
     pub sessions: Vec<SessionView>,
+    /// How far who supervises it goes, if anybody does.
+    #[serde(default)]
+    pub supervision: Option<Mode>,
+    /// What was decided last, oldest first.
+    #[serde(default)]
+    pub decisions: Vec<Decision>,
 }
+
+/// Decisions that are told and shown.
+const TOLD: usize = 32;
+const SHOWN: usize = 6;
 
 impl Status {
     /// What `engine` is at; `at_s` is the caller's clock in seconds.
@@ -35,6 +57,11 @@ impl Status {
             at_s,
             memory: engine.memory(),
             sessions: engine.sessions(),
+            supervision: engine.supervision(),
+            decisions: {
+                let mut all = engine.decisions();
+                all.split_off(all.len().saturating_sub(TOLD))
+            },
         }
     }
 
@@ -179,6 +206,29 @@ impl Status {
             mb(m.packed),
             mb(own)
         );
+        if let Some(mode) = self.supervision {
+            let how = match mode {
+                Mode::On => "changes what pays",
+                _ => "only looks",
+            };
+            let last = self.decisions.len().saturating_sub(SHOWN);
+            let _ = writeln!(
+                out,
+                "\n{}",
+                style.heading(&format!("supervisor, which {how}"))
+            );
+            if self.decisions.is_empty() {
+                let _ = writeln!(out, "nothing was decided yet");
+            }
+            for d in &self.decisions[last..] {
+                let w = &d.why;
+                let text = format!(
+                    "{:>8.1} s  {} {}: {} ({})",
+                    d.at, w.pass, w.subject, w.choice, w.reason
+                );
+                let _ = writeln!(out, "{}", cut(&text, style.width));
+            }
+        }
         out
     }
 }

@@ -70,8 +70,13 @@ impl Planner {
         corrected: &str,
     ) -> Option<Candidate> {
         let machine = &self.devices.first()?.0;
-        let all = machine.worker_count().max(1) as u32;
         let shares = &seen.load.shares;
+        let all = match shares.len() {
+            0 => machine.worker_count(),
+            // An engine may have fewer workers than its machine.
+            n => machine.worker_count().min(n),
+        };
+        let all = all.max(1) as u32;
         let goal = s.allotment.goal;
         let own = s.plan.devices.first()?.workers.max(1);
         let now = prediction(s.plan, (machine, target), own, s.items, shares);

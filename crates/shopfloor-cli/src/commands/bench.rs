@@ -1,7 +1,9 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
+use shopfloor::supervisor::supervise::Mode;
 use shopfloor::{
-    BenchOptions, Cache, Model, Subject, data, inputs, report::WaysReport, report::units,
+    BenchOptions, Cache, Model, Subject, SuperviseOptions, Supervision, data, inputs,
+    report::WaysReport, report::units,
 };
 use std::process::Command;
 
@@ -48,6 +50,9 @@ pub struct Args {
     #[cfg(unix)]
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "resident", "sweep"])]
     status: Option<String>,
+    /// How far a supervisor of the engine may go: off, observe or on; what it decides goes to standard error
+    #[arg(long, value_name = "HOW", value_parser = super::simulate::mode, conflicts_with_all = ["demo", "resident", "sweep"])]
+    supervise: Option<Mode>,
     /// Measures every way to run the model (batch, runs at once, workers of each) beside the one that is
     /// chosen for --goal throughput, each for --seconds
     #[arg(long, conflicts_with_all = ["demo", "op", "resident", "inputs"])]
@@ -68,7 +73,8 @@ fn staying(on: &str) -> Result<String, Failure> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// A time to measure for.
+pub fn seconds(text: &str) -> Result<f64, String> {
     let v = text
         .parse()
         .ok()
@@ -241,6 +247,14 @@ pub fn run(a: Args) -> Done {
         let _server = (a.status.as_ref())
             .map(|path| shopfloor::status::StatusServer::start(engine.clone(), path))
             .transpose()?;
+        let supervision = (a.supervise)
+            .filter(|m| *m != Mode::Off)
+            .map(|mode| {
+                let mut o = SuperviseOptions::of(mode);
+                o.hear = Some(Box::new(|d| output::note(super::supervise::line(d).trim())));
+                Supervision::start(&engine, o)
+            })
+            .transpose()?;
         let report = shopfloor::bench(
             builder.with_engine(engine),
             subject,
@@ -251,6 +265,7 @@ pub fn run(a: Args) -> Done {
                 bar.set_position((done * 1000.0) as u64);
             },
         )?;
+        supervision.map(Supervision::finish).transpose()?;
         bar.finish_and_clear();
         Ok::<_, Failure>(report)
     };

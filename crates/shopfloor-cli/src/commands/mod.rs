@@ -16,6 +16,7 @@ pub mod profile;
 pub mod roofline;
 pub mod run;
 pub mod simulate;
+pub mod supervise;
 pub mod tensorcore;
 pub mod test;
 #[cfg(unix)]

@@ -27,7 +27,8 @@ pub struct Args {
     json: bool,
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
+/// How far a supervisor may go.
+pub fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "off" => Ok(Mode::Off),
         "observe" => Ok(Mode::Observe),
@@ -54,7 +55,7 @@ fn write(path: &Path, bytes: &[u8]) -> Done {
 
 pub fn run(a: Args) -> Done {
     if a.replay {
-        return again(&a);
+        return again(&a.scenario, a.json);
     }
     let options = SimulateOptions {
         seed: a.seed,
@@ -98,18 +99,15 @@ pub fn run(a: Args) -> Done {
     }
 }
 
-fn again(a: &Args) -> Done {
-    let r = replay(&a.scenario)?;
-    if a.json {
+/// Goes through a log again.
+pub fn again(log: &Path, json: bool) -> Done {
+    let r = replay(log)?;
+    if json {
         output::json(&r.decisions)?;
     } else {
         let mut text = String::new();
         for d in &r.decisions {
-            let w = &d.why;
-            text += &format!(
-                "{:>8.2} s  {} {}: {} ({})\n",
-                d.at, w.pass, w.subject, w.choice, w.reason
-            );
+            text += &super::supervise::line(d);
         }
         text += &format!("{} records, {} decisions\n", r.records, r.decisions.len());
         output::print(&text)?;
@@ -118,7 +116,7 @@ fn again(a: &Args) -> Done {
         None => Ok(()),
         Some(line) => Err(Failure::Differ(format!(
             "line {line} of {} says other actions than the supervisor gives now; it was changed, or recorded by another version",
-            a.scenario.display()
+            log.display()
         ))),
     }
 }

@@ -1,0 +1,72 @@
+//! A plan that is tried on some of a session's requests while the others keep theirs.
+use crate::epoch::Epoch;
+use layout::Sym;
+use plan::VerifiedPlan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// A plan that was verified and compiled beside the traffic.
+#[derive(Clone)]
+pub struct Prepared(pub(crate) Arc<Epoch>);
+
+impl Prepared {
+    /// The plan.
+    pub fn plan(&self) -> &Arc<VerifiedPlan> {
+        &self.0.plan
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dims = &self.0.plan.plan().dims;
+        f.debug_tuple("Prepared").field(&dims.to_string()).finish()
+    }
+}
+
+/// Which requests run with the plan that is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One of so many.
+    Every(u32),
+    /// All or none, as [`crate::Served::turn`] says: for what changes how requests are shared out, which
+    /// shows only when all of them do it.
+    Windows,
+}
+
+/// Versions of plans that are tried have this bit, those of plans in use do not.
+const TRIED: u64 = 1 << 63;
+
+pub(crate) struct Trial {
+    pub epoch: Arc<Epoch>,
+    pub version: u64,
+    turns: Turns,
+    on: AtomicBool,
+    count: AtomicU32,
+}
+
+impl Trial {
+    pub fn new(prepared: &Prepared, turns: Turns) -> Trial {
+        Trial {
+            version: TRIED | prepared.0.id,
+            epoch: prepared.0.clone(),
+            turns,
+            on: AtomicBool::new(false),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    pub fn turn(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether a request of these dims runs with the plan; `None` where it is outside of its box.
+    pub fn side(&self, env: &[(Sym, i64)]) -> Option<bool> {
+        self.epoch.covers(env).then(|| match self.turns {
+            Turns::Every(n) => self
+                .count
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(n.max(2)),
+            Turns::Windows => self.on.load(Ordering::Relaxed),
+        })
+    }
+}

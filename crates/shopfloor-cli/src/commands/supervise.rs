@@ -1,0 +1,101 @@
+use super::simulate::{again, mode};
+use crate::args::{EngineArgs, ModelArgs};
+use crate::output::{self, Done, Failure};
+use shopfloor::supervisor::supervise::{Decision, Mode};
+use shopfloor::{SuperviseOptions, supervised_load};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX files, all served by one engine
+    #[arg(required_unless_present = "replay")]
+    models: Vec<PathBuf>,
+    /// How far the supervisor may go: observe or on
+    #[arg(long, value_name = "HOW", value_parser = mode, default_value = "on")]
+    supervise: Mode,
+    /// Callers of each model, each sending its next request when the last is answered
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    callers: u32,
+    /// How long
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = super::bench::seconds)]
+    seconds: f64,
+    /// Write what the supervisor was told and said to FILE
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Answer questions of `shopfloor top --attach SOCKET` meanwhile
+    #[cfg(unix)]
+    #[arg(long, value_name = "SOCKET")]
+    status: Option<String>,
+    /// Go through a log again instead, and say whether the decisions are the same
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log"])]
+    replay: Option<PathBuf>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Decisions as JSON, one a line, and what came of it all in the last line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A decision as people read it.
+pub fn line(d: &Decision) -> String {
+    let w = &d.why;
+    format!(
+        "{:>8.2} s  {} {}: {} ({})\n",
+        d.at, w.pass, w.subject, w.choice, w.reason
+    )
+}
+
+fn json_line(value: &impl serde::Serialize) -> Done {
+    let text =
+        serde_json::to_string(value).map_err(|e| Failure::Write(std::io::Error::other(e)))?;
+    output::print(&(text + "\n"))
+}
+
+pub fn run(a: Args) -> Done {
+    if let Some(log) = &a.replay {
+        return again(log, a.json);
+    }
+    let mut options = SuperviseOptions::of(a.supervise);
+    if let Some(path) = &a.log {
+        let file = std::fs::File::create(path).map_err(|source| {
+            Failure::Library(shopfloor::Error::Io {
+                path: path.display().to_string(),
+                source,
+            })
+        })?;
+        options.log = Some(Box::new(std::io::BufWriter::new(file)));
+    }
+    let as_json = a.json;
+    options.hear = Some(Box::new(move |d| {
+        // A reader that is gone is found out by the last line.
+        let _ = match as_json {
+            true => json_line(d),
+            false => output::print(&line(d)),
+        };
+    }));
+    #[cfg(unix)]
+    let mut server = None;
+    let report = supervised_load(
+        &a.engine.builder()?,
+        &a.models,
+        &a.bound.options(),
+        (a.callers as usize, a.seconds),
+        options,
+        &mut |_engine| {
+            #[cfg(unix)]
+            if let Some(path) = &a.status {
+                let s = shopfloor::status::StatusServer::start(_engine.clone(), path)?;
+                server = Some(s);
+            }
+            Ok(())
+        },
+    )?;
+    #[cfg(unix)]
+    drop(server);
+    match a.json {
+        true => json_line(&serde_json::json!({ "summary": report })),
+        false => output::print(&format!("\n{}", report.render(output::style()))),
+    }
+}
