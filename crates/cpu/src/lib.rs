@@ -11,6 +11,7 @@ mod exec;
 mod executable;
 #[doc(hidden)]
 pub mod flow;
+pub mod handoff;
 mod host;
 mod init;
 pub mod isa;

@@ -323,6 +323,28 @@ impl Pool {
 }
 
 impl Pool {
+    /// Has a resident run `job`, whose caller does nothing but wait for it.
+    pub(crate) fn hand(&self, job: &Job) -> Result<(), DeviceError> {
+        let shared = &*self.shared;
+        let number = (0..SLOTS).find(|&s| shared.slots[s].claim());
+        let (Some(number), true) = (number, !shared.workers.is_empty()) else {
+            return Err(DeviceError::Unsupported {
+                device: "cpu".into(),
+                step: "hand-off".into(),
+                why: "no resident worker is free to take it".into(),
+            });
+        };
+        let slot = &shared.slots[number];
+        shared.shown.fetch_add(1, Ordering::SeqCst);
+        slot.publish(std::ptr::from_ref(job).cast(), 1, job.permit.priority);
+        shared.wake();
+        job.finish();
+        slot.close();
+        slot.retire();
+        shared.shown.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Moves a worker off the caller's processor, should the system have put the caller on one: the
     /// worker takes the processor that was left free for callers.
     fn make_way(&self) {

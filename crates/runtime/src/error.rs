@@ -84,6 +84,20 @@ pub enum RunError {
     /// The thread that ran the request along with its own ended without an answer.
     #[error("the request ran along with another one, whose thread panicked; send it again")]
     Abandoned,
+    /// A stream has as many messages as it takes.
+    #[error(
+        "the stream has {pending} messages whose answers were not received; receive one before the next is sent, or allow it more"
+    )]
+    StreamFull {
+        /// Messages sent and not received.
+        pending: usize,
+    },
+    /// A stream cannot do what is asked.
+    #[error("the stream cannot do that: {why}")]
+    Stream {
+        /// Reason, and the remedy.
+        why: String,
+    },
     /// It could not be scheduled.
     #[error("the request cannot be scheduled: {0}")]
     Refused(String),

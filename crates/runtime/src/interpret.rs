@@ -1,5 +1,5 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
-use crate::epoch::{CompiledBlock, Unit, lookup, values};
+use crate::epoch::{CompiledBlock, Epoch, Unit, lookup, values};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
@@ -145,14 +145,12 @@ pub(crate) fn shape_of(
         .collect()
 }
 
-/// Runs `unit` on `inputs` (one per program input; state inputs of a stream may be empty) and gives
-/// one tensor per output (empty ones for state outputs).
+/// Runs `unit` on `inputs` (one per program input) and gives one tensor per output.
 pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
     unit: &Unit,
     inputs: Vec<Value<'v>>,
     mut env: Vec<(Sym, i64)>,
-    mut states: Option<States<'_>>,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
     if depth > MAX_DEPTH {
@@ -172,6 +170,21 @@ pub(crate) fn run<'v>(
         || box_for(program, &env, asked),
         ctx.allotment,
     )?;
+    run_on(ctx, unit, &epoch, inputs, env, None, depth)
+}
+
+/// As [`run`] on a certain plan, with the state that it keeps in place: inputs that are such state may
+/// be empty, outputs that are give empty tensors.
+pub(crate) fn run_on<'v>(
+    ctx: &mut Context<'_>,
+    unit: &Unit,
+    epoch: &Epoch,
+    inputs: Vec<Value<'v>>,
+    mut env: Vec<(Sym, i64)>,
+    mut states: Option<States<'_>>,
+    depth: usize,
+) -> Result<Vec<Value<'v>>, RunError> {
+    let program = &unit.program;
     let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
     for segment in &epoch.plan.plan().segments {
@@ -273,7 +286,7 @@ fn stretches(
         for &v in &part.inputs {
             inputs.push(slot(program, slots, v)?);
         }
-        let outs = run(ctx, &part.unit, inputs, env.clone(), None, depth + 1)?;
+        let outs = run(ctx, &part.unit, inputs, env.clone(), depth + 1)?;
         slots.extend(part.outputs.iter().copied().zip(outs));
         late_symbols(program, slots, env);
         constraints(program, env)?;
@@ -359,7 +372,7 @@ fn control(
             for &c in captures {
                 inputs.push(slot(&program, slots, c)?);
             }
-            let outs = run(ctx, &inner, inputs, env.to_vec(), None, depth + 1)?;
+            let outs = run(ctx, &inner, inputs, env.to_vec(), depth + 1)?;
             slots.extend(outputs.iter().copied().zip(outs));
             Ok(())
         }
@@ -424,7 +437,7 @@ fn control(
                     .filter(|(s, _)| !own.contains(&s))
                     .cloned()
                     .collect();
-                let mut outs = run(ctx, &inner, inputs, outer, None, depth + 1)?;
+                let mut outs = run(ctx, &inner, inputs, outer, depth + 1)?;
                 let scan_outs = outs.split_off(1 + carried.len());
                 go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
                 state = outs.split_off(1);

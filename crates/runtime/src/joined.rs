@@ -1,9 +1,9 @@
 //! Requests that run as one: joined along the batch, the first extent of every input and output.
 use crate::desk::{Admitted, Ask};
-use crate::lane::{Lane, output};
+use crate::lane::Lane;
 use crate::session::Call;
 use crate::ticket::Mates;
-use crate::{RunError, Session};
+use crate::{RunError, Session, stack};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{Program, SymbolOrigin};
 use tensor::Tensor;
@@ -119,7 +119,7 @@ impl Session {
         parts.extend(luggage.iter().map(|l| l.iter().collect()));
         let extent = |t: &&Tensor| t.shape().first().copied().unwrap_or(0);
         let items: Vec<usize> = parts.iter().map(|p| p.first().map_or(0, extent)).collect();
-        let outputs = self.join(&parts, &items).and_then(|joined| {
+        let outputs = self.join(&parts).and_then(|joined| {
             let list: Vec<Option<&Tensor>> = joined.iter().map(Some).collect();
             let outs = run(&list)?;
             self.split(&outs, &items)
@@ -146,56 +146,23 @@ impl Session {
     }
 
     /// Inputs of all parts, one behind the other.
-    fn join(&self, parts: &[Vec<&Tensor>], items: &[usize]) -> Result<Vec<Tensor>, RunError> {
-        let total = items.iter().sum();
-        let mut joined = Vec::new();
-        for (i, &first) in parts.first().into_iter().flatten().enumerate() {
-            let mut shape = first.shape().to_vec();
-            shape[0] = total;
-            let bytes = Tensor::byte_len(first.dtype(), &shape)?;
-            let mut t = output(
-                self.buffers(),
-                first.dtype(),
-                &shape,
-                bytes,
-                "a joined input",
-            )?;
-            let mut rest = t.bytes_mut();
-            for p in parts {
-                let from = p[i].bytes();
-                let (to, behind) = rest.split_at_mut(from.len());
-                to.copy_from_slice(from);
-                rest = behind;
-            }
-            joined.push(t);
-        }
-        Ok(joined)
+    fn join(&self, parts: &[Vec<&Tensor>]) -> Result<Vec<Tensor>, RunError> {
+        let inputs = parts.first().map_or(0, Vec::len);
+        let joined = (0..inputs).map(|i| {
+            let each: Vec<&Tensor> = parts.iter().filter_map(|p| p.get(i).copied()).collect();
+            stack::join(self.buffers(), &each, 0, "an input")
+        });
+        joined.collect()
     }
 
     /// The outputs of each part.
     fn split(&self, outs: &[Tensor], items: &[usize]) -> Result<Vec<Vec<Tensor>>, RunError> {
-        let mut all: Vec<Vec<Tensor>> = Vec::new();
-        let mut from = 0;
-        for &n in items {
-            let mut own = Vec::new();
-            for o in outs {
-                let total: usize = items.iter().sum();
-                let mut shape = o.shape().to_vec();
-                if shape.first() != Some(&total) {
-                    return Err(RunError::Control {
-                        node: self.program().name.clone(),
-                        why: "an output does not have the batch as its first extent".into(),
-                    });
-                }
-                shape[0] = n;
-                let row = o.bytes().len() / total.max(1);
-                let mut t = output(self.buffers(), o.dtype(), &shape, n * row, "an output")?;
-                t.bytes_mut()
-                    .copy_from_slice(&o.bytes()[from * row..(from + n) * row]);
-                own.push(t);
+        let mut all: Vec<Vec<Tensor>> = items.iter().map(|_| Vec::new()).collect();
+        for (o, name) in outs.iter().zip(self.output_names().iter()) {
+            let parts = stack::split(self.buffers(), o, 0, items, name)?;
+            for (own, part) in all.iter_mut().zip(parts) {
+                own.push(part);
             }
-            all.push(own);
-            from += n;
         }
         Ok(all)
     }

@@ -1,7 +1,8 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Unit, lookup};
-use crate::interpret::{Context, bind_inputs, box_for, constraints, run};
+use crate::epoch::{Epoch, Unit, lookup};
+use crate::hub::Hub;
+use crate::interpret::{Context, bind_inputs, box_for, constraints, run, run_on};
 use crate::joined;
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
 use crate::served::Served;
@@ -9,18 +10,15 @@ use crate::trial::Trial;
 use crate::value::{Shaped, Value};
 use crate::watch::Watch;
 use crate::{Binding, Cancel, Engine, PlanStore, RunError, SessionView, Stream};
-use device::{Permit, Recycler, UnifiedBuffer};
+use device::{Permit, Recycler, State, UnifiedBuffer};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use supervisor::admission::SessionPolicy;
 use tensor::Tensor;
-
-/// Inputs in the program's order and the symbols that their shapes give.
-type Checked<'t> = (Vec<Value<'t>>, Vec<(Sym, i64)>);
 
 /// Inputs up to which their list needs no memory.
 const FEW: usize = 16;
@@ -64,6 +62,19 @@ impl Default for SessionOptions {
 pub struct Session {
     served: Arc<Served>,
     outputs: Arc<[String]>,
+    pub(crate) streams: Hub,
+    /// The plans that streams keep their state in place by, each with its box.
+    stream_epochs: Mutex<Vec<(DimBox, Weak<Epoch>)>>,
+}
+
+/// How a request whose turn it is runs.
+#[derive(Clone, Copy, Default)]
+struct How<'a> {
+    stop_after: Option<u32>,
+    tried: Option<&'a Trial>,
+    side: Option<bool>,
+    /// The ranges that a new plan is to cover, where they are not the session's.
+    dims: Option<&'a DimBox>,
 }
 
 impl Deref for Session {
@@ -108,7 +119,12 @@ impl Session {
             engine: engine.clone(),
         });
         engine.opened(&served);
-        Session { served, outputs }
+        Session {
+            served,
+            outputs,
+            streams: Hub::default(),
+            stream_epochs: Mutex::default(),
+        }
     }
 
     /// The session as whoever supervises it sees it.
@@ -203,10 +219,6 @@ impl Session {
         &self.buffers
     }
 
-    pub(crate) fn any_lane(&self) -> Result<Lane, RunError> {
-        Ok(self.lanes.take::<Tensor>(self.unit.version(), &[])?.0)
-    }
-
     /// Runs one request on inputs in the program's order. `lane` is kept there for the caller to
     /// use again or give back; `old` outputs are written to where they fit.
     pub(crate) fn run_listed(
@@ -285,10 +297,18 @@ impl Session {
             _ => None,
         };
         let tried = trial.as_deref().filter(|_| side == Some(true));
-        let how = (stop_after, tried, side);
+        let how = How {
+            stop_after,
+            tried,
+            side,
+            dims: None,
+        };
         match self.run_with_plan(inputs, lane, old, timeline.as_deref_mut(), how, permit) {
             Err(e) if tried.is_some() && !matches!(e, RunError::Cancelled) => {
-                let how = (stop_after, None, None);
+                let how = How {
+                    stop_after,
+                    ..How::default()
+                };
                 let out = self.run_with_plan(inputs, lane, Vec::new(), timeline, how, permit)?;
                 // What fails with either plan is the request's own fault.
                 self.watch.fail();
@@ -298,15 +318,68 @@ impl Session {
         }
     }
 
+    /// Runs a request whose turn it is on a plan that covers `dims` where it has to be made.
+    pub(crate) fn run_within(
+        &self,
+        dims: &DimBox,
+        inputs: &[Option<&Tensor>],
+        lane: &mut Option<Lane>,
+        permit: Permit<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        self.types(inputs)?;
+        let how = How {
+            dims: Some(dims),
+            ..How::default()
+        };
+        self.run_with_plan(inputs, lane, Vec::new(), None, how, permit)
+    }
+
+    /// Runs a request on a certain plan of one block, with the state that it keeps in place.
+    pub(crate) fn run_placed(
+        &self,
+        epoch: &Epoch,
+        inputs: &[Option<&Tensor>],
+        env: &[(Sym, i64)],
+        states: &mut [State],
+        permit: Permit<'_>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let options = self.options();
+        constraints(&self.unit.program, env)?;
+        let mut lane = self.lanes.take::<Tensor>(self.unit.version(), &[])?.0;
+        let mut ctx = Context {
+            engine: &self.engine,
+            allotment: &options.allotment,
+            dims: &options.dims,
+            timeline: None,
+            stop_after: None,
+            memory: &mut lane.memory,
+            buffers: &self.buffers,
+            permit,
+            began: Instant::now(),
+            recorded: Vec::new(),
+        };
+        let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
+        let states = Some(states);
+        let outs = run_on(&mut ctx, &self.unit, epoch, values, env.to_vec(), states, 0);
+        self.give_back(lane);
+        Ok(outs?.into_iter().map(Value::into_tensor).collect())
+    }
+
     fn run_with_plan(
         &self,
         inputs: &[Option<&Tensor>],
         lane: &mut Option<Lane>,
         mut old: Vec<Tensor>,
         mut timeline: Option<&mut Timeline>,
-        (stop_after, tried, side): (Option<u32>, Option<&Trial>, Option<bool>),
+        how: How<'_>,
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
+        let How {
+            stop_after,
+            tried,
+            side,
+            dims,
+        } = how;
         let version = tried.map_or_else(|| self.unit.version(), |t| t.version);
         let ready = match lane {
             Some(l) => l.find(version, inputs),
@@ -319,7 +392,7 @@ impl Session {
         let Some(lane) = lane else {
             return Ok(Vec::new());
         };
-        if !ready && let Some(env) = self.make_ready(inputs, lane, tried)? {
+        if !ready && let Some(env) = self.make_ready(dims, inputs, lane, tried)? {
             let options = self.options();
             if let Some(t) = &mut timeline {
                 **t = Timeline::default();
@@ -327,7 +400,7 @@ impl Session {
             let mut ctx = Context {
                 engine: &self.engine,
                 allotment: &options.allotment,
-                dims: &options.dims,
+                dims: dims.unwrap_or(&options.dims),
                 timeline,
                 stop_after,
                 memory: &mut lane.memory,
@@ -337,7 +410,7 @@ impl Session {
                 recorded: Vec::new(),
             };
             let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
-            let outs = run(&mut ctx, &self.unit, values, env, None, 0)?;
+            let outs = run(&mut ctx, &self.unit, values, env, 0)?;
             return Ok(outs.into_iter().map(Value::into_tensor).collect());
         }
         if !lane.fits(&old) {
@@ -361,6 +434,7 @@ impl Session {
     /// instead where the program is not one block.
     fn make_ready<T: Shaped>(
         &self,
+        dims: Option<&DimBox>,
         inputs: &[Option<&T>],
         lane: &mut Lane,
         tried: Option<&Trial>,
@@ -369,7 +443,8 @@ impl Session {
         let options = self.options();
         let program = &self.unit.program;
         constraints(program, &env)?;
-        let dims = || box_for(program, &env, &options.dims);
+        let asked = dims.unwrap_or(&options.dims);
+        let dims = || box_for(program, &env, asked);
         let (version, epoch) = match tried {
             Some(t) => (t.version, t.epoch.clone()),
             None => {
@@ -410,7 +485,7 @@ impl Session {
             let began = self.book.stats.begin();
             let turn = self.admit()?;
             let (mut lane, ready) = self.lanes.take(self.unit.version(), &list)?;
-            if ready || self.make_ready(&list, &mut lane, None)?.is_none() {
+            if ready || self.make_ready(None, &list, &mut lane, None)?.is_none() {
                 let outs = lane.run_unified(&list, turn.permit());
                 self.give_back(lane);
                 return self.account(began, outs);
@@ -488,7 +563,7 @@ impl Session {
     }
 
     /// Checks element types, and that every input is there.
-    fn types<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<(), RunError> {
+    pub(crate) fn types<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<(), RunError> {
         let program = &self.unit.program;
         for (&v, t) in program.inputs.iter().zip(inputs) {
             let value = program.value(v);
@@ -550,25 +625,6 @@ impl Session {
         Ok(env)
     }
 
-    /// For requests with state: inputs in the program's order, those in `own` by their numbers, and
-    /// the symbols that their shapes give.
-    pub(crate) fn check<'t>(
-        &self,
-        inputs: &[(&str, &'t Tensor)],
-        own: &'t [(u32, Tensor)],
-    ) -> Result<Checked<'t>, RunError> {
-        let mut list = vec![None; self.unit.program.inputs.len()];
-        for (i, t) in own {
-            if let Some(slot) = list.get_mut(*i as usize) {
-                *slot = Some(t);
-            }
-        }
-        self.resolve(inputs, &mut list)?;
-        self.types(&list)?;
-        let env = self.shapes(&list)?;
-        Ok((list.into_iter().flatten().map(Value::Ref).collect(), env))
-    }
-
     /// Waits for a place among the running requests.
     pub(crate) fn admit(&self) -> Result<Turn<'_>, RunError> {
         match self.engine.desk.alone(&self.book) {
@@ -577,7 +633,7 @@ impl Session {
         }
     }
 
-    fn admit_call<'a>(&'a self, call: Call<'a>) -> Result<Turn<'a>, RunError> {
+    pub(crate) fn admit_call<'a>(&'a self, call: Call<'a>) -> Result<Turn<'a>, RunError> {
         let ask = Ask {
             book: &self.book,
             items: 1,
@@ -644,16 +700,27 @@ impl Session {
         self.unit.plans()
     }
 
-    /// A stream: state declared by the program stays in place between its requests. `dims` is the
-    /// box that one plan covers for the stream's whole life.
+    /// A stream: state declared by the program stays between its messages. `dims` is the box that one
+    /// plan covers for the stream's whole life.
+    ///
+    /// # Errors
+    /// State that grows, and a dim without a range.
     pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, RunError> {
-        let plan = self.plan(dims)?;
-        let epoch = self.unit.compile(&self.engine, plan)?;
-        Stream::new(self, epoch)
+        Stream::new(self, dims)
     }
 
-    pub(crate) fn unit(&self) -> &Unit {
-        &self.unit
+    /// The plan over `dims` by which streams keep state in place, the same for all of them.
+    pub(crate) fn stream_epoch(&self, dims: &DimBox) -> Result<Arc<Epoch>, RunError> {
+        let mut all = (self.stream_epochs.lock()).unwrap_or_else(PoisonError::into_inner);
+        all.retain(|e| e.1.strong_count() > 0);
+        let known = all.iter().find(|e| e.0 == *dims);
+        if let Some(e) = known.and_then(|e| e.1.upgrade()) {
+            return Ok(e);
+        }
+        let plan = self.plan(dims)?;
+        let epoch = self.unit.compile(&self.engine, plan)?;
+        all.push((dims.clone(), Arc::downgrade(&epoch)));
+        Ok(epoch)
     }
 }
 

@@ -1,185 +1,422 @@
-use crate::epoch::Epoch;
-use crate::interpret::{Context, run, shape_of};
-use crate::{RunError, Session};
+use crate::hub::{Booked, Joint, Keeps, Line, Message, Setup, block_of, first_state};
+use crate::{Cancel, RunError, Session};
 use device::State;
-use plan::{Block, PlanSegment};
+use layout::DimBox;
+use plan::StatePair;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tensor::Tensor;
 
-/// Requests in a row whose state (KV caches, recurrent state) stays in place in device memory.
+/// Messages of a stream whose answers were not received, at most, where nothing else is said.
+pub const STREAM_CAPACITY: usize = 64;
+/// Bytes of an input that messages share, up to which it is looked at whether they do.
+const SHARED: usize = 256;
+
+/// Outputs of one message, by name, in the model's order; those that are state are not among them.
+pub type Answer = Vec<(String, Tensor)>;
+
+/// Messages in a row of which each finds the state (KV caches, recurrent state) that the one before left.
+///
+/// State is declared by pairing outputs with inputs. Where it grows along an axis it stays in place in the
+/// device's memory and nothing of it is copied; else the output's tensor becomes the next input as it is.
+/// [`Stream::send`] queues a message, [`Stream::receive`] gives the answers in the same order. Whoever
+/// waits for an answer works, as with [`Session::run`]: no thread is started for a stream. Messages of
+/// several streams of a session that wait at that moment run as one, where they can be joined: where one
+/// symbol is an extent of every state, of every output and of every input but those that are equal, and
+/// the stream's box lets it be as large. That items of such a batch do not influence each other is taken
+/// for granted; a box with a batch of the message's own size keeps streams apart.
+///
+/// Dropping a stream frees its state.
 pub struct Stream<'a> {
     session: &'a Session,
-    epoch: Arc<Epoch>,
-    states: Vec<State>,
-    /// Current shape of each state input.
-    shapes: Vec<Vec<usize>>,
+    line: u64,
+    setup: Arc<Setup>,
+    capacity: usize,
 }
 
 impl<'a> Stream<'a> {
-    pub(crate) fn new(session: &'a Session, epoch: Arc<Epoch>) -> Result<Stream<'a>, RunError> {
+    pub(crate) fn new(session: &'a Session, dims: &DimBox) -> Result<Stream<'a>, RunError> {
         let program = session.program();
-        let block = block_of(&epoch).ok_or_else(|| RunError::Control {
-            node: program.name.clone(),
-            why: "a stream needs a plan of one block: the model has control flow".into(),
-        })?;
-        let (mut states, mut shapes) = (Vec::new(), Vec::new());
-        for s in &block.states {
-            let port = &block.inputs[s.input as usize];
-            let buffer = &block.buffers[s.buffer as usize];
-            states.push(State::new(buffer.bytes as usize, &port.name));
-            // The growing dimension starts at the bottom of its range: an empty cache.
-            let dims = &epoch.plan.plan().dims;
-            let shape: Vec<usize> = port
-                .shape
-                .iter()
-                .map(|d| {
-                    dims.bounds(d).map_or(0, |r| {
-                        usize::try_from(if d.known().is_some() { r.hi } else { r.lo }).unwrap_or(0)
-                    })
-                })
-                .collect();
-            shapes.push(shape);
-        }
-        let s = Stream {
-            session,
-            epoch,
-            states,
-            shapes,
+        let grows = |p: &StatePair| {
+            let shape = |v: u32| &program.value(v).shape;
+            let input = program.inputs.get(p.input as usize);
+            let output = program.outputs.get(p.output as usize);
+            match (input, output) {
+                (Some(&i), Some(o)) => shape(i) != shape(o.1),
+                _ => false,
+            }
         };
-        let bytes = s.state_bytes();
-        session.book.states.fetch_add(bytes, Ordering::Relaxed);
-        Ok(s)
+        let mut setup = Setup {
+            dims: dims.clone(),
+            epoch: None,
+            carried: program.states.clone(),
+            placed: vec![],
+            joint: None,
+            most: 0,
+        };
+        if program.states.iter().any(grows) {
+            let epoch = session.stream_epoch(dims)?;
+            // With control flow no plan is one block, and state goes from output to input.
+            if let Some(block) = block_of(&epoch) {
+                let input = |port: u32| {
+                    let value = block.inputs[port as usize].value;
+                    program.inputs.iter().position(|&v| v == value)
+                };
+                let placed = block.states.iter().filter_map(|s| input(s.input));
+                setup.placed = placed.map(|i| i as u32).collect();
+            }
+            setup.carried.retain(|p| !setup.placed.contains(&p.input));
+            setup.epoch = (!setup.placed.is_empty()).then_some(epoch);
+        }
+        if setup.epoch.is_none() {
+            setup.joint = Joint::of(program);
+            let top = |j: &Joint| dims.get(&j.symbol).map_or(0, |r| r.hi);
+            let most = setup.joint.as_ref().map_or(0, top);
+            setup.most = usize::try_from(most).unwrap_or(0);
+        }
+        let mut keeps = Keeps {
+            carried: setup.carried.iter().map(|_| None).collect(),
+            placed: vec![],
+            shapes: vec![],
+            booked: Booked::state(&session.book),
+        };
+        if let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) {
+            let range = &epoch.plan.plan().dims;
+            for s in &block.states {
+                let port = &block.inputs[s.input as usize];
+                let buffer = &block.buffers[s.buffer as usize];
+                keeps
+                    .placed
+                    .push(State::new(buffer.bytes as usize, &port.name));
+                // The growing dimension starts at the bottom of its range: an empty cache.
+                let extent = |d: &layout::Dim| {
+                    let r = range.bounds(d)?;
+                    usize::try_from(if d.known().is_some() { r.hi } else { r.lo }).ok()
+                };
+                let shape = port.shape.iter().map(|d| extent(d).unwrap_or(0));
+                keeps.shapes.push(shape.collect());
+            }
+        }
+        keeps.count();
+        let setup = Arc::new(setup);
+        let line = session.streams.lines().add(Line {
+            setup: setup.clone(),
+            queue: VecDeque::new(),
+            answers: VecDeque::new(),
+            keeps: Some(keeps),
+        });
+        Ok(Stream {
+            session,
+            line,
+            setup,
+            capacity: STREAM_CAPACITY,
+        })
     }
 
-    /// Names of the inputs that this stream keeps itself.
+    /// The same stream, with at most so many messages whose answers were not received (at least 1).
+    #[must_use]
+    pub fn with_capacity(mut self, messages: usize) -> Stream<'a> {
+        self.capacity = messages.max(1);
+        self
+    }
+
+    /// Names of the inputs that this stream keeps itself, in the model's order.
     pub fn state_inputs(&self) -> Vec<String> {
-        block_of(&self.epoch)
-            .map(|b| {
-                b.states
-                    .iter()
-                    .map(|s| b.inputs[s.input as usize].name.clone())
-                    .collect()
-            })
-            .unwrap_or_default()
+        let program = self.session.program();
+        let inputs = program.inputs.iter().enumerate();
+        let kept = inputs.filter(|(i, _)| self.setup.is_state(*i));
+        kept.map(|(_, &v)| program.value(v).name.clone()).collect()
     }
 
-    /// Bytes of state.
+    /// Those of [`Stream::state_inputs`] whose state stays in place in the device's memory.
+    pub fn in_place(&self) -> Vec<String> {
+        let program = self.session.program();
+        let value = |&i: &u32| program.value(program.inputs[i as usize]).name.clone();
+        self.setup.placed.iter().map(value).collect()
+    }
+
+    /// Bytes of state, as long as no message is under way in another thread.
     pub fn state_bytes(&self) -> u64 {
-        self.states.iter().map(|s| s.len() as u64).sum()
+        self.with_keeps(|k| k.booked.bytes()).unwrap_or(0)
     }
 
-    /// Where each state is: `host`, or the device's name; left out before the first request.
-    pub fn state_places(&self) -> Vec<&str> {
-        self.states.iter().filter_map(State::valid_in).collect()
+    /// Where each state in place is: `host`, or the device's name; left out before the first message.
+    pub fn state_places(&self) -> Vec<String> {
+        let places = |k: &mut Keeps| {
+            let all = k.placed.iter().filter_map(State::valid_in);
+            all.map(str::to_string).collect()
+        };
+        self.with_keeps(places).unwrap_or_default()
     }
 
-    /// Runs one request; state inputs are left out, and outputs that are state are not given.
-    /// `shape` of a state's fixed dims that are symbolic (batch) come from the other inputs.
-    pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, RunError> {
-        let session = self.session;
-        let program = session.program().clone();
-        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
-            node: program.name.clone(),
-            why: "the plan has no block".into(),
-        })?;
-        // State inputs enter as empty tensors of the right shape: only their shape is looked at.
-        let mut own = Vec::new();
-        for (s, shape) in block.states.iter().zip(&self.shapes) {
-            let port = &block.inputs[s.input as usize];
-            let number = program
+    fn with_keeps<T>(&self, f: impl FnOnce(&mut Keeps) -> T) -> Option<T> {
+        let mut lines = self.session.streams.lines();
+        let line = lines.all.get_mut(&self.line)?;
+        line.keeps.as_mut().map(f)
+    }
+
+    /// Messages whose answers were not received.
+    pub fn pending(&self) -> usize {
+        let lines = self.session.streams.lines();
+        lines.all.get(&self.line).map_or(0, |l| {
+            l.queue.len() + l.answers.len() + usize::from(l.keeps.is_none())
+        })
+    }
+
+    /// Begins with this state instead of zeros, or goes on with it. Only while no message is pending.
+    ///
+    /// # Errors
+    /// An input that is no state or is kept in place, another type, or messages that are pending.
+    pub fn start(&mut self, states: &[(&str, &Tensor)]) -> Result<(), RunError> {
+        if self.pending() > 0 {
+            return Err(RunError::Stream {
+                why: "messages are pending; receive their answers before state is set".into(),
+            });
+        }
+        let program = self.session.program().clone();
+        let mut found = vec![];
+        for (name, t) in states {
+            let of = |p: &StatePair| program.value(program.inputs[p.input as usize]);
+            let at = self.setup.carried.iter().position(|p| of(p).name == *name);
+            let Some(at) = at else {
+                let kept: Vec<String> = self
+                    .setup
+                    .carried
+                    .iter()
+                    .map(|p| of(p).name.clone())
+                    .collect();
+                return Err(RunError::Stream {
+                    why: format!(
+                        "'{name}' is no state that can be set; it can be set for: {}",
+                        match kept.is_empty() {
+                            true => "none".to_string(),
+                            false => kept.join(", "),
+                        }
+                    ),
+                });
+            };
+            let value = of(&self.setup.carried[at]);
+            if t.dtype() != value.dtype {
+                return Err(RunError::Type {
+                    name: value.name.clone(),
+                    want: value.dtype.to_string(),
+                    got: t.dtype().to_string(),
+                });
+            }
+            found.push((at, (*t).clone()));
+        }
+        self.with_keeps(|k| {
+            for (at, t) in found {
+                k.carried[at] = Some(t);
+            }
+            k.count();
+        });
+        Ok(())
+    }
+
+    /// Queues a message: every input by name, but for state.
+    ///
+    /// # Errors
+    /// [`RunError::StreamFull`]; inputs of other names or types. What is wrong beyond that is the
+    /// message's answer.
+    pub fn send(&mut self, inputs: &[(&str, &Tensor)]) -> Result<(), RunError> {
+        self.queue(inputs, None)
+    }
+
+    /// As [`Stream::send`]; a message that `cancel` gives up is passed over, and its answer is
+    /// [`RunError::Cancelled`]. The state is that of the message before it.
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
+    pub fn send_cancellable(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        cancel: &Cancel,
+    ) -> Result<(), RunError> {
+        self.queue(inputs, Some(cancel.clone()))
+    }
+
+    fn queue(
+        &mut self,
+        inputs: &[(&str, &Tensor)],
+        cancel: Option<Cancel>,
+    ) -> Result<(), RunError> {
+        let pending = self.pending();
+        if pending >= self.capacity {
+            return Err(RunError::StreamFull { pending });
+        }
+        let program = self.session.program();
+        let state = |name: &str| {
+            let at = program
                 .inputs
                 .iter()
-                .position(|&v| v == port.value)
-                .unwrap_or(0) as u32;
-            let mut shape = shape.clone();
-            // Symbolic extents that another input gives (a batch) follow that input.
-            for (d, n) in port.shape.iter().zip(&mut shape) {
-                if let Some(sym) = d.as_sym() {
-                    for &v in &program.inputs {
-                        let value = program.value(v);
-                        if let Some((_, t)) = inputs.iter().find(|(name, _)| *name == value.name)
-                            && let Some(axis) =
-                                value.shape.iter().position(|x| x.as_sym() == Some(sym))
-                        {
-                            *n = t.shape().get(axis).copied().unwrap_or(*n);
-                        }
-                    }
-                }
-            }
-            own.push((number, Tensor::zeros(port.dtype, &shape)?));
-        }
-        let (tensors, env) = session.check(inputs, &own)?;
-        if !self.epoch.covers(&env) {
-            return Err(RunError::Control {
-                node: program.name.clone(),
+                .position(|&v| program.value(v).name == name);
+            at.is_some_and(|i| self.setup.is_state(i))
+        };
+        if let Some((name, _)) = inputs.iter().find(|(n, _)| state(n)) {
+            return Err(RunError::Stream {
                 why: format!(
-                    "the stream's plan covers {}, and this request is outside; open a stream over a larger range",
-                    self.epoch.plan.plan().dims
+                    "input '{name}' is state that the stream keeps; leave it out, or set it with Stream::start"
                 ),
             });
         }
-        let began = session.book.stats.begin();
-        let turn = session.admit()?;
-        session.unit().swap(self.epoch.clone());
-        let options = session.options();
-        let mut lane = session.any_lane()?;
-        let mut ctx = Context {
-            engine: session.engine(),
-            allotment: &options.allotment,
-            dims: &options.dims,
-            timeline: None,
-            stop_after: None,
-            memory: &mut lane.memory,
-            buffers: session.buffers(),
-            permit: turn.permit(),
-            began: Instant::now(),
-            recorded: Vec::new(),
-        };
-        let outs = run(
-            &mut ctx,
-            session.unit(),
-            tensors,
-            env.clone(),
-            Some(&mut self.states),
-            0,
-        );
-        session.give_back(lane);
-        drop(turn);
-        let outs = session.account(began, outs)?;
-        let block = block_of(&self.epoch).ok_or_else(|| RunError::Control {
-            node: program.name.clone(),
-            why: "the plan has no block".into(),
-        })?;
-        for (s, shape) in block.states.iter().zip(&mut self.shapes) {
-            let port = &block.outputs[s.output as usize];
-            *shape = shape_of(&port.shape, &env, &port.name)?;
+        // State stands in as empty tensors of its type.
+        let mut own = vec![];
+        for (i, &v) in program.inputs.iter().enumerate() {
+            if self.setup.is_state(i) {
+                own.push((i, Tensor::zeros(program.value(v).dtype, &[0])?));
+            }
         }
-        let state_values: Vec<_> = block
-            .states
-            .iter()
-            .map(|s| block.outputs[s.output as usize].name.clone())
+        let mut list = vec![None; program.inputs.len()];
+        own.iter().for_each(|(i, t)| list[*i] = Some(t));
+        self.session.resolve(inputs, &mut list)?;
+        self.session.types(&list)?;
+        let named = list.iter().enumerate();
+        let given: Vec<Option<Tensor>> = named
+            .map(|(i, t)| t.filter(|_| !self.setup.is_state(i)).cloned())
             .collect();
-        let names = session.output_names().iter().cloned();
-        Ok(names
-            .zip(outs)
-            .filter(|(n, _)| !state_values.contains(n))
-            .map(|(n, t)| (n, t.into_tensor()))
-            .collect())
+        let bytes = given.iter().flatten().map(|t| t.bytes().len() as u64).sum();
+        let (key, items) = self.key(&given);
+        let first = |p: &StatePair| first_state(program, *p, &given, &self.setup.dims);
+        let mut lines = self.session.streams.lines();
+        if let Some(line) = lines.all.get_mut(&self.line) {
+            if let Some(k) = &mut line.keeps
+                && line.queue.is_empty()
+            {
+                for (p, t) in self.setup.carried.iter().zip(&mut k.carried) {
+                    if t.is_none() {
+                        *t = Some(first(p)?);
+                    }
+                }
+                k.count();
+            }
+            line.queue.push_back(Message {
+                inputs: given,
+                key,
+                items,
+                cancel,
+                _booked: Booked::queue(&self.session.book, bytes),
+            });
+        }
+        Ok(())
+    }
+
+    /// What messages must have in common to be joined, and how many items this one has.
+    fn key(&self, inputs: &[Option<Tensor>]) -> (Option<u64>, usize) {
+        let Some(joint) = self.setup.joint.as_ref().filter(|_| self.setup.most > 1) else {
+            return (None, 1);
+        };
+        // FNV-1a.
+        let mut h = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |b: &[u8]| {
+            for &b in b {
+                h = (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        add(self.setup.dims.to_string().as_bytes());
+        let mut items = None;
+        for (t, axis) in inputs.iter().zip(&joint.inputs) {
+            let Some(t) = t else { continue };
+            add(&[0xff]);
+            for (d, n) in t.shape().iter().enumerate() {
+                if Some(d) == *axis {
+                    if *items.get_or_insert(*n) != *n {
+                        return (None, 1);
+                    }
+                } else {
+                    add(&n.to_le_bytes());
+                }
+            }
+            if axis.is_none() {
+                if t.bytes().len() > SHARED {
+                    return (None, 1);
+                }
+                add(t.bytes());
+            }
+        }
+        let items = items.unwrap_or(0);
+        let alone = items == 0 || items >= self.setup.most;
+        ((!alone).then_some(h), items)
+    }
+
+    /// The answer to the first message whose answer was not received, waiting for it; the calling thread
+    /// works.
+    ///
+    /// # Errors
+    /// That message's; nothing was sent.
+    pub fn receive(&mut self) -> Result<Answer, RunError> {
+        match self.next(None, true)? {
+            Some(a) => Ok(a),
+            None => Err(RunError::Abandoned),
+        }
+    }
+
+    /// As [`Stream::receive`], and `None` where another thread has run it for so long and is not done.
+    /// What nobody else runs the calling thread does, however long that takes.
+    ///
+    /// # Errors
+    /// As [`Stream::receive`].
+    pub fn receive_timeout(&mut self, wait: Duration) -> Result<Option<Answer>, RunError> {
+        self.next(Some(Instant::now().checked_add(wait)).flatten(), true)
+    }
+
+    /// The answer if it is there; runs nothing, so that somebody else has to.
+    ///
+    /// # Errors
+    /// As [`Stream::receive`].
+    pub fn try_receive(&mut self) -> Result<Option<Answer>, RunError> {
+        self.next(Some(Instant::now()), false)
+    }
+
+    fn next(&mut self, until: Option<Instant>, works: bool) -> Result<Option<Answer>, RunError> {
+        let hub = &self.session.streams;
+        let mut lines = hub.lines();
+        loop {
+            let Some(line) = lines.all.get_mut(&self.line) else {
+                return Err(RunError::Abandoned);
+            };
+            if let Some(a) = line.answers.pop_front() {
+                return a.map(Some);
+            }
+            if line.queue.is_empty() && line.keeps.is_some() {
+                return Err(RunError::Stream {
+                    why: "nothing was sent whose answer could be received; send first".into(),
+                });
+            }
+            if works && let Some(lead) = hub.lead(&mut lines, self.line) {
+                drop(lines);
+                lead.run(self.session);
+                lines = hub.lines();
+                continue;
+            }
+            let left = until.map(|t| t.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|t| t.is_zero()) {
+                return Ok(None);
+            }
+            lines = hub.wait(lines, left);
+        }
+    }
+
+    /// Sends a message and receives its answer.
+    ///
+    /// # Errors
+    /// The message's; earlier messages are pending.
+    pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Answer, RunError> {
+        if self.pending() > 0 {
+            return Err(RunError::Stream {
+                why: "messages are pending; receive their answers before one is run".into(),
+            });
+        }
+        self.send(inputs)?;
+        self.receive()
     }
 }
 
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
-        let bytes = self.state_bytes();
-        self.session.book.states.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-fn block_of(epoch: &Epoch) -> Option<&Block> {
-    match epoch.plan.plan().segments.as_slice() {
-        [PlanSegment::Block(b)] => Some(b),
-        _ => None,
+        let line = self.session.streams.lines().all.remove(&self.line);
+        // Outside the lock: freeing a large state takes a while.
+        drop(line);
     }
 }

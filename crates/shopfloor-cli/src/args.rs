@@ -235,6 +235,7 @@ impl ModelArgs {
             states: self.state.clone(),
             fuel: self.fuel,
             precision: self.precision,
+            ..ModelOptions::default()
         }
     }
 }

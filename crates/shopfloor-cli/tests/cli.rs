@@ -361,6 +361,34 @@ fn fixed_cost_is_measured_beside_the_ping_pong() {
 }
 
 #[test]
+fn a_hand_off_is_measured_in_every_way() {
+    let args = ["bench", "--demo", "ring", "--seconds", "0.2"];
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        let e = fails(1, &args);
+        assert!(e.contains("two processors"), "{e}");
+        return;
+    }
+    let v = json(&[&args[..], &["--json"]].concat());
+    let ways: Vec<&str> = (v["rows"].as_array().unwrap().iter())
+        .map(|r| r["way"].as_str().unwrap())
+        .collect();
+    let all = ["ping-pong", "ring", "channel", "parked thread", "fork/join"];
+    assert_eq!(ways, all);
+    for r in v["rows"].as_array().unwrap() {
+        let (median, p99) = (r["median_ns"].as_f64(), r["p99_ns"].as_f64());
+        assert!(median > Some(0.0) && p99 >= median, "{r}");
+        assert!(r["trips"].as_u64() >= Some(250), "{r}");
+    }
+    assert_eq!(v["rows"][0]["ratio"], 1.0);
+    let within = v["rows"][1]["ratio"].as_f64() <= v["ring_aim"].as_f64();
+    assert_eq!(v["ring_within_aim"], within);
+    let text = ends(0, &args);
+    narrow(&text);
+    assert!(text.contains("the aim is at most 3"), "{text}");
+    fails(2, &[&args[..], &["model.onnx"]].concat());
+}
+
+#[test]
 fn a_cache_is_kept_where_it_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("kept").display().to_string();

@@ -17,6 +17,9 @@ pub struct ModelOptions {
     pub dims: DimBox,
     /// State: input and output that carry on from request to request, by name.
     pub states: Vec<(String, String)>,
+    /// Where no state is declared, pairs are looked for by the names that exporters leave
+    /// (`past_key_values.0.key` and `present.0.key`, `h0` and `hn`, `state` and `stateN`).
+    pub find_states: bool,
     /// Most rewrites to do, to find a bad one by bisection.
     pub fuel: Option<usize>,
     /// In what type f32 products are computed; anything but f32 has to be asked for.
@@ -161,10 +164,14 @@ impl Model {
             .iter()
             .map(|o| (o.name.clone(), o.op_type.clone()))
             .collect();
+        let states = match options.find_states && options.states.is_empty() {
+            true => crate::states::by_name(&graph),
+            false => options.states.clone(),
+        };
         let mut program = planner::program(
             &graph,
             &planner::ProgramOptions {
-                states: options.states.clone(),
+                states,
                 model_nodes,
                 precision: options.precision,
             },

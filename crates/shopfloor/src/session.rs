@@ -230,6 +230,14 @@ impl SessionBuilder {
         self
     }
 
+    /// Declares the state whose inputs and outputs are named as exporters name them, where none is declared
+    /// with [`SessionBuilder::with_state`]: [`ModelOptions::find_states`].
+    #[must_use]
+    pub fn with_found_states(mut self) -> Self {
+        self.options.find_states = true;
+        self
+    }
+
     /// Requests running at once and waiting at most.
     pub fn with_queue(mut self, running: usize, waiting: usize) -> Self {
         self.max_running = Some(running);
@@ -562,11 +570,11 @@ impl Session {
         Ok(self.inner.swap(plan)?)
     }
 
-    /// A stream whose declared state stays in place between requests, in one plan that covers
-    /// `dims`.
+    /// A stream of messages whose declared state stays between them, in one plan that covers `dims`; with
+    /// a batch in `dims` that is larger than a message's, messages of several streams run as one.
     ///
     /// # Errors
-    /// A dim without a range, or a model with control flow.
+    /// State that grows, and a dim without a range.
     pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, Error> {
         Ok(self.inner.stream(dims)?)
     }

@@ -81,7 +81,7 @@ fn decode(model: &str) {
     }
     let mut stream = session.stream(&dims).expect("stream");
     assert_eq!(
-        stream.state_inputs().len(),
+        stream.in_place().len(),
         pasts.len(),
         "every cache stays in place"
     );

@@ -68,7 +68,7 @@ fn token(i: usize) -> Tensor {
 /// What a stream gives for every token; `each` is called after it, with what was given.
 fn decoded(session: &Session, each: &mut dyn FnMut(usize)) -> Vec<Vec<f32>> {
     let mut stream = session.stream(&box_of()).expect("a stream");
-    assert_eq!(stream.state_inputs(), ["past"]);
+    assert_eq!(stream.in_place(), ["past"]);
     (0..TOKENS)
         .map(|i| {
             let outs = stream.run(&[("x", &token(i))]).expect("a token");

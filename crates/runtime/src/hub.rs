@@ -1,0 +1,594 @@
+//! Where the messages of a session's streams meet: who receives takes what is there, its own first, and
+//! runs messages of several streams as one where they can be joined.
+//!
+//! A stream has one message under way at most, so that answers come in the order of the messages and each
+//! finds the state that the one before left. There is no thread in here: whoever waits for an answer works.
+use crate::book::Book;
+use crate::epoch::{Epoch, lookup};
+use crate::interpret::shape_of;
+use crate::stream::Answer;
+use crate::{Cancel, RunError, Session, stack};
+use device::State;
+use layout::{DType, Dim, DimBox, Sym};
+use plan::{Block, PlanSegment, Program, StatePair};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use tensor::Tensor;
+
+/// How messages of several streams are joined: along a symbol that every input but those that all share,
+/// every state and every output has as one whole extent.
+pub(crate) struct Joint {
+    pub symbol: Sym,
+    /// The axis of each input; `None` for one that all messages share.
+    pub inputs: Vec<Option<usize>>,
+    pub outputs: Vec<usize>,
+}
+
+/// The axis whose extent is `symbol`, if that is the only extent that has to do with it.
+fn axis_of(shape: &[Dim], symbol: &str) -> Result<Option<usize>, ()> {
+    let mut found = None;
+    for (axis, d) in shape.iter().enumerate() {
+        let mut all = BTreeSet::new();
+        d.symbols(&mut all);
+        if all.iter().any(|s| **s == *symbol) {
+            if found.is_some() || d.as_sym() != Some(symbol) {
+                return Err(());
+            }
+            found = Some(axis);
+        }
+    }
+    Ok(found)
+}
+
+impl Joint {
+    /// Along the first symbol that will do, in the order of the model's inputs.
+    pub fn of(program: &Program) -> Option<Joint> {
+        program.symbols.iter().find_map(|s| {
+            let whole = |v: u32| {
+                let value = program.value(v);
+                let held = matches!(value.dtype, DType::Str | DType::Host);
+                (!held && value.dtype.bits() >= 8).then_some(&value.shape)
+            };
+            let mut inputs = vec![];
+            for (i, &v) in program.inputs.iter().enumerate() {
+                let axis = axis_of(whole(v)?, &s.name).ok()?;
+                let state = program.states.iter().any(|p| p.input as usize == i);
+                if axis.is_none() && state {
+                    return None;
+                }
+                inputs.push(axis);
+            }
+            let own = |i: usize| !program.states.iter().any(|p| p.input as usize == i);
+            let given = inputs
+                .iter()
+                .enumerate()
+                .any(|(i, a)| own(i) && a.is_some());
+            let outputs = program.outputs.iter();
+            let outputs: Option<Vec<usize>> = outputs
+                .map(|o| axis_of(whole(o.1)?, &s.name).ok().flatten())
+                .collect();
+            given.then_some(Joint {
+                symbol: s.name.clone(),
+                inputs,
+                outputs: outputs?,
+            })
+        })
+    }
+}
+
+/// What all messages of a stream have in common.
+pub(crate) struct Setup {
+    /// The box of its plan.
+    pub dims: DimBox,
+    /// The plan that keeps state in place, if one does.
+    pub epoch: Option<Arc<Epoch>>,
+    /// Pairs whose state goes from output to input as a tensor.
+    pub carried: Vec<StatePair>,
+    /// Inputs whose state the plan keeps in place.
+    pub placed: Vec<u32>,
+    pub joint: Option<Joint>,
+    /// Items that may run together.
+    pub most: usize,
+}
+
+impl Setup {
+    /// The block whose state stays in place.
+    pub fn block(&self) -> Option<&Block> {
+        self.epoch.as_deref().and_then(block_of)
+    }
+
+    pub fn is_state(&self, input: usize) -> bool {
+        let carried = self.carried.iter().any(|p| p.input as usize == input);
+        carried || self.placed.iter().any(|&p| p as usize == input)
+    }
+}
+
+pub(crate) fn block_of(epoch: &Epoch) -> Option<&Block> {
+    match epoch.plan.plan().segments.as_slice() {
+        [PlanSegment::Block(b)] => Some(b),
+        _ => None,
+    }
+}
+
+/// Bytes that the session's book counts as long as this lives.
+pub(crate) struct Booked {
+    book: Arc<Book>,
+    which: fn(&Book) -> &AtomicU64,
+    bytes: u64,
+}
+
+impl Booked {
+    pub fn state(book: &Arc<Book>) -> Booked {
+        Booked {
+            book: book.clone(),
+            which: |b| &b.states,
+            bytes: 0,
+        }
+    }
+
+    pub fn queue(book: &Arc<Book>, bytes: u64) -> Booked {
+        let mut b = Booked {
+            book: book.clone(),
+            which: |b| &b.queue,
+            bytes: 0,
+        };
+        b.set(bytes);
+        b
+    }
+
+    pub fn set(&mut self, bytes: u64) {
+        let counter = (self.which)(&self.book);
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        counter.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Ordering::Relaxed);
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// What a stream keeps between its messages.
+pub(crate) struct Keeps {
+    /// State tensors, one for each of [`Setup::carried`]; `None` before the first message.
+    pub carried: Vec<Option<Tensor>>,
+    /// State in place, and its present shapes.
+    pub placed: Vec<State>,
+    pub shapes: Vec<Vec<usize>>,
+    pub booked: Booked,
+}
+
+impl Keeps {
+    /// Has the book count what is kept now.
+    pub fn count(&mut self) {
+        let carried = self
+            .carried
+            .iter()
+            .flatten()
+            .map(|t| t.bytes().len() as u64);
+        let placed = self.placed.iter().map(|s| s.len() as u64);
+        let bytes = carried.chain(placed).sum();
+        self.booked.set(bytes);
+    }
+}
+
+/// One message.
+pub(crate) struct Message {
+    /// By the program's inputs; state is left out.
+    pub inputs: Vec<Option<Tensor>>,
+    /// Equal for messages that may be joined; `None` for one that runs by itself.
+    pub key: Option<u64>,
+    pub items: usize,
+    pub cancel: Option<Cancel>,
+    pub _booked: Booked,
+}
+
+/// A stream as the hub sees it.
+pub(crate) struct Line {
+    pub setup: Arc<Setup>,
+    pub queue: VecDeque<Message>,
+    pub answers: VecDeque<Result<Answer, RunError>>,
+    /// `None` while a message is under way.
+    pub keeps: Option<Keeps>,
+}
+
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub all: BTreeMap<u64, Line>,
+    next: u64,
+    /// Joined messages are under way: others that could be joined wait for the next turn together.
+    joint: bool,
+}
+
+impl Lines {
+    pub fn add(&mut self, line: Line) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.all.insert(id, line);
+        id
+    }
+
+    /// Takes the next message of stream `own`, and of others those that run along with it.
+    fn take(&mut self, own: u64) -> Option<Vec<Member>> {
+        let first = self.all.get(&own)?;
+        let (key, most, mut items) = match first.queue.front() {
+            Some(m) => (m.key, first.setup.most, m.items),
+            None => return None,
+        };
+        if first.keeps.is_none() || (key.is_some() && self.joint) {
+            return None;
+        }
+        let mut members = vec![own];
+        if key.is_some() {
+            // From the own stream on, so that none is always the last.
+            let others = self.all.range(own + 1..).chain(self.all.range(..own));
+            for (&id, line) in others {
+                let Some(m) = line.queue.front() else {
+                    continue;
+                };
+                if m.key != key || items + m.items > most || !alike(first, line) {
+                    continue;
+                }
+                items += m.items;
+                members.push(id);
+            }
+            self.joint = true;
+        }
+        let mut taken = vec![];
+        for id in members {
+            if let Some(line) = self.all.get_mut(&id)
+                && let Some(keeps) = line.keeps.take()
+                && let Some(message) = line.queue.pop_front()
+            {
+                taken.push(Member {
+                    id,
+                    setup: line.setup.clone(),
+                    message,
+                    keeps,
+                    answer: None,
+                });
+            }
+        }
+        Some(taken)
+    }
+}
+
+/// Whether the states of two idle streams can be joined.
+fn alike(a: &Line, b: &Line) -> bool {
+    let (Some(ka), Some(kb), Some(joint)) = (&a.keeps, &b.keeps, &a.setup.joint) else {
+        return false;
+    };
+    let states = a
+        .setup
+        .carried
+        .iter()
+        .zip(ka.carried.iter().zip(&kb.carried));
+    states.into_iter().all(|(pair, both)| match both {
+        (Some(x), Some(y)) => {
+            let along = joint.inputs.get(pair.input as usize).copied().flatten();
+            let same = |d: usize| Some(d) == along || x.shape()[d] == y.shape()[d];
+            x.shape().len() == y.shape().len() && (0..x.shape().len()).all(same)
+        }
+        _ => false,
+    })
+}
+
+/// A message under way.
+struct Member {
+    id: u64,
+    setup: Arc<Setup>,
+    message: Message,
+    keeps: Keeps,
+    answer: Option<Result<Answer, RunError>>,
+}
+
+/// The streams of a session.
+#[derive(Default)]
+pub(crate) struct Hub {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+/// Messages that this thread runs. Each of their streams gets an answer and its state back, whatever
+/// happens.
+pub(crate) struct Lead<'h> {
+    hub: &'h Hub,
+    members: Vec<Member>,
+    joint: bool,
+}
+
+impl Hub {
+    pub fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something has changed, for so long at most.
+    pub fn wait<'g>(
+        &self,
+        lines: MutexGuard<'g, Lines>,
+        most: Option<std::time::Duration>,
+    ) -> MutexGuard<'g, Lines> {
+        match most {
+            None => self
+                .changed
+                .wait(lines)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(t) => {
+                let r = self.changed.wait_timeout(lines, t);
+                r.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// The next message of stream `own`, with others of other streams where they can be joined; `None`
+    /// where none is free to be run.
+    pub fn lead(&self, lines: &mut Lines, own: u64) -> Option<Lead<'_>> {
+        let members = lines.take(own)?;
+        let joint = members.first().is_some_and(|m| m.message.key.is_some());
+        Some(Lead {
+            hub: self,
+            members,
+            joint,
+        })
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.hub.lines();
+        for m in self.members.drain(..) {
+            // A stream that was dropped meanwhile has no line: its state goes here.
+            if let Some(line) = lines.all.get_mut(&m.id) {
+                line.keeps = Some(m.keeps);
+                let answer = m.answer.unwrap_or(Err(RunError::Abandoned));
+                line.answers.push_back(answer);
+            }
+        }
+        if self.joint {
+            lines.joint = false;
+        }
+        drop(lines);
+        self.hub.changed.notify_all();
+    }
+}
+
+impl Lead<'_> {
+    /// Runs the messages.
+    pub fn run(mut self, session: &Session) {
+        for m in &mut self.members {
+            if m.message.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+                m.answer = Some(session.account(None, Err(RunError::Cancelled)));
+            }
+        }
+        let mut left: Vec<&mut Member> = (self.members.iter_mut())
+            .filter(|m| m.answer.is_none())
+            .collect();
+        if left.len() > 1 && joined(session, &mut left).is_ok() {
+            return;
+        }
+        // What is wrong with one message is not the others' fault.
+        for m in left {
+            let began = session.book.stats.begin();
+            let out = match m.setup.block() {
+                Some(_) => placed(session, m),
+                None => carried(session, m),
+            };
+            m.answer = Some(session.account(began, out));
+        }
+    }
+}
+
+/// Runs several messages as one request.
+fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError> {
+    let setup = members[0].setup.clone();
+    let Some(joint) = &setup.joint else {
+        return Err(RunError::Abandoned);
+    };
+    let program = session.program();
+    let buffers = session.buffers();
+    let mut inputs: Vec<Tensor> = vec![];
+    for (i, axis) in joint.inputs.iter().enumerate() {
+        let name = &program.value(program.inputs[i]).name;
+        let state = setup.carried.iter().position(|p| p.input as usize == i);
+        let each: Vec<&Tensor> = members
+            .iter()
+            .filter_map(|m| match state {
+                Some(s) => m.keeps.carried[s].as_ref(),
+                None => m.message.inputs[i].as_ref(),
+            })
+            .collect();
+        inputs.push(match (axis, each.first()) {
+            (Some(axis), _) => stack::join(buffers, &each, *axis, name)?,
+            // Its bytes are equal: they are part of the key.
+            (None, Some(t)) => (*t).clone(),
+            (None, None) => return Err(RunError::Abandoned),
+        });
+    }
+    let list: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
+    let began: Vec<_> = members.iter().map(|_| session.book.stats.begin()).collect();
+    let outs = {
+        let turn = session.admit()?;
+        let mut lane = None;
+        let outs = session.run_within(&setup.dims, &list, &mut lane, turn.permit_of_all());
+        if let Some(l) = lane {
+            session.give_back(l);
+        }
+        outs?
+    };
+    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
+    let mut parts: Vec<Vec<Tensor>> = members.iter().map(|_| vec![]).collect();
+    for ((o, axis), name) in outs
+        .iter()
+        .zip(&joint.outputs)
+        .zip(session.output_names().iter())
+    {
+        let split = stack::split(buffers, o, *axis, &items, name)?;
+        parts.iter_mut().zip(split).for_each(|(p, t)| p.push(t));
+    }
+    for ((m, outs), began) in members.iter_mut().zip(parts).zip(began) {
+        let out = keep(session, &m.setup, &mut m.keeps, outs);
+        m.answer = Some(session.account(began, Ok(out)));
+    }
+    Ok(())
+}
+
+/// Puts outputs that are state where the next message finds them, and names the others.
+fn keep(session: &Session, setup: &Setup, keeps: &mut Keeps, outs: Vec<Tensor>) -> Answer {
+    let mut answer = vec![];
+    for (i, (t, name)) in outs
+        .into_iter()
+        .zip(session.output_names().iter())
+        .enumerate()
+    {
+        match setup.carried.iter().position(|p| p.output as usize == i) {
+            Some(s) => keeps.carried[s] = Some(t),
+            None => answer.push((name.clone(), t)),
+        }
+    }
+    keeps.count();
+    answer
+}
+
+/// Runs one message whose state goes from output to input as tensors.
+fn carried(session: &Session, m: &mut Member) -> Result<Answer, RunError> {
+    let setup = m.setup.clone();
+    let mut list: Vec<Option<&Tensor>> = m.message.inputs.iter().map(Option::as_ref).collect();
+    for (pair, t) in setup.carried.iter().zip(&m.keeps.carried) {
+        list[pair.input as usize] = t.as_ref();
+    }
+    let call = crate::Call {
+        cancel: m.message.cancel.as_ref(),
+        deadline: None,
+    };
+    let turn = session.admit_call(call)?;
+    let mut lane = None;
+    let outs = session.run_within(&setup.dims, &list, &mut lane, turn.permit());
+    if let Some(l) = lane {
+        session.give_back(l);
+    }
+    drop(turn);
+    Ok(keep(session, &setup, &mut m.keeps, outs?))
+}
+
+/// Runs one message on the plan that keeps its state in place.
+fn placed(session: &Session, m: &mut Member) -> Result<Answer, RunError> {
+    let setup = m.setup.clone();
+    let program = session.program();
+    let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) else {
+        return Err(RunError::Abandoned);
+    };
+    // State in place enters as empty tensors of the right shape: only their shape is looked at.
+    let mut own: Vec<(u32, Tensor)> = vec![];
+    for (s, shape) in block.states.iter().zip(&m.keeps.shapes) {
+        let port = &block.inputs[s.input as usize];
+        let mut shape = shape.clone();
+        // Symbolic extents that another input gives (a batch) follow that input.
+        for (d, n) in port.shape.iter().zip(&mut shape) {
+            if let Some(sym) = d.as_sym()
+                && let Some(given) = given_extent(program, &m.message.inputs, sym)
+            {
+                *n = given;
+            }
+        }
+        let number = program.inputs.iter().position(|&v| v == port.value);
+        own.push((
+            number.unwrap_or(0) as u32,
+            Tensor::zeros(port.dtype, &shape)?,
+        ));
+    }
+    let mut list: Vec<Option<&Tensor>> = m.message.inputs.iter().map(Option::as_ref).collect();
+    for (pair, t) in setup.carried.iter().zip(&m.keeps.carried) {
+        list[pair.input as usize] = t.as_ref();
+    }
+    for (i, t) in &own {
+        list[*i as usize] = Some(t);
+    }
+    let env = session.shapes(&list)?;
+    if !epoch.covers(&env) {
+        return Err(RunError::Stream {
+            why: format!(
+                "its plan covers {}, and this message is outside; open a stream over a larger range",
+                epoch.plan.plan().dims
+            ),
+        });
+    }
+    let call = crate::Call {
+        cancel: m.message.cancel.as_ref(),
+        deadline: None,
+    };
+    let turn = session.admit_call(call)?;
+    let outs = session.run_placed(epoch, &list, &env, &mut m.keeps.placed, turn.permit());
+    drop(turn);
+    let outs = outs?;
+    for (s, shape) in block.states.iter().zip(&mut m.keeps.shapes) {
+        let port = &block.outputs[s.output as usize];
+        *shape = shape_of(&port.shape, &env, &port.name)?;
+    }
+    let in_place: Vec<&str> = block
+        .states
+        .iter()
+        .map(|s| block.outputs[s.output as usize].name.as_str())
+        .collect();
+    let mut answer = keep(session, &setup, &mut m.keeps, outs);
+    answer.retain(|(n, _)| !in_place.contains(&n.as_str()));
+    Ok(answer)
+}
+
+/// The extent that the inputs of a message give to a symbol.
+pub(crate) fn given_extent(
+    program: &Program,
+    inputs: &[Option<Tensor>],
+    sym: &str,
+) -> Option<usize> {
+    program.inputs.iter().zip(inputs).find_map(|(&v, t)| {
+        let axis = program
+            .value(v)
+            .shape
+            .iter()
+            .position(|d| d.as_sym() == Some(sym))?;
+        t.as_ref()?.shape().get(axis).copied()
+    })
+}
+
+/// Zeros of a state's shape before the first message: extents that the message gives are its, others
+/// begin at the bottom of their range in `dims` (an empty cache).
+pub(crate) fn first_state(
+    program: &Program,
+    pair: StatePair,
+    inputs: &[Option<Tensor>],
+    dims: &DimBox,
+) -> Result<Tensor, RunError> {
+    let value = program.value(program.inputs[pair.input as usize]);
+    let mut syms = BTreeSet::new();
+    value.shape.iter().for_each(|d| d.symbols(&mut syms));
+    let mut env: Vec<(Sym, i64)> = vec![];
+    for s in syms {
+        let given = given_extent(program, inputs, &s).map(|n| n as i64);
+        let least = || dims.get(&s).map(|r| r.lo);
+        let n = given.or_else(least).ok_or_else(|| RunError::Stream {
+            why: format!(
+                "no input gives dimension '{s}' of state '{}'; give it a range in the stream's dims, or begin with Stream::start",
+                value.name
+            ),
+        })?;
+        env.push((s, n));
+    }
+    let extent = |d: &Dim| {
+        d.eval(&|s| lookup(&env, s))
+            .and_then(|n| usize::try_from(n).ok())
+    };
+    let shape: Option<Vec<usize>> = value.shape.iter().map(extent).collect();
+    let shape = shape.ok_or_else(|| RunError::Stream {
+        why: format!(
+            "state '{}' has no size before the first message; give it one with Stream::start",
+            value.name
+        ),
+    })?;
+    Ok(Tensor::zeros(value.dtype, &shape)?)
+}
