@@ -16,7 +16,6 @@ mod host;
 mod init;
 pub mod isa;
 mod job;
-mod place;
 mod pool;
 #[doc(hidden)]
 pub mod seats;
@@ -26,7 +25,7 @@ mod track;
 pub mod ukr;
 
 pub use crate::device::{CpuDevice, CpuOptions};
-pub use crate::place::{stand_back, thread_time_ns};
 pub use crate::pool::Fault;
+pub use ::device::place::{stand_back, thread_time_ns};
 pub use isa::Isa;
 pub use target::target;

@@ -2,9 +2,9 @@
 use crate::exec::View;
 use crate::flow::{Bed, Left, Slot};
 use crate::job::Job;
-use crate::place::{ThreadId, pin, this_cpu, this_thread};
 use crate::seats::Seats;
 use crate::track::Tracks;
+use device::place::{ThreadId, pin, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -8,6 +8,7 @@ mod buffer;
 mod error;
 mod host_part;
 mod pages;
+pub mod place;
 mod recycle;
 pub mod ring;
 mod state;

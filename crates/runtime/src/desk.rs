@@ -120,15 +120,19 @@ pub(crate) struct Desk {
     /// Workers of the request that runs unknown to the scheduler.
     alone: AtomicU32,
     unlike: AtomicU64,
+    /// Whether its workers are all the processors there are: a caller that may go on then finds one where
+    /// whoever said so is about to leave it.
+    follow: bool,
     inner: Mutex<Inner>,
     quiet: Condvar,
     began: Instant,
 }
 
 impl Desk {
-    /// A desk for `workers` workers.
-    pub fn new(workers: u32) -> Desk {
+    /// A desk for `workers` workers; `follow`: they are all the processors there are.
+    pub fn new(workers: u32, follow: bool) -> Desk {
         Desk {
+            follow,
             state: AtomicU64::new(IDLE),
             alone: AtomicU32::new(workers),
             unlike: AtomicU64::new(0),
@@ -268,7 +272,7 @@ impl Desk {
         ask: &Ask<'a>,
         bring: impl FnOnce() -> Vec<tensor::Tensor>,
     ) -> Result<Admitted<'a>, RunError> {
-        let ticket = Ticket::new(ask.brings);
+        let ticket = Ticket::new(ask.brings, self.follow);
         let (id, mut wake) = {
             let mut inner = self.inner();
             let id = inner.next;

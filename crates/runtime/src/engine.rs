@@ -95,8 +95,11 @@ impl Engine {
             None => device.workers() as u32,
             Some(_) => AT_ONCE,
         };
+        // Elsewhere the system has idle processors to wake a caller on.
+        let all = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let follow = device.target().gpu.is_none() && device.workers() >= all;
         Arc::new(Engine {
-            desk: Desk::new(workers.max(1)),
+            desk: Desk::new(workers.max(1), follow),
             programs: Mutex::new(Vec::new()),
             served: Mutex::new(Vec::new()),
             limit: AtomicU32::new(u32::MAX),

@@ -1,5 +1,6 @@
 //! A request that waits at the engine's desk.
 use crate::RunError;
+use device::place::Sleeper;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,9 +32,17 @@ enum Luggage {
     None,
 }
 
+struct Wait {
+    fate: Fate,
+    /// Its caller, where that sleeps and is to be told where to go on.
+    sleeper: Option<Sleeper>,
+}
+
 /// One waiting request.
 pub(crate) struct Ticket {
-    fate: Mutex<Fate>,
+    wait: Mutex<Wait>,
+    /// Whether its caller is to go on where whoever starts it is.
+    follows: bool,
     luggage: Mutex<Luggage>,
     called: Condvar,
     brought: Condvar,
@@ -44,10 +53,15 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ticket {
-    /// A new one; `brings`: its inputs will be put down here.
-    pub fn new(brings: bool) -> Arc<Ticket> {
+    /// A new one; `brings`: its inputs will be put down here; `follows`: when it may run, its caller takes
+    /// the processor of whoever said so.
+    pub fn new(brings: bool, follows: bool) -> Arc<Ticket> {
         Arc::new(Ticket {
-            fate: Mutex::new(Fate::Waiting),
+            wait: Mutex::new(Wait {
+                fate: Fate::Waiting,
+                sleeper: None,
+            }),
+            follows,
             luggage: Mutex::new(match brings {
                 true => Luggage::Coming,
                 false => Luggage::None,
@@ -59,34 +73,42 @@ impl Ticket {
 
     /// Has the caller look up.
     pub fn call(&self) {
-        let _fate = lock(&self.fate);
+        let _wait = lock(&self.wait);
         self.called.notify_all();
     }
 
     pub fn decide(&self, fate: Fate) {
-        *lock(&self.fate) = fate;
+        let mut w = lock(&self.wait);
+        if let (Fate::Lead { .. }, Some(s)) = (&fate, &w.sleeper) {
+            s.follow_me();
+        }
+        w.fate = fate;
         self.called.notify_all();
     }
 
     /// What was decided; with `wait`, waits for it until the time is up or `stop`, which is asked each
     /// time the caller is called.
     pub fn fate(&self, wait: Option<Duration>, stop: &dyn Fn() -> bool) -> Option<Fate> {
-        let mut fate = lock(&self.fate);
-        if matches!(*fate, Fate::Waiting | Fate::Rides) && !stop() {
-            fate = match wait {
+        let mut w = lock(&self.wait);
+        if matches!(w.fate, Fate::Waiting | Fate::Rides) && !stop() {
+            w.sleeper = self.follows.then(Sleeper::here).flatten();
+            w = match wait {
                 Some(t) => {
-                    let r = self.called.wait_timeout(fate, t);
+                    let r = self.called.wait_timeout(w, t);
                     r.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    let r = self.called.wait(fate);
+                    let r = self.called.wait(w);
                     r.unwrap_or_else(PoisonError::into_inner)
                 }
             };
+            if let Some(s) = w.sleeper.take() {
+                s.awake();
+            }
         }
-        match &*fate {
+        match &w.fate {
             Fate::Waiting | Fate::Rides => None,
-            _ => Some(std::mem::replace(&mut *fate, Fate::Rides)),
+            _ => Some(std::mem::replace(&mut w.fate, Fate::Rides)),
         }
     }
 
@@ -114,7 +136,9 @@ pub(crate) struct Mates(Vec<Arc<Ticket>>);
 
 impl Mates {
     pub fn new(tickets: Vec<Arc<Ticket>>) -> Mates {
-        tickets.iter().for_each(|t| *lock(&t.fate) = Fate::Rides);
+        tickets
+            .iter()
+            .for_each(|t| lock(&t.wait).fate = Fate::Rides);
         Mates(tickets)
     }
 

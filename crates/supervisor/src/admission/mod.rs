@@ -40,8 +40,8 @@ pub struct SessionPolicy {
     pub max_running: usize,
     /// Workers that a run is given where they are free. At least 1.
     pub workers: u32,
-    /// While more requests wait than runs of so many workers there is room for, runs start with fewer, so
-    /// that more go on at once: workers of one run lose time to each other.
+    /// Runs share the workers out evenly with requests that would have to wait: each has fewer, so that more
+    /// go on at once, since workers of one run lose time to each other.
     pub spread: bool,
     /// How requests are joined.
     pub batching: Batching,
@@ -474,17 +474,22 @@ impl Scheduler {
                 .filter(|r| r.priority < priority)
                 .map(|r| r.granted)
                 .sum();
-            let wanted = match what {
-                Next::Resume(id) => self.runs.get(&id).map_or(1, |r| r.wanted),
-                Next::Start(id) => self.wanted(id, free + lower),
+            let (wanted, share) = match what {
+                Next::Resume(id) => (self.runs.get(&id).map_or(1, |r| r.wanted), u32::MAX),
+                Next::Start(id) => self.wanted(id, priority, free + lower),
             };
-            let grant = wanted.min(free + lower);
+            let spare: u32 = self
+                .wide(priority, share)
+                .map(|r| self.runs[&r].granted - share)
+                .sum();
+            let grant = wanted.min(free + lower + spare);
             if grant == 0 {
                 // Whatever comes later has no higher priority.
                 break;
             }
             let mut needed = grant.saturating_sub(free);
             self.take_back(priority, false, &mut needed);
+            self.even_out(priority, share, needed);
             match what {
                 Next::Resume(id) => {
                     if let Some(r) = self.runs.get_mut(&id) {
@@ -515,6 +520,15 @@ impl Scheduler {
             }
         }
         self.grow(now);
+        for s in &mut starts {
+            // It may have been given more, or fewer, than at first.
+            if let Action::Start { run, workers, .. } = s
+                && let Some(r) = self.runs.get_mut(run)
+            {
+                *workers = r.granted;
+                r.told = r.granted;
+            }
+        }
         // Who gives up workers hears of it first, who is given some hears of it last.
         let mut more = Vec::new();
         for (id, r) in &mut self.runs {
@@ -532,30 +546,19 @@ impl Scheduler {
             }
             r.told = r.granted;
         }
-        for s in &mut starts {
-            // A start may have been given more, or fewer, than at first.
-            if let Action::Start { run, workers, .. } = s
-                && let Some(r) = self.runs.get(run)
-            {
-                *workers = r.granted;
-            }
-        }
-        more.retain(|a| {
-            !matches!(a, Action::Resize { run, .. } if starts.iter().any(
-                |s| matches!(s, Action::Start { run: started, .. } if started == run)))
-        });
         out.append(&mut starts);
         out.append(&mut more);
     }
 
-    /// Workers for a run that session `id` starts where there is room for `room`.
-    fn wanted(&self, id: SessionId, room: u32) -> u32 {
+    /// Workers for a run that session `id` starts where there is room for `room`, and how many of its
+    /// priority's other runs are to keep.
+    fn wanted(&self, id: SessionId, priority: i32, room: u32) -> (u32, u32) {
         let Some(s) = self.sessions.get(&id) else {
-            return 1;
+            return (1, u32::MAX);
         };
         let all = s.policy.workers.max(1);
         if !s.policy.spread {
-            return all;
+            return (all, u32::MAX);
         }
         let runs = |s: &Session| {
             let items = s.policy.batching.max_items.max(1) as usize;
@@ -564,9 +567,47 @@ impl Scheduler {
         };
         let others = self.sessions.values();
         let peers = others.filter(|o| o.policy.priority == s.policy.priority);
-        let waiting: usize = peers.map(runs).sum();
-        let share = room.div_ceil(u32::try_from(waiting).unwrap_or(u32::MAX).max(1));
-        all.min(share).max(1)
+        let waiting = u32::try_from(peers.map(runs).sum::<usize>()).unwrap_or(u32::MAX);
+        let (n, theirs) = self
+            .runs
+            .values()
+            .filter(|r| r.priority == priority && r.granted > 0)
+            .fold((0u32, 0u32), |(n, w), r| (n + 1, w + r.granted));
+        let keep = ((room + theirs) / n.saturating_add(waiting).max(1)).max(1);
+        let spare: u32 = self
+            .wide(priority, keep)
+            .map(|r| self.runs[&r].granted - keep)
+            .sum();
+        let share = (room + spare).div_ceil(waiting.max(1));
+        (all.min(share).max(1), keep)
+    }
+
+    /// Runs of `priority` that have more workers than `share` and may be made to share them.
+    fn wide(&self, priority: i32, share: u32) -> impl Iterator<Item = RunId> {
+        let spreads = |r: &Run| {
+            let s = self.sessions.get(&r.session);
+            s.is_some_and(|s| s.policy.spread)
+        };
+        let wide = move |r: &Run| r.priority == priority && r.granted > share && spreads(r);
+        self.runs
+            .iter()
+            .filter(move |(_, r)| wide(r))
+            .map(|(id, _)| *id)
+    }
+
+    /// Takes `needed` workers from runs of `priority` that have more than `share`, one by one from whoever
+    /// has most.
+    fn even_out(&mut self, priority: i32, share: u32, needed: u32) {
+        let now = self.now;
+        for _ in 0..needed {
+            let widest = self
+                .wide(priority, share)
+                .max_by_key(|r| self.runs[r].granted);
+            let Some(r) = widest.and_then(|r| self.runs.get_mut(&r)) else {
+                return;
+            };
+            r.grant(now, r.granted - 1);
+        }
     }
 
     /// What is to have workers next, with its priority: of the highest priority a run that stands

@@ -366,6 +366,7 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
                 p.max_queued = rng.below(6) as usize;
                 p.max_running = 1 + rng.below(4) as usize;
                 p.workers = 1 + rng.below(5) as u32;
+                p.spread = rng.below(2) == 0;
                 p.deadline = (rng.below(2) == 0).then_some(0.5);
                 p.batching.max_items = 1 + rng.below(4) as u32;
                 p.batching.max_delay_s = rng.below(2) as f64 * 0.02;
@@ -481,18 +482,33 @@ fn while_requests_wait_runs_share_the_workers_out() {
         p.spread = true;
     });
     let mut s = scheduler(4, &[wide]);
-    // Alone it has them all.
+    // Alone it has them all, and then no more than is even.
     let first = s.step(0.0, Event::Arrive(request(0, 0, 1.0)));
     assert_eq!(started(&first), [(0, 0, 4)]);
-    for id in 1..=3 {
-        s.step(0.1, Event::Arrive(request(id, 0, 1.0)));
+    let resized = |run, workers| Action::Resize { run, workers };
+    let second = s.step(0.1, Event::Arrive(request(1, 0, 1.0)));
+    assert_eq!(started(&second), [(1, 0, 2)]);
+    assert!(second.contains(&resized(0, 2)));
+    for id in 2..=5 {
+        s.step(0.2, Event::Arrive(request(id, 0, 1.0)));
     }
-    let next = s.step(1.0, Event::Finish(0));
-    assert_eq!(started(&next), [(1, 0, 2), (2, 0, 1), (3, 0, 1)]);
+    let granted = |s: &Scheduler| s.runs.values().map(|r| r.granted).collect::<Vec<_>>();
+    assert_eq!(granted(&s), [1, 1, 1, 1]);
+    assert_eq!(s.load(0).unwrap().queued, 2);
+    for run in 0..2 {
+        s.step(1.0, Event::Finish(run));
+    }
+    assert_eq!(granted(&s), [1, 1, 1, 1]);
     // Nobody waits any more: who is left has what comes free.
-    s.step(2.0, Event::Finish(1));
-    s.step(2.0, Event::Finish(2));
-    assert_eq!(s.granted(), 4);
+    for run in 2..5 {
+        s.step(2.0, Event::Finish(run));
+    }
+    assert_eq!(granted(&s), [4]);
+    // Of one that does not share nothing is taken.
+    let own = policy(|p| p.workers = 4);
+    let mut s = scheduler(4, &[own]);
+    s.step(0.0, Event::Arrive(request(0, 0, 1.0)));
+    assert_eq!(started(&s.step(0.1, Event::Arrive(request(1, 0, 1.0)))), []);
 }
 
 #[test]

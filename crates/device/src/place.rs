@@ -1,0 +1,168 @@
+//! Which processor a thread runs on.
+
+/// A thread as the system names it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadId(#[cfg(target_os = "linux")] rustix::thread::Pid);
+
+/// The calling thread.
+#[cfg(target_os = "linux")]
+pub fn this_thread() -> ThreadId {
+    ThreadId(rustix::thread::gettid())
+}
+
+/// The processor that the calling thread is on.
+#[cfg(target_os = "linux")]
+pub fn this_cpu() -> Option<usize> {
+    Some(rustix::thread::sched_getcpu())
+}
+
+/// Pins a thread to one processor; false where the system does not let it.
+#[cfg(target_os = "linux")]
+pub fn pin(t: ThreadId, cpu: usize) -> bool {
+    if cpu >= rustix::thread::CpuSet::MAX_CPU {
+        return false;
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(Some(t.0), &set).is_ok()
+}
+
+/// Has the calling thread stand back for others that want its processor: for work beside the requests.
+#[cfg(target_os = "linux")]
+pub fn stand_back() {
+    // Where the system does not let it, it competes like others.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), STAND_BACK);
+}
+
+/// Nanoseconds that the calling thread has run so far, as the system counts; 0 where it does not say.
+#[cfg(target_os = "linux")]
+pub fn thread_time_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|w| w.parse().ok()).unwrap_or(0)
+}
+
+/// The niceness of work beside the requests: about a tenth of a processor that is wanted all the time.
+#[cfg(target_os = "linux")]
+const STAND_BACK: i32 = 10;
+
+/// The calling thread.
+#[cfg(not(target_os = "linux"))]
+pub fn this_thread() -> ThreadId {
+    ThreadId()
+}
+
+/// Not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn this_cpu() -> Option<usize> {
+    None
+}
+
+/// Not available on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn pin(_: ThreadId, _: usize) -> bool {
+    false
+}
+
+/// Not available on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn stand_back() {}
+
+/// Not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn thread_time_ns() -> u64 {
+    0
+}
+
+/// A thread that is about to wait, so that whoever wakes it can say on which processor it goes on.
+///
+/// Where every processor is at work, the system may queue a woken thread behind one that works on, though
+/// the waker's own processor comes free a moment later, and then leaves that one idle for a time slice.
+#[derive(Debug)]
+pub struct Sleeper {
+    #[cfg(target_os = "linux")]
+    thread: ThreadId,
+    /// The processors that it may use, but for the moment of its waking.
+    #[cfg(target_os = "linux")]
+    own: rustix::thread::CpuSet,
+}
+
+impl Sleeper {
+    /// The calling thread; `None` where the system does not say where it may run.
+    #[cfg(target_os = "linux")]
+    pub fn here() -> Option<Sleeper> {
+        Some(Sleeper {
+            thread: this_thread(),
+            own: rustix::thread::sched_getaffinity(None).ok()?,
+        })
+    }
+
+    /// Has it go on where the calling thread is; called right before it is woken.
+    #[cfg(target_os = "linux")]
+    pub fn follow_me(&self) {
+        if let Some(cpu) =
+            this_cpu().filter(|&c| c < rustix::thread::CpuSet::MAX_CPU && self.own.is_set(c))
+        {
+            pin(self.thread, cpu);
+        }
+    }
+
+    /// Lets it run wherever it might before; called by itself when it was woken.
+    #[cfg(target_os = "linux")]
+    pub fn awake(self) {
+        // Nothing to be done where the system refuses: it may take processors away at any time.
+        let _ = rustix::thread::sched_setaffinity(None, &self.own);
+    }
+
+    /// Not available on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub fn here() -> Option<Sleeper> {
+        None
+    }
+
+    /// Not available on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub fn follow_me(&self) {}
+
+    /// Not available on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub fn awake(self) {}
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::Sleeper;
+    use std::sync::{Condvar, Mutex};
+
+    #[test]
+    fn a_sleeper_goes_on_where_it_was_called_and_is_free_afterwards() {
+        let allowed = || rustix::thread::sched_getaffinity(None).expect("its own processors");
+        let place = Mutex::new((None, false));
+        let called = Condvar::new();
+        std::thread::scope(|s| {
+            let t = s.spawn(|| {
+                let before = allowed();
+                let mut p = place.lock().expect("nobody panics");
+                p.0 = Sleeper::here();
+                called.notify_all();
+                while !p.1 {
+                    p = called.wait(p).expect("nobody panics");
+                }
+                let during = allowed();
+                p.0.take().expect("it slept").awake();
+                (before, during, allowed())
+            });
+            let mut p = place.lock().expect("nobody panics");
+            while p.0.is_none() {
+                p = called.wait(p).expect("nobody panics");
+            }
+            p.0.iter().for_each(Sleeper::follow_me);
+            p.1 = true;
+            drop(p);
+            called.notify_all();
+            let (before, during, after) = t.join().expect("nobody panics");
+            assert_eq!(during.count(), 1);
+            assert!(before == after);
+        });
+    }
+}
