@@ -37,6 +37,9 @@
 //! Time is what a [`Pace`] says that instructions, sectors and looks at others' words take, for launches
 //! whose CTAs wait for each other or for the host; without one, clocks count instructions.
 //!
+//! [`Machine::time`] goes further: on a GPU described by plain numbers it says where the cycles of each warp
+//! go, by reason and by line.
+//!
 //! Never in here: any type of the rest of the workspace, figures of a GPU, files.
 #![deny(unsafe_op_in_unsafe_fn)]
 // Lanes are indices into several rows at once.
@@ -55,6 +58,7 @@ mod memory;
 mod parse;
 mod program;
 mod text;
+mod timing;
 
 pub use checks::{Checks, Kind as Finding, Report};
 pub use counters::{Class, Counters, Counts, Request};
@@ -63,3 +67,6 @@ pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Pace,
 pub use memory::{Kind as MemoryKind, Memory};
 pub use program::KernelParam;
 pub use text::counters_table;
+pub use timing::{
+    Interval, Level, LineStalls, MatrixRates, Reason, Stalls, Timing, WarpStalls, stalls_table,
+};

@@ -500,6 +500,8 @@ pub(crate) struct Inst {
     pub guard: u32,
     pub line: u32,
     pub class: Class,
+    /// `.approx` or `.full`: an assembler makes few instructions of it.
+    pub approx: bool,
     /// Where its registers read begin in [`Kernel::reads`], and how many.
     pub reads: (u32, u16),
 }

@@ -74,6 +74,7 @@ pub(crate) struct Builder<'a> {
     pending_reads: Vec<(Width, u32)>,
     line: u32,
     guard: u32,
+    approx: bool,
 }
 
 /// Decodes the kernel `name`; `globals` holds the addresses of the module's variables.
@@ -136,6 +137,7 @@ pub(crate) fn decode(
         pending_reads: Vec::new(),
         line: f.line,
         guard: ALWAYS,
+        approx: false,
     };
     for (n, (space, at)) in globals {
         b.scopes[0].insert(n.clone(), Sym::Global(*space, *at));
@@ -398,6 +400,7 @@ impl Builder<'_> {
             guard: self.guard,
             line: self.line,
             class,
+            approx: self.approx,
             reads: (first, count),
         });
     }
@@ -409,6 +412,7 @@ impl Builder<'_> {
             None => ALWAYS,
             Some((p, negated)) => self.predicate(p)? * 2 + u32::from(*negated),
         };
+        self.approx = i.opcode.iter().any(|p| p == "approx" || p == "full");
         let mut m = Mods::new(i);
         let o = &i.operands[..];
         let done = self.alu(&mut m, o)?

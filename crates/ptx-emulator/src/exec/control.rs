@@ -5,6 +5,7 @@ use crate::checks::Kind;
 use crate::machine::cta::Gives;
 use crate::machine::warp::{Apart, Doing, NONE};
 use crate::program::*;
+use crate::timing::trace::Touch;
 
 impl Ctx<'_> {
     pub(crate) fn branch(&mut self, to: u32, meet: u32, act: u32, mask: u32) -> Flow {
@@ -265,6 +266,14 @@ impl Ctx<'_> {
         b.trues += trues.count_ones();
         b.lanes.push((self.w.index, act, gives));
         self.cta.look = true;
+        if let Some(t) = &mut self.w.trace {
+            t.touch(Touch::Barrier {
+                id,
+                came,
+                expected: expected.unwrap_or(0),
+                waits,
+            });
+        }
         let c = &mut self.world.counts[self.pc as usize];
         c.barriers += 1;
         if !waits {

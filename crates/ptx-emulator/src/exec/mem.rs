@@ -8,6 +8,7 @@ use crate::machine::cta::lanes;
 use crate::memory::{self, LOCAL_WINDOW, SHARED_WINDOW, WINDOW};
 use crate::parse::ast::Space;
 use crate::program::*;
+use crate::timing::trace::Touch;
 
 /// What lanes load or store: up to four words each.
 pub(crate) type Words = [[u32; 32]; 4];
@@ -203,6 +204,9 @@ impl Ctx<'_> {
     }
 
     fn local_read(&mut self, at: &[u64; 32], total: u32, act: u32, words: &mut Words) {
+        if let Some(t) = &mut self.w.trace {
+            t.touch(Touch::Local(total.div_ceil(4)));
+        }
         for l in lanes(act) {
             let (a, li) = (at[l as usize], l as usize);
             if !self.local_lane(l, a, total) {
@@ -225,6 +229,9 @@ impl Ctx<'_> {
     }
 
     fn local_write(&mut self, at: &[u64; 32], total: u32, act: u32, words: &Words) {
+        if let Some(t) = &mut self.w.trace {
+            t.touch(Touch::Local(total.div_ceil(4)));
+        }
         for l in lanes(act) {
             let (a, li) = (at[l as usize], l as usize);
             if !self.local_lane(l, a, total) {
@@ -276,6 +283,9 @@ impl Ctx<'_> {
         c.shared_requests += 1;
         c.wavefronts += passes;
         c.conflicts += passes.saturating_sub(ideal);
+        if let Some(t) = &mut self.w.trace {
+            t.touch(Touch::Shared(passes as u32));
+        }
         if let Some(p) = &self.world.clock.pace {
             self.cta.hand.passes(p, passes);
         }
@@ -304,6 +314,9 @@ impl Ctx<'_> {
         c.sectors += s;
         c.lines += l;
         c.global_bytes += n as u64 * u64::from(total);
+        if let Some(t) = &mut self.w.trace {
+            t.lines(&list[..n], u64::from(total));
+        }
         if let Some(p) = &self.world.clock.pace {
             let found = self.mem.resolve(list[0], 1).ok();
             let host = found.is_some_and(|f| self.mem.allocations[f.0].kind == memory::Kind::Host);

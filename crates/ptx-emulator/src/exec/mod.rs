@@ -95,11 +95,22 @@ impl Ctx<'_> {
         if self.world.checks.uninitialised {
             self.check_registers(inst, mask, act);
         }
+        if let Some(t) = &mut self.w.trace {
+            t.begin(pc, act);
+        }
         let flow = if act == 0 {
             Flow::Next
         } else {
             self.exec(&inst.op, act, mask)
         };
+        if flow == Flow::Blocked
+            && let Some(t) = &mut self.w.trace
+            && matches!(inst.op, Op::Bar(..) | Op::Mma(_) | Op::Matrix(_))
+            && !t.touched()
+        {
+            // It waits for the warp's other lanes and comes here again.
+            t.take_back();
+        }
         match flow {
             Flow::Next => {
                 let cur = self.w.current;

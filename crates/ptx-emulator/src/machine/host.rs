@@ -155,14 +155,7 @@ impl Running {
             reports: self.run.world.reports.list.clone(),
             counters: summary(&self.run.plan().kernel, &self.run.world.counts),
             threads: 1,
-            requests: self
-                .run
-                .world
-                .requests
-                .iter()
-                .flatten()
-                .map(|r| r.1.clone())
-                .collect(),
+            requests: self.run.world.requests(),
         }
     }
 

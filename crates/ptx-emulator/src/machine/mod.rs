@@ -4,7 +4,7 @@ pub(crate) mod cta;
 mod host;
 pub(crate) mod pace;
 mod parallel;
-mod run;
+pub(crate) mod run;
 pub(crate) mod warp;
 pub(crate) mod world;
 
@@ -335,7 +335,7 @@ impl Machine {
         Ok(Running::new(self.prepare(module, launch)?, launch))
     }
 
-    fn prepare(&self, module: &Module, l: &Launch) -> Result<Plan, PtxError> {
+    pub(crate) fn prepare(&self, module: &Module, l: &Launch) -> Result<Plan, PtxError> {
         let kernel = module.decode(&l.kernel)?;
         let bad = |what: String| {
             Err(PtxError::Launch {

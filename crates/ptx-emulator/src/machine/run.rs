@@ -9,6 +9,7 @@ use crate::checks::{Kind, Report};
 use crate::exec::Ctx;
 use crate::memory::Memory;
 use crate::memory::shadow::Shadow;
+use crate::timing::trace::Trace;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Longest turn of a warp, in instructions.
@@ -54,6 +55,10 @@ pub(crate) struct Run {
     block: [u32; 3],
     grid: [u32; 3],
     dynamic: u32,
+    /// Records that each warp may keep, where what CTAs execute is wanted.
+    room: Option<usize>,
+    /// What ended CTAs executed.
+    pub traces: Vec<(u32, Vec<Trace>)>,
 }
 
 /// How a run stands.
@@ -82,8 +87,20 @@ impl Run {
             block: l.block,
             grid: l.grid,
             dynamic: l.shared,
+            room: None,
+            traces: Vec::new(),
             plan,
         }
+    }
+
+    /// Keeps what CTAs that begin from now on execute, up to `room` records a warp.
+    pub fn tracing(&mut self, room: usize) {
+        self.room = Some(room);
+    }
+
+    /// Only CTAs before `ctas` are run.
+    pub fn up_to(&mut self, ctas: u32) {
+        self.plan.ctas = ctas;
     }
 
     fn begin(&mut self, slot: usize, index: u32) {
@@ -124,6 +141,11 @@ impl Run {
             },
             warps: (0..warps).map(|w| Warp::new(&k, w, &p)).collect(),
         });
+        if let (Some(room), Some(cta)) = (self.room, &mut self.slots[slot]) {
+            for w in &mut cta.warps {
+                w.trace = Some(Box::new(Trace::with_room(room)));
+            }
+        }
         self.listed[slot] = vec![true; warps as usize];
         self.ready.extend((0..warps).map(|w| (slot as u32, w)));
         self.started += 1;
@@ -214,7 +236,13 @@ impl Run {
                     self.ended[slot as usize] = now;
                     self.world.clock.latest_ns = self.world.clock.latest_ns.max(now);
                 }
-                self.slots[slot as usize] = None;
+                if let Some(mut cta) = self.slots[slot as usize].take()
+                    && self.room.is_some()
+                {
+                    let own = cta.warps.iter_mut().filter_map(|w| w.trace.take());
+                    let own = own.map(|t| *t).collect();
+                    self.traces.push((cta.core.index, own));
+                }
                 self.ready.retain(|r| r.0 != slot);
                 self.finished += 1;
             }

@@ -2,6 +2,7 @@
 
 use crate::clocks::LaneSync;
 use crate::program::{CONST, Kernel, R, SINK, Start};
+use crate::timing::trace::Trace;
 
 /// No node, no lane.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -117,6 +118,8 @@ pub(crate) struct Warp {
     pub copies: Vec<Copy>,
     pub committed: [u32; 32],
     pub steps: u64,
+    /// What it executed, where somebody wants to know.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// Where a warp is in its launch.
@@ -170,6 +173,7 @@ impl Warp {
             copies: Vec::new(),
             committed: [0; 32],
             steps: 0,
+            trace: None,
         };
         for (s, row) in &k.start32 {
             w.r32[*row as usize] = start(*s, index, p);

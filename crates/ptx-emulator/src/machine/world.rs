@@ -62,6 +62,15 @@ impl World {
         self
     }
 
+    /// The first request of each instruction, in the order of the text, where they are kept.
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests
+            .iter()
+            .flatten()
+            .map(|r| r.1.clone())
+            .collect()
+    }
+
     /// The same with a clock.
     pub fn at_pace(mut self, pace: Option<Pace>) -> World {
         self.clock = Clock::new(pace);

@@ -17,4 +17,5 @@ mod order;
 mod parser;
 mod ptxas;
 mod speed;
+mod timing;
 mod warps;
