@@ -17,6 +17,7 @@ mod explain;
 mod measure;
 mod model;
 mod oddities;
+mod slice;
 mod sourced;
 mod text;
 mod work;

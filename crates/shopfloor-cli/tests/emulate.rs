@@ -130,3 +130,87 @@ fn what_is_wrong_is_said_with_its_line() {
         "{err}"
     );
 }
+
+/// 64 loads, each from where the last one said.
+const CHASE: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry chase(.param .u64 px)
+{
+    .reg .pred %p;
+    .reg .u32 %i;
+    .reg .u64 %d<2>;
+    ld.param.u64 %d0, [px];
+    mov.u32 %i, 0;
+L:
+    ld.global.u64 %d1, [%d0];
+    add.u64 %d0, %d0, %d1;
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %p, %i, 64;
+    @%p bra L;
+    ret;
+}
+";
+
+#[test]
+fn stalls_say_what_warps_waited_for_and_where() {
+    let path = file("chase.ptx", CHASE);
+    let args = [
+        "--block",
+        "1",
+        "--arg",
+        "buf:u64:16=zeros",
+        "--on",
+        "a100",
+        "--stalls",
+    ];
+    let (code, out, err) = emulate(&path, &args);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.lines().all(|l| l.chars().count() <= 100), "{out}");
+    assert!(out.contains("A100-SXM4-80GB at 1.41 GHz"), "{out}");
+    // Every load but the first is answered by L1; the addition waits for it.
+    let row = |name: &str| {
+        out.lines()
+            .find(|l| l.starts_with(name))
+            .unwrap_or("")
+            .to_string()
+    };
+    assert!(row("L1 ").contains("##########"), "{out}");
+    assert!(!row("barrier").contains('#'), "{out}");
+    let mut lines = out.lines();
+    let add = lines.rfind(|l| l.contains("add.u64 %d0")).unwrap();
+    assert!(add.contains("L1") && add.contains(" 12 "), "{add}");
+
+    let (code, out, _) = emulate(&path, &[&args[..], &["--json"]].concat());
+    assert_eq!(code, 0);
+    let v: Value = serde_json::from_str(&out).unwrap();
+    let s = &v["stalls"];
+    let sum: u64 = s["reasons"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|n| n.as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, s["warp_cycles"].as_u64().unwrap());
+    // 33.2 cycles of L1 and two for each round.
+    let per = s["reasons"]["L1"].as_f64().unwrap() / 63.0;
+    assert!((28.0..36.0).contains(&per), "{per}");
+    assert_eq!(s["by_warp"].as_array().unwrap().len(), 1);
+    assert_eq!(s["bytes"]["device"], 32.0);
+}
+
+#[test]
+fn stalls_without_a_gpu_that_has_warps_are_refused() {
+    let path = file("chase2.ptx", CHASE);
+    let with = |more: &[&str]| {
+        let base = ["--block", "1", "--arg", "buf:u64:16=zeros"];
+        emulate(&path, &[&base[..], more].concat())
+    };
+    let (code, _, err) = with(&["--stalls"]);
+    assert!(code != 0 && err.contains("--on"), "{err}");
+    let (code, _, err) = with(&["--stalls", "--on", "zen5-2core"]);
+    assert!(code != 0 && err.contains("name an NVIDIA GPU"), "{err}");
+    let (code, _, err) = with(&["--stalls", "--on", "a100", "--registers", "4000"]);
+    assert!(code != 0 && err.contains("does not fit on an SM"), "{err}");
+}

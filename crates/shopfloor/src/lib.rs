@@ -47,6 +47,7 @@ pub mod roofline;
 mod session;
 mod simulate;
 mod states;
+pub mod stalls;
 pub mod status;
 mod supervise;
 pub mod targets;

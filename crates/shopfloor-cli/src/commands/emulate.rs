@@ -1,7 +1,8 @@
 use crate::output::{self, Done, Failure};
 use ptx_emulator::{Checks, Launch, Machine, MemoryKind, Outcome, Report, counters_table};
 use serde_json::{Value, json};
-use shopfloor::{DType, Tensor, data};
+use shopfloor::stalls::{self, Reason, Stalls, Timing, stalls_table};
+use shopfloor::{DType, Tensor, calc, data};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -49,6 +50,17 @@ pub struct Args {
     /// Check bounds and alignment only: no races, no uninitialised reads
     #[arg(long)]
     no_checks: bool,
+    /// Where the cycles of warps go on the GPU that --on names: by reason, and by line
+    #[arg(long, requires = "on")]
+    stalls: bool,
+    /// GPU whose figures count for --stalls, which need not be here: a name such as a100, or a TOML
+    /// file
+    #[arg(long, value_name = "MACHINE", requires = "stalls")]
+    on: Option<String>,
+    /// Registers of a thread, as ptxas -v tells them: how many CTAs are on an SM together depends on
+    /// it
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "stalls")]
+    registers: u32,
     /// Show buffers whole
     #[arg(long)]
     all: bool,
@@ -286,7 +298,57 @@ fn counts(c: &ptx_emulator::Counts) -> Value {
     })
 }
 
-fn as_json(o: &Outcome, machine: &Machine, buffers: &[Buffer]) -> Result<Value, Failure> {
+/// A launch's cycles on a GPU.
+struct Timed {
+    gpu: String,
+    clock_hz: f64,
+    timing: Timing,
+    stalls: Stalls,
+}
+
+fn by_reason(list: &[(Reason, u64)]) -> Value {
+    let all = list.iter().map(|(r, n)| (r.name().to_string(), json!(n)));
+    Value::Object(all.collect())
+}
+
+fn stalls_json(t: &Timed) -> Value {
+    let s = &t.stalls;
+    let lines: Vec<Value> = s
+        .lines
+        .iter()
+        .map(|l| {
+            json!({
+                "line": l.line, "issued": l.issued, "lost": by_reason(&l.lost),
+                "waits_for": l.waits_for,
+            })
+        })
+        .collect();
+    let warps: Vec<Value> = s
+        .each
+        .iter()
+        .map(|w| {
+            json!({
+                "cta": w.cta, "warp": w.warp, "sm": w.sm, "scheduler": w.scheduler,
+                "from": w.from, "to": w.to, "cycles": by_reason(&w.cycles),
+            })
+        })
+        .collect();
+    let [shared, l1, l2, device] = s.bytes;
+    json!({
+        "machine": t.gpu, "cycles": s.cycles, "seconds": s.cycles as f64 / t.clock_hz,
+        "ctas_per_sm": t.timing.ctas_per_sm, "warps": s.warps, "warp_cycles": s.warp_cycles,
+        "issue": s.issue, "reasons": by_reason(&s.reasons),
+        "bytes": {"shared": shared, "L1": l1, "L2": l2, "device": device},
+        "by_line": lines, "by_warp": warps,
+    })
+}
+
+fn as_json(
+    o: &Outcome,
+    timed: Option<&Timed>,
+    machine: &Machine,
+    buffers: &[Buffer],
+) -> Result<Value, Failure> {
     let mut shown = serde_json::Map::new();
     for (k, b) in buffers.iter().enumerate().filter(|(_, b)| b.shown) {
         let t = values(b, machine)?;
@@ -315,14 +377,47 @@ fn as_json(o: &Outcome, machine: &Machine, buffers: &[Buffer]) -> Result<Value, 
         .iter()
         .map(|(l, c)| json!({"line": l, "counts": counts(c)}))
         .collect();
-    Ok(json!({
+    let mut all = json!({
         "reports": o.reports.iter().map(report).collect::<Vec<Value>>(),
         "buffers": shown,
         "total": counts(&o.counters.total),
         "classes": classes,
         "by_line": lines,
         "threads": o.threads,
-    }))
+    });
+    if let Some(t) = timed {
+        all["stalls"] = stalls_json(t);
+    }
+    Ok(all)
+}
+
+/// Runs the launch, on the clock of the GPU `on` where one is named.
+fn launched(
+    a: &Args,
+    machine: &Machine,
+    module: &ptx_emulator::Module,
+    launch: &Launch,
+) -> Result<(Outcome, Option<Timed>), Failure> {
+    let wrong = |e| failed(e, &a.file);
+    let Some(on) = &a.on else {
+        return Ok((machine.run(module, launch).map_err(wrong)?, None));
+    };
+    let gpu = shopfloor::machines::find(on)?;
+    let fixed = module.static_shared(&launch.kernel).map_err(wrong)?;
+    let block = calc::Block {
+        threads: launch.block.iter().map(|v| u64::from(*v)).product(),
+        registers: a.registers.into(),
+        shared: u64::from(fixed) + u64::from(launch.shared),
+    };
+    let timing = stalls::timing(&gpu, block)?;
+    let (outcome, stalls) = machine.time(module, launch, &timing).map_err(wrong)?;
+    let timed = Timed {
+        gpu: gpu.name,
+        clock_hz: gpu.workers.clock_hz.value,
+        timing,
+        stalls,
+    };
+    Ok((outcome, Some(timed)))
 }
 
 pub fn run(a: Args) -> Done {
@@ -366,17 +461,27 @@ pub fn run(a: Args) -> Done {
         step_limit: a.steps,
         ..Launch::new(kernel)
     };
-    let outcome = machine
-        .run(&module, &launch)
-        .map_err(|e| failed(e, &a.file))?;
+    let (outcome, timed) = launched(&a, &machine, &module, &launch)?;
     if a.json {
-        output::json(&as_json(&outcome, &machine, &buffers)?)?;
+        output::json(&as_json(&outcome, timed.as_ref(), &machine, &buffers)?)?;
     } else {
         let mut out = String::new();
         for b in buffers.iter().filter(|b| b.shown) {
             show(b, &machine, a.all, &mut out)?;
         }
         out += &counters_table(&outcome.counters, &source);
+        if let Some(t) = &timed {
+            let s = if t.timing.ctas_per_sm == 1 { "" } else { "s" };
+            let _ = writeln!(
+                out,
+                "\non {} at {:.2} GHz, {} CTA{s} on an SM at most: {:.2} us",
+                t.gpu,
+                t.clock_hz / 1e9,
+                t.timing.ctas_per_sm,
+                t.stalls.cycles as f64 / t.clock_hz * 1e6
+            );
+            out += &stalls_table(&t.stalls, &source);
+        }
         output::print(&out)?;
     }
     match outcome.reports.len() {
