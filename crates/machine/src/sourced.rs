@@ -13,6 +13,8 @@ pub enum Source {
     Spec,
     /// A micro-benchmark, ours or published.
     Measured,
+    /// A published measurement as it was remembered: nobody has looked it up again.
+    Recalled,
     /// A constant fitted to measurements of whole kernels.
     Fitted,
     /// A guess: by analogy, from the micro-architecture, or by a person.
@@ -24,6 +26,7 @@ impl fmt::Display for Source {
         f.write_str(match self {
             Source::Spec => "spec",
             Source::Measured => "measured",
+            Source::Recalled => "recalled",
             Source::Fitted => "fitted",
             Source::Assumed => "assumed",
         })
@@ -133,7 +136,9 @@ impl<'de, T: Number> Deserialize<'de> for Sourced<T> {
         impl<'de, T: Number> Visitor<'de> for V<T> {
             type Value = Sourced<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number or { v = NUMBER, src = \"spec|measured|fitted|assumed\" }")
+                f.write_str(
+                    "a number or { v = NUMBER, src = \"spec|measured|recalled|fitted|assumed\" }",
+                )
             }
             fn visit_i64<E: de::Error>(self, v: i64) -> Result<Self::Value, E> {
                 T::from_i64(v)

@@ -208,6 +208,19 @@ fn index_expressions() {
     assert!(parse_index(&"(".repeat(100)).is_err());
     let e = access::indexed(32, &parse_index("lane - 1").unwrap(), None).unwrap_err();
     assert!(e.to_string().starts_with("lane 0 accesses element"), "{e}");
+    for bad in ["lane / 0", "lane % (lane - lane)", "0 / (lane - 3)"] {
+        let e = access::indexed(32, &parse_index(bad).unwrap(), None).unwrap_err();
+        assert!(e.to_string().contains("divides by 0"), "{bad}: {e}");
+    }
+    let some = parse_index("lane != 3").unwrap();
+    let others = access::indexed(
+        32,
+        &parse_index("64 / (lane - 3) * 0").unwrap(),
+        Some(&some),
+    );
+    assert_eq!(others.unwrap().iter().flatten().count(), 31);
+    let e = access::divergence(32, &parse_index("lane % 0 == 1").unwrap()).unwrap_err();
+    assert!(e.to_string().contains("divides by 0"), "{e}");
     let even = parse_index("lane % 2 == 0").unwrap();
     let half = access::indexed(32, &parse_index("lane").unwrap(), Some(&even)).unwrap();
     assert_eq!(half.iter().flatten().count(), 16);

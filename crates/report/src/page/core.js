@@ -109,7 +109,7 @@ const figure = (text, title, formula, source) => el("button", {
   onclick: (e) => { e.stopPropagation(); openDrawer(title, el("p", { class: "v" }, text), why(formula, source)); },
 }, text);
 
-const SOURCES = { spec: "from the data sheet or the hardware itself", measured: "measured by a micro-benchmark", fitted: "fitted to measurements of kernels", assumed: "assumed" };
+const SOURCES = { spec: "from the data sheet or the hardware itself", measured: "measured by a micro-benchmark", recalled: "a published measurement as it was remembered", fitted: "fitted to measurements of kernels", assumed: "assumed" };
 const src = (x) => x && x.src ? SOURCES[x.src] || x.src : "";
 const val = (x) => x && typeof x === "object" ? x.v : x;
 function levelOf(m, name) { return m.levels.find((l) => l.name === name); }

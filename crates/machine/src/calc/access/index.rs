@@ -20,6 +20,12 @@ pub enum IndexError {
     /// The program does not evaluate.
     #[error("index expression: {0}")]
     Eval(String),
+    /// A quotient or remainder by nothing.
+    #[error("lane {lane} divides by 0; give an expression that does not, or switch the lane off")]
+    Division {
+        /// The lane.
+        lane: u64,
+    },
     /// An element that no memory has.
     #[error("lane {lane} accesses element {value}; give an expression from 0 to 2^53")]
     Range {

@@ -11,7 +11,7 @@ mod remedy;
 pub use index::{IndexError, parse_index};
 pub use remedy::{Remedy, remedies, row_remedies};
 
-use expr::{CompiledExpr, EvalContext, Expr, Scalar};
+use expr::{Binary, CompiledExpr, EvalContext, Expr, Inst, Scalar};
 
 /// Bytes of a sector, the least that global memory moves.
 pub const SECTOR: u64 = 32;
@@ -34,35 +34,70 @@ pub fn strided(lanes: u64, stride: u64) -> Lanes {
         .collect()
 }
 
-/// Lane `i` accesses the element that `index` gives for it; lanes for which `only` gives 0 are off.
-///
-/// # Errors
-/// An expression that does not evaluate, or gives an element below 0 or beyond 2^53.
-pub fn indexed(lanes: u64, index: &Expr, only: Option<&Expr>) -> Result<Lanes, IndexError> {
-    let value = CompiledExpr::new(index).map_err(|e| IndexError::Eval(e.to_string()))?;
-    let on = only
-        .map(CompiledExpr::new)
-        .transpose()
-        .map_err(|e| IndexError::Eval(e.to_string()))?;
-    let mut scratch = Vec::new();
-    let mut out = Lanes::new();
-    for lane in 0..lanes.min(MAX_LANES) as i64 {
+/// An expression of the lane, and what it divides by.
+struct OfLane {
+    value: CompiledExpr,
+    divisors: CompiledExpr,
+    count: usize,
+}
+
+impl OfLane {
+    fn new(e: &Expr) -> Result<OfLane, IndexError> {
+        let wrong = |e: expr::ExprError| IndexError::Eval(e.to_string());
+        // What a selection leaves out may divide by anything.
+        let selects = e.insts.iter().any(|i| matches!(i, Inst::Select(..)));
+        let by = e.insts.iter().filter_map(|i| match i {
+            Inst::Binary(Binary::Div | Binary::Mod, _, by) if !selects => Some(*by),
+            _ => None,
+        });
+        let outputs: Vec<_> = by.collect();
+        Ok(OfLane {
+            value: CompiledExpr::new(e).map_err(wrong)?,
+            count: outputs.len(),
+            divisors: CompiledExpr::new(&Expr {
+                insts: e.insts.clone(),
+                outputs,
+            })
+            .map_err(wrong)?,
+        })
+    }
+
+    /// Its value; scalar programs make 0 of a division by 0, an address cannot.
+    fn at(&self, lane: i64, scratch: &mut Vec<Scalar>) -> Result<Scalar, IndexError> {
+        let wrong = |e: expr::EvalError| IndexError::Eval(e.to_string());
         let ctx = EvalContext {
             inputs: &[Scalar::Int(lane)],
             index: &[lane],
             symbols: &|s| (s == "lane").then_some(lane),
         };
-        let mut at = |e: &CompiledExpr| {
-            e.eval_one(&ctx, &mut scratch)
-                .map_err(|e| IndexError::Eval(e.to_string()))
-        };
+        let mut by = vec![Scalar::Int(1); self.count];
+        self.divisors
+            .eval_into(&ctx, scratch, &mut by)
+            .map_err(wrong)?;
+        match by.contains(&Scalar::Int(0)) {
+            true => Err(IndexError::Division { lane: lane as u64 }),
+            false => self.value.eval_one(&ctx, scratch).map_err(wrong),
+        }
+    }
+}
+
+/// Lane `i` accesses the element that `index` gives for it; lanes for which `only` gives 0 are off.
+///
+/// # Errors
+/// An expression that does not evaluate, divides by 0, or gives an element below 0 or beyond 2^53.
+pub fn indexed(lanes: u64, index: &Expr, only: Option<&Expr>) -> Result<Lanes, IndexError> {
+    let value = OfLane::new(index)?;
+    let on = only.map(OfLane::new).transpose()?;
+    let mut scratch = Vec::new();
+    let mut out = Lanes::new();
+    for lane in 0..lanes.min(MAX_LANES) as i64 {
         if let Some(on) = &on
-            && !truth(at(on)?)
+            && !truth(on.at(lane, &mut scratch)?)
         {
             out.push(None);
             continue;
         }
-        let v = at(&value)?;
+        let v = value.at(lane, &mut scratch)?;
         match v {
             Scalar::Int(i) if (0..1 << 53).contains(&i) => out.push(Some(i as u64)),
             other => {
