@@ -48,6 +48,29 @@ fn module_of(node: &str) -> String {
     }
 }
 
+/// The modules of `node`: its own where the exporter left them, else those of the function's call that it
+/// comes out of (`call/node`) and the call, else what its name tells.
+fn module_in(modules: &BTreeMap<String, String>, node: &str) -> String {
+    if let Some(own) = modules.get(node) {
+        return own.clone();
+    }
+    let slashes = node.rmatch_indices('/').map(|(at, _)| &node[..at]);
+    let call = slashes.filter(|call| !call.is_empty());
+    let call = call
+        .filter_map(|call| Some((call, modules.get(call)?)))
+        .next();
+    match call {
+        Some((call, path)) => {
+            let last = call.rsplit('/').next().unwrap_or(call);
+            let inside = module_of(&node[call.len() + 1..]);
+            let parts = [path.as_str(), last, inside.as_str()];
+            let some: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+            some.join("/")
+        }
+        None => module_of(node),
+    }
+}
+
 fn buffers_of(step: &Step) -> (Vec<u32>, Vec<u32>) {
     match &step.work {
         StepWork::Kernel { kernel, args, .. } => {
@@ -95,6 +118,8 @@ struct Build {
     buffers: Vec<PageBuffer>,
     whys: Vec<PageWhy>,
     seen: BTreeSet<String>,
+    /// Plans so far.
+    plans: u32,
 }
 
 impl Build {
@@ -109,6 +134,7 @@ impl Build {
         for block in plan.blocks() {
             self.block(plan, block, input, measured);
         }
+        self.plans += 1;
         // Decisions are about steps, or about nodes that are in steps.
         let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (i, s) in self.steps.iter().enumerate().skip(from) {
@@ -165,6 +191,7 @@ impl Build {
             .extend(block.buffers.iter().map(|b| PageBuffer {
                 name: b.name.clone(),
                 kind: kind(b.kind),
+                plan: self.plans,
                 place: b.place,
                 dtype: b.dtype.to_string(),
                 bytes: b.bytes,
@@ -216,10 +243,10 @@ impl Build {
             self.steps.push(PageStep {
                 device: step.device,
                 waits: waits.collect(),
-                module: step.nodes.first().map_or_else(String::new, |n| {
-                    let own = input.modules.get(n).cloned();
-                    own.unwrap_or_else(|| module_of(n))
-                }),
+                module: step
+                    .nodes
+                    .first()
+                    .map_or_else(String::new, |n| module_in(&input.modules, n)),
                 measured: measured.get(step.name.as_str()).copied(),
                 interval_us: (c.interval.0 * 1e6, c.interval.1 * 1e6),
                 latency_us: c.latency_s * 1e6,
@@ -496,6 +523,22 @@ mod tests {
         assert_eq!(module_of("node_linear_3"), "");
         assert_eq!(module_of("/"), "");
         assert_eq!(module_of("a//b/"), "a");
+    }
+
+    #[test]
+    fn nodes_of_functions_are_in_the_modules_of_their_call() {
+        let known = [("layer3_attn", "encoder/layer.3"), ("own", "head")];
+        let known = known.map(|(a, b)| (a.to_string(), b.to_string()));
+        let known = BTreeMap::from(known);
+        let of = |n: &str| module_in(&known, n);
+        assert_eq!(of("own"), "head");
+        assert_eq!(of("layer3_attn/MatMul_7"), "encoder/layer.3/layer3_attn");
+        assert_eq!(
+            of("layer3_attn/scores/Softmax"),
+            "encoder/layer.3/layer3_attn/scores"
+        );
+        assert_eq!(of("/blocks/0/Add"), "blocks/0");
+        assert_eq!(of("other/Add"), "other");
     }
 
     #[test]

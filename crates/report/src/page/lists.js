@@ -107,31 +107,36 @@ views.push(function memory() {
   const most = Math.max(...rows.map((r) => r[1]), 1);
   const tableOf = el("table", { "aria-label": "Memory" }, el("thead", {}, el("tr", {}, ["what", "bytes", ""].map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, rows.map(([n, v, t]) => { const i = el("i"); i.style.width = (v / most * 100).toFixed(1) + "%"; return el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, el("span", { class: "bar", "aria-hidden": "true" }, i), U.bytes(v)), el("td", {}, t)); }), el("tr", {}, el("th", { scope: "row" }, "total"), el("td", {}, el("span", { class: "bar", "aria-hidden": "true" }), U.bytes(M.total)), el("td", {}, "at most, of the above together"))));
   const sec = section("memory", "Memory", null);
-  const places = [...new Set(live.map((b) => b.place))].sort();
-  for (const place of places) {
-    const own = live.filter((b) => b.place === place), reserved = Math.max(...own.map((b) => b.offset + b.bytes), 1), n = steps.length;
+  const sorted = (list) => [...new Set(list)].sort((a, b) => a - b), places = sorted(live.map((b) => b.place)), plans = sorted(live.map((b) => b.plan));
+  for (const plan of plans) for (const place of places) {
+    const own = live.filter((b) => b.place === place && b.plan === plan);
+    if (!own.length) continue;
+    const reserved = Math.max(...own.map((b) => b.offset + b.bytes), 1);
+    // Only the steps of this plan lie in this arena.
+    const from = plans.length > 1 ? Math.min(...own.map((b) => b.first)) : 0, n = plans.length > 1 ? Math.max(...own.map((b) => b.last)) + 1 - from : steps.length;
     const used = new Array(n).fill(0);
-    for (const b of own) for (let i = b.first; i <= b.last; i++) used[i] += b.bytes;
-    const peak = Math.max(...used), at = used.indexOf(peak);
+    for (const b of own) for (let i = b.first; i <= b.last; i++) used[i - from] += b.bytes;
+    const peak = Math.max(...used), at = used.indexOf(peak) + from;
+    const where = (plans.length > 1 ? `, plan ${plan + 1}` : "") + (places.length > 1 ? " on " + (D.machines[place] || { name: "device " + place }).name : "");
     const host = el("div"), hint = el("p", { class: "hint", "aria-live": "polite" });
-    sec.append(el("p", { class: "note" }, `The arena of a request${places.length > 1 ? " on " + (D.machines[place] || { name: "device " + place }).name : ""}: steps to the right, addresses upwards, a box for each value. Reserved ${U.bytes(reserved)}; most in use at once ${U.bytes(peak)} (${U.pct(peak / reserved)}), at step ${at}. Below: bytes in use.`), host, hint);
-    const g = sv("svg", { role: "img", "aria-label": `Arena over the steps: ${U.bytes(reserved)} reserved, at most ${U.bytes(peak)} in use, at step ${at}` });
+    sec.append(el("p", { class: "note" }, `The arena of a request${where}: steps to the right, addresses upwards, a box for each value. Reserved ${U.bytes(reserved)}; most in use at once ${U.bytes(peak)} (${U.pct(peak / reserved)}), at step ${at}. Below: bytes in use.`), host, hint);
+    const g = sv("svg", { role: "img", "aria-label": `Arena${where} over the steps: ${U.bytes(reserved)} reserved, at most ${U.bytes(peak)} in use, at step ${at}` });
     host.append(g);
     let W = 600;
     const draw = (w) => {
       W = w;
       const h1 = 260, h2 = 54, gap = 16, L = 74, H = h1 + gap + h2 + 24, kids = [];
       g.setAttribute("width", w); g.setAttribute("height", H);
-      const fx = (i) => L + i / n * (w - L), fy = (b) => 6 + (h1 - 6) * (1 - b / reserved), gy = (b) => h1 + gap + h2 * (1 - b / reserved);
+      const fx = (i) => L + (i - from) / n * (w - L), fy = (b) => 6 + (h1 - 6) * (1 - b / reserved), gy = (b) => h1 + gap + h2 * (1 - b / reserved);
       const unit = 1024 ** Math.max(0, Math.floor(Math.log2(reserved) / 10));
       for (const t of ticks(0, reserved / unit, 4).map((v) => v * unit)) { const y = Math.round(fy(t)) + 0.5; kids.push(sv("path", { d: `M${L} ${y}H${w}`, class: "grid" }), sv("text", { x: L - 8, y: y + 4, "text-anchor": "end", class: "m" }, U.bytes(t))); }
       for (const b of own) kids.push(sv("rect", { x: fx(b.first), y: fy(b.offset + b.bytes), width: Math.max(1, fx(b.last + 1) - fx(b.first)), height: Math.max(1, fy(b.offset) - fy(b.offset + b.bytes)), class: (selected >= 0 && steps[selected] && (steps[selected].reads.includes(b.i) || steps[selected].writes.includes(b.i)) ? "f-compute" : "pb") + " box", "data-b": b.i }));
       let d = `M${L} ${gy(0)}`;
-      used.forEach((v, i) => { d += `V${gy(v).toFixed(1)}H${fx(i + 1).toFixed(1)}`; });
+      used.forEach((v, i) => { d += `V${gy(v).toFixed(1)}H${fx(i + from + 1).toFixed(1)}`; });
       kids.push(sv("path", { d: d + `V${gy(0)}Z`, class: "f-other" }), sv("path", { d: `M${L} ${gy(reserved)}H${w}`, class: "axis" }));
       kids.push(sv("text", { x: L - 8, y: gy(reserved) + 4, "text-anchor": "end", class: "m" }, "reserved"), sv("text", { x: L - 8, y: gy(0), "text-anchor": "end", class: "m" }, "in use"));
-      for (const t of ticks(0, n, Math.max(2, w / 110)).filter(Number.isInteger)) kids.push(sv("text", { x: Math.min(fx(t), w - 14), y: H - 4, "text-anchor": t === 0 ? "start" : "middle", class: "m" }, t === 0 ? "step 0" : String(t)));
-      if (selected >= 0) kids.push(sv("path", { d: `M${fx(selected + 0.5)} 6V${h1 + gap + h2}`, class: "join" }));
+      for (const t of ticks(from, from + n, Math.max(2, w / 110)).filter(Number.isInteger)) kids.push(sv("text", { x: Math.min(fx(t), w - 14), y: H - 4, "text-anchor": t === from ? "start" : "middle", class: "m" }, t === from ? `step ${t}` : String(t)));
+      if (selected >= from && selected < from + n) kids.push(sv("path", { d: `M${fx(selected + 0.5)} 6V${h1 + gap + h2}`, class: "join" }));
       g.replaceChildren(...kids);
     };
     const say = (e) => { const i = e.target.getAttribute && e.target.getAttribute("data-b"), b = i === null ? null : D.buffers[i]; hint.textContent = b ? `${b.name}  ·  ${U.bytes(b.bytes)} of ${b.dtype} at ${U.count(b.offset)}  ·  steps ${b.first} to ${b.last}` : " "; };

@@ -80,6 +80,8 @@ pub struct PageBuffer {
     pub name: String,
     /// `input`, `output`, `weight`, `init`, `arena` or `state`.
     pub kind: &'static str,
+    /// The plan it belongs to, from 0: each has an arena of its own.
+    pub plan: u32,
     /// Index into [`PageData::machines`].
     pub place: u32,
     /// Element type.
