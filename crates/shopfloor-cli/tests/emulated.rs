@@ -1,12 +1,10 @@
 //! `--on emulated:...` from the command line.
-use std::process::{Command, Output};
 
-fn shopfloor(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_shopfloor"))
-        .args(args)
-        .output()
-        .expect("the program starts")
-}
+// One helper of several is enough here.
+#[allow(dead_code)]
+mod common;
+
+use common::shopfloor;
 
 fn model(file: &str) -> String {
     format!(

@@ -1,9 +1,13 @@
 //! `shopfloor test` on ONNX test folders: what it counts, what it says, how it ends.
 
+// One helper of several is enough here.
+#[allow(dead_code)]
+mod common;
+
+use common::shopfloor as command;
 use serde_json::Value;
 use shopfloor::data::{read_npz, write_pb};
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// Makes a test folder of the bundled digits model; `change` is added to the first probability
 /// expected.
@@ -23,11 +27,7 @@ fn folder(root: &Path, name: &str, change: Option<f64>) {
 }
 
 fn test(args: &[&str]) -> (Option<i32>, String, String) {
-    let out: Output = Command::new(env!("CARGO_BIN_EXE_shopfloor"))
-        .arg("test")
-        .args(args)
-        .output()
-        .unwrap();
+    let out = command(&[&["test"], args].concat());
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
     (out.status.code(), text(out.stdout), text(out.stderr))
 }
