@@ -315,7 +315,7 @@ fn a_hand_off_is_measured_in_every_way() {
         assert!(e.contains("two processors"), "{e}");
         return;
     }
-    let v = json(&[&args[..], &["--json"]].concat());
+    let v = json(&args);
     let ways: Vec<&str> = (v["rows"].as_array().unwrap().iter())
         .map(|r| r["way"].as_str().unwrap())
         .collect();
@@ -329,9 +329,8 @@ fn a_hand_off_is_measured_in_every_way() {
     assert_eq!(v["rows"][0]["ratio"], 1.0);
     let within = v["rows"][1]["ratio"].as_f64() <= v["ring_aim"].as_f64();
     assert_eq!(v["ring_within_aim"], within);
-    let text = ends(0, &args);
-    narrow(&text);
-    assert!(text.contains("the aim is at most 3"), "{text}");
+    let out = text(&args);
+    assert!(out.contains("the aim is at most 3"), "{out}");
     fails(2, &[&args[..], &["model.onnx"]].concat());
 }
 
