@@ -6,10 +6,10 @@ use crate::executable::Steps;
 use crate::flow::{Flow, spin_until};
 use crate::isa::Isa;
 use crate::job::Job;
-use crate::place::{pin, this_thread};
 use crate::pool::{Desk, Pool};
 use crate::ukr::kernels;
 use crossbeam_utils::CachePadded;
+use device::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
 
