@@ -6,7 +6,7 @@ use device::{Device, PackedStore, Worked};
 use plan::{Planner, Program};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use supervisor::admission::{SessionId, SessionLoad, SessionPolicy};
@@ -25,6 +25,8 @@ pub struct Engine {
     served: Mutex<Vec<Weak<Served>>>,
     /// Workers that requests may have at most.
     limit: AtomicU32,
+    /// Whether some workers leave work to the others.
+    avoids: AtomicBool,
     supervised: Mutex<Supervised>,
 }
 
@@ -103,6 +105,7 @@ impl Engine {
             programs: Mutex::new(Vec::new()),
             served: Mutex::new(Vec::new()),
             limit: AtomicU32::new(u32::MAX),
+            avoids: AtomicBool::new(false),
             supervised: Mutex::default(),
             device,
             planner,
@@ -149,9 +152,16 @@ impl Engine {
         self.desk.limit(workers);
     }
 
-    /// Whether requests may have fewer workers than there are.
+    /// Has these workers leave work to the others from now on, and no further ones: see
+    /// [`Device::avoid_workers`].
+    pub fn avoid_workers(&self, workers: &[u32]) {
+        self.avoids.store(!workers.is_empty(), Ordering::Relaxed);
+        self.device.avoid_workers(workers);
+    }
+
+    /// Whether requests have fewer workers than they are granted.
     pub(crate) fn is_limited(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) < self.workers()
+        self.limit.load(Ordering::Relaxed) < self.workers() || self.avoids.load(Ordering::Relaxed)
     }
 
     pub(crate) fn opened(&self, served: &Arc<Served>) {

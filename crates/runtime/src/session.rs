@@ -291,8 +291,8 @@ impl Session {
         stop_after: Option<u32>,
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let trial = self.unit.trial.load_full();
-        let side = match &trial {
+        let trial = self.unit.trial.load();
+        let side = match &*trial {
             Some(t) if stop_after.is_none() => t.side(&self.shapes(inputs)?),
             _ => None,
         };

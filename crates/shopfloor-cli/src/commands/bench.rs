@@ -274,7 +274,9 @@ pub fn run(a: Args) -> Done {
             .filter(|m| *m != Mode::Off)
             .map(|mode| {
                 let mut o = SuperviseOptions::of(mode);
-                o.hear = Some(Box::new(|d| output::note(super::supervise::line(d).trim())));
+                o.hear = Some(Box::new(|d| {
+                    output::note(super::supervise::lines(d, output::style().width).trim())
+                }));
                 Supervision::start(&engine, o)
             })
             .transpose()?;

@@ -107,7 +107,7 @@ pub fn again(log: &Path, json: bool) -> Done {
     } else {
         let mut text = String::new();
         for d in &r.decisions {
-            text += &super::supervise::line(d);
+            text += &super::supervise::lines(d, output::style().width);
         }
         text += &format!("{} records, {} decisions\n", r.records, r.decisions.len());
         output::print(&text)?;

@@ -38,13 +38,24 @@ pub struct Args {
     json: bool,
 }
 
-/// A decision as people read it.
-pub fn line(d: &Decision) -> String {
+/// A decision as people read it, in lines of at most `width` columns.
+pub fn lines(d: &Decision, width: usize) -> String {
     let w = &d.why;
-    format!(
-        "{:>8.2} s  {} {}: {} ({})\n",
-        d.at, w.pass, w.subject, w.choice, w.reason
-    )
+    let text = format!("{} {}: {} ({})", w.pass, w.subject, w.choice, w.reason);
+    let (mut out, mut at) = (format!("{:>8.2} s ", d.at), 11);
+    for word in text.split_whitespace() {
+        let n = word.chars().count();
+        if at + 1 + n > width && at > 12 {
+            out += "\n            ";
+            at = 12;
+        } else {
+            out.push(' ');
+            at += 1;
+        }
+        out += word;
+        at += n;
+    }
+    out + "\n"
 }
 
 fn json_line(value: &impl serde::Serialize) -> Done {
@@ -72,7 +83,7 @@ pub fn run(a: Args) -> Done {
         // A reader that is gone is found out by the last line.
         let _ = match as_json {
             true => json_line(d),
-            false => output::print(&line(d)),
+            false => output::print(&lines(d, output::style().width)),
         };
     }));
     #[cfg(unix)]

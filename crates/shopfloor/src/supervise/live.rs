@@ -65,6 +65,8 @@ pub(super) struct Live {
     preparing: Option<Preparing>,
     trial: Option<Trial>,
     next: ProposalId,
+    /// Whether workers are granted otherwise than without a supervisor.
+    limits: bool,
 }
 
 impl Live {
@@ -91,6 +93,7 @@ impl Live {
             preparing: None,
             trial: None,
             next: 0,
+            limits: false,
         })
     }
 
@@ -149,13 +152,17 @@ impl Live {
         self.ready(engine)
     }
 
-    /// The end: what is tried is not any more.
+    /// The end: what is tried is not any more, and nobody would see a core that comes back.
     pub fn end(mut self, engine: Option<&Engine>) -> Result<(), LogError> {
         if let Some(t) = self.trial.take() {
             t.end();
         }
         for s in engine.map(Engine::served).unwrap_or_default() {
             s.watch(false);
+        }
+        if let Some(e) = engine.filter(|_| self.limits) {
+            e.avoid_workers(&[]);
+            e.limit_workers(e.workers());
         }
         if let Some(log) = self.log {
             log.into_inner().flush()?;
@@ -274,7 +281,8 @@ impl Live {
     fn act(&mut self, engine: &Arc<Engine>, a: Action) {
         match a {
             Action::Workers { usable, avoid } => {
-                engine.device().avoid_workers(&avoid);
+                self.limits = true;
+                engine.avoid_workers(&avoid);
                 engine.limit_workers(usable);
             }
             Action::Propose(seen) => self.propose(engine, seen),

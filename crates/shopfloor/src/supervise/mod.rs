@@ -98,7 +98,7 @@ impl Stop {
     }
 }
 
-/// A supervised engine; it is let go of when this is dropped, with the plan and the workers that it has then.
+/// A supervised engine; it is let go of when this is dropped, with the plans that it has then and all workers.
 pub struct Supervision {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<Result<(), LogError>>>,

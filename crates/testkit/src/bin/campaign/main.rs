@@ -6,6 +6,7 @@
 extern crate shopfloor_testkit as testkit;
 
 mod damage;
+mod drills;
 mod fuzz;
 mod load;
 mod memory;
@@ -28,6 +29,11 @@ const COMMANDS: &[Command] = &[
         "bench-peers",
         "[MODEL...] [--threads N] [--seconds S] [--zoo DIR]: beside other engines, to bench/RESULTS.md",
         peers::run,
+    ),
+    (
+        "drills",
+        "[NAME...] [--quick] [--blocks N] [--python PROGRAM]: a running engine whose world changes, to bench/DRILLS.md",
+        drills::run,
     ),
     (
         "fuzz",

@@ -1,0 +1,223 @@
+//! Steps that panic, and plans that are swapped under way.
+use super::world::{closed, engine, given, quantile, rate, resident, right, session, text};
+use super::{Aim, Figure, How, Outcome};
+use crate::quiet::Quiet;
+use shopfloor::{DimBox, inputs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub fn panics(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
+    let injections = if how.quick { 40 } else { 200 };
+    // What is injected says so to nobody.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let out = injected(how, quiet, injections);
+    std::panic::set_hook(usual);
+    out
+}
+
+/// Tickets between two injections: a prime, so that all steps are hit.
+const EVERY: u64 = 211;
+
+fn injected(how: &How, quiet: &mut Quiet, injections: u64) -> Result<Outcome, String> {
+    let (mut wrong, mut unheard, mut healed, mut grown) = (vec![], vec![], vec![], vec![]);
+    let part = how.seconds(0.8, 0.4);
+    for _ in 0..how.blocks {
+        quiet.hold()?;
+        let (armed, tickets, made) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let (a, t, m) = (armed.clone(), tickets, made.clone());
+        let e = engine(
+            None,
+            Some(Arc::new(move |step: &str| {
+                let due = t.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+                if a.load(Ordering::Relaxed) && due {
+                    m.fetch_add(1, Ordering::Relaxed);
+                    panic!("injected in {step}");
+                }
+                Ok(())
+            })),
+        )?;
+        let s = session(&e, "ppocr_cls", |b| b)?;
+        let x = given(&s, &[])?;
+        let x = inputs::borrowed(&x);
+        let want = s.run(&x).map_err(text)?.into_vec();
+        let bad = AtomicU64::new(0);
+        let checked = |_| -> Result<(), String> {
+            let got = s.run(&x).map_err(text)?.into_vec();
+            if !right(&got, &want) {
+                bad.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        closed(2, part / 2, &checked)?;
+        let before = rate(&closed(2, part, &checked)?, 0.0, part.as_secs_f64());
+        let memory = resident();
+        armed.store(true, Ordering::Relaxed);
+        let errors = AtomicU64::new(0);
+        let began = std::time::Instant::now();
+        while made.load(Ordering::Relaxed) < injections {
+            if began.elapsed() > Duration::from_secs(60) {
+                return Err("a minute went by and not all was injected".into());
+            }
+            closed(2, Duration::from_millis(50), &|c| {
+                if checked(c).is_err() {
+                    errors.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            })?;
+        }
+        armed.store(false, Ordering::Relaxed);
+        let after = rate(&closed(2, part, &checked)?, 0.0, part.as_secs_f64());
+        let (made, errors) = (made.load(Ordering::Relaxed), errors.load(Ordering::Relaxed));
+        wrong.push(bad.load(Ordering::Relaxed) as f64);
+        // Two workers may both panic in one request: then there are two for one error.
+        unheard.push(if errors == 0 {
+            made as f64
+        } else {
+            (errors as f64 - made as f64).max(0.0)
+        });
+        healed.push(after / before);
+        grown.push((resident() - memory) / 1048576.0);
+    }
+    Ok(Outcome {
+        figures: vec![
+            Figure::new("wrong answers", Aim::Most(0.0), "", wrong),
+            Figure::new(
+                "errors that nothing was injected for",
+                Aim::Most(0.0),
+                "",
+                unheard,
+            ),
+            Figure::new(
+                "requests/s afterwards over before",
+                Aim::Least(0.9),
+                "",
+                healed,
+            ),
+            Figure::new("resident memory grown", Aim::Most(4.0), " MiB", grown),
+        ],
+        notes: vec![format!(
+            "ppocr_cls, two callers; every {EVERY}th ticket panics until {injections} have, in each of {} blocks; every answer is compared.",
+            how.blocks
+        )],
+    })
+}
+
+pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
+    // Requests and swaps of all blocks together.
+    let (requests, swaps): (u64, u64) = match how.quick {
+        true => (100_000, 1_000),
+        false => (1_000_000, 10_000),
+    };
+    let (mut wrong, mut lost, mut tail, mut grown, mut told) =
+        (vec![], vec![], vec![], vec![], vec![]);
+    for block in 0..how.blocks {
+        quiet.hold()?;
+        let e = engine(None, None)?;
+        let s = session(&e, "digits_cnn", |b| b)?;
+        let mut all = Vec::new();
+        for c in 0..4 {
+            let mut x = given(&s, &[("batch", 16)])?;
+            let t = &mut x[0].1;
+            for i in 0..t.len() {
+                t.set_f64(i, t.get_f64(i) * (1.0 + 0.5 * f64::from(c)));
+            }
+            let want = s.run(&inputs::borrowed(&x)).map_err(text)?.into_vec();
+            all.push((x, want));
+        }
+        let mut dims = DimBox::new();
+        dims.insert("batch", 16, 16);
+        // Two plans that differ: for all workers, and for one.
+        let two = s.plan(&dims).map_err(text)?;
+        let one = {
+            let mut o = s.runtime().options().allotment;
+            o.workers = vec![1];
+            e.planner()
+                .bind(s.runtime().program(), &dims, &o)
+                .map_err(text)?
+        };
+        let share = requests / how.blocks as u64;
+        let run = |swapped: u64| -> Result<(f64, u64, u64), String> {
+            let (left, bad, done) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
+            let swapper = |i: u64| -> Result<(), String> {
+                let plan = if i.is_multiple_of(2) { &one } else { &two };
+                s.swap_plan(plan.clone()).map(drop).map_err(text)
+            };
+            let times = std::thread::scope(|scope| -> Result<Vec<f64>, String> {
+                let callers: Vec<_> = all
+                    .iter()
+                    .map(|(x, want)| {
+                        let (left, bad, done, s) = (&left, &bad, &done, &s);
+                        scope.spawn(move || -> Result<Vec<f64>, String> {
+                            let x = inputs::borrowed(x);
+                            let mut times = Vec::new();
+                            while left
+                                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                                    n.checked_sub(1)
+                                })
+                                .is_ok()
+                            {
+                                let began = std::time::Instant::now();
+                                let got = s.run(&x).map_err(text)?;
+                                times.push(began.elapsed().as_secs_f64());
+                                if !right(&got.into_vec(), want) {
+                                    bad.fetch_add(1, Ordering::Relaxed);
+                                }
+                                done.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Ok(times)
+                        })
+                    })
+                    .collect();
+                // One swap each time so many requests are done.
+                for i in 0..swapped {
+                    let due = i * share / swapped;
+                    while done.load(Ordering::Relaxed) < due && left.load(Ordering::Relaxed) > 0 {
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                    swapper(i)?;
+                }
+                let mut times = Vec::new();
+                for c in callers {
+                    times.extend(c.join().map_err(|_| "a caller panicked")??);
+                }
+                Ok(times)
+            })?;
+            Ok((quantile(times, 0.99), bad.into_inner(), done.into_inner()))
+        };
+        let own = swaps / how.blocks as u64;
+        // The first swaps grow what is kept between requests.
+        run(own.min(20))?;
+        let memory = resident();
+        let (without, with) = match block % 2 {
+            0 => (run(0)?, run(own)?),
+            _ => {
+                let with = run(own)?;
+                (run(0)?, with)
+            }
+        };
+        grown.push((resident() - memory) / 1048576.0);
+        wrong.push((with.1 + without.1) as f64);
+        lost.push((2 * share - with.2 - without.2) as f64);
+        tail.push(with.0 / without.0);
+        told.push(1e6 * without.0);
+    }
+    Ok(Outcome {
+        figures: vec![
+            Figure::new("wrong or mixed answers", Aim::Most(0.0), "", wrong),
+            Figure::new("requests lost", Aim::Most(0.0), "", lost),
+            Figure::new("p99 with swaps over without", Aim::Most(1.1), "", tail),
+            Figure::new("p99 without swaps", Aim::Told, " us", told),
+            Figure::new("resident memory grown", Aim::Most(4.0), " MiB", grown),
+        ],
+        notes: vec![format!(
+            "digits_cnn at batch 16, four callers with inputs of their own: {requests} requests over {swaps} swaps in {} blocks, and as many without. Every swap proves and compiles its plan anew beside the traffic. Callers keep every latency, which is in the memory that grows.",
+            how.blocks
+        )],
+    })
+}

@@ -1,0 +1,255 @@
+//! `cargo xtask drills`: what a running engine does when its world changes, beside the best static plan for
+//! each condition, to `bench/DRILLS.md`.
+mod condition;
+mod faults;
+mod traffic;
+mod urgent;
+mod world;
+
+use crate::pages::{commit, date, root};
+use crate::quiet::Quiet;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const USAGE: &str = "usage: cargo xtask drills [NAME...] [--quick] [--blocks N] [--python PROGRAM] [--out FILE] [--lock FILE]...\n  names: neighbour, lying-file, shift, burst, urgent, panics, million";
+
+/// Blocks of a drill at least: fewer have no interval.
+const BLOCKS: usize = 5;
+
+/// How drills are run.
+pub struct How {
+    /// Shorter, with the same blocks.
+    pub quick: bool,
+    /// Turns of the supervised engine and the oracle.
+    pub blocks: usize,
+    /// A Python program, for the engine to compare with.
+    pub python: String,
+}
+
+impl How {
+    /// `long` seconds, or `short` ones where it is to be quick.
+    pub fn seconds(&self, long: f64, short: f64) -> Duration {
+        Duration::from_secs_f64(if self.quick { short } else { long })
+    }
+}
+
+/// What one figure of a drill is held to.
+#[derive(Clone, Copy)]
+pub enum Aim {
+    Least(f64),
+    Most(f64),
+    /// Only told.
+    Told,
+}
+
+/// A figure of a drill, block by block.
+pub struct Figure {
+    pub what: String,
+    pub aim: Aim,
+    pub unit: &'static str,
+    pub blocks: Vec<f64>,
+}
+
+impl Figure {
+    pub fn new(what: &str, aim: Aim, unit: &'static str, blocks: Vec<f64>) -> Figure {
+        Figure {
+            what: what.into(),
+            aim,
+            unit,
+            blocks,
+        }
+    }
+
+    fn median(&self) -> f64 {
+        let mut v = self.blocks.clone();
+        v.sort_by(f64::total_cmp);
+        match v.len() {
+            0 => f64::NAN,
+            n => 0.5 * (v[(n - 1) / 2] + v[n / 2]),
+        }
+    }
+
+    /// Smallest and largest: with five blocks the median is between them in 15 of 16 cases.
+    fn interval(&self) -> (f64, f64) {
+        let of = |f: fn(f64, f64) -> f64| self.blocks.iter().copied().fold(f64::NAN, f);
+        (of(f64::min), of(f64::max))
+    }
+
+    fn met(&self) -> Option<bool> {
+        match self.aim {
+            Aim::Least(v) => Some(self.median() >= v),
+            Aim::Most(v) => Some(self.median() <= v),
+            Aim::Told => None,
+        }
+    }
+
+    fn row(&self) -> String {
+        let n = |v: f64| format!("{v:.3}{}", self.unit);
+        let aim = match self.aim {
+            Aim::Least(v) => format!("at least {v}{}", self.unit),
+            Aim::Most(v) => format!("at most {v}{}", self.unit),
+            Aim::Told => "–".into(),
+        };
+        let met = match self.met() {
+            Some(true) => "yes",
+            Some(false) => "**no**",
+            None => "–",
+        };
+        let (lo, hi) = self.interval();
+        format!(
+            "| {} | {} | {} to {} | {aim} | {met} |",
+            self.what,
+            n(self.median()),
+            n(lo),
+            n(hi)
+        )
+    }
+}
+
+/// What came of a drill.
+pub struct Outcome {
+    pub figures: Vec<Figure>,
+    /// What else is to be said of it.
+    pub notes: Vec<String>,
+}
+
+type Drill = (
+    &'static str,
+    &'static str,
+    fn(&How, &mut Quiet) -> Result<Outcome, String>,
+);
+
+const DRILLS: &[Drill] = &[
+    (
+        "neighbour",
+        "A neighbour takes one of two cores, then gives it back.",
+        condition::neighbour,
+    ),
+    (
+        "lying-file",
+        "The machine file claims four times the true bandwidth of memory and half the L2.",
+        condition::lying_file,
+    ),
+    (
+        "shift",
+        "Traffic shifts from one model to another, at a length that nobody planned for.",
+        traffic::shift,
+    ),
+    ("burst", "Ten times the usual traffic.", traffic::burst),
+    (
+        "urgent",
+        "An urgent model beside a busy background model.",
+        urgent::urgent,
+    ),
+    ("panics", "Steps panic, a thousand times.", faults::panics),
+    (
+        "million",
+        "Requests of four callers while plans are swapped.",
+        faults::million,
+    ),
+];
+
+struct Options {
+    names: Vec<String>,
+    out: std::path::PathBuf,
+    locks: Vec<std::path::PathBuf>,
+    how: How,
+}
+
+fn options(args: &[String]) -> Option<Options> {
+    let mut o = Options {
+        names: vec![],
+        out: root().join("bench/DRILLS.md"),
+        locks: vec![],
+        how: How {
+            quick: false,
+            blocks: BLOCKS,
+            python: "python3".into(),
+        },
+    };
+    let mut args = args.iter();
+    while let Some(a) = args.next() {
+        match a.as_str() {
+            "--quick" => o.how.quick = true,
+            "--blocks" => o.how.blocks = args.next()?.parse().ok().filter(|n| *n > 0)?,
+            "--python" => o.how.python = args.next()?.clone(),
+            "--out" => o.out = args.next()?.into(),
+            "--lock" => o.locks.push(args.next()?.into()),
+            n if DRILLS.iter().any(|d| d.0 == n) => o.names.push(n.into()),
+            _ => return None,
+        }
+    }
+    Some(o)
+}
+
+pub fn run(args: &[String]) -> ExitCode {
+    if args.first().is_some_and(|a| a == world::SPIN) {
+        return world::spin(&args[1..]);
+    }
+    let Some(o) = options(args) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let mut quiet = Quiet::new(o.locks);
+    let mut sections = Vec::new();
+    for (name, about, drill) in DRILLS {
+        if !o.names.is_empty() && !o.names.iter().any(|n| n == name) {
+            continue;
+        }
+        eprintln!("drills: {name}");
+        let out = drill(&o.how, &mut quiet);
+        quiet.release();
+        let section = section(name, about, &o.how, out);
+        println!("{section}");
+        sections.push((name.to_string(), section));
+    }
+    match write(&o.out, &sections) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("drills: {}: {e}", o.out.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn section(name: &str, about: &str, how: &How, out: Result<Outcome, String>) -> String {
+    let mut text = format!("## {name}\n\n{about}");
+    let length = if how.quick { ", --quick" } else { "" };
+    let _ = writeln!(text, " {}, {}{length}.\n", date(), commit());
+    match out {
+        Err(e) => {
+            let _ = writeln!(text, "It could not be run: {e}.");
+        }
+        Ok(o) => {
+            text += "| figure | median | blocks | aim | met |\n|---|---|---|---|---|\n";
+            for f in &o.figures {
+                let _ = writeln!(text, "{}", f.row());
+            }
+            for n in &o.notes {
+                let _ = writeln!(text, "\n{n}");
+            }
+        }
+    }
+    text
+}
+
+const HEAD: &str = "# Drills\n\nA running engine on two workers while its world changes, with the supervisor on, in turns with the oracle: the\nbest static plan for that condition. Made by `cargo xtask drills`; the median of the blocks, and the smallest\nand largest of them.\n";
+
+/// Puts the sections in the place of older ones of the same drills.
+fn write(path: &std::path::Path, fresh: &[(String, String)]) -> std::io::Result<()> {
+    let old = std::fs::read_to_string(path).unwrap_or_default();
+    let mut text = HEAD.to_string();
+    for (name, ..) in DRILLS {
+        let own = fresh.iter().find(|s| s.0 == *name).map(|s| s.1.clone());
+        let kept = || {
+            let from = old.find(&format!("\n## {name}\n"))? + 1;
+            let end = old[from + 3..].find("\n## ").map(|e| from + 3 + e + 1);
+            Some(old[from..end.unwrap_or(old.len())].trim_end().to_string() + "\n")
+        };
+        if let Some(s) = own.or_else(kept) {
+            let _ = write!(text, "\n{s}");
+        }
+    }
+    std::fs::write(path, text)
+}

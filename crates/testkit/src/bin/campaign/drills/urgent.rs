@@ -1,0 +1,206 @@
+//! An urgent model beside a busy one, and the same pair in two processes of another engine.
+use super::world::{
+    WORKERS, bundled, closed, engine, given, open, poisson, quantile, rate, session, supervise,
+    text,
+};
+use super::{Aim, Figure, How, Outcome};
+use crate::pages::root;
+use crate::quiet::Quiet;
+use shopfloor::{Session, Tensor, Timeline, data, inputs};
+use std::process::Command;
+
+const URGENT: &str = "ppocr_cls";
+const BACKGROUND: &str = "magika";
+/// Urgent requests per second.
+const RATE: f64 = 100.0;
+/// Callers of the background model.
+const CALLERS: usize = 2;
+
+/// The longest task of a request, in seconds: the median of several requests, since any task may be held up.
+fn longest_task(s: &Session, x: &[(&str, &Tensor)]) -> Result<f64, String> {
+    let mut all = Vec::new();
+    for _ in 0..9 {
+        let mut t = Timeline::default();
+        s.run_timed(x, &mut t).map_err(text)?;
+        // A ticket may be several tasks: a worker looks up between them.
+        let each = t.spans.iter();
+        let longest = each.map(|s| (s.end_ns - s.start_ns) as f64 / f64::from(s.tasks.max(1)));
+        all.push(1e-9 * longest.fold(0.0, f64::max));
+    }
+    Ok(quantile(all, 0.5))
+}
+
+pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
+    let time = how.seconds(4.0, 2.0);
+    let seconds = time.as_secs_f64();
+    let (mut over, mut left, mut alone99, mut beside99) = (vec![], vec![], vec![], vec![]);
+    let mut middle = vec![];
+    let (mut theirs, mut their_left) = (vec![], vec![]);
+    let mut notes = Vec::new();
+    let mut others = TwoProcesses::find(&how.python);
+    for block in 0..how.blocks {
+        quiet.hold()?;
+        let e = engine(None, None)?;
+        let u = session(&e, URGENT, |b| b.with_priority(10))?;
+        let b = session(&e, BACKGROUND, |b| b)?;
+        let (xu, xb) = (given(&u, &[])?, given(&b, &[])?);
+        let (gu, gb) = (inputs::borrowed(&xu), inputs::borrowed(&xb));
+        u.run(&gu).map_err(text)?;
+        b.run(&gb).map_err(text)?;
+        let task = longest_task(&b, &gb)?;
+        let watching = supervise(&e)?;
+        let ats = poisson(RATE, 0.0, seconds, 7 + block as u64);
+        let urgent = || open(4, &ats, &|_| u.run(&gu).is_ok());
+        let p99 = |all: &[(f64, f64, bool)]| quantile(all.iter().map(|r| r.1).collect(), 0.99);
+        let busy = |all: &[(f64, f64, bool)]| -> f64 {
+            // What it keeps the engine from, as a share of the time.
+            let took = quantile(all.iter().map(|r| r.1).collect(), 0.5);
+            (took * RATE).min(1.0)
+        };
+        let background = || closed(CALLERS, time, &|_| b.run(&gb).map(drop).map_err(text));
+        let first = urgent();
+        let all = background()?;
+        let most = rate(&all, 0.0, seconds);
+        let (both, beside) = std::thread::scope(|s| {
+            let t = s.spawn(urgent);
+            let beside = background();
+            (t.join().unwrap_or_default(), beside)
+        });
+        watching.finish().map_err(text)?;
+        if both.iter().chain(&first).any(|r| !r.2) {
+            return Err("an urgent request failed".into());
+        }
+        let (a, t) = (p99(&first), p99(&both));
+        alone99.push(1e3 * a);
+        beside99.push(1e3 * t);
+        middle.push(1e3 * quantile(both.iter().map(|r| r.1).collect(), 0.5));
+        over.push(t / (a + task));
+        let room = most * (1.0 - busy(&first));
+        left.push(rate(&beside?, 0.0, seconds) / room);
+        if block == 0 {
+            notes.push(format!(
+                "{URGENT} at {RATE} requests/s with priority 10 beside {BACKGROUND} with {CALLERS} callers; the background's longest task takes {:.3} ms.",
+                1e3 * task
+            ));
+        }
+        if let Ok(o) = &mut others {
+            match o.measure(&xu, &xb, seconds) {
+                Ok([a, t, most, beside, took]) => {
+                    theirs.push(t / a);
+                    their_left.push(beside / (most * (1.0 - (took * RATE).min(1.0))));
+                }
+                Err(e) => others = Err(e),
+            }
+        }
+    }
+    let ratio: Vec<f64> = alone99.iter().zip(&beside99).map(|(a, t)| t / a).collect();
+    let mut figures = vec![
+        Figure::new(
+            "p99 beside the background, over p99 alone plus its longest task",
+            Aim::Most(1.0),
+            "",
+            over,
+        ),
+        Figure::new(
+            "background: share of what is left",
+            Aim::Least(0.8),
+            "",
+            left,
+        ),
+        Figure::new("p99 alone", Aim::Told, " ms", alone99),
+        Figure::new("p99 beside the background", Aim::Told, " ms", beside99),
+        Figure::new("p99 beside over alone", Aim::Told, "", ratio),
+    ];
+    figures.push(Figure::new(
+        "median beside the background",
+        Aim::Told,
+        " ms",
+        middle,
+    ));
+    match others {
+        Ok(_) => {
+            figures.push(Figure::new(
+                "two onnxruntime processes: p99 beside over alone",
+                Aim::Told,
+                "",
+                theirs,
+            ));
+            figures.push(Figure::new(
+                "two onnxruntime processes: background's share of what is left",
+                Aim::Told,
+                "",
+                their_left,
+            ));
+        }
+        Err(why) => notes.push(format!(
+            "Left out: the same pair in two onnxruntime processes ({why})."
+        )),
+    }
+    Ok(Outcome { figures, notes })
+}
+
+/// The same pair in two processes of onnxruntime, each with as many threads as the engine has workers.
+struct TwoProcesses {
+    python: String,
+    folder: tempfile::TempDir,
+}
+
+impl TwoProcesses {
+    fn find(python: &str) -> Result<TwoProcesses, String> {
+        let out = Command::new(python)
+            .args(["-c", "import onnxruntime"])
+            .output();
+        match out {
+            Ok(o) if o.status.success() => Ok(TwoProcesses {
+                python: python.into(),
+                folder: tempfile::tempdir().map_err(text)?,
+            }),
+            _ => Err(format!(
+                "{python} has no onnxruntime; install it and name the Python with --python"
+            )),
+        }
+    }
+
+    /// Urgent p99 alone and beside, the background's requests per second alone and beside, and the median
+    /// of an urgent request alone.
+    fn measure(
+        &mut self,
+        xu: &inputs::Named,
+        xb: &inputs::Named,
+        seconds: f64,
+    ) -> Result<[f64; 5], String> {
+        let (fu, fb) = (
+            self.folder.path().join("u.npz"),
+            self.folder.path().join("b.npz"),
+        );
+        data::write_npz(&fu, xu).map_err(text)?;
+        data::write_npz(&fb, xb).map_err(text)?;
+        let out = Command::new(&self.python)
+            .arg(root().join("bench/peers/pair.py"))
+            .arg(bundled(URGENT))
+            .arg(fu)
+            .arg(bundled(BACKGROUND))
+            .arg(fb)
+            .args([
+                WORKERS.to_string(),
+                seconds.to_string(),
+                RATE.to_string(),
+                CALLERS.to_string(),
+            ])
+            .output()
+            .map_err(text)?;
+        let said = String::from_utf8_lossy(&out.stdout);
+        let values: Vec<f64> = said
+            .split_whitespace()
+            .filter_map(|w| w.parse().ok())
+            .collect();
+        values.try_into().map_err(|_| {
+            let err = String::from_utf8_lossy(&out.stderr);
+            format!(
+                "it ended with {}: {}",
+                out.status,
+                err.lines().last().unwrap_or_default()
+            )
+        })
+    }
+}
