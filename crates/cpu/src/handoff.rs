@@ -8,7 +8,6 @@ use crate::isa::Isa;
 use crate::job::Job;
 use crate::pool::{Desk, Pool};
 use crate::ukr::kernels;
-use ::device::place::{pin, this_thread};
 use crossbeam_utils::CachePadded;
 use device::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
