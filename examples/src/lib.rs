@@ -1,17 +1,21 @@
-//! Four programs on the library: each is a function here, a binary beside it, and a test.
+//! Programs on the library: each is a function here, a binary beside it, and a test.
 //!
 //! | example | model | inputs | answer |
 //! |---|---|---|---|
 //! | [`classify_digit`] | `digits_cnn` | `image` f32 [batch, 1, 8, 8] in 0..1 | `probabilities` f32 [batch, 10] |
 //! | [`detect_speech`] | `silero_vad` | `input` f32 [1, 576], `state` f32 [2, 1, 128], `sr` i64 [] | `output` f32 [1, 1], `stateN` |
 //! | [`read_line`] | `ppocr_rec` | `x` f32 [1, 3, 48, width] in -1..1 | f32 [1, columns, classes] |
+//! | [`hear_many`] | `silero_vad` | as `detect_speech`, one stream per microphone | `output` f32 [1, 1] |
+//! | [`sensor_windows`] | a kernel of one's own | `x` f32 [sensors, window] | `variance` f32 [sensors] |
 //! | [`complete_tokens`] | `llama_gqa_ts` | ids, mask and positions i64 [1, tokens] | `logits` f32 [1, tokens, 8192] |
 #![forbid(unsafe_code)]
 
 pub mod classify_digit;
 pub mod complete_tokens;
 pub mod detect_speech;
+pub mod hear_many;
 pub mod read_line;
+pub mod sensor_windows;
 
 use shopfloor::Tensor;
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
 //! The examples give the answers that their models are known for.
 use shopfloor_examples::complete_tokens::Answer;
-use shopfloor_examples::{classify_digit, complete_tokens, detect_speech, read_line};
+use shopfloor_examples::{
+    classify_digit, complete_tokens, detect_speech, hear_many, read_line, sensor_windows,
+};
 
 #[test]
 fn digits_are_read() {
@@ -31,8 +33,34 @@ fn speech_is_found() {
 }
 
 #[test]
+fn every_microphone_hears_what_one_alone_does() {
+    let want = detect_speech::run().unwrap().speech;
+    for (m, heard) in hear_many::run(3).unwrap().iter().enumerate() {
+        assert_eq!(heard.len(), want.len());
+        for (i, (h, w)) in heard.iter().zip(&want).enumerate() {
+            assert!((h - w).abs() < 1e-5, "microphone {m}, chunk {i}: {h} {w}");
+        }
+    }
+}
+
+#[test]
 fn the_line_is_read() {
     assert_eq!(read_line::run().unwrap(), "Order 4711: 25 bolts");
+}
+
+#[test]
+fn windows_add_up_on_the_cpu_and_on_an_emulated_gpu() {
+    for device in ["cpu", "emulated:t4"] {
+        let a = sensor_windows::run(device).unwrap();
+        assert_eq!(a.variance.len(), sensor_windows::SENSORS);
+        assert_eq!(a.state_bytes, 3 * 4 * sensor_windows::SENSORS as u64);
+        for (s, (got, want)) in a.variance.iter().zip(&a.want).enumerate() {
+            assert!(
+                (got - want).abs() < 1e-4 * want.abs(),
+                "{device}, sensor {s}: {got} {want}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,6 @@ use crossbeam_utils::CachePadded;
 use device::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use expr::{Binary, ExprBuilder};
-
 use kernel::{AxisTile, CpuMapping, Family, KernelBuilder, Mapping, Place, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox};
 use plan::{Bound, Params, Step, StepWork};
@@ -295,7 +294,8 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
     pool.reserve(task.steps.scratch, task.steps.views)?;
     let permit = Permit::default();
     let seat = pool.sit(permit)?;
-    let mut flow = Flow::new(1, pool.workers());
+    // One share: the only task is the resident's.
+    let mut flow = Flow::new(1, 1);
     let error = Mutex::new(None);
     let bufs = task.bufs();
     let k = Cell::new(0);

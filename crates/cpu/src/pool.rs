@@ -339,7 +339,6 @@ impl Pool {
         slot.publish(std::ptr::from_ref(job).cast(), 1, job.permit.priority);
         shared.wake();
         job.finish();
-        slot.close();
         slot.retire();
         shared.shown.fetch_sub(1, Ordering::SeqCst);
         Ok(())

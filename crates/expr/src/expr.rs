@@ -200,6 +200,14 @@ pub enum ExprError {
         /// Reason.
         why: String,
     },
+    /// A formula that cannot be read.
+    #[error("the formula cannot be read at column {column}: {why}")]
+    Formula {
+        /// Column, from 1.
+        column: usize,
+        /// Reason.
+        why: String,
+    },
 }
 
 impl Inst {

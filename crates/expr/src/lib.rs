@@ -8,6 +8,7 @@
 mod build;
 mod eval;
 mod expr;
+mod formula;
 pub mod functions;
 mod monoid;
 mod monoids;
@@ -22,6 +23,7 @@ mod text;
 pub use build::{ExprBuilder, IndexMap};
 pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
+pub use formula::Names;
 pub use monoid::Monoid;
 pub use scalar::Scalar;
 pub use steps::{Steps, Zero};

@@ -46,6 +46,12 @@ impl Expr {
     /// without a name), coordinates `i0`, `i1`, ...; several results are separated by `, `. Long
     /// formulas are cut with `…`.
     pub fn pretty(&self, names: &[&str]) -> String {
+        self.pretty_with(names, None)
+    }
+
+    /// As [`Expr::pretty`]; with the axes' names a coordinate is `i` and its axis' name, and a dimension
+    /// stands in braces.
+    pub(crate) fn pretty_with(&self, names: &[&str], axes: Option<&[&str]>) -> String {
         let mut parts: Vec<Part> = Vec::with_capacity(self.insts.len());
         for inst in &self.insts {
             // An invalid program's forward references show as '?'.
@@ -92,7 +98,12 @@ impl Expr {
                         Level::Atom
                     },
                 ),
-                Inst::Index { axis } => Part::new(format!("i{axis}"), Level::Atom),
+                Inst::Index { axis } => {
+                    let name = axes.and_then(|a| a.get(*axis as usize));
+                    let name = name.map_or_else(|| axis.to_string(), |n| n.to_string());
+                    Part::new(format!("i{name}"), Level::Atom)
+                }
+                Inst::Dim(d) if axes.is_some() => Part::new(format!("{{{d}}}"), Level::Atom),
                 Inst::Dim(d) => {
                     let plain = d.known().is_some_and(|n| n >= 0) || d.as_sym().is_some();
                     Part::new(d.to_string(), if plain { Level::Atom } else { Level::Sum })

@@ -12,10 +12,12 @@ pub enum KernelError {
         why: String,
     },
     /// A text form that cannot be read.
-    #[error("line {line} of the kernel cannot be read: {why}")]
+    #[error("line {line}, column {column} of the kernel cannot be read: {why}")]
     Text {
         /// Line, from 1.
         line: usize,
+        /// Column, from 1.
+        column: usize,
         /// Reason.
         why: String,
     },

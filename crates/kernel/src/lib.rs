@@ -13,6 +13,7 @@ mod error;
 mod fits;
 mod kernel;
 mod lower;
+mod parse;
 mod recompute;
 mod schedule;
 mod staging;

@@ -1,12 +1,16 @@
-//! Tile programs as text for people: grid, loops and statements on whole tiles, as a page would
-//! write them. (What programs are stored as is kernel and schedule, by serde.)
+//! Kernels as text that [`Kernel::parse`] reads back, and tile programs as text for people: grid, loops and
+//! statements on whole tiles, as a page would write them. (What programs are stored as is kernel and
+//! schedule, by serde.)
+use crate::parse::{read_map, short_monoid};
 use crate::{Access, AxisId, Kernel, Mapping, Node, Place, Role, Stmt, TileId, TileProgram};
+use expr::{Expr, Names};
+use layout::DType;
 use std::fmt::{self, Write};
 
 impl fmt::Display for TileProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let k = self.kernel();
-        writeln!(f, "{k}")?;
+        writeln!(f, "{}", head(k))?;
         let s = self.schedule();
         let mut depth = 1;
         let cut = |list: &[crate::AxisTile]| {
@@ -28,31 +32,52 @@ impl fmt::Display for TileProgram {
     }
 }
 
+/// Axes, operands and statements, which [`Kernel::parse`] reads back.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel {} ({:?})", self.name, self.family)?;
-        let axes: Vec<String> = self
-            .axes
-            .iter()
-            .map(|a| format!("{}: {}", a.name, a.extent))
-            .collect();
-        write!(f, "\n  space  {}", axes.join("  "))?;
-        for o in &self.operands {
-            let role = if o.role == Role::Read {
-                "read "
-            } else {
-                "write"
-            };
-            write!(
-                f,
-                "\n  {role}  {} {} = {}",
-                o.name,
-                o.dtype,
-                address(self, &o.access)
-            )?;
+        f.write_str(&head(self))?;
+        let mut seen: Vec<TileId> = vec![];
+        for t in self.body.iter().flat_map(Stmt::writes) {
+            if !seen.contains(&t) {
+                seen.push(t);
+            }
+        }
+        if !seen.iter().copied().eq(0..self.tiles.len() as TileId) {
+            let all: Vec<&str> = self.tiles.iter().map(|t| t.name.as_str()).collect();
+            write!(f, "\n  tiles  {}", all.join(", "))?;
+        }
+        for s in &self.body {
+            write!(f, "\n  {}", statement(self, s, None))?;
         }
         Ok(())
     }
+}
+
+/// Name, axes and operands.
+fn head(k: &Kernel) -> String {
+    let mut out = format!("kernel {} ({:?})", k.name, k.family);
+    let axes: Vec<String> = k
+        .axes
+        .iter()
+        .map(|a| format!("{}: {}", a.name, a.extent))
+        .collect();
+    let _ = write!(out, "\n  space  {}", axes.join("  "));
+    for o in &k.operands {
+        let role = if o.role == Role::Read {
+            "read "
+        } else {
+            "write"
+        };
+        let _ = write!(
+            out,
+            "\n  {role}  {} {} = {} of {}",
+            o.name,
+            o.dtype,
+            address(k, &o.access),
+            o.elements
+        );
+    }
+    out
 }
 
 fn axis(k: &Kernel, a: AxisId) -> &str {
@@ -100,7 +125,11 @@ fn address(k: &Kernel, a: &Access) -> String {
     }
     for i in &a.indexed {
         let by = k.operands.get(i.by as usize).map_or("?", |o| &o.name);
-        parts.push(format!("{by}[..]*({}) below {}", i.stride, i.extent));
+        let extent = match i.extent.known().is_some() || i.extent.as_sym().is_some() {
+            true => i.extent.to_string(),
+            false => format!("({})", i.extent),
+        };
+        parts.push(format!("{by}[..]*({}) below {extent}", i.stride));
     }
     let mut out = if parts.is_empty() {
         "0".to_string()
@@ -203,39 +232,69 @@ fn body(
                 body(f, p, inner, depth)?;
                 *depth -= 1;
             }
-            Node::Stmt(s) => writeln!(f, "{}", statement(p, s))?,
+            Node::Stmt(s) => writeln!(f, "{}", statement(k, s, Some(p)))?,
         }
     }
     Ok(())
 }
 
-fn statement(p: &TileProgram, s: &Stmt) -> String {
-    let k = p.kernel();
+/// What a map computes: a formula, and where that would not be read back, the program's own text.
+fn computed(k: &Kernel, dst: TileId, expr: &Expr, args: &[TileId]) -> String {
+    let name = |t: &TileId| tile(k, *t);
+    let of = |t: &TileId| {
+        (
+            name(t),
+            k.tiles.get(*t as usize).map_or(DType::F32, |t| t.dtype),
+        )
+    };
+    let named: Vec<(&str, DType)> = args.iter().map(of).collect();
+    let axes: Vec<&str> = k.axes.iter().map(|a| a.name.as_str()).collect();
+    let names = Names {
+        args: &named,
+        axes: &axes,
+    };
+    let formula = expr.formula(names).filter(|text| {
+        let back = read_map(k, &|_| true, text, of(&dst).1);
+        back.is_ok_and(|(e, a)| e.in_order() == expr.in_order() && a == args)
+    });
+    formula.unwrap_or_else(|| {
+        let args: Vec<&str> = args.iter().map(name).collect();
+        format!("program({}) {{ {expr} }}", args.join(", "))
+    })
+}
+
+/// A statement; with a program, the places of its tiles too, and formulas cut to a readable length.
+fn statement(k: &Kernel, s: &Stmt, p: Option<&TileProgram>) -> String {
     // A defined tile with its type, axes and place.
     let defined = |t: TileId| {
-        let info = &k.tiles[t as usize];
-        let at = place(p.schedule().place(t));
+        let Some(info) = k.tiles.get(t as usize) else {
+            return "?".to_string();
+        };
+        let at = p.map_or(String::new(), |p| {
+            format!(" {}", place(p.schedule().place(t)))
+        });
         format!(
-            "{} : {} [{}] {at}",
+            "{} : {} [{}]{at}",
             info.name,
             info.dtype,
             axes(k, &info.axes)
         )
     };
+    let operand_name = |o: u16| k.operands.get(o as usize).map_or("?", |o| o.name.as_str());
     match s {
-        Stmt::Load { dst, operand } => format!(
-            "{} = load {}",
-            defined(*dst),
-            k.operands[*operand as usize].name
-        ),
-        Stmt::Store { operand, src } => format!(
-            "store {} = {}",
-            k.operands[*operand as usize].name,
-            tile(k, *src)
-        ),
+        Stmt::Load { dst, operand } => {
+            format!("{} = load {}", defined(*dst), operand_name(*operand))
+        }
+        Stmt::Store { operand, src } => {
+            format!("store {} = {}", operand_name(*operand), tile(k, *src))
+        }
         Stmt::Map { dst, expr, args } => {
             let list: Vec<&str> = args.iter().map(|&t| tile(k, t)).collect();
-            format!("{} = {}", defined(*dst), expr.pretty(&list))
+            let what = match p {
+                Some(_) => expr.pretty(&list),
+                None => computed(k, *dst, expr, args),
+            };
+            format!("{} = {what}", defined(*dst))
         }
         Stmt::Contract { acc, a, b, over } => {
             format!(
@@ -273,12 +332,25 @@ fn statement(p: &TileProgram, s: &Stmt) -> String {
             rescale,
         } => {
             let r = rescale.as_ref().map_or(String::new(), |r| {
-                format!(", rescaling {}", names(k, &r.tiles))
+                let by = match p {
+                    Some(_) => String::new(),
+                    None => format!(" by {{ {} }}", r.factor),
+                };
+                format!(", rescaling {}{by}", names(k, &r.tiles))
             });
+            let of = |t: Option<&TileId>| {
+                let t = t.and_then(|t| k.tiles.get(*t as usize));
+                t.map_or(DType::F32, |t| t.dtype)
+            };
+            let short = short_monoid(&monoid.name, of(args.first()), of(state.first()));
+            let monoid = match p.is_some() || short.as_ref() == Some(monoid) {
+                true => monoid.name.clone(),
+                false => monoid.to_string(),
+            };
             format!(
                 "{} = fold {} of {} over {}{r}",
                 names(k, state),
-                monoid.name,
+                monoid,
                 names(k, args),
                 axes(k, over)
             )

@@ -20,6 +20,7 @@ mod plan_view;
 mod profile;
 mod queues;
 mod step;
+mod streams;
 mod study;
 mod sweep;
 mod table;
@@ -41,6 +42,7 @@ pub use plan_view::{DivisionView, PlanView};
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};
 pub use queues::{QueueView, queues};
 pub use step::{StepView, schedule_text};
+pub use streams::{StreamsReport, StreamsRow};
 pub use study::{
     Advice, AdviceView, AloneView, ChangedStep, Computed, FleetPoint, FleetRow, FleetView,
     WhatIfView, bounds_of, memory_on,

@@ -335,6 +335,29 @@ fn a_hand_off_is_measured_in_every_way() {
 }
 
 #[test]
+fn streams_are_measured_alone_and_joined() {
+    let args = [
+        "bench",
+        "--demo",
+        "streams",
+        "--seconds",
+        "0.1",
+        "--threads",
+        "1",
+    ];
+    let v = json(&args);
+    let rows = v["rows"].as_array().unwrap();
+    let counts: Vec<u64> = rows.iter().filter_map(|r| r["streams"].as_u64()).collect();
+    assert_eq!(counts, [1, 2, 4, 8, 16]);
+    for r in rows {
+        let (alone, joined) = (r["alone_per_s"].as_f64(), r["joined_per_s"].as_f64());
+        assert!(alone > Some(0.0) && joined > Some(0.0), "{r}");
+    }
+    text(&args);
+    fails(2, &[&args[..], &["model.onnx"]].concat());
+}
+
+#[test]
 fn a_cache_is_kept_where_it_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("kept").display().to_string();

@@ -28,6 +28,9 @@ pub enum Error {
     /// The device cannot be used.
     #[error(transparent)]
     Device(#[from] device::DeviceError),
+    /// A kernel written by hand cannot be read, or breaks a rule.
+    #[error(transparent)]
+    Kernel(#[from] kernel::KernelError),
     /// A machine description is wrong or unknown.
     #[error(transparent)]
     Machine(#[from] machine::MachineError),

@@ -22,6 +22,7 @@ mod bench;
 mod bodies;
 mod cache;
 mod compare;
+mod custom;
 mod division;
 pub mod emitted;
 mod error;
@@ -49,6 +50,7 @@ mod simulate;
 pub mod stalls;
 mod states;
 pub mod status;
+mod stream_rates;
 mod supervise;
 pub mod targets;
 mod ways;
@@ -73,6 +75,7 @@ pub use outputs::Outputs;
 pub use profile::profile;
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
 pub use simulate::{SimulateOptions, Simulation, replay, simulate};
+pub use stream_rates::streams;
 pub use supervise::{
     CallersSaw, Hear, Spent, SuperviseOptions, SupervisedLoad, Supervision, supervised_load,
 };

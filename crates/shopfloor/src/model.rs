@@ -37,6 +37,8 @@ pub struct Model {
     options: ModelOptions,
     /// Name and everything that was bound, as text.
     bound: String,
+    /// It is a kernel that was written by hand: there is no graph.
+    kernel: bool,
 }
 
 /// What tables and errors call the model at `path`.
@@ -86,6 +88,7 @@ impl Model {
                 report,
                 options: options.clone(),
                 bound: text,
+                kernel: false,
             });
         }
         let mut import = onnx::ImportOptions {
@@ -210,7 +213,21 @@ impl Model {
             report,
             options: options.clone(),
             bound: bound(name, options),
+            kernel: false,
         })
+    }
+
+    /// A model of a program that no graph was planned to.
+    pub(crate) fn of_program(name: &str, program: Program, options: &ModelOptions) -> Model {
+        Model {
+            path: PathBuf::from(name),
+            graph: Arc::default(),
+            program: Arc::new(program),
+            report: onnx::Report::default(),
+            options: options.clone(),
+            bound: bound(name, options),
+            kernel: true,
+        }
     }
 
     /// Where it was read from.
@@ -260,6 +277,12 @@ impl Model {
     pub fn graph(&self) -> Result<&Arc<Graph>, Error> {
         if let Some(g) = self.graph.get() {
             return Ok(g);
+        }
+        if self.kernel {
+            return Err(Error::Usage(format!(
+                "'{}' is a kernel written by hand and has no graph of operators; ask for its plan",
+                self.program.name
+            )));
         }
         let again = Model::open(&self.path, &self.options)?;
         let graph = again.graph()?.clone();

@@ -20,8 +20,9 @@ pub struct Args {
     /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic;
     /// load, how long MODEL takes to be ready, in new processes with and without a cache; persistent, 100
     /// batches of a short kernel on a GPU, launched and by a kernel that stays [--on emulated:a100]; ring,
-    /// a small task handed to a resident worker, beside ping-pong, channel, parked thread and fork/join
-    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "persistent", "ring"], conflicts_with = "op")]
+    /// a small task handed to a resident worker, beside ping-pong, channel, parked thread and fork/join;
+    /// streams, messages of several streams, each by itself and joined
+    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "persistent", "ring", "streams"], conflicts_with = "op")]
     demo: Option<String>,
     /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
     #[arg(long, value_name = "FILE")]
@@ -202,7 +203,29 @@ fn ring(a: &Args) -> Done {
     }
 }
 
+/// Messages of several streams, each by itself and joined.
+fn streams(a: &Args) -> Done {
+    if a.model.is_some() {
+        return Err(Failure::Usage(
+            "--demo streams makes its own model: give none".into(),
+        ));
+    }
+    let bar = output::bar("measuring");
+    let report = shopfloor::streams(a.engine.builder()?, a.seconds / 4.0, &|done| {
+        bar.set_position((done * 1000.0) as u64);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    match a.json {
+        true => output::json(&report),
+        false => output::print(&report.render(output::style())),
+    }
+}
+
 pub fn run(a: Args) -> Done {
+    if a.demo.as_deref() == Some("streams") {
+        return streams(&a);
+    }
     if a.demo.as_deref() == Some("ring") {
         return ring(&a);
     }
