@@ -26,7 +26,7 @@ impl Cancel {
         waiting
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|t| t.call());
+            .for_each(|t| t.give_up());
     }
 
     /// Whether it was cancelled.
@@ -38,11 +38,16 @@ impl Cancel {
         &self.0.off
     }
 
-    /// Calls `ticket` when this is cancelled.
+    /// Gives `ticket` up when this is cancelled, or was.
     pub(crate) fn follow(&self, ticket: &Arc<Ticket>) {
-        let mut w = self.waiting();
-        w.retain(|t| t.strong_count() > 0);
-        w.push(Arc::downgrade(ticket));
+        {
+            let mut w = self.waiting();
+            w.retain(|t| t.strong_count() > 0);
+            w.push(Arc::downgrade(ticket));
+        }
+        if self.is_cancelled() {
+            ticket.give_up();
+        }
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Ticket>>> {

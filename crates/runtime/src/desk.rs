@@ -5,7 +5,7 @@
 use crate::RunError;
 use crate::book::Book;
 use crate::cancel::Cancel;
-use crate::ticket::{Fate, Mates, Ticket};
+use crate::ticket::{Aboard, Fate, Mates, Ticket};
 use device::Permit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -42,6 +42,9 @@ pub(crate) struct Turn<'a> {
     priority: i32,
     run: Option<(RunId, Arc<AtomicU32>)>,
     cancel: Option<&'a AtomicBool>,
+    aboard: Option<Arc<Aboard>>,
+    /// Lives as long as the run, so that its caller can leave it.
+    _ticket: Option<Arc<Ticket>>,
 }
 
 impl Turn<'_> {
@@ -57,10 +60,10 @@ impl Turn<'_> {
         }
     }
 
-    /// As [`Turn::permit`] for a request with others along: it is not one caller's to call off.
+    /// As [`Turn::permit`] for a request with others along: it is called off when all of them are.
     pub fn permit_of_all(&self) -> Permit<'_> {
         Permit {
-            cancel: None,
+            cancel: self.aboard.as_deref().map(Aboard::flag),
             ..self.permit()
         }
     }
@@ -261,6 +264,8 @@ impl Desk {
             priority: book.priority.load(Ordering::Relaxed),
             run: None,
             cancel: None,
+            aboard: None,
+            _ticket: None,
         };
         // Who drains the session either sees this request, or is seen.
         book.is_plain().then_some(turn)
@@ -273,6 +278,9 @@ impl Desk {
         bring: impl FnOnce() -> Vec<tensor::Tensor>,
     ) -> Result<Admitted<'a>, RunError> {
         let ticket = Ticket::new(ask.brings, self.follow);
+        if let Some(c) = ask.cancel {
+            c.follow(&ticket);
+        }
         let (id, mut wake) = {
             let mut inner = self.inner();
             let id = inner.next;
@@ -309,6 +317,7 @@ impl Desk {
                 run,
                 workers,
                 mates,
+                aboard,
             }) => {
                 let turn = Turn {
                     desk: self,
@@ -316,6 +325,8 @@ impl Desk {
                     priority: ask.book.priority.load(Ordering::Relaxed),
                     run: Some((run, workers)),
                     cancel: ask.cancel.map(Cancel::flag),
+                    aboard,
+                    _ticket: Some(ticket),
                 };
                 Ok(Admitted::Runs(turn, mates))
             }
@@ -337,9 +348,6 @@ impl Desk {
         wake: &mut Option<f64>,
         off: &dyn Fn() -> bool,
     ) -> Fate {
-        if let Some(c) = ask.cancel {
-            c.follow(ticket);
-        }
         loop {
             // A clock that rounds must not have it spin.
             let left =
@@ -442,11 +450,12 @@ impl Desk {
                     return;
                 }
                 let first = tickets.remove(0);
-                let mates = Mates::new(tickets);
+                let (mates, aboard) = Mates::new(&first, tickets);
                 first.decide(Fate::Lead {
                     run,
                     workers,
                     mates,
+                    aboard,
                 });
             }
             Action::Resize { run, workers } => match inner.runs.get(&run) {
@@ -462,7 +471,7 @@ impl Desk {
                 inner.drained.insert(s);
                 self.quiet.notify_all();
             }
-            // Who waits is told by nothing; a run that nobody wants ends by its caller's flag.
+            // Who waits is told by nothing; a run that nobody wants ends by its callers' flags.
             Action::Queue(_) | Action::Stop(_) => {}
         }
     }

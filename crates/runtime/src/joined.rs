@@ -130,6 +130,10 @@ impl Session {
                 mates.done(all);
                 Ok(own)
             }
+            Err(RunError::Cancelled) => {
+                mates.each(std::iter::repeat_with(|| Err(RunError::Cancelled)));
+                Err(RunError::Cancelled)
+            }
             Err(_) if parts.len() > 1 => {
                 // What is wrong with one (an index out of range) is not the others' fault: each runs by
                 // itself, so that the error finds its owner.

@@ -1,7 +1,7 @@
 //! A request that waits at the engine's desk.
 use crate::RunError;
 use device::place::Sleeper;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use supervisor::admission::{Refusal, RunId};
@@ -16,6 +16,7 @@ pub(crate) enum Fate {
         run: RunId,
         workers: Arc<AtomicU32>,
         mates: Mates,
+        aboard: Option<Arc<Aboard>>,
     },
     /// Another caller's thread runs it along with its own.
     Rides,
@@ -32,8 +33,31 @@ enum Luggage {
     None,
 }
 
+/// Those of a run that still want what comes of it.
+pub(crate) struct Aboard {
+    left: AtomicUsize,
+    off: AtomicBool,
+}
+
+impl Aboard {
+    /// Whether nobody wants the run's results any more.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.off
+    }
+
+    fn leave(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.off.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
 struct Wait {
     fate: Fate,
+    /// Its caller gave it up.
+    off: bool,
+    /// The run that it is part of, with others.
+    aboard: Option<Arc<Aboard>>,
     /// Its caller, where that sleeps and is to be told where to go on.
     sleeper: Option<Sleeper>,
 }
@@ -59,6 +83,8 @@ impl Ticket {
         Arc::new(Ticket {
             wait: Mutex::new(Wait {
                 fate: Fate::Waiting,
+                off: false,
+                aboard: None,
                 sleeper: None,
             }),
             follows,
@@ -71,10 +97,23 @@ impl Ticket {
         })
     }
 
-    /// Has the caller look up.
-    pub fn call(&self) {
-        let _wait = lock(&self.wait);
+    /// Its caller gives it up: has the caller look up, if it waits.
+    pub fn give_up(&self) {
+        let mut w = lock(&self.wait);
+        if !w.off {
+            w.off = true;
+            w.aboard.iter().for_each(|a| a.leave());
+        }
         self.called.notify_all();
+    }
+
+    /// It runs with others.
+    fn board(&self, run: &Arc<Aboard>) {
+        let mut w = lock(&self.wait);
+        if w.off {
+            run.leave();
+        }
+        w.aboard = Some(run.clone());
     }
 
     pub fn decide(&self, fate: Fate) {

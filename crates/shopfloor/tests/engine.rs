@@ -347,6 +347,54 @@ fn requests_are_joined_and_each_has_what_it_would_have_alone() {
 }
 
 #[test]
+fn joined_requests_end_early_when_all_of_them_are_given_up() {
+    let (e, tickets) = slow(1, 3000);
+    let s = on(&e)
+        .with_batching(3, Duration::from_secs(5))
+        .commit_from_file(file())
+        .unwrap();
+    let x = input(&s, 1, 1);
+    let count = || tickets.load(Ordering::SeqCst);
+    let offs = [Cancel::new(), Cancel::new(), Cancel::new()];
+    let together = |offs: &[Cancel; 3], midway: &(dyn Fn() + Sync)| {
+        let before = count();
+        let got = std::thread::scope(|t| {
+            let each: Vec<_> = offs
+                .iter()
+                .map(|c| {
+                    let call = Call {
+                        cancel: Some(c),
+                        deadline: None,
+                    };
+                    let (s, x) = (&s, &x);
+                    t.spawn(move || s.run_call(&[("image", x)], call))
+                })
+                .collect();
+            while count() == before {
+                std::thread::yield_now();
+            }
+            midway();
+            let all = each.into_iter().map(|t| t.join().unwrap());
+            all.collect::<Vec<_>>()
+        });
+        (got, count() - before)
+    };
+    // The first makes the plan.
+    together(&std::array::from_fn(|_| Cancel::new()), &|| {});
+    let (got, whole) = together(&std::array::from_fn(|_| Cancel::new()), &|| {});
+    assert!(got.iter().all(Result::is_ok) && whole >= 4, "{whole}");
+    let (got, some) = together(&offs, &|| offs[1..].iter().for_each(Cancel::cancel));
+    assert!(got[0].is_ok());
+    assert_eq!(some, whole, "one of them still wants it");
+    let offs: [Cancel; 3] = std::array::from_fn(|_| Cancel::new());
+    let (got, none) = together(&offs, &|| offs.iter().for_each(Cancel::cancel));
+    for r in got {
+        assert_eq!(cause(r.err().unwrap()), RunError::Cancelled);
+    }
+    assert!(none < whole, "{none} of {whole} tickets");
+}
+
+#[test]
 fn a_thousand_failures_hurt_nobody_else() {
     let (n, wrong) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let on_now = Arc::new(AtomicBool::new(false));
