@@ -165,7 +165,10 @@ impl Pool {
         let residents = workers.saturating_sub(1);
         let shared = Arc::new(Shared {
             slots: (0..SLOTS).map(|_| Slot::new()).collect(),
-            seats: Seats::new(workers.max(1)),
+            seats: match workers >= cpus.len() {
+                true => Seats::on_all_processors(workers.max(1)),
+                false => Seats::new(workers),
+            },
             workers: (0..residents)
                 .map(|_| {
                     Ok(Worker {

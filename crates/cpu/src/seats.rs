@@ -16,6 +16,8 @@ use std::{
     thread::{self, Thread},
 };
 
+#[cfg(not(loom))]
+use ::device::place::Sleeper;
 use crossbeam_utils::CachePadded;
 
 /// Priorities beyond this are taken for this one, on either side of 0.
@@ -31,6 +33,9 @@ struct Waiter {
     level: i32,
     has: AtomicBool,
     thread: Thread,
+    /// Where it is to go on where whoever gives it the seat is.
+    #[cfg(not(loom))]
+    sleeper: Option<Sleeper>,
 }
 
 struct Table {
@@ -65,6 +70,10 @@ pub struct Seats {
     wanted: CachePadded<AtomicI32>,
     /// The least priority of those that work, at most 0.
     floor: AtomicI32,
+    /// There are no more processors than seats: a caller that is given one finds a processor where whoever
+    /// gives it is about to leave it.
+    #[cfg_attr(loom, allow(dead_code))]
+    follow: bool,
     table: Mutex<Table>,
 }
 
@@ -75,7 +84,18 @@ fn level(priority: i32) -> i32 {
 impl Seats {
     /// `seats` of them, all free.
     pub fn new(seats: usize) -> Seats {
+        Seats::made(seats, false)
+    }
+
+    /// As [`Seats::new`], where there are no more processors than seats.
+    #[cfg(not(loom))]
+    pub fn on_all_processors(seats: usize) -> Seats {
+        Seats::made(seats, true)
+    }
+
+    fn made(seats: usize, follow: bool) -> Seats {
         Seats {
+            follow,
             free: CachePadded::new(AtomicUsize::new(seats)),
             attention: CachePadded::new(AtomicUsize::new(0)),
             wanted: CachePadded::new(AtomicI32::new(NOBODY)),
@@ -214,6 +234,8 @@ impl Seats {
             level: level(priority),
             has: AtomicBool::new(false),
             thread: thread::current(),
+            #[cfg(not(loom))]
+            sleeper: self.follow.then(Sleeper::here).flatten(),
         });
         {
             let mut t = self.table();
@@ -246,6 +268,8 @@ impl Seats {
             #[cfg(not(loom))]
             thread::park_timeout(LOOK);
         }
+        #[cfg(not(loom))]
+        me.sleeper.iter().for_each(Sleeper::awake);
         true
     }
 
@@ -298,6 +322,8 @@ impl Seats {
                 break;
             }
             let w = t.waiters.remove(at);
+            #[cfg(not(loom))]
+            w.sleeper.iter().for_each(Sleeper::follow_me);
             w.has.store(true, Ordering::Release);
             w.thread.unpark();
         }

@@ -109,7 +109,7 @@ impl Sleeper {
 
     /// Lets it run wherever it might before; called by itself when it was woken.
     #[cfg(target_os = "linux")]
-    pub fn awake(self) {
+    pub fn awake(&self) {
         // Nothing to be done where the system refuses: it may take processors away at any time.
         let _ = rustix::thread::sched_setaffinity(None, &self.own);
     }
@@ -126,7 +126,7 @@ impl Sleeper {
 
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
-    pub fn awake(self) {}
+    pub fn awake(&self) {}
 }
 
 #[cfg(all(test, target_os = "linux"))]
