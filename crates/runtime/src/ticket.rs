@@ -174,11 +174,22 @@ impl Ticket {
 pub(crate) struct Mates(Vec<Arc<Ticket>>);
 
 impl Mates {
-    pub fn new(tickets: Vec<Arc<Ticket>>) -> Mates {
-        tickets
-            .iter()
-            .for_each(|t| lock(&t.wait).fate = Fate::Rides);
-        Mates(tickets)
+    /// Those that `first` takes along, and who of them all still wants what comes of it; `None` where it
+    /// goes alone.
+    pub fn new(first: &Ticket, tickets: Vec<Arc<Ticket>>) -> (Mates, Option<Arc<Aboard>>) {
+        if tickets.is_empty() {
+            return (Mates(tickets), None);
+        }
+        let aboard = Arc::new(Aboard {
+            left: AtomicUsize::new(1 + tickets.len()),
+            off: AtomicBool::new(false),
+        });
+        first.board(&aboard);
+        for t in &tickets {
+            t.board(&aboard);
+            lock(&t.wait).fate = Fate::Rides;
+        }
+        (Mates(tickets), Some(aboard))
     }
 
     pub fn is_empty(&self) -> bool {
