@@ -27,6 +27,7 @@ mod table;
 mod timeline_text;
 mod trace;
 pub mod units;
+pub mod walk;
 mod ways;
 
 pub use bench::{BenchReport, LatencyMs};

@@ -178,9 +178,8 @@ fn luminance(hex: &str) -> f64 {
     0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
 }
 
-#[test]
-fn text_can_be_read_in_both_themes() {
-    let css = include_str!("../src/page/report.css");
+/// Text and what is told apart by its shape stand out from their ground in both themes of `css`.
+fn readable(css: &str, pairs: &[(&str, &str)]) {
     let themes: Vec<&str> = css.split(":root {").skip(1).take(2).collect();
     assert_eq!(themes.len(), 2);
     for theme in themes {
@@ -195,20 +194,29 @@ fn text_can_be_read_in_both_themes() {
             let (a, b) = (luminance(&of(a)), luminance(&of(b)));
             (a.max(b) + 0.05) / (a.min(b) + 0.05)
         };
-        for (text, on) in [
-            ("ink", "bg"),
-            ("ink", "raised"),
-            ("muted", "bg"),
-            ("muted", "raised"),
-            ("accent", "bg"),
-            ("on-accent", "accent"),
-        ] {
+        for &(text, on) in pairs {
             let r = ratio(text, on);
             assert!(r >= 4.5, "{text} on {on}: {r:.2}");
         }
         // What is told apart by its shape has to stand out from the ground too.
         assert!(ratio("focus", "bg") >= 3.0 && ratio("accent", "soft") >= 3.0);
     }
+}
+
+/// Text on its ground.
+const PAIRS: [(&str, &str); 6] = [
+    ("ink", "bg"),
+    ("ink", "raised"),
+    ("muted", "bg"),
+    ("muted", "raised"),
+    ("accent", "bg"),
+    ("on-accent", "accent"),
+];
+
+#[test]
+fn text_can_be_read_in_both_themes() {
+    let css = include_str!("../src/page/report.css");
+    readable(css, &PAIRS);
     // Nothing moves by itself.
     assert!(
         !css.contains("transition") && !css.contains("animation") && !css.contains("@keyframes")
@@ -216,4 +224,12 @@ fn text_can_be_read_in_both_themes() {
     assert!(
         css.contains("prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth")
     );
+}
+
+#[test]
+fn the_walk_can_be_read_in_both_themes() {
+    let mut pairs = PAIRS.to_vec();
+    // What is lit, and the scene that is shown.
+    pairs.extend([("ink", "lit"), ("muted", "lit"), ("ink", "soft")]);
+    readable(include_str!("../src/walk/walk.css"), &pairs);
 }

@@ -41,6 +41,8 @@ enum Command {
     Top(commands::top::Args),
     /// Predicted beside measured for every step, and what became of every node
     Profile(commands::profile::Args),
+    /// One step followed from the model's node to the registers and back: a page, or prose
+    Walk(commands::walk::Args),
     /// Machines that can be planned for, those of the catalog among them
     #[command(subcommand)]
     Machines(commands::machines::Command),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Command::Top(a) => commands::top::run(a),
         Command::Profile(a) => commands::profile::run(a),
+        Command::Walk(a) => commands::walk::run(a),
         Command::Machines(c) => commands::machines::run(c),
         Command::Occupancy(a) => commands::occupancy::run(a),
         Command::Roofline(a) => commands::roofline::run(a),

@@ -53,6 +53,7 @@ pub mod status;
 mod stream_rates;
 mod supervise;
 pub mod targets;
+pub mod walk;
 mod ways;
 mod what_if;
 

@@ -242,6 +242,12 @@ impl GemmKernel {
         self.nr
     }
 
+    /// Address of the loop that whole register tiles over packed panels run, for tools that show its code.
+    #[must_use]
+    pub fn code(&self) -> usize {
+        self.pick(self.nr, true, false).0[self.mr - 1] as *const () as usize
+    }
+
     /// Multiplies with A given by strides.
     ///
     /// The order of each sum depends on the kernel's shape and on m and n, never on the data.

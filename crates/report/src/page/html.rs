@@ -45,9 +45,20 @@ pub(crate) fn inert(json: &str) -> String {
 
 /// The page of `model` that carries `json`.
 pub(crate) fn page(model: &str, json: &str) -> String {
+    filled(TEMPLATE, STYLE, &SCRIPTS, model, json)
+}
+
+/// A template with its style and scripts and what they show.
+pub(crate) fn filled(
+    template: &str,
+    style: &str,
+    scripts: &[&str],
+    title: &str,
+    json: &str,
+) -> String {
     let mut out = String::with_capacity(json.len() + 100_000);
     // What is put in is not searched again: a model may be called %DATA%.
-    let mut rest = TEMPLATE;
+    let mut rest = template;
     while let Some(at) = rest.find('%') {
         let (head, tail) = rest.split_at(at);
         out.push_str(head);
@@ -56,12 +67,12 @@ pub(crate) fn page(model: &str, json: &str) -> String {
             None => ("", &tail[1..]),
         };
         match name {
-            "TITLE" => out.push_str(&text(model)),
-            "STYLE" => out.push_str(STYLE),
+            "TITLE" => out.push_str(&text(title)),
+            "STYLE" => out.push_str(style),
             "DATA" => out.push_str(&inert(json)),
             "SCRIPT" => {
                 out.push_str("(() => {");
-                SCRIPTS.iter().for_each(|s| out.push_str(s));
+                scripts.iter().for_each(|s| out.push_str(s));
                 out.push_str("})();");
             }
             _ => {

@@ -10,6 +10,8 @@ mod html;
 mod machine;
 mod sentence;
 
+pub(crate) use html::filled;
+
 pub use against::{Against, AgainstError, AgainstStep};
 pub use build::PageInput;
 pub use machine::{MachineData, MachineLevel, MachineLink, MachineUnit};

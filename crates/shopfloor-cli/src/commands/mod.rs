@@ -22,4 +22,5 @@ pub mod test;
 #[cfg(unix)]
 pub mod top;
 pub mod transfer;
+pub mod walk;
 pub mod what_if;

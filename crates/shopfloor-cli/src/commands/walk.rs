@@ -1,0 +1,79 @@
+use crate::args::ModelArgs;
+use crate::output::{self, Done, Failure};
+use shopfloor::walk::{WalkOptions, save, tour, walk};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// ONNX file
+    #[arg(required_unless_present = "tour")]
+    model: Option<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    /// Walk through the bundled two-layer model instead [default for --on: a100]
+    #[arg(long, conflicts_with = "model")]
+    tour: bool,
+    /// Where the step runs: cpu, cuda, wgpu or emulated:a100, where it is run and measured too, or a
+    /// machine that need not be here, such as h100 or a TOML file [default: cpu]
+    #[arg(long, value_name = "NAME")]
+    on: Option<String>,
+    /// Step, by number or name [default: the costliest]
+    #[arg(long, value_name = "STEP", conflicts_with = "node")]
+    step: Option<String>,
+    /// Node of the model, by name or a part of it: the step that it is in
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Write the page, for a browser; the data alone to a name that ends in .json
+    /// [default: walk.html, without --text and --json]
+    #[arg(long, value_name = "FILE")]
+    out: Option<String>,
+    /// Tell the walk here
+    #[arg(long, conflicts_with = "json")]
+    text: bool,
+    /// With --text: tell it as a warehouse and factory too
+    #[arg(long, requires = "text")]
+    analogy: bool,
+    /// Print the data
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(a: Args) -> Done {
+    let options = WalkOptions {
+        on: match (&a.on, a.tour) {
+            (Some(on), _) => on.clone(),
+            (None, true) => "a100".into(),
+            (None, false) => "cpu".into(),
+        },
+        step: a.step,
+        node: a.node,
+        quick: false,
+    };
+    let made = match &a.model {
+        Some(model) if !a.tour => walk(model, &a.bound.options(), &options)?,
+        _ => tour(&options)?,
+    };
+    let out = match (a.text || a.json, a.out) {
+        (_, Some(out)) => Some(out),
+        (false, None) => Some("walk.html".into()),
+        (true, None) => None,
+    };
+    if let Some(out) = &out {
+        save(&made, out)?;
+    }
+    if a.json {
+        return output::json(&made);
+    }
+    if a.text {
+        return output::print(&made.told(output::style(), a.analogy));
+    }
+    let out = out.ok_or_else(|| Failure::Usage("name a file with --out".into()))?;
+    output::print(&format!(
+        "{out} follows step {} ({}, {}) of {} on {} through {} scenes; open it in a browser\n",
+        made.step.number,
+        made.step.name,
+        made.step.chosen,
+        made.model,
+        made.machine,
+        made.scenes.len()
+    ))
+}

@@ -1,0 +1,483 @@
+//! Inside an SM: warps and what limits them, what hides their waiting, lanes onto sectors and banks.
+use super::Subject;
+use super::code::{Code, ptx_role, registers_taken};
+use super::emulated::Counted;
+use super::place::waves;
+use super::say::{As, Build, source};
+use machine::calc::{self, Block};
+use report::units;
+use report::walk::{LaneRequest, Picture, Scene};
+
+/// Requests that are drawn.
+const REQUESTS: usize = 4;
+
+pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
+    let g = s.gpu()?;
+    let limits = &s.machine.limits;
+    let shared = match code {
+        Code::Ptx { ptx, .. } => u64::from(ptx.shared_bytes),
+        _ => 0,
+    };
+    let block = Block {
+        threads: g.threads.into(),
+        registers: g.registers.into(),
+        shared,
+    };
+    let held = calc::occupancy(limits, block)?;
+    let lanes = limits.warp.map_or(32, |w| w.value.max(1));
+    let warps = block.threads.div_ceil(lanes);
+    let calc = "calculator `occupancy`";
+    let mut b = Build::new("warps", "Warps and occupancy");
+    b.number(
+        "threads",
+        "threads of a CTA",
+        (block.threads as f64, As::Of("thread")),
+        "",
+        "the schedule",
+    );
+    b.number(
+        "warps",
+        "warps of a CTA",
+        (warps as f64, As::Of("warp")),
+        format!("ceil({} / {lanes})", block.threads),
+        "threads and lanes",
+    );
+    b.number(
+        "registers",
+        "registers of a thread at most",
+        (block.registers as f64, As::Whole),
+        "",
+        "the schedule",
+    );
+    b.number(
+        "shared",
+        "shared memory of a CTA",
+        (shared as f64, As::Bytes),
+        "tiles x stages, and what threads exchange",
+        "the emitted text",
+    );
+    b.number(
+        "ctas",
+        "CTAs that an SM holds",
+        (held.ctas as f64, As::Of("CTA")),
+        "the least of all limits",
+        calc,
+    );
+    b.number(
+        "held",
+        "warps that an SM holds",
+        (held.warps as f64, As::Of("warp")),
+        format!("{} x {warps}", held.ctas),
+        calc,
+    );
+    b.number(
+        "slots",
+        "warps that it could hold",
+        (held.max_warps as f64, As::Whole),
+        "",
+        format!("limits of {}", s.machine.name),
+    );
+    b.number(
+        "occupancy",
+        "occupancy",
+        (held.share, As::Percent),
+        format!("{} / {}", held.warps, held.max_warps),
+        calc,
+    );
+    let word = |l: &str| match l {
+        "regs" => "registers",
+        "smem" => "shared memory",
+        "blocks" => "slots for CTAs",
+        "barriers" => "barriers",
+        _ => "slots for warps",
+    };
+    let limiters: Vec<String> = held.limiters.iter().map(|l| word(l).into()).collect();
+    b.name("limiter", "what limits it", limiters.join(" and "), calc);
+    let file = limits.registers_per_sm.map_or(0, |r| r.value);
+    let mut all = vec![("slots for warps".to_string(), held.limits.warps)];
+    if let Some(n) = held.limits.registers {
+        all.push(("registers".into(), n));
+        b.number(
+            "by_registers",
+            "CTAs by registers",
+            (n as f64, As::Whole),
+            format!(
+                "{file} / {} a CTA, by quarters of the register file",
+                held.registers_per_cta
+            ),
+            calc,
+        );
+    }
+    if let Some(n) = held.limits.shared {
+        all.push(("shared memory".into(), n));
+        b.number(
+            "by_shared",
+            "CTAs by shared memory",
+            (n as f64, As::Whole),
+            format!(
+                "{} / {} a CTA, the driver's part in it",
+                units::bytes(held.shared_per_sm as f64),
+                units::bytes(held.shared_per_cta as f64)
+            ),
+            calc,
+        );
+    }
+    all.push(("slots for CTAs".into(), held.limits.ctas));
+    if let Some(n) = held.limits.barriers {
+        all.push(("barriers".into(), n));
+    }
+    b.beat("cta", "A CTA has {threads}: {warps}, each of which goes through the code with all its lanes in step.", "A team of {warps}; in each, everybody makes the same movement at once.");
+    b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up: first {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
+    b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
+    if let Code::Ptx {
+        sass: Ok(listing), ..
+    } = code
+        && let Some(n) = registers_taken(listing)
+    {
+        let real = calc::occupancy(
+            limits,
+            Block {
+                registers: n,
+                ..block
+            },
+        );
+        let ctas = real.map_or(0, |o| o.ctas);
+        b.number(
+            "taken",
+            "registers that ptxas took",
+            (n as f64, As::Whole),
+            "",
+            "ptxas, as nvdisasm shows it",
+        );
+        b.number(
+            "taken_ctas",
+            "CTAs with those",
+            (ctas as f64, As::Of("CTA")),
+            "the least of all limits",
+            calc,
+        );
+        b.beat("limits", "The assembler took {taken} registers for a thread, with which an SM would hold {taken_ctas}.", "In the end they needed a little less room.");
+    }
+    Some(b.done(Picture::Warps {
+        slots: held.max_warps,
+        ctas: held.ctas,
+        warps,
+        limits: all,
+        limiters,
+    }))
+}
+
+/// What keeps the schedulers busy while warps wait: the bytes that must be under way, and those that are.
+pub(super) fn stalls(s: &Subject, _counted: &Result<Counted, String>) -> Option<Scene> {
+    let g = s.gpu()?;
+    let lanes = s.machine.limits.warp.map_or(32, |w| w.value.max(1));
+    let per_cta = u64::from(g.threads).div_ceil(lanes);
+    let (_, per, _, _) = waves(s);
+    let warps = per * per_cta;
+    let bytes = u64::from(g.load_bytes).max(4);
+    let levels = calc::hiding(s.machine, warps, bytes);
+    let far = levels.last()?;
+    let mut b = Build::new("waiting", "What hides the waiting");
+    let calc = "calculator `hiding` (Little's law)";
+    b.number(
+        "warps",
+        "warps on an SM",
+        (warps as f64, As::Of("warp")),
+        format!("{per} CTAs x {per_cta}"),
+        "occupancy as planned",
+    );
+    b.number(
+        "bytes",
+        "bytes of a lane's load",
+        (bytes as f64, As::Bytes),
+        "",
+        "the schedule",
+    );
+    b.name(
+        "level",
+        "farthest level",
+        &far.level,
+        format!("levels of {}", s.machine.name),
+    );
+    if let Some(l) = s.machine.level(&far.level) {
+        b.number(
+            "latency",
+            "latency of an access",
+            (far.latency_s, As::Seconds),
+            "",
+            source(
+                &format!("latency of {}", l.name),
+                &s.machine.name,
+                &l.latency_s,
+            ),
+        );
+    }
+    b.number(
+        "need",
+        "bytes under way that keep it busy, of one SM",
+        (far.bytes_per_worker, As::Bytes),
+        format!(
+            "{} x {} / SMs",
+            units::byte_rate(far.bandwidth),
+            units::seconds(far.latency_s)
+        ),
+        calc,
+    );
+    b.number(
+        "have",
+        "bytes under way when every lane has one load out",
+        (far.has_bytes, As::Bytes),
+        format!("{warps} x {lanes} x {bytes}"),
+        calc,
+    );
+    b.number(
+        "share",
+        "share of the bandwidth that this reaches",
+        (far.share, As::Percent),
+        "have / need, at most all",
+        calc,
+    );
+    b.beat("wait", "A load from {level} takes {latency}. The warp that asked waits; the scheduler issues from another one that is ready.", "The lorry takes its time. Meanwhile the foreman gives the machine to another team.");
+    b.beat(
+        "need",
+        "For the memory never to idle, {need} must be under way for each SM at any moment.",
+        "So many pallets must be on the road that one arrives every moment.",
+    );
+    b.beat("have", "{warps} with one load of {bytes} out in every lane have {have} under way, which reaches {share} of its bandwidth; asynchronous copies of further stages add to that.", "With one order each, {have} are on the road.");
+    Some(
+        b.done(Picture::Hiding {
+            levels: levels
+                .iter()
+                .map(|l| (l.level.clone(), l.bytes_per_worker, l.has_bytes))
+                .collect(),
+        }),
+    )
+}
+
+pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Scene> {
+    s.gpu()?;
+    let mut b = Build::new("lanes", "Lanes onto sectors and banks");
+    let counted = match counted {
+        Ok(c) => c,
+        Err(why) => {
+            b.name("why", "why not", why, "the emulator");
+            b.beat("", "Nothing is drawn here: {why}.", "");
+            return Some(b.done(Picture::Lanes { requests: vec![] }));
+        }
+    };
+    let lines = s.program.as_ref().and_then(|p| {
+        let arch = crate::targets::arch_of(s.machine)?;
+        emit::ptx::emit(p, arch).ok()
+    });
+    let lines: Vec<String> =
+        lines.map_or_else(Vec::new, |p| p.text.lines().map(Into::into).collect());
+    let issued = |line: u32| {
+        let all = &counted.outcome.counters.by_line;
+        all.iter().find(|l| l.0 == line).map_or(0, |l| l.1.issued)
+    };
+    let mut all: Vec<LaneRequest> = counted
+        .outcome
+        .requests
+        .iter()
+        .map(|r| {
+            let text = lines.get((r.line as usize).saturating_sub(1));
+            let text = text.map_or("", |t| t.trim()).to_string();
+            let first = r.lanes.iter().flatten().min().copied().unwrap_or(0) / 128 * 128;
+            let base = if r.shared { 0 } else { first };
+            let active = r.lanes.iter().flatten().count() as u64;
+            let wanted: std::collections::BTreeSet<u64> =
+                r.lanes.iter().flatten().copied().collect();
+            let (moved, ideal) = match r.shared {
+                true => r.passes(),
+                false => (
+                    r.sectors().0,
+                    (wanted.len() as u64 * u64::from(r.bytes)).div_ceil(32),
+                ),
+            };
+            LaneRequest {
+                space: if r.shared { "shared" } else { "global" },
+                role: match ptx_role(&text) {
+                    "store" => "store",
+                    "fetch" => "fetch",
+                    "stage" if r.shared => "stage",
+                    _ => "load",
+                },
+                line: r.line,
+                text,
+                cta: r.cta,
+                warp: r.warp,
+                bytes: r.bytes,
+                lanes: r.lanes.iter().map(|a| a.map(|a| a - base)).collect(),
+                moved,
+                ideal: ideal.min(active.max(1) * 4),
+                issued: issued(r.line),
+            }
+        })
+        .collect();
+    // One of each kind: the one that is issued most, the first of those.
+    let mut requests: Vec<LaneRequest> = Vec::new();
+    all.sort_by_key(|r| (std::cmp::Reverse(r.issued), r.line));
+    for kind in [
+        ("global", "load"),
+        ("shared", "stage"),
+        ("shared", "fetch"),
+        ("global", "store"),
+    ] {
+        let found = all.iter().find(|r| (r.space, r.role) == kind);
+        requests.extend(found.cloned());
+    }
+    requests.truncate(REQUESTS);
+    let total = counted.outcome.counters.total;
+    let here = match counted.whole {
+        true => "the emulator, over one CTA on zeros",
+        false => "the emulator, over the first instructions of one CTA on zeros",
+    };
+    b.number(
+        "issued",
+        "instructions of its warps",
+        (total.issued as f64, As::Count),
+        "",
+        here,
+    );
+    b.number(
+        "sectors",
+        "sectors of 32 bytes",
+        (total.sectors as f64, As::Count),
+        "",
+        here,
+    );
+    b.number(
+        "wanted",
+        "bytes that lanes ask for",
+        (total.global_bytes as f64, As::Bytes),
+        "",
+        here,
+    );
+    b.number(
+        "moved",
+        "bytes of those sectors",
+        (total.sectors as f64 * 32.0, As::Bytes),
+        format!("{} x 32", total.sectors),
+        here,
+    );
+    let used = if total.sectors > 0 {
+        total.global_bytes as f64 / (total.sectors as f64 * 32.0)
+    } else {
+        1.0
+    };
+    b.number(
+        "used",
+        "bytes asked for over bytes moved",
+        (used, As::Percent),
+        format!("{} / ({} x 32)", total.global_bytes, total.sectors),
+        here,
+    );
+    b.number(
+        "passes",
+        "passes over the banks",
+        (total.wavefronts as f64, As::Count),
+        "",
+        here,
+    );
+    b.number(
+        "conflicts",
+        "passes that bank conflicts add",
+        (total.conflicts as f64, As::Whole),
+        "passes - the fewest that the widths allow",
+        here,
+    );
+    b.beat(
+        "",
+        "The emulator ran one CTA of this very text: {issued} instructions of warps.",
+        "One team's whole shift, watched step by step.",
+    );
+    for r in &requests {
+        let keys: [&'static str; 3] = match (r.space, r.role) {
+            ("global", "load") => ["load_lanes", "load_moved", "load_ideal"],
+            ("shared", "stage") => ["stage_lanes", "stage_moved", "stage_ideal"],
+            ("shared", "fetch") => ["fetch_lanes", "fetch_moved", "fetch_ideal"],
+            _ => ["store_lanes", "store_moved", "store_ideal"],
+        };
+        let active = r.lanes.iter().flatten().count();
+        let word = |role: &str| match role {
+            "stage" | "store" => "write",
+            _ => "read",
+        };
+        let unit = if r.space == "global" {
+            "sector"
+        } else {
+            "pass"
+        };
+        let from = format!(
+            "the emulator: line {} of the PTX, warp {} of CTA {}",
+            r.line, r.warp, r.cta[0]
+        );
+        b.number(
+            keys[0],
+            &format!("{}, {}: lanes that take part", r.space, word(r.role)),
+            (active as f64, As::Of("lane")),
+            "",
+            from.clone(),
+        );
+        b.number(
+            keys[1],
+            &format!("{}, {}: what this takes", r.space, word(r.role)),
+            (r.moved as f64, As::Of(unit)),
+            "",
+            from.clone(),
+        );
+        b.number(
+            keys[2],
+            &format!("{}, {}: the least for as many bytes", r.space, word(r.role)),
+            (r.ideal as f64, As::Of(unit)),
+            format!("{active} lanes x {} bytes", r.bytes),
+            from,
+        );
+        let k = |i: usize| format!("{{{}}}", keys[i]);
+        let text = match (r.space, r.role) {
+            ("global", "load") => format!(
+                "A request to global memory: {} of a warp touch {} of 32 bytes; {} would hold all that they ask for.",
+                k(0),
+                k(1),
+                k(2)
+            ),
+            ("global", _) => format!(
+                "Results go back: {} write to {} of 32 bytes; {} would hold them.",
+                k(0),
+                k(1),
+                k(2)
+            ),
+            (_, "stage") => format!(
+                "Into shared memory: {} take {} over the 32 banks; {} would be the least for that width.",
+                k(0),
+                k(1),
+                k(2)
+            ),
+            _ => format!(
+                "Out of shared memory: the addresses of {} take {} over the 32 banks; {} would be the least.",
+                k(0),
+                k(1),
+                k(2)
+            ),
+        };
+        let analogy = match (r.space, r.role) {
+            ("global", "load") => {
+                "Neighbours ask for what lies on one pallet: few pallets are moved for many hands."
+            }
+            ("global", _) => "What was made leaves on full pallets.",
+            (_, "stage") => {
+                "32 doors lead to the bench's shelf; whoever wants the same door waits."
+            }
+            _ => "Out through 32 doors at once.",
+        };
+        let lit = match (r.space, r.role) {
+            ("global", "load") => "load",
+            ("shared", "stage") => "stage",
+            ("shared", "fetch") => "fetch",
+            _ => "store",
+        };
+        b.beat(lit, text, analogy);
+    }
+    b.beat("", "Over the CTA {sectors} sectors moved {moved} for {wanted} asked for ({used}), and bank conflicts added {conflicts} passes.", "The shift's count: hardly anything moved that nobody asked for, or it shows here.");
+    Some(b.done(Picture::Lanes { requests }))
+}
