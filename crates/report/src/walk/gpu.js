@@ -44,7 +44,7 @@ drawings.waves = (scene, w, h) => {
     done.setAttribute("d", tasks.slice(0, Math.floor(from / each)).join(""));
     now.setAttribute("d", tasks.slice(Math.floor(from / each), Math.ceil(to / each)).join(""));
     busy.setAttribute("d", slotAt.slice(0, Math.min(slots, to - from)).join(""));
-    put(status, `${to} of ${U.plural(p.tasks, p.task)} ${to < p.tasks ? "taken" : "taken, the last"}`);
+    put(status, `${to} of ${U.plural(p.tasks, p.task)} taken`);
     put(right, text0);
   };
   const wave = (k) => [k * slots, Math.min(p.tasks, (k + 1) * slots)];
@@ -208,18 +208,38 @@ drawings.tiles = (scene, w, h) => {
   };
 };
 
-drawings.stalls = (scene) => {
+drawings.stalls = (scene, w) => {
   const p = scene.picture, most = Math.max(1, ...p.rows.map((r) => r.cycles)), total = p.rows.reduce((a, r) => a + r.cycles, 0) || 1;
   const rows = p.rows.map((r, k) => {
     const i = el("i"); i.style.width = clamp(r.cycles / most * 100, 0.3, 100) + "%";
-    return { i, k, node: el("div", { class: "bar" }, el("span", { class: "name" }, `${r.reason}, ${(r.cycles / total * 100).toFixed(1)}% of warps' cycles`), el("span", { class: "val" }, U.count(r.cycles)), el("div", { class: "track" }, i)) };
+    return { i, k, node: el("div", { class: "bar" }, el("span", { class: "name" }, `${r.reason}, ${(r.cycles / total * 100).toFixed(1)}%`), el("span", { class: "val" }, U.count(r.cycles)), el("div", { class: "track" }, i)) };
   });
+  const bars = el("div", { class: "bars" }, el("h3", {}, `cycles of ${U.plural(p.warps, "warp")} by what they did`), rows.map((r) => r.node));
+  // One scheduler from its first cycle on: a row for each of its warps, and a hand that goes along.
+  const wide = Math.max(240, w - 32), left = 64, all = p.scheduler.slice(0, 12), end = Math.max(1, ...all.map((x) => x.stretches.length ? x.stretches[x.stretches.length - 1][1] : 0));
+  const until = Math.min(end, Math.max(400, end)), x = (c) => left + c / until * (wide - left - 4), kids = [text(0, 14, `one scheduler, its first ${U.count(until)} cycles; dark: issues, light: waits`, "m")];
+  const says = all.map((row, i) => {
+    const y = 24 + i * 22;
+    kids.push(text(0, y + 13, `${row.cta}.${row.warp}`, "m"));
+    let busy = "", waits = "";
+    for (const [from, to, why] of row.stretches) {
+      const d = `M${x(from).toFixed(1)} ${y + (why === 0 ? 0 : 6)}H${Math.max(x(to), x(from) + 0.6).toFixed(1)}v${why === 0 ? 18 : 6}H${x(from).toFixed(1)}z`;
+      if (why === 0) busy += d; else waits += d;
+    }
+    kids.push(sv("path", { class: "wait", d: waits }), sv("path", { class: "busy", d: busy }));
+    return row;
+  });
+  const hand = sv("line", { x1: left, x2: left, y1: 18, y2: 24 + all.length * 22, class: "hand" }), now = text(0, 44 + all.length * 22, "", "b");
+  kids.push(hand, now);
+  const chart = all.length ? svg(wide, 56 + all.length * 22, `What ${U.plural(all.length, "warp")} of one scheduler did over ${until} cycles`, kids) : null;
   return {
-    node: el("div", { class: "pad" }, el("div", { class: "bars" }, el("h3", {}, `cycles of ${U.plural(p.warps, "warp")} over ${U.count(p.cycles)} cycles`), rows.map((r) => r.node))), update(lit, t) {
-      for (const r of rows) {
-        on(r.node, "lit", lit === "issued" ? r.k === 0 : lit === "waits" && r.k > 0);
-        r.i.style.transform = lit === "all" ? `scaleX(${ease(span(t, 0, 0.7)).toFixed(4)})` : "none";
-      }
+    node: el("div", { class: "pad" }, chart, bars), update(lit, t) {
+      for (const r of rows) on(r.node, "lit", lit === "issued" ? r.k === 0 : lit === "waits" ? r.k === 1 : false);
+      if (!chart) return;
+      const c = (lit === "scheduler" ? span(t, 0, 0.95) : lit === "" || lit === "wait" ? 0 : 1) * until;
+      hand.setAttribute("x1", x(c).toFixed(1)); hand.setAttribute("x2", x(c).toFixed(1));
+      const doing = says.map((row) => { const s = row.stretches.find(([from, to]) => from <= c && c < to); return s ? `${row.cta}.${row.warp} ${p.rows[s[2]] ? p.rows[s[2]].reason : ""}` : null; }).filter(Boolean);
+      put(now, short(`cycle ${Math.round(c)}: ` + (doing.length ? doing.join(", ") : "all done"), room(wide)));
     },
   };
 };

@@ -8,7 +8,7 @@ mod told;
 
 pub use picture::{
     Bar, CodeLine, Decision, GridAxis, LaneRequest, MemoryBlock, NodeBox, Pane, Picture, PlaceBox,
-    StallRow, TileBox, Traffic, ValueBox,
+    StallRow, TileBox, Traffic, ValueBox, WarpRow,
 };
 
 use serde::Serialize;

@@ -123,6 +123,17 @@ pub struct StallRow {
     pub cycles: f64,
 }
 
+/// What one warp of a scheduler did, from the start on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WarpRow {
+    /// Number of its CTA.
+    pub cta: u32,
+    /// Its number in the CTA.
+    pub warp: u32,
+    /// First cycle, cycle after the last, and the reason as an index into the rows.
+    pub stretches: Vec<(u64, u64, u32)>,
+}
+
 /// One request of a warp to memory, lane by lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneRequest {
@@ -257,6 +268,8 @@ pub enum Picture {
         cycles: f64,
         /// Warps.
         warps: u64,
+        /// Warps of one scheduler, from the start on.
+        scheduler: Vec<WarpRow>,
     },
     /// Latency that must be hidden, and bytes under way that hide it.
     Hiding {

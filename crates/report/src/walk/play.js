@@ -1,7 +1,7 @@
 // Time: every caption has its span; the position is a time, and everything on the page follows from it.
 const beats = [];
 D.scenes.forEach((scene, s) => scene.beats.forEach((beat, b) => {
-  const ms = Math.max(2800, 1100 + 42 * plain(scene, beat.text).length);
+  const ms = Math.ceil(Math.max(2800, 1100 + 42 * plain(scene, beat.text).length) / 100) * 100;
   beats.push({ scene, s, beat, b, ms, from: 0 });
 }));
 let total = 0;

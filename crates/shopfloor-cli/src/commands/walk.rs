@@ -38,6 +38,12 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    if a.tour && !(a.bound.dim.is_empty() && a.bound.shape.is_empty()) {
+        return Err(Failure::Usage(
+            "the tour's model has sizes of its own; leave --dim and --shape out, or name models/two_layers/model.onnx"
+                .into(),
+        ));
+    }
     let options = WalkOptions {
         on: match (&a.on, a.tour) {
             (Some(on), _) => on.clone(),

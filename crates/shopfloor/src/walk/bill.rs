@@ -256,6 +256,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
         } else {
             0.0
         };
+        b.name("device", "device", &m.device, "the engine");
         b.name(
             "error",
             "measured over predicted, less 1",
@@ -268,7 +269,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
         );
         b.beat(
             "measured",
-            "It was run: {measured}, {error} against the prediction.",
+            "It was run on {device}: {measured}, {error} against the prediction.",
             "And that is what the clock said.",
         );
     }

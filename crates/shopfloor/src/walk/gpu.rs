@@ -81,7 +81,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         "occupancy",
         "occupancy",
         (held.share, As::Percent),
-        format!("{} / {}", held.warps, held.max_warps),
+        format!("{} warps held / {} slots", held.warps, held.max_warps),
         calc,
     );
     let word = |l: &str| match l {
@@ -127,7 +127,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         all.push(("barriers".into(), n));
     }
     b.beat("cta", "A CTA has {threads}: {warps}, each of which goes through the code with all its lanes in step.", "A team of {warps}; in each, everybody makes the same movement at once.");
-    b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up: first {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
+    b.beat("limits", "Each thread may take {registers} registers and each CTA {shared} of shared memory. An SM hands both out until one is used up; here it is {limiter}.", "Benches and shelf space are handed out until one runs out: {limiter}.");
     b.beat("slots", "So it holds {ctas}, {held} of {slots} possible: {occupancy} occupancy. More would hide more waiting; fewer leave more registers to each.", "{held} are on the floor where {slots} would fit.");
     if let Code::Ptx {
         sass: Ok(listing), ..

@@ -191,7 +191,7 @@ pub(super) fn node(s: &Subject) -> Scene {
         );
         b.beat(
             "decisions",
-            "{not} more was weighed and left out; the reason stands beside each.",
+            "The planner left {not} out; the reason stands beside each.",
             "Not everything belongs on one line: what would block it stays apart.",
         );
     }
@@ -400,15 +400,22 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
         "Each operand says where its elements lie: an offset and a stride for every axis, with bounds where a tile can reach over the rim.",
         "For every material, the shelf and the way along it.",
     );
-    b.beat(
-        "grid",
-        "The grid cuts the work into {tasks} that do not depend on one another.",
-        "The order is cut into {tasks}; any worker can take any of them.",
-    );
+    match s.view.tasks {
+        1 => b.beat(
+            "grid",
+            "The work is one task: it is too small to be cut.",
+            "The order is so small that one worker makes it.",
+        ),
+        _ => b.beat(
+            "grid",
+            "The grid cuts the work into {tasks} that do not depend on one another.",
+            "The order is cut into {tasks}; any worker can take any of them.",
+        ),
+    }
     if has("loop") {
         b.beat(
             "loop",
-            "Within a task the program goes {rounds} through its loop and works on one piece at a time.",
+            "A task goes through its loop in {rounds} and works on one piece at a time.",
             "A worker takes {rounds} of material, one after another.",
         );
     }

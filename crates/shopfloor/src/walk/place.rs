@@ -442,12 +442,17 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
             "The {workers} hold {per} each: {slots} run at once.",
             "The hall has {workers}, each with room for {per}.",
         );
-        b.beat(
-            "waves",
-            "So it takes {waves}; as soon as a CTA is done the next one takes its place.",
-            "Who is done takes the next slip; the list is gone through {waves} long.",
-        );
-        b.beat("last", "The last wave has {last}: over all of them {used} of the slots work, the rest is paid for and idle.", "In the last round some stand idle, and the round takes no less time for it.");
+        if waves > 1 {
+            b.beat(
+                "waves",
+                "So it takes {waves}; as soon as a CTA is done the next one takes its place.",
+                "Who is done takes the next slip; the list is gone through {waves} long.",
+            );
+        }
+        match waves {
+            0 | 1 => b.beat("last", "One wave does it, with {last}: {used} of the slots work, the rest is idle.", "One round does it, and whoever has no slip stands idle."),
+            _ => b.beat("last", "The last wave has {last}: over all of them {used} of the slots work, the rest is paid for and idle.", "In the last round some stand idle, and the round takes no less time for it."),
+        }
     } else {
         let each = tasks.div_ceil(workers);
         b.number(
@@ -495,7 +500,10 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
     b.name(
         "axes",
         "axes of the grid",
-        of.collect::<Vec<_>>().join(", "),
+        match axes.is_empty() {
+            true => "none: one task".into(),
+            false => of.collect::<Vec<_>>().join(", "),
+        },
         "the schedule",
     );
     let text = units::plural(waves, "round");

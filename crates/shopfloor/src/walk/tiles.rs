@@ -142,7 +142,7 @@ pub(super) fn scene(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
                         r.trim_end_matches('.'),
                         "calculator `tensorcore`",
                     );
-                    b.beat("", "Tensor cores: {reason}.", "");
+                    b.beat("", "Why no tensor cores: {reason}.", "");
                 }
             }
             if let Ok(c) = counted {
