@@ -9,6 +9,7 @@ pub(super) fn source<T>(of: &str, machine: &str, s: &Sourced<T>) -> String {
         Source::Spec => "data sheet",
         Source::Measured => "measured",
         Source::Fitted => "fitted to measurements of kernels",
+        Source::Recalled => "recalled",
         Source::Assumed => "assumed",
     };
     format!("{of} of {machine} ({from})")
