@@ -88,7 +88,6 @@ impl Seats {
     }
 
     /// As [`Seats::new`], where there are no more processors than seats.
-    #[cfg(not(loom))]
     pub fn on_all_processors(seats: usize) -> Seats {
         Seats::made(seats, true)
     }
