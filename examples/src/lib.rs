@@ -6,7 +6,7 @@
 //! | [`detect_speech`] | `silero_vad` | `input` f32 [1, 576], `state` f32 [2, 1, 128], `sr` i64 [] | `output` f32 [1, 1], `stateN` |
 //! | [`read_line`] | `ppocr_rec` | `x` f32 [1, 3, 48, width] in -1..1 | f32 [1, columns, classes] |
 //! | [`hear_many`] | `silero_vad` | as `detect_speech`, one stream per microphone | `output` f32 [1, 1] |
-//! | [`sensor_windows`] | a kernel of one's own | `x` f32 [sensors, window] | `variance` f32 [sensors] |
+//! | [`sensor_windows`] | a kernel of one's own | `x` f32 `sensors x window` | `variance` f32 `sensors` |
 //! | [`complete_tokens`] | `llama_gqa_ts` | ids, mask and positions i64 [1, tokens] | `logits` f32 [1, tokens, 8192] |
 #![forbid(unsafe_code)]
 
