@@ -2,7 +2,7 @@
 
 use shopfloor::report::walk::{Picture, Scene, Walk};
 use shopfloor::walk::{WalkOptions, tour, walk};
-use shopfloor::{Goal, Model, ModelOptions, calc, emitted, inputs, machines, planview};
+use shopfloor::{Goal, Model, ModelOptions, calc, emitted, inputs, machines, planview, stalls};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -125,6 +125,7 @@ fn figures_are_those_of_plan_calculators_emitter_and_emulator() {
             "as planned"
         );
         lanes(&w);
+        waiting(&w, &plan, &gpu);
         // Bytes are the prediction's.
         let Picture::Levels { levels } = &w.scene("levels").unwrap().picture else {
             panic!()
@@ -160,6 +161,50 @@ fn lanes(w: &Walk) {
         assert_eq!(r.moved, known, "{} {}", w.machine, r.text);
         assert!(r.issued > 0 && r.ideal <= r.moved, "{}", r.text);
     }
+}
+
+/// What warps wait for is what `stalls` gives for as many CTAs of the step.
+fn waiting(w: &Walk, plan: &shopfloor::Plan, gpu: &shopfloor::Machine) {
+    let s = w.scene("waiting").unwrap();
+    let Picture::Stalls {
+        rows,
+        cycles,
+        warps,
+        scheduler,
+    } = &s.picture
+    else {
+        panic!("{}: not timed", w.machine)
+    };
+    let known = stalls::of_step(plan, &w.step.name, gpu, value(s, "ctas") as u64).unwrap();
+    assert_eq!(value(s, "seconds"), known.seconds);
+    assert_eq!(value(s, "predicted"), known.predicted_s);
+    assert_eq!(value(s, "issue"), known.stalls.issue);
+    assert_eq!(*cycles, known.stalls.cycles as f64);
+    assert_eq!(*warps, known.stalls.warps);
+    let told: BTreeSet<(&str, u64)> = rows
+        .iter()
+        .map(|r| (r.reason.as_str(), r.cycles as u64))
+        .collect();
+    let all = known.stalls.reasons.iter().filter(|r| r.1 > 0);
+    assert_eq!(told, all.map(|r| (r.0.name(), r.1)).collect());
+    let sum: u64 = told.iter().map(|r| r.1).sum();
+    assert_eq!(sum, known.stalls.warp_cycles);
+    assert_eq!(rows[0].reason, stalls::Reason::Issued.name());
+    assert!(!scheduler.is_empty(), "{}", w.machine);
+    for row in scheduler {
+        for (from, to, why) in &row.stretches {
+            assert!(from < to && (*why as usize) < rows.len());
+        }
+        assert!(row.stretches.windows(2).all(|p| p[0].1 <= p[1].0));
+    }
+}
+
+#[test]
+fn what_is_too_large_to_time_is_told_by_littles_law() {
+    let w = walk(model("two_layers"), &rows(1 << 21), &on("a100")).unwrap();
+    let s = w.scene("waiting").unwrap();
+    assert!(matches!(s.picture, Picture::Hiding { .. }), "{:?}", s.title);
+    assert!(value(s, "need") > 0.0 && value(s, "have") > 0.0);
 }
 
 #[test]

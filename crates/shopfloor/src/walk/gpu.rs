@@ -1,9 +1,8 @@
-//! Inside an SM: warps and what limits them, what hides their waiting, lanes onto sectors and banks.
+//! Inside an SM: warps and what limits them, lanes onto sectors and banks.
 use super::Subject;
 use super::code::{Code, ptx_role, registers_taken};
 use super::emulated::Counted;
-use super::place::waves;
-use super::say::{As, Build, source};
+use super::say::{As, Build};
 use machine::calc::{self, Block};
 use report::units;
 use report::walk::{LaneRequest, Picture, Scene};
@@ -165,93 +164,6 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         limits: all,
         limiters,
     }))
-}
-
-/// What keeps the schedulers busy while warps wait: the bytes that must be under way, and those that are.
-pub(super) fn stalls(s: &Subject, _counted: &Result<Counted, String>) -> Option<Scene> {
-    let g = s.gpu()?;
-    let lanes = s.machine.limits.warp.map_or(32, |w| w.value.max(1));
-    let per_cta = u64::from(g.threads).div_ceil(lanes);
-    let (_, per, _, _) = waves(s);
-    let warps = per * per_cta;
-    let bytes = u64::from(g.load_bytes).max(4);
-    let levels = calc::hiding(s.machine, warps, bytes);
-    let far = levels.last()?;
-    let mut b = Build::new("waiting", "What hides the waiting");
-    let calc = "calculator `hiding` (Little's law)";
-    b.number(
-        "warps",
-        "warps on an SM",
-        (warps as f64, As::Of("warp")),
-        format!("{per} CTAs x {per_cta}"),
-        "occupancy as planned",
-    );
-    b.number(
-        "bytes",
-        "bytes of a lane's load",
-        (bytes as f64, As::Bytes),
-        "",
-        "the schedule",
-    );
-    b.name(
-        "level",
-        "farthest level",
-        &far.level,
-        format!("levels of {}", s.machine.name),
-    );
-    if let Some(l) = s.machine.level(&far.level) {
-        b.number(
-            "latency",
-            "latency of an access",
-            (far.latency_s, As::Seconds),
-            "",
-            source(
-                &format!("latency of {}", l.name),
-                &s.machine.name,
-                &l.latency_s,
-            ),
-        );
-    }
-    b.number(
-        "need",
-        "bytes under way that keep it busy, of one SM",
-        (far.bytes_per_worker, As::Bytes),
-        format!(
-            "{} x {} / SMs",
-            units::byte_rate(far.bandwidth),
-            units::seconds(far.latency_s)
-        ),
-        calc,
-    );
-    b.number(
-        "have",
-        "bytes under way when every lane has one load out",
-        (far.has_bytes, As::Bytes),
-        format!("{warps} x {lanes} x {bytes}"),
-        calc,
-    );
-    b.number(
-        "share",
-        "share of the bandwidth that this reaches",
-        (far.share, As::Percent),
-        "have / need, at most all",
-        calc,
-    );
-    b.beat("wait", "A load from {level} takes {latency}. The warp that asked waits; the scheduler issues from another one that is ready.", "The lorry takes its time. Meanwhile the foreman gives the machine to another team.");
-    b.beat(
-        "need",
-        "For the memory never to idle, {need} must be under way for each SM at any moment.",
-        "So many pallets must be on the road that one arrives every moment.",
-    );
-    b.beat("have", "{warps} with one load of {bytes} out in every lane have {have} under way, which reaches {share} of its bandwidth; asynchronous copies of further stages add to that.", "With one order each, {have} are on the road.");
-    Some(
-        b.done(Picture::Hiding {
-            levels: levels
-                .iter()
-                .map(|l| (l.level.clone(), l.bytes_per_worker, l.has_bytes))
-                .collect(),
-        }),
-    )
 }
 
 pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Scene> {

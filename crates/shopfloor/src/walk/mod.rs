@@ -12,6 +12,7 @@ mod graph;
 mod place;
 mod say;
 mod tiles;
+mod waiting;
 
 use crate::{Error, Machine, Model, ModelOptions, Session, inputs, planview};
 use kernel::{Mapping, TileProgram};
@@ -321,7 +322,7 @@ fn through(
     scenes.push(place::memory(&s));
     scenes.extend(place::grid(&s));
     scenes.extend(gpu::warps(&s, &emitted));
-    scenes.extend(gpu::stalls(&s, &counted));
+    scenes.extend(waiting::scene(&s, &counted));
     scenes.extend(gpu::lanes(&s, &counted));
     scenes.extend(tiles::scene(&s, &counted));
     scenes.extend(bill::levels(&s));
