@@ -117,7 +117,7 @@ fn wrong_files_name_line_and_field() {
         (
             "src = \"spec\"",
             "src = \"guess\"",
-            "unknown variant `guess`, expected one of `spec`, `measured`, `fitted`, `assumed`",
+            "unknown variant `guess`, expected one of `spec`, `measured`, `recalled`, `fitted`, `assumed`",
         ),
         (
             "name = \"L2\"",
