@@ -145,6 +145,26 @@ pub fn bar(what: &str) -> ProgressBar {
     bar
 }
 
+/// Does `work` under a bar; the work tells it the share done, 0 to 1.
+pub fn measuring<T>(work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T) -> T {
+    let bar = bar("measuring");
+    let out = work(&|done| bar.set_position((done * 1000.0) as u64));
+    bar.finish_and_clear();
+    out
+}
+
+/// Writes a report, as JSON or as `text` makes of it.
+pub fn report<T: Serialize>(
+    as_json: bool,
+    report: &T,
+    text: impl FnOnce(&T, Style) -> String,
+) -> Done {
+    match as_json {
+        true => json(report),
+        false => print(&text(report, style())),
+    }
+}
+
 /// A sign of life on standard error, where that is a terminal, while something takes its time.
 pub fn spinner(what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {

@@ -125,32 +125,25 @@ fn load(a: &Args) -> Done {
         .map_err(Failure::from)
         .and_then(|()| {
             let program = std::env::current_exe().map_err(io)?;
-            let bar = output::bar("measuring");
-            let report = shopfloor::load_times(
-                &a.engine.builder()?,
-                model.as_ref(),
-                &options,
-                Some(given),
-                &Cache::new(folder.join("cache")),
-                &|cache| {
-                    let mut c = Command::new(&program);
-                    c.arg("run").arg(model).args(["--json", "--steady"]);
-                    c.arg("--inputs").arg(&file);
-                    c.arg("--cache").arg(cache.folder());
-                    c.args(a.bound.again()).args(a.engine.again());
-                    c
-                },
-                &|done| bar.set_position((done * 1000.0) as u64),
-            );
-            bar.finish_and_clear();
+            let builder = a.engine.builder()?;
+            let command = |cache: &Cache| {
+                let mut c = Command::new(&program);
+                c.arg("run").arg(model).args(["--json", "--steady"]);
+                c.arg("--inputs").arg(&file);
+                c.arg("--cache").arg(cache.folder());
+                c.args(a.bound.again()).args(a.engine.again());
+                c
+            };
+            let cache = Cache::new(folder.join("cache"));
+            let (model, given) = (model.as_ref(), Some(given));
+            let report = output::measuring(|bar| {
+                shopfloor::load_times(&builder, model, &options, given, &cache, &command, bar)
+            });
             Ok(report?)
         });
     let _ = std::fs::remove_dir_all(&folder);
     let report = measured?;
-    match a.json {
-        true => output::json(&report),
-        false => output::print(&report.render(output::style())),
-    }
+    output::report(a.json, &report, |r, style| r.render(style))
 }
 
 /// Batches of the textbook case.
@@ -169,19 +162,22 @@ fn persistent(a: &Args) -> Done {
         ..a.engine.clone()
     };
     let (launched, resident) = (with(on.into()), with(staying(on)?));
-    let bar = output::bar("measuring");
-    let report = shopfloor::persistent(
-        launched.builder()?,
-        resident.builder()?,
-        a.iterations.map_or(BATCHES, |n| n as usize),
-        &|done| bar.set_position((done * 1000.0) as u64),
-    );
-    bar.finish_and_clear();
-    let report = report?;
-    match a.json {
-        true => output::json(&report),
-        false => output::print(&report.render(output::style())),
+    let (launched, resident) = (launched.builder()?, resident.builder()?);
+    let batches = a.iterations.map_or(BATCHES, |n| n as usize);
+    let report = output::measuring(|bar| shopfloor::persistent(launched, resident, batches, bar))?;
+    output::report(a.json, &report, |r, style| r.render(style))
+}
+
+/// What a request costs beside its arithmetic.
+fn fixed_cost(a: &Args) -> Done {
+    if a.model.is_some() {
+        return Err(Failure::Usage(
+            "--demo fixed-cost makes its own models: give none".into(),
+        ));
     }
+    let builder = a.engine.builder()?;
+    let report = output::measuring(|bar| shopfloor::fixed_cost(builder, 0.5, bar))?;
+    output::report(a.json, &report, |r, style| r.render(style))
 }
 
 /// A small task handed to another thread, in every way.
@@ -191,16 +187,8 @@ fn ring(a: &Args) -> Done {
             "--demo ring makes its own task: give no model".into(),
         ));
     }
-    let bar = output::bar("measuring");
-    let report = shopfloor::handoff(a.seconds / 4.0, &|done| {
-        bar.set_position((done * 1000.0) as u64);
-    });
-    bar.finish_and_clear();
-    let report = report?;
-    match a.json {
-        true => output::json(&report),
-        false => output::print(&report.render(output::style())),
-    }
+    let report = output::measuring(|bar| shopfloor::handoff(a.seconds / 4.0, bar))?;
+    output::report(a.json, &report, |r, style| r.render(style))
 }
 
 /// Messages of several streams, each by itself and joined.
@@ -210,47 +198,19 @@ fn streams(a: &Args) -> Done {
             "--demo streams makes its own model: give none".into(),
         ));
     }
-    let bar = output::bar("measuring");
-    let report = shopfloor::streams(a.engine.builder()?, a.seconds / 4.0, &|done| {
-        bar.set_position((done * 1000.0) as u64);
-    });
-    bar.finish_and_clear();
-    let report = report?;
-    match a.json {
-        true => output::json(&report),
-        false => output::print(&report.render(output::style())),
-    }
+    let builder = a.engine.builder()?;
+    let report = output::measuring(|bar| shopfloor::streams(builder, a.seconds / 4.0, bar))?;
+    output::report(a.json, &report, |r, style| r.render(style))
 }
 
 pub fn run(a: Args) -> Done {
-    if a.demo.as_deref() == Some("streams") {
-        return streams(&a);
-    }
-    if a.demo.as_deref() == Some("ring") {
-        return ring(&a);
-    }
-    if a.demo.as_deref() == Some("load") {
-        return load(&a);
-    }
-    if a.demo.as_deref() == Some("persistent") {
-        return persistent(&a);
-    }
-    if a.demo.is_some() {
-        if a.model.is_some() {
-            return Err(Failure::Usage(
-                "--demo fixed-cost makes its own models: give none".into(),
-            ));
-        }
-        let bar = output::bar("measuring");
-        let report = shopfloor::fixed_cost(a.engine.builder()?, 0.5, &|done| {
-            bar.set_position((done * 1000.0) as u64);
-        })?;
-        bar.finish_and_clear();
-        return if a.json {
-            output::json(&report)
-        } else {
-            output::print(&report.render(output::style()))
-        };
+    match a.demo.as_deref() {
+        Some("streams") => return streams(&a),
+        Some("ring") => return ring(&a),
+        Some("load") => return load(&a),
+        Some("persistent") => return persistent(&a),
+        Some(_) => return fixed_cost(&a),
+        None => {}
     }
     let given = if a.inputs.is_empty() {
         None
@@ -269,24 +229,13 @@ pub fn run(a: Args) -> Done {
         concurrency: a.concurrency as usize,
     };
     if let (true, Subject::File(path)) = (a.sweep, &subject) {
-        let bar = output::bar("measuring");
-        let report = shopfloor::sweep(
-            &a.engine.builder()?,
-            path,
-            &a.bound.options(),
-            options,
-            a.engine.goal().goal,
-            &|done| bar.set_position((done * 1000.0) as u64),
-        );
-        bar.finish_and_clear();
-        let report = report?;
-        return match a.json {
-            true => output::json(&report),
-            false => output::print(&report.render(output::style())),
-        };
+        let (builder, goal) = (a.engine.builder()?, a.engine.goal().goal);
+        let report = output::measuring(|bar| {
+            shopfloor::sweep(&builder, path, &a.bound.options(), options, goal, bar)
+        })?;
+        return output::report(a.json, &report, |r, style| r.render(style));
     }
     let measured = |engine: &EngineArgs, subject, given| {
-        let bar = output::bar("measuring");
         let builder = a.cache.apply(engine.builder()?);
         let engine = builder.engine()?;
         #[cfg(unix)]
@@ -303,18 +252,11 @@ pub fn run(a: Args) -> Done {
                 Supervision::start(&engine, o)
             })
             .transpose()?;
-        let report = shopfloor::bench(
-            builder.with_engine(engine),
-            subject,
-            &a.bound.options(),
-            given,
-            options,
-            &|done| {
-                bar.set_position((done * 1000.0) as u64);
-            },
-        )?;
+        let (builder, bound) = (builder.with_engine(engine), a.bound.options());
+        let report = output::measuring(|bar| {
+            shopfloor::bench(builder, subject, &bound, given, options, bar)
+        })?;
         supervision.map(Supervision::finish).transpose()?;
-        bar.finish_and_clear();
         Ok::<_, Failure>(report)
     };
     if a.resident {
@@ -331,17 +273,10 @@ pub fn run(a: Args) -> Done {
             step_by_step: measured(&a.engine, subject, given.clone())?,
             resident: measured(&stays, again, given)?,
         };
-        return match a.json {
-            true => output::json(&report),
-            false => output::print(&report.render(output::style())),
-        };
+        return output::report(a.json, &report, |r, style| r.render(style));
     }
     let report = measured(&a.engine, subject, given)?;
-    if a.json {
-        output::json(&report)?;
-    } else {
-        output::print(&report.render(output::style()))?;
-    }
+    output::report(a.json, &report, |r, style| r.render(style))?;
     match a.engine.goal().bound_s {
         Some(bound) if report.latency_ms.p99 > bound * 1e3 => Err(Failure::Missed(format!(
             "{}: the goal was {} for 99 of 100 requests, and they took up to {}; allow more time, more threads or less concurrency",
