@@ -2,7 +2,8 @@
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
+    include_str!("shared.js"),
     include_str!("core.js"),
     include_str!("time.js"),
     include_str!("lists.js"),

@@ -2,7 +2,8 @@
 
 const TEMPLATE: &str = include_str!("walk.html");
 const STYLE: &str = include_str!("walk.css");
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
+    include_str!("../page/shared.js"),
     include_str!("core.js"),
     include_str!("drawings.js"),
     include_str!("gpu.js"),
