@@ -501,7 +501,11 @@ impl Trial {
             return;
         };
         s.turn(on);
-        s.set_policy(if on { then.clone() } else { was.clone() });
+        // What the session's owner has set meanwhile stays.
+        let now = s.policy();
+        if now == *was || now == *then {
+            s.set_policy(if on { then.clone() } else { was.clone() });
+        }
     }
 
     fn end(&self) {

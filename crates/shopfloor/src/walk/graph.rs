@@ -1,7 +1,7 @@
 //! From the model's graph to a tile program: what the step stands for, how it is to run, and what it says.
 use super::Subject;
 use super::say::{As, Build};
-use kernel::Role;
+use kernel::{AxisTile, Role};
 use plan::{BufferKind, StepWork};
 use report::walk::{Bar, CodeLine, Decision, NodeBox, Pane, Picture, Scene, ValueBox};
 use std::collections::BTreeSet;
@@ -345,19 +345,18 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
         n => format!("{n} axes"),
     };
     b.name("axes", "axes", axes, here);
-    let pieces: Vec<String> = schedule
-        .grid
-        .iter()
-        .map(|t| {
+    let cuts = |list: &[AxisTile]| -> String {
+        let each = list.iter().map(|t| {
             let axis = &k.axes[t.axis as usize];
             format!("ceil({} / {}) [{}]", s.top(&axis.extent), t.tile, axis.name)
-        })
-        .collect();
+        });
+        each.collect::<Vec<_>>().join(" x ")
+    };
     b.number(
         "tasks",
         "tasks",
         (s.view.tasks as f64, As::Of("task")),
-        pieces.join(" x "),
+        cuts(&schedule.grid),
         "the schedule's grid",
     );
     let over: f64 = schedule
@@ -368,19 +367,11 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
             (n as f64 / t.tile.max(1) as f64).ceil()
         })
         .product();
-    let loops: Vec<String> = schedule
-        .loops
-        .iter()
-        .map(|t| {
-            let axis = &k.axes[t.axis as usize];
-            format!("ceil({} / {}) [{}]", s.top(&axis.extent), t.tile, axis.name)
-        })
-        .collect();
     b.number(
         "rounds",
         "rounds of a task's loops",
         (over, As::Of("round")),
-        loops.join(" x "),
+        cuts(&schedule.loops),
         "the schedule's loops",
     );
     b.number(

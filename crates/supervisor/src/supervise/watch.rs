@@ -341,7 +341,7 @@ impl Watch {
                 facts.push(Fact {
                     subject,
                     what: format!(
-                        "runs take {:.2} times the predicted time, took {before:.2}",
+                        "runs take {:.2} times the predicted time, {before:.2} until then",
                         state.run.held
                     ),
                     reason: "measured for several windows in a row".into(),

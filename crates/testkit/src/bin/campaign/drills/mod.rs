@@ -216,7 +216,8 @@ pub fn run(args: &[String]) -> ExitCode {
 fn section(name: &str, about: &str, how: &How, out: Result<Outcome, String>) -> String {
     let mut text = format!("## {name}\n\n{about}");
     let length = if how.quick { ", --quick" } else { "" };
-    let _ = writeln!(text, " {}, {}{length}.\n", date(), commit());
+    let machine = cpu::detect::detect().name;
+    let _ = writeln!(text, " {}, {}{length}, on {machine}.\n", date(), commit());
     match out {
         Err(e) => {
             let _ = writeln!(text, "It could not be run: {e}.");
