@@ -331,7 +331,7 @@ fn through(
     let unvalidated = crate::targets::Kernels::Ours.unvalidated(s.machine);
     let note = match (&s.measured, unvalidated) {
         (Some(m), _) => format!("Measured figures are medians of {} requests.", m.requests),
-        (None, true) => "Every time is predicted; nothing was ever compared with predictions of our kernels on GPUs.".into(),
+        (None, true) => "Every time is predicted, and predictions for our kernels on GPUs were never compared with a measurement.".into(),
         (None, false) => "Every time is predicted.".into(),
     };
     Ok(Walk {
