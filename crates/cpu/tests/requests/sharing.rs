@@ -104,32 +104,47 @@ fn no_more_threads_work_than_there_are_workers() {
     }
 }
 
+/// Waits for `is`, at most ten seconds: a wait that ends without it is seen by the test's own checks.
+fn wait_until(is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() && start.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+}
+
 /// Who began a task, in order.
 type Log = Arc<Mutex<Vec<u8>>>;
 
-fn logging(threads: usize, task: Duration) -> (CpuDevice, Log) {
+/// A device whose tasks take `task`, and from the `held`th on wait until the flag is set.
+fn logging(threads: usize, task: Duration, held: usize) -> (CpuDevice, Log, Arc<AtomicBool>) {
     let log: Log = Arc::default();
-    let to = log.clone();
+    let go = Arc::new(AtomicBool::new(true));
+    let (to, goes) = (log.clone(), go.clone());
     let d = device(
         threads,
         Arc::new(move |step: &str| {
-            to.lock().unwrap().push(step.as_bytes()[0]);
+            let at = {
+                let mut log = to.lock().unwrap();
+                log.push(step.as_bytes()[0]);
+                log.len()
+            };
             std::thread::sleep(task);
+            wait_until(|| at < held || goes.load(Ordering::SeqCst));
             Ok(())
         }),
     );
-    log.lock().unwrap().clear();
-    (d, log)
+    (d, log, go)
 }
 
 #[test]
 fn the_more_urgent_goes_first_and_the_other_goes_on_afterwards() {
     let w = values(N * K, 3);
     for threads in [1, 2] {
-        let (d, log) = logging(threads, Duration::from_millis(2));
+        let (d, log, go) = logging(threads, Duration::from_millis(2), 8);
         let slow = compiled(&d, &w, "background", 1);
         let urgent = compiled(&d, &w, "urgent", 8);
         log.lock().unwrap().clear();
+        go.store(false, Ordering::SeqCst);
         let (x, want) = (values(M * K, 1), want(&values(M * K, 1), &w));
         std::thread::scope(|s| {
             let background = s.spawn(|| {
@@ -144,6 +159,7 @@ fn the_more_urgent_goes_first_and_the_other_goes_on_afterwards() {
                 priority: 1,
                 ..Permit::default()
             };
+            go.store(true, Ordering::SeqCst);
             assert_eq!(run(&*urgent, &mut f, &x, permit).expect("runs"), want);
             assert!(!background.is_finished());
             assert_eq!(background.join().expect("runs"), want);
@@ -162,9 +178,10 @@ fn the_more_urgent_goes_first_and_the_other_goes_on_afterwards() {
 fn a_request_that_is_called_off_ends_at_the_next_task() {
     let w = values(N * K, 3);
     for threads in [1, 2] {
-        let (d, log) = logging(threads, Duration::from_millis(1));
+        let (d, log, go) = logging(threads, Duration::from_millis(1), 8);
         let e = compiled(&d, &w, "any", 1);
         log.lock().unwrap().clear();
+        go.store(false, Ordering::SeqCst);
         let x = values(M * K, 1);
         let off = AtomicBool::new(false);
         let permit = Permit {
@@ -172,6 +189,7 @@ fn a_request_that_is_called_off_ends_at_the_next_task() {
             ..Permit::default()
         };
         let mut f = e.new_frame().expect("a frame");
+        let mut begun = 0;
         std::thread::scope(|s| {
             let t = s.spawn(|| run(&*e, &mut f, &x, permit));
             while log.lock().unwrap().len() < 3 {
@@ -180,10 +198,14 @@ fn a_request_that_is_called_off_ends_at_the_next_task() {
             // One waits for a seat meanwhile where there is only one, and is called off as well.
             let waits = s.spawn(|| run(&*e, &mut e.new_frame().expect("a frame"), &x, permit));
             off.store(true, Ordering::SeqCst);
+            begun = log.lock().unwrap().len();
+            go.store(true, Ordering::SeqCst);
             assert_eq!(t.join().expect("ends"), Err(DeviceError::Cancelled));
             assert_eq!(waits.join().expect("ends"), Err(DeviceError::Cancelled));
         });
-        assert!(log.lock().unwrap().len() < 3 + 4 * threads);
+        // Whoever was past its look at the flag starts one more.
+        let all = log.lock().unwrap().len();
+        assert!(all <= begun + threads, "{begun} and then {all}");
         // The frame and the workers are as good as before.
         let y = run(&*e, &mut f, &x, Permit::default()).expect("runs");
         assert_eq!(y, want(&x, &w));
@@ -277,46 +299,91 @@ fn workers_come_and_go_while_requests_run() {
     });
 }
 
+/// Of a grant that grows and shrinks: who started each task, and how many were at work then.
+#[derive(Default)]
+struct Started {
+    tasks: Vec<(std::thread::ThreadId, usize)>,
+    /// The most that were at work at once.
+    most: usize,
+    /// Tasks that the caller started with a grant of 3, and then with one of 1. Its look at the grant may
+    /// be older than the first of each, not than the second.
+    led: [usize; 2],
+    /// Tasks started when the caller had surely seen the grant of 1.
+    shrunk_at: Option<usize>,
+}
+
 #[test]
-fn a_grant_that_changes_is_kept_at_the_next_task() {
+fn a_grant_that_changes_is_kept_at_the_callers_next_task() {
     let w = values(N * K, 3);
-    let now = Arc::new(AtomicUsize::new(0));
-    let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let (n, to) = (now.clone(), seen.clone());
+    let started: Arc<Mutex<Started>> = Arc::default();
+    let granted = Arc::new(AtomicU32::new(1));
+    let (at_work, to, now) = (AtomicUsize::new(0), started.clone(), granted.clone());
     let d = device(
         3,
+        // Tasks wait for what comes next, so that a thread that does not get a processor for a while
+        // changes no order: from the 9th on for the grant of 3 and for three at work, from the 27th on
+        // for the grant of 1, and for the caller to have looked at it.
         Arc::new(move |_: &str| {
-            let at_work = n.fetch_add(1, Ordering::SeqCst) + 1;
-            to.lock().unwrap().push(at_work);
-            std::thread::sleep(Duration::from_millis(1));
-            n.fetch_sub(1, Ordering::SeqCst);
+            let me = std::thread::current().id();
+            let working = at_work.fetch_add(1, Ordering::SeqCst) + 1;
+            let at = {
+                let mut s = to.lock().unwrap();
+                s.tasks.push((me, working));
+                s.tasks.len()
+            };
+            if at > 8 {
+                wait_until(|| now.load(Ordering::SeqCst) == 3 || at > 26);
+            }
+            let (leads, late) = {
+                let mut s = to.lock().unwrap();
+                let leads = s.tasks[0].0 == me;
+                let late = at > 26;
+                s.most = s.most.max(working);
+                if leads && at > 8 {
+                    s.led[usize::from(late && now.load(Ordering::SeqCst) == 1)] += 1;
+                }
+                if s.led[1] == 2 {
+                    s.shrunk_at.get_or_insert(at);
+                }
+                (leads, late)
+            };
+            if at > 8 {
+                wait_until(|| {
+                    let s = to.lock().unwrap();
+                    s.most == 3 || leads && s.led[0] < 2
+                });
+            }
+            if late {
+                wait_until(|| now.load(Ordering::SeqCst) == 1);
+                wait_until(|| leads || to.lock().unwrap().shrunk_at.is_some());
+            }
+            at_work.fetch_sub(1, Ordering::SeqCst);
             Ok(())
         }),
     );
     let e = compiled(&d, &w, "any", 1);
-    let granted = AtomicU32::new(1);
     let x = values(M * K, 1);
     let permit = Permit {
         workers: Some(&granted),
         ..Permit::default()
     };
-    seen.lock().unwrap().clear();
+    *started.lock().unwrap() = Started::default();
     std::thread::scope(|s| {
         let t = s.spawn(|| run(&*e, &mut e.new_frame().expect("a frame"), &x, permit));
-        let wait = |n: usize| {
-            while seen.lock().unwrap().len() < n {
-                std::thread::yield_now();
-            }
-        };
-        wait(5);
-        assert!(seen.lock().unwrap().iter().all(|&n| n == 1));
+        let begun = |n: usize| wait_until(|| started.lock().unwrap().tasks.len() >= n);
+        begun(5);
+        assert!(started.lock().unwrap().tasks.iter().all(|&(_, n)| n == 1));
         granted.store(3, Ordering::SeqCst);
-        wait(26);
+        begun(27);
         granted.store(1, Ordering::SeqCst);
         assert_eq!(t.join().expect("ends").expect("runs"), want(&x, &w));
     });
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen[8..26].iter().max(), Some(&3), "{seen:?}");
-    let end = &seen[32..seen.len().min(36)];
-    assert!(end.iter().all(|&n| n == 1), "{seen:?}");
+    let started = started.lock().unwrap();
+    let tasks = &started.tasks;
+    assert_eq!(started.most, 3, "{tasks:?}");
+    // Whoever was past its look at the grant starts one more task; the caller goes on.
+    let at = started.shrunk_at.expect("tasks are left for the caller");
+    let after = tasks[at..].iter().filter(|t| t.0 != tasks[0].0).count();
+    assert!(after <= 2, "{after} tasks of helpers after {at}: {tasks:?}");
+    assert!(tasks.len() > at + 10, "{} tasks", tasks.len());
 }
