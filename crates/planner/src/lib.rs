@@ -13,6 +13,6 @@ mod located;
 mod program;
 mod state;
 
-pub use bind::{Placement, PlanOptions, Planner, Sweep, predict_again};
+pub use bind::{Placement, PlanOptions, Planner, Sweep, predict_again, predict_steps};
 pub use error::PlannerError;
 pub use program::{Precision, ProgramOptions, program};

@@ -42,4 +42,4 @@ pub use stream::{Answer, STREAM_CAPACITY, Stream};
 pub use supervisor::admission::{SessionLoad, SessionPolicy};
 pub use supervisor::batching::Batching;
 pub use trial::{Prepared, Turns};
-pub use watch::{Keep, Kept, RunSeen, Seen};
+pub use watch::{Keep, Kept, RunSeen, Seen, TimedRun};

@@ -421,9 +421,7 @@ impl Session {
         lane.run(inputs, &mut old, timeline.or(own), stop_after, permit)?;
         if let (Some(w), Some(plan)) = (watched, lane.plan()) {
             let items = joined::items_in(&self.unit.program, inputs);
-            let asked = self.book.workers.load(Ordering::Relaxed);
-            let asked = if self.engine.is_limited() { 0 } else { asked };
-            let how = (asked, lane.at_top(), items);
+            let how = (lane.at_top() && !self.engine.is_limited(), items);
             self.watch.end(w, &permit, plan, side, how);
             self.watch.offer(inputs, &old, side == Some(true));
         }

@@ -30,9 +30,19 @@ pub struct RunSeen {
     pub workers: u32,
     /// Items that it was made of.
     pub items: u32,
-    /// Whether it had the workers that its session asks for all the time, and the sizes that its plan's
-    /// prediction is for.
-    pub as_planned: bool,
+    /// Whether it had these workers all the time, and the sizes that its plan's prediction is for.
+    pub steady: bool,
+}
+
+/// A run of which every step was timed.
+#[derive(Clone, Debug)]
+pub struct TimedRun {
+    /// Its plan.
+    pub plan: Arc<VerifiedPlan>,
+    /// Workers granted, all the time.
+    pub workers: u32,
+    /// What its steps took.
+    pub timeline: Timeline,
 }
 
 /// A request that was kept with what came of it.
@@ -66,8 +76,8 @@ pub struct Seen {
     pub shapes: Vec<(u64, u64)>,
     /// Runs, or a sample of them where they are short.
     pub runs: Vec<RunSeen>,
-    /// Runs of which every step was timed, with their plans.
-    pub timed: Vec<(Arc<VerifiedPlan>, Timeline)>,
+    /// Steady runs of which every step was timed.
+    pub timed: Vec<TimedRun>,
     /// A request that was asked for.
     pub kept: Option<Kept>,
     /// Requests that failed with the plan that is tried, and not with the one in use.
@@ -188,15 +198,15 @@ impl Watch {
         })
     }
 
-    /// It has ended; `asked`: workers that its session asks for; `top`: it had the sizes that its plan's
-    /// prediction is for.
+    /// It has ended; `steady`: nothing but its grant says how many workers it may have, and it had the
+    /// sizes that its plan's prediction is for.
     pub fn end(
         &self,
         run: Watched,
         permit: &Permit<'_>,
         plan: &Arc<VerifiedPlan>,
         with: Option<bool>,
-        (asked, top, items): (u32, bool, u32),
+        (steady, items): (bool, u32),
     ) {
         let took = run.began.elapsed();
         let short = took.as_nanos() < u128::from(SHORT_NS);
@@ -205,19 +215,24 @@ impl Watch {
             self.stride.store(stride, Ordering::Relaxed);
         }
         let workers = run.workers.max(1);
-        let as_planned = top && granted(permit).max(1) == workers && workers == asked;
+        let steady = steady && granted(permit).max(1) == workers;
+        let plan = plan.clone();
         let mut seen = self.seen();
         match run.timeline {
             // Recording every step takes its own time.
-            Some(t) if as_planned => seen.0.timed.push((plan.clone(), t)),
+            Some(timeline) if steady => seen.0.timed.push(TimedRun {
+                plan,
+                workers,
+                timeline,
+            }),
             Some(_) => {}
             None if seen.0.runs.len() < RUNS => seen.0.runs.push(RunSeen {
-                plan: plan.clone(),
+                plan,
                 with,
                 seconds: took.as_secs_f64(),
                 workers,
                 items,
-                as_planned,
+                steady,
             }),
             None => {}
         }

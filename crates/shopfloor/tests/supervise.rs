@@ -224,10 +224,10 @@ fn a_plan_takes_turns_with_another_and_then_their_place() {
         (2, 1, 1)
     );
     assert_eq!(seen.shapes.len(), 1);
-    assert!(seen.runs[0].as_planned && seen.runs[0].with.is_none());
+    assert!(seen.runs[0].steady && seen.runs[0].with.is_none());
     let kept = seen.kept.unwrap();
     let plan = &seen.runs[0].plan;
-    let walls = seen.timed[0].1.step_wall_ns();
+    let walls = seen.timed[0].timeline.step_wall_ns();
     assert_eq!(
         walls.len(),
         plan.plan().blocks().flat_map(|b| &b.steps).count()

@@ -87,6 +87,19 @@ pub(crate) fn steps(plan: &Plan, block: &Block) -> Vec<Option<Again>> {
     out
 }
 
+/// What the cost model says of every step of `plan` on `machine` with the kernels of `target`; host steps
+/// keep what they were predicted to take.
+pub fn predict_steps(plan: &Plan, machine: &Machine, target: &Target, workers: usize) -> Vec<Cost> {
+    let mut out = Vec::new();
+    for block in plan.blocks() {
+        for (step, again) in block.steps.iter().zip(steps(plan, block)) {
+            let cost = again.and_then(|a| a.cost(machine, target, &plan.dims, workers));
+            out.push(cost.unwrap_or_else(|| step.predicted.clone()));
+        }
+    }
+    out
+}
+
 /// What the cost model says of a step of `plan` on `machine` with the kernels of `target`; `None` for a
 /// host step.
 pub fn predict_again(

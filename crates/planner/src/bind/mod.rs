@@ -26,7 +26,7 @@ mod tests;
 mod waits;
 
 use crate::state;
-pub use again::predict_again;
+pub use again::{predict_again, predict_steps};
 use block::{BlockBuilder, Rim};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};

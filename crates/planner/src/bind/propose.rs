@@ -190,19 +190,6 @@ fn schedules(p: &Plan) -> Vec<Option<(&kernel::Kernel, &kernel::Schedule)>> {
         .collect()
 }
 
-/// Costs of a plan's steps on a machine; host steps keep what they were predicted to take.
-fn costs(plan: &Plan, (machine, target): (&Machine, &Target), workers: u32) -> Vec<Cost> {
-    let mut out = Vec::new();
-    for block in plan.blocks() {
-        let again = again::steps(plan, block);
-        for (step, a) in block.steps.iter().zip(again) {
-            let cost = a.and_then(|a| a.cost(machine, target, &plan.dims, workers as usize));
-            out.push(cost.unwrap_or_else(|| step.predicted.clone()));
-        }
-    }
-    out
-}
-
 fn prediction(
     plan: &Plan,
     (machine, target): (&Machine, &Target),
@@ -213,7 +200,7 @@ fn prediction(
     let memory = machine.memory();
     let reach = memory.read.at(workers as usize) / memory.read.at(machine.worker_count());
     let (mut seconds, mut memory_s) = (0.0, 0.0);
-    let costs = costs(plan, (machine, target), workers);
+    let costs = again::predict_steps(plan, machine, target, workers as usize);
     for c in &costs {
         seconds += c.time_s;
         let level = c.levels.iter().filter(|l| l.name == memory.name);
@@ -229,7 +216,7 @@ fn prediction(
 
 /// Gives a plan's steps the predictions of the machine's own description.
 fn redescribe(plan: &mut Plan, (machine, target): (&Machine, &Target), workers: u32) {
-    let mut costs = costs(plan, (machine, target), workers).into_iter();
+    let mut costs = again::predict_steps(plan, machine, target, workers as usize).into_iter();
     let mut whole = Cost::zero();
     for segment in &mut plan.segments {
         let plan::PlanSegment::Block(block) = segment else {

@@ -122,7 +122,8 @@ impl Live {
                 s.watch(true);
             }
             let mut seen = s.look();
-            let (session, steps) = window::session(s, &seen, known, seconds, trying);
+            let (session, steps) =
+                window::session(s, &seen, known, &**engine.device(), seconds, trying);
             w.sessions.push(session);
             w.steps.extend(steps);
             let kept = seen.kept.take();

@@ -1,4 +1,5 @@
 //! What happened in a window, as the supervisor is told.
+use device::Device;
 use plan::{Program, VerifiedPlan};
 use runtime::{Seen, Served};
 use std::collections::BTreeMap;
@@ -19,6 +20,66 @@ pub(super) struct Known {
     windows: u64,
     /// The plan that most of its runs used of late.
     pub plan: Option<Arc<VerifiedPlan>>,
+    prices: Prices,
+}
+
+/// What steps of plans were predicted to take with so many workers: a run may have fewer than its plan is
+/// for, where others wait for some.
+#[derive(Default)]
+struct Prices(Vec<Price>);
+
+struct Price {
+    plan: Arc<VerifiedPlan>,
+    workers: u32,
+    /// Seconds of each step.
+    steps: Vec<f64>,
+}
+
+impl Prices {
+    /// Prices that are kept of a session: of a plan in use and one that is tried.
+    const MOST: usize = 8;
+
+    /// Seconds of each of a plan's steps with `workers`.
+    fn steps(&mut self, plan: &Arc<VerifiedPlan>, workers: u32, on: &dyn Device) -> &[f64] {
+        let is = |p: &Price| Arc::ptr_eq(&p.plan, plan) && p.workers == workers;
+        let at = self.0.iter().position(is).unwrap_or_else(|| {
+            if self.0.len() == Self::MOST {
+                self.0.remove(0);
+            }
+            let own = plan.plan();
+            let steps = match own.devices.first() {
+                Some(d) if d.workers != workers => {
+                    planner::predict_steps(own, on.machine(), on.target(), workers as usize)
+                        .iter()
+                        .map(|c| c.time_s)
+                        .collect()
+                }
+                _ => own
+                    .blocks()
+                    .flat_map(|b| &b.steps)
+                    .map(|s| s.predicted.time_s)
+                    .collect(),
+            };
+            self.0.push(Price {
+                plan: plan.clone(),
+                workers,
+                steps,
+            });
+            self.0.len() - 1
+        });
+        &self.0[at].steps
+    }
+
+    /// Seconds of a run with `workers`: what its plan is predicted to take, the steps' share of it with
+    /// these.
+    fn run(&mut self, plan: &Arc<VerifiedPlan>, workers: u32, on: &dyn Device) -> f64 {
+        let planned = |p: &VerifiedPlan| -> f64 {
+            let steps = p.plan().blocks().flat_map(|b| &b.steps);
+            steps.map(|s| s.predicted.time_s).sum()
+        };
+        let steps: f64 = self.steps(plan, workers, on).iter().sum();
+        predicted_s(plan) + steps - planned(plan)
+    }
 }
 
 /// Takes in what was seen of a session in a window of `seconds`; `trying`: a plan of its is being tried, and
@@ -27,6 +88,7 @@ pub(super) fn session(
     s: &Served,
     seen: &Seen,
     known: &mut Known,
+    on: &dyn Device,
     seconds: f64,
     trying: bool,
 ) -> (SessionSeen, Vec<StepSeen>) {
@@ -40,10 +102,10 @@ pub(super) fn session(
     if let Some((_, plan)) = uses.values().max_by_key(|u| u.0) {
         known.plan = Some((*plan).clone());
     }
-    let ratio = |r: &runtime::RunSeen| r.seconds / predicted_s(&r.plan);
+    let prices = &mut known.prices;
     let ratios: Vec<f64> = usual()
-        .filter(|r| r.as_planned)
-        .map(ratio)
+        .filter(|r| r.steady)
+        .map(|r| r.seconds / prices.run(&r.plan, r.workers, on))
         .filter(|v| v.is_finite())
         .collect();
     let predicted = known.plan.as_deref().map_or(0.0, predicted_s);
@@ -67,35 +129,41 @@ pub(super) fn session(
         (false, false) => (known.windows % 2) as u32,
     };
     s.time_steps(time);
-    (out, steps(s.id(), seen, known.plan.as_ref()))
+    (out, steps(s.id(), seen, known, on))
 }
 
 fn predicted_s(p: &VerifiedPlan) -> f64 {
     p.plan().predicted.time_s
 }
 
-/// Steps that were timed, of the plan in use.
-fn steps(session: u32, seen: &Seen, used: Option<&Arc<VerifiedPlan>>) -> Vec<StepSeen> {
-    let Some(plan) = used else {
+/// Steps that were timed, of the plan in use, as with the workers that it is for.
+fn steps(session: u32, seen: &Seen, known: &mut Known, on: &dyn Device) -> Vec<StepSeen> {
+    let Some(plan) = &known.plan else {
         return Vec::new();
     };
-    let timed = seen.timed.iter().filter(|t| Arc::ptr_eq(&t.0, plan));
-    let walls: Vec<Vec<u64>> = timed.map(|t| t.1.step_wall_ns()).collect();
+    let timed = seen.timed.iter().filter(|t| Arc::ptr_eq(&t.plan, plan));
+    let ratios: Vec<Vec<f64>> = timed
+        .map(|t| {
+            let predicted = known.prices.steps(plan, t.workers, on);
+            let walls = t.timeline.step_wall_ns();
+            let each = walls.iter().zip(predicted);
+            each.map(|(&ns, p)| ns as f64 * 1e-9 / p).collect()
+        })
+        .collect();
     let all = plan.plan().blocks().flat_map(|b| &b.steps);
     all.enumerate()
         .filter(|(_, s)| s.predicted.time_s >= LEAST_S)
         .filter_map(|(i, s)| {
-            let each: Vec<f64> = walls
+            let each: Vec<f64> = ratios
                 .iter()
-                .filter_map(|w| w.get(i).filter(|ns| **ns > 0))
-                .map(|ns| *ns as f64 * 1e-9)
+                .filter_map(|r| r.get(i).copied().filter(|r| *r > 0.0 && r.is_finite()))
                 .collect();
             Some(StepSeen {
                 session,
                 step: s.name.clone(),
                 bound: s.predicted.bound.clone(),
                 predicted_s: s.predicted.time_s,
-                measured_s: median(&each)?,
+                measured_s: median(&each)? * s.predicted.time_s,
                 count: each.len() as u64,
             })
         })
