@@ -96,6 +96,7 @@ impl Steps {
                 chunk: chunk as u32,
                 waits: vec![],
                 tiles: vec![],
+                awaited: false,
             };
             let mut of = vec![];
             for w in &s.waits {
@@ -113,6 +114,7 @@ impl Steps {
             specs.push(spec);
             maps.push(of);
         }
+        StepSpec::await_all(&mut specs);
         let timed = steps.iter().zip(&specs).map(|(s, spec)| {
             let tasks = s.tasks.known().unwrap_or(i64::MAX).max(1) as f64;
             s.predicted.time_s * f64::from(spec.chunk) / tasks >= LEAST_S

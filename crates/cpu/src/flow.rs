@@ -4,11 +4,11 @@
 
 #[cfg(loom)]
 use loom::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(not(loom))]
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 use crossbeam_utils::CachePadded;
@@ -47,6 +47,34 @@ pub struct StepSpec {
     pub waits: Vec<u32>,
     /// Earlier steps of which only some tasks must be done, others for every task.
     pub tiles: Vec<u32>,
+    /// Whether a later step waits for this one: nobody else asks how many of its tasks are done.
+    pub awaited: bool,
+}
+
+impl StepSpec {
+    /// Notes in every step whether a later one waits for it.
+    pub fn await_all(specs: &mut [StepSpec]) {
+        for i in 0..specs.len() {
+            let (earlier, rest) = specs.split_at_mut(i);
+            for &w in rest[0].waits.iter().chain(&rest[0].tiles) {
+                if let Some(s) = earlier.get_mut(w as usize) {
+                    s.awaited = true;
+                }
+            }
+        }
+    }
+}
+
+/// Has the first lines of what `p` points to brought near; it need not point to anything.
+fn prefetch<T>(p: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    for line in 0..size_of::<T>().div_ceil(64).min(4) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address does nothing but bring a line near, if there is one.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast::<i8>().wrapping_add(64 * line)) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = p;
 }
 
 /// Shares of a step's tasks at most: further workers begin with a share of somebody else's.
@@ -124,13 +152,21 @@ impl Flow {
 
     /// Back to the start. The caller has the slot to itself: it is retired, or was never published.
     pub fn reset(&mut self) {
-        for c in self.tickets.iter().chain(&self.done) {
+        for c in &self.tickets {
             c.store(0, Ordering::Relaxed);
+        }
+        // Lines that nobody wrote to stay where they are.
+        for c in &self.done {
+            if c.load(Ordering::Relaxed) != 0 {
+                c.store(0, Ordering::Relaxed);
+            }
         }
         for f in &self.flags {
             f.store(0, Ordering::Relaxed);
         }
-        self.failed.store(false, Ordering::Relaxed);
+        if self.failed() {
+            self.failed.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Marks the request as failed: what is left of it is passed over.
@@ -181,7 +217,7 @@ impl Flow {
                 while tickets[k].load(Ordering::Relaxed) < to - from {
                     if pressed() {
                         // Nobody may wait for what one did who is not at work.
-                        self.tell(s, std::mem::take(&mut ran));
+                        self.tell(s, spec, std::mem::take(&mut ran));
                         if !stay() {
                             return false;
                         }
@@ -221,14 +257,14 @@ impl Flow {
                     ran += count;
                 }
             }
-            self.tell(s, ran);
+            self.tell(s, spec, ran);
         }
         true
     }
 
-    /// Counts `ran` tasks of step `s` as done.
-    fn tell(&self, s: usize, ran: u32) {
-        if ran > 0 {
+    /// Counts `ran` tasks of step `s` as done, where somebody waits for it.
+    fn tell(&self, s: usize, spec: &StepSpec, ran: u32) {
+        if ran > 0 && spec.awaited {
             // Release: whoever sees the count sees what the tasks wrote.
             self.done[s].fetch_add(ran, Ordering::Release);
         }
@@ -250,25 +286,68 @@ impl Flow {
             spin_until(|| f.load(Ordering::Acquire) == 1);
         }
     }
-
-    /// Waits until every task of every step is done.
-    pub fn finish(&self, tasks: &[u32]) {
-        for s in (0..tasks.len()).rev() {
-            self.wait(s, tasks);
-        }
-    }
 }
 
 /// A place where a caller shows a job to the workers.
+///
+/// Everything that workers look at is on one cache line, which goes back and forth as seldom as a job that
+/// is shown, entered and left can do with; whether the slot is taken only callers ask.
 pub struct Slot<T> {
-    taken: AtomicBool,
+    taken: CachePadded<AtomicBool>,
+    board: CachePadded<Board<T>>,
+}
+
+struct Board<T> {
+    /// Who is in the job and how many more it takes, as [`Crew`] packs them. What else is on the board
+    /// changes only while nobody is in and nobody may come.
+    crew: AtomicU64,
     job: AtomicPtr<T>,
     /// Which job it is, so that a worker that found nothing left in it does not come back.
     generation: AtomicUsize,
-    /// Workers that the job takes beside its caller; 0 or less once it has them.
-    room: AtomicI32,
     priority: AtomicI32,
-    users: CachePadded<AtomicUsize>,
+}
+
+/// Workers in a job, and how many more it takes: 0 or less once it has them. Both in one word, so that
+/// nobody comes into a job that is being taken away.
+#[derive(Clone, Copy)]
+struct Crew {
+    users: u32,
+    room: i32,
+}
+
+impl Crew {
+    fn of(word: u64) -> Crew {
+        Crew {
+            users: word as u32,
+            room: (word >> 32) as u32 as i32,
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.users) | u64::from(self.room as u32) << 32
+    }
+}
+
+impl<T> Board<T> {
+    fn crew(&self) -> Crew {
+        Crew::of(self.crew.load(Ordering::Acquire))
+    }
+
+    /// Changes the crew, unless `to` says that it stays; gives what it was when it changed.
+    fn change(&self, to: impl Fn(Crew) -> Option<Crew>) -> Option<Crew> {
+        let mut word = self.crew.load(Ordering::Acquire);
+        loop {
+            let next = to(Crew::of(word))?.word();
+            // Release: whoever sees that a worker has left sees what it did.
+            match self
+                .crew
+                .compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(Crew::of(word)),
+                Err(now) => word = now,
+            }
+        }
+    }
 }
 
 /// How a worker left a job.
@@ -290,12 +369,13 @@ impl<T> Slot<T> {
     /// An empty slot.
     pub fn new() -> Slot<T> {
         Slot {
-            taken: AtomicBool::new(false),
-            job: AtomicPtr::new(std::ptr::null_mut()),
-            generation: AtomicUsize::new(0),
-            room: AtomicI32::new(0),
-            priority: AtomicI32::new(0),
-            users: CachePadded::new(AtomicUsize::new(0)),
+            taken: CachePadded::new(AtomicBool::new(false)),
+            board: CachePadded::new(Board {
+                crew: AtomicU64::new(0),
+                job: AtomicPtr::new(std::ptr::null_mut()),
+                generation: AtomicUsize::new(0),
+                priority: AtomicI32::new(0),
+            }),
         }
     }
 
@@ -309,43 +389,51 @@ impl<T> Slot<T> {
     /// Shows `job` of `priority` to the workers, of whom it takes `room`. Only after [`Slot::claim`];
     /// `job` lives until [`Slot::retire`] returns.
     pub fn publish(&self, job: *const T, room: usize, priority: i32) {
-        self.generation.fetch_add(1, Ordering::Relaxed);
-        self.room
-            .store(i32::try_from(room).unwrap_or(i32::MAX), Ordering::Relaxed);
-        self.priority.store(priority, Ordering::Relaxed);
-        self.job.store(job.cast_mut(), Ordering::SeqCst);
+        let b = &self.board;
+        b.generation.fetch_add(1, Ordering::Relaxed);
+        b.priority.store(priority, Ordering::Relaxed);
+        b.job.store(job.cast_mut(), Ordering::Relaxed);
+        let room = i32::try_from(room).unwrap_or(i32::MAX);
+        // Release: who sees the room sees the job. Nobody is in the slot, and nobody could come.
+        let crew = Crew { users: 0, room };
+        b.crew.store(crew.word(), Ordering::Release);
     }
 
     /// Makes the job that is shown take `by` workers more, or fewer: who is too many leaves.
     pub fn resize(&self, by: i32) {
-        self.room.fetch_add(by, Ordering::SeqCst);
+        self.board.change(|c| {
+            let room = c.room.saturating_add(by);
+            Some(Crew { room, ..c })
+        });
     }
 
     /// Whether more workers are in the job than it takes.
     #[inline]
     pub fn crowded(&self) -> bool {
-        self.room.load(Ordering::Relaxed) < 0
+        Crew::of(self.board.crew.load(Ordering::Relaxed)).room < 0
     }
 
-    /// Takes no more workers for the job that is shown.
-    pub fn close(&self) {
-        self.room.store(0, Ordering::SeqCst);
+    /// Waits until a worker has come and found nothing left to do.
+    pub fn wait_until_done(&self) {
+        spin_until(|| {
+            let c = self.board.crew();
+            c.users == 0 && c.room <= 0
+        });
     }
 
-    /// Takes the job away and waits until no worker is in it, then frees the slot.
+    /// Takes the job away and waits until no worker is in it, then frees the slot. What workers did is
+    /// visible then.
     pub fn retire(&self) {
-        self.job.store(std::ptr::null_mut(), Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        spin_until(|| self.users.load(Ordering::SeqCst) == 0);
+        self.board.change(|c| Some(Crew { room: 0, ..c }));
+        spin_until(|| self.board.crew().users == 0);
         self.taken.store(false, Ordering::Release);
     }
 
     /// The priority of the job that is shown, if it is not of generation `seen` and takes more workers.
     pub fn open(&self, seen: usize) -> Option<i32> {
-        let open = !self.job.load(Ordering::SeqCst).is_null()
-            && self.room.load(Ordering::SeqCst) > 0
-            && self.generation.load(Ordering::Relaxed) != seen;
-        open.then(|| self.priority.load(Ordering::Relaxed))
+        let b = &self.board;
+        let open = b.crew().room > 0 && b.generation.load(Ordering::Relaxed) != seen;
+        open.then(|| b.priority.load(Ordering::Relaxed))
     }
 
     /// Runs `work` on the job that is shown, if there is one other than that of generation `seen` that
@@ -353,33 +441,30 @@ impl<T> Slot<T> {
     /// on where there is nothing left to do for it.
     pub fn enter(&self, seen: usize, work: impl FnOnce(&T, bool) -> Left) -> Option<usize> {
         self.open(seen)?;
-        self.users.fetch_add(1, Ordering::SeqCst);
-        // A caller that retires either sees this user, or is seen to have taken the job away.
-        fence(Ordering::SeqCst);
-        let job = self.job.load(Ordering::SeqCst);
-        let generation = self.generation.load(Ordering::Relaxed);
-        let mut empty = false;
-        if !job.is_null() {
-            // Room is only taken where the job cannot change.
-            let room = self.room.fetch_sub(1, Ordering::SeqCst);
-            if room > 0 {
-                // SAFETY: the job was shown after `users` was raised, so `retire` waits for it to fall
-                // before the caller lets go of the job.
-                match work(unsafe { &*job }, room == 1) {
-                    Left::Empty => {
-                        self.room.store(0, Ordering::SeqCst);
-                        empty = true;
-                    }
-                    Left::Early => {
-                        self.room.fetch_add(1, Ordering::SeqCst);
-                    }
-                }
-            } else {
-                self.room.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        self.users.fetch_sub(1, Ordering::SeqCst);
-        empty.then_some(generation)
+        let b = &self.board;
+        // On its way while the board's line is made ours.
+        prefetch(b.job.load(Ordering::Relaxed));
+        let was = b.change(|c| {
+            (c.room > 0).then(|| Crew {
+                users: c.users + 1,
+                room: c.room - 1,
+            })
+        })?;
+        let generation = b.generation.load(Ordering::Relaxed);
+        // SAFETY: there was room, so the job is shown and `retire` has not begun; from now on it waits for
+        // this user before the caller lets go of the job.
+        let job = unsafe { &*b.job.load(Ordering::Relaxed) };
+        let left = work(job, was.room == 1);
+        b.change(|c| {
+            Some(Crew {
+                users: c.users - 1,
+                room: match left {
+                    Left::Empty => 0,
+                    Left::Early => c.room.saturating_add(1),
+                },
+            })
+        });
+        (left == Left::Empty).then_some(generation)
     }
 }
 

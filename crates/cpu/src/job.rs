@@ -258,9 +258,4 @@ impl Job<'_> {
             }
         }
     }
-
-    /// Waits until every task is done.
-    pub(crate) fn finish(&self) {
-        self.flow.finish(self.tasks);
-    }
 }

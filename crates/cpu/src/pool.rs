@@ -62,11 +62,15 @@ struct Worker {
 
 struct Shared {
     slots: Vec<Slot<Job<'static>>>,
+    /// Slots, from the first on, that were ever taken: nobody looks at the others.
+    used: AtomicUsize,
     seats: Seats,
     workers: Vec<Worker>,
     stop: AtomicBool,
     /// Jobs that are shown.
     shown: AtomicUsize,
+    /// Residents that sleep, or are about to.
+    asleep: AtomicUsize,
     /// The processor left for the caller, where workers are pinned.
     free: AtomicUsize,
 }
@@ -119,9 +123,26 @@ impl Drop for Seat<'_> {
 impl Shared {
     /// Wakes sleeping residents where a job takes more workers than it has, since a seat came free.
     fn call(&self) {
-        if self.shown.load(Ordering::SeqCst) > 0 && self.slots.iter().any(|s| s.open(0).is_some()) {
+        // Who is awake looks by itself, and what callers write to is only read where it matters.
+        if self.asleep.load(Ordering::SeqCst) > 0
+            && self.shown.load(Ordering::SeqCst) > 0
+            && self.in_use().iter().any(|s| s.open(0).is_some())
+        {
             self.wake();
         }
+    }
+
+    fn in_use(&self) -> &[Slot<Job<'static>>] {
+        &self.slots[..self.used.load(Ordering::SeqCst)]
+    }
+
+    /// Takes a slot, the first that is free.
+    fn claim(&self) -> Option<usize> {
+        let number = self.slots.iter().position(Slot::claim)?;
+        if number >= self.used.load(Ordering::SeqCst) {
+            self.used.fetch_max(number + 1, Ordering::SeqCst);
+        }
+        Some(number)
     }
 
     fn wake(&self) {
@@ -138,9 +159,10 @@ impl Shared {
     /// Residents start at different slots, so that several jobs are shared out.
     fn best(&self, me: usize, seen: &[usize; SLOTS]) -> Option<(usize, i32)> {
         let mut best: Option<(usize, i32)> = None;
-        for j in 0..SLOTS {
-            let s = (me + j) % SLOTS;
-            if let Some(p) = self.slots[s].open(seen[s])
+        let slots = self.in_use();
+        for j in 0..slots.len() {
+            let s = (me + j) % slots.len();
+            if let Some(p) = slots[s].open(seen[s])
                 && best.is_none_or(|b| p > b.1)
             {
                 best = Some((s, p));
@@ -165,6 +187,7 @@ impl Pool {
         let residents = workers.saturating_sub(1);
         let shared = Arc::new(Shared {
             slots: (0..SLOTS).map(|_| Slot::new()).collect(),
+            used: AtomicUsize::new(0),
             seats: match workers >= cpus.len() {
                 true => Seats::on_all_processors(workers.max(1)),
                 false => Seats::new(workers),
@@ -182,6 +205,7 @@ impl Pool {
                 .collect::<Result<_, DeviceError>>()?,
             stop: AtomicBool::new(false),
             shown: AtomicUsize::new(0),
+            asleep: AtomicUsize::new(0),
             free: AtomicUsize::new(if workers <= cpus.len() { cpus[0] } else { ANY }),
         });
         let mut pool = Pool {
@@ -279,7 +303,7 @@ impl Pool {
         let slot = match (room, job.permit.workers) {
             // It stays so.
             (0, None) => None,
-            _ => (0..SLOTS).find(|&s| shared.slots[s].claim()),
+            _ => shared.claim(),
         };
         let Some(number) = slot else {
             job.lead(seat, scratch, views, &|| {});
@@ -311,12 +335,10 @@ impl Pool {
                 shared.wake();
             }
         });
-        // Nothing is left to help with.
-        slot.close();
         if urgent {
             shared.seats.want(number, priority, false);
         }
-        job.finish();
+        // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
         shared.shown.fetch_sub(1, Ordering::SeqCst);
         if urgent {
@@ -329,7 +351,7 @@ impl Pool {
     /// Has a resident run `job`, whose caller does nothing but wait for it.
     pub(crate) fn hand(&self, job: &Job) -> Result<(), DeviceError> {
         let shared = &*self.shared;
-        let number = (0..SLOTS).find(|&s| shared.slots[s].claim());
+        let number = shared.claim();
         let (Some(number), true) = (number, !shared.workers.is_empty()) else {
             return Err(DeviceError::Unsupported {
                 device: "cpu".into(),
@@ -341,7 +363,7 @@ impl Pool {
         shared.shown.fetch_add(1, Ordering::SeqCst);
         slot.publish(std::ptr::from_ref(job).cast(), 1, job.permit.priority);
         shared.wake();
-        job.finish();
+        slot.wait_until_done();
         slot.retire();
         shared.shown.fetch_sub(1, Ordering::SeqCst);
         Ok(())
@@ -456,7 +478,9 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                 };
                 shared.stop.load(Ordering::SeqCst) || open()
             };
+            shared.asleep.fetch_add(1, Ordering::SeqCst);
             worker.bed.sleep(work, std::thread::park);
+            shared.asleep.fetch_sub(1, Ordering::SeqCst);
             idle = None;
         }
     }

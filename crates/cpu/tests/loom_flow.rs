@@ -10,14 +10,15 @@ use shopfloor_cpu::flow::{Bed, Flow, Left, Slot, StepSpec};
 use shopfloor_cpu::seats::{Seats, Sitter};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
-    waits
-        .iter()
-        .map(|w| StepSpec {
-            chunk: 1,
-            waits: w.to_vec(),
-            tiles: vec![],
-        })
-        .collect()
+    let each = waits.iter().map(|w| StepSpec {
+        chunk: 1,
+        waits: w.to_vec(),
+        tiles: vec![],
+        awaited: false,
+    });
+    let mut specs: Vec<StepSpec> = each.collect();
+    StepSpec::await_all(&mut specs);
+    specs
 }
 
 fn whole(_: usize, _: usize, _: u32, _: u32) -> (u32, u32) {
@@ -42,6 +43,7 @@ fn tasks_wait_for_tasks() {
         let tasks = [2, 2];
         let mut specs = specs(&[&[], &[]]);
         specs[1].tiles = vec![0];
+        StepSpec::await_all(&mut specs);
         let mut flow = Flow::new(2, 2);
         flow.lay(&specs, &tasks);
         let s = Arc::new(Shared {
@@ -74,9 +76,8 @@ fn tasks_wait_for_tasks() {
         let other = s.clone();
         let t = thread::spawn(move || work(&other, 1));
         work(&s, 0);
-        s.flow.finish(&tasks);
-        assert_eq!(s.second.load(Ordering::Relaxed), 3);
         t.join().unwrap();
+        assert_eq!(s.second.load(Ordering::Relaxed), 3);
     });
 }
 
@@ -121,9 +122,8 @@ fn tickets_and_waits() {
         let other = s.clone();
         let t = thread::spawn(move || work(&other, 1));
         work(&s, 0);
-        s.flow.finish(&[2, 1]);
-        assert_eq!(s.second.load(Ordering::Relaxed), 1);
         t.join().unwrap();
+        assert_eq!(s.second.load(Ordering::Relaxed), 1);
     });
 }
 
@@ -167,9 +167,8 @@ fn empty_steps_pass_waits_on() {
         let other = s.clone();
         let t = thread::spawn(move || work(&other, 1));
         work(&s, 0);
-        s.flow.finish(&[1, 0, 1]);
-        assert_eq!(s.last.load(Ordering::Relaxed), 7);
         t.join().unwrap();
+        assert_eq!(s.last.load(Ordering::Relaxed), 7);
     });
 }
 
@@ -317,9 +316,8 @@ fn leaving_early() {
             work(&other, 1, false);
         });
         assert!(work(&s, 0, true));
-        s.flow.finish(&[2, 1]);
-        assert_eq!(s.second.load(Ordering::Relaxed), 1);
         t.join().unwrap();
+        assert_eq!(s.second.load(Ordering::Relaxed), 1);
     });
 }
 
