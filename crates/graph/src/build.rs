@@ -287,6 +287,7 @@ impl Op {
             Op::Recurrent(_) => "recurrent",
             Op::Sort { .. } => "sort",
             Op::Resample(_) => "resample",
+            Op::Kernel(_) => "kernel",
             Op::Host { .. } => "host",
             Op::If { .. } => "if",
             Op::Loop { .. } => "loop",

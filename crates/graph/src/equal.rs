@@ -58,6 +58,7 @@ impl Graph {
                         s.iter().zip(&out[missing..]).for_each(|(a, b)| pair(a, b));
                     }
                 }
+                Op::Kernel(k) => k.equal.iter().for_each(|(a, b)| pair(a, b)),
                 Op::Concat { axis } => {
                     for v in &node.inputs {
                         for (d, (a, b)) in shape(v).iter().zip(out).enumerate() {

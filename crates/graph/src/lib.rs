@@ -19,7 +19,7 @@ pub use build::GraphBuilder;
 pub use error::GraphError;
 pub use graph::{Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
 pub use ops::{
-    AttentionSpec, ContractSpec, ConvSpec, Op, PadMode, PoolKind, PoolSpec, RecurrentKind,
-    RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
+    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
+    RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
 };
 pub use shape::product_type;

@@ -84,6 +84,8 @@ pub enum Op {
     },
     /// Resampling of spatial dimensions.
     Resample(ResampleSpec),
+    /// A kernel that the model's user wrote. Shapes of outputs are given when it is built.
+    Kernel(KernelSpec),
     /// A rare operator evaluated by `hostops` under this name.
     Host {
         /// Name in the `hostops` table; the ONNX operator type (`ml.` or `ms.` prefixed).
@@ -112,6 +114,20 @@ pub enum Op {
         /// False: no condition was given (input 1 is ignored).
         has_cond: bool,
     },
+}
+
+/// A kernel by its text: inputs stand for the operands that it reads, outputs for those that it
+/// writes, in its order and dense row-major.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelSpec {
+    /// The operator that it stands for, `domain:Name`.
+    pub operator: String,
+    /// Its text form; sizes in it are the graph's.
+    pub text: String,
+    /// Symbols in the text.
+    pub symbols: Vec<String>,
+    /// Extents of inputs that it takes to be equal.
+    pub equal: Vec<(Dim, Dim)>,
 }
 
 /// A view of one input; each kind is a [`layout::Layout`] of the input.

@@ -365,6 +365,10 @@ fn undeclared(op: &Op, symbols: &BTreeSet<Sym>) -> Option<Sym> {
         .find_map(program),
         Op::Attention(a) => program(&a.score),
         Op::Sort { k, .. } => missing(k, symbols),
+        Op::Kernel(k) => k
+            .symbols
+            .iter()
+            .find_map(|s| missing(&Dim::sym(s), symbols)),
         _ => None,
     }
 }

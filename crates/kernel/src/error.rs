@@ -21,4 +21,7 @@ pub enum KernelError {
         /// Reason.
         why: String,
     },
+    /// What a text is called with does not fit it.
+    #[error("{0}")]
+    Call(String),
 }

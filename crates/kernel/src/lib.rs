@@ -9,6 +9,7 @@
 
 mod build;
 mod bytes;
+mod call;
 mod error;
 mod fits;
 mod kernel;
@@ -25,6 +26,7 @@ pub mod work;
 
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
+pub use call::{Called, Declared, Number, Shape, Template};
 pub use error::KernelError;
 pub use kernel::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,

@@ -1,7 +1,7 @@
 //! Kernels read from their text form, as `Kernel`'s `Display` prints it.
 use crate::{
-    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, KernelError, Label, Operand, OperandId,
-    Rescale, Role, Stmt, Term, Tile, TileId,
+    Access, Axis, AxisId, Bound, Declared, Family, Indexed, Kernel, KernelError, Label, Operand,
+    OperandId, Rescale, Role, Shape, Stmt, Term, Tile, TileId,
 };
 use expr::{Expr, Monoid, Names};
 use layout::{DType, Dim, Leaf};
@@ -641,9 +641,26 @@ fn space(k: &mut Kernel, text: &str) -> Read<()> {
     Ok(())
 }
 
-fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<()> {
+/// `[rows, cols]` or `[n..]`, without the first bracket.
+fn shape(text: &str) -> Read<Shape> {
+    let Some(inside) = text.trim_end().strip_suffix(']') else {
+        return fail(text, "']' is missing behind the shape");
+    };
+    if let Some(n) = inside.trim().strip_suffix("..") {
+        return Ok(Shape::Any(dim(n)?));
+    }
+    let extents = split(inside, ",").into_iter();
+    let extents = extents.filter(|e| !e.trim().is_empty()).map(dim);
+    Ok(Shape::Dims(extents.collect::<Read<_>>()?))
+}
+
+fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<Option<Shape>> {
     let Some((left, right)) = text.split_once(" = ") else {
         return fail(text, "an operand is written as 'NAME type = address'");
+    };
+    let (left, declared) = match left.split_once(" [") {
+        Some((left, inside)) => (left, Some(shape(inside)?)),
+        None => (left, None),
     };
     let Some((name, kind)) = left.trim().rsplit_once(' ') else {
         return fail(left, "an operand has a name and a type");
@@ -676,7 +693,7 @@ fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<()> {
         elements,
     });
     id(k.operands.len(), name)?;
-    Ok(())
+    Ok(declared)
 }
 
 impl Kernel {
@@ -686,6 +703,17 @@ impl Kernel {
     /// # Errors
     /// [`KernelError::Text`] with line and column.
     pub fn parse(text: &str) -> Result<Kernel, KernelError> {
+        Ok(Declared::parse(text)?.kernel)
+    }
+}
+
+impl Declared {
+    /// As [`Kernel::parse`], with the shapes that the text gives to operands.
+    ///
+    /// # Errors
+    /// [`KernelError::Text`] with line and column.
+    pub fn parse(text: &str) -> Result<Declared, KernelError> {
+        let mut shapes = vec![];
         if text.len() > MAX_LEN {
             return Err(KernelError::Text {
                 line: 1,
@@ -731,7 +759,7 @@ impl Kernel {
             let done = match line.split_once(' ') {
                 Some(("space", rest)) => space(k, rest),
                 Some((r, rest)) if role(r).is_some() && !rest.trim_start().starts_with('=') => {
-                    tensor(k, role(r).unwrap_or(Role::Read), rest.trim())
+                    tensor(k, role(r).unwrap_or(Role::Read), rest.trim()).map(|s| shapes.push(s))
                 }
                 Some(("tiles", rest))
                     if k.tiles.is_empty() && !rest.trim_start().starts_with(':') =>
@@ -751,10 +779,13 @@ impl Kernel {
             };
             done.map_err(place)?;
         }
-        kernel.ok_or_else(|| KernelError::Text {
-            line: 1,
-            column: 1,
-            why: "it is empty; a kernel begins with 'kernel NAME (FAMILY)'".into(),
-        })
+        match kernel {
+            Some(kernel) => Ok(Declared { kernel, shapes }),
+            None => Err(KernelError::Text {
+                line: 1,
+                column: 1,
+                why: "it is empty; a kernel begins with 'kernel NAME (FAMILY)'".into(),
+            }),
+        }
     }
 }

@@ -98,6 +98,7 @@ fn op_symbols(op: &Op, out: &mut BTreeSet<Sym>) {
             dims(&c.after);
         }
         Op::Sort { k, .. } => k.symbols(out),
+        Op::Kernel(k) => out.extend(k.symbols.iter().map(|s| Sym::from(s.as_str()))),
         Op::Map(e) => program(e, out),
         Op::Attention(a) => program(&a.score, out),
         Op::Reduce { monoid, .. } | Op::Scan { monoid, .. } => {

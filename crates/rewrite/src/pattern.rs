@@ -41,7 +41,7 @@ pub(crate) fn constants(g: &Graph) -> Vec<bool> {
                 .insts
                 .iter()
                 .any(|i| matches!(i, Inst::Dim(d) if d.known().is_none())),
-            Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => false,
+            Op::Kernel(_) | Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => false,
             _ => true,
         };
         let known = n

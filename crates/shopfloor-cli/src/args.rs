@@ -170,6 +170,31 @@ fn state(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A kernel for the nodes of an operator.
+#[derive(Clone, Debug)]
+pub struct UserKernel {
+    domain: String,
+    name: String,
+    file: String,
+    text: String,
+}
+
+fn kernel(arg: &str) -> Result<UserKernel, String> {
+    let parts = arg.split_once('=');
+    let parts = parts.and_then(|(op, file)| Some((op.rsplit_once(':')?, file)));
+    match parts {
+        Some(((domain, name), file)) if !name.is_empty() && !file.is_empty() => Ok(UserKernel {
+            domain: domain.into(),
+            name: name.into(),
+            file: file.into(),
+            text: std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?,
+        }),
+        _ => Err(format!(
+            "'{arg}' should be DOMAIN:OP=FILE, such as my.co:Clip2=clip.kernel"
+        )),
+    }
+}
+
 /// What a model is bound to.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
@@ -182,6 +207,10 @@ pub struct ModelArgs {
     /// State: what OUTPUT gives is what INPUT takes in the next request of a stream; repeatable
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = state)]
     pub state: Vec<(String, String)>,
+    /// Kernel of one's own for the nodes of an operator, as text, such as my.co:Clip2=clip.kernel
+    /// (docs/custom-kernels.md); repeatable
+    #[arg(long, value_name = "DOMAIN:OP=FILE", value_parser = kernel)]
+    pub kernel: Vec<UserKernel>,
     /// Most graph rewrites to do, to find a bad one by bisection
     #[arg(long, value_name = "N")]
     pub fuel: Option<usize>,
@@ -217,6 +246,10 @@ impl ModelArgs {
         for (input, output) in &self.state {
             out.extend(["--state".into(), format!("{input}={output}")]);
         }
+        for k in &self.kernel {
+            let (domain, name, file) = (&k.domain, &k.name, &k.file);
+            out.extend(["--kernel".into(), format!("{domain}:{name}={file}")]);
+        }
         if let Some(n) = self.fuel {
             out.extend(["--fuel".into(), n.to_string()]);
         }
@@ -229,14 +262,16 @@ impl ModelArgs {
         for (name, lo, hi) in &self.dim {
             dims.insert(name.as_str(), *lo, *hi);
         }
-        ModelOptions {
+        let options = ModelOptions {
             shapes: self.shape.iter().cloned().collect(),
             dims,
             states: self.state.clone(),
             fuel: self.fuel,
             precision: self.precision,
             ..ModelOptions::default()
-        }
+        };
+        let each = self.kernel.iter();
+        each.fold(options, |o, k| o.with_kernel(&k.domain, &k.name, &k.text))
     }
 }
 

@@ -206,7 +206,21 @@ fn unsupported_operators_end_with_3() {
     assert!(err.contains("Flimflam") && err.contains("n0"), "{err}");
     let v: Value = serde_json::from_str(&ends(3, &["inspect", &path, "--json"])).unwrap();
     assert_eq!(v["unsupported"][0]["node"], "n0");
-    assert!(fails(3, &["plan", &path]).contains("Flimflam"));
+    let err = fails(3, &["plan", &path]);
+    assert!(err.contains("--kernel ai.onnx:Flimflam=FILE"), "{err}");
+    // As the error says: a kernel of one's own for it.
+    let kernel = dir.path().join("flimflam.kernel");
+    let text = "kernel flimflam (map)\nspace  i: n\nread x f32 [n..] = i*(1)\nwrite y f32 [n..] = i*(1)\n\
+                v : f32 [i] = load x\nw : f32 [i] = v*3\nstore y = w\n";
+    std::fs::write(&kernel, text).unwrap();
+    let bound = format!("ai.onnx:Flimflam={}", kernel.display());
+    for command in ["plan", "profile", "inspect"] {
+        let v = json(&[command, &path, "--kernel", &bound]);
+        assert!(v.is_object(), "{command}");
+    }
+    assert!(fails(2, &["plan", &path, "--kernel", "Flimflam"]).contains("DOMAIN:OP=FILE"));
+    let gone = fails(2, &["plan", &path, "--kernel", "my.co:F=gone.kernel"]);
+    assert!(gone.contains("gone.kernel"), "{gone}");
 }
 
 #[test]

@@ -1,39 +1,100 @@
-//! Models of one kernel that a user wrote as text.
+//! Kernels that a user wrote as text: models of one, and nodes of models.
 use crate::{Error, Model, ModelOptions};
-use kernel::{Kernel, Role};
+use kernel::{Declared, Number, Role, Shape, Template};
 use layout::{Dim, Layout, Sym};
+use onnx::{CustomLowered, CustomNode, CustomOp, CustomOps};
 use plan::{
     Fate, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair,
     SymbolOrigin, ValueOrigin,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tensor::Attr;
 
-/// The shape of each operand: what was said of it, else one axis of as many elements as it has.
+/// A kernel as an operator.
+#[derive(Debug)]
+struct Operator(Template);
+
+impl CustomOp for Operator {
+    fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
+        let mut numbers = BTreeMap::new();
+        for (name, a) in &node.attrs {
+            let number = match a {
+                Attr::Int(n) => Number::Int(*n),
+                Attr::Float(x) => Number::Float(*x as f32),
+                _ => {
+                    return Err(format!(
+                        "attribute '{name}' is neither an integer nor a float, which is all that kernels take; give it as an input"
+                    ));
+                }
+            };
+            numbers.insert(name.clone(), number);
+        }
+        let refused = |e: kernel::KernelError| format!("its kernel ({}): {e}", node.operator);
+        let declared = self.0.with(&numbers).map_err(refused)?;
+        declared.kernel.verify().map_err(refused)?;
+        let called = declared.call(&node.inputs)?;
+        let mut symbols = BTreeSet::new();
+        called.kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
+        let spec = graph::KernelSpec {
+            operator: node.operator.clone(),
+            text: called.kernel.to_string(),
+            symbols: symbols.iter().map(ToString::to_string).collect(),
+            equal: called.equal.clone(),
+        };
+        Ok(CustomLowered {
+            op: graph::Op::Kernel(spec),
+            outputs: called.outputs,
+            equal: called.equal,
+        })
+    }
+}
+
+/// Kernels by domain and name, for import.
+pub(crate) fn operators(kernels: &BTreeMap<(String, String), String>) -> Result<CustomOps, Error> {
+    let mut all = CustomOps::new();
+    for ((domain, name), text) in kernels {
+        let template = Template::parse(text).map_err(|e| {
+            let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+            Error::Usage(format!("the kernel for {domain}:{name}: {e}"))
+        })?;
+        all.insert((domain.clone(), name.clone()), Arc::new(Operator(template)));
+    }
+    Ok(all)
+}
+
+/// The shape of operand `at`: what was said of it, else what the text says, else one axis of as many
+/// elements as it has.
 fn shape_of(
-    kernel: &Kernel,
-    operand: &kernel::Operand,
+    declared: &Declared,
+    at: usize,
     shapes: &[(&str, Vec<Dim>)],
 ) -> Result<Vec<Dim>, Error> {
-    let Some((_, shape)) = shapes.iter().find(|(n, _)| *n == operand.name) else {
-        return Ok(vec![operand.elements.clone()]);
+    let operand = &declared.kernel.operands[at];
+    let shape = match shapes.iter().find(|(n, _)| *n == operand.name) {
+        Some((_, shape)) => shape.clone(),
+        None => match declared.shape(at) {
+            Some(Shape::Dims(shape)) => shape,
+            Some(Shape::Any(n)) => vec![n],
+            None => vec![operand.elements.clone()],
+        },
     };
-    let room = Dim::product(shape);
-    if room != operand.elements && !operand.elements.provably_le(&room) {
+    if !Declared::holds(operand, &shape) {
         return Err(Error::Usage(format!(
             "kernel '{}': operand '{}' has {} elements, which shape {shape:?} does not hold; give it a shape of so many",
-            kernel.name, operand.name, operand.elements
+            declared.kernel.name, operand.name, operand.elements
         )));
     }
-    Ok(shape.clone())
+    Ok(shape)
 }
 
 /// The program of one kernel: operands that it reads are inputs, those that it writes are outputs.
 fn program(
-    kernel: Kernel,
+    declared: &Declared,
     shapes: &[(&str, Vec<Dim>)],
     states: &[(String, String)],
 ) -> Result<Program, Error> {
+    let kernel = &declared.kernel;
     let usage = |why: String| Error::Usage(format!("kernel '{}': {why}", kernel.name));
     if let Some((name, _)) = shapes
         .iter()
@@ -62,7 +123,7 @@ fn program(
         weights: Arc::default(),
     };
     for (ix, o) in kernel.operands.iter().enumerate() {
-        let shape = shape_of(&kernel, o, shapes)?;
+        let shape = shape_of(declared, ix, shapes)?;
         let ix = ix as u32;
         let origin = match o.role {
             Role::Read => {
@@ -134,7 +195,7 @@ fn program(
         nodes: vec![kernel.name.clone()],
         work: ItemWork::Kernel {
             args: (0..kernel.operands.len() as u32).collect(),
-            kernel: Arc::new(kernel),
+            kernel: Arc::new(kernel.clone()),
         },
     }]));
     Ok(p)
@@ -142,8 +203,8 @@ fn program(
 
 impl Model {
     /// A model of one kernel, written in its text form (`docs/custom-kernels.md`): operands that it reads
-    /// are the inputs, those that it writes the outputs, `shapes` are their extents by name (one extent
-    /// with all elements where nothing is said), and `options.states` pairs them for streams. It is
+    /// are the inputs, those that it writes the outputs, `shapes` are their extents by name (where nothing
+    /// is said, those in the text, of its strides, or one extent with all elements), and `options.states` pairs them for streams. It is
     /// planned for any device like every other model: schedules are found, and the verifier proves that
     /// no access lies outside its tensor and no two tasks write the same element.
     ///
@@ -155,10 +216,10 @@ impl Model {
         shapes: &[(&str, Vec<Dim>)],
         options: &ModelOptions,
     ) -> Result<Model, Error> {
-        let kernel = Kernel::parse(text)?;
-        kernel.verify()?;
-        let name = kernel.name.clone();
-        let program = program(kernel, shapes, &options.states)?;
+        let declared = Template::parse(text)?.with(&BTreeMap::new())?;
+        declared.kernel.verify()?;
+        let name = declared.kernel.name.clone();
+        let program = program(&declared, shapes, &options.states)?;
         Ok(Model::of_program(&name, program, options))
     }
 }

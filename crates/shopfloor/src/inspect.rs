@@ -188,12 +188,7 @@ impl Walk<'_> {
 
 /// The graph as imported, before any rewrite.
 fn imported(path: &Path, options: &ModelOptions) -> Result<graph::Graph, Error> {
-    let fixed = options.dims.iter().filter(|(_, r)| r.lo == r.hi);
-    let import = onnx::ImportOptions {
-        shapes: options.shapes.clone(),
-        dims: fixed.map(|(n, r)| (n.to_string(), r.lo)).collect(),
-    };
-    Ok(onnx::import(path, &import)?.graph)
+    Ok(onnx::import(path, &options.import()?)?.graph)
 }
 
 /// Reads the model at `path` and says what is in it. Operators that are not covered are listed in

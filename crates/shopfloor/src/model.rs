@@ -24,6 +24,32 @@ pub struct ModelOptions {
     pub fuel: Option<usize>,
     /// In what type f32 products are computed; anything but f32 has to be asked for.
     pub precision: Precision,
+    /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
+    pub kernels: BTreeMap<(String, String), String>,
+}
+
+impl ModelOptions {
+    /// Nodes of operator `name` of `domain` run this kernel (`docs/custom-kernels.md`), whatever else is
+    /// known of that operator. Tensors that the kernel reads are a node's inputs in their order, those
+    /// that it writes its outputs; its symbols are the extents that the inputs have, its attributes the
+    /// node's. The text is looked at when a model is opened.
+    #[must_use]
+    pub fn with_kernel(mut self, domain: &str, name: &str, text: &str) -> ModelOptions {
+        let domain = if domain == "ai.onnx" { "" } else { domain };
+        self.kernels
+            .insert((domain.into(), name.into()), text.into());
+        self
+    }
+
+    /// What import is told.
+    pub(crate) fn import(&self) -> Result<onnx::ImportOptions, Error> {
+        let fixed = self.dims.iter().filter(|(_, r)| r.lo == r.hi);
+        Ok(onnx::ImportOptions {
+            shapes: self.shapes.clone(),
+            dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
+            customs: crate::custom::operators(&self.kernels)?,
+        })
+    }
 }
 
 /// A model imported, rewritten and fused; not yet bound to dims or a machine.
@@ -91,16 +117,7 @@ impl Model {
                 kernel: false,
             });
         }
-        let mut import = onnx::ImportOptions {
-            shapes: options.shapes.clone(),
-            dims: BTreeMap::new(),
-        };
-        for (name, r) in options.dims.iter() {
-            if r.lo == r.hi {
-                import.dims.insert(name.to_string(), r.lo);
-            }
-        }
-        let imported = onnx::import(path, &import)?;
+        let imported = onnx::import(path, &options.import()?)?;
         let model = Model::made(
             path.to_path_buf(),
             &name,

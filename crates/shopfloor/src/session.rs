@@ -238,6 +238,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Nodes of operator `name` of `domain` run this kernel: [`ModelOptions::with_kernel`].
+    #[must_use]
+    pub fn with_kernel(mut self, domain: &str, name: &str, text: &str) -> Self {
+        self.options = self.options.with_kernel(domain, name, text);
+        self
+    }
+
     /// Requests running at once and waiting at most.
     pub fn with_queue(mut self, running: usize, waiting: usize) -> Self {
         self.max_running = Some(running);

@@ -134,7 +134,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
             vec![(x.dtype, shape.clone()), (DType::I64, shape)]
         }
         Op::Resample(spec) => vec![window::resample(spec, exactly(v, 1)?[0])?],
-        Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => {
+        Op::Kernel(_) | Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => {
             return Err(format!(
                 "the shapes of {} do not follow from its inputs; give them with node_with_shapes",
                 op.name()
@@ -160,7 +160,7 @@ pub(crate) fn check(
         check_shape(shape)?;
     }
     let want = match op {
-        Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => return Ok(()),
+        Op::Kernel(_) | Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => return Ok(()),
         Op::Resample(s) if inputs.len() == 1 && outputs.len() == 1 => {
             return window::resample_fits(s, graph.value(inputs[0]), &outputs[0]);
         }

@@ -2,8 +2,8 @@
 use super::cursor::{Cursor, quoted};
 use crate::shape::list;
 use crate::{
-    AttentionSpec, ContractSpec, ConvSpec, Graph, Op, PadMode, PoolKind, PoolSpec, RecurrentSpec,
-    ResampleSpec, ScatterReduce, View,
+    AttentionSpec, ContractSpec, ConvSpec, Graph, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
+    RecurrentSpec, ResampleSpec, ScatterReduce, View,
 };
 use expr::{Expr, Monoid};
 use layout::Dim;
@@ -92,6 +92,7 @@ pub(super) fn head(op: &Op) -> String {
         } => format!("sort axis={axis} k=[{k}] descending={descending}"),
         Op::Recurrent(s) => format!("recurrent {}", json(s)),
         Op::Resample(s) => format!("resample {}", json(s)),
+        Op::Kernel(s) => format!("kernel {}", json(s)),
         Op::Host { name, attrs } => format!("host {} {}", quoted(name), json(attrs)),
         Op::If { .. } => "if".into(),
         Op::Loop {
@@ -302,6 +303,7 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
         }
         "recurrent" => Op::Recurrent(from_json::<RecurrentSpec>(c)?),
         "resample" => Op::Resample(from_json::<ResampleSpec>(c)?),
+        "kernel" => Op::Kernel(from_json::<KernelSpec>(c)?),
         "host" => Op::Host {
             name: c.word(None)?,
             attrs: from_json::<Attrs>(c)?,

@@ -2,7 +2,7 @@
 use super::known::Num;
 use super::model::Assumption;
 use super::narrow::{narrow_dtype, narrow_name, unpack_pairs};
-use super::{ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
+use super::{CustomOps, ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
 use crate::proto::{
     AttributeValue, DataType, Function, Graph, Node, SparseTensor, TensorData, ValueInfo,
@@ -74,6 +74,8 @@ pub(crate) struct Mark {
 /// The state of an import.
 pub(crate) struct Ctx<'m> {
     pub file: &'m ModelFile,
+    /// Operators that the caller brings.
+    pub customs: CustomOps,
     pub frames: Vec<Frame<'m>>,
     pub calls: Vec<Call<'m>>,
     pub unsupported: Vec<UnsupportedNode>,
@@ -133,9 +135,10 @@ pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
 }
 
 impl<'m> Ctx<'m> {
-    pub fn new(file: &'m ModelFile) -> Ctx<'m> {
+    pub fn new(file: &'m ModelFile, customs: &CustomOps) -> Ctx<'m> {
         Ctx {
             file,
+            customs: customs.clone(),
             frames: Vec::new(),
             calls: vec![Call {
                 attrs: BTreeMap::new(),
@@ -640,11 +643,12 @@ impl<'m> Ctx<'m> {
                 .into());
             }
         }
+        let custom = self.custom(&node.domain, &node.op_type);
         let function = self.function(node);
-        let opset = match (self.opset(&node.domain), function) {
-            (Some(v), _) => v,
-            (None, Some(_)) => 1,
-            (None, None) => {
+        let opset = match self.opset(&node.domain) {
+            Some(v) => v,
+            None if function.is_some() || custom.is_some() => 1,
+            None => {
                 let d = if node.domain.is_empty() {
                     "ai.onnx"
                 } else {
@@ -669,6 +673,10 @@ impl<'m> Ctx<'m> {
             attrs,
             read: Default::default(),
         };
+        if let Some(op) = custom {
+            self.check_narrow(&view)?;
+            return self.custom_node(&view, &*op);
+        }
         if let Some(f) = function {
             return self.deeper(|c| c.call(&view, f));
         }

@@ -7,6 +7,7 @@
 
 mod body;
 mod ctx;
+mod custom;
 mod emit;
 mod error;
 mod kind;
@@ -17,6 +18,7 @@ mod narrow;
 mod node;
 mod sparse;
 
+pub use custom::{CustomLowered, CustomNode, CustomOp, CustomOps};
 pub use error::{ImportError, UnsupportedNode};
 pub use model::{Assumption, ImportOptions, Imported, Report, import, import_file};
 

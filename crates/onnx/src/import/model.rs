@@ -1,7 +1,7 @@
 //! The whole import: options, inputs, outputs, report.
 use super::ctx::dtype_of;
 use super::narrow::narrow_name;
-use super::{Ctx, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
+use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{ModelFile, ops};
 use graph::{Graph, Op, Origin};
@@ -19,6 +19,8 @@ pub struct ImportOptions {
     pub shapes: BTreeMap<String, Vec<Dim>>,
     /// Numbers for symbolic dimensions by name.
     pub dims: BTreeMap<String, i64>,
+    /// Operators that the caller brings.
+    pub customs: CustomOps,
 }
 
 /// What is known of a model besides its graph.
@@ -110,11 +112,11 @@ pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported
 }
 
 fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
-    let mut c = Ctx::new(file);
+    let mut c = Ctx::new(file, &options.customs);
     let mut lowered = lower(&mut c, options);
     if lowered.is_err() && c.ranks.differ {
         // The rest of the model may be made for the other rank of what a branch gives.
-        let mut other = Ctx::new(file);
+        let mut other = Ctx::new(file, &options.customs);
         other.ranks.higher = true;
         let again = lower(&mut other, options);
         if again.is_ok() {
@@ -480,7 +482,7 @@ fn complete(c: &Ctx) -> Vec<UnsupportedNode> {
     let seen: BTreeSet<String> = all.iter().map(|u| u.node.clone()).collect();
     visit(&c.file.model.graph.nodes, &mut |node| {
         let opset = c.opset(&node.domain).unwrap_or(0);
-        if c.function(node).is_some() {
+        if c.function(node).is_some() || c.custom(&node.domain, &node.op_type).is_some() {
             return;
         }
         if let Err(remedy) = ops::find(&node.domain, &node.op_type, opset) {

@@ -166,7 +166,10 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static OpDe
     Err(match versions {
         Some((a, b)) => format!("known for opsets {a} to {b}; convert the model to one of them"),
         None => {
-            "this operator is not covered; replace it by covered ones or export another way".into()
+            let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+            format!(
+                "this operator is not covered; replace it by covered ones, export another way, or bind a kernel of your own to it (--kernel {domain}:{name}=FILE, ModelOptions::with_kernel)"
+            )
         }
     })
 }

@@ -67,6 +67,7 @@ impl Lowering<'_> {
                 json_attr(spec),
                 "resampling other than by whole factors has no kernel family yet",
             ),
+            Op::Kernel(spec) => self.custom(n, spec),
             Op::Host { name, attrs } => {
                 self.host(n, name, attrs.clone(), "a rare operator, run by plain code")
             }
@@ -140,7 +141,7 @@ impl Lowering<'_> {
     }
 
     /// Row-major values for a node's outputs.
-    fn made(&mut self, n: NodeId) -> Vec<ValueIx> {
+    pub(super) fn made(&mut self, n: NodeId) -> Vec<ValueIx> {
         let mut out = Vec::new();
         for &o in &self.graph.node(n).outputs {
             let rank = self.shape(o).len();

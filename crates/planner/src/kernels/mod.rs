@@ -6,6 +6,7 @@ mod alone;
 mod attention;
 mod contract;
 mod conv;
+mod custom;
 mod epilogue;
 mod indexed;
 mod joined;

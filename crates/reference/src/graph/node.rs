@@ -1,7 +1,9 @@
 use super::{Symbols, Watch, attention, contract, control, conv, map, reduce};
 use crate::error::R;
+use crate::{Memory, run_kernel};
 use graph::{Graph, Node, Op, View};
 use hostops::PoolWindow;
+use kernel::{Kernel, Role};
 use layout::DType;
 use std::rc::Rc;
 use tensor::Tensor;
@@ -40,6 +42,49 @@ pub(crate) fn run(
     let inputs: Vec<&Tensor> = args.iter().map(|t| &**t).collect();
     let results = plain(graph, node, &inputs, symbols)?;
     Ok(results.into_iter().map(Rc::new).collect())
+}
+
+/// A kernel by its text.
+fn custom(
+    graph: &Graph,
+    node: &Node,
+    text: &str,
+    inputs: &[&Tensor],
+    symbols: &Symbols,
+) -> R<Vec<Tensor>> {
+    let kernel = Kernel::parse(text).map_err(|e| e.to_string())?;
+    let mut inputs = inputs.iter();
+    let mut outputs = node.outputs.iter();
+    let mut memory = Memory::new();
+    let mut made = vec![];
+    for (i, o) in kernel.operands.iter().enumerate() {
+        let t = match o.role {
+            Role::Read => inputs.next().map(|t| Tensor::clone(t)),
+            Role::Write => match outputs.next() {
+                Some(&v) => {
+                    made.push(i as u16);
+                    Some(Tensor::zeros(
+                        o.dtype,
+                        &symbols.shape(&graph.value(v).shape)?,
+                    )?)
+                }
+                None => None,
+            },
+        };
+        memory.bind(
+            i as u16,
+            t.ok_or("a kernel has more operands than its node tensors")?,
+        );
+    }
+    let lookup = |s: &str| symbols.get(s);
+    run_kernel(&kernel, &lookup, &mut memory).map_err(|e| e.to_string())?;
+    let of = |&i: &u16| {
+        memory
+            .get(i)
+            .cloned()
+            .ok_or_else(|| "it writes nothing".into())
+    };
+    made.iter().map(of).collect()
 }
 
 fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R<Vec<Tensor>> {
@@ -141,6 +186,7 @@ fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R
             vec![v, i]
         }
         Op::Resample(s) => vec![hostops::resample(s, input(0)?, &declared()?.1)?],
+        Op::Kernel(spec) => custom(graph, node, &spec.text, inputs, symbols)?,
         Op::Host { name, attrs } => {
             let given: Vec<Option<&Tensor>> = inputs.iter().map(|t| Some(*t)).collect();
             hostops::run(name, attrs, &given)?

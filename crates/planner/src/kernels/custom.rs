@@ -1,0 +1,40 @@
+//! Kernels that the model's user wrote: taken as they are, on dense tensors.
+use super::{Lowering, Result};
+use graph::{KernelSpec, NodeId};
+use kernel::{Kernel, Role};
+use plan::Why;
+
+impl Lowering<'_> {
+    pub(crate) fn custom(&mut self, n: NodeId, spec: &KernelSpec) -> Result<()> {
+        let graph = self.graph;
+        let read = Kernel::parse(&spec.text).and_then(|k| k.verify().map(|()| k));
+        let mut kernel = match read {
+            Ok(k) => k,
+            Err(e) => return self.fail(n, e.to_string()),
+        };
+        let mut inputs = Vec::new();
+        for &v in &graph.node(n).inputs {
+            inputs.push(self.dense(v)?);
+        }
+        let mut inputs = inputs.into_iter();
+        let mut outputs = self.made(n).into_iter();
+        let operands = kernel.operands.iter().map(|o| match o.role {
+            Role::Read => inputs.next(),
+            Role::Write => outputs.next(),
+        });
+        let Some(args) = operands.collect::<Option<Vec<_>>>() else {
+            return self.fail(n, "it has fewer tensors than its kernel has operands");
+        };
+        let nodes = self.origins(&[n]);
+        self.program.whys.push(Why {
+            pass: "kernel".into(),
+            subject: nodes.join(", "),
+            choice: format!("kernel '{}' as it was written", kernel.name),
+            alternatives: vec![],
+            reason: format!("it is bound to {} and joined with nothing", spec.operator),
+        });
+        kernel.name = nodes.join(" ");
+        self.emit(kernel, args, nodes);
+        Ok(())
+    }
+}
