@@ -204,9 +204,9 @@ fn program(
 impl Model {
     /// A model of one kernel, written in its text form (`docs/custom-kernels.md`): operands that it reads
     /// are the inputs, those that it writes the outputs, `shapes` are their extents by name (where nothing
-    /// is said, those in the text, of its strides, or one extent with all elements), and `options.states` pairs them for streams. It is
-    /// planned for any device like every other model: schedules are found, and the verifier proves that
-    /// no access lies outside its tensor and no two tasks write the same element.
+    /// is said, those in the text, of its strides, or one extent with all elements), and `options.states`
+    /// pairs them for streams. It is planned for any device like every other model: schedules are found, and
+    /// the verifier proves that no access lies outside its tensor and no two tasks write the same element.
     ///
     /// # Errors
     /// A text that cannot be read, with line and column; a kernel that breaks a rule; shapes that do not

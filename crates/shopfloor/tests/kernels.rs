@@ -1,7 +1,7 @@
 //! Kernels as text: those of plans are read back, those written by hand run, and bad ones are refused.
 use kernel::{Kernel, Stmt};
 use plan::{ItemWork, Program, Segment};
-use shopfloor::{DType, Dim, Model, ModelOptions, Session, Tensor, inputs};
+use shopfloor::{DType, Dim, DimBox, Model, ModelOptions, Session, Tensor, inputs};
 use std::path::{Path, PathBuf};
 
 fn bundled(model: &str) -> PathBuf {
@@ -142,4 +142,30 @@ fn a_bad_kernel_is_refused_with_a_reason() {
     // A size that no input gives.
     let e = refused(&MEAN.replace("{window}", "{other}"));
     assert!(e.contains("'other'"), "{e}");
+}
+
+/// Element [r, c] goes to r + c: tasks that share out the rows write the same places.
+const RACE: &str = "
+    kernel diagonals (map)
+    space  r: sensors  c: window
+    read   x f32 = r*(window) + c*(1)
+    write  y f32 = r*(1) + c*(1)
+    v : f32 [r,c] = load x
+    store y = v";
+
+#[test]
+fn tasks_that_write_one_element_are_refused() {
+    let session = Session::builder().with_threads(2);
+    let plan = |text: &str| {
+        let mut dims = DimBox::new();
+        dims.insert("sensors", 1, 4096);
+        dims.insert("window", 1, 4096);
+        let session = session.clone().commit(of(text).unwrap()).unwrap();
+        session.plan(&dims).unwrap().verify().map(drop)
+    };
+    let e = plan(RACE).unwrap_err().to_string();
+    let what = "tasks may write the same elements of operand 'y'";
+    assert!(e.contains("race") && e.contains(what), "{e}");
+    // Each in a place of its own.
+    plan(&RACE.replace("y f32 = r*(1)", "y f32 = r*(window)")).unwrap();
 }
