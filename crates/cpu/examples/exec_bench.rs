@@ -1,0 +1,406 @@
+//! Speed of compiled tile programs: `exec_bench [NAME]`. One worker unless THREADS is set.
+#![allow(dead_code, missing_docs)]
+#[path = "../tests/programs/build.rs"]
+mod build;
+#[path = "../tests/programs/harness.rs"]
+mod harness;
+#[path = "../tests/programs/oracle.rs"]
+mod oracle;
+
+use build::{B, at, blocked, bound, expr, n};
+use device::{Device, PackedStore, Request};
+use expr::{Monoid, Unary, functions};
+use harness::{Rng, plan, random, schedule};
+use kernel::{Access, Family, Kernel, Role, Schedule, Stmt, Term};
+use layout::{DType, DimBox};
+use shopfloor_cpu::{CpuDevice, CpuOptions};
+use std::sync::Arc;
+use std::time::Instant;
+use tensor::{Tensor, WeightStore};
+
+const F: DType = DType::F32;
+
+/// Best seconds of a run.
+fn time(k: &Kernel, s: &Schedule) -> f64 {
+    let threads = std::env::var("THREADS")
+        .ok()
+        .and_then(|t| t.parse().ok())
+        .unwrap_or(1);
+    let d = CpuDevice::new(CpuOptions {
+        threads: Some(threads),
+        ..Default::default()
+    })
+    .expect("a device");
+    let mut rng = Rng(5);
+    let tensors: Vec<Tensor> = k
+        .operands
+        .iter()
+        .map(|o| {
+            random(
+                o.dtype,
+                o.elements.known().expect("a number") as usize,
+                2,
+                &mut rng,
+            )
+        })
+        .collect();
+    let v = Arc::new(plan(k, s, &DimBox::new()).verify().expect("a valid plan"));
+    let e = d
+        .compile(v, 0, &Arc::new(WeightStore::new()), &PackedStore::new())
+        .expect("compiles");
+    let mut frame = e.new_frame().expect("a frame");
+    let mut outs: Vec<Tensor> = Vec::new();
+    let mut ins = Vec::new();
+    for (o, t) in k.operands.iter().zip(tensors) {
+        if o.role == Role::Read {
+            ins.push(t)
+        } else {
+            outs.push(t)
+        }
+    }
+    let ins: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
+    let mut best = f64::MAX;
+    let start = Instant::now();
+    while start.elapsed().as_secs_f64() < 0.7 {
+        let mut o: Vec<&mut [u8]> = outs.iter_mut().map(|t| t.bytes_mut()).collect();
+        let t = Instant::now();
+        let r = Request {
+            symbols: &[],
+            inputs: &ins,
+            outputs: &mut o,
+            states: &mut [],
+            timeline: None,
+            stop_after: None,
+            permit: Default::default(),
+        };
+        e.run(&mut frame, r).expect("runs");
+        best = best.min(t.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn gemm(m: i64, nn: i64, k: i64, nr: i64, gelu: bool) -> Kernel {
+    let mut b = B::new(
+        "gemm",
+        Family::Contract,
+        &[("m", n(m)), ("k", n(k)), ("n", n(nn))],
+    );
+    let oa = b.read(F, m * k, at(&[(0, k), (1, 1)]));
+    let blocks = nn / nr;
+    let ob = b.read(
+        F,
+        nn * k,
+        Access::strided(
+            n(0),
+            vec![
+                blocked(2, blocks, k * nr, nr, 1),
+                Term::flat(1, n(k), n(nr)),
+            ],
+        ),
+    );
+    let oc = b.read(F, nn, at(&[(2, 1)]));
+    let oy = b.write(F, m * nn, at(&[(0, nn), (2, 1)]));
+    let acc = b.fill(F, &[0, 2], 0.0);
+    let a = b.load(oa, &[0, 1]);
+    let w = b.load(ob, &[1, 2]);
+    b.contract(acc, a, w, &[1]);
+    if gelu {
+        let c = b.load(oc, &[2]);
+        let y = b.map(
+            F,
+            &[0, 2],
+            &[acc, c],
+            expr(|e| {
+                let (x, c) = (e.input(0, F), e.input(1, F));
+                let s = e.add(x, c);
+                functions::gelu_erf(e, s, F)
+            }),
+        );
+        b.store(oy, y);
+    } else {
+        b.store(oy, acc);
+    }
+    b.k
+}
+
+fn conv(h: i64, c: i64, oc: i64, r: i64, stride: i64, nr: i64) -> Kernel {
+    let pad = r / 2;
+    let o = (h + 2 * pad - r) / stride + 1;
+    let axes = [
+        ("b", n(1)),
+        ("oh", n(o)),
+        ("ow", n(o)),
+        ("r", n(r)),
+        ("s", n(r)),
+        ("c", n(c)),
+        ("oc", n(oc)),
+    ];
+    let mut b = B::new("conv", Family::Conv, &axes);
+    let mut x = at(&[
+        (0, h * h * c),
+        (1, h * stride * c),
+        (2, stride * c),
+        (3, h * c),
+        (4, c),
+        (5, 1),
+    ]);
+    x.offset = n(-pad * h * c - pad * c);
+    x.bounds = vec![
+        bound(&[(1, stride), (3, 1)], -pad, h),
+        bound(&[(2, stride), (4, 1)], -pad, h),
+    ];
+    let ox = b.read(F, h * h * c, x);
+    let k = r * r * c;
+    let ow = b.read(
+        F,
+        k * oc,
+        Access::strided(
+            n(0),
+            vec![
+                blocked(6, oc / nr, k * nr, nr, 1),
+                Term::flat(3, n(r), n(r * c * nr)),
+                Term::flat(4, n(r), n(c * nr)),
+                Term::flat(5, n(c), n(nr)),
+            ],
+        ),
+    );
+    let oy = b.write(
+        F,
+        o * o * oc,
+        at(&[(0, o * o * oc), (1, o * oc), (2, oc), (6, 1)]),
+    );
+    let acc = b.fill(F, &[0, 1, 2, 6], 0.0);
+    let x = b.load(ox, &[0, 1, 2, 3, 4, 5]);
+    let w = b.load(ow, &[3, 4, 5, 6]);
+    b.contract(acc, x, w, &[3, 4, 5]);
+    let y = b.map(
+        F,
+        &[0, 1, 2, 6],
+        &[acc],
+        expr(|e| {
+            let x = e.input(0, F);
+            functions::relu(e, x, F)
+        }),
+    );
+    b.store(oy, y);
+    b.k
+}
+
+fn softmax(m: i64, nn: i64) -> Kernel {
+    let mut b = B::new("softmax", Family::Row, &[("m", n(m)), ("n", n(nn))]);
+    let ox = b.read(F, m * nn, at(&[(0, nn), (1, 1)]));
+    let oy = b.write(F, m * nn, at(&[(0, nn), (1, 1)]));
+    let x = b.load(ox, &[0, 1]);
+    let mx = b.fill(F, &[0], f64::NEG_INFINITY);
+    b.k.body.push(Stmt::Fold {
+        monoid: Monoid::max(F, F),
+        state: vec![mx],
+        args: vec![x],
+        over: vec![1],
+        rescale: None,
+    });
+    let e = b.map(
+        F,
+        &[0, 1],
+        &[x, mx],
+        expr(|e| {
+            let (x, m) = (e.input(0, F), e.input(1, F));
+            let d = e.sub(x, m);
+            e.unary(Unary::Exp, d)
+        }),
+    );
+    let s = b.fill(F, &[0], 0.0);
+    b.k.body.push(Stmt::Fold {
+        monoid: Monoid::sum(F, F),
+        state: vec![s],
+        args: vec![e],
+        over: vec![1],
+        rescale: None,
+    });
+    let y = b.map(
+        F,
+        &[0, 1],
+        &[e, s],
+        expr(|e| {
+            let (x, s) = (e.input(0, F), e.input(1, F));
+            e.div(x, s)
+        }),
+    );
+    b.store(oy, y);
+    b.k
+}
+
+fn map(m: i64, f: impl FnOnce(&mut expr::ExprBuilder, expr::Ref) -> expr::Ref) -> Kernel {
+    let mut b = B::new("map", Family::Map, &[("m", n(m))]);
+    let ox = b.read(F, m, at(&[(0, 1)]));
+    let oy = b.write(F, m, at(&[(0, 1)]));
+    let x = b.load(ox, &[0]);
+    let y = b.map(
+        F,
+        &[0],
+        &[x],
+        expr(|e| {
+            let x = e.input(0, F);
+            f(e, x)
+        }),
+    );
+    b.store(oy, y);
+    b.k
+}
+
+fn mover(ext: &[i64], xs: &[i64], ys: &[i64]) -> Kernel {
+    let names = ["a", "b", "c", "d"];
+    let axes: Vec<_> = ext.iter().zip(names).map(|(&e, s)| (s, n(e))).collect();
+    let mut b = B::new("move", Family::Move, &axes);
+    let all: i64 = ext.iter().product();
+    let ids: Vec<u16> = (0..ext.len() as u16).collect();
+    let term = |s: &[i64]| {
+        at(&s
+            .iter()
+            .enumerate()
+            .map(|(i, &s)| (i as u16, s))
+            .collect::<Vec<_>>())
+    };
+    let ox = b.read(F, all, term(xs));
+    let oy = b.write(F, all, term(ys));
+    let t = b.load(ox, &ids);
+    b.store(oy, t);
+    b.k
+}
+
+fn main() {
+    let want = std::env::args().nth(1).unwrap_or_default();
+    let show = |name: &str, k: Kernel, s: Schedule, amount: f64, unit: &str| {
+        if name.contains(&want) {
+            let t = time(&k, &s);
+            println!(
+                "{name:32} {:9.2} us  {:8.2} {unit}",
+                t * 1e6,
+                amount / t / 1e9
+            );
+        }
+    };
+    for (mr, nr, mt, kt) in [
+        (6, 64, 126, 256),
+        (6, 64, 126, 512),
+        (6, 64, 60, 1024),
+        (14, 32, 126, 256),
+        (8, 48, 120, 256),
+    ] {
+        if 1024 % nr == 0 {
+            let k = gemm(1024, 1024, 1024, nr, false);
+            let s = schedule(
+                &k,
+                &[(0, mt), (2, 512)],
+                &[(1, kt)],
+                true,
+                Some((mr, nr as u32)),
+            );
+            show(
+                &format!("gemm 1024 {mr}x{nr} m{mt} k{kt}"),
+                k,
+                s,
+                2.0 * 1024f64.powi(3),
+                "GFLOPS",
+            );
+        }
+    }
+    let k = gemm(1024, 1024, 1024, 64, true);
+    let s = schedule(&k, &[(0, 126), (2, 256)], &[(1, 256)], true, Some((6, 64)));
+    show("gemm 1024 bias gelu", k, s, 2.0 * 1024f64.powi(3), "GFLOPS");
+    for rows in [2, 4, 8] {
+        let k = conv(56, 64, 64, 3, 1, 64);
+        let s = schedule(&k, &[(1, rows)], &[(3, 1), (4, 1)], true, Some((6, 64)));
+        show(
+            &format!("conv 3x3 56x56 64 rows {rows}"),
+            k,
+            s,
+            2.0 * 56.0 * 56.0 * 64.0 * 64.0 * 9.0,
+            "GFLOPS",
+        );
+    }
+    let k = conv(14, 256, 256, 3, 1, 64);
+    let s = schedule(
+        &k,
+        &[(6, 64), (1, 14)],
+        &[(3, 1), (4, 1)],
+        true,
+        Some((6, 64)),
+    );
+    show(
+        "conv 3x3 14x14 256",
+        k,
+        s,
+        2.0 * 196.0 * 256.0 * 256.0 * 9.0,
+        "GFLOPS",
+    );
+    let k = conv(14, 256, 1024, 1, 1, 64);
+    let s = schedule(
+        &k,
+        &[(6, 64), (1, 14)],
+        &[(3, 1), (4, 1)],
+        true,
+        Some((6, 64)),
+    );
+    show(
+        "conv 1x1 14x14 256 1024",
+        k,
+        s,
+        2.0 * 196.0 * 256.0 * 1024.0,
+        "GFLOPS",
+    );
+    for (nr, nt) in [(64, 128), (64, 768), (128, 256)] {
+        let k = gemm(1, 3072, 768, nr, false);
+        let s = schedule(&k, &[(2, nt)], &[], true, Some((1, nr as u32)));
+        show(
+            &format!("gemv 768x3072 nr{nr} n{nt}"),
+            k,
+            s,
+            4.0 * 768.0 * 3072.0,
+            "GB/s",
+        );
+    }
+    for (m, nn) in [(256, 768), (2048, 128), (1024, 4096)] {
+        let k = softmax(m, nn);
+        let s = schedule(&k, &[(0, (16384 / nn).max(1))], &[], true, None);
+        show(&format!("softmax {m}x{nn}"), k, s, (m * nn) as f64, "el/ns");
+    }
+    let gelu = || map(1 << 16, |e, x| functions::gelu_erf(e, x, F));
+    show(
+        "gelu 64k",
+        gelu(),
+        schedule(&gelu(), &[(0, 4096)], &[], true, None),
+        65536.0,
+        "el/ns",
+    );
+    let relu = || map(1 << 16, |e, x| functions::relu(e, x, F));
+    show(
+        "relu 64k",
+        relu(),
+        schedule(&relu(), &[(0, 8192)], &[], true, None),
+        65536.0 * 8.0,
+        "GB/s",
+    );
+    let k = mover(&[1024, 1024], &[1024, 1], &[1, 1024]);
+    let s = schedule(&k, &[(0, 64), (1, 64)], &[], true, None);
+    show("transpose 1024", k, s, 8.0 * 1024.0 * 1024.0, "GB/s");
+    let k = mover(&[64, 1024], &[1024, 1], &[1024, 1]);
+    let s = schedule(&k, &[(0, 16)], &[], true, None);
+    show("copy 256 KB", k, s, 8.0 * 65536.0, "GB/s");
+    let tiny = || map(16, |e, x| functions::relu(e, x, F));
+    show(
+        "one tiny step",
+        tiny(),
+        schedule(&tiny(), &[], &[], true, None),
+        16.0,
+        "el/ns",
+    );
+    let many = || map(4096, |e, x| functions::relu(e, x, F));
+    show(
+        "256 tasks of 16",
+        many(),
+        schedule(&many(), &[(0, 16)], &[], true, None),
+        256.0,
+        "tasks/ns",
+    );
+}
