@@ -330,18 +330,19 @@ impl Crew {
 
 impl<T> Board<T> {
     fn crew(&self) -> Crew {
-        Crew::of(self.crew.load(Ordering::Acquire))
+        Crew::of(self.crew.load(Ordering::SeqCst))
     }
 
     /// Changes the crew, unless `to` says that it stays; gives what it was when it changed.
     fn change(&self, to: impl Fn(Crew) -> Option<Crew>) -> Option<Crew> {
-        let mut word = self.crew.load(Ordering::Acquire);
+        let mut word = self.crew.load(Ordering::SeqCst);
         loop {
             let next = to(Crew::of(word))?.word();
-            // Release: whoever sees that a worker has left sees what it did.
+            // Whoever sees that a worker has left sees what it did; and either a worker that leaves room
+            // sees who is about to sleep, or that one sees the room.
             match self
                 .crew
-                .compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange(word, next, Ordering::SeqCst, Ordering::SeqCst)
             {
                 Ok(_) => return Some(Crew::of(word)),
                 Err(now) => word = now,
