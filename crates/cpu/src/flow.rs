@@ -315,7 +315,16 @@ struct Crew {
     room: i32,
 }
 
+/// The room of a job that is being taken away: who leaves it leaves none behind.
+const GONE: i32 = i32::MIN;
+
 impl Crew {
+    /// Nobody, and no job.
+    const GONE: Crew = Crew {
+        users: 0,
+        room: GONE,
+    };
+
     fn of(word: u64) -> Crew {
         Crew {
             users: word as u32,
@@ -372,7 +381,7 @@ impl<T> Slot<T> {
         Slot {
             taken: CachePadded::new(AtomicBool::new(false)),
             board: CachePadded::new(Board {
-                crew: AtomicU64::new(0),
+                crew: AtomicU64::new(Crew::GONE.word()),
                 job: AtomicPtr::new(std::ptr::null_mut()),
                 generation: AtomicUsize::new(0),
                 priority: AtomicI32::new(0),
@@ -403,7 +412,7 @@ impl<T> Slot<T> {
     /// Makes the job that is shown take `by` workers more, or fewer: who is too many leaves.
     pub fn resize(&self, by: i32) {
         self.board.change(|c| {
-            let room = c.room.saturating_add(by);
+            let room = c.room.saturating_add(by).max(GONE + 1);
             Some(Crew { room, ..c })
         });
     }
@@ -425,7 +434,7 @@ impl<T> Slot<T> {
     /// Takes the job away and waits until no worker is in it, then frees the slot. What workers did is
     /// visible then.
     pub fn retire(&self) {
-        self.board.change(|c| Some(Crew { room: 0, ..c }));
+        self.board.change(|c| Some(Crew { room: GONE, ..c }));
         spin_until(|| self.board.crew().users == 0);
         self.taken.store(false, Ordering::Release);
     }
@@ -460,6 +469,7 @@ impl<T> Slot<T> {
             Some(Crew {
                 users: c.users - 1,
                 room: match left {
+                    _ if c.room == GONE => GONE,
                     Left::Empty => 0,
                     Left::Early => c.room.saturating_add(1),
                 },

@@ -271,6 +271,40 @@ fn room_for_one() {
     });
 }
 
+/// A worker that leaves early while the job is taken away leaves no room behind: nobody comes into a
+/// job that is gone.
+#[test]
+fn leaving_early_from_a_job_that_ends() {
+    loom::model(|| {
+        struct Shared {
+            slot: Slot<UnsafeCell<usize>>,
+        }
+        // SAFETY: the slot's protocol is what is checked.
+        unsafe impl Sync for Shared {}
+        // SAFETY: as above.
+        unsafe impl Send for Shared {}
+        let s = Arc::new(Shared { slot: Slot::new() });
+        let other = s.clone();
+        let t = thread::spawn(move || {
+            for _ in 0..2 {
+                other.slot.enter(0, |job, _| {
+                    // SAFETY: readers share the job until it is retired.
+                    job.with(|p| unsafe { assert_ne!(*p, 0) });
+                    Left::Early
+                });
+            }
+        });
+        let job = Box::new(UnsafeCell::new(1));
+        assert!(s.slot.claim());
+        s.slot.publish(&*job, 1, 0);
+        s.slot.retire();
+        assert!(s.slot.open(0).is_none(), "room in a slot without a job");
+        // SAFETY: nobody else is in the job any more.
+        job.with_mut(|p| unsafe { *p = 0 });
+        t.join().unwrap();
+    });
+}
+
 /// A worker leaves in the middle, when it likes: what it did is known, and nothing is lost.
 #[test]
 fn leaving_early() {

@@ -46,13 +46,16 @@ fn a_thousand_swaps_under_load() {
             let (session, stop, served, name) = (&session, &stop, &served, inputs[0].0.as_str());
             s.spawn(move || {
                 let want = session.run(&[(name, &input)]).expect("a request");
-                while !stop.load(Ordering::Relaxed) {
+                loop {
                     let got = session.run(&[(name, &input)]).expect("a request");
                     for ((n, a), (_, b)) in got.iter().zip(want.iter()) {
                         let d = testkit::compare::difference(a, b);
                         assert!(d <= 1e-5, "caller {caller}, output {n}: {d:.2e}");
                     }
                     served.fetch_add(1, Ordering::Relaxed);
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
                 }
             });
         }
@@ -63,7 +66,6 @@ fn a_thousand_swaps_under_load() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(served.load(Ordering::Relaxed) > 0);
     session.swap_plan(plans[0].clone()).expect("last plan");
     let after = session.runtime().engine().memory().packed;
     println!(
