@@ -34,5 +34,5 @@ pub use program::{
 };
 pub use stretch::Stretch;
 pub use timeline::{Activity, DeviceSpan, Span, Timeline};
-pub use verify::tile_map;
+pub use verify::{Race, race, tile_map};
 pub use why::{Alternative, Why};

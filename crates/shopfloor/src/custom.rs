@@ -1,7 +1,7 @@
 //! Kernels that a user wrote as text: models of one, and nodes of models.
 use crate::{Error, Model, ModelOptions};
 use kernel::{Declared, Number, Role, Shape, Template};
-use layout::{Dim, Layout, Sym};
+use layout::{Dim, DimBox, Layout, Sym};
 use onnx::{CustomLowered, CustomNode, CustomOp, CustomOps};
 use plan::{
     Fate, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair,
@@ -11,9 +11,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tensor::Attr;
 
-/// A kernel as an operator.
+/// A kernel as an operator of a model whose dims have these ranges.
 #[derive(Debug)]
-struct Operator(Template);
+struct Operator {
+    text: Template,
+    dims: DimBox,
+}
+
+/// Whether tasks can share the kernel out: that its plan has one task today is no proof that it may.
+fn shareable(kernel: &kernel::Kernel, dims: &DimBox) -> Result<(), String> {
+    match plan::race(kernel, dims) {
+        None => Ok(()),
+        Some(r) => Err(format!(
+            "positions along '{}' may write the same element of operand '{}'; give each an element of its own (a stride that steps over all that the other axes reach), or sizes a range in which they have one",
+            r.axes.join("', '"),
+            r.operand
+        )),
+    }
+}
 
 impl CustomOp for Operator {
     fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
@@ -31,9 +46,11 @@ impl CustomOp for Operator {
             numbers.insert(name.clone(), number);
         }
         let refused = |e: kernel::KernelError| format!("its kernel ({}): {e}", node.operator);
-        let declared = self.0.with(&numbers).map_err(refused)?;
+        let declared = self.text.with(&numbers).map_err(refused)?;
         declared.kernel.verify().map_err(refused)?;
         let called = declared.call(&node.inputs)?;
+        shareable(&called.kernel, &self.dims)
+            .map_err(|why| format!("its kernel ({}): {why}", node.operator))?;
         let mut symbols = BTreeSet::new();
         called.kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
         let spec = graph::KernelSpec {
@@ -51,14 +68,18 @@ impl CustomOp for Operator {
 }
 
 /// Kernels by domain and name, for import.
-pub(crate) fn operators(kernels: &BTreeMap<(String, String), String>) -> Result<CustomOps, Error> {
+pub(crate) fn operators(options: &ModelOptions) -> Result<CustomOps, Error> {
     let mut all = CustomOps::new();
-    for ((domain, name), text) in kernels {
+    for ((domain, name), text) in &options.kernels {
         let template = Template::parse(text).map_err(|e| {
             let domain = if domain.is_empty() { "ai.onnx" } else { domain };
             Error::Usage(format!("the kernel for {domain}:{name}: {e}"))
         })?;
-        all.insert((domain.clone(), name.clone()), Arc::new(Operator(template)));
+        let operator = Operator {
+            text: template,
+            dims: options.dims.clone(),
+        };
+        all.insert((domain.clone(), name.clone()), Arc::new(operator));
     }
     Ok(all)
 }
@@ -210,7 +231,8 @@ impl Model {
     ///
     /// # Errors
     /// A text that cannot be read, with line and column; a kernel that breaks a rule; shapes that do not
-    /// fit it.
+    /// fit it; positions that may write one element for some sizes in the ranges of `options.dims` (any
+    /// sizes where there is none), whether or not its plan would have several tasks.
     pub fn from_kernel(
         text: &str,
         shapes: &[(&str, Vec<Dim>)],
@@ -220,6 +242,8 @@ impl Model {
         declared.kernel.verify()?;
         let name = declared.kernel.name.clone();
         let program = program(&declared, shapes, &options.states)?;
+        shareable(&declared.kernel, &options.dims)
+            .map_err(|why| Error::Usage(format!("kernel '{name}': {why}")))?;
         Ok(Model::of_program(&name, program, options))
     }
 }

@@ -47,7 +47,7 @@ impl ModelOptions {
         Ok(onnx::ImportOptions {
             shapes: self.shapes.clone(),
             dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
-            customs: crate::custom::operators(&self.kernels)?,
+            customs: crate::custom::operators(self)?,
         })
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Where intervals do not decide and the box has few points, every point is looked at by itself.
 use super::equal::Equal;
-use kernel::{Access, Bound, Kernel, Operand};
+use kernel::{Access, AxisId, Bound, Kernel, Operand};
 use layout::{Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
 
@@ -64,6 +64,18 @@ impl Shape {
             extents: vec![elements],
             access: Access::strided(Dim::ZERO, vec![term]),
         }
+    }
+
+    /// Axes that the address depends on.
+    pub fn axes(&self) -> impl Iterator<Item = AxisId> {
+        self.access.terms.iter().map(|t| t.axis)
+    }
+
+    /// The same for one position along `axis`.
+    pub fn without(&self, axis: AxisId) -> Shape {
+        let mut one = self.clone();
+        one.access.terms.retain(|t| t.axis != axis);
+        one
     }
 
     /// The same with numbers where the box has a single value for every symbol and something is
@@ -330,7 +342,7 @@ impl Prover<'_> {
     }
 
     /// Whether sums over the address stay far inside 64 bits.
-    fn tame(&self, s: &Shape) -> bool {
+    pub fn tame(&self, s: &Shape) -> bool {
         let n = |d: &Dim| norm(d, self.dims).saturating_add(1);
         let a = &s.access;
         let mut strides = 1i128;

@@ -62,9 +62,11 @@ mod access;
 mod block;
 mod equal;
 mod order;
+mod race;
 mod step;
 mod tiles;
 
+pub use race::{Race, race};
 pub use tiles::tile_map;
 
 use crate::{BufferKind, Plan, PlanError, PlanSegment, Program, Step, StepWork, VerifiedPlan};
