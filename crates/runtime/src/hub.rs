@@ -2,7 +2,9 @@
 //! runs messages of several streams as one where they can be joined.
 //!
 //! A stream has one message under way at most, so that answers come in the order of the messages and each
-//! finds the state that the one before left. There is no thread in here: whoever waits for an answer works.
+//! finds the state that the one before left. Whoever waits for an answer works; what nobody waits for is run
+//! by one thread of the session, and by no thread of a stream's own (`attend`).
+use crate::attend::Attendance;
 use crate::book::Book;
 use crate::epoch::{Epoch, lookup};
 use crate::interpret::shape_of;
@@ -14,6 +16,7 @@ use plan::{Block, PlanSegment, Program, StatePair};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tensor::Tensor;
 
 /// How messages of several streams are joined: along a symbol that every input but those that all share,
@@ -186,6 +189,8 @@ pub(crate) struct Message {
     pub key: Option<u64>,
     pub items: usize,
     pub cancel: Option<Cancel>,
+    /// When it is run if nobody has received it before; `None`: never.
+    pub due: Option<Instant>,
     pub _booked: Booked,
 }
 
@@ -202,6 +207,7 @@ pub(crate) struct Line {
 pub(crate) struct Lines {
     pub all: BTreeMap<u64, Line>,
     next: u64,
+    pub attendance: Attendance,
     /// Joined messages are under way: others that could be joined wait for the next turn together.
     joint: bool,
 }
@@ -212,6 +218,16 @@ impl Lines {
         self.next += 1;
         self.all.insert(id, line);
         id
+    }
+
+    /// The stream whose message is to be run first if nobody receives it, of those that can be, and when.
+    pub fn due(&self) -> Option<(Instant, u64)> {
+        let all = self.all.iter().filter_map(|(&id, line)| {
+            let m = line.queue.front()?;
+            let free = line.keeps.is_some() && !(self.joint && m.key.is_some());
+            free.then_some((m.due?, id))
+        });
+        all.min()
     }
 
     /// Takes the next message of stream `own`, and of others those that run along with it.
@@ -293,6 +309,8 @@ struct Member {
 pub(crate) struct Hub {
     lines: Mutex<Lines>,
     changed: Condvar,
+    /// For the thread that runs what nobody receives.
+    pub alarm: Condvar,
 }
 
 /// Messages that this thread runs. Each of their streams gets an answer and its state back, whatever
@@ -353,6 +371,7 @@ impl Drop for Lead<'_> {
         if self.joint {
             lines.joint = false;
         }
+        self.hub.look_again(&lines);
         drop(lines);
         self.hub.changed.notify_all();
     }

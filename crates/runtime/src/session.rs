@@ -1,7 +1,7 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
 use crate::epoch::{Epoch, Unit, lookup};
-use crate::hub::Hub;
+use crate::hub::{Hub, Lines};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run, run_on};
 use crate::joined;
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
@@ -62,7 +62,9 @@ impl Default for SessionOptions {
 pub struct Session {
     served: Arc<Served>,
     outputs: Arc<[String]>,
-    pub(crate) streams: Hub,
+    pub(crate) streams: Arc<Hub>,
+    /// Itself, for the thread that runs what nobody receives of its streams.
+    me: Weak<Session>,
     /// The plans that streams keep their state in place by, each with its box.
     stream_epochs: Mutex<Vec<(DimBox, Weak<Epoch>)>>,
 }
@@ -96,7 +98,11 @@ pub struct Call<'a> {
 
 impl Session {
     /// A session of `program` on `engine`.
-    pub fn new(engine: Arc<Engine>, program: Arc<Program>, options: SessionOptions) -> Session {
+    pub fn new(
+        engine: Arc<Engine>,
+        program: Arc<Program>,
+        options: SessionOptions,
+    ) -> Arc<Session> {
         let mut policy = options.policy.clone();
         policy.workers = options.workers.unwrap_or(engine.workers());
         policy.spread = options.workers.is_none();
@@ -119,12 +125,13 @@ impl Session {
             engine: engine.clone(),
         });
         engine.opened(&served);
-        Session {
+        Arc::new_cyclic(|me| Session {
             served,
             outputs,
-            streams: Hub::default(),
+            streams: Arc::default(),
+            me: me.clone(),
             stream_epochs: Mutex::default(),
-        }
+        })
     }
 
     /// The session as whoever supervises it sees it.
@@ -707,6 +714,11 @@ impl Session {
         Stream::new(self, dims)
     }
 
+    /// A message of a stream is to be run at `due` if nobody receives it before.
+    pub(crate) fn ring(&self, lines: &mut Lines, due: Instant) -> Result<(), RunError> {
+        self.streams.ring(lines, due, &self.me)
+    }
+
     /// The plan over `dims` by which streams keep state in place, the same for all of them.
     pub(crate) fn stream_epoch(&self, dims: &DimBox) -> Result<Arc<Epoch>, RunError> {
         let mut all = (self.stream_epochs.lock()).unwrap_or_else(PoisonError::into_inner);
@@ -724,6 +736,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.streams.close();
         self.engine.desk.close(&self.book);
     }
 }

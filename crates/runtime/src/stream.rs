@@ -10,6 +10,9 @@ use tensor::Tensor;
 
 /// Messages of a stream whose answers were not received, at most, where nothing else is said.
 pub const STREAM_CAPACITY: usize = 64;
+/// How long a message lies for somebody to receive it, where nothing else is said: others that it may be
+/// joined with are mostly sent within this time.
+const LINGER: Duration = Duration::from_millis(1);
 /// Bytes of an input that messages share, up to which it is looked at whether they do.
 const SHARED: usize = 256;
 
@@ -21,7 +24,9 @@ pub type Answer = Vec<(String, Tensor)>;
 /// State is declared by pairing outputs with inputs. Where it grows along an axis it stays in place in the
 /// device's memory and nothing of it is copied; else the output's tensor becomes the next input as it is.
 /// [`Stream::send`] queues a message, [`Stream::receive`] gives the answers in the same order. Whoever
-/// waits for an answer works, as with [`Session::run`]: no thread is started for a stream. Messages of
+/// waits for an answer works, as with [`Session::run`]. A message that nobody has received for a while
+/// ([`Stream::with_linger`]), or that somebody has asked for by [`Stream::try_receive`], is run by a thread
+/// that all streams of the session share; it is started by the first such message. Messages of
 /// several streams of a session that wait at that moment run as one, where they can be joined: where one
 /// symbol is an extent of every state, of every output and of every input but those that are equal, and
 /// the stream's box lets it be as large. That items of such a batch do not influence each other is taken
@@ -33,6 +38,7 @@ pub struct Stream<'a> {
     line: u64,
     setup: Arc<Setup>,
     capacity: usize,
+    linger: Duration,
 }
 
 impl<'a> Stream<'a> {
@@ -111,6 +117,7 @@ impl<'a> Stream<'a> {
             line,
             setup,
             capacity: STREAM_CAPACITY,
+            linger: LINGER,
         })
     }
 
@@ -118,6 +125,15 @@ impl<'a> Stream<'a> {
     #[must_use]
     pub fn with_capacity(mut self, messages: usize) -> Stream<'a> {
         self.capacity = messages.max(1);
+        self
+    }
+
+    /// The same stream, whose messages lie so long for somebody to receive them, and for others to be joined
+    /// with, before they are run all the same (1 ms where nothing is said). With [`Duration::MAX`] nothing is
+    /// run unless somebody receives it or asks for it.
+    #[must_use]
+    pub fn with_linger(mut self, linger: Duration) -> Stream<'a> {
+        self.linger = linger;
         self
     }
 
@@ -162,6 +178,12 @@ impl<'a> Stream<'a> {
         lines.all.get(&self.line).map_or(0, |l| {
             l.queue.len() + l.answers.len() + usize::from(l.keeps.is_none())
         })
+    }
+
+    /// Answers that are there to be received.
+    pub fn ready(&self) -> usize {
+        let lines = self.session.streams.lines();
+        lines.all.get(&self.line).map_or(0, |l| l.answers.len())
     }
 
     /// Begins with this state instead of zeros, or goes on with it. Only while no message is pending.
@@ -221,7 +243,7 @@ impl<'a> Stream<'a> {
     /// [`RunError::StreamFull`]; inputs of other names or types. What is wrong beyond that is the
     /// message's answer.
     pub fn send(&mut self, inputs: &[(&str, &Tensor)]) -> Result<(), RunError> {
-        self.queue(inputs, None)
+        self.queue(inputs, None, Instant::now().checked_add(self.linger))
     }
 
     /// As [`Stream::send`]; a message that `cancel` gives up is passed over, and its answer is
@@ -234,13 +256,15 @@ impl<'a> Stream<'a> {
         inputs: &[(&str, &Tensor)],
         cancel: &Cancel,
     ) -> Result<(), RunError> {
-        self.queue(inputs, Some(cancel.clone()))
+        let due = Instant::now().checked_add(self.linger);
+        self.queue(inputs, Some(cancel.clone()), due)
     }
 
     fn queue(
         &mut self,
         inputs: &[(&str, &Tensor)],
         cancel: Option<Cancel>,
+        due: Option<Instant>,
     ) -> Result<(), RunError> {
         let pending = self.pending();
         if pending >= self.capacity {
@@ -280,6 +304,9 @@ impl<'a> Stream<'a> {
         let (key, items) = self.key(&given);
         let first = |p: &StatePair| first_state(program, *p, &given, &self.setup.dims);
         let mut lines = self.session.streams.lines();
+        if let Some(at) = due {
+            self.session.ring(&mut lines, at)?;
+        }
         if let Some(line) = lines.all.get_mut(&self.line) {
             if let Some(k) = &mut line.keeps
                 && line.queue.is_empty()
@@ -296,6 +323,7 @@ impl<'a> Stream<'a> {
                 key,
                 items,
                 cancel,
+                due,
                 _booked: Booked::queue(&self.session.book, bytes),
             });
         }
@@ -361,7 +389,7 @@ impl<'a> Stream<'a> {
         self.next(Some(Instant::now().checked_add(wait)).flatten(), true)
     }
 
-    /// The answer if it is there; runs nothing, so that somebody else has to.
+    /// The answer if it is there; runs nothing itself, and has what was sent run now, in another thread.
     ///
     /// # Errors
     /// As [`Stream::receive`].
@@ -370,7 +398,7 @@ impl<'a> Stream<'a> {
     }
 
     fn next(&mut self, until: Option<Instant>, works: bool) -> Result<Option<Answer>, RunError> {
-        let hub = &self.session.streams;
+        let hub = self.session.streams.clone();
         let mut lines = hub.lines();
         loop {
             let Some(line) = lines.all.get_mut(&self.line) else {
@@ -390,6 +418,15 @@ impl<'a> Stream<'a> {
                 lines = hub.lines();
                 continue;
             }
+            if !works {
+                let now = Instant::now();
+                let queued = lines.all.get_mut(&self.line).into_iter();
+                for m in queued.flat_map(|l| &mut l.queue) {
+                    m.due = Some(m.due.map_or(now, |t| t.min(now)));
+                }
+                self.session.ring(&mut lines, now)?;
+                return Ok(None);
+            }
             let left = until.map(|t| t.saturating_duration_since(Instant::now()));
             if left.is_some_and(|t| t.is_zero()) {
                 return Ok(None);
@@ -408,7 +445,8 @@ impl<'a> Stream<'a> {
                 why: "messages are pending; receive their answers before one is run".into(),
             });
         }
-        self.send(inputs)?;
+        // Nobody but its caller runs it.
+        self.queue(inputs, None, None)?;
         self.receive()
     }
 }

@@ -459,7 +459,7 @@ impl SessionBuilder {
 /// A model ready to run; shared by any number of threads.
 pub struct Session {
     model: Model,
-    inner: runtime::Session,
+    inner: Arc<runtime::Session>,
     cache: Option<Cache>,
 }
 

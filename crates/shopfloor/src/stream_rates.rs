@@ -64,8 +64,8 @@ fn rate(session: &Session, streams: usize, batch: usize, seconds: f64) -> Result
     let mut dims = DimBox::new();
     dims.insert("batch", 1, batch as i64);
     let mut all: Vec<Stream> = (0..streams)
-        .map(|_| session.stream(&dims))
-        .collect::<Result<_, _>>()?;
+        .map(|_| Ok(session.stream(&dims)?.with_linger(Duration::MAX)))
+        .collect::<Result<_, Error>>()?;
     let x = Tensor::zeros(DType::F32, &[1, WIDTH])?;
     let round = |all: &mut [Stream]| -> Result<(), Error> {
         for s in all.iter_mut() {

@@ -9,7 +9,7 @@ use shopfloor::{
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tensor::WeightStore;
 
 const IN: usize = 8;
@@ -130,6 +130,20 @@ fn near(got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len());
 }
 
+/// A stream whose messages are run by those alone who receive them.
+fn held<'s>(session: &'s Session, dims: &DimBox) -> Stream<'s> {
+    session.stream(dims).unwrap().with_linger(Duration::MAX)
+}
+
+/// Waits for something that another thread does.
+fn until(mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(300), "it never comes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn states(session: &Session) -> u64 {
     session.runtime().engine().memory().sessions[0].states
 }
@@ -145,9 +159,7 @@ fn messages_of_several_streams_run_as_one_and_answer_as_alone() {
     let session = Session::builder().with_engine(e).commit(cell()).unwrap();
     let each: Vec<_> = (0..5).map(|s| want(&session, s, 12)).collect();
     let run = |batch: i64| {
-        let mut streams: Vec<Stream> = (0..5)
-            .map(|_| session.stream(&up_to(batch)).unwrap())
-            .collect();
+        let mut streams: Vec<Stream> = (0..5).map(|_| held(&session, &up_to(batch))).collect();
         assert_eq!(streams[0].state_inputs(), ["h"]);
         // Plans are made by the first messages, which are no part of the count.
         let mut before = 0;
@@ -199,8 +211,8 @@ fn callers_in_many_threads_get_their_own_answers_in_order() {
 #[test]
 fn a_stream_frees_its_state_and_its_messages() {
     let session = session();
-    let mut a = session.stream(&up_to(4)).unwrap();
-    let mut b = session.stream(&up_to(4)).unwrap();
+    let mut a = held(&session, &up_to(4));
+    let mut b = held(&session, &up_to(4));
     a.run(inputs!["x" => &message(0, 0)]).unwrap();
     b.send(inputs!["x" => &message(0, 0)]).unwrap();
     let bytes = 4 * STATE as u64;
@@ -216,7 +228,7 @@ fn a_stream_frees_its_state_and_its_messages() {
 #[test]
 fn a_stream_takes_no_more_than_it_holds() {
     let session = session();
-    let mut s = session.stream(&up_to(1)).unwrap().with_capacity(2);
+    let mut s = held(&session, &up_to(1)).with_capacity(2);
     assert!(matches!(s.receive(), Err(RunError::Stream { .. })));
     s.send(inputs!["x" => &message(0, 0)]).unwrap();
     s.send(inputs!["x" => &message(0, 1)]).unwrap();
@@ -227,8 +239,7 @@ fn a_stream_takes_no_more_than_it_holds() {
         Err(RunError::Stream { .. })
     ));
     let want = want(&session, 0, 3);
-    // Nobody runs it but who receives.
-    assert_eq!(s.try_receive(), Ok(None));
+    assert_eq!((s.ready(), s.pending()), (0, 2));
     near(&y(s.receive().unwrap()), &want[0]);
     s.send(inputs!["x" => &message(0, 2)]).unwrap();
     let next = s
@@ -241,6 +252,50 @@ fn a_stream_takes_no_more_than_it_holds() {
 }
 
 #[test]
+fn what_nobody_receives_is_run_all_the_same() {
+    let e = engine(2, |_| Ok(()));
+    let gone = Arc::downgrade(&e);
+    let session = Session::builder().with_engine(e).commit(cell()).unwrap();
+    let each: Vec<_> = (0..3).map(|s| want(&session, s, 8)).collect();
+    let mut streams: Vec<Stream> = (0..3)
+        .map(|_| session.stream(&up_to(4)).unwrap())
+        .collect();
+    let send = |streams: &mut [Stream], i: usize| {
+        for (s, stream) in streams.iter_mut().enumerate() {
+            stream.send(inputs!["x" => &message(s, i)]).unwrap();
+        }
+    };
+    // Nobody so much as asks.
+    (0..4).for_each(|i| send(&mut streams, i));
+    until(|| streams.iter().all(|s| s.ready() == 4));
+    for i in 0..4 {
+        for (s, stream) in streams.iter_mut().enumerate() {
+            let answer = stream.try_receive().unwrap().unwrap();
+            near(&y(answer), at(&each, s, i));
+        }
+    }
+    // What would lie for ever is run for somebody who asks now and then.
+    let all = streams.into_iter();
+    let mut streams: Vec<Stream> = all.map(|s| s.with_linger(Duration::MAX)).collect();
+    (4..8).for_each(|i| send(&mut streams, i));
+    for i in 4..8 {
+        for (s, stream) in streams.iter_mut().enumerate() {
+            let mut answer = None;
+            until(|| {
+                answer = stream.try_receive().unwrap();
+                answer.is_some()
+            });
+            near(&y(answer.unwrap()), at(&each, s, i));
+        }
+    }
+    assert!(matches!(streams[0].try_receive(), Err(RunError::Stream { .. })));
+    // The thread that ran it goes with the session.
+    drop(streams);
+    drop(session);
+    until(|| gone.upgrade().is_none());
+}
+
+#[test]
 fn what_is_wrong_with_one_message_is_its_answer_alone() {
     let fails = Arc::new(AtomicBool::new(false));
     let once = fails.clone();
@@ -250,7 +305,7 @@ fn what_is_wrong_with_one_message_is_its_answer_alone() {
     });
     let session = Session::builder().with_engine(e).commit(cell()).unwrap();
     let each: Vec<_> = (0..3).map(|s| want(&session, s, 4)).collect();
-    let mut streams: Vec<Stream> = (0..3).map(|_| session.stream(&up_to(8)).unwrap()).collect();
+    let mut streams: Vec<Stream> = (0..3).map(|_| held(&session, &up_to(8))).collect();
     let wrong = Tensor::zeros(DType::F32, &[1, IN - 1]).unwrap();
     for i in 0..4 {
         for (s, stream) in streams.iter_mut().enumerate() {
@@ -294,7 +349,7 @@ fn what_is_wrong_with_one_message_is_its_answer_alone() {
 fn a_message_that_was_given_up_is_passed_over() {
     let session = session();
     let want = want(&session, 0, 2);
-    let mut s = session.stream(&up_to(4)).unwrap();
+    let mut s = held(&session, &up_to(4));
     let cancel = Cancel::new();
     s.send(inputs!["x" => &message(0, 0)]).unwrap();
     s.send_cancellable(inputs!["x" => &message(9, 9)], &cancel)
