@@ -71,13 +71,8 @@ impl KernelBuilder {
         access: Access,
         elements: Dim,
     ) -> OperandId {
-        self.k.operands.push(Operand {
-            name: name.into(),
-            dtype,
-            role,
-            access,
-            elements,
-        });
+        let o = Operand::new(name, dtype, role, access, elements);
+        self.k.operands.push(o);
         (self.k.operands.len() - 1) as OperandId
     }
 

@@ -161,6 +161,24 @@ pub struct Operand {
     pub elements: Dim,
 }
 
+impl Operand {
+    /// One of `elements` elements. The value outside bounds has no meaning without any and is 0 there, so
+    /// that kernels that mean the same are the same.
+    pub fn new(name: &str, dtype: DType, role: Role, access: Access, elements: Dim) -> Operand {
+        let mut access = access;
+        if access.bounds.is_empty() {
+            access.outside = 0.0;
+        }
+        Operand {
+            name: name.into(),
+            dtype,
+            role,
+            access,
+            elements,
+        }
+    }
+}
+
 /// A value over a set of axes: a whole tile once scheduled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tile {

@@ -758,6 +758,8 @@ impl Declared {
             };
             let done = match line.split_once(' ') {
                 Some(("space", rest)) => space(k, rest),
+                // One element has no axes.
+                None if line == "space" => Ok(()),
                 Some((r, rest)) if role(r).is_some() && !rest.trim_start().starts_with('=') => {
                     tensor(k, role(r).unwrap_or(Role::Read), rest.trim()).map(|s| shapes.push(s))
                 }

@@ -109,8 +109,11 @@ fn address(k: &Kernel, a: &Access) -> String {
         parts.push(a.offset.to_string());
     }
     for t in &a.terms {
+        let extent = k.axes.get(t.axis as usize).map(|a| &a.extent);
         match t.leaves.as_slice() {
-            [l] => parts.push(format!("{}*({})", axis(k, t.axis), l.stride)),
+            [l] if Some(&l.extent) == extent => {
+                parts.push(format!("{}*({})", axis(k, t.axis), l.stride));
+            }
             many => {
                 let list = |f: &dyn Fn(&layout::Leaf) -> String| {
                     many.iter().map(f).collect::<Vec<_>>().join(",")

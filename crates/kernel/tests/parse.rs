@@ -75,6 +75,29 @@ fn a_reduction_over_nothing_is_read_back() {
 }
 
 #[test]
+fn a_kernel_of_one_element_and_a_padded_stride_are_read_back() {
+    let text = "kernel k (map)\n  space\n  read   x f32 = 3 of 8\n  write  y f32 = 0
+        a : f32 [] = load x
+        store y = a";
+    let k = Kernel::parse(text).unwrap();
+    k.verify().unwrap();
+    assert!(k.axes.is_empty());
+    round_trip(&k);
+    // One stride that is not taken apart, over more than the axis has.
+    let text =
+        "kernel k (map)\n  space  n: 6\n  read   x f32 = n as (8)*(1)\n  write  y f32 = n*(1)
+        a : f32 [n] = load x
+        store y = a";
+    let k = Kernel::parse(text).unwrap();
+    k.verify().unwrap();
+    assert_eq!(
+        k.operands[0].access.terms[0].leaves[0].extent,
+        Dim::Known(8)
+    );
+    round_trip(&k);
+}
+
+#[test]
 fn faults_are_named_with_line_and_column() {
     let head = "kernel k (map)\nspace  n: 8\nread   x f32 = n*(1)\nwrite  y f32 = n*(1)\n";
     for (text, line, column, part) in [

@@ -23,7 +23,7 @@ fn shareable(kernel: &kernel::Kernel, dims: &DimBox) -> Result<(), String> {
     match plan::race(kernel, dims) {
         None => Ok(()),
         Some(r) => Err(format!(
-            "positions along '{}' may write the same element of operand '{}'; give each an element of its own (a stride that steps over all that the other axes reach), or sizes a range in which they have one",
+            "positions along '{}' may write the same element of operand '{}'; give each an element of its own (a stride that steps over all that the other axes reach), or state a range of sizes in which they have one (ModelOptions::dims, --dim)",
             r.axes.join("', '"),
             r.operand
         )),

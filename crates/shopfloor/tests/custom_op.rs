@@ -340,7 +340,10 @@ fn what_does_not_fit_is_one_sentence_with_node_and_remedy() {
     );
     assert!(e.contains("my.co:Clip2") && e.contains("line 4"), "{e}");
     // Two positions that may write one element, though not where a size is known to be small enough.
-    let text = SCALE.replace("write  y f32 [rows, cols] = r*(cols) + c*(1)", "write  y f32 [rows, cols] = r*(5) + c*(1) of rows*cols");
+    let text = SCALE.replace(
+        "write  y f32 [rows, cols] = r*(cols) + c*(1)",
+        "write  y f32 [rows, cols] = r*(5) + c*(1) of rows*cols",
+    );
     has(
         refused(
             scale_model(&["batch"], 1, &["x", "s"], &[]),

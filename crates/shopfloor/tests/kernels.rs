@@ -90,7 +90,12 @@ fn over(text: &str, window: i64) -> Result<Model, shopfloor::Error> {
 fn positions_that_write_one_element_are_refused_before_there_is_a_plan() {
     // A request of 4 x 6 would be one task.
     let e = of(RACE).unwrap_err().to_string();
-    for part in ["'diagonals'", "positions along 'r'", "operand 'y'", "stride"] {
+    for part in [
+        "'diagonals'",
+        "positions along 'r'",
+        "operand 'y'",
+        "stride",
+    ] {
         assert!(e.contains(part), "'{part}' is not in: {e}");
     }
     assert!(!e.contains('\n'), "{e}");
@@ -98,7 +103,10 @@ fn positions_that_write_one_element_are_refused_before_there_is_a_plan() {
     of(&RACE.replace("y f32 = r*(1)", "y f32 = r*(window)")).unwrap();
     of(&RACE.replace("y f32 = r*(1) + c*(1)", "y f32 = r*(1) + c*(sensors)")).unwrap();
     // Rows of 64 are long enough for some sizes, and may be said to be only those.
-    let padded = RACE.replace("y f32 = r*(1) + c*(1)", "y f32 = r*(64) + c*(1) of sensors*64");
+    let padded = RACE.replace(
+        "y f32 = r*(1) + c*(1)",
+        "y f32 = r*(64) + c*(1) of sensors*64",
+    );
     let e = of(&padded).unwrap_err().to_string();
     assert!(e.contains("positions along"), "{e}");
     assert!(over(&padded, 65).is_err());

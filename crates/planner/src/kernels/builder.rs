@@ -93,13 +93,8 @@ impl KernelBuilder {
         value: ValueIx,
     ) -> OperandId {
         let name = self.unique(name);
-        self.kernel.operands.push(Operand {
-            name,
-            dtype,
-            role,
-            access,
-            elements,
-        });
+        let o = Operand::new(&name, dtype, role, access, elements);
+        self.kernel.operands.push(o);
         self.args.push(value);
         (self.kernel.operands.len() - 1) as OperandId
     }

@@ -333,7 +333,7 @@ impl Engines {
     }
 
     /// The engine that `case` runs on, with its name.
-    fn of(&self, case: &Case) -> (&str, &Arc<Engine>) {
+    pub fn of(&self, case: &Case) -> (&str, &Arc<Engine>) {
         let (name, engine) = &self.0[(case.seed % self.0.len() as u64) as usize];
         (name, engine)
     }
