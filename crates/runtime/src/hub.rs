@@ -8,9 +8,9 @@ use crate::attend::Attendance;
 use crate::book::Book;
 use crate::epoch::{Epoch, lookup};
 use crate::interpret::shape_of;
+use crate::slab::{self, Home, Room};
 use crate::stream::Answer;
 use crate::{Cancel, RunError, Session, stack};
-use device::State;
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{Block, PlanSegment, Program, StatePair};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -88,8 +88,10 @@ pub(crate) struct Setup {
     pub epoch: Option<Arc<Epoch>>,
     /// Pairs whose state goes from output to input as a tensor.
     pub carried: Vec<StatePair>,
-    /// Inputs whose state the plan keeps in place.
+    /// Inputs whose state the plan keeps in place, in the order of its block's states.
     pub placed: Vec<u32>,
+    /// How the items of each of these lie in its memory; none where they are not joined.
+    pub rooms: Vec<Room>,
     pub joint: Option<Joint>,
     /// Items that may run together.
     pub most: usize,
@@ -99,6 +101,15 @@ impl Setup {
     /// The block whose state stays in place.
     pub fn block(&self) -> Option<&Block> {
         self.epoch.as_deref().and_then(block_of)
+    }
+
+    /// Names of the outputs whose state stays in place.
+    fn outputs_in_place(&self) -> Vec<&str> {
+        let states = self.block().into_iter().flat_map(|b| {
+            let ports = b.states.iter();
+            ports.map(|s| b.outputs[s.output as usize].name.as_str())
+        });
+        states.collect()
     }
 
     pub fn is_state(&self, input: usize) -> bool {
@@ -162,8 +173,10 @@ pub(crate) struct Keeps {
     /// State tensors, one for each of [`Setup::carried`]; `None` before the first message.
     pub carried: Vec<Option<Tensor>>,
     /// State in place, and its present shapes.
-    pub placed: Vec<State>,
+    pub placed: Home,
     pub shapes: Vec<Vec<usize>>,
+    /// Items of its messages so far; `None` before the first.
+    pub items: Option<usize>,
     pub booked: Booked,
 }
 
@@ -175,8 +188,7 @@ impl Keeps {
             .iter()
             .flatten()
             .map(|t| t.bytes().len() as u64);
-        let placed = self.placed.iter().map(|s| s.len() as u64);
-        let bytes = carried.chain(placed).sum();
+        let bytes = carried.sum::<u64>() + self.placed.bytes();
         self.booked.set(bytes);
     }
 }
@@ -280,6 +292,23 @@ fn alike(a: &Line, b: &Line) -> bool {
     let (Some(ka), Some(kb), Some(joint)) = (&a.keeps, &b.keeps, &a.setup.joint) else {
         return false;
     };
+    // Items of a state in place lie where the message before had them.
+    let steady = |l: &Line, k: &Keeps| {
+        let now = l.queue.front().map(|m| m.items);
+        k.items.is_none() || k.items == now
+    };
+    let plans = [&a.setup, &b.setup].map(|s| s.epoch.as_ref().map(Arc::as_ptr));
+    if plans[0] != plans[1] || !steady(a, ka) || !steady(b, kb) {
+        return false;
+    }
+    let lengths = ka.shapes.iter().zip(&kb.shapes);
+    let mut lengths = lengths.zip(&a.setup.placed).map(|((x, y), &input)| {
+        let along = joint.inputs.get(input as usize).copied().flatten();
+        x.len() == y.len() && (0..x.len()).all(|d| Some(d) == along || x[d] == y[d])
+    });
+    if !lengths.all(|same| same) {
+        return false;
+    }
     let states = a
         .setup
         .carried
@@ -411,9 +440,19 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
     };
     let program = session.program();
     let buffers = session.buffers();
+    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
+    let shapes = shapes_in_place(session, members[0]);
     let mut inputs: Vec<Tensor> = vec![];
     for (i, axis) in joint.inputs.iter().enumerate() {
-        let name = &program.value(program.inputs[i]).name;
+        let value = program.value(program.inputs[i]);
+        // State in place enters as zeros of its shape: only the shape is looked at.
+        let own = setup.placed.iter().position(|&p| p as usize == i);
+        if let (Some(s), Some(axis)) = (own, axis) {
+            let mut shape = shapes[s].clone();
+            shape[*axis] = items.iter().sum();
+            inputs.push(Tensor::zeros(value.dtype, &shape)?);
+            continue;
+        }
         let state = setup.carried.iter().position(|p| p.input as usize == i);
         let each: Vec<&Tensor> = members
             .iter()
@@ -423,7 +462,7 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
             })
             .collect();
         inputs.push(match (axis, each.first()) {
-            (Some(axis), _) => stack::join(buffers, &each, *axis, name)?,
+            (Some(axis), _) => stack::join(buffers, &each, *axis, &value.name)?,
             // Its bytes are equal: they are part of the key.
             (None, Some(t)) => (*t).clone(),
             (None, None) => return Err(RunError::Abandoned),
@@ -431,47 +470,113 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
     }
     let list: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
     let began: Vec<_> = members.iter().map(|_| session.book.stats.begin()).collect();
+    let mut env = vec![];
     let outs = {
         let turn = session.admit()?;
-        let mut lane = None;
-        let outs = session.run_within(&setup.dims, &list, &mut lane, turn.permit_of_all());
-        if let Some(l) = lane {
-            session.give_back(l);
+        match &setup.epoch {
+            Some(epoch) => {
+                env = covered(session, epoch, &list)?;
+                let homes = members.iter_mut().map(|m| &mut m.keeps.placed).collect();
+                let slab = slab::share(homes, &items, &setup.rooms)?;
+                let mut states = slab.states();
+                session.run_placed(epoch, &list, &env, &mut states, turn.permit_of_all())?
+            }
+            None => {
+                let mut lane = None;
+                let permit = turn.permit_of_all();
+                let outs = session.run_within(&setup.dims, &list, &mut lane, permit);
+                if let Some(l) = lane {
+                    session.give_back(l);
+                }
+                outs?
+            }
         }
-        outs?
     };
-    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
-    let mut parts: Vec<Vec<Tensor>> = members.iter().map(|_| vec![]).collect();
-    for ((o, axis), name) in outs
-        .iter()
-        .zip(&joint.outputs)
-        .zip(session.output_names().iter())
-    {
-        let split = stack::split(buffers, o, *axis, &items, name)?;
-        parts.iter_mut().zip(split).for_each(|(p, t)| p.push(t));
+    let mut parts: Vec<Vec<(usize, Tensor)>> = members.iter().map(|_| vec![]).collect();
+    let in_place = setup.outputs_in_place();
+    let names = session.output_names();
+    for (i, o) in outs.iter().enumerate() {
+        if !in_place.contains(&names[i].as_str()) {
+            let split = stack::split(buffers, o, joint.outputs[i], &items, &names[i])?;
+            parts
+                .iter_mut()
+                .zip(split)
+                .for_each(|(p, t)| p.push((i, t)));
+        }
     }
-    for ((m, outs), began) in members.iter_mut().zip(parts).zip(began) {
+    let mut next: Vec<Vec<Vec<usize>>> = vec![];
+    for n in &items {
+        let own = env.iter().map(|(s, v)| match *s == joint.symbol {
+            true => (s.clone(), *n as i64),
+            false => (s.clone(), *v),
+        });
+        next.push(grown(&setup, &own.collect::<Vec<_>>())?);
+    }
+    for (((m, outs), began), shapes) in members.iter_mut().zip(parts).zip(began).zip(next) {
+        m.keeps.shapes = shapes;
+        m.keeps.items = Some(m.message.items);
         let out = keep(session, &m.setup, &mut m.keeps, outs);
         m.answer = Some(session.account(began, Ok(out)));
     }
     Ok(())
 }
 
-/// Puts outputs that are state where the next message finds them, and names the others.
-fn keep(session: &Session, setup: &Setup, keeps: &mut Keeps, outs: Vec<Tensor>) -> Answer {
+/// Puts outputs, by their numbers, that are state where the next message finds them, and names the others.
+fn keep(session: &Session, setup: &Setup, keeps: &mut Keeps, outs: Vec<(usize, Tensor)>) -> Answer {
     let mut answer = vec![];
-    for (i, (t, name)) in outs
-        .into_iter()
-        .zip(session.output_names().iter())
-        .enumerate()
-    {
+    for (i, t) in outs {
         match setup.carried.iter().position(|p| p.output as usize == i) {
             Some(s) => keeps.carried[s] = Some(t),
-            None => answer.push((name.clone(), t)),
+            None => answer.push((session.output_names()[i].clone(), t)),
         }
     }
     keeps.count();
     answer
+}
+
+/// Shapes with which the states in place of a message's stream enter, in the order of its block's states.
+fn shapes_in_place(session: &Session, m: &Member) -> Vec<Vec<usize>> {
+    let states = m.setup.block().into_iter().flat_map(|b| {
+        let ports = b.states.iter().map(|s| &b.inputs[s.input as usize]);
+        ports.zip(&m.keeps.shapes)
+    });
+    let follow = |(port, shape): (&plan::Port, &Vec<usize>)| {
+        let extents = port.shape.iter().zip(shape).map(|(d, &n)| {
+            // Symbolic extents that another input gives (a batch) follow that input.
+            let given = d.as_sym();
+            let given = given.and_then(|s| given_extent(session.program(), &m.message.inputs, s));
+            given.unwrap_or(n)
+        });
+        extents.collect()
+    };
+    states.map(follow).collect()
+}
+
+/// The sizes of a request, all in the plan that keeps state in place.
+fn covered(
+    session: &Session,
+    epoch: &Epoch,
+    list: &[Option<&Tensor>],
+) -> Result<Vec<(Sym, i64)>, RunError> {
+    let env = session.shapes(list)?;
+    match epoch.covers(&env) {
+        true => Ok(env),
+        false => Err(RunError::Stream {
+            why: format!(
+                "its plan covers {}, and this message is outside; open a stream over a larger range",
+                epoch.plan.plan().dims
+            ),
+        }),
+    }
+}
+
+/// Shapes of the states in place after a request of these sizes.
+fn grown(setup: &Setup, env: &[(Sym, i64)]) -> Result<Vec<Vec<usize>>, RunError> {
+    let states = setup.block().into_iter().flat_map(|b| {
+        let ports = b.states.iter();
+        ports.map(|s| &b.outputs[s.output as usize])
+    });
+    states.map(|p| shape_of(&p.shape, env, &p.name)).collect()
 }
 
 /// Runs one message whose state goes from output to input as tensors.
@@ -492,34 +597,22 @@ fn carried(session: &Session, m: &mut Member) -> Result<Answer, RunError> {
         session.give_back(l);
     }
     drop(turn);
-    Ok(keep(session, &setup, &mut m.keeps, outs?))
+    let outs = outs?.into_iter().enumerate().collect();
+    Ok(keep(session, &setup, &mut m.keeps, outs))
 }
 
 /// Runs one message on the plan that keeps its state in place.
 fn placed(session: &Session, m: &mut Member) -> Result<Answer, RunError> {
     let setup = m.setup.clone();
-    let program = session.program();
     let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) else {
         return Err(RunError::Abandoned);
     };
-    // State in place enters as empty tensors of the right shape: only their shape is looked at.
+    // State in place enters as zeros of its shape: only the shape is looked at.
     let mut own: Vec<(u32, Tensor)> = vec![];
-    for (s, shape) in block.states.iter().zip(&m.keeps.shapes) {
-        let port = &block.inputs[s.input as usize];
-        let mut shape = shape.clone();
-        // Symbolic extents that another input gives (a batch) follow that input.
-        for (d, n) in port.shape.iter().zip(&mut shape) {
-            if let Some(sym) = d.as_sym()
-                && let Some(given) = given_extent(program, &m.message.inputs, sym)
-            {
-                *n = given;
-            }
-        }
-        let number = program.inputs.iter().position(|&v| v == port.value);
-        own.push((
-            number.unwrap_or(0) as u32,
-            Tensor::zeros(port.dtype, &shape)?,
-        ));
+    let shapes = shapes_in_place(session, m);
+    for ((s, shape), &input) in block.states.iter().zip(&shapes).zip(&setup.placed) {
+        let dtype = block.inputs[s.input as usize].dtype;
+        own.push((input, Tensor::zeros(dtype, shape)?));
     }
     let mut list: Vec<Option<&Tensor>> = m.message.inputs.iter().map(Option::as_ref).collect();
     for (pair, t) in setup.carried.iter().zip(&m.keeps.carried) {
@@ -528,35 +621,23 @@ fn placed(session: &Session, m: &mut Member) -> Result<Answer, RunError> {
     for (i, t) in &own {
         list[*i as usize] = Some(t);
     }
-    let env = session.shapes(&list)?;
-    if !epoch.covers(&env) {
-        return Err(RunError::Stream {
-            why: format!(
-                "its plan covers {}, and this message is outside; open a stream over a larger range",
-                epoch.plan.plan().dims
-            ),
-        });
-    }
+    let env = covered(session, epoch, &list)?;
     let call = crate::Call {
         cancel: m.message.cancel.as_ref(),
         deadline: None,
     };
     let turn = session.admit_call(call)?;
-    let outs = session.run_placed(epoch, &list, &env, &mut m.keeps.placed, turn.permit());
+    let states = m.keeps.placed.own(&setup.rooms)?;
+    let outs = session.run_placed(epoch, &list, &env, states, turn.permit());
     drop(turn);
     let outs = outs?;
-    for (s, shape) in block.states.iter().zip(&mut m.keeps.shapes) {
-        let port = &block.outputs[s.output as usize];
-        *shape = shape_of(&port.shape, &env, &port.name)?;
-    }
-    let in_place: Vec<&str> = block
-        .states
-        .iter()
-        .map(|s| block.outputs[s.output as usize].name.as_str())
-        .collect();
-    let mut answer = keep(session, &setup, &mut m.keeps, outs);
-    answer.retain(|(n, _)| !in_place.contains(&n.as_str()));
-    Ok(answer)
+    m.keeps.shapes = grown(&setup, &env)?;
+    m.keeps.items = Some(m.message.items);
+    let in_place = setup.outputs_in_place();
+    let names = session.output_names();
+    let outs = outs.into_iter().enumerate();
+    let outs = outs.filter(|(i, _)| !in_place.contains(&names[*i].as_str()));
+    Ok(keep(session, &setup, &mut m.keeps, outs.collect()))
 }
 
 /// The extent that the inputs of a message give to a symbol.

@@ -20,6 +20,7 @@ mod kept;
 mod lane;
 mod served;
 mod session;
+mod slab;
 mod stack;
 mod stats;
 mod store;

@@ -1,4 +1,5 @@
 use crate::hub::{Booked, Joint, Keeps, Line, Message, Setup, block_of, first_state};
+use crate::slab::{Home, Room};
 use crate::{Cancel, RunError, Session};
 use device::State;
 use layout::DimBox;
@@ -29,7 +30,9 @@ pub type Answer = Vec<(String, Tensor)>;
 /// that all streams of the session share; it is started by the first such message. Messages of
 /// several streams of a session that wait at that moment run as one, where they can be joined: where one
 /// symbol is an extent of every state, of every output and of every input but those that are equal, and
-/// the stream's box lets it be as large. That items of such a batch do not influence each other is taken
+/// the stream's box lets it be as large. State in place is joined too: streams whose caches are equally long
+/// keep them side by side as long as they run together, and nothing is copied then; what changes its company
+/// is moved once. Caches of different lengths are run one by one. That items of such a batch do not influence each other is taken
 /// for granted; a box with a batch of the message's own size keeps streams apart.
 ///
 /// Dropping a stream frees its state.
@@ -58,6 +61,7 @@ impl<'a> Stream<'a> {
             epoch: None,
             carried: program.states.clone(),
             placed: vec![],
+            rooms: vec![],
             joint: None,
             most: 0,
         };
@@ -75,26 +79,36 @@ impl<'a> Stream<'a> {
             setup.carried.retain(|p| !setup.placed.contains(&p.input));
             setup.epoch = (!setup.placed.is_empty()).then_some(epoch);
         }
-        if setup.epoch.is_none() {
-            setup.joint = Joint::of(program);
-            let top = |j: &Joint| dims.get(&j.symbol).map_or(0, |r| r.hi);
-            let most = setup.joint.as_ref().map_or(0, top);
-            setup.most = usize::try_from(most).unwrap_or(0);
+        setup.joint = Joint::of(program);
+        if let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) {
+            let along = |j: &Joint| {
+                let axis = |&i: &u32| j.inputs.get(i as usize).copied().flatten();
+                setup.placed.iter().map(axis).collect::<Option<Vec<_>>>()
+            };
+            let along = setup.joint.as_ref().and_then(along);
+            let range = &epoch.plan.plan().dims;
+            match along.and_then(|a| Room::of(block, range, &a)) {
+                Some(rooms) => setup.rooms = rooms,
+                None => setup.joint = None,
+            }
         }
+        let top = |j: &Joint| dims.get(&j.symbol).map_or(0, |r| r.hi);
+        let most = setup.joint.as_ref().map_or(0, top);
+        setup.most = usize::try_from(most).unwrap_or(0);
         let mut keeps = Keeps {
             carried: setup.carried.iter().map(|_| None).collect(),
-            placed: vec![],
+            placed: Home::Own(vec![]),
             shapes: vec![],
+            items: None,
             booked: Booked::state(&session.book),
         };
         if let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) {
             let range = &epoch.plan.plan().dims;
+            let mut own = vec![];
             for s in &block.states {
                 let port = &block.inputs[s.input as usize];
                 let buffer = &block.buffers[s.buffer as usize];
-                keeps
-                    .placed
-                    .push(State::new(buffer.bytes as usize, &port.name));
+                own.push(State::new(buffer.bytes as usize, &port.name));
                 // The growing dimension starts at the bottom of its range: an empty cache.
                 let extent = |d: &layout::Dim| {
                     let r = range.bounds(d)?;
@@ -103,6 +117,7 @@ impl<'a> Stream<'a> {
                 let shape = port.shape.iter().map(|d| extent(d).unwrap_or(0));
                 keeps.shapes.push(shape.collect());
             }
+            keeps.placed = Home::Own(own);
         }
         keeps.count();
         let setup = Arc::new(setup);
@@ -159,11 +174,7 @@ impl<'a> Stream<'a> {
 
     /// Where each state in place is: `host`, or the device's name; left out before the first message.
     pub fn state_places(&self) -> Vec<String> {
-        let places = |k: &mut Keeps| {
-            let all = k.placed.iter().filter_map(State::valid_in);
-            all.map(str::to_string).collect()
-        };
-        self.with_keeps(places).unwrap_or_default()
+        self.with_keeps(|k| k.placed.places()).unwrap_or_default()
     }
 
     fn with_keeps<T>(&self, f: impl FnOnce(&mut Keeps) -> T) -> Option<T> {

@@ -257,9 +257,7 @@ fn what_nobody_receives_is_run_all_the_same() {
     let gone = Arc::downgrade(&e);
     let session = Session::builder().with_engine(e).commit(cell()).unwrap();
     let each: Vec<_> = (0..3).map(|s| want(&session, s, 8)).collect();
-    let mut streams: Vec<Stream> = (0..3)
-        .map(|_| session.stream(&up_to(4)).unwrap())
-        .collect();
+    let mut streams: Vec<Stream> = (0..3).map(|_| session.stream(&up_to(4)).unwrap()).collect();
     let send = |streams: &mut [Stream], i: usize| {
         for (s, stream) in streams.iter_mut().enumerate() {
             stream.send(inputs!["x" => &message(s, i)]).unwrap();
@@ -288,7 +286,10 @@ fn what_nobody_receives_is_run_all_the_same() {
             near(&y(answer.unwrap()), at(&each, s, i));
         }
     }
-    assert!(matches!(streams[0].try_receive(), Err(RunError::Stream { .. })));
+    assert!(matches!(
+        streams[0].try_receive(),
+        Err(RunError::Stream { .. })
+    ));
     // The thread that ran it goes with the session.
     drop(streams);
     drop(session);

@@ -1,0 +1,276 @@
+//! Where streams keep state in place: each in memory of its own, or several that run together side by side
+//! in memory that one plan runs on.
+use crate::RunError;
+use device::State;
+use layout::{Dim, DimBox};
+use plan::Block;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the items of one state lie in its memory: in each of `outer` parts one behind the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Room {
+    pub name: String,
+    /// Bytes of the plan's buffer, which holds as many items as its box has at most.
+    pub bytes: usize,
+    outer: usize,
+    /// Bytes of an item in one part.
+    item: usize,
+}
+
+impl Room {
+    /// That of each state of `block` whose items lie along the axis that `along` has for it; `None` where
+    /// extents are not known, but for that of the axis that grows: memory is laid out for its top.
+    pub fn of(block: &Block, dims: &DimBox, along: &[usize]) -> Option<Vec<Room>> {
+        let each = block.states.iter().zip(along).map(|(s, &along)| {
+            let past = block.inputs.get(s.input as usize)?;
+            let present = block.outputs.get(s.output as usize)?;
+            let extent = |(d, (now, next)): (usize, (&Dim, &Dim))| {
+                let n = match d == along {
+                    true => 1,
+                    false if now == next => next.known()?,
+                    false => dims.bounds(next)?.hi,
+                };
+                usize::try_from(n).ok()
+            };
+            let extents = past.shape.iter().zip(&present.shape).enumerate();
+            let extents: Vec<usize> = extents.map(extent).collect::<Option<_>>()?;
+            let product = |e: &[usize]| e.iter().try_fold(1usize, |p, n| p.checked_mul(*n));
+            let (outer, inner) = extents.split_at_checked(along)?;
+            let (outer, inner) = (product(outer)?, product(inner)?);
+            Some(Room {
+                name: present.name.clone(),
+                bytes: usize::try_from(block.buffers.get(s.buffer as usize)?.bytes).ok()?,
+                outer,
+                item: inner.checked_mul(past.dtype.bits() as usize)? / 8,
+            })
+        });
+        each.collect()
+    }
+
+    /// Copies `count` items, which are those from `from.1` on of `from.2`, to where they are those from
+    /// `to.1` on of `to.2`.
+    fn copy(
+        &self,
+        count: usize,
+        from: (&[u8], usize, usize),
+        to: (&mut [u8], usize, usize),
+    ) -> Option<()> {
+        let begin = |part: usize, at: usize, all: usize| (part * all + at) * self.item;
+        for part in 0..self.outer {
+            let (f, t) = (begin(part, from.1, from.2), begin(part, to.1, to.2));
+            let n = count * self.item;
+            to.0.get_mut(t..t + n)?
+                .copy_from_slice(from.0.get(f..f + n)?);
+        }
+        Some(())
+    }
+}
+
+/// States of several streams, in the order in which they run.
+pub(crate) struct Slab {
+    /// How many items each has.
+    items: Vec<usize>,
+    bytes: u64,
+    states: Mutex<Vec<State>>,
+}
+
+impl Slab {
+    pub fn states(&self) -> MutexGuard<'_, Vec<State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the items of stream `at` begin, and how many there are in all.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let sum = |of: &[usize]| of.iter().sum();
+        (sum(&self.items[..at]), sum(&self.items))
+    }
+}
+
+/// Where a stream's states in place are.
+pub(crate) enum Home {
+    /// Its own.
+    Own(Vec<State>),
+    /// The part of stream number `.1`.
+    Shared(Arc<Slab>, usize),
+}
+
+fn unlike(room: &Room) -> RunError {
+    RunError::Stream {
+        why: format!(
+            "state '{}' does not fit the memory that its plan has for it; this is a fault of shopfloor, please report it with the model",
+            room.name
+        ),
+    }
+}
+
+impl Home {
+    /// Its states by themselves, taken out of what they shared with others.
+    pub fn own(&mut self, rooms: &[Room]) -> Result<&mut Vec<State>, RunError> {
+        if let Home::Shared(slab, at) = self {
+            let count = slab.items[*at];
+            let place = slab.place(*at);
+            let mut taken = vec![];
+            for (state, room) in slab.states().iter_mut().zip(rooms) {
+                let mut own = State::new(room.bytes, &room.name);
+                let (from, to) = (state.host()?, own.host()?);
+                room.copy(count, (from, place.0, place.1), (to, 0, count))
+                    .ok_or_else(|| unlike(room))?;
+                taken.push(own);
+            }
+            *self = Home::Own(taken);
+        }
+        match self {
+            Home::Own(states) => Ok(states),
+            Home::Shared(..) => Err(RunError::Abandoned),
+        }
+    }
+
+    /// Bytes; of what is shared its part.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Home::Own(states) => states.iter().map(|s| s.len() as u64).sum(),
+            Home::Shared(slab, _) => slab.bytes / Arc::strong_count(slab).max(1) as u64,
+        }
+    }
+
+    /// Where each state is, but for those that were not used yet.
+    pub fn places(&self) -> Vec<String> {
+        let of = |all: &[State]| {
+            let all = all.iter().filter_map(State::valid_in);
+            all.map(str::to_string).collect()
+        };
+        match self {
+            Home::Own(states) => of(states),
+            Home::Shared(slab, _) => of(&slab.states()),
+        }
+    }
+}
+
+/// The states of these streams side by side, each of so many items: those that ran together last are so
+/// already, and nothing is copied.
+pub(crate) fn share(
+    homes: Vec<&mut Home>,
+    items: &[usize],
+    rooms: &[Room],
+) -> Result<Arc<Slab>, RunError> {
+    let first = homes.first().and_then(|h| match h {
+        Home::Shared(slab, 0) if slab.items == items => Some(slab.clone()),
+        _ => None,
+    });
+    let same = |slab: &Arc<Slab>| {
+        homes.iter().enumerate().all(
+            |(i, h)| matches!(h, Home::Shared(other, at) if *at == i && Arc::ptr_eq(slab, other)),
+        )
+    };
+    if let Some(slab) = first.filter(same) {
+        return Ok(slab);
+    }
+    let mut states: Vec<State> = rooms.iter().map(|r| State::new(r.bytes, &r.name)).collect();
+    let all = items.iter().sum();
+    let mut homes = homes;
+    for (i, room) in rooms.iter().enumerate() {
+        let to = states[i].host()?;
+        let mut at = 0;
+        for (home, &count) in homes.iter_mut().zip(items) {
+            let mut copy = |state: &mut State, place: (usize, usize)| match state.valid_in() {
+                // It is zeros, as the room is.
+                None => Ok(()),
+                Some(_) => {
+                    let from = (&**state.host()?, place.0, place.1);
+                    room.copy(count, from, (to, at, all))
+                        .ok_or_else(|| unlike(room))
+                }
+            };
+            match home {
+                Home::Own(own) => copy(own.get_mut(i).ok_or_else(|| unlike(room))?, (0, count))?,
+                Home::Shared(slab, n) => {
+                    let place = slab.place(*n);
+                    let mut states = slab.states();
+                    copy(states.get_mut(i).ok_or_else(|| unlike(room))?, place)?;
+                }
+            }
+            at += count;
+        }
+    }
+    let slab = Arc::new(Slab {
+        items: items.to_vec(),
+        bytes: states.iter().map(|s| s.len() as u64).sum(),
+        states: Mutex::new(states),
+    });
+    for (i, home) in homes.into_iter().enumerate() {
+        *home = Home::Shared(slab.clone(), i);
+    }
+    Ok(slab)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Home, Room, share};
+    use device::State;
+
+    /// Two parts of three bytes an item, for at most eight items.
+    fn rooms() -> Vec<Room> {
+        vec![Room {
+            name: "s".into(),
+            bytes: 2 * 3 * 8,
+            outer: 2,
+            item: 3,
+        }]
+    }
+
+    /// Items of one stream by itself: bytes that say stream, part and item.
+    fn home(stream: u8, items: u8) -> Home {
+        let mut s = State::new(48, "s");
+        let bytes = s.host().unwrap();
+        for part in 0..2u8 {
+            for i in 0..items {
+                let at = usize::from(part * items + i) * 3;
+                bytes[at..at + 3].fill(100 * part + 10 * stream + i + 1);
+            }
+        }
+        Home::Own(vec![s])
+    }
+
+    fn firsts(home: &mut Home, count: usize) -> Vec<u8> {
+        let states = home.own(&rooms()).unwrap();
+        let bytes = states[0].host().unwrap();
+        (0..count).map(|i| bytes[3 * i]).collect()
+    }
+
+    #[test]
+    fn states_lie_side_by_side_and_come_apart_again() {
+        let (mut a, mut b, mut c) = (home(1, 2), home(2, 1), home(3, 1));
+        let slab = share(vec![&mut a, &mut b], &[2, 1], &rooms()).unwrap();
+        let seen: Vec<u8> = {
+            let mut states = slab.states();
+            let bytes = states[0].host().unwrap();
+            (0..6).map(|i| bytes[3 * i]).collect()
+        };
+        assert_eq!(seen, [11, 12, 21, 111, 112, 121]);
+        // The same again: nothing moves. Others, or in another order: it does.
+        let again = share(vec![&mut a, &mut b], &[2, 1], &rooms()).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&slab, &again));
+        let other = share(vec![&mut c, &mut a], &[1, 2], &rooms()).unwrap();
+        assert!(!std::sync::Arc::ptr_eq(&slab, &other));
+        let seen: Vec<u8> = {
+            let mut states = other.states();
+            let bytes = states[0].host().unwrap();
+            (0..6).map(|i| bytes[3 * i]).collect()
+        };
+        assert_eq!(seen, [31, 11, 12, 131, 111, 112]);
+        // What was left behind is whole, and so is what is taken out.
+        assert_eq!(firsts(&mut b, 2), [21, 121]);
+        assert_eq!(firsts(&mut a, 4), [11, 12, 111, 112]);
+        assert_eq!(firsts(&mut c, 2), [31, 131]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_and_changes_nothing() {
+        let (mut a, mut b) = (home(1, 2), home(2, 2));
+        let mut small = rooms();
+        small[0].bytes = 20;
+        assert!(share(vec![&mut a, &mut b], &[2, 2], &small).is_err());
+        assert_eq!(firsts(&mut a, 4), [11, 12, 111, 112]);
+        assert_eq!(firsts(&mut b, 4), [21, 22, 121, 122]);
+    }
+}

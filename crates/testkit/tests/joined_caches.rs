@@ -1,0 +1,260 @@
+//! Caches in place of several streams that run as one: lockstep, streams that come and go, other lengths.
+extern crate shopfloor_testkit as testkit;
+
+use cuda::{CudaDevice, CudaOptions};
+use cuda_emulated::{EmulatedDriver, EmulatedGpu};
+use device::Device;
+use graph::{ContractSpec, GraphBuilder, Op, Origin};
+use layout::{DType, Dim, DimBox};
+use planner::{PlanOptions, Planner};
+use runtime::Engine;
+use shopfloor::{Machine, Model, ModelOptions, Session, Stream, Tensor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tensor::WeightStore;
+
+const WIDTH: usize = 16;
+const TOKENS: usize = 10;
+
+/// Attention without a softmax over a cache that grows by a row with every request, for a batch of any size.
+fn decoder() -> Model {
+    let mut weights = WeightStore::new();
+    let value = |j: usize| ((j * 7) % 17) as f32 / 34.0 - 0.2;
+    let matrix: Vec<f32> = (0..WIDTH * WIDTH).map(value).collect();
+    let w = Tensor::from_f32(&[WIDTH, WIDTH], &matrix).expect("a matrix");
+    let w = weights.add_tensor("w", w).expect("a weight");
+    let mut b = GraphBuilder::new("decoder", Arc::new(weights));
+    let shape = |rows: Dim| vec![Dim::sym("b"), rows, Dim::from(WIDTH)];
+    let x = b.input("x", DType::F32, shape(Dim::ONE));
+    let past = b.input("past", DType::F32, shape(Dim::sym("p")));
+    let w = b.weight(w).expect("a weight");
+    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
+        let origin = Origin {
+            name: name.into(),
+            op_type: String::new(),
+        };
+        b.node(op, of, &[name], &origin).expect("a node")[0]
+    };
+    let product = |a: &[u8], b: &[u8], out: &[u8]| {
+        Op::Contract(ContractSpec {
+            a: a.to_vec(),
+            b: b.to_vec(),
+            out: out.to_vec(),
+        })
+    };
+    let row = node(product(&[0, 1, 2], &[2, 3], &[0, 1, 3]), &[x, w], "row");
+    let present = node(Op::Concat { axis: 1 }, &[past, row], "present");
+    let scores = product(&[0, 1, 2], &[0, 3, 2], &[0, 1, 3]);
+    let scores = node(scores, &[x, present], "scores");
+    let y = product(&[0, 1, 2], &[0, 2, 3], &[0, 1, 3]);
+    let y = node(y, &[scores, present], "y");
+    let graph = b.finish(&[y, present]);
+    let options = ModelOptions {
+        states: vec![("past".into(), "present".into())],
+        ..ModelOptions::default()
+    };
+    Model::from_graph("decoder", &graph, &options).expect("a model")
+}
+
+fn box_of(batch: i64) -> DimBox {
+    let mut dims = DimBox::new();
+    dims.insert("p", 0, TOKENS as i64 - 1);
+    dims.insert("b", 1, batch);
+    dims
+}
+
+/// Token `i` of stream `s`, which is `items` sequences.
+fn token(s: usize, i: usize, items: usize) -> Tensor {
+    let value = |j: usize| ((s * 29 + i * 5 + j * 3) % 11) as f32 / 22.0 - 0.2;
+    let values: Vec<f32> = (0..items * WIDTH).map(value).collect();
+    Tensor::from_f32(&[items, 1, WIDTH], &values).expect("rows")
+}
+
+/// What a stream by itself answers.
+fn want(session: &Session, s: usize, items: usize) -> Vec<Vec<f32>> {
+    let mut stream = session.stream(&box_of(items as i64)).expect("a stream");
+    assert_eq!(stream.in_place(), ["past"]);
+    let one = |i| {
+        let outs = stream.run(&[("x", &token(s, i, items))]).expect("a token");
+        outs[0].1.to_f32().expect("floats")
+    };
+    (0..TOKENS).map(one).collect()
+}
+
+fn near(got: &[f32], want: &[f32], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (g, w) in got.iter().zip(want) {
+        assert!((g - w).abs() <= 1e-5, "{what}: {g} {w}");
+    }
+}
+
+/// A stream that nobody but who receives works for, with its number, its items and how far it is.
+struct Seat<'s> {
+    stream: Stream<'s>,
+    number: usize,
+    items: usize,
+    at: usize,
+}
+
+fn seat(session: &Session, number: usize, items: usize) -> Seat<'_> {
+    let stream = session.stream(&box_of(8)).expect("a stream");
+    Seat {
+        stream: stream.with_linger(Duration::MAX),
+        number,
+        items,
+        at: 0,
+    }
+}
+
+/// One token of each of these streams, sent before any answer is received.
+fn round(seats: &mut [&mut Seat<'_>], want: &[Vec<Vec<f32>>]) {
+    for s in seats.iter_mut() {
+        let x = token(s.number, s.at, s.items);
+        s.stream.send(&[("x", &x)]).expect("it is sent");
+    }
+    for s in seats.iter_mut() {
+        let outs = s.stream.receive().expect("a token");
+        assert_eq!((outs.len(), outs[0].0.as_str()), (1, "y"));
+        let got = outs[0].1.to_f32().expect("floats");
+        let what = format!("stream {}, token {}", s.number, s.at);
+        near(&got, &want[s.number][s.at], &what);
+        s.at += 1;
+    }
+}
+
+/// Streams 0 to 3 of 1, 2, 1 and 1 sequences: together, apart, and together again.
+fn comings_and_goings(session: &Session) {
+    let items = [1, 2, 1, 1];
+    let want: Vec<_> = (0..4).map(|s| want(session, s, items[s])).collect();
+    let seats = (0..4).map(|s| seat(session, s, items[s]));
+    let [mut a, mut b, mut c, mut d] = match <[Seat; 4]>::try_from(seats.collect::<Vec<_>>()) {
+        Ok(all) => all,
+        Err(_) => panic!("four"),
+    };
+    for _ in 0..2 {
+        round(&mut [&mut a, &mut b, &mut c], &want);
+    }
+    // One goes ahead by itself, the others go on as two and come level with it.
+    round(&mut [&mut b], &want);
+    round(&mut [&mut a, &mut c], &want);
+    // In another order; a late one runs along where lengths differ.
+    round(&mut [&mut c, &mut b, &mut a, &mut d], &want);
+    round(&mut [&mut a, &mut d, &mut b, &mut c], &want);
+    // One is gone: the others keep what they have.
+    drop(b);
+    while a.at < TOKENS {
+        round(&mut [&mut a, &mut c], &want);
+    }
+    while d.at < TOKENS {
+        round(&mut [&mut d], &want);
+    }
+    drop((a, c, d));
+    let memory = session.runtime().engine().memory();
+    assert_eq!(memory.sessions[0].states, 0);
+}
+
+/// An engine that counts tickets of work.
+fn counting(threads: usize) -> (Arc<Engine>, Arc<AtomicUsize>) {
+    let tickets = Arc::new(AtomicUsize::new(0));
+    let counts = tickets.clone();
+    let device = cpu::CpuDevice::new(cpu::CpuOptions {
+        threads: Some(threads),
+        fault: Some(Arc::new(move |_: &str| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })),
+        ..Default::default()
+    })
+    .expect("a CPU");
+    let on = vec![(device.machine().clone(), device.target().clone())];
+    let planner = Planner::new(on, PlanOptions::default());
+    (Engine::new(Arc::new(device), Arc::new(planner)), tickets)
+}
+
+#[test]
+fn caches_of_equal_length_run_as_one() {
+    let (engine, tickets) = counting(1);
+    let session = Session::builder().with_engine(engine).commit(decoder());
+    let session = session.expect("a session");
+    let want: Vec<_> = (0..4).map(|s| want(&session, s, 1)).collect();
+    let run = |together: bool| {
+        let mut seats: Vec<Seat> = (0..4).map(|s| seat(&session, s, 1)).collect();
+        let before = tickets.load(Ordering::SeqCst);
+        for _ in 0..TOKENS {
+            let mut all: Vec<&mut Seat> = seats.iter_mut().collect();
+            match together {
+                true => round(&mut all, &want),
+                false => all.into_iter().for_each(|s| round(&mut [s], &want)),
+            }
+        }
+        tickets.load(Ordering::SeqCst) - before
+    };
+    let (alone, together) = (run(false), run(true));
+    assert!(
+        2 * together <= alone,
+        "{together} tickets together, {alone} alone"
+    );
+}
+
+#[test]
+fn streams_come_and_go() {
+    for threads in [1, 2] {
+        let (engine, _) = counting(threads);
+        let session = Session::builder().with_engine(engine).commit(decoder());
+        comings_and_goings(&session.expect("a session"));
+    }
+}
+
+#[test]
+fn streams_come_and_go_on_a_gpu() {
+    for resident in [false, true] {
+        let one = EmulatedGpu::named("a100").expect("a GPU").with_sms(4);
+        let driver = EmulatedDriver::new(vec![one]);
+        let machine = Machine::load("a100").expect("a machine");
+        let options = CudaOptions {
+            resident,
+            watchdog: Duration::from_secs(60),
+            ..CudaOptions::default()
+        };
+        let gpu = CudaDevice::open("emulated:a100", &driver, 0, machine, options);
+        let gpu = Arc::new(gpu.expect("a device"));
+        let on = vec![(gpu.machine().clone(), gpu.target().clone())];
+        let planner = Planner::new(on, PlanOptions::default());
+        let engine = Engine::new(gpu, Arc::new(planner));
+        let session = Session::builder().with_engine(engine).commit(decoder());
+        comings_and_goings(&session.expect("a session"));
+    }
+}
+
+#[test]
+fn a_run_that_fails_is_done_again_one_by_one_from_where_each_was() {
+    let fails = Arc::new(AtomicUsize::new(usize::MAX));
+    let left = fails.clone();
+    let device = cpu::CpuDevice::new(cpu::CpuOptions {
+        threads: Some(1),
+        fault: Some(Arc::new(move |_: &str| {
+            match left.fetch_sub(1, Ordering::SeqCst) {
+                0 => Err("made to fail".into()),
+                _ => Ok(()),
+            }
+        })),
+        ..Default::default()
+    })
+    .expect("a CPU");
+    let on = vec![(device.machine().clone(), device.target().clone())];
+    let planner = Planner::new(on, PlanOptions::default());
+    let engine = Engine::new(Arc::new(device), Arc::new(planner));
+    let session = Session::builder().with_engine(engine).commit(decoder());
+    let session = session.expect("a session");
+    let want: Vec<_> = (0..3).map(|s| want(&session, s, 1)).collect();
+    let mut seats: Vec<Seat> = (0..3).map(|s| seat(&session, s, 1)).collect();
+    for i in 0..TOKENS {
+        // Somewhere in the joined run: early, and after rows were written.
+        if i % 2 == 1 {
+            fails.store(i % 3, Ordering::SeqCst);
+        }
+        let mut all: Vec<&mut Seat> = seats.iter_mut().collect();
+        round(&mut all, &want);
+    }
+}
