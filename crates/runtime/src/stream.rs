@@ -27,13 +27,15 @@ pub type Answer = Vec<(String, Tensor)>;
 /// [`Stream::send`] queues a message, [`Stream::receive`] gives the answers in the same order. Whoever
 /// waits for an answer works, as with [`Session::run`]. A message that nobody has received for a while
 /// ([`Stream::with_linger`]), or that somebody has asked for by [`Stream::try_receive`], is run by a thread
-/// that all streams of the session share; it is started by the first such message. Messages of
-/// several streams of a session that wait at that moment run as one, where they can be joined: where one
-/// symbol is an extent of every state, of every output and of every input but those that are equal, and
-/// the stream's box lets it be as large. State in place is joined too: streams whose caches are equally long
-/// keep them side by side as long as they run together, and nothing is copied then; what changes its company
-/// is moved once. Caches of different lengths are run one by one. That items of such a batch do not influence each other is taken
-/// for granted; a box with a batch of the message's own size keeps streams apart.
+/// that all streams of the session share; it is started by the first such message.
+///
+/// Messages of several streams of a session that wait at that moment run as one, where they can be joined:
+/// where one symbol is an extent of every state, of every output and of every input but those that are equal,
+/// and the stream's box lets it be as large. State in place is joined too: streams whose caches are equally
+/// long keep them side by side as long as they run together, and nothing is copied then; one whose company
+/// changes is moved once. Caches of different lengths run one by one. That items of such a batch do not
+/// influence each other is taken for granted; a box with a batch of the message's own size keeps streams
+/// apart.
 ///
 /// Dropping a stream frees its state.
 pub struct Stream<'a> {
