@@ -17,6 +17,9 @@ const SLOTS: usize = 16;
 /// How long an idle worker looks for work before it parks.
 const SPIN: Duration = Duration::from_micros(150);
 
+/// Bytes that a worker's scratch grows by: plans for sizes that differ by little want little more.
+const GRAIN: usize = 1 << 16;
+
 /// What goes wrong on purpose, in tests: called with the step's name before each of its tickets is run,
 /// it may give the reason of a failure, or panic.
 pub type Fault = dyn Fn(&str) -> Result<(), String> + Send + Sync;
@@ -41,7 +44,8 @@ impl Desk {
     /// Room for `scratch` bytes and `views` tiles.
     pub(crate) fn grow(&mut self, scratch: usize, views: usize) -> Result<(), DeviceError> {
         if self.scratch.len() < scratch {
-            self.scratch = AlignedBytes::new(scratch, "a worker's scratch")?;
+            let whole = scratch.checked_next_multiple_of(GRAIN).unwrap_or(scratch);
+            self.scratch = AlignedBytes::new(whole, "a worker's scratch")?;
         }
         if self.views.len() < views {
             self.views.resize(views, View::EMPTY);

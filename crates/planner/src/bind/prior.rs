@@ -28,7 +28,8 @@ pub(crate) struct Prior<'a> {
 struct Like<'a> {
     plan: &'a Plan,
     near: bool,
-    /// Its steps by name.
+    /// Its steps by name; but for the nearest plan only those whose schedules were looked for, since the
+    /// others stand in the plan that they are from.
     steps: BTreeMap<&'a str, Ran<'a>>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
@@ -68,8 +69,7 @@ impl<'a> Prior<'a> {
         let mut out = Prior::default();
         for &verified in plans {
             let plan = verified.plan();
-            let mut steps = BTreeMap::new();
-            for (i, block) in plan.blocks().enumerate() {
+            for block in plan.blocks() {
                 for s in &block.init {
                     let Some((kernel, _, source)) = packing(block, s) else {
                         continue;
@@ -82,23 +82,13 @@ impl<'a> Prior<'a> {
                         known.push(kernel.clone());
                     }
                 }
-                let all = block.init.iter().chain(&block.steps);
-                let programs = verified.init_programs(i).iter();
-                let programs = programs.chain(verified.step_programs(i));
-                for (number, (step, program)) in all.zip(programs).enumerate() {
-                    let ran = Ran {
-                        block,
-                        step,
-                        program: program.as_ref(),
-                        number,
-                    };
-                    steps.insert(step.name.as_str(), ran);
-                }
             }
+            let nearest = out.likes.is_empty();
+            let steps = ran(verified).filter(|r| nearest || !r.step.taken);
             out.likes.push(Like {
                 plan,
                 near: near(&plan.dims, dims),
-                steps,
+                steps: steps.map(|r| (r.step.name.as_str(), r)).collect(),
                 same_devices: plan.devices == devices,
             });
         }
@@ -218,6 +208,23 @@ impl<'a> Prior<'a> {
             cost: &s.predicted,
         })
     }
+}
+
+/// The steps of a plan.
+fn ran<'a>(verified: &'a VerifiedPlan) -> impl Iterator<Item = Ran<'a>> {
+    let blocks = verified.plan().blocks().enumerate();
+    blocks.flat_map(move |(i, block)| {
+        let steps = block.init.iter().chain(&block.steps);
+        let programs = verified.init_programs(i).iter();
+        let programs = programs.chain(verified.step_programs(i));
+        let each = steps.zip(programs).enumerate();
+        each.map(move |(number, (step, program))| Ran {
+            block,
+            step,
+            program: program.as_ref(),
+            number,
+        })
+    })
 }
 
 /// Whether the tops of two boxes over the same symbols are near each other.

@@ -84,12 +84,12 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
             return None;
         }
-        let cut = cut_further(ctx, e).into_iter();
-        let costed = cut.filter_map(|s| {
+        // The first that is as good: to predict the others takes longer than what they could still gain.
+        let costed = cut_further(ctx, e).find_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
             good(&w, &c).then_some((s, w, c))
         });
-        (schedule, work, cost) = costed.min_by(|a, b| a.2.time_s.total_cmp(&b.2.time_s))?;
+        (schedule, work, cost) = costed?;
         how.push_str(", in more tasks");
     }
     set_chunk(ctx, &mut schedule, &work, cost.time_s);
@@ -142,38 +142,41 @@ fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
     })
 }
 
-/// The earlier schedule with the tasks halved and quartered along one axis.
-fn cut_further(ctx: Ctx, e: &Earlier) -> Vec<Arc<Schedule>> {
-    let Mapping::Cpu(c) = &e.schedule.mapping else {
-        return vec![];
+/// The earlier schedule with the tasks halved and quartered along one axis, one after the other.
+fn cut_further<'a>(ctx: Ctx<'a>, e: &'a Earlier) -> impl Iterator<Item = Arc<Schedule>> + 'a {
+    let found = match &e.schedule.mapping {
+        Mapping::Cpu(c) => Some((c, Space::new(ctx, e.kernel))),
+        _ => None,
     };
-    let space = Space::new(ctx, e.kernel);
-    let mut axes: Vec<_> = space
-        .parallel()
-        .into_iter()
-        .map(|a| (space.len(e.schedule, a), a))
-        .filter(|a| a.0 > 1 && !e.schedule.loops.iter().any(|l| l.axis == a.1))
-        .collect();
-    axes.sort_by(|a, b| b.cmp(a));
-    let mut out = Vec::new();
-    for &(len, axis) in axes.iter().take(CUTS) {
+    found.into_iter().flat_map(move |(c, space)| {
+        let mut axes: Vec<_> = space
+            .parallel()
+            .into_iter()
+            .map(|a| (space.len(e.schedule, a), a))
+            .filter(|a| a.0 > 1 && !e.schedule.loops.iter().any(|l| l.axis == a.1))
+            .collect();
+        axes.sort_by(|a, b| b.cmp(a));
+        let mut out = Vec::new();
         // Lanes stay in whole registers.
         let lanes = c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr));
-        let multiple = if c.lanes == Some(axis) { lanes } else { 1 };
-        for parts in [2, 4] {
-            let most = (len / parts).max(1);
-            let tile = tiles::even(space.extent(axis), most, multiple);
-            if tile >= len {
-                continue;
+        for &(len, axis) in axes.iter().take(CUTS) {
+            let multiple = if c.lanes == Some(axis) { lanes } else { 1 };
+            for parts in [2, 4] {
+                let most = (len / parts).max(1);
+                let tile = tiles::even(space.extent(axis), most, multiple);
+                if tile < len {
+                    out.push(AxisTile { axis, tile });
+                }
             }
-            let mut schedule = Schedule::clone(e.schedule);
-            match schedule.grid.iter_mut().find(|t| t.axis == axis) {
-                Some(t) => t.tile = tile,
-                // What was whole lies inside what was cut.
-                None => schedule.grid.push(AxisTile { axis, tile }),
-            }
-            out.push(schedule.into());
         }
-    }
-    out
+        out.into_iter().map(move |cut| {
+            let mut schedule = Schedule::clone(e.schedule);
+            match schedule.grid.iter_mut().find(|t| t.axis == cut.axis) {
+                Some(t) => t.tile = cut.tile,
+                // What was whole lies inside what was cut.
+                None => schedule.grid.push(cut),
+            }
+            schedule.into()
+        })
+    })
 }

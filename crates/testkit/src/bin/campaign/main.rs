@@ -16,6 +16,7 @@ mod peers;
 mod predict;
 mod quiet;
 mod sweep;
+mod timeline;
 mod zoo;
 mod zoo_on;
 
@@ -55,6 +56,11 @@ const COMMANDS: &[Command] = &[
         "sweep",
         "[MODEL...] [--threads N] [--most N]: picked against measured best schedules, to bench/SWEEP.md",
         sweep::run,
+    ),
+    (
+        "timeline",
+        "[MODEL...] [--threads N] [--pairs N]: what it costs to record what workers do, to bench/TIMELINE.md",
+        timeline::run,
     ),
     (
         "zoo",
