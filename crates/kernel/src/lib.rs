@@ -37,5 +37,5 @@ pub use schedule::{
     AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
     Swizzle,
 };
-pub use target::{CtaLimits, GpuTarget, MicroShape, Target, TargetKind};
+pub use target::{CountWarps, Counts, CtaLimits, GpuTarget, MicroShape, Target, TargetKind};
 pub use tile::{Node, TileProgram};

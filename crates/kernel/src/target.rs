@@ -1,6 +1,6 @@
-use crate::{Family, Fragment, Swizzle};
+use crate::{Family, Fragment, Swizzle, TileProgram};
 use layout::DType;
-use machine::EfficiencyTable;
+use machine::{EfficiencyTable, Machine, Warps, Work};
 use serde::{Deserialize, Serialize};
 
 /// Which code a target takes.
@@ -37,6 +37,22 @@ pub struct CtaLimits {
     pub shared_bytes: u64,
 }
 
+/// How a target's printer counts what warps do for a program on a machine, with these values of symbols;
+/// the work says what crosses the levels, and how many CTAs a multiprocessor holds.
+pub type CountWarps =
+    fn(&TileProgram, &Machine, &Work, &dyn Fn(&str) -> Option<i64>) -> Option<Warps>;
+
+/// A printer's [`CountWarps`], or none for code whose instructions are not known. It is no part of what a
+/// target says of itself: two that differ in it alone are equal, and it is not stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts(pub Option<CountWarps>);
+
+impl PartialEq for Counts {
+    fn eq(&self, _: &Counts) -> bool {
+        true
+    }
+}
+
 /// Legal values of the GPU part of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuTarget {
@@ -66,6 +82,9 @@ pub struct GpuTarget {
     pub splits: Vec<u32>,
     /// What a CTA may take; see [`crate::TileProgram::fits`].
     pub limits: CtaLimits,
+    /// What warps do, read off the instructions that are printed.
+    #[serde(skip)]
+    pub counts: Counts,
 }
 
 /// What a backend of ours can do, as data: the planner picks only from it.

@@ -30,6 +30,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             unrolls: vec![],
             rasters: vec![],
             splits: vec![],
+            counts: kernel::Counts::default(),
             limits: CtaLimits {
                 threads: 1024,
                 registers: 255,

@@ -12,7 +12,11 @@
 //! - latency is added: the first access to the farthest level touched, once on a CPU and once per
 //!   wave on a GPU, and each hand-off and barrier;
 //! - fixed costs are added: launches, steps, and the tasks, statements, rows and micro-kernel calls of
-//!   the busiest worker.
+//!   the busiest worker;
+//! - where it is known what warps do ([`crate::Warps`]), arithmetic takes no less than issuing all their
+//!   instructions, and the whole no less than the rounds of CTAs on a multiprocessor, each as long as one
+//!   warp alone under the mean latency of its loads: bytes under way are what resident warps ask for. In
+//!   the first round warps go in step, and what they do in turn overlaps nothing; in each later one less.
 //!
 //! Nothing is clamped: a measured time below the prediction is a finding about the model.
 
@@ -259,6 +263,9 @@ pub(crate) fn unit_for(m: &Machine, class: UnitClass, dtype: NumType) -> Option<
     }
 }
 
+/// The name under which the slots of a GPU's schedulers stand among units.
+const ISSUE: &str = "issue";
+
 #[derive(Default)]
 struct Parts {
     vector_s: f64,
@@ -272,6 +279,8 @@ struct Parts {
     latency_s: f64,
     launch_s: f64,
     time_s: f64,
+    /// Issuing all instructions, of it.
+    issue_s: f64,
 }
 
 fn level_seconds(
@@ -340,6 +349,8 @@ fn parts(
         imbalance,
         ..Parts::default()
     };
+    let warps = work.warps.as_ref().filter(|w| w.per_task > 0);
+    let rates = warps.and_then(|_| m.warp_rates());
     let mut farthest = None;
     let (mut busy, mut factor) = (0.0, 1.0f64);
     for &(phase, eff) in phases {
@@ -368,6 +379,12 @@ fn parts(
                 vector_s += s;
                 vector_peak += peak;
             }
+        }
+        if let (Some(w), Some(rates)) = (&phase.warps, &rates) {
+            let cycles = rates.issue(&w.turns) / active as f64;
+            let issue_s = cycles / m.workers.clock_hz.value;
+            p.issue_s += issue_s;
+            vector_s = vector_s.max(issue_s);
         }
         let (mut memory_s, mut memory_sum, mut memory_peak) = (0.0f64, 0.0, 0.0f64);
         for i in 0..m.levels.len() {
@@ -413,7 +430,18 @@ fn parts(
         + work.steps as f64 * c.step_s.value
         + own_tasks as f64 * c.task_s.value
         + shared / active as f64 * imbalance;
-    p.time_s = (busy * imbalance + p.latency_s + p.launch_s) * factor;
+    let mut together = busy * imbalance;
+    if let Some(w) = warps.filter(|_| rates.is_some()) {
+        // CTAs of a multiprocessor follow each other in each of its places, and get out of step with time.
+        let rounds = (tasks.div_ceil(active as u64) as f64 / ctas as f64).max(1.0);
+        let round = |cycles: f64| rounds * cycles / m.workers.clock_hz.value;
+        let least = together.max(round(w.alone));
+        let most = least.max(round(w.in_step));
+        let whole = least + (most - least) / rounds;
+        p.latency_s = messages * c.handoff_s.value + (whole - together);
+        together = together.min(whole);
+    }
+    p.time_s = (together + p.latency_s + p.launch_s) * factor;
     p
 }
 
@@ -471,7 +499,9 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
             .copied()
             .filter(|u| (m.units[u.0].class == UnitClass::Tensor) == tensor)
             .collect();
+        let counted: f64 = side.iter().map(|u| u.1).sum();
         match busiest(&side) {
+            _ if !tensor && p.issue_s > counted => Bound::Compute(ISSUE.into()),
             Some((i, _)) => {
                 assumed = m.units[i].per_worker.source == Source::Assumed;
                 Bound::Compute(m.units[i].name.clone())
@@ -497,6 +527,10 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
                 name: m.units[i].name.clone(),
                 seconds: s,
             })
+            .chain((p.issue_s > 0.0).then(|| Share {
+                name: ISSUE.into(),
+                seconds: p.issue_s,
+            }))
             .collect(),
         latency_s: p.latency_s,
         launch_s: p.launch_s,

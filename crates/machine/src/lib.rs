@@ -20,6 +20,7 @@ mod oddities;
 mod slice;
 mod sourced;
 mod text;
+mod warps;
 mod work;
 
 pub use catalog::{CatalogEntry, catalog, lookup};
@@ -36,4 +37,5 @@ pub use model::{
     UnitClass, Workers,
 };
 pub use sourced::{Source, Sourced};
+pub use warps::{Pipe, WarpRates, Warps};
 pub use work::{Traffic, Work};

@@ -1,6 +1,6 @@
 //! The work a kernel asks of a machine.
 
-use crate::{NumType, UnitClass};
+use crate::{NumType, UnitClass, Warps};
 use serde::{Deserialize, Serialize};
 
 /// Bytes that cross the near side of one memory level: what the level above it was given and gave back.
@@ -51,6 +51,10 @@ pub struct Work {
     /// Calls of a CPU's micro-kernel.
     #[serde(default)]
     pub calls: f64,
+    /// What the warps of a GPU kernel of ours do, read off its instructions; none for a kernel whose
+    /// instructions are not known: nothing but its arithmetic and its bytes is then taken to cost.
+    #[serde(default)]
+    pub warps: Option<Warps>,
 }
 
 impl Work {
@@ -127,6 +131,12 @@ impl std::ops::AddAssign<&Work> for Work {
         self.statements = self.statements.saturating_add(o.statements);
         self.rows += o.rows;
         self.calls += o.calls;
+        if let Some(w) = &o.warps {
+            match &mut self.warps {
+                Some(own) => *own += w,
+                none => *none = Some(w.clone()),
+            }
+        }
     }
 }
 

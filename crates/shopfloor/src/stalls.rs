@@ -16,13 +16,6 @@ pub use ptx_emulator::{Interval, LineStalls, Reason, Stalls, Timing, WarpStalls,
 /// Most bytes of a step's buffers.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// Cycles from an arithmetic instruction to one that needs its result: published for Volta and later (4)
-/// and for Maxwell and Pascal (6). What follows is in these, as published for A100: a special function and
-/// a barrier take about three and five of them besides their turns, `mma` four.
-fn dependent(cc: u32) -> f64 {
-    if cc >= 70 { 4.0 } else { 6.0 }
-}
-
 /// The numbers of `machine`, in cycles, for a kernel whose CTAs ask for `block`.
 ///
 /// # Errors
@@ -76,7 +69,7 @@ pub fn timing(machine: &Machine, block: calc::Block) -> Result<Timing, Error> {
     let first = |rates: &[f64]| rates.iter().copied().find(|r| *r > 0.0);
     let fma = lanes(UnitClass::Fma, NumType::F32, 2.0);
     let matrix = |dtype: NumType| lanes(UnitClass::Tensor, dtype, 1.0);
-    let steps = dependent(machine.limits.cc);
+    let rates = machine.warp_rates().ok_or_else(|| lacks("f32 units"))?;
     Ok(Timing {
         sms: machine.worker_count() as u32,
         schedulers: machine.limits.register_files.map_or(4, |f| f.value) as u32,
@@ -105,10 +98,10 @@ pub fn timing(machine: &Machine, block: calc::Block) -> Result<Timing, Error> {
             tf32: matrix(NumType::Tf32),
             int8: matrix(NumType::I8),
         },
-        dependent: steps,
-        special_latency: 3.0 * steps,
-        matrix_latency: 4.0 * steps,
-        barrier: 5.0 * steps,
+        dependent: rates.dependent,
+        special_latency: rates.special,
+        matrix_latency: rates.matrix,
+        barrier: rates.barrier,
         shared,
         l1,
         l2: level("L2").ok_or_else(|| lacks("L2"))?,

@@ -15,6 +15,7 @@
 //! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
 //! are 64 bits.
 mod address;
+mod count;
 mod fold;
 mod group;
 mod math;
@@ -31,6 +32,7 @@ mod value;
 mod walk;
 
 use crate::EmitError;
+pub use count::warps;
 use group::Group;
 use kernel::{Mapping, TileProgram};
 use layout::DType;

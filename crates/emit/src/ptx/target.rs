@@ -1,5 +1,5 @@
 //! What the PTX emitter can print, as data for the planner.
-use kernel::{CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
+use kernel::{Counts, CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable};
 
@@ -90,6 +90,7 @@ pub fn target(arch: &str) -> Target {
             unrolls: vec![4, 2, 1],
             rasters: vec![8, 4, 1],
             splits: vec![2, 4, 8, 16, 32],
+            counts: Counts(Some(super::warps)),
             limits: limits(arch),
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.

@@ -4,13 +4,17 @@
 //! 64-bit ones, `%f` f32, `%d` f64; variables have a `v` in front. Arithmetic says how it rounds and
 //! nothing is contracted but what the program says is one multiply-add.
 mod math;
+mod memory;
 
+use super::count::{Item, Reader};
 use super::source::{Printed, Source};
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
+use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
 use layout::DType;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 type Out<T> = Result<T, String>;
@@ -25,6 +29,8 @@ struct Printer<'a> {
     /// `min.NaN` and `max.NaN` are there.
     nan: bool,
     source: &'a Source,
+    /// Integers that values are known to be; only looked up, never walked.
+    numbers: HashMap<Reg, i64>,
 }
 
 /// Bytes of an element in shared memory.
@@ -134,6 +140,7 @@ pub(super) fn scope(
         shared: vec![],
         nan: true,
         source: &Source::Entry,
+        numbers: HashMap::new(),
     };
     s.body(body)?;
     let own = |text: &str| text.replace('%', &format!("%s{number}"));
@@ -145,6 +152,25 @@ pub(super) fn scope(
     out += &own(&s.out);
     out += &line(made, &to.to_string(), &own(&s.r(made)));
     Ok(out)
+}
+
+/// The instructions of `p`, with what is seen of each; `None` where it has no text.
+pub(super) fn items(p: &Program, seen: &[Seen], reader: &mut Reader) -> Option<Vec<Item>> {
+    let mut s = Printer {
+        p,
+        out: String::new(),
+        temps: 0,
+        labels: 0,
+        // Where an array begins moves no lane to another bank than its neighbours.
+        shared: vec![0; p.shared.len()],
+        nan: true,
+        source: &Source::Entry,
+        numbers: HashMap::new(),
+    };
+    let mut seen = seen.iter().copied();
+    let mut out = vec![];
+    s.count(&p.body, &mut seen, reader, &mut out).ok()?;
+    Some(out)
 }
 
 fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
@@ -168,6 +194,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         shared,
         nan: arch != "sm_75",
         source,
+        numbers: HashMap::new(),
     };
     let mut params = vec![];
     for (i, o) in p.operands.iter().enumerate() {
@@ -248,132 +275,74 @@ impl Printer<'_> {
         format!("%{}{r}", prefix(self.ty(r)))
     }
 
+    /// A value as the second operand of an instruction of 32-bit integers: a number where it is one, which
+    /// lets an assembler shift where it would divide.
+    fn second(&self, r: Reg) -> String {
+        match (self.numbers.get(&r), self.ty(r)) {
+            (Some(v), Ty::I32) => v.to_string(),
+            _ => self.r(r),
+        }
+    }
+
     fn temp(&mut self, c: &str) -> String {
         self.temps += 1;
         format!("%t{c}{}", self.temps)
     }
 
+    /// The items of `body`, of which `seen` has one entry per instruction.
+    fn count(
+        &mut self,
+        body: &[Inst],
+        seen: &mut dyn Iterator<Item = Seen>,
+        reader: &mut Reader,
+        out: &mut Vec<Item>,
+    ) -> Out<()> {
+        for i in body {
+            let own = seen.next().unwrap_or(Seen::Nothing);
+            let (times, inner) = match (i, own) {
+                (Inst::For { body, .. }, Seen::Passes(n)) => (n, body),
+                (Inst::For { body, .. }, _) => (1.0, body),
+                (Inst::If { body, .. }, Seen::Share(n)) => (n, body),
+                (Inst::If { body, .. }, _) => (1.0, body),
+                (i, own) => {
+                    let touch = match own {
+                        Seen::Memory(t) => t,
+                        _ => Touch::default(),
+                    };
+                    self.inst(i)?;
+                    reader.read(&std::mem::take(&mut self.out), touch, out);
+                    continue;
+                }
+            };
+            let mut part = vec![];
+            let line = match i {
+                Inst::For { i, to, .. } => {
+                    let (i, to) = (self.r(*i), self.second(*to));
+                    format!("setp.ge.s32 %round, {i}, {to};\n@%round bra;")
+                }
+                Inst::If { cond, .. } => format!("@{} bra;", self.r(*cond)),
+                _ => String::new(),
+            };
+            let looped = matches!(i, Inst::For { .. });
+            let first = if looped { &mut part } else { &mut *out };
+            reader.read(&line, Touch::default(), first);
+            self.count(inner, seen, reader, &mut part)?;
+            if let Inst::For { i, step, .. } = i {
+                let (i, step) = (self.r(*i), self.second(*step));
+                let next = format!("add.s32 {i}, {i}, {step};\nbra;");
+                reader.read(&next, Touch::default(), &mut part);
+            }
+            out.push(Item::Part {
+                times,
+                looped,
+                body: part,
+            });
+        }
+        Ok(())
+    }
+
     fn body(&mut self, body: &[Inst]) -> Out<()> {
         body.iter().try_for_each(|i| self.inst(i))
-    }
-
-    /// Address of element `index` of an operand.
-    fn global(&mut self, operand: u16, index: Reg) -> String {
-        let d = self.p.operands[operand as usize].dtype;
-        let (t, index) = (self.temp("l"), self.r(index));
-        if d.bits() == 4 {
-            let half = self.temp("r");
-            self.line(&format!("shr.u32 {half}, {index}, 1;"));
-            self.line(&format!("cvt.u64.u32 {t}, {half};"));
-        } else {
-            self.line(&format!("mul.wide.s32 {t}, {index}, {};", size(d)));
-        }
-        self.line(&format!("add.s64 {t}, {t}, %l_{operand};"));
-        t
-    }
-
-    fn shared_at(&mut self, array: u32, index: Reg) -> String {
-        let d = self.p.shared[array as usize].dtype;
-        let (t, index) = (self.temp("r"), self.r(index));
-        let base = self.temp("r");
-        self.line(&format!("mov.u32 {base}, shared_bytes;"));
-        self.line(&format!("mad.lo.s32 {t}, {index}, {}, {base};", size(d)));
-        format!("{t}+{}", self.shared[array as usize])
-    }
-
-    /// Reads one element of type `d` into register `to`; `index` picks a nibble.
-    fn read(&mut self, space: &str, at: &str, d: DType, to: &str, index: Option<Reg>) -> Out<()> {
-        match d {
-            DType::F32 => self.line(&format!("ld.{space}.f32 {to}, [{at}];")),
-            DType::F64 => self.line(&format!("ld.{space}.f64 {to}, [{at}];")),
-            DType::I32 | DType::U32 => self.line(&format!("ld.{space}.b32 {to}, [{at}];")),
-            DType::I64 | DType::U64 => self.line(&format!("ld.{space}.b64 {to}, [{at}];")),
-            DType::I8 => self.line(&format!("ld.{space}.s8 {to}, [{at}];")),
-            DType::U8 => self.line(&format!("ld.{space}.u8 {to}, [{at}];")),
-            DType::I16 => self.line(&format!("ld.{space}.s16 {to}, [{at}];")),
-            DType::U16 => self.line(&format!("ld.{space}.u16 {to}, [{at}];")),
-            DType::F16 => {
-                let h = self.temp("h");
-                self.line(&format!("ld.{space}.b16 {h}, [{at}];"));
-                self.line(&format!("cvt.f32.f16 {to}, {h};"));
-            }
-            DType::BF16 => {
-                let t = self.temp("r");
-                self.line(&format!("ld.{space}.u16 {t}, [{at}];"));
-                self.line(&format!("shl.b32 {t}, {t}, 16;"));
-                self.line(&format!("mov.b32 {to}, {t};"));
-            }
-            DType::Bool => {
-                let t = self.temp("r");
-                self.line(&format!("ld.{space}.u8 {t}, [{at}];"));
-                self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
-            }
-            DType::I4 | DType::U4 => {
-                let index = self.r(index.ok_or("a nibble without a place")?);
-                let (t, s) = (self.temp("r"), self.temp("r"));
-                self.line(&format!("ld.{space}.u8 {t}, [{at}];"));
-                self.line(&format!("and.b32 {s}, {index}, 1;"));
-                self.line(&format!("shl.b32 {s}, {s}, 2;"));
-                let kind = if d == DType::I4 { "s32" } else { "u32" };
-                self.line(&format!("bfe.{kind} {to}, {t}, {s}, 4;"));
-            }
-            d => return Err(format!("{d} has no PTX form")),
-        }
-        Ok(())
-    }
-
-    fn write(
-        &mut self,
-        space: &str,
-        at: &str,
-        d: DType,
-        from: &str,
-        index: Option<Reg>,
-    ) -> Out<()> {
-        match d {
-            DType::F32 => self.line(&format!("st.{space}.f32 [{at}], {from};")),
-            DType::F64 => self.line(&format!("st.{space}.f64 [{at}], {from};")),
-            DType::I32 | DType::U32 => self.line(&format!("st.{space}.b32 [{at}], {from};")),
-            DType::I64 | DType::U64 => self.line(&format!("st.{space}.b64 [{at}], {from};")),
-            DType::I8 | DType::U8 => self.line(&format!("st.{space}.u8 [{at}], {from};")),
-            DType::I16 | DType::U16 => self.line(&format!("st.{space}.u16 [{at}], {from};")),
-            DType::F16 => {
-                let h = self.temp("h");
-                self.line(&format!("cvt.rn.f16.f32 {h}, {from};"));
-                self.line(&format!("st.{space}.b16 [{at}], {h};"));
-            }
-            DType::BF16 => {
-                let t = self.brain(from);
-                self.line(&format!("shr.u32 {t}, {t}, 16;"));
-                self.line(&format!("st.{space}.u16 [{at}], {t};"));
-            }
-            DType::Bool => {
-                let t = self.temp("r");
-                self.line(&format!("selp.u32 {t}, 1, 0, {from};"));
-                self.line(&format!("st.{space}.u8 [{at}], {t};"));
-            }
-            DType::I4 | DType::U4 => {
-                // Two threads may share the byte: its word is changed as a whole.
-                let index = self.r(index.ok_or("a nibble without a place")?);
-                let (word, low) = (self.temp("l"), self.temp("l"));
-                let (s, v, m) = (self.temp("r"), self.temp("r"), self.temp("r"));
-                self.line(&format!("and.b64 {word}, {at}, -4;"));
-                self.line(&format!("and.b64 {low}, {at}, 3;"));
-                self.line(&format!("cvt.u32.u64 {s}, {low};"));
-                self.line(&format!("shl.b32 {s}, {s}, 3;"));
-                self.line(&format!("and.b32 {v}, {index}, 1;"));
-                self.line(&format!("mad.lo.u32 {s}, {v}, 4, {s};"));
-                self.line(&format!("mov.u32 {m}, 15;"));
-                self.line(&format!("shl.b32 {m}, {m}, {s};"));
-                self.line(&format!("not.b32 {m}, {m};"));
-                self.line(&format!("and.b32 {v}, {from}, 15;"));
-                self.line(&format!("shl.b32 {v}, {v}, {s};"));
-                self.line(&format!("red.global.and.b32 [{word}], {m};"));
-                self.line(&format!("red.global.or.b32 [{word}], {v};"));
-            }
-            d => return Err(format!("{d} has no PTX form")),
-        }
-        Ok(())
     }
 
     /// The bits of `x` rounded to bf16, in the upper half of a register.
@@ -419,72 +388,6 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Reads `dst.len()` neighbours at once, as words.
-    fn read_run(&mut self, space: &str, at: &str, d: DType, dst: &[Reg]) -> Out<()> {
-        let bits = d.bits() * dst.len() as u32;
-        if d.bits() < 8 || ![16, 32, 64, 128].contains(&bits) || (bits < 32 && d.bits() == 16) {
-            for (i, &r) in dst.iter().enumerate() {
-                let to = self.r(r);
-                self.read(space, &format!("{at}+{}", i as u32 * size(d)), d, &to, None)?;
-            }
-            return Ok(());
-        }
-        if d.bits() == 64 {
-            let list: Vec<String> = dst.iter().map(|&r| self.r(r)).collect();
-            let kind = moved(self.ty(dst[0]));
-            self.line(&format!(
-                "ld.{space}.v{}.{kind} {{{}}}, [{at}];",
-                dst.len(),
-                list.join(", ")
-            ));
-            return Ok(());
-        }
-        let words = (bits / 32).max(1);
-        let names: Vec<String> = (0..words).map(|_| self.temp("r")).collect();
-        match (words, bits) {
-            (_, 16) => self.line(&format!("ld.{space}.u16 {}, [{at}];", names[0])),
-            (1, _) => self.line(&format!("ld.{space}.b32 {}, [{at}];", names[0])),
-            (n, _) => self.line(&format!(
-                "ld.{space}.v{n}.b32 {{{}}}, [{at}];",
-                names.join(", ")
-            )),
-        }
-        let per = 32 / d.bits();
-        for (i, &r) in dst.iter().enumerate() {
-            let (word, part) = (&names[i / per as usize], i as u32 % per);
-            let (word, to) = (word.clone(), self.r(r));
-            let shift = part * d.bits();
-            match d {
-                DType::F32 | DType::I32 | DType::U32 => {
-                    self.line(&format!("mov.b32 {to}, {word};"));
-                }
-                DType::BF16 => {
-                    let t = self.temp("r");
-                    let op = if part == 0 { "shl.b32" } else { "and.b32" };
-                    let by = if part == 0 { "16" } else { "-65536" };
-                    self.line(&format!("{op} {t}, {word}, {by};"));
-                    self.line(&format!("mov.b32 {to}, {t};"));
-                }
-                DType::F16 => {
-                    let (t, h) = (self.temp("r"), self.temp("h"));
-                    self.line(&format!("shr.u32 {t}, {word}, {shift};"));
-                    self.line(&format!("cvt.u16.u32 {h}, {t};"));
-                    self.line(&format!("cvt.f32.f16 {to}, {h};"));
-                }
-                DType::Bool => {
-                    let t = self.temp("r");
-                    self.line(&format!("bfe.u32 {t}, {word}, {shift}, 8;"));
-                    self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
-                }
-                d => {
-                    let kind = if d.is_signed_int() { "s32" } else { "u32" };
-                    self.line(&format!("bfe.{kind} {to}, {word}, {shift}, {};", d.bits()));
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn inst(&mut self, i: &Inst) -> Out<()> {
         match i {
             Inst::Let(r, op) => self.op(*r, op),
@@ -501,21 +404,13 @@ impl Printer<'_> {
                 guard,
             } => {
                 let d = self.p.operands[*operand as usize].dtype;
-                if guard.is_some() {
-                    for &r in dst {
-                        let (to, t) = (self.r(r), self.ty(r));
-                        self.zero(&to, t);
-                    }
-                }
-                self.guarded(*guard, |s| {
-                    let at = s.global(*operand, *index);
-                    s.read_run("global", &at, d, dst)
-                })
+                let at = self.global(*operand, *index, *guard);
+                self.read_run(&at, d, dst)
             }
             Inst::LoadSharedRun { dst, array, index } => {
                 let d = self.p.shared[*array as usize].dtype;
                 let at = self.shared_at(*array, *index);
-                self.read_run("shared", &at, d, dst)
+                self.read_run(&at, d, dst)
             }
             Inst::Store {
                 operand,
@@ -524,21 +419,8 @@ impl Printer<'_> {
                 guard,
             } => {
                 let d = self.p.operands[*operand as usize].dtype;
-                self.guarded(*guard, |s| {
-                    let at = s.global(*operand, *index);
-                    if s.vector(d, values) {
-                        return s.write_vector("global", &at, values);
-                    }
-                    for (n, &r) in values.iter().enumerate() {
-                        let from = s.r(r);
-                        let at = match n {
-                            0 => at.clone(),
-                            n => format!("{at}+{}", n as u32 * size(d)),
-                        };
-                        s.write("global", &at, d, &from, Some(*index))?;
-                    }
-                    Ok(())
-                })
+                let at = self.global(*operand, *index, *guard);
+                self.write_run(&at, d, values, Some(*index))
             }
             Inst::StoreShared {
                 array,
@@ -547,16 +429,7 @@ impl Printer<'_> {
             } => {
                 let d = self.p.shared[*array as usize].dtype;
                 let at = self.shared_at(*array, *index);
-                if self.vector(d, values) {
-                    return self.write_vector("shared", &at, values);
-                }
-                for (n, &r) in values.iter().enumerate() {
-                    let from = self.r(r);
-                    let (base, offset) = at.split_once('+').unwrap_or((&at, "0"));
-                    let offset: u32 = offset.parse().unwrap_or(0) + n as u32 * size(d);
-                    self.write("shared", &format!("{base}+{offset}"), d, &from, None)?;
-                }
-                Ok(())
+                self.write_run(&at, d, values, None)
             }
             Inst::For {
                 i,
@@ -570,7 +443,8 @@ impl Printer<'_> {
                     format!("$loop_{}", self.labels),
                     format!("$end_{}", self.labels),
                 );
-                let (i, from, to, step) = (self.r(*i), self.r(*from), self.r(*to), self.r(*step));
+                let (i, from) = (self.r(*i), self.r(*from));
+                let (to, step) = (self.second(*to), self.second(*step));
                 let p = self.temp("p");
                 self.line(&format!("mov.b32 {i}, {from};"));
                 self.out.push_str(&format!("{top}:\n"));
@@ -600,28 +474,15 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether `values` are stored as one vector.
-    fn vector(&self, d: DType, values: &[Reg]) -> bool {
-        d.bits() == 32 && matches!(values.len(), 2 | 4)
-    }
-
-    fn write_vector(&mut self, space: &str, at: &str, values: &[Reg]) -> Out<()> {
-        let kind = moved(self.ty(values[0]));
-        let list: Vec<String> = values.iter().map(|&r| self.r(r)).collect();
-        self.line(&format!(
-            "st.{space}.v{}.{kind} [{at}], {{{}}};",
-            values.len(),
-            list.join(", ")
-        ));
-        Ok(())
-    }
-
     fn op(&mut self, r: Reg, op: &Op) -> Out<()> {
         let (to, ty) = (self.r(r), self.ty(r));
         let p = self.p;
         match op {
             Op::Const(bits) => {
                 let bits = *bits;
+                if ty == Ty::I32 {
+                    self.numbers.insert(r, i64::from(bits as i64 as i32));
+                }
                 match ty {
                     Ty::Bool => self.truth(&to, bits != 0),
                     Ty::F32 => {
@@ -656,7 +517,7 @@ impl Printer<'_> {
                     Compare::Gt => "gt",
                     Compare::Ge => "ge",
                 };
-                let (kind, x, y) = (suffix(self.ty(*x)), self.r(*x), self.r(*y));
+                let (kind, x, y) = (suffix(self.ty(*x)), self.r(*x), self.second(*y));
                 self.line(&format!("setp.{name}.{kind} {to}, {x}, {y};"));
             }
             Op::Select(c, x, y) => {
@@ -709,18 +570,13 @@ impl Printer<'_> {
                 guard,
             } => {
                 let d = p.operands[*operand as usize].dtype;
-                if guard.is_some() {
-                    self.zero(&to, ty);
-                }
-                return self.guarded(*guard, |s| {
-                    let at = s.global(*operand, *index);
-                    s.read("global", &at, d, &to, Some(*index))
-                });
+                let at = self.global(*operand, *index, *guard);
+                return self.read(&at, d, &to, Some(*index));
             }
             Op::LoadShared { array, index } => {
                 let d = p.shared[*array as usize].dtype;
                 let at = self.shared_at(*array, *index);
-                return self.read("shared", &at, d, &to, None);
+                return self.read(&at, d, &to, None);
             }
             Op::Shuffle(x, mask) => {
                 let v = self.r(*x);

@@ -3,6 +3,7 @@
 pub mod ir;
 
 pub(crate) mod build;
+pub(crate) mod lanes;
 mod lower;
 pub(crate) mod scalar;
 

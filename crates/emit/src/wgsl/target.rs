@@ -1,5 +1,5 @@
 //! What the WGSL printer can print, as data for the planner.
-use kernel::{CtaLimits, Family, GpuTarget, Target, TargetKind};
+use kernel::{Counts, CtaLimits, Family, GpuTarget, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineError};
 
@@ -64,6 +64,7 @@ pub fn target(limits: Limits) -> Target {
             unrolls: vec![1],
             rasters: vec![1],
             splits: vec![4, 16],
+            counts: Counts::default(),
             limits: CtaLimits {
                 threads: limits.threads,
                 // Unknown here, and the driver's to spill: as many as any GPU of today has.

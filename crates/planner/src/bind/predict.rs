@@ -3,7 +3,9 @@ use super::ctx::{Ctx, Space};
 use super::schedule::reach;
 use kernel::{Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work};
 use machine::calc;
-use machine::{Cost, Efficiencies, NumType, Phase, UnitClass, Work, predict, predict_phases};
+use machine::{
+    Cost, Efficiencies, NumType, Phase, UnitClass, Warps, Work, predict, predict_phases,
+};
 use std::sync::Arc;
 
 /// Tasks per worker that share out evenly enough.
@@ -72,8 +74,42 @@ pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, 
     };
     let held = calc::occupancy(&ctx.machine.limits, block);
     w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
-    let cost = predict(ctx.machine, eff, &w, ctx.workers);
+    let counts = ctx.target.gpu.as_ref().and_then(|g| g.counts.0);
+    let mut known = None;
+    if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
+        touched(ctx, &mut w, &warps);
+        w.warps = Some(warps);
+        // What is counted is not guessed as well.
+        let mut own = eff.clone();
+        own.units.clear();
+        own.levels.remove("shared");
+        known = Some(own);
+    }
+    let cost = predict(ctx.machine, known.as_ref().unwrap_or(eff), &w, ctx.workers);
     Some((w, cost))
+}
+
+/// Traffic of `w` as its warps ask for it: of the nearest level in whole lines and turns of its banks, of the
+/// caches behind it, which stores go through to, in whole sectors.
+fn touched(ctx: Ctx, w: &mut Work, warps: &Warps) {
+    let m = ctx.machine;
+    let memory = m.memory_index();
+    let mut near = true;
+    for i in 0..=memory {
+        let l = &m.levels[i];
+        if l.name == "register" || l.same_place_as.is_some() {
+            continue;
+        }
+        let now = w.traffic_at(i);
+        let (mut loaded, mut stored) = (now.loaded, now.stored);
+        if near {
+            (loaded, stored) = (warps.near, 0.0);
+            near = false;
+        } else if i < memory {
+            stored = warps.stored.max(stored);
+        }
+        w.add_traffic(i, loaded - now.loaded, stored - now.stored);
+    }
 }
 
 /// Seconds of arithmetic and traffic of `kernel` under `schedule`, all of it overlapped and however its

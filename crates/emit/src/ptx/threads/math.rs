@@ -122,7 +122,7 @@ impl Printer<'_> {
     }
 
     pub(super) fn binary(&mut self, to: &str, f: Binary, x: Reg, y: Reg) -> Out<()> {
-        let (ty, a, b) = (self.ty(x), self.r(x), self.r(y));
+        let (ty, a, b) = (self.ty(x), self.r(x), self.second(y));
         let k = suffix(ty);
         let bits = match ty {
             Ty::Bool => "pred",

@@ -1,0 +1,299 @@
+//! Loads and stores of elements. What is touched under a condition is a guarded instruction, not one that
+//! is jumped over: an assembler, and an SM, then have other loads under way meanwhile.
+use super::{Out, Printer, moved, size};
+use crate::simt::ir::Reg;
+use layout::DType;
+use std::fmt;
+
+/// Where an element is.
+pub(super) struct Place {
+    space: &'static str,
+    /// Register of the address, and bytes behind it.
+    base: String,
+    offset: u32,
+    /// What is written before an instruction that touches it: `@%p1 ` or nothing.
+    on: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.offset {
+            0 => f.write_str(&self.base),
+            n => write!(f, "{}+{n}", self.base),
+        }
+    }
+}
+
+impl Place {
+    /// The place `bytes` behind this one.
+    pub(super) fn after(&self, bytes: u32) -> Place {
+        Place {
+            base: self.base.clone(),
+            offset: self.offset + bytes,
+            on: self.on.clone(),
+            ..*self
+        }
+    }
+}
+
+impl Printer<'_> {
+    /// Element `index` of an operand, touched where `guard` holds.
+    pub(super) fn global(&mut self, operand: u16, index: Reg, guard: Option<Reg>) -> Place {
+        let d = self.p.operands[operand as usize].dtype;
+        let (t, index) = (self.temp("l"), self.r(index));
+        if d.bits() == 4 {
+            let half = self.temp("r");
+            self.line(&format!("shr.u32 {half}, {index}, 1;"));
+            self.line(&format!("cvt.u64.u32 {t}, {half};"));
+        } else {
+            self.line(&format!("mul.wide.s32 {t}, {index}, {};", size(d)));
+        }
+        self.line(&format!("add.s64 {t}, {t}, %l_{operand};"));
+        Place {
+            space: "global",
+            base: t,
+            offset: 0,
+            on: guard
+                .map(|g| format!("@{} ", self.r(g)))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Element `index` of a shared array.
+    pub(super) fn shared_at(&mut self, array: u32, index: Reg) -> Place {
+        let d = self.p.shared[array as usize].dtype;
+        let (t, index) = (self.temp("r"), self.r(index));
+        let base = self.temp("r");
+        self.line(&format!("mov.u32 {base}, shared_bytes;"));
+        self.line(&format!("mad.lo.s32 {t}, {index}, {}, {base};", size(d)));
+        Place {
+            space: "shared",
+            base: t,
+            offset: self.shared[array as usize],
+            on: String::new(),
+        }
+    }
+
+    /// Loads bits of `kind` into register `to`, which is 0 where nothing is touched.
+    fn load(&mut self, from: &Place, kind: &str, to: &str) {
+        let Place { space, on, .. } = from;
+        if !on.is_empty() {
+            let none = match kind {
+                "f32" => "mov.f32 {}, 0f00000000;",
+                "f64" => "mov.f64 {}, 0d0000000000000000;",
+                "b64" => "mov.b64 {}, 0;",
+                "b16" => "mov.b16 {}, 0;",
+                _ => "mov.b32 {}, 0;",
+            };
+            self.line(&none.replace("{}", to));
+        }
+        self.line(&format!("{on}ld.{space}.{kind} {to}, [{from}];"));
+    }
+
+    /// Reads one element of type `d` into register `to`; `index` picks a nibble.
+    pub(super) fn read(&mut self, from: &Place, d: DType, to: &str, index: Option<Reg>) -> Out<()> {
+        match d {
+            DType::F32 => self.load(from, "f32", to),
+            DType::F64 => self.load(from, "f64", to),
+            DType::I32 | DType::U32 => self.load(from, "b32", to),
+            DType::I64 | DType::U64 => self.load(from, "b64", to),
+            DType::I8 => self.load(from, "s8", to),
+            DType::U8 => self.load(from, "u8", to),
+            DType::I16 => self.load(from, "s16", to),
+            DType::U16 => self.load(from, "u16", to),
+            DType::F16 => {
+                let h = self.temp("h");
+                self.load(from, "b16", &h);
+                self.line(&format!("cvt.f32.f16 {to}, {h};"));
+            }
+            DType::BF16 => {
+                let t = self.temp("r");
+                self.load(from, "u16", &t);
+                self.line(&format!("shl.b32 {t}, {t}, 16;"));
+                self.line(&format!("mov.b32 {to}, {t};"));
+            }
+            DType::Bool => {
+                let t = self.temp("r");
+                self.load(from, "u8", &t);
+                self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+            }
+            DType::I4 | DType::U4 => {
+                let index = self.r(index.ok_or("a nibble without a place")?);
+                let (t, s) = (self.temp("r"), self.temp("r"));
+                self.load(from, "u8", &t);
+                self.line(&format!("and.b32 {s}, {index}, 1;"));
+                self.line(&format!("shl.b32 {s}, {s}, 2;"));
+                let kind = if d == DType::I4 { "s32" } else { "u32" };
+                self.line(&format!("bfe.{kind} {to}, {t}, {s}, 4;"));
+            }
+            d => return Err(format!("{d} has no PTX form")),
+        }
+        Ok(())
+    }
+
+    /// Writes an element of type `d`; `index` picks a nibble.
+    pub(super) fn write(
+        &mut self,
+        to: &Place,
+        d: DType,
+        from: &str,
+        index: Option<Reg>,
+    ) -> Out<()> {
+        let Place {
+            space, base, on, ..
+        } = to;
+        match d {
+            DType::F32 => self.line(&format!("{on}st.{space}.f32 [{to}], {from};")),
+            DType::F64 => self.line(&format!("{on}st.{space}.f64 [{to}], {from};")),
+            DType::I32 | DType::U32 => self.line(&format!("{on}st.{space}.b32 [{to}], {from};")),
+            DType::I64 | DType::U64 => self.line(&format!("{on}st.{space}.b64 [{to}], {from};")),
+            DType::I8 | DType::U8 => self.line(&format!("{on}st.{space}.u8 [{to}], {from};")),
+            DType::I16 | DType::U16 => self.line(&format!("{on}st.{space}.u16 [{to}], {from};")),
+            DType::F16 => {
+                let h = self.temp("h");
+                self.line(&format!("cvt.rn.f16.f32 {h}, {from};"));
+                self.line(&format!("{on}st.{space}.b16 [{to}], {h};"));
+            }
+            DType::BF16 => {
+                let t = self.brain(from);
+                self.line(&format!("shr.u32 {t}, {t}, 16;"));
+                self.line(&format!("{on}st.{space}.u16 [{to}], {t};"));
+            }
+            DType::Bool => {
+                let t = self.temp("r");
+                self.line(&format!("selp.u32 {t}, 1, 0, {from};"));
+                self.line(&format!("{on}st.{space}.u8 [{to}], {t};"));
+            }
+            DType::I4 | DType::U4 => {
+                // Two threads may share the byte: its word is changed as a whole.
+                let index = self.r(index.ok_or("a nibble without a place")?);
+                let (word, low) = (self.temp("l"), self.temp("l"));
+                let (s, v, m) = (self.temp("r"), self.temp("r"), self.temp("r"));
+                self.line(&format!("and.b64 {word}, {base}, -4;"));
+                self.line(&format!("and.b64 {low}, {base}, 3;"));
+                self.line(&format!("cvt.u32.u64 {s}, {low};"));
+                self.line(&format!("shl.b32 {s}, {s}, 3;"));
+                self.line(&format!("and.b32 {v}, {index}, 1;"));
+                self.line(&format!("mad.lo.u32 {s}, {v}, 4, {s};"));
+                self.line(&format!("mov.u32 {m}, 15;"));
+                self.line(&format!("shl.b32 {m}, {m}, {s};"));
+                self.line(&format!("not.b32 {m}, {m};"));
+                self.line(&format!("and.b32 {v}, {from}, 15;"));
+                self.line(&format!("shl.b32 {v}, {v}, {s};"));
+                self.line(&format!("{on}red.global.and.b32 [{word}], {m};"));
+                self.line(&format!("{on}red.global.or.b32 [{word}], {v};"));
+            }
+            d => return Err(format!("{d} has no PTX form")),
+        }
+        Ok(())
+    }
+
+    /// Reads `dst.len()` neighbours at once, as words.
+    pub(super) fn read_run(&mut self, from: &Place, d: DType, dst: &[Reg]) -> Out<()> {
+        let Place { space, on, .. } = from;
+        let bits = d.bits() * dst.len() as u32;
+        if d.bits() < 8 || ![16, 32, 64, 128].contains(&bits) || (bits < 32 && d.bits() == 16) {
+            for (i, &r) in dst.iter().enumerate() {
+                let to = self.r(r);
+                self.read(&from.after(i as u32 * size(d)), d, &to, None)?;
+            }
+            return Ok(());
+        }
+        if d.bits() == 64 {
+            let list: Vec<String> = dst.iter().map(|&r| self.r(r)).collect();
+            let kind = moved(self.ty(dst[0]));
+            for &r in dst.iter().filter(|_| !on.is_empty()) {
+                let (to, t) = (self.r(r), self.ty(r));
+                self.zero(&to, t);
+            }
+            self.line(&format!(
+                "{on}ld.{space}.v{}.{kind} {{{}}}, [{from}];",
+                dst.len(),
+                list.join(", ")
+            ));
+            return Ok(());
+        }
+        let words = (bits / 32).max(1);
+        let names: Vec<String> = (0..words).map(|_| self.temp("r")).collect();
+        for n in names.iter().filter(|_| !on.is_empty()) {
+            self.line(&format!("mov.b32 {n}, 0;"));
+        }
+        match (words, bits) {
+            (_, 16) => self.line(&format!("{on}ld.{space}.u16 {}, [{from}];", names[0])),
+            (1, _) => self.line(&format!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
+            (n, _) => self.line(&format!(
+                "{on}ld.{space}.v{n}.b32 {{{}}}, [{from}];",
+                names.join(", ")
+            )),
+        }
+        let per = 32 / d.bits();
+        for (i, &r) in dst.iter().enumerate() {
+            let (word, part) = (&names[i / per as usize], i as u32 % per);
+            let (word, to) = (word.clone(), self.r(r));
+            let shift = part * d.bits();
+            match d {
+                DType::F32 | DType::I32 | DType::U32 => {
+                    self.line(&format!("mov.b32 {to}, {word};"));
+                }
+                DType::BF16 => {
+                    let t = self.temp("r");
+                    let op = if part == 0 { "shl.b32" } else { "and.b32" };
+                    let by = if part == 0 { "16" } else { "-65536" };
+                    self.line(&format!("{op} {t}, {word}, {by};"));
+                    self.line(&format!("mov.b32 {to}, {t};"));
+                }
+                DType::F16 => {
+                    let (t, h) = (self.temp("r"), self.temp("h"));
+                    self.line(&format!("shr.u32 {t}, {word}, {shift};"));
+                    self.line(&format!("cvt.u16.u32 {h}, {t};"));
+                    self.line(&format!("cvt.f32.f16 {to}, {h};"));
+                }
+                DType::Bool => {
+                    let t = self.temp("r");
+                    self.line(&format!("bfe.u32 {t}, {word}, {shift}, 8;"));
+                    self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+                }
+                d => {
+                    let kind = if d.is_signed_int() { "s32" } else { "u32" };
+                    self.line(&format!("bfe.{kind} {to}, {word}, {shift}, {};", d.bits()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes neighbouring elements of type `d`, at once where that can be.
+    pub(super) fn write_run(
+        &mut self,
+        to: &Place,
+        d: DType,
+        values: &[Reg],
+        index: Option<Reg>,
+    ) -> Out<()> {
+        if self.vector(d, values) {
+            self.write_vector(to, values);
+            return Ok(());
+        }
+        for (n, &r) in values.iter().enumerate() {
+            let from = self.r(r);
+            self.write(&to.after(n as u32 * size(d)), d, &from, index)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `values` are stored as one vector.
+    fn vector(&self, d: DType, values: &[Reg]) -> bool {
+        d.bits() == 32 && matches!(values.len(), 2 | 4)
+    }
+
+    fn write_vector(&mut self, to: &Place, values: &[Reg]) {
+        let Place { space, on, .. } = to;
+        let kind = moved(self.ty(values[0]));
+        let list: Vec<String> = values.iter().map(|&r| self.r(r)).collect();
+        self.line(&format!(
+            "{on}st.{space}.v{}.{kind} [{to}], {{{}}};",
+            values.len(),
+            list.join(", ")
+        ));
+    }
+}

@@ -1,0 +1,376 @@
+//! What the lanes of a warp touch and how often they go round: integers of a thread's program with a
+//! value per lane, gone through once, loops at their middle pass. What comes of data is not known.
+use super::ir::{Inst, Op, Program, Reg, Ty};
+use expr::{Binary, Compare, Unary};
+
+/// Lanes of a warp.
+const LANES: usize = 32;
+/// Bytes of a sector and of a line of a cache, and of a word of a bank.
+pub(crate) const SECTOR: i64 = 32;
+pub(crate) const LINE: i64 = 128;
+const WORD: i64 = 4;
+
+/// What one instruction of a warp touches.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Touch {
+    /// Sectors and lines of an operand.
+    pub sectors: f64,
+    pub lines: f64,
+    /// Turns of the banks of shared memory.
+    pub passes: f64,
+    /// Distinct bytes.
+    pub bytes: f64,
+}
+
+/// What is known of one instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Seen {
+    /// Nothing, or nothing that matters.
+    Nothing,
+    /// It touches memory.
+    Memory(Touch),
+    /// A loop's passes.
+    Passes(f64),
+    /// Whether a part is run: 0 or 1, or what warps have of it together.
+    Share(f64),
+}
+
+impl Seen {
+    /// The mean of two warps'.
+    fn mean(self, o: Seen) -> Seen {
+        let half = |a: f64, b: f64| (a + b) / 2.0;
+        match (self, o) {
+            (Seen::Memory(a), Seen::Memory(b)) => Seen::Memory(Touch {
+                sectors: half(a.sectors, b.sectors),
+                lines: half(a.lines, b.lines),
+                passes: half(a.passes, b.passes),
+                bytes: half(a.bytes, b.bytes),
+            }),
+            (Seen::Passes(a), Seen::Passes(b)) => Seen::Passes(half(a, b)),
+            (Seen::Share(a), Seen::Share(b)) => Seen::Share(half(a, b)),
+            (a, _) => a,
+        }
+    }
+}
+
+/// What is seen of every instruction of `p`, numbered as they stand in the text: means of the first warp
+/// and the middle one of a task in the middle.
+pub(crate) fn seen(p: &Program, dims: &dyn Fn(&str) -> Option<i64>) -> Vec<Seen> {
+    let tasks = p.tasks.eval(dims).unwrap_or(1).max(1);
+    let warps = i64::from(p.threads.div_ceil(LANES as u32)).max(1);
+    let one = |warp: i64| {
+        let mut l = Look {
+            p,
+            dims: p.dims.iter().map(|d| d.eval(dims)).collect(),
+            regs: vec![Value::Unknown; p.regs.len()],
+            lanes: vec![],
+            first: warp * LANES as i64,
+            task: tasks / 2,
+            mask: u32::MAX,
+            out: vec![],
+        };
+        l.constants(&p.body);
+        l.body(&p.body);
+        l.out
+    };
+    let first = one(0);
+    match warps {
+        1 => first,
+        n => {
+            let other = one(n / 2);
+            first
+                .into_iter()
+                .zip(other)
+                .map(|(a, b)| a.mean(b))
+                .collect()
+        }
+    }
+}
+
+/// A value of every lane.
+#[derive(Clone, Copy)]
+enum Value {
+    Unknown,
+    Same(i64),
+    /// Its place in [`Look::lanes`].
+    Lanes(u32),
+}
+
+struct Look<'a> {
+    p: &'a Program,
+    dims: Vec<Option<i64>>,
+    regs: Vec<Value>,
+    lanes: Vec<[i64; LANES]>,
+    first: i64,
+    task: i64,
+    /// Lanes that are active.
+    mask: u32,
+    out: Vec<Seen>,
+}
+
+impl Look<'_> {
+    fn of(&self, r: Reg) -> Option<[i64; LANES]> {
+        match self.regs.get(r as usize)? {
+            Value::Unknown => None,
+            Value::Same(v) => Some([*v; LANES]),
+            Value::Lanes(at) => self.lanes.get(*at as usize).copied(),
+        }
+    }
+
+    fn put(&mut self, v: [i64; LANES]) -> Value {
+        if v.iter().all(|x| *x == v[0]) {
+            return Value::Same(v[0]);
+        }
+        self.lanes.push(v);
+        Value::Lanes(self.lanes.len() as u32 - 1)
+    }
+
+    fn map(&mut self, a: Reg, f: impl Fn(i64) -> i64) -> Value {
+        match self.regs[a as usize] {
+            Value::Unknown => Value::Unknown,
+            Value::Same(x) => Value::Same(f(x)),
+            Value::Lanes(_) => match self.of(a) {
+                Some(v) => self.put(v.map(f)),
+                None => Value::Unknown,
+            },
+        }
+    }
+
+    fn both(&mut self, a: Reg, b: Reg, f: impl Fn(i64, i64) -> i64) -> Value {
+        if let (Value::Same(x), Value::Same(y)) = (self.regs[a as usize], self.regs[b as usize]) {
+            return Value::Same(f(x, y));
+        }
+        let (Some(x), Some(y)) = (self.of(a), self.of(b)) else {
+            return Value::Unknown;
+        };
+        self.put(std::array::from_fn(|i| f(x[i], y[i])))
+    }
+
+    fn value(&mut self, r: Reg, op: &Op) -> Value {
+        let whole = |r: Reg| !self.p.regs[r as usize].is_float();
+        match *op {
+            Op::Const(v) if whole(r) => Value::Same(v as i64),
+            Op::Thread => {
+                let first = self.first;
+                self.put(std::array::from_fn(|i| first + i as i64))
+            }
+            Op::Task => Value::Same(self.task),
+            Op::Dim(d) => match self.dims.get(d as usize) {
+                Some(Some(v)) => Value::Same(*v),
+                _ => Value::Unknown,
+            },
+            Op::Unary(Unary::Not, x) if self.p.regs[r as usize] == Ty::Bool => {
+                self.map(x, |v| i64::from(v == 0))
+            }
+            Op::Binary(f, x, y) if whole(r) => self.both(x, y, |x, y| match f {
+                Binary::Add => x.wrapping_add(y),
+                Binary::Sub => x.wrapping_sub(y),
+                Binary::Mul => x.wrapping_mul(y),
+                Binary::Div => x.checked_div(y).unwrap_or(0),
+                Binary::Fmod => x.checked_rem(y).unwrap_or(0),
+                Binary::Min => x.min(y),
+                Binary::Max => x.max(y),
+                Binary::And => x & y,
+                Binary::Or => x | y,
+                Binary::Xor => x ^ y,
+                Binary::Shl => x.wrapping_shl(y as u32),
+                Binary::Shr => (x as u64).wrapping_shr(y as u32) as i64,
+                _ => 0,
+            }),
+            Op::Compare(f, x, y) if whole(x) => self.both(x, y, |x, y| {
+                i64::from(match f {
+                    Compare::Eq => x == y,
+                    Compare::Ne => x != y,
+                    Compare::Lt => x < y,
+                    Compare::Le => x <= y,
+                    Compare::Gt => x > y,
+                    Compare::Ge => x >= y,
+                })
+            }),
+            Op::Select(c, x, y) => match (self.of(c), self.of(x), self.of(y)) {
+                (Some(c), Some(x), Some(y)) => {
+                    self.put(std::array::from_fn(|i| if c[i] != 0 { x[i] } else { y[i] }))
+                }
+                _ => Value::Unknown,
+            },
+            Op::MulAdd(x, y, z) if whole(r) => match (self.of(x), self.of(y), self.of(z)) {
+                (Some(x), Some(y), Some(z)) => self.put(std::array::from_fn(|i| {
+                    x[i].wrapping_mul(y[i]).wrapping_add(z[i])
+                })),
+                _ => Value::Unknown,
+            },
+            Op::Convert(x) if whole(r) && whole(x) => self.regs[x as usize],
+            _ => Value::Unknown,
+        }
+    }
+
+    /// Active lanes for which `guard` may hold.
+    fn held(&self, guard: Option<Reg>) -> u32 {
+        let Some(g) = guard.and_then(|g| self.of(g)) else {
+            return self.mask;
+        };
+        let lanes = (0..LANES).filter(|i| g[*i] != 0);
+        self.mask & lanes.fold(0, |m, i| m | 1 << i)
+    }
+
+    /// Bytes from which on each active lane touches `bytes`.
+    fn starts(&self, index: Reg, bits: u32, mask: u32) -> Option<Vec<i64>> {
+        let at = self.of(index)?;
+        let active = (0..LANES).filter(|i| mask >> i & 1 == 1);
+        Some(active.map(|i| at[i] * i64::from(bits) / 8).collect())
+    }
+
+    fn operand(&self, operand: u16, index: Reg, count: usize, guard: Option<Reg>) -> Seen {
+        let bits = self.p.operands[operand as usize].dtype.bits();
+        let mask = self.held(guard);
+        let own = (i64::from(bits) * count as i64 / 8).max(1);
+        let Some(starts) = self.starts(index, bits, mask) else {
+            // Anywhere: nothing is shared.
+            let n = f64::from(mask.count_ones());
+            return Seen::Memory(Touch {
+                sectors: n,
+                lines: n,
+                passes: 0.0,
+                bytes: n * own as f64,
+            });
+        };
+        let pieces = |size: i64| {
+            let all = starts
+                .iter()
+                .flat_map(|s| s.div_euclid(size)..=(s + own - 1).div_euclid(size));
+            distinct(all.collect()) as f64
+        };
+        Seen::Memory(Touch {
+            sectors: pieces(SECTOR),
+            lines: pieces(LINE),
+            passes: 0.0,
+            bytes: distinct(starts.clone()) as f64 * own as f64,
+        })
+    }
+
+    fn shared(&self, array: u32, index: Reg, count: usize) -> Seen {
+        let bits = self.p.shared[array as usize].dtype.bits().max(8);
+        let own = (i64::from(bits) * count as i64 / 8).max(1);
+        let passes = match self.starts(index, bits, self.mask) {
+            // Lanes of wide accesses take turns, as many together as have a word for every bank.
+            Some(starts) => {
+                let together = (LANES as i64 * WORD / own.max(WORD)).max(1) as usize;
+                starts.chunks(together).map(|c| turns(c, own)).sum()
+            }
+            None => 1.0,
+        };
+        Seen::Memory(Touch {
+            passes,
+            ..Touch::default()
+        })
+    }
+
+    /// Constants, wherever they are defined: a loop's step may be in its body.
+    fn constants(&mut self, body: &[Inst]) {
+        for i in body {
+            match i {
+                Inst::Let(r, op @ Op::Const(_)) => self.regs[*r as usize] = self.value(*r, op),
+                Inst::For { body, .. } | Inst::If { body, .. } => self.constants(body),
+                _ => {}
+            }
+        }
+    }
+
+    fn body(&mut self, body: &[Inst]) {
+        body.iter().for_each(|i| self.inst(i));
+    }
+
+    fn inst(&mut self, i: &Inst) {
+        let at = self.out.len();
+        self.out.push(Seen::Nothing);
+        match i {
+            Inst::Let(r, op) => {
+                self.out[at] = match op {
+                    Op::Load {
+                        operand,
+                        index,
+                        guard,
+                    } => self.operand(*operand, *index, 1, *guard),
+                    Op::LoadShared { array, index } => self.shared(*array, *index, 1),
+                    _ => Seen::Nothing,
+                };
+                self.regs[*r as usize] = self.value(*r, op);
+            }
+            Inst::LoadRun {
+                dst,
+                operand,
+                index,
+                guard,
+            } => self.out[at] = self.operand(*operand, *index, dst.len(), *guard),
+            Inst::LoadSharedRun { dst, array, index } => {
+                self.out[at] = self.shared(*array, *index, dst.len());
+            }
+            Inst::Store {
+                operand,
+                index,
+                values,
+                guard,
+            } => self.out[at] = self.operand(*operand, *index, values.len(), *guard),
+            Inst::StoreShared {
+                array,
+                index,
+                values,
+            } => self.out[at] = self.shared(*array, *index, values.len()),
+            Inst::For {
+                i,
+                from,
+                to,
+                step,
+                body,
+            } => {
+                let (from, to, step) = (self.of(*from), self.of(*to), self.of(*step));
+                let mut passes = 1.0;
+                self.regs[*i as usize] = Value::Unknown;
+                if let (Some(from), Some(to), Some(step)) = (from, to, step) {
+                    let each = |k: usize| {
+                        let step = step[k].max(1);
+                        ((to[k] - from[k]).max(0) + step - 1) / step
+                    };
+                    let most = (0..LANES).map(each).max().unwrap_or(1);
+                    passes = most as f64;
+                    let middle = (most - 1).max(0) / 2;
+                    let here: [i64; LANES] =
+                        std::array::from_fn(|k| from[k] + step[k].max(1) * middle);
+                    self.regs[*i as usize] = self.put(here);
+                }
+                self.out[at] = Seen::Passes(passes);
+                self.body(body);
+            }
+            Inst::If { cond, body } => {
+                let before = self.mask;
+                self.mask = self.held(Some(*cond));
+                self.out[at] = Seen::Share(if self.mask == 0 { 0.0 } else { 1.0 });
+                self.body(body);
+                self.mask = before;
+            }
+            Inst::Set(..) | Inst::Barrier | Inst::Fault { .. } => {}
+        }
+    }
+}
+
+fn distinct(mut list: Vec<i64>) -> usize {
+    list.sort_unstable();
+    list.dedup();
+    list.len()
+}
+
+/// Turns that the banks take for lanes that touch `own` bytes from each of `starts` on: as many as the
+/// bank with most words has.
+fn turns(starts: &[i64], own: i64) -> f64 {
+    let words = starts
+        .iter()
+        .flat_map(|s| s.div_euclid(WORD)..=(s + own - 1).div_euclid(WORD));
+    let mut words: Vec<i64> = words.collect();
+    words.sort_unstable();
+    words.dedup();
+    let mut banks = [0u32; LANES];
+    for w in words {
+        banks[w.rem_euclid(LANES as i64) as usize] += 1;
+    }
+    f64::from(banks.into_iter().max().unwrap_or(0).max(1))
+}
