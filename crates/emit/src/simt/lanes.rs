@@ -217,7 +217,9 @@ impl Look<'_> {
     fn starts(&self, index: Reg, bits: u32, mask: u32) -> Option<Vec<i64>> {
         let at = self.of(index)?;
         let active = (0..LANES).filter(|i| mask >> i & 1 == 1);
-        Some(active.map(|i| at[i] * i64::from(bits) / 8).collect())
+        active
+            .map(|i| Some(at[i].checked_mul(i64::from(bits))? / 8))
+            .collect()
     }
 
     fn operand(&self, operand: u16, index: Reg, count: usize, guard: Option<Reg>) -> Seen {
@@ -329,13 +331,14 @@ impl Look<'_> {
                 if let (Some(from), Some(to), Some(step)) = (from, to, step) {
                     let each = |k: usize| {
                         let step = step[k].max(1);
-                        ((to[k] - from[k]).max(0) + step - 1) / step
+                        let way = to[k].saturating_sub(from[k]).max(0);
+                        way / step + i64::from(way % step > 0)
                     };
                     let most = (0..LANES).map(each).max().unwrap_or(1);
                     passes = most as f64;
                     let middle = (most - 1).max(0) / 2;
                     let here: [i64; LANES] =
-                        std::array::from_fn(|k| from[k] + step[k].max(1) * middle);
+                        std::array::from_fn(|k| from[k].wrapping_add(step[k].max(1) * middle));
                     self.regs[*i as usize] = self.put(here);
                 }
                 self.out[at] = Seen::Passes(passes);

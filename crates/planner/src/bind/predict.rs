@@ -1,7 +1,9 @@
 //! What a step costs under a schedule.
 use super::ctx::{Ctx, Space};
 use super::schedule::reach;
-use kernel::{Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work};
+use kernel::{
+    CountWarps, Family, Kernel, Mapping, Place, Schedule, Stmt, TileId, TileProgram, work,
+};
 use machine::calc;
 use machine::{
     Cost, Efficiencies, NumType, Phase, UnitClass, Warps, Work, predict, predict_phases,
@@ -22,8 +24,28 @@ pub(crate) fn predict_step(
     predict_program(ctx, &program)
 }
 
+/// As [`predict_step`], by arithmetic and bytes only, whatever instructions are printed: a sketch that
+/// takes far less time.
+pub(crate) fn sketch_step(
+    ctx: Ctx,
+    kernel: &Arc<Kernel>,
+    schedule: &Arc<Schedule>,
+) -> Option<(Work, Cost)> {
+    let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
+    predict_by(ctx, &program, None)
+}
+
 /// As [`predict_step`] for a program that is there.
 pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, Cost)> {
+    predict_by(ctx, program, counter(ctx))
+}
+
+/// What counts the instructions of the target's programs, where something does.
+pub(crate) fn counter(ctx: Ctx) -> Option<CountWarps> {
+    ctx.target.gpu.as_ref()?.counts.0
+}
+
+fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Option<(Work, Cost)> {
     let (kernel, schedule) = (program.kernel(), program.schedule());
     program.fits(ctx.target).ok()?;
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
@@ -74,7 +96,6 @@ pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, 
     };
     let held = calc::occupancy(&ctx.machine.limits, block);
     w.ctas_per_worker = held.map_or(1, |o| o.ctas.max(1));
-    let counts = ctx.target.gpu.as_ref().and_then(|g| g.counts.0);
     let mut known = None;
     if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
         touched(ctx, &mut w, &warps);

@@ -122,7 +122,13 @@ impl Printer<'_> {
     }
 
     pub(super) fn binary(&mut self, to: &str, f: Binary, x: Reg, y: Reg) -> Out<()> {
-        let (ty, a, b) = (self.ty(x), self.r(x), self.second(y));
+        let (ty, a) = (self.ty(x), self.r(x));
+        let zero = self.numbers.get(&y) == Some(&0);
+        let b = match f {
+            // No assembler has to make something of a number over zero.
+            Binary::Div | Binary::Fmod if zero => self.r(y),
+            _ => self.second(y),
+        };
         let k = suffix(ty);
         let bits = match ty {
             Ty::Bool => "pred",

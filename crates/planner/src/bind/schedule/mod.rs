@@ -17,7 +17,7 @@ mod tiles;
 
 use super::ctx::{Ctx, Space};
 use super::pack::Packed;
-use super::predict::{busy_seconds, predict_step};
+use super::predict::{busy_seconds, counter, predict_step, sketch_step};
 use super::prior::{Earlier, alike};
 pub(crate) use contract::reach;
 use kernel::{
@@ -63,6 +63,9 @@ pub(crate) struct Choice {
 const OVERLAP: f64 = 0.9;
 /// Alternatives that a why keeps.
 const KEPT: usize = 3;
+/// Candidates whose instructions are counted, the best by arithmetic and bytes alone: printing a program
+/// to count them takes tens of times as long as all else that is predicted of it.
+const COUNTED: usize = 6;
 /// Below this many hand-offs between workers a step is not worth sharing out.
 const WORTH_SHARING: f64 = 64.0;
 /// A ticket should be worth this many hand-offs.
@@ -277,26 +280,46 @@ fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candida
 /// What is compared, the candidate's number in `list`, its work and its cost.
 type Rank = (f64, usize, Work, Cost);
 
-/// Those of `list[from..]` that make valid programs, cheapest first.
+/// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
+/// the best few.
 fn ranked(
     ctx: Ctx,
     list: &[Candidate],
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    let mut best: Vec<Rank> = list
+    let all: Vec<usize> = (from..list.len()).collect();
+    if counter(ctx).is_none() || all.len() <= COUNTED {
+        return ranked_by(predict_step, ctx, list, &all, constant);
+    }
+    let sketched = ranked_by(sketch_step, ctx, list, &all, constant);
+    let few: Vec<usize> = sketched.iter().take(COUNTED).map(|r| r.1).collect();
+    ranked_by(predict_step, ctx, list, &few, constant)
+}
+
+/// How a step is predicted.
+type Predict = fn(Ctx, &Arc<Kernel>, &Arc<Schedule>) -> Option<(Work, Cost)>;
+
+/// The candidates of these numbers that make valid programs, cheapest first.
+fn ranked_by(
+    predict: Predict,
+    ctx: Ctx,
+    list: &[Candidate],
+    numbers: &[usize],
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    let mut best: Vec<Rank> = numbers
         .iter()
-        .enumerate()
-        .skip(from)
-        .filter_map(|(i, c)| {
-            let (w, cost) = predict_step(ctx, &c.kernel, &c.schedule)?;
+        .filter_map(|&i| {
+            let c = &list[i];
+            let (w, cost) = predict(ctx, &c.kernel, &c.schedule)?;
             let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
             // What is no constant is packed by every request.
             let packing: Option<f64> = c
                 .packed
                 .iter()
                 .filter(|(o, _)| !constant(*o))
-                .map(|(_, p)| Some(predict_step(ctx, &p.kernel, &p.schedule)?.1.time_s))
+                .map(|(_, p)| Some(predict(ctx, &p.kernel, &p.schedule)?.1.time_s))
                 .sum();
             Some((overlap + packing?, i, w, cost))
         })
