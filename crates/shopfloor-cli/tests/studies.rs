@@ -229,7 +229,10 @@ fn advice_is_ranked_and_holds() {
         .find(|a| a["what"].as_str().unwrap().contains("batch=8"));
     let plan = json(&["plan", &m, "--on", "a100", "--dim", "batch=8"]);
     let each = f(&plan["predicted_us"]) * 1e-6 / 8.0;
-    assert!((f(&batch.unwrap()["new_s"]) / each - 1.0).abs() < 1e-9);
+    // Instructions are counted as they are printed: of a size that `--dim` fixes a number, of one that is
+    // fixed for a request only a parameter.
+    let off = f(&batch.unwrap()["new_s"]) / each - 1.0;
+    assert!(off.abs() < 5e-3, "{off}");
     let with = |part: &str| {
         let has = |a: &&Value| a["what"].as_str().unwrap().contains(part);
         list.iter()

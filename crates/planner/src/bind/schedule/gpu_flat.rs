@@ -52,7 +52,9 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             f.points(&kernel, &loops, &mut out);
         }
     } else if !products.is_empty() {
-        if f.team(&products) {
+        // A thread for each position would leave multiprocessors without work, and the others waiting.
+        let few = space.points(&parallel) < i64::from(TEAM) * space.ctx.workers as i64;
+        if few || f.team(&products) {
             f.rows(TEAM, &mut out);
         }
         f.points(kernel, &[], &mut out);
