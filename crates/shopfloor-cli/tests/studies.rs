@@ -65,7 +65,10 @@ fn one_model_over_machines() {
     // What the cost model says of one machine is what `plan` says of it.
     let alone = json(&["plan", &m, "--on", "a100", "--dim", "batch=8"]);
     let same = f(&of("A100-SXM4-80GB", "ours")["points"][1]["latency_s"]);
-    assert!((f(&alone["predicted_us"]) * 1e-6 / same - 1.0).abs() < 1e-9);
+    // But for the same instructions: of a size that `--dim` fixes a number is printed, of one that is fixed
+    // for a request only a parameter.
+    let off = f(&alone["predicted_us"]) * 1e-6 / same - 1.0;
+    assert!(off.abs() < 5e-3, "{off}");
     let out = text(&["plan", &m, "--on", "a100,t4"]);
     for part in ["batch 64", "vendor", "ours", "items/s", "fits"] {
         assert!(out.contains(part), "{part}: {out}");
@@ -229,8 +232,7 @@ fn advice_is_ranked_and_holds() {
         .find(|a| a["what"].as_str().unwrap().contains("batch=8"));
     let plan = json(&["plan", &m, "--on", "a100", "--dim", "batch=8"]);
     let each = f(&plan["predicted_us"]) * 1e-6 / 8.0;
-    // Instructions are counted as they are printed: of a size that `--dim` fixes a number, of one that is
-    // fixed for a request only a parameter.
+    // Printed instructions differ a little, as above.
     let off = f(&batch.unwrap()["new_s"]) / each - 1.0;
     assert!(off.abs() < 5e-3, "{off}");
     let with = |part: &str| {
