@@ -296,8 +296,9 @@ fn every_kernel_of_these_models_is_what_it_says() {
     assert!(median < 0.1, "{median}");
     assert!(near * 100 >= 85 * n, "{near} of {n}");
     // None takes more than the bound: no kernel is given more registers. What takes fewer than estimated
-    // are guarded loads that ptxas makes one after the other, and a top-k.
-    assert!(close * 100 >= 96 * n, "{close} of {n}: {other:?}");
+    // are guarded loads that ptxas makes one after the other, and a top-k. (96 of 100 until guarded loads
+    // became instructions without jumps, which ptxas is freer to move.)
+    assert!(close * 100 >= 95 * n, "{close} of {n}: {other:?}");
     for pair in &other {
         assert!(pair.0 > pair.1 && share(pair) < 0.4, "{pair:?}");
     }
