@@ -201,7 +201,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         let _ = o;
         let name = format!("operand_{i}");
         s.param("u64", &format!("%l_{i}"), &name, params.len());
-        s.line(&format!("cvta.to.global.u64 %l_{i}, %l_{i};"));
+        s.line(format_args!("cvta.to.global.u64 %l_{i}, %l_{i};"));
         params.push(ParamSpec {
             name,
             value: ParamValue::Operand(i as u16),
@@ -227,9 +227,9 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         let v = format!("%v{}{i}", prefix(t));
         match t {
             Ty::Bool => s.truth(&v, false),
-            Ty::F32 => s.line(&format!("mov.f32 {v}, 0f00000000;")),
-            Ty::F64 => s.line(&format!("mov.f64 {v}, 0d0000000000000000;")),
-            t => s.line(&format!("mov.{} {v}, 0;", moved(t))),
+            Ty::F32 => s.line(format_args!("mov.f32 {v}, 0f00000000;")),
+            Ty::F64 => s.line(format_args!("mov.f64 {v}, 0d0000000000000000;")),
+            t => s.line(format_args!("mov.{} {v}, 0;", moved(t))),
         }
     }
     s.body(&p.body)?;
@@ -256,15 +256,13 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
 }
 
 impl Printer<'_> {
-    fn line(&mut self, s: &str) {
-        self.out.push('\t');
-        self.out.push_str(s);
-        self.out.push('\n');
+    fn line(&mut self, s: impl std::fmt::Display) {
+        let _ = writeln!(self.out, "\t{s}");
     }
 
     fn param(&mut self, ty: &str, to: &str, name: &str, index: usize) {
         let line = self.source.param(ty, to, name, index);
-        self.line(&format!("{line};"));
+        self.line(format_args!("{line};"));
     }
 
     fn ty(&self, r: Reg) -> Ty {
@@ -332,11 +330,7 @@ impl Printer<'_> {
                 let next = format!("add.s32 {i}, {i}, {step};\nbra;");
                 reader.read(&next, Touch::default(), &mut part);
             }
-            out.push(Item::Part {
-                times,
-                looped,
-                body: part,
-            });
+            out.push(reader.part(times, looped, part));
         }
         Ok(())
     }
@@ -348,31 +342,31 @@ impl Printer<'_> {
     /// The bits of `x` rounded to bf16, in the upper half of a register.
     fn brain(&mut self, x: &str) -> String {
         let (b, t, p) = (self.temp("r"), self.temp("r"), self.temp("p"));
-        self.line(&format!("mov.b32 {b}, {x};"));
-        self.line(&format!("bfe.u32 {t}, {b}, 16, 1;"));
-        self.line(&format!("add.u32 {t}, {t}, {b};"));
-        self.line(&format!("add.u32 {t}, {t}, 32767;"));
-        self.line(&format!("testp.notanumber.f32 {p}, {x};"));
+        self.line(format_args!("mov.b32 {b}, {x};"));
+        self.line(format_args!("bfe.u32 {t}, {b}, 16, 1;"));
+        self.line(format_args!("add.u32 {t}, {t}, {b};"));
+        self.line(format_args!("add.u32 {t}, {t}, 32767;"));
+        self.line(format_args!("testp.notanumber.f32 {p}, {x};"));
         let q = self.temp("r");
-        self.line(&format!("or.b32 {q}, {b}, 4194304;"));
-        self.line(&format!("selp.b32 {t}, {q}, {t}, {p};"));
-        self.line(&format!("and.b32 {t}, {t}, -65536;"));
+        self.line(format_args!("or.b32 {q}, {b}, 4194304;"));
+        self.line(format_args!("selp.b32 {t}, {q}, {t}, {p};"));
+        self.line(format_args!("and.b32 {t}, {t}, -65536;"));
         t
     }
 
     fn truth(&mut self, to: &str, v: bool) {
         let t = self.temp("r");
-        self.line(&format!("mov.u32 {t}, {};", i32::from(v)));
-        self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+        self.line(format_args!("mov.u32 {t}, {};", i32::from(v)));
+        self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
     }
 
     /// Nothing, as a value of type `t`.
     fn zero(&mut self, to: &str, t: Ty) {
         match t {
             Ty::Bool => self.truth(to, false),
-            Ty::F32 => self.line(&format!("mov.f32 {to}, 0f00000000;")),
-            Ty::F64 => self.line(&format!("mov.f64 {to}, 0d0000000000000000;")),
-            t => self.line(&format!("mov.{} {to}, 0;", moved(t))),
+            Ty::F32 => self.line(format_args!("mov.f32 {to}, 0f00000000;")),
+            Ty::F64 => self.line(format_args!("mov.f64 {to}, 0d0000000000000000;")),
+            t => self.line(format_args!("mov.{} {to}, 0;", moved(t))),
         }
     }
 
@@ -382,7 +376,7 @@ impl Printer<'_> {
         self.labels += 1;
         let label = format!("$skip_{}", self.labels);
         let g = self.r(g);
-        self.line(&format!("@!{g} bra {label};"));
+        self.line(format_args!("@!{g} bra {label};"));
         f(self)?;
         self.out.push_str(&format!("{label}:\n"));
         Ok(())
@@ -394,7 +388,7 @@ impl Printer<'_> {
             Inst::Set(v, r) => {
                 let t = self.ty(*r);
                 let from = self.r(*r);
-                self.line(&format!("mov.{} %v{}{v}, {from};", moved(t), prefix(t)));
+                self.line(format_args!("mov.{} %v{}{v}, {from};", moved(t), prefix(t)));
                 Ok(())
             }
             Inst::LoadRun {
@@ -446,29 +440,29 @@ impl Printer<'_> {
                 let (i, from) = (self.r(*i), self.r(*from));
                 let (to, step) = (self.second(*to), self.second(*step));
                 let p = self.temp("p");
-                self.line(&format!("mov.b32 {i}, {from};"));
+                self.line(format_args!("mov.b32 {i}, {from};"));
                 self.out.push_str(&format!("{top}:\n"));
                 // Loops are written out as often as the schedule says, and no more.
                 self.line(".pragma \"nounroll\";");
-                self.line(&format!("setp.ge.s32 {p}, {i}, {to};"));
-                self.line(&format!("@{p} bra {end};"));
+                self.line(format_args!("setp.ge.s32 {p}, {i}, {to};"));
+                self.line(format_args!("@{p} bra {end};"));
                 self.body(body)?;
-                self.line(&format!("add.s32 {i}, {i}, {step};"));
-                self.line(&format!("bra {top};"));
+                self.line(format_args!("add.s32 {i}, {i}, {step};"));
+                self.line(format_args!("bra {top};"));
                 self.out.push_str(&format!("{end}:\n"));
                 Ok(())
             }
             Inst::If { cond, body } => self.guarded(Some(*cond), |s| s.body(body)),
             Inst::Barrier => {
                 let line = self.source.barrier();
-                self.line(&format!("{line};"));
+                self.line(format_args!("{line};"));
                 Ok(())
             }
             Inst::Fault { cond, code } => self.guarded(Some(*cond), |s| {
                 let t = s.temp("r");
-                s.line(&format!("mov.u32 {t}, {};", code + 1));
+                s.line(format_args!("mov.u32 {t}, {};", code + 1));
                 // Several threads may find something: the highest number stays.
-                s.line(&format!("red.relaxed.gpu.global.max.u32 [%fault], {t};"));
+                s.line(format_args!("red.relaxed.gpu.global.max.u32 [%fault], {t};"));
                 Ok(())
             }),
         }
@@ -487,24 +481,24 @@ impl Printer<'_> {
                     Ty::Bool => self.truth(&to, bits != 0),
                     Ty::F32 => {
                         let v = (f64::from_bits(bits) as f32).to_bits();
-                        self.line(&format!("mov.f32 {to}, 0f{v:08X};"));
+                        self.line(format_args!("mov.f32 {to}, 0f{v:08X};"));
                     }
-                    Ty::F64 => self.line(&format!("mov.f64 {to}, 0d{bits:016X};")),
-                    Ty::I64 => self.line(&format!("mov.b64 {to}, {};", bits as i64)),
-                    Ty::U32 => self.line(&format!("mov.b32 {to}, {};", bits as u32)),
-                    Ty::I32 => self.line(&format!("mov.b32 {to}, {};", bits as i64 as i32)),
+                    Ty::F64 => self.line(format_args!("mov.f64 {to}, 0d{bits:016X};")),
+                    Ty::I64 => self.line(format_args!("mov.b64 {to}, {};", bits as i64)),
+                    Ty::U32 => self.line(format_args!("mov.b32 {to}, {};", bits as u32)),
+                    Ty::I32 => self.line(format_args!("mov.b32 {to}, {};", bits as i64 as i32)),
                 }
             }
-            Op::Thread => self.line(&format!("mov.u32 {to}, %tid.x;")),
+            Op::Thread => self.line(format_args!("mov.u32 {to}, %tid.x;")),
             Op::Task => {
                 let task = self.source.task();
-                self.line(&format!("mov.u32 {to}, {task};"));
+                self.line(format_args!("mov.u32 {to}, {task};"));
             }
             Op::Dim(d) => match ty {
-                Ty::I64 => self.line(&format!("mov.b64 {to}, %dim_{d};")),
-                _ => self.line(&format!("cvt.u32.u64 {to}, %dim_{d};")),
+                Ty::I64 => self.line(format_args!("mov.b64 {to}, %dim_{d};")),
+                _ => self.line(format_args!("cvt.u32.u64 {to}, %dim_{d};")),
             },
-            Op::Get(v) => self.line(&format!("mov.{} {to}, %v{}{v};", moved(ty), prefix(ty))),
+            Op::Get(v) => self.line(format_args!("mov.{} {to}, %v{}{v};", moved(ty), prefix(ty))),
             Op::Unary(f, x) => return self.unary(&to, *f, *x),
             Op::Binary(f, x, y) => return self.binary(&to, *f, *x, *y),
             Op::Compare(f, x, y) => {
@@ -518,49 +512,49 @@ impl Printer<'_> {
                     Compare::Ge => "ge",
                 };
                 let (kind, x, y) = (suffix(self.ty(*x)), self.r(*x), self.second(*y));
-                self.line(&format!("setp.{name}.{kind} {to}, {x}, {y};"));
+                self.line(format_args!("setp.{name}.{kind} {to}, {x}, {y};"));
             }
             Op::Select(c, x, y) => {
                 let (c, x, y) = (self.r(*c), self.r(*x), self.r(*y));
                 if ty == Ty::Bool {
                     let (a, n, b) = (self.temp("p"), self.temp("p"), self.temp("p"));
-                    self.line(&format!("and.pred {a}, {c}, {x};"));
-                    self.line(&format!("not.pred {n}, {c};"));
-                    self.line(&format!("and.pred {b}, {n}, {y};"));
-                    self.line(&format!("or.pred {to}, {a}, {b};"));
+                    self.line(format_args!("and.pred {a}, {c}, {x};"));
+                    self.line(format_args!("not.pred {n}, {c};"));
+                    self.line(format_args!("and.pred {b}, {n}, {y};"));
+                    self.line(format_args!("or.pred {to}, {a}, {b};"));
                 } else {
-                    self.line(&format!("selp.{} {to}, {x}, {y}, {c};", moved(ty)));
+                    self.line(format_args!("selp.{} {to}, {x}, {y}, {c};", moved(ty)));
                 }
             }
             Op::MulAdd(x, y, z) => {
                 let (x, y, z) = (self.r(*x), self.r(*y), self.r(*z));
                 match ty {
                     Ty::F32 | Ty::F64 => {
-                        self.line(&format!("fma.rn.{} {to}, {x}, {y}, {z};", suffix(ty)));
+                        self.line(format_args!("fma.rn.{} {to}, {x}, {y}, {z};", suffix(ty)));
                     }
-                    ty => self.line(&format!("mad.lo.{} {to}, {x}, {y}, {z};", suffix(ty))),
+                    ty => self.line(format_args!("mad.lo.{} {to}, {x}, {y}, {z};", suffix(ty))),
                 }
             }
             Op::Convert(x) => return self.convert(&to, ty, *x),
             Op::Bits(x) => {
                 let x = self.r(*x);
-                self.line(&format!("mov.b32 {to}, {x};"));
+                self.line(format_args!("mov.b32 {to}, {x};"));
             }
             Op::Narrow(d, x) => {
                 let x = self.r(*x);
                 match d {
                     DType::F16 => {
                         let h = self.temp("h");
-                        self.line(&format!("cvt.rn.f16.f32 {h}, {x};"));
-                        self.line(&format!("cvt.f32.f16 {to}, {h};"));
+                        self.line(format_args!("cvt.rn.f16.f32 {h}, {x};"));
+                        self.line(format_args!("cvt.f32.f16 {to}, {h};"));
                     }
                     DType::BF16 => {
                         let t = self.brain(&x);
-                        self.line(&format!("mov.b32 {to}, {t};"));
+                        self.line(format_args!("mov.b32 {to}, {t};"));
                     }
                     d => {
                         let kind = if d.is_signed_int() { "s32" } else { "u32" };
-                        self.line(&format!("bfe.{kind} {to}, {x}, 0, {};", d.bits()));
+                        self.line(format_args!("bfe.{kind} {to}, {x}, 0, {};", d.bits()));
                     }
                 }
             }
@@ -582,26 +576,26 @@ impl Printer<'_> {
                 let v = self.r(*x);
                 match ty {
                     Ty::I32 | Ty::U32 => {
-                        self.line(&format!("shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"));
+                        self.line(format_args!("shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"));
                     }
                     Ty::F32 => {
                         let t = self.temp("r");
-                        self.line(&format!("mov.b32 {t}, {v};"));
-                        self.line(&format!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
-                        self.line(&format!("mov.b32 {to}, {t};"));
+                        self.line(format_args!("mov.b32 {t}, {v};"));
+                        self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
+                        self.line(format_args!("mov.b32 {to}, {t};"));
                     }
                     Ty::Bool => {
                         let t = self.temp("r");
-                        self.line(&format!("selp.u32 {t}, 1, 0, {v};"));
-                        self.line(&format!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
-                        self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+                        self.line(format_args!("selp.u32 {t}, 1, 0, {v};"));
+                        self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
+                        self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
                     }
                     Ty::I64 | Ty::F64 => {
                         let (a, b) = (self.temp("r"), self.temp("r"));
-                        self.line(&format!("mov.b64 {{{a}, {b}}}, {v};"));
-                        self.line(&format!("shfl.sync.bfly.b32 {a}, {a}, {mask}, 31, -1;"));
-                        self.line(&format!("shfl.sync.bfly.b32 {b}, {b}, {mask}, 31, -1;"));
-                        self.line(&format!("mov.b64 {to}, {{{a}, {b}}};"));
+                        self.line(format_args!("mov.b64 {{{a}, {b}}}, {v};"));
+                        self.line(format_args!("shfl.sync.bfly.b32 {a}, {a}, {mask}, 31, -1;"));
+                        self.line(format_args!("shfl.sync.bfly.b32 {b}, {b}, {mask}, 31, -1;"));
+                        self.line(format_args!("mov.b64 {to}, {{{a}, {b}}};"));
                     }
                 }
             }

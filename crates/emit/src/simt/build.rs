@@ -1,14 +1,19 @@
 //! Writes a body: folds constants, and names each value once.
 use super::ir::{Inst, Op, Reg, Ty, Var};
 use expr::{Binary, Compare};
+use foldhash::fast::FixedState;
 use layout::Dim;
 use std::collections::HashMap;
 
-/// Instructions of a block with what was computed in it. The map is only looked up, never walked.
+/// What a value is made of.
+type Key = (Ty, Op);
+
+/// Instructions of a block.
 #[derive(Default)]
 struct Block {
     insts: Vec<Inst>,
-    known: HashMap<(Ty, Op), Reg>,
+    /// What was computed in it, and is not known beyond it.
+    own: Vec<Key>,
 }
 
 /// A body under construction.
@@ -20,6 +25,10 @@ pub(crate) struct Build {
     /// Value of integer constants.
     numbers: Vec<Option<i64>>,
     blocks: Vec<Block>,
+    /// What was computed in the open blocks: only looked up, never walked.
+    known: HashMap<Key, Reg, FixedState>,
+    /// What of it was read of shared memory.
+    shared: Vec<Key>,
 }
 
 impl Build {
@@ -56,7 +65,11 @@ impl Build {
     }
 
     pub fn close(&mut self) -> Vec<Inst> {
-        self.blocks.pop().map(|b| b.insts).unwrap_or_default()
+        let b = self.blocks.pop().unwrap_or_default();
+        for key in &b.own {
+            self.known.remove(key);
+        }
+        b.insts
     }
 
     /// Whether the block at hand has no loop.
@@ -73,8 +86,8 @@ impl Build {
 
     /// Forgets what was read of shared memory: another thread may have written to it.
     pub fn forget_shared(&mut self) {
-        for b in &mut self.blocks {
-            b.known.retain(|k, _| !matches!(k.1, Op::LoadShared { .. }));
+        for key in self.shared.drain(..) {
+            self.known.remove(&key);
         }
     }
 
@@ -84,7 +97,7 @@ impl Build {
             return self.define(ty, op);
         }
         let key = (ty, op);
-        if let Some(&r) = self.blocks.iter().rev().find_map(|b| b.known.get(&key)) {
+        if let Some(&r) = self.known.get(&key) {
             return r;
         }
         let r = self.define(ty, key.1.clone());
@@ -92,8 +105,12 @@ impl Build {
             self.numbers[r as usize] = Some(*v as i64);
         }
         if let Some(b) = self.blocks.last_mut() {
-            b.known.insert(key, r);
+            b.own.push(key.clone());
         }
+        if matches!(key.1, Op::LoadShared { .. }) {
+            self.shared.push(key.clone());
+        }
+        self.known.insert(key, r);
         r
     }
 

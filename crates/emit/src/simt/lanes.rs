@@ -213,20 +213,22 @@ impl Look<'_> {
         self.mask & lanes.fold(0, |m, i| m | 1 << i)
     }
 
-    /// Bytes from which on each active lane touches `bytes`.
-    fn starts(&self, index: Reg, bits: u32, mask: u32) -> Option<Vec<i64>> {
+    /// Bytes from which on each lane of `mask` touches memory, and how many lanes those are.
+    fn starts(&self, index: Reg, bits: u32, mask: u32) -> Option<([i64; LANES], usize)> {
         let at = self.of(index)?;
-        let active = (0..LANES).filter(|i| mask >> i & 1 == 1);
-        active
-            .map(|i| Some(at[i].checked_mul(i64::from(bits))? / 8))
-            .collect()
+        let (mut out, mut n) = ([0; LANES], 0);
+        for lane in (0..LANES).filter(|i| mask >> i & 1 == 1) {
+            out[n] = at[lane].checked_mul(i64::from(bits))? / 8;
+            n += 1;
+        }
+        Some((out, n))
     }
 
     fn operand(&self, operand: u16, index: Reg, count: usize, guard: Option<Reg>) -> Seen {
         let bits = self.p.operands[operand as usize].dtype.bits();
         let mask = self.held(guard);
         let own = (i64::from(bits) * count as i64 / 8).max(1);
-        let Some(starts) = self.starts(index, bits, mask) else {
+        let Some((mut starts, n)) = self.starts(index, bits, mask) else {
             // Anywhere: nothing is shared.
             let n = f64::from(mask.count_ones());
             return Seen::Memory(Touch {
@@ -236,17 +238,13 @@ impl Look<'_> {
                 bytes: n * own as f64,
             });
         };
-        let pieces = |size: i64| {
-            let all = starts
-                .iter()
-                .flat_map(|s| s.div_euclid(size)..=(s + own - 1).div_euclid(size));
-            distinct(all.collect()) as f64
-        };
+        let starts = ascending(&mut starts[..n]);
+        let several = starts.windows(2).filter(|w| w[0] != w[1]).count() as i64;
         Seen::Memory(Touch {
-            sectors: pieces(SECTOR),
-            lines: pieces(LINE),
+            sectors: count_of(pieces::<SECTOR>(starts, own)),
+            lines: count_of(pieces::<LINE>(starts, own)),
             passes: 0.0,
-            bytes: distinct(starts.clone()) as f64 * own as f64,
+            bytes: ((several + i64::from(n > 0)) * own) as f64,
         })
     }
 
@@ -255,9 +253,10 @@ impl Look<'_> {
         let own = (i64::from(bits) * count as i64 / 8).max(1);
         let passes = match self.starts(index, bits, self.mask) {
             // Lanes of wide accesses take turns, as many together as have a word for every bank.
-            Some(starts) => {
+            Some((mut starts, n)) => {
                 let together = (LANES as i64 * WORD / own.max(WORD)).max(1) as usize;
-                starts.chunks(together).map(|c| turns(c, own)).sum()
+                let each = starts[..n].chunks_mut(together);
+                each.map(|c| turns(ascending(c), own)).sum()
             }
             None => 1.0,
         };
@@ -356,24 +355,69 @@ impl Look<'_> {
     }
 }
 
-fn distinct(mut list: Vec<i64>) -> usize {
-    list.sort_unstable();
-    list.dedup();
-    list.len()
+fn ascending(list: &mut [i64]) -> &[i64] {
+    if !list.is_sorted() {
+        list.sort_unstable();
+    }
+    list
 }
 
-/// Turns that the banks take for lanes that touch `own` bytes from each of `starts` on: as many as the
-/// bank with most words has.
+/// The pieces of `SIZE` bytes, each once, that `own` bytes from each of the ascending `starts` on lie in,
+/// as the first and the last of neighbours.
+fn pieces<const SIZE: i64>(starts: &[i64], own: i64) -> impl Iterator<Item = (i64, i64)> {
+    let mut next = i64::MIN;
+    starts.iter().filter_map(move |s| {
+        let from = s.div_euclid(SIZE).max(next);
+        let to = (s + own - 1).div_euclid(SIZE);
+        next = next.max(to + 1);
+        (from <= to).then_some((from, to))
+    })
+}
+
+fn count_of(pieces: impl Iterator<Item = (i64, i64)>) -> f64 {
+    pieces.map(|(from, to)| to - from + 1).sum::<i64>() as f64
+}
+
+/// Turns that the banks take for lanes that touch `own` bytes from each of the ascending `starts` on: as
+/// many as the bank with most words has.
 fn turns(starts: &[i64], own: i64) -> f64 {
-    let words = starts
-        .iter()
-        .flat_map(|s| s.div_euclid(WORD)..=(s + own - 1).div_euclid(WORD));
-    let mut words: Vec<i64> = words.collect();
-    words.sort_unstable();
-    words.dedup();
     let mut banks = [0u32; LANES];
-    for w in words {
-        banks[w.rem_euclid(LANES as i64) as usize] += 1;
+    for (from, to) in pieces::<WORD>(starts, own) {
+        for w in from..=to {
+            banks[w.rem_euclid(LANES as i64) as usize] += 1;
+        }
     }
     f64::from(banks.into_iter().max().unwrap_or(0).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lanes_share_is_counted_once() {
+        let sectors = |starts: &[i64], own| count_of(pieces::<SECTOR>(starts, own));
+        let row: Vec<i64> = (0..32).map(|i| 4 * i).collect();
+        assert_eq!(sectors(&row, 4), 4.0);
+        // Off by one word: the last lane's is in a sector of its own.
+        let off: Vec<i64> = row.iter().map(|s| s + 4).collect();
+        assert_eq!(sectors(&off, 4), 5.0);
+        assert_eq!(count_of(pieces::<LINE>(&off, 4)), 2.0);
+        let apart: Vec<i64> = (0..32).map(|i| 4096 * i).collect();
+        assert_eq!(sectors(&apart, 4), 32.0);
+        // What goes over a sector's end touches the next one too.
+        assert_eq!(sectors(&[24, 24, 40], 16), 2.0);
+        assert_eq!(sectors(&[], 4), 0.0);
+        assert_eq!(ascending(&mut [8, 0, 4]), [0, 4, 8]);
+    }
+
+    #[test]
+    fn banks_take_turns() {
+        let step = |n: i64| (0..32).map(|i| n * i).collect::<Vec<_>>();
+        assert_eq!(turns(&step(4), 4), 1.0);
+        assert_eq!(turns(&step(8), 4), 2.0);
+        assert_eq!(turns(&step(128), 4), 32.0);
+        // One word is given to all at once.
+        assert_eq!(turns(&[64; 32], 4), 1.0);
+    }
 }

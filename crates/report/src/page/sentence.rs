@@ -4,6 +4,7 @@ use crate::units;
 /// What a bound is in words.
 fn words(bound: &str) -> String {
     match bound.split_once(':') {
+        Some(("compute", "issue")) => "issuing instructions".into(),
         Some(("compute", unit)) => format!("arithmetic on {unit} units"),
         Some(("memory", level)) => format!("bytes through {level}"),
         _ => match bound {

@@ -195,10 +195,10 @@ pub(super) fn bill(s: &Subject) -> Scene {
         "latency",
         "first access and hand-offs",
         (c.latency_s, As::Seconds),
-        if s.is_gpu() {
-            "latency of the farthest level x waves + messages"
-        } else {
-            "latency of the farthest level + messages"
+        match (&s.step.cost_work.warps, s.is_gpu()) {
+            (Some(_), _) => "what rounds of CTAs take beyond that: warps that wait for what they asked for + messages",
+            (None, true) => "latency of the farthest level x waves + messages",
+            (None, false) => "latency of the farthest level + messages",
         },
         model.clone(),
     );
@@ -229,6 +229,16 @@ pub(super) fn bill(s: &Subject) -> Scene {
         "all parts one after another",
         model,
     );
+    if let Some(w) = &s.step.cost_work.warps {
+        b.number(
+            "issued",
+            "machine instructions of all warps",
+            (w.turns.iter().sum(), As::Count),
+            "lines of the step's PTX, as often as they run, each with the machine instructions that an assembler makes of it for sm_80, whichever GPU it is",
+            "the PTX that is printed for the step",
+        );
+        b.beat("issued", "The prediction counts {issued} machine instructions in what is printed for the step, as sm_80 has them: each takes a scheduler's slot.", "Every handgrip is on the list, the walks between two shelves too.");
+    }
     b.beat("parts", "Predicted: {predicted}. Of that {busy} are arithmetic and bytes, {latency} waiting for first accesses and hand-offs, {fixed} fixed costs.", "The bill: work, waiting, and what every order costs whatever its size.");
     if let Some(l) = longest {
         b.name("longest", "longest part", &l.name, "the step's prediction");

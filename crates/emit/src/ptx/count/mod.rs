@@ -14,9 +14,11 @@ use words::{Kind, Names, Word};
 /// What a stretch of text is made of.
 pub(in crate::ptx) enum Item {
     /// An instruction, and what its lanes touch.
-    Word(Box<Word>, lanes::Touch),
+    Word(Word, lanes::Touch),
     /// A part that is jumped over where a condition fails, or run so often.
     Part {
+        /// Which of the text's parts it is.
+        number: usize,
         times: f64,
         looped: bool,
         body: Vec<Item>,
@@ -27,14 +29,26 @@ pub(in crate::ptx) enum Item {
 #[derive(Default)]
 pub(in crate::ptx) struct Reader {
     names: Names,
+    parts: usize,
 }
 
 impl Reader {
+    /// The part of the text that `body` is.
+    pub fn part(&mut self, times: f64, looped: bool, body: Vec<Item>) -> Item {
+        self.parts += 1;
+        Item::Part {
+            number: self.parts - 1,
+            times,
+            looped,
+            body,
+        }
+    }
+
     /// The instructions of `text`, a stretch without jumps; those that touch memory touch `touch`.
     pub fn read(&mut self, text: &str, touch: lanes::Touch, out: &mut Vec<Item>) {
         for line in text.lines() {
             if let Some(w) = words::word(line, &mut self.names) {
-                out.push(Item::Word(Box::new(w), touch));
+                out.push(Item::Word(w, touch));
             }
         }
     }
@@ -80,6 +94,7 @@ pub fn warps(
     let clock = |warps: f64| {
         let mut c = Clock {
             rates,
+            names: &reader.names,
             answered: rates.answered(machine, work, out.loaded),
             // A byte of all is a byte of one of so many multiprocessors.
             fetch: fetch * active as f64,
@@ -87,6 +102,7 @@ pub fn warps(
             stores: 0.0,
             warps,
             at: vec![0.0; reader.names.len()],
+            passes: vec![None; reader.parts],
             now: 0.0,
         };
         c.items(&items);
@@ -141,8 +157,9 @@ fn near(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
 }
 
 /// Warps that go in step, in cycles.
-struct Clock {
+struct Clock<'a> {
     rates: WarpRates,
+    names: &'a Names,
     /// Cycles until a load from an operand is answered, and those that the levels beyond a multiprocessor's
     /// own take for each byte that it loads, and that it stores.
     answered: f64,
@@ -154,10 +171,12 @@ struct Clock {
     warps: f64,
     /// When each register is there.
     at: Vec<f64>,
+    /// What a pass of each loop takes once it has begun.
+    passes: Vec<Option<f64>>,
     now: f64,
 }
 
-impl Clock {
+impl Clock<'_> {
     fn items(&mut self, items: &[Item]) {
         let mut from = 0;
         while from < items.len() {
@@ -176,19 +195,21 @@ impl Clock {
                     from = to;
                 }
                 Item::Part {
+                    number,
                     times,
                     looped,
                     body,
                 } => {
-                    self.part(*times, *looped, body);
+                    self.part(*number, (*times, *looped), body);
                     from += 1;
                 }
             }
         }
     }
 
-    /// Once, and again: what the second pass takes, the others do.
-    fn part(&mut self, times: f64, looped: bool, body: &[Item]) {
+    /// Once, and again: what the second pass takes, the others do, also when the loop is met anew in the
+    /// next pass of one around it.
+    fn part(&mut self, number: usize, (times, looped): (f64, bool), body: &[Item]) {
         if times <= 0.0 {
             return;
         }
@@ -201,9 +222,17 @@ impl Clock {
             self.now = before + (self.now - before) * times;
             return;
         }
-        let first = self.now;
-        self.items(body);
-        let more = (self.now - first) * (times - 2.0).max(0.0);
+        let (pass, left) = match self.passes[number] {
+            Some(pass) => (pass, times - 1.0),
+            None => {
+                let first = self.now;
+                self.items(body);
+                let pass = self.now - first;
+                self.passes[number] = Some(pass);
+                (pass, times - 2.0)
+            }
+        };
+        let more = pass * left.max(0.0);
         self.now += more;
         self.at.iter_mut().for_each(|a| *a += more);
         self.stores += more;
@@ -216,12 +245,11 @@ impl Clock {
         let (mut turns, mut lines, mut fetched) = ([0.0; 8], 0.0, 0.0);
         for i in items {
             let Item::Word(w, t) = i else { continue };
-            let ready = w
-                .uses
-                .iter()
-                .fold(0.0f64, |a, u| a.max(self.at[*u as usize]));
+            let uses = self.names.uses(w).iter();
+            let ready = uses.fold(0.0f64, |a, u| a.max(self.at[*u as usize]));
+            let defs = self.names.defs(w).iter();
             let Some(pipe) = w.pipe else {
-                w.defs.iter().for_each(|d| self.at[*d as usize] = ready);
+                defs.for_each(|d| self.at[*d as usize] = ready);
                 continue;
             };
             let begin = ready.max(from);
@@ -243,7 +271,7 @@ impl Clock {
                     let own = t.sectors * lanes::SECTOR as f64 * self.store * self.warps;
                     self.stores = self.stores.max(begin) + own;
                 }
-                _ => w.defs.iter().for_each(|d| self.at[*d as usize] = there),
+                _ => defs.for_each(|d| self.at[*d as usize] = there),
             }
         }
         // A warp alone has one scheduler, and its pipes, for itself.

@@ -5,35 +5,64 @@
 //! addresses' spaces are folded into others, 64-bit integers go by halves, a division by a register is a
 //! routine.
 use machine::Pipe;
-use std::collections::HashMap;
 
-/// Registers by name: only looked up, never walked.
+/// Registers by name, and which of them each instruction reads and writes.
 #[derive(Default)]
-pub(super) struct Names(HashMap<String, u32>);
+pub(super) struct Names {
+    /// What stands before a register's number, with the registers by that number, or 0 for a name
+    /// without one, plus 1.
+    kinds: Vec<(String, Vec<Option<u32>>)>,
+    count: u32,
+    lists: Vec<u32>,
+}
+
+/// Numbers of registers that a name may have; what is beyond counts as one register.
+const NUMBERS: usize = 1 << 24;
 
 impl Names {
     fn number(&mut self, name: &str) -> u32 {
-        if let Some(&n) = self.0.get(name) {
-            return n;
+        let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = name[kind.len()..].parse().map_or(0, |n: usize| n + 1);
+        let at = self.kinds.iter().position(|k| k.0 == kind);
+        let at = at.unwrap_or_else(|| {
+            self.kinds.push((kind.into(), vec![]));
+            self.kinds.len() - 1
+        });
+        let (list, number) = (&mut self.kinds[at].1, number.min(NUMBERS));
+        if list.len() <= number {
+            list.resize(number + 1, None);
         }
-        let n = self.0.len() as u32;
-        self.0.insert(name.into(), n);
-        n
+        *list[number].get_or_insert_with(|| {
+            self.count += 1;
+            self.count - 1
+        })
     }
 
-    fn all(&mut self, text: &str, out: &mut Vec<u32>) {
+    /// Lists the registers in `text`.
+    fn all(&mut self, text: &str) {
         let mut rest = text;
         while let Some(at) = rest.find('%') {
             let tail = &rest[at + 1..];
-            let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let end = tail.bytes().position(|c| !c.is_ascii_alphanumeric() && c != b'_');
             let end = end.unwrap_or(tail.len());
-            out.push(self.number(&tail[..end]));
+            let number = self.number(&tail[..end]);
+            self.lists.push(number);
             rest = &tail[end..];
         }
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.count as usize
+    }
+
+    /// What `w` writes.
+    pub fn defs(&self, w: &Word) -> &[u32] {
+        &self.lists[w.first..w.uses]
+    }
+
+    /// What `w` reads.
+    pub fn uses(&self, w: &Word) -> &[u32] {
+        &self.lists[w.uses..w.end]
     }
 }
 
@@ -55,15 +84,17 @@ pub(in crate::ptx) enum Kind {
 }
 
 /// An instruction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::ptx) struct Word {
     /// What runs it; `None`: nothing, an assembler folds it into others.
     pub pipe: Option<Pipe>,
     /// Machine instructions.
     pub turns: u32,
     pub kind: Kind,
-    pub defs: Vec<u32>,
-    pub uses: Vec<u32>,
+    /// Where its registers stand in [`Names::lists`]: written ones, and from `uses` on read ones.
+    first: usize,
+    uses: usize,
+    end: usize,
 }
 
 /// The instruction of a line that is no label, directive or jump.
@@ -72,43 +103,42 @@ pub(super) fn word(line: &str, names: &mut Names) -> Option<Word> {
     if code.starts_with('.') {
         return None;
     }
-    let (mut defs, mut uses) = (vec![], vec![]);
     let mut code = code;
-    let mut guarded = false;
+    let mut guard = None;
     if let Some(rest) = code.strip_prefix('@') {
         let (p, rest) = rest.split_once(' ')?;
-        names.all(p, &mut uses);
+        guard = Some(names.number(p.trim_start_matches(['!', '%'])));
         code = rest.trim_start();
-        guarded = true;
     }
     let (op, args) = code.split_once(' ').unwrap_or((code, ""));
     let kind = kind(op);
     let gives = !matches!(kind, Kind::Store | Kind::StoreShared | Kind::Barrier);
-    if gives {
-        let cut = match args.trim_start().strip_prefix('{') {
-            Some(inner) => inner
-                .find('}')
-                .map_or(args.len(), |e| e + 2)
-                .min(args.len()),
-            None => args.find(',').unwrap_or(args.len()),
-        };
-        let (to, from) = args.split_at(cut);
-        names.all(to, &mut defs);
-        names.all(from, &mut uses);
-        if guarded {
-            // What it does not write stays.
-            uses.extend(&defs);
-        }
-    } else {
-        names.all(args, &mut uses);
+    let cut = match args.trim_start().strip_prefix('{') {
+        _ if !gives => 0,
+        Some(inner) => inner
+            .find('}')
+            .map_or(args.len(), |e| e + 2)
+            .min(args.len()),
+        None => args.find(',').unwrap_or(args.len()),
+    };
+    let (to, from) = args.split_at(cut);
+    let first = names.lists.len();
+    names.all(to);
+    let uses = names.lists.len();
+    if let Some(g) = guard {
+        // What it does not write stays.
+        names.lists.extend_from_within(first..);
+        names.lists.push(g);
     }
-    let (pipe, turns) = pipe(op, args, guarded);
+    names.all(from);
+    let (pipe, turns) = pipe(op, args, guard.is_some());
     Some(Word {
         pipe,
         turns,
         kind,
-        defs,
+        first,
         uses,
+        end: names.lists.len(),
     })
 }
 
@@ -211,7 +241,7 @@ mod tests {
         let mut names = Names::default();
         let mut of = |line: &str| {
             let w = word(line, &mut names).unwrap();
-            (w.pipe, w.turns, w.kind, w.defs.len(), w.uses.len())
+            (w.pipe, w.turns, w.kind, names.defs(&w).len(), names.uses(&w).len())
         };
         let fma = Some(Pipe::Fma);
         assert_eq!(

@@ -58,21 +58,21 @@ impl Printer<'_> {
         let [c, h, n, l, e, s] = [(); 6].map(|()| self.temp("f"));
         // Beyond these the result is 0 or infinite already; infinities would make the low part a NaN.
         let p = self.temp("p");
-        self.line(&format!("max.f32 {c}, {x}, {};", lit(-105.0)));
-        self.line(&format!("min.f32 {c}, {c}, {};", lit(89.0)));
-        self.line(&format!("mul.rn.f32 {h}, {c}, {};", lit(high.into())));
-        self.line(&format!("neg.f32 {n}, {h};"));
-        self.line(&format!("fma.rn.f32 {l}, {c}, {}, {n};", lit(high.into())));
-        self.line(&format!("fma.rn.f32 {l}, {c}, {}, {l};", lit(low)));
-        self.line(&format!("ex2.approx.f32 {e}, {h};"));
-        self.line(&format!(
+        self.line(format_args!("max.f32 {c}, {x}, {};", lit(-105.0)));
+        self.line(format_args!("min.f32 {c}, {c}, {};", lit(89.0)));
+        self.line(format_args!("mul.rn.f32 {h}, {c}, {};", lit(high.into())));
+        self.line(format_args!("neg.f32 {n}, {h};"));
+        self.line(format_args!("fma.rn.f32 {l}, {c}, {}, {n};", lit(high.into())));
+        self.line(format_args!("fma.rn.f32 {l}, {c}, {}, {l};", lit(low)));
+        self.line(format_args!("ex2.approx.f32 {e}, {h};"));
+        self.line(format_args!(
             "fma.rn.f32 {s}, {l}, {}, {};",
             lit(std::f64::consts::LN_2),
             lit(1.0)
         ));
-        self.line(&format!("mul.rn.f32 {e}, {e}, {s};"));
-        self.line(&format!("testp.notanumber.f32 {p}, {x};"));
-        self.line(&format!("selp.f32 {to}, {x}, {e}, {p};"));
+        self.line(format_args!("mul.rn.f32 {e}, {e}, {s};"));
+        self.line(format_args!("testp.notanumber.f32 {p}, {x};"));
+        self.line(format_args!("selp.f32 {to}, {x}, {e}, {p};"));
     }
 
     /// `e ln 2 + log(m)` for x = m 2^e with m near 1, the logarithm by the odd series of
@@ -83,42 +83,42 @@ impl Printer<'_> {
         let [bits, e, w] = [(); 3].map(|()| self.temp("r"));
         let [small, zero, less, large] = [(); 4].map(|()| self.temp("p"));
         // Denormal numbers are scaled up.
-        self.line(&format!("setp.lt.f32 {small}, {x}, 0f00800000;"));
-        self.line(&format!("mul.rn.f32 {y}, {x}, 0f4B800000;"));
-        self.line(&format!("selp.f32 {y}, {y}, {x}, {small};"));
-        self.line(&format!("mov.b32 {bits}, {y};"));
+        self.line(format_args!("setp.lt.f32 {small}, {x}, 0f00800000;"));
+        self.line(format_args!("mul.rn.f32 {y}, {x}, 0f4B800000;"));
+        self.line(format_args!("selp.f32 {y}, {y}, {x}, {small};"));
+        self.line(format_args!("mov.b32 {bits}, {y};"));
         // The exponent for which m lies in sqrt(1/2)..sqrt(2).
-        self.line(&format!("sub.s32 {e}, {bits}, {};", 0x3f35_04f3));
-        self.line(&format!("and.b32 {e}, {e}, {};", 0xff80_0000u32));
-        self.line(&format!("sub.s32 {w}, {bits}, {e};"));
-        self.line(&format!("mov.b32 {m}, {w};"));
-        self.line(&format!("shr.s32 {e}, {e}, 23;"));
-        self.line(&format!("cvt.rn.f32.s32 {fe}, {e};"));
-        self.line(&format!("sub.rn.f32 {t}, {fe}, {};", lit(24.0)));
-        self.line(&format!("selp.f32 {fe}, {t}, {fe}, {small};"));
-        self.line(&format!("sub.rn.f32 {a}, {m}, {};", lit(1.0)));
-        self.line(&format!("add.rn.f32 {b}, {m}, {};", lit(1.0)));
-        self.line(&format!("div.rn.f32 {s}, {a}, {b};"));
-        self.line(&format!("mul.rn.f32 {u}, {s}, {s};"));
-        self.line(&format!("mov.f32 {q}, {};", lit(2.0 / 9.0)));
+        self.line(format_args!("sub.s32 {e}, {bits}, {};", 0x3f35_04f3));
+        self.line(format_args!("and.b32 {e}, {e}, {};", 0xff80_0000u32));
+        self.line(format_args!("sub.s32 {w}, {bits}, {e};"));
+        self.line(format_args!("mov.b32 {m}, {w};"));
+        self.line(format_args!("shr.s32 {e}, {e}, 23;"));
+        self.line(format_args!("cvt.rn.f32.s32 {fe}, {e};"));
+        self.line(format_args!("sub.rn.f32 {t}, {fe}, {};", lit(24.0)));
+        self.line(format_args!("selp.f32 {fe}, {t}, {fe}, {small};"));
+        self.line(format_args!("sub.rn.f32 {a}, {m}, {};", lit(1.0)));
+        self.line(format_args!("add.rn.f32 {b}, {m}, {};", lit(1.0)));
+        self.line(format_args!("div.rn.f32 {s}, {a}, {b};"));
+        self.line(format_args!("mul.rn.f32 {u}, {s}, {s};"));
+        self.line(format_args!("mov.f32 {q}, {};", lit(2.0 / 9.0)));
         for c in [2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0] {
-            self.line(&format!("fma.rn.f32 {q}, {q}, {u}, {};", lit(c)));
+            self.line(format_args!("fma.rn.f32 {q}, {q}, {u}, {};", lit(c)));
         }
-        self.line(&format!("mul.rn.f32 {q}, {q}, {u};"));
+        self.line(format_args!("mul.rn.f32 {q}, {q}, {u};"));
         // log(m) = a - s (a - q'): the sum of 2 s and what is left of the series.
-        self.line(&format!("add.rn.f32 {r}, {s}, {s};"));
-        self.line(&format!("fma.rn.f32 {r}, {s}, {q}, {r};"));
-        self.line(&format!(
+        self.line(format_args!("add.rn.f32 {r}, {s}, {s};"));
+        self.line(format_args!("fma.rn.f32 {r}, {s}, {q}, {r};"));
+        self.line(format_args!(
             "fma.rn.f32 {r}, {fe}, {}, {r};",
             lit(std::f64::consts::LN_2)
         ));
-        self.line(&format!("setp.eq.f32 {zero}, {x}, 0f00000000;"));
-        self.line(&format!("selp.f32 {r}, 0fFF800000, {r}, {zero};"));
-        self.line(&format!("setp.lt.f32 {less}, {x}, 0f00000000;"));
-        self.line(&format!("selp.f32 {r}, 0f7FC00000, {r}, {less};"));
+        self.line(format_args!("setp.eq.f32 {zero}, {x}, 0f00000000;"));
+        self.line(format_args!("selp.f32 {r}, 0fFF800000, {r}, {zero};"));
+        self.line(format_args!("setp.lt.f32 {less}, {x}, 0f00000000;"));
+        self.line(format_args!("selp.f32 {r}, 0f7FC00000, {r}, {less};"));
         // Infinity and what is no number stay as they are.
-        self.line(&format!("setp.geu.f32 {large}, {x}, 0f7F800000;"));
-        self.line(&format!("selp.f32 {to}, {x}, {r}, {large};"));
+        self.line(format_args!("setp.geu.f32 {large}, {x}, 0f7F800000;"));
+        self.line(format_args!("selp.f32 {to}, {x}, {r}, {large};"));
     }
 
     pub(super) fn binary(&mut self, to: &str, f: Binary, x: Reg, y: Reg) -> Out<()> {
@@ -152,10 +152,10 @@ impl Printer<'_> {
                 if ty == Ty::F64 {
                     return Err("the smaller of two f64 has no PTX form".into());
                 }
-                self.line(&format!("{}.f32 {t}, {a}, {b};", f.name()));
-                self.line(&format!("testp.notanumber.f32 {p}, {a};"));
-                self.line(&format!("testp.notanumber.f32 {q}, {b};"));
-                self.line(&format!("selp.f32 {t}, {b}, {t}, {q};"));
+                self.line(format_args!("{}.f32 {t}, {a}, {b};", f.name()));
+                self.line(format_args!("testp.notanumber.f32 {p}, {a};"));
+                self.line(format_args!("testp.notanumber.f32 {q}, {b};"));
+                self.line(format_args!("selp.f32 {t}, {b}, {t}, {q};"));
                 format!("selp.f32 {to}, {a}, {t}, {p};")
             }
             Binary::Min | Binary::Max => format!("{}.{k} {to}, {a}, {b};", f.name()),
@@ -166,7 +166,7 @@ impl Printer<'_> {
                 let mut by = b;
                 if ty == Ty::I64 {
                     let t = self.temp("r");
-                    self.line(&format!("cvt.u32.u64 {t}, {by};"));
+                    self.line(format_args!("cvt.u32.u64 {t}, {by};"));
                     by = t;
                 }
                 match (f, ty) {

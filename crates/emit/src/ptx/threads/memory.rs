@@ -43,12 +43,12 @@ impl Printer<'_> {
         let (t, index) = (self.temp("l"), self.r(index));
         if d.bits() == 4 {
             let half = self.temp("r");
-            self.line(&format!("shr.u32 {half}, {index}, 1;"));
-            self.line(&format!("cvt.u64.u32 {t}, {half};"));
+            self.line(format_args!("shr.u32 {half}, {index}, 1;"));
+            self.line(format_args!("cvt.u64.u32 {t}, {half};"));
         } else {
-            self.line(&format!("mul.wide.s32 {t}, {index}, {};", size(d)));
+            self.line(format_args!("mul.wide.s32 {t}, {index}, {};", size(d)));
         }
-        self.line(&format!("add.s64 {t}, {t}, %l_{operand};"));
+        self.line(format_args!("add.s64 {t}, {t}, %l_{operand};"));
         Place {
             space: "global",
             base: t,
@@ -64,8 +64,8 @@ impl Printer<'_> {
         let d = self.p.shared[array as usize].dtype;
         let (t, index) = (self.temp("r"), self.r(index));
         let base = self.temp("r");
-        self.line(&format!("mov.u32 {base}, shared_bytes;"));
-        self.line(&format!("mad.lo.s32 {t}, {index}, {}, {base};", size(d)));
+        self.line(format_args!("mov.u32 {base}, shared_bytes;"));
+        self.line(format_args!("mad.lo.s32 {t}, {index}, {}, {base};", size(d)));
         Place {
             space: "shared",
             base: t,
@@ -85,9 +85,9 @@ impl Printer<'_> {
                 "b16" => "mov.b16 {}, 0;",
                 _ => "mov.b32 {}, 0;",
             };
-            self.line(&none.replace("{}", to));
+            self.line(none.replace("{}", to));
         }
-        self.line(&format!("{on}ld.{space}.{kind} {to}, [{from}];"));
+        self.line(format_args!("{on}ld.{space}.{kind} {to}, [{from}];"));
     }
 
     /// Reads one element of type `d` into register `to`; `index` picks a nibble.
@@ -104,27 +104,27 @@ impl Printer<'_> {
             DType::F16 => {
                 let h = self.temp("h");
                 self.load(from, "b16", &h);
-                self.line(&format!("cvt.f32.f16 {to}, {h};"));
+                self.line(format_args!("cvt.f32.f16 {to}, {h};"));
             }
             DType::BF16 => {
                 let t = self.temp("r");
                 self.load(from, "u16", &t);
-                self.line(&format!("shl.b32 {t}, {t}, 16;"));
-                self.line(&format!("mov.b32 {to}, {t};"));
+                self.line(format_args!("shl.b32 {t}, {t}, 16;"));
+                self.line(format_args!("mov.b32 {to}, {t};"));
             }
             DType::Bool => {
                 let t = self.temp("r");
                 self.load(from, "u8", &t);
-                self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+                self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
             }
             DType::I4 | DType::U4 => {
                 let index = self.r(index.ok_or("a nibble without a place")?);
                 let (t, s) = (self.temp("r"), self.temp("r"));
                 self.load(from, "u8", &t);
-                self.line(&format!("and.b32 {s}, {index}, 1;"));
-                self.line(&format!("shl.b32 {s}, {s}, 2;"));
+                self.line(format_args!("and.b32 {s}, {index}, 1;"));
+                self.line(format_args!("shl.b32 {s}, {s}, 2;"));
                 let kind = if d == DType::I4 { "s32" } else { "u32" };
-                self.line(&format!("bfe.{kind} {to}, {t}, {s}, 4;"));
+                self.line(format_args!("bfe.{kind} {to}, {t}, {s}, 4;"));
             }
             d => return Err(format!("{d} has no PTX form")),
         }
@@ -143,45 +143,45 @@ impl Printer<'_> {
             space, base, on, ..
         } = to;
         match d {
-            DType::F32 => self.line(&format!("{on}st.{space}.f32 [{to}], {from};")),
-            DType::F64 => self.line(&format!("{on}st.{space}.f64 [{to}], {from};")),
-            DType::I32 | DType::U32 => self.line(&format!("{on}st.{space}.b32 [{to}], {from};")),
-            DType::I64 | DType::U64 => self.line(&format!("{on}st.{space}.b64 [{to}], {from};")),
-            DType::I8 | DType::U8 => self.line(&format!("{on}st.{space}.u8 [{to}], {from};")),
-            DType::I16 | DType::U16 => self.line(&format!("{on}st.{space}.u16 [{to}], {from};")),
+            DType::F32 => self.line(format_args!("{on}st.{space}.f32 [{to}], {from};")),
+            DType::F64 => self.line(format_args!("{on}st.{space}.f64 [{to}], {from};")),
+            DType::I32 | DType::U32 => self.line(format_args!("{on}st.{space}.b32 [{to}], {from};")),
+            DType::I64 | DType::U64 => self.line(format_args!("{on}st.{space}.b64 [{to}], {from};")),
+            DType::I8 | DType::U8 => self.line(format_args!("{on}st.{space}.u8 [{to}], {from};")),
+            DType::I16 | DType::U16 => self.line(format_args!("{on}st.{space}.u16 [{to}], {from};")),
             DType::F16 => {
                 let h = self.temp("h");
-                self.line(&format!("cvt.rn.f16.f32 {h}, {from};"));
-                self.line(&format!("{on}st.{space}.b16 [{to}], {h};"));
+                self.line(format_args!("cvt.rn.f16.f32 {h}, {from};"));
+                self.line(format_args!("{on}st.{space}.b16 [{to}], {h};"));
             }
             DType::BF16 => {
                 let t = self.brain(from);
-                self.line(&format!("shr.u32 {t}, {t}, 16;"));
-                self.line(&format!("{on}st.{space}.u16 [{to}], {t};"));
+                self.line(format_args!("shr.u32 {t}, {t}, 16;"));
+                self.line(format_args!("{on}st.{space}.u16 [{to}], {t};"));
             }
             DType::Bool => {
                 let t = self.temp("r");
-                self.line(&format!("selp.u32 {t}, 1, 0, {from};"));
-                self.line(&format!("{on}st.{space}.u8 [{to}], {t};"));
+                self.line(format_args!("selp.u32 {t}, 1, 0, {from};"));
+                self.line(format_args!("{on}st.{space}.u8 [{to}], {t};"));
             }
             DType::I4 | DType::U4 => {
                 // Two threads may share the byte: its word is changed as a whole.
                 let index = self.r(index.ok_or("a nibble without a place")?);
                 let (word, low) = (self.temp("l"), self.temp("l"));
                 let (s, v, m) = (self.temp("r"), self.temp("r"), self.temp("r"));
-                self.line(&format!("and.b64 {word}, {base}, -4;"));
-                self.line(&format!("and.b64 {low}, {base}, 3;"));
-                self.line(&format!("cvt.u32.u64 {s}, {low};"));
-                self.line(&format!("shl.b32 {s}, {s}, 3;"));
-                self.line(&format!("and.b32 {v}, {index}, 1;"));
-                self.line(&format!("mad.lo.u32 {s}, {v}, 4, {s};"));
-                self.line(&format!("mov.u32 {m}, 15;"));
-                self.line(&format!("shl.b32 {m}, {m}, {s};"));
-                self.line(&format!("not.b32 {m}, {m};"));
-                self.line(&format!("and.b32 {v}, {from}, 15;"));
-                self.line(&format!("shl.b32 {v}, {v}, {s};"));
-                self.line(&format!("{on}red.global.and.b32 [{word}], {m};"));
-                self.line(&format!("{on}red.global.or.b32 [{word}], {v};"));
+                self.line(format_args!("and.b64 {word}, {base}, -4;"));
+                self.line(format_args!("and.b64 {low}, {base}, 3;"));
+                self.line(format_args!("cvt.u32.u64 {s}, {low};"));
+                self.line(format_args!("shl.b32 {s}, {s}, 3;"));
+                self.line(format_args!("and.b32 {v}, {index}, 1;"));
+                self.line(format_args!("mad.lo.u32 {s}, {v}, 4, {s};"));
+                self.line(format_args!("mov.u32 {m}, 15;"));
+                self.line(format_args!("shl.b32 {m}, {m}, {s};"));
+                self.line(format_args!("not.b32 {m}, {m};"));
+                self.line(format_args!("and.b32 {v}, {from}, 15;"));
+                self.line(format_args!("shl.b32 {v}, {v}, {s};"));
+                self.line(format_args!("{on}red.global.and.b32 [{word}], {m};"));
+                self.line(format_args!("{on}red.global.or.b32 [{word}], {v};"));
             }
             d => return Err(format!("{d} has no PTX form")),
         }
@@ -206,7 +206,7 @@ impl Printer<'_> {
                 let (to, t) = (self.r(r), self.ty(r));
                 self.zero(&to, t);
             }
-            self.line(&format!(
+            self.line(format_args!(
                 "{on}ld.{space}.v{}.{kind} {{{}}}, [{from}];",
                 dst.len(),
                 list.join(", ")
@@ -216,12 +216,12 @@ impl Printer<'_> {
         let words = (bits / 32).max(1);
         let names: Vec<String> = (0..words).map(|_| self.temp("r")).collect();
         for n in names.iter().filter(|_| !on.is_empty()) {
-            self.line(&format!("mov.b32 {n}, 0;"));
+            self.line(format_args!("mov.b32 {n}, 0;"));
         }
         match (words, bits) {
-            (_, 16) => self.line(&format!("{on}ld.{space}.u16 {}, [{from}];", names[0])),
-            (1, _) => self.line(&format!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
-            (n, _) => self.line(&format!(
+            (_, 16) => self.line(format_args!("{on}ld.{space}.u16 {}, [{from}];", names[0])),
+            (1, _) => self.line(format_args!("{on}ld.{space}.b32 {}, [{from}];", names[0])),
+            (n, _) => self.line(format_args!(
                 "{on}ld.{space}.v{n}.b32 {{{}}}, [{from}];",
                 names.join(", ")
             )),
@@ -233,29 +233,29 @@ impl Printer<'_> {
             let shift = part * d.bits();
             match d {
                 DType::F32 | DType::I32 | DType::U32 => {
-                    self.line(&format!("mov.b32 {to}, {word};"));
+                    self.line(format_args!("mov.b32 {to}, {word};"));
                 }
                 DType::BF16 => {
                     let t = self.temp("r");
                     let op = if part == 0 { "shl.b32" } else { "and.b32" };
                     let by = if part == 0 { "16" } else { "-65536" };
-                    self.line(&format!("{op} {t}, {word}, {by};"));
-                    self.line(&format!("mov.b32 {to}, {t};"));
+                    self.line(format_args!("{op} {t}, {word}, {by};"));
+                    self.line(format_args!("mov.b32 {to}, {t};"));
                 }
                 DType::F16 => {
                     let (t, h) = (self.temp("r"), self.temp("h"));
-                    self.line(&format!("shr.u32 {t}, {word}, {shift};"));
-                    self.line(&format!("cvt.u16.u32 {h}, {t};"));
-                    self.line(&format!("cvt.f32.f16 {to}, {h};"));
+                    self.line(format_args!("shr.u32 {t}, {word}, {shift};"));
+                    self.line(format_args!("cvt.u16.u32 {h}, {t};"));
+                    self.line(format_args!("cvt.f32.f16 {to}, {h};"));
                 }
                 DType::Bool => {
                     let t = self.temp("r");
-                    self.line(&format!("bfe.u32 {t}, {word}, {shift}, 8;"));
-                    self.line(&format!("setp.ne.u32 {to}, {t}, 0;"));
+                    self.line(format_args!("bfe.u32 {t}, {word}, {shift}, 8;"));
+                    self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
                 }
                 d => {
                     let kind = if d.is_signed_int() { "s32" } else { "u32" };
-                    self.line(&format!("bfe.{kind} {to}, {word}, {shift}, {};", d.bits()));
+                    self.line(format_args!("bfe.{kind} {to}, {word}, {shift}, {};", d.bits()));
                 }
             }
         }
@@ -290,7 +290,7 @@ impl Printer<'_> {
         let Place { space, on, .. } = to;
         let kind = moved(self.ty(values[0]));
         let list: Vec<String> = values.iter().map(|&r| self.r(r)).collect();
-        self.line(&format!(
+        self.line(format_args!(
             "{on}st.{space}.v{}.{kind} [{to}], {{{}}};",
             values.len(),
             list.join(", ")

@@ -3,7 +3,7 @@ use super::walk::At;
 use super::{Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
-use kernel::{Access, AxisId, OperandId};
+use kernel::{AxisId, Kernel, OperandId};
 use layout::DType;
 
 /// Where an element is, whether it is inside its bounds, and whether it can be touched at all.
@@ -13,25 +13,27 @@ pub(super) struct Place {
     pub exists: Option<Reg>,
 }
 
-impl Lower<'_> {
-    /// Axes that an access depends on.
-    fn depends(&self, a: &Access) -> Vec<AxisId> {
-        let mut axes: Vec<AxisId> = a.terms.iter().map(|t| t.axis).collect();
-        axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
-        for i in &a.indexed {
-            axes.extend(self.depends(&self.kernel.operands[i.by as usize].access));
-        }
-        axes.sort_unstable();
-        axes.dedup();
-        axes
+/// Axes that the access of operand `o` depends on.
+pub(super) fn depends(kernel: &Kernel, o: usize) -> Vec<AxisId> {
+    let a = &kernel.operands[o].access;
+    let mut axes: Vec<AxisId> = a.terms.iter().map(|t| t.axis).collect();
+    axes.extend(a.bounds.iter().flat_map(|b| b.terms.iter().map(|t| t.0)));
+    for i in &a.indexed {
+        axes.extend(depends(kernel, i.by as usize));
     }
+    axes.sort_unstable();
+    axes.dedup();
+    axes
+}
 
+impl Lower<'_> {
     /// Where the element of operand `o` at `at` is.
     pub fn place(&mut self, o: OperandId, at: &At) -> Result<Place> {
-        let operand = &self.kernel.operands[o as usize];
-        let a = operand.access.clone();
+        let kernel = self.kernel;
+        let operand = &kernel.operands[o as usize];
+        let a = &operand.access;
         let mut exists = None;
-        for x in self.depends(&a) {
+        for &x in &self.depends[o as usize] {
             exists = self.b.both(exists, at.valid[x as usize]);
         }
         let mut inside = None;

@@ -6,6 +6,7 @@ use expr::Binary;
 use kernel::{AxisId, Label, Node, OperandId, Place, Stmt, Swizzle, TileId};
 use layout::DType;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Elements per thread of one register tile at most.
 pub(super) const MAX_HELD: i64 = 512;
@@ -35,7 +36,7 @@ impl Lower<'_> {
         for t in 0..self.kernel.tiles.len() as TileId {
             self.at = format!("tile '{}'", self.tile_name(t));
             let home = self.home(t)?;
-            self.homes.push(home);
+            self.homes.push(home.into());
         }
         Ok(())
     }
@@ -140,7 +141,7 @@ impl Lower<'_> {
     /// Calls `f` for `t` and every tile that reading it reads.
     pub fn behind(&self, t: TileId, f: &mut dyn FnMut(TileId)) {
         f(t);
-        if let Some(Home::Formula(s)) = self.homes.get(t as usize) {
+        if let Some(Home::Formula(s)) = self.homes.get(t as usize).map(Rc::as_ref) {
             s.reads().iter().for_each(|&x| self.behind(x, f));
         }
     }
@@ -150,7 +151,7 @@ impl Lower<'_> {
         let mut axes = BTreeSet::new();
         for &t in tiles {
             self.behind(t, &mut |x| {
-                if let Home::Held { own, .. } = &self.homes[x as usize] {
+                if let Home::Held { own, .. } = &*self.homes[x as usize] {
                     let list = &self.kernel.tiles[x as usize].axes;
                     axes.extend(list.iter().zip(own).map(|(a, _)| *a));
                 }
@@ -162,7 +163,7 @@ impl Lower<'_> {
     /// Shared arrays that reading `t` reads.
     pub fn arrays(&self, t: TileId, out: &mut BTreeSet<u32>) {
         self.behind(t, &mut |x| {
-            if let Some(Home::Shared { array, .. }) = self.homes.get(x as usize) {
+            if let Some(Home::Shared { array, .. }) = self.homes.get(x as usize).map(Rc::as_ref) {
                 out.insert(*array);
             }
         });
@@ -206,7 +207,8 @@ impl Lower<'_> {
 
     /// Element of the shared tile `t` at `at`.
     fn shared_index(&mut self, t: TileId, sizes: &[i64], swizzle: Swizzle, at: &At) -> Reg {
-        let axes = self.kernel.tiles[t as usize].axes.clone();
+        let kernel = self.kernel;
+        let axes = &kernel.tiles[t as usize].axes;
         let mut stride = 1i64;
         let mut index = self.b.int(0);
         for (&a, &n) in axes.iter().zip(sizes).rev() {
@@ -233,34 +235,39 @@ impl Lower<'_> {
 
     /// The element of `t` at `at`.
     pub fn value(&mut self, t: TileId, at: &At) -> Result<Reg> {
-        match self.homes[t as usize].clone() {
+        let home = self.homes[t as usize].clone();
+        match *home {
             Home::None => self.fail(
                 "defined",
                 format!("'{}' is never defined", self.tile_name(t)),
             ),
             Home::Memory(o) => self.load(o, at),
-            Home::Held { vars, own } => {
-                let v = self.held(t, &vars, &own, at)?;
+            Home::Held { ref vars, ref own } => {
+                let v = self.held(t, vars, own, at)?;
                 Ok(self.b.get(v))
             }
             Home::Shared {
                 array,
-                sizes,
+                ref sizes,
                 swizzle,
             } => {
-                let index = self.shared_index(t, &sizes, swizzle, at);
+                let index = self.shared_index(t, sizes, swizzle, at);
                 Ok(self.b.op(self.ty(t), Op::LoadShared { array, index }))
             }
-            Home::Formula(Stmt::Map { expr, args, .. }) => {
+            Home::Formula(Stmt::Map {
+                ref expr, ref args, ..
+            }) => {
                 let args = args
                     .iter()
                     .map(|&a| self.value(a, at))
                     .collect::<Result<Vec<_>>>()?;
-                let out = self.expr(&expr, &args, Some(at), None)?;
+                let out = self.expr(expr, &args, Some(at), None)?;
                 Ok(out[0])
             }
-            Home::Formula(Stmt::Relabel { src, labels, .. }) => {
-                let at = self.relabelled(&labels, at);
+            Home::Formula(Stmt::Relabel {
+                src, ref labels, ..
+            }) => {
+                let at = self.relabelled(labels, at);
                 self.value(src, &at)
             }
             Home::Formula(_) => self.fail("place", "this statement has no form where it is used"),
@@ -288,18 +295,19 @@ impl Lower<'_> {
 
     /// Gives the element of `t` at `at` a value.
     pub fn put(&mut self, t: TileId, at: &At, value: Reg) -> Result<()> {
-        match self.homes[t as usize].clone() {
-            Home::Held { vars, own } => {
-                let v = self.held(t, &vars, &own, at)?;
+        let home = self.homes[t as usize].clone();
+        match *home {
+            Home::Held { ref vars, ref own } => {
+                let v = self.held(t, vars, own, at)?;
                 self.b.set(v, value);
                 Ok(())
             }
             Home::Shared {
                 array,
-                sizes,
+                ref sizes,
                 swizzle,
             } => {
-                let index = self.shared_index(t, &sizes, swizzle, at);
+                let index = self.shared_index(t, sizes, swizzle, at);
                 self.b.forget_shared();
                 self.b.push(Inst::StoreShared {
                     array,

@@ -19,6 +19,7 @@ use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Mapping, Node, Role, Schedule
 use kernel::{TileProgram, work};
 use layout::Dim;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use walk::At;
 
 pub(crate) type Result<T> = std::result::Result<T, EmitError>;
@@ -65,7 +66,9 @@ struct Lower<'a> {
     caps: Caps,
     b: Build,
     axes: Vec<Axis>,
-    homes: Vec<Home>,
+    homes: Vec<Rc<Home>>,
+    /// Axes that each operand's accesses depend on.
+    depends: Vec<Vec<AxisId>>,
     shared: Vec<SharedArray>,
     thread: Reg,
     /// Shared arrays written, and read, since the last barrier.
@@ -115,6 +118,9 @@ pub fn lower(program: &TileProgram, caps: Caps) -> Result<Program> {
         b,
         axes: vec![],
         homes: vec![],
+        depends: (0..kernel.operands.len())
+            .map(|o| access::depends(kernel, o))
+            .collect(),
         shared: vec![],
         thread,
         written: BTreeSet::new(),
@@ -367,7 +373,7 @@ impl Lower<'_> {
 
     /// Where several threads have the same elements of a shared tile: whether this one writes them.
     fn owner(&mut self, t: TileId) -> Option<Reg> {
-        match self.homes[t as usize] {
+        match *self.homes[t as usize] {
             Home::Shared { .. } => {
                 let axes = self.kernel.tiles[t as usize].axes.clone();
                 self.first_of_equals(&axes)

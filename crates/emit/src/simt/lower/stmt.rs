@@ -41,7 +41,7 @@ impl Lower<'_> {
         self.at = self.describe(s);
         // Nothing happens where a tile is defined that is computed where it is used.
         let nowhere =
-            |l: &Self, t: TileId| matches!(l.homes[t as usize], Home::Memory(_) | Home::Formula(_));
+            |l: &Self, t: TileId| matches!(*l.homes[t as usize], Home::Memory(_) | Home::Formula(_));
         if let Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } = s
             && nowhere(self, *dst)
         {
@@ -107,11 +107,12 @@ impl Lower<'_> {
     /// Loads `operand` into a tile with memory of its own.
     fn stage(&mut self, dst: TileId, operand: OperandId) -> Result<()> {
         let axes = self.kernel.tiles[dst as usize].axes.clone();
+        let home = self.homes[dst as usize].clone();
         let Home::Shared {
             array,
-            sizes,
+            ref sizes,
             swizzle,
-        } = self.homes[dst as usize].clone()
+        } = *home
         else {
             let unrolled = self.unrolled(&[dst]);
             return self.walk(
@@ -149,7 +150,7 @@ impl Lower<'_> {
                 let mut at = l.origin();
                 let mut rest = offset;
                 let mut exists = None;
-                for (&a, &n) in axes.iter().zip(&sizes).rev() {
+                for (&a, &n) in axes.iter().zip(sizes).rev() {
                     let i = a as usize;
                     let size = l.b.int(n);
                     let p = match axes.first() == Some(&a) {
@@ -250,7 +251,7 @@ impl Lower<'_> {
                 .iter()
                 .any(|i| matches!(i, expr::Inst::Index { .. }));
         // A constant needs no position; what others read in shared memory is written everywhere.
-        let guard = match self.homes[dst as usize] {
+        let guard = match *self.homes[dst as usize] {
             Home::Held { .. } if !plain => Guard::Skip,
             _ => Guard::Carry,
         };
@@ -280,7 +281,7 @@ impl Lower<'_> {
     }
 
     fn relabel(&mut self, dst: TileId, src: TileId, labels: &[Label]) -> Result<()> {
-        if matches!(self.homes[dst as usize], Home::Shared { .. }) {
+        if matches!(*self.homes[dst as usize], Home::Shared { .. }) {
             return self.hand_over(dst, src, labels);
         }
         let axes = self.kernel.tiles[dst as usize].axes.clone();

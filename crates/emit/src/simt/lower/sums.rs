@@ -20,7 +20,7 @@ impl<'a> Lower<'a> {
         let ty = self.ty(acc);
         let unrolled = self.unrolled(&[acc, a, b]);
         let apart = over.iter().any(|&x| self.axis(x).spread.count > 1);
-        let held = matches!(self.homes[acc as usize], Home::Held { .. });
+        let held = matches!(*self.homes[acc as usize], Home::Held { .. });
         let product = |l: &mut Self, at: &At, sum: Reg| -> Result<Reg> {
             let mut x = l.value(a, at)?;
             let mut y = l.value(b, at)?;
@@ -149,7 +149,7 @@ impl<'a> Lower<'a> {
         let Some(&first) = state.first() else {
             return self.fail("state", "a fold needs a state");
         };
-        let kept = |l: &Self, t: TileId| matches!(l.homes[t as usize], Home::Held { .. });
+        let kept = |l: &Self, t: TileId| matches!(*l.homes[t as usize], Home::Held { .. });
         if state.iter().any(|&t| kept(self, t) != kept(self, first)) {
             return self.fail("place", "the tiles of a state are in different places");
         }
