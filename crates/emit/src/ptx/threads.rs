@@ -462,7 +462,9 @@ impl Printer<'_> {
                 let t = s.temp("r");
                 s.line(format_args!("mov.u32 {t}, {};", code + 1));
                 // Several threads may find something: the highest number stays.
-                s.line(format_args!("red.relaxed.gpu.global.max.u32 [%fault], {t};"));
+                s.line(format_args!(
+                    "red.relaxed.gpu.global.max.u32 [%fault], {t};"
+                ));
                 Ok(())
             }),
         }
@@ -576,7 +578,9 @@ impl Printer<'_> {
                 let v = self.r(*x);
                 match ty {
                     Ty::I32 | Ty::U32 => {
-                        self.line(format_args!("shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"));
+                        self.line(format_args!(
+                            "shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"
+                        ));
                     }
                     Ty::F32 => {
                         let t = self.temp("r");

@@ -43,7 +43,9 @@ impl Names {
         let mut rest = text;
         while let Some(at) = rest.find('%') {
             let tail = &rest[at + 1..];
-            let end = tail.bytes().position(|c| !c.is_ascii_alphanumeric() && c != b'_');
+            let end = tail
+                .bytes()
+                .position(|c| !c.is_ascii_alphanumeric() && c != b'_');
             let end = end.unwrap_or(tail.len());
             let number = self.number(&tail[..end]);
             self.lists.push(number);
@@ -241,7 +243,13 @@ mod tests {
         let mut names = Names::default();
         let mut of = |line: &str| {
             let w = word(line, &mut names).unwrap();
-            (w.pipe, w.turns, w.kind, names.defs(&w).len(), names.uses(&w).len())
+            (
+                w.pipe,
+                w.turns,
+                w.kind,
+                names.defs(&w).len(),
+                names.uses(&w).len(),
+            )
         };
         let fma = Some(Pipe::Fma);
         assert_eq!(

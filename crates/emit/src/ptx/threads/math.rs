@@ -62,7 +62,10 @@ impl Printer<'_> {
         self.line(format_args!("min.f32 {c}, {c}, {};", lit(89.0)));
         self.line(format_args!("mul.rn.f32 {h}, {c}, {};", lit(high.into())));
         self.line(format_args!("neg.f32 {n}, {h};"));
-        self.line(format_args!("fma.rn.f32 {l}, {c}, {}, {n};", lit(high.into())));
+        self.line(format_args!(
+            "fma.rn.f32 {l}, {c}, {}, {n};",
+            lit(high.into())
+        ));
         self.line(format_args!("fma.rn.f32 {l}, {c}, {}, {l};", lit(low)));
         self.line(format_args!("ex2.approx.f32 {e}, {h};"));
         self.line(format_args!(

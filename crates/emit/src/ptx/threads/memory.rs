@@ -65,7 +65,10 @@ impl Printer<'_> {
         let (t, index) = (self.temp("r"), self.r(index));
         let base = self.temp("r");
         self.line(format_args!("mov.u32 {base}, shared_bytes;"));
-        self.line(format_args!("mad.lo.s32 {t}, {index}, {}, {base};", size(d)));
+        self.line(format_args!(
+            "mad.lo.s32 {t}, {index}, {}, {base};",
+            size(d)
+        ));
         Place {
             space: "shared",
             base: t,
@@ -145,10 +148,16 @@ impl Printer<'_> {
         match d {
             DType::F32 => self.line(format_args!("{on}st.{space}.f32 [{to}], {from};")),
             DType::F64 => self.line(format_args!("{on}st.{space}.f64 [{to}], {from};")),
-            DType::I32 | DType::U32 => self.line(format_args!("{on}st.{space}.b32 [{to}], {from};")),
-            DType::I64 | DType::U64 => self.line(format_args!("{on}st.{space}.b64 [{to}], {from};")),
+            DType::I32 | DType::U32 => {
+                self.line(format_args!("{on}st.{space}.b32 [{to}], {from};"))
+            }
+            DType::I64 | DType::U64 => {
+                self.line(format_args!("{on}st.{space}.b64 [{to}], {from};"))
+            }
             DType::I8 | DType::U8 => self.line(format_args!("{on}st.{space}.u8 [{to}], {from};")),
-            DType::I16 | DType::U16 => self.line(format_args!("{on}st.{space}.u16 [{to}], {from};")),
+            DType::I16 | DType::U16 => {
+                self.line(format_args!("{on}st.{space}.u16 [{to}], {from};"))
+            }
             DType::F16 => {
                 let h = self.temp("h");
                 self.line(format_args!("cvt.rn.f16.f32 {h}, {from};"));
@@ -255,7 +264,10 @@ impl Printer<'_> {
                 }
                 d => {
                     let kind = if d.is_signed_int() { "s32" } else { "u32" };
-                    self.line(format_args!("bfe.{kind} {to}, {word}, {shift}, {};", d.bits()));
+                    self.line(format_args!(
+                        "bfe.{kind} {to}, {word}, {shift}, {};",
+                        d.bits()
+                    ));
                 }
             }
         }

@@ -40,8 +40,9 @@ impl Lower<'_> {
     pub fn stmt(&mut self, s: &Stmt) -> Result<()> {
         self.at = self.describe(s);
         // Nothing happens where a tile is defined that is computed where it is used.
-        let nowhere =
-            |l: &Self, t: TileId| matches!(*l.homes[t as usize], Home::Memory(_) | Home::Formula(_));
+        let nowhere = |l: &Self, t: TileId| {
+            matches!(*l.homes[t as usize], Home::Memory(_) | Home::Formula(_))
+        };
         if let Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } = s
             && nowhere(self, *dst)
         {

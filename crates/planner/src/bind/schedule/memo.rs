@@ -1,5 +1,5 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
-use super::{Choice, Ctx, Facts, choose};
+use super::{Choice, Ctx, Facts, choose, split};
 use crate::bind::prior;
 use kernel::{Family, Kernel, OperandId};
 use plan::Why;
@@ -103,15 +103,25 @@ impl Memo {
         let hit = known
             .iter()
             .find(|k| k.constants == constants && alike(&k.packings) && same(&k.kernel, kernel));
-        if let Some(k) = hit {
+        let renamed = |k: &Known| -> Option<Choice> {
             let mut choice = k.choice.clone();
-            choice.kernel = match &facts.earlier {
+            choice.kernel = match (&mut choice.parts, &facts.earlier) {
+                (Some(p), _) => {
+                    let [first, second] = split::halves(ctx, kernel, p)?;
+                    p.first.kernel = named(&p.first.kernel, &first);
+                    named(&choice.kernel, &second)
+                }
                 // The same kernel under its own names is there already.
-                Some(e) if e.kernel.name == kernel.name && same(e.kernel, &choice.kernel) => {
+                (None, Some(e))
+                    if e.kernel.name == kernel.name && same(e.kernel, &choice.kernel) =>
+                {
                     e.kernel.clone()
                 }
                 _ => named(&choice.kernel, kernel),
             };
+            Some(choice)
+        };
+        if let Some((k, choice)) = hit.and_then(|k| Some((k, renamed(k)?))) {
             whys.push(Why {
                 subject: kernel.name.clone(),
                 ..k.why.clone()
@@ -121,9 +131,14 @@ impl Memo {
         let said = whys.len();
         let choice = choose(ctx, kernel, facts, whys)?;
         // The operands of a sum of parts are others.
+        let kept = match &choice.parts {
+            None => keeps_names(&choice.kernel, kernel),
+            Some(p) => split::halves(ctx, kernel, p).is_some_and(|[first, second]| {
+                keeps_names(&p.first.kernel, &first) && keeps_names(&choice.kernel, &second)
+            }),
+        };
         if let [why] = &whys[said..]
-            && choice.parts.is_none()
-            && keeps_names(&choice.kernel, kernel)
+            && kept
         {
             known.push(Known {
                 kernel: kernel.clone(),

@@ -292,10 +292,24 @@ fn ranked(
     if counter(ctx).is_none() || all.len() <= COUNTED {
         return ranked_by(predict_step, ctx, list, &all, constant);
     }
-    let sketched = ranked_by(sketch_step, ctx, list, &all, constant);
-    let few: Vec<usize> = sketched.iter().take(COUNTED).map(|r| r.1).collect();
+    let all = sketched(ctx, list, from, constant);
+    let few: Vec<usize> = all.iter().take(COUNTED).map(|r| r.1).collect();
     ranked_by(predict_step, ctx, list, &few, constant)
 }
+
+/// As [`ranked`], all of them, by arithmetic and bytes alone.
+fn sketched(
+    ctx: Ctx,
+    list: &[Candidate],
+    from: usize,
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    let all: Vec<usize> = (from..list.len()).collect();
+    ranked_by(sketch_step, ctx, list, &all, constant)
+}
+
+/// [`ranked`] or [`sketched`].
+type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
 
 /// How a step is predicted.
 type Predict = fn(Ctx, &Arc<Kernel>, &Arc<Schedule>) -> Option<(Work, Cost)>;

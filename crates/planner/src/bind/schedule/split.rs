@@ -3,7 +3,7 @@
 //! the product. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
 use super::contract::Product;
-use super::{Candidate, gpu, ranked};
+use super::{Candidate, Ranked, counter, gpu, ordered, ranked, sketched};
 use crate::bind::ctx::{Ctx, Space};
 use expr::{Expr, Inst, Monoid};
 use kernel::{
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
+/// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
+const COUNTED: usize = 2;
 
 /// One of the two steps.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Half {
 pub(crate) struct Parts {
     /// The product, in parts.
     pub first: Half,
+    /// The axis that was cut, and into how many.
+    cut: (AxisId, i64),
     /// Operands of the first and of the second step as those of the whole kernel; `None`: the workspace.
     pub args: [Vec<Option<OperandId>>; 2],
     /// Elements and type of the workspace.
@@ -58,16 +62,19 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     let axis = p.over.iter().copied().max_by_key(|a| (known(a), *a))?;
     let length = known(&axis)?;
     let space = Space::new(ctx, kernel);
+    let name = &kernel.axes[axis as usize].name;
+    let fits = |n: &i64| length % n == 0 && length / n >= LEAST;
+    let all = target.splits.iter().map(|&n| i64::from(n)).filter(fits);
+    let mut ways: Vec<Two> = all.filter_map(|n| two(&space, &p, axis, n)).collect();
+    if counter(ctx).is_some() && ways.len() > COUNTED {
+        let sketch = |w: Two| Some((costed(ctx, &w, name, sketched)?.rank, w));
+        let mut list: Vec<(f64, Two)> = ways.into_iter().filter_map(sketch).collect();
+        list.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ways = list.into_iter().take(COUNTED).map(|w| w.1).collect();
+    }
     let mut best: Option<Found> = None;
-    for &parts in &target.splits {
-        let parts = i64::from(parts);
-        if length % parts != 0 || length / parts < LEAST {
-            continue;
-        }
-        let Some(two) = two(&space, &p, axis, parts) else {
-            continue;
-        };
-        let Some(found) = costed(ctx, two, &kernel.axes[axis as usize].name) else {
+    for w in &ways {
+        let Some(found) = costed(ctx, w, name, ranked) else {
             continue;
         };
         if found.rank < best.as_ref().map_or(whole, |b| b.rank) {
@@ -77,16 +84,24 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     best
 }
 
+/// The two kernels that `kernel` is in `parts`.
+pub(super) fn halves(ctx: Ctx, kernel: &Kernel, parts: &Parts) -> Option<[Kernel; 2]> {
+    let kernel = ordered(kernel);
+    let p = Product::of(&kernel)?;
+    let (axis, n) = parts.cut;
+    Some(two(&Space::new(ctx, &kernel), &p, axis, n)?.kernels)
+}
+
 /// Two kernels for one.
 struct Two {
     kernels: [Kernel; 2],
     args: [Vec<Option<OperandId>>; 2],
     elements: Dim,
     dtype: DType,
-    parts: i64,
+    cut: (AxisId, i64),
 }
 
-fn costed(ctx: Ctx, two: Two, axis: &str) -> Option<Found> {
+fn costed(ctx: Ctx, two: &Two, axis: &str, ranked: Ranked) -> Option<Found> {
     let elements = ctx.dims.at_top(&two.elements)?;
     let bytes = elements as f64 * f64::from(two.dtype.bits()) / 8.0;
     let far = |args: &[Option<OperandId>]| -> Vec<f64> {
@@ -99,7 +114,7 @@ fn costed(ctx: Ctx, two: Two, axis: &str) -> Option<Found> {
     let half = |kernel: &Kernel, args: &[Option<OperandId>]| -> Option<(f64, Half, String)> {
         let far = far(args);
         let ctx = Ctx { far: &far, ..ctx };
-        let kernel = super::ordered(kernel);
+        let kernel = ordered(kernel);
         let mut list = gpu::candidates(&Space::new(ctx, &kernel));
         list.truncate(ctx.effort.max(1));
         let mut best = ranked(ctx, &list, 0, &|_| false);
@@ -126,13 +141,14 @@ fn costed(ctx: Ctx, two: Two, axis: &str) -> Option<Found> {
     Some(Found {
         what: format!(
             "{} parts along {axis}, {w1}; then their sum, {w2}",
-            two.parts
+            two.cut.1
         ),
         rank: r1 + r2,
         second,
         parts: Parts {
             first,
-            args: two.args,
+            cut: two.cut,
+            args: two.args.clone(),
             elements,
             dtype: two.dtype,
         },
@@ -299,7 +315,7 @@ fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
         args: [given(a1), given(a2)],
         elements: elements * Dim::Known(parts),
         dtype: acc.dtype,
-        parts,
+        cut: (axis, parts),
     })
 }
 
