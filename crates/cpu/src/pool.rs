@@ -109,7 +109,10 @@ impl Seat<'_> {
         let gone: Option<&dyn Fn() -> bool> = self.permit.cancel.is_some().then_some(&gone);
         // Set first: the seat is not this caller's any more even if something in here were to unwind.
         self.has.set(false);
-        let has = self.shared.seats.give_way(self.permit.priority, gone);
+        self.shared.seats.release();
+        // It may be left for a helper of what is more urgent, who found none and sleeps.
+        self.shared.call();
+        let has = self.shared.seats.sit_again(self.permit.priority, gone);
         self.has.set(has);
         has
     }

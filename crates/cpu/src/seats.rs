@@ -217,10 +217,9 @@ impl Seats {
         }
     }
 
-    /// Lets a caller that works give its seat to whoever is more urgent and waits until it has one again.
-    /// False where it was called off meanwhile: it then has none.
-    pub fn give_way(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
-        self.release();
+    /// Waits until a caller that gave its seat back ([`Seats::release`]) for somebody more urgent has one
+    /// again. False where it was called off meanwhile: it then has none.
+    pub fn sit_again(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
         let has = self.wait(priority, gone);
         if !has {
             self.up(priority);
@@ -362,7 +361,8 @@ mod tests {
                         most.fetch_max(n, Ordering::SeqCst);
                         at_work.fetch_sub(1, Ordering::SeqCst);
                         if i % 5 == 0 && seats.pressed(p, Sitter::Caller) {
-                            assert!(seats.give_way(p, None));
+                            seats.release();
+                            assert!(seats.sit_again(p, None));
                         }
                         seats.leave(p);
                     }
@@ -409,7 +409,8 @@ mod tests {
             });
             queued(&seats, 1);
             assert!(seats.pressed(0, Sitter::Caller));
-            assert!(seats.give_way(0, None));
+            seats.release();
+            assert!(seats.sit_again(0, None));
             assert!(done.load(Ordering::SeqCst));
         });
         seats.leave(0);
@@ -423,7 +424,10 @@ mod tests {
         seats.want(7, 1, true);
         assert!(seats.pressed(0, Sitter::Caller) && !seats.pressed(1, Sitter::Helper));
         std::thread::scope(|s| {
-            let t = s.spawn(|| seats.give_way(0, None));
+            let t = s.spawn(|| {
+                seats.release();
+                seats.sit_again(0, None)
+            });
             queued(&seats, 1);
             std::thread::sleep(Duration::from_millis(5));
             assert!(!t.is_finished() && seats.free() == 1);

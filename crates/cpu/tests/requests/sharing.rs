@@ -174,6 +174,73 @@ fn the_more_urgent_goes_first_and_the_other_goes_on_afterwards() {
     }
 }
 
+/// Both seats are callers' when something urgent comes: one goes to its caller, and the other one to the
+/// resident, who found none when the job was shown and went to sleep.
+#[test]
+fn who_helps_the_urgent_is_woken_when_a_seat_is_left_for_it() {
+    let (busy, over) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    // What is prepared when a plan is compiled needs no help.
+    let helped = Arc::new(AtomicBool::new(true));
+    let (n, h) = (busy.clone(), helped.clone());
+    let d = device(
+        2,
+        Arc::new(move |step: &str| {
+            let resident = std::thread::current()
+                .name()
+                .is_some_and(|n| n.starts_with("shopfloor-"));
+            match (step.as_bytes()[0], resident) {
+                (b'b', false) => {
+                    n.fetch_add(1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+                (b'u', true) => h.store(true, Ordering::SeqCst),
+                (b'u', false) => wait_until(|| h.load(Ordering::SeqCst)),
+                _ => (),
+            }
+            Ok(())
+        }),
+    );
+    let w = values(N * K, 3);
+    let slow = compiled(&d, &w, "background", 1);
+    let urgent = compiled(&d, &w, "urgent", 8);
+    let (x, want) = (values(M * K, 1), want(&values(M * K, 1), &w));
+    busy.store(0, Ordering::SeqCst);
+    helped.store(false, Ordering::SeqCst);
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            let (slow, x, over) = (&slow, &x, over.clone());
+            s.spawn(move || {
+                let mut f = slow.new_frame().expect("a frame");
+                while !over.load(Ordering::SeqCst) {
+                    run(&**slow, &mut f, x, Permit::default()).expect("runs");
+                }
+            });
+        }
+        for round in 1..=5 {
+            let begun = busy.load(Ordering::SeqCst);
+            wait_until(|| busy.load(Ordering::SeqCst) >= begun + 4);
+            helped.store(false, Ordering::SeqCst);
+            let mut f = urgent.new_frame().expect("a frame");
+            let permit = Permit {
+                priority: 1,
+                ..Permit::default()
+            };
+            let got = run(&*urgent, &mut f, &x, permit).expect("runs");
+            if !helped.load(Ordering::SeqCst) || got != want || round == 5 {
+                over.store(true, Ordering::SeqCst);
+                assert!(
+                    helped.load(Ordering::SeqCst),
+                    "nobody came in round {round}"
+                );
+                assert_eq!(got, want);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_request_that_is_called_off_ends_at_the_next_task() {
     let w = values(N * K, 3);
