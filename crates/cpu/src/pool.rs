@@ -128,10 +128,12 @@ impl Drop for Seat<'_> {
 }
 
 impl Shared {
-    /// Wakes sleeping residents where a job takes more workers than it has, since a seat came free.
+    /// Wakes sleeping residents where a job takes more workers than it has, if there is a free seat: who
+    /// frees one that a waiting caller was given wakes nobody.
     fn call(&self) {
         // Who is awake looks by itself, and what callers write to is only read where it matters.
-        if self.asleep.load(Ordering::SeqCst) > 0
+        if self.seats.free() > 0
+            && self.asleep.load(Ordering::SeqCst) > 0
             && self.shown.load(Ordering::SeqCst) > 0
             && self.in_use().iter().any(|s| s.open(0).is_some())
         {
