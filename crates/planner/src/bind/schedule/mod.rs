@@ -288,13 +288,13 @@ fn ranked(
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    let all: Vec<usize> = (from..list.len()).collect();
+    let all = from..list.len();
     if counter(ctx).is_none() || all.len() <= COUNTED {
-        return ranked_by(predict_step, ctx, list, &all, constant);
+        return ranked_by(predict_step, ctx, list, all, constant);
     }
-    let all = sketched(ctx, list, from, constant);
-    let few: Vec<usize> = all.iter().take(COUNTED).map(|r| r.1).collect();
-    ranked_by(predict_step, ctx, list, &few, constant)
+    let all = sketched(ctx, list, from, constant).into_iter();
+    let few = all.take(COUNTED).map(|r| r.1);
+    ranked_by(predict_step, ctx, list, few, constant)
 }
 
 /// As [`ranked`], all of them, by arithmetic and bytes alone.
@@ -304,8 +304,7 @@ fn sketched(
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
-    let all: Vec<usize> = (from..list.len()).collect();
-    ranked_by(sketch_step, ctx, list, &all, constant)
+    ranked_by(sketch_step, ctx, list, from..list.len(), constant)
 }
 
 /// [`ranked`] or [`sketched`].
@@ -319,12 +318,11 @@ fn ranked_by(
     predict: Predict,
     ctx: Ctx,
     list: &[Candidate],
-    numbers: &[usize],
+    numbers: impl Iterator<Item = usize>,
     constant: &dyn Fn(OperandId) -> bool,
 ) -> Vec<Rank> {
     let mut best: Vec<Rank> = numbers
-        .iter()
-        .filter_map(|&i| {
+        .filter_map(|i| {
             let c = &list[i];
             let (w, cost) = predict(ctx, &c.kernel, &c.schedule)?;
             let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
