@@ -1,7 +1,8 @@
 //! Models whole on whatever GPU answers, against their references. The larger ones are left to
 //! `cargo xtask zoo --on wgpu`.
 use shopfloor::{Session, engine_on, planview};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use testkit::zoo;
 
 /// The engine, or `None` where no adapter answers: said once, by name.
@@ -108,6 +109,69 @@ fn two_devices() {
         assert_eq!(cpu, factor < 100.0, "{s:?}");
     }
     assert_eq!(used, [1, 2, 1]);
+}
+
+/// A request that is called off when the GPU was handed something ends, and the next one is right.
+#[test]
+fn requests_are_called_off_between_submissions() {
+    type Told = Arc<Mutex<Option<(runtime::Cancel, usize)>>>;
+    let (told, count): (Told, Arc<AtomicUsize>) = Default::default();
+    let (asked, counted) = (told.clone(), count.clone());
+    let device = match webgpu::WebGpuDevice::open(None) {
+        Ok(d) => d,
+        Err(e) => return println!("left out: calling requests off on a GPU: {e}"),
+    };
+    // Few tasks each, so that a small model goes out in many submissions.
+    let device = device.with_submissions(2, 64).with_tell(move || {
+        let n = counted.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some((off, at)) = &*asked.lock().unwrap()
+            && n >= *at
+        {
+            off.cancel();
+        }
+    });
+    use device::Device;
+    let own = (device.machine().clone(), device.target().clone());
+    let planner = planner::Planner::new(vec![own], planner::PlanOptions::default());
+    let engine = runtime::Engine::new(Arc::new(device), Arc::new(planner));
+    if !zoo::missing(&["digits_cnn"]).is_empty() {
+        return;
+    }
+    let model = zoo::find("digits_cnn").expect("a model");
+    let prepared = model.prepare_temporary().expect("weights");
+    let session = Session::builder()
+        .with_engine(engine)
+        .commit_from_file(&prepared.model)
+        .expect("a session");
+    let inputs = model.inputs().expect("inputs");
+    let given: Vec<(&str, &shopfloor::Tensor)> =
+        inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let off_at = |at: usize| {
+        let off = runtime::Cancel::new();
+        count.store(0, Ordering::Relaxed);
+        *told.lock().unwrap() = Some((off.clone(), at));
+        let call = runtime::Call {
+            cancel: Some(&off),
+            deadline: None,
+        };
+        let out = session.run_call(&given, call);
+        *told.lock().unwrap() = None;
+        (out, count.load(Ordering::Relaxed))
+    };
+    let want = session.run(&given).expect("a result").into_vec();
+    let (out, all) = off_at(usize::MAX);
+    assert!(out.expect("a result").into_vec() == want);
+    assert!(all > 4, "{all} submissions");
+    for at in 1..all {
+        let (out, made) = off_at(at);
+        match out {
+            Ok(_) => panic!("it was called off after {at} submissions"),
+            Err(e) => assert!(e.to_string().contains("cancelled"), "{e}"),
+        }
+        assert_eq!(made, at.min(all), "of {all}");
+        let again = session.run(&given).expect("a result").into_vec();
+        assert!(again == want, "the request after {at} of {all}");
+    }
 }
 
 /// `SHOPFLOOR_ON_MODELS=a,b`: those models.

@@ -1,6 +1,7 @@
 //! The driver's calls.
 use crate::EmulatedGpu;
 use crate::faults::Faults;
+use crate::hook::Happened;
 use crate::pinned::PinnedHost;
 use crate::state::{Function, Queue, State, Work, moment};
 use cuda::{
@@ -531,6 +532,7 @@ impl Context for Handle {
             launch: Box::new(launch),
             communicates: f.info.communicates,
         };
+        s.told.tell(Happened::Launched);
         s.push(CALL, stream.0, work)
     }
 

@@ -19,12 +19,14 @@
 mod catalog;
 mod context;
 mod faults;
+mod hook;
 mod pinned;
 mod state;
 mod time;
 
 pub use catalog::NAMES;
 pub use faults::Fault;
+pub use hook::Happened;
 pub use ptx_emulator::Checks;
 pub use time::Link;
 
@@ -125,6 +127,14 @@ impl EmulatedDriver {
     pub fn calls(&self, ordinal: u32) -> BTreeMap<&'static str, u64> {
         let gpu = self.gpus.get(ordinal as usize);
         gpu.map_or(BTreeMap::new(), |g| g.lock().calls.clone())
+    }
+
+    /// Calls `hook` with what happens on GPU `ordinal` from now on, instead of another one. It is called
+    /// while the GPU is held: it may call nothing of the driver.
+    pub fn watch(&self, ordinal: u32, hook: impl Fn(Happened) + Send + Sync + 'static) {
+        if let Some(g) = self.gpus.get(ordinal as usize) {
+            g.lock().told = hook::Told::new(Arc::new(hook));
+        }
     }
 
     /// Takes back every fault that was injected; a GPU that was lost stays lost.

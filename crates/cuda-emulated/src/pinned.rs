@@ -1,5 +1,6 @@
 //! Host memory that kernels see while they run.
 use crate::context::Emulated;
+use crate::hook::Happened;
 use cuda::{DevicePtr, DriverError, Pinned};
 use ptx_emulator::HostOrder;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ impl Pinned for PinnedHost {
         let at = self.word("load_acquire", offset)?;
         let mut s = self.gpu.lock();
         // A kernel's turn: whoever polls a word waits for one.
+        s.told.tell(Happened::Polled);
         s.advance();
         let b = s.host_load(at, 4, HostOrder::Acquire)?;
         Ok(b.iter().rev().fold(0, |w, b| w << 8 | u32::from(*b)))

@@ -1,5 +1,6 @@
 //! What an emulated GPU holds, and how its streams go on.
 use crate::EmulatedGpu;
+use crate::hook::{Happened, Told};
 use crate::time;
 use cuda::{DriverError, Pinned};
 use ptx_emulator::{
@@ -131,6 +132,8 @@ pub(crate) struct State {
     turn: usize,
     /// Calls of the driver so far, by name.
     pub calls: BTreeMap<&'static str, u64>,
+    /// Who wants to know what happens.
+    pub told: Told,
 }
 
 fn failed(call: &'static str, e: &PtxError) -> DriverError {
@@ -160,6 +163,7 @@ impl State {
             touched: 0,
             turn: 0,
             calls: BTreeMap::new(),
+            told: Told::default(),
         }
     }
 
@@ -355,6 +359,7 @@ impl State {
         mut launch: Launch,
         communicates: bool,
     ) -> bool {
+        self.told.tell(Happened::Began);
         let ctas = launch.grid.iter().map(|g| u64::from(*g)).product();
         let kernel = launch.kernel.clone();
         if communicates {

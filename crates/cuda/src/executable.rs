@@ -1,6 +1,7 @@
 //! A compiled block: requests run in frames of their own, on two streams.
 mod clocks;
 mod resident;
+mod slots;
 mod stretch;
 
 use crate::driver::{DevicePtr, Pinned};
@@ -16,6 +17,7 @@ use device::{
     Request, State, UnifiedRequest,
 };
 use plan::{Activity, Block, Bound, BufferKind, Params, Size, VerifiedPlan};
+use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
@@ -327,11 +329,9 @@ impl Executable for CudaExecutable {
             stop_after,
             permit,
         } = request;
-        if permit.called_off() {
-            return Err(DeviceError::Cancelled);
-        }
         let asked = Asked {
             symbols,
+            permit,
             inputs: inputs.iter().map(|b| In::Host(b)).collect(),
             outputs: outputs.iter_mut().map(|b| Out::Host(b)).collect(),
             timeline,
@@ -361,6 +361,7 @@ impl Executable for CudaExecutable {
         let bytes = |m: &Arc<dyn Remote>| m.bytes() as usize;
         let asked = Asked {
             symbols: request.symbols,
+            permit: request.permit,
             inputs: given.iter().map(|m| In::Device(own(m))).collect(),
             outputs: made.iter().map(|m| Out::Device(own(m), bytes(m))).collect(),
             timeline: request.timeline,
@@ -390,17 +391,26 @@ impl CudaExecutable {
         asked: Asked<'_, '_>,
         mut kept: Kept<'_>,
     ) -> Result<(), DeviceError> {
+        if asked.permit.called_off() {
+            return Err(DeviceError::Cancelled);
+        }
         let _rested = self.gpu.rest()?;
         let f = frame.0.downcast_mut::<CudaFrame>();
         let f = f.ok_or_else(|| {
             self.refused("the frame was made by another executable; make one with new_frame")
         })?;
         kept.exchange(&mut f.host);
+        let cut = asked.stop_after.is_some();
         let done = self.request(f, asked, &kept);
         kept.exchange(&mut f.host);
         if done.is_err() {
             let _ = f.copies.synchronize();
             let _ = f.compute.synchronize();
+        }
+        // Weights that were on their way for steps which did not run.
+        if let (true, Some(ring)) = (done.is_err() || cut, &self.kept.ring) {
+            let ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = ring.copies.synchronize();
         }
         done
     }
@@ -513,6 +523,9 @@ impl CudaExecutable {
             begun: 0,
             watch,
             far,
+            permit: r.permit,
+            ahead: VecDeque::new(),
+            spare: None,
         };
         for (port, out) in self.outputs.iter().zip(&r.outputs) {
             if port.here && self.lendable(b, port) {
@@ -547,6 +560,7 @@ impl CudaExecutable {
             g.prefetch(n)?;
         }
         for (step, events) in waits.iter().enumerate().take(count) {
+            g.wanted()?;
             for &e in events {
                 let what = (Activity::Wait, step, 0);
                 let (gpu, event) = (&self.gpu, &g.events[e]);
@@ -589,6 +603,9 @@ impl CudaExecutable {
             }
         }
         done.map_err(&failed)?;
+        if r.permit.called_off() {
+            return Err(DeviceError::Cancelled);
+        }
         for (port, out) in self.outputs.iter().zip(r.outputs.iter_mut()) {
             match (out, &f.host) {
                 _ if port.state => {}

@@ -6,8 +6,9 @@ use crate::kept::{Kept, Ring};
 use crate::pool::Block as Memory;
 use crate::steps::{Road, Work};
 use crate::watch::Watch;
-use device::{DeviceError, HostMemory, HostView};
+use device::{DeviceError, HostMemory, HostView, Permit};
 use plan::{Activity, Block, Timeline};
+use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
@@ -40,6 +41,7 @@ pub(crate) struct Asked<'a, 'b> {
     pub outputs: Vec<Out<'b>>,
     pub timeline: Option<&'a mut Timeline>,
     pub stop_after: Option<u32>,
+    pub permit: Permit<'a>,
 }
 
 /// The host's side of a request.
@@ -78,7 +80,16 @@ pub(crate) struct Going<'a> {
     pub begun: usize,
     pub watch: Option<Watch>,
     pub far: Option<Far<'a>>,
+    pub permit: Permit<'a>,
+    /// Events behind the launches that may not be done, where the request may be called off.
+    pub ahead: VecDeque<usize>,
+    /// One of those that was waited for.
+    pub spare: Option<usize>,
 }
+
+/// Launches that a request which may be called off is ahead of the GPU at most: enough that it is never
+/// idle, and no more than what goes on after the call.
+const AHEAD: usize = 8;
 
 impl Going<'_> {
     pub fn address(&self, buffer: usize, step: usize) -> DevicePtr {
@@ -97,6 +108,21 @@ impl Going<'_> {
                 }
             }
             (None, kept) => kept.ptr().unwrap_or(DevicePtr(0)),
+        }
+    }
+
+    /// Whether the request is still wanted; waits until the GPU has at most [`AHEAD`] launches to do.
+    pub fn wanted(&mut self) -> Result<(), DeviceError> {
+        while self.ahead.len() > AHEAD
+            && let Some(e) = self.ahead.pop_front()
+        {
+            let done = self.events[e].synchronize();
+            done.map_err(self.e.failed("a request"))?;
+            self.spare = Some(e);
+        }
+        match self.permit.called_off() {
+            true => Err(DeviceError::Cancelled),
+            false => Ok(()),
         }
     }
 
@@ -243,6 +269,17 @@ impl Going<'_> {
         });
         self.watch = watch;
         let tasks = queued?;
+        if self.permit.cancel.is_some() && tasks.is_some() {
+            let behind = match self.spare.take() {
+                None => self.event(compute)?,
+                Some(e) => {
+                    let again = self.events[e].record(compute);
+                    again.map_err(self.e.failed("an event"))?;
+                    e
+                }
+            };
+            self.ahead.push_back(behind);
+        }
         if let Some(w) = &mut self.watch {
             w.tasks(tasks.unwrap_or(0));
         }
@@ -267,7 +304,8 @@ impl Going<'_> {
                 kept: Some(&f.beside.kept),
             };
             let part = &f.beside.part;
-            part.run(step, f.block, f.memory, view, f.symbols, p)?;
+            let block = (f.block, self.permit.cancel);
+            part.run(step, block, f.memory, view, f.symbols, p)?;
         }
         if let Some(w) = &mut self.watch {
             w.host_step(step, began);

@@ -382,7 +382,7 @@ impl Init<'_> {
                 }
                 Work::Far => {
                     if let (Some(part), Some((_, m))) = (&part, &mut beside) {
-                        part.run(i, b, m, view, &top, p)?;
+                        part.run(i, (b, None), m, view, &top, p)?;
                     }
                 }
                 Work::Road(r) => {

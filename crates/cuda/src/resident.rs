@@ -95,6 +95,7 @@ impl Live {
                 end as u64,
                 fault as u64,
                 u64::from(r.next()),
+                u64::from(r.offs()),
                 u64::from(epoch),
                 u64::from(s.patience),
             ]
@@ -120,6 +121,15 @@ impl Live {
             Ok(seq) => Ok(Some(seq)),
             Err(RingError::Full { .. }) => Ok(None),
             Err(e) => Err(word(e)),
+        }
+    }
+
+    /// Calls request `seq` off; its answer is still to be waited for.
+    pub fn call_off(&self, seq: u32) -> Result<(), DriverError> {
+        match held(&self.ring).call_off(seq) {
+            // Its answer was taken, or it was given up: it is over.
+            Err(RingError::Unknown { .. }) => Ok(()),
+            r => r.map_err(word),
         }
     }
 

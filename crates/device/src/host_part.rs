@@ -4,7 +4,7 @@
 //! copies between the two memories; what the plan gives to the host (host operators, kernels that
 //! the device has no form for) is compiled step by step on the host's own device, as blocks of one
 //! step. The host's memory is kept here: one allocation per buffer.
-use crate::{AlignedBytes, Device, DeviceError, Executable, Frame, PackedStore, Request};
+use crate::{AlignedBytes, Device, DeviceError, Executable, Frame, PackedStore, Permit, Request};
 use kernel::Role;
 use layout::Dim;
 use machine::Cost;
@@ -13,6 +13,7 @@ use plan::{
     VerifiedPlan,
 };
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor::WeightStore;
 
@@ -322,14 +323,14 @@ impl HostPart {
     }
 
     /// Runs step `step` of `block` for the symbols' values `symbols`, of which `p` are the
-    /// parameters.
+    /// parameters, as long as nobody calls the request off by `cancel`.
     ///
     /// # Errors
-    /// The step fails, or its buffers are not there.
+    /// The step fails, its buffers are not there, or [`DeviceError::Cancelled`].
     pub fn run(
         &self,
         step: usize,
-        block: &Block,
+        (block, cancel): (&Block, Option<&AtomicBool>),
         memory: &mut HostMemory,
         view: HostView<'_>,
         symbols: &[i64],
@@ -383,7 +384,10 @@ impl HostPart {
             states: &mut [],
             timeline: None,
             stop_after: None,
-            permit: Default::default(),
+            permit: Permit {
+                cancel,
+                ..Permit::default()
+            },
         };
         let done = one.executable.run(&mut frame, request);
         for (a, m) in one.outputs.iter().zip(made) {

@@ -200,8 +200,11 @@ pub struct Permit<'a> {
     pub workers: Option<&'a AtomicU32>,
     /// Requests of lower priority give their workers up between two tasks while this one can use them.
     pub priority: i32,
-    /// Set by whoever gives the request up: it ends at the next task or step with
-    /// [`DeviceError::Cancelled`].
+    /// Set by whoever gives the request up: it ends with [`DeviceError::Cancelled`] when what it began is
+    /// done, which is at the next task on the host and in a kernel that stays, and elsewhere a few steps
+    /// or submissions later: as many as the device is kept supplied with. Nothing of it is left
+    /// running then. What it wrote of a state is unspecified: rows that a request adds are beyond those
+    /// that the next one reads, so a stream goes on from the request before.
     pub cancel: Option<&'a AtomicBool>,
 }
 

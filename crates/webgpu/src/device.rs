@@ -57,6 +57,16 @@ impl WebGpuDevice {
         self
     }
 
+    /// The same, which calls `tell` whenever something was handed to the GPU, from the thread of the
+    /// request. Before anything is compiled.
+    #[must_use]
+    pub fn with_tell(mut self, tell: impl Fn() + Send + Sync + 'static) -> WebGpuDevice {
+        if let Some(gpu) = Arc::get_mut(&mut self.gpu) {
+            gpu.tell = Some(Box::new(tell));
+        }
+        self
+    }
+
     /// The same, with the device that runs what plans give to the host: those over `host` and this
     /// device, in this order.
     #[must_use]

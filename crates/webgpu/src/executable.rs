@@ -2,7 +2,9 @@
 use crate::gpu::{ALIGN, Gpu};
 use crate::memory::Memory;
 use crate::run::{Far, Place, Steps, fetch};
-use device::{Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Request};
+use device::{
+    Device, DeviceError, Executable, Frame, HostMemory, HostPart, HostView, Permit, Request,
+};
 use emit::wgsl::Array;
 use plan::{Block, Bound, BufferKind, Params, Size, VerifiedPlan};
 use std::sync::Arc;
@@ -210,7 +212,8 @@ impl GpuExecutable {
                 }),
                 _ => None,
             };
-            init.run(&gpu, &place, p, b.init.len(), far, None)?;
+            let all = (b.init.len(), Permit::default());
+            init.run(&gpu, &place, p, all, far, None)?;
         }
         Ok(GpuExecutable {
             gpu,
@@ -342,7 +345,8 @@ impl Executable for GpuExecutable {
             }),
             _ => None,
         };
-        self.steps.run(&self.gpu, &place, p, count, far, watched)?;
+        let some = (count, request.permit);
+        self.steps.run(&self.gpu, &place, p, some, far, watched)?;
         if let Some(memory) = &f.host {
             for (port, out) in self.outputs.iter().zip(request.outputs.iter_mut()) {
                 if !port.state && !port.here {
@@ -351,6 +355,9 @@ impl Executable for GpuExecutable {
             }
         }
         self.give_back(f, request.outputs)?;
+        if request.permit.called_off() {
+            return Err(DeviceError::Cancelled);
+        }
         for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
             let bytes = state.host()?;
             let n = b.buffers[s.buffer as usize].bytes as usize;

@@ -39,9 +39,15 @@ pub(crate) struct Gpu {
     pipelines: Mutex<BTreeMap<[u8; 32], Arc<wgpu::ComputePipeline>>>,
     /// Where recorded work waits for its submission.
     ring: Drained<wgpu::CommandBuffer>,
+    handed: Mutex<Option<wgpu::SubmissionIndex>>,
+    /// Called after every submission.
+    pub tell: Option<Tell>,
     /// The first error that nobody was waiting for.
     failed: Arc<Mutex<Option<String>>>,
 }
+
+/// What is called after a submission.
+pub(crate) type Tell = Box<dyn Fn() + Send + Sync>;
 
 /// Waits for a future that makes progress by itself or when polled.
 pub(crate) fn wait<F: Future>(f: F) -> F::Output {
@@ -168,6 +174,8 @@ impl Gpu {
             layout,
             pipelines: Mutex::default(),
             ring: Drained::new(MOST_TASKS),
+            handed: Mutex::default(),
+            tell: None,
             failed,
         })
     }
@@ -311,9 +319,31 @@ impl Gpu {
     /// Hands over what was recorded, which has so many tasks, perhaps with what others recorded.
     pub fn submit(&self, encoder: wgpu::CommandEncoder, tasks: u32) {
         let submit = |list| {
-            self.queue.submit::<Vec<wgpu::CommandBuffer>>(list);
+            let index = self.queue.submit::<Vec<wgpu::CommandBuffer>>(list);
+            let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+            *handed = Some(index);
         };
         self.ring.run(vec![(encoder.finish(), tasks)], &submit);
+        if let Some(tell) = &self.tell {
+            tell();
+        }
+    }
+
+    /// What was handed over last, by anybody.
+    pub fn handed(&self) -> Option<wgpu::SubmissionIndex> {
+        let handed = self.handed.lock();
+        handed.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until all up to a submission is done, the last one where none is named.
+    pub fn settle(&self, last: Option<wgpu::SubmissionIndex>) -> Result<(), DeviceError> {
+        let wait = wgpu::PollType::Wait {
+            submission_index: last,
+            timeout: None,
+        };
+        let done = self.device.poll(wait);
+        done.map_err(|e| refused("request", format!("the GPU does not get on: {e}")))?;
+        self.sound()
     }
 
     /// Waits until everything handed over is done, and maps the first `bytes` of `staging` for `f`.

@@ -2,17 +2,65 @@
 use crate::gpu::{ALIGN, Gpu};
 use crate::host::Host;
 use crate::memory::Memory;
-use device::{DeviceError, HostMemory, HostPart, HostView, is_road};
+use device::{DeviceError, HostMemory, HostPart, HostView, Permit, is_road};
 use emit::wgsl::{Array, Number};
 use kernel::TileProgram;
 use layout::DType;
 use plan::{Block, BufferId, Params, Span, Step, StepWork, Timeline};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Tasks that one submission carries at most when nothing else is said: a driver that is not asked for
 /// too much at once lets others have their turn.
 pub(crate) const MOST_TASKS: u32 = 1 << 20;
+
+/// Shaders that one submission of a request carries at most where it may be called off: it goes on for
+/// two submissions after that.
+const TOGETHER: u32 = 32;
+
+/// How far a request that may be called off is ahead of the GPU: by two submissions.
+struct Pace<'a> {
+    permit: Permit<'a>,
+    last: Option<wgpu::SubmissionIndex>,
+    /// Shaders recorded since the last submission.
+    shaders: u32,
+}
+
+impl Pace<'_> {
+    fn wanted(&self) -> Result<(), DeviceError> {
+        match self.permit.called_off() {
+            true => Err(DeviceError::Cancelled),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether what was recorded is to be handed over.
+    fn due(&self) -> bool {
+        self.permit.cancel.is_some() && self.shaders >= TOGETHER
+    }
+
+    /// Hands over what was recorded so far, which has so many tasks, and waits for what was handed over
+    /// before it.
+    fn submit(
+        &mut self,
+        gpu: &Gpu,
+        encoder: &mut wgpu::CommandEncoder,
+        tasks: u32,
+    ) -> Result<(), DeviceError> {
+        let next = gpu.device.create_command_encoder(&Default::default());
+        gpu.submit(std::mem::replace(encoder, next), tasks);
+        self.shaders = 0;
+        if self.permit.cancel.is_none() {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.last, gpu.handed());
+        if before.is_some() {
+            gpu.settle(before)?;
+        }
+        self.wanted()
+    }
+}
 
 /// Where a number of a dispatch comes from.
 enum Source {
@@ -207,16 +255,39 @@ impl Steps {
         Ok(out)
     }
 
-    /// Runs the first `count` steps; what they were given must have been written before.
+    /// Runs the first `count` steps as long as the request is wanted; what they were given must have been
+    /// written before. Nothing of a request that was called off is left running.
     pub fn run(
         &self,
         gpu: &Gpu,
         place: &Place,
         p: &[i64],
-        count: usize,
+        (count, permit): (usize, Permit<'_>),
+        far: Option<Far<'_, '_>>,
+        timeline: Option<(&mut Timeline, Instant)>,
+    ) -> Result<(), DeviceError> {
+        let done = self.go(gpu, place, p, (count, permit), far, timeline);
+        if done == Err(DeviceError::Cancelled) {
+            gpu.settle(None)?;
+        }
+        done
+    }
+
+    fn go(
+        &self,
+        gpu: &Gpu,
+        place: &Place,
+        p: &[i64],
+        (count, permit): (usize, Permit<'_>),
         mut far: Option<Far<'_, '_>>,
         mut timeline: Option<(&mut Timeline, Instant)>,
     ) -> Result<(), DeviceError> {
+        let mut pace = Pace {
+            permit,
+            last: None,
+            shaders: 0,
+        };
+        pace.wanted()?;
         gpu.write(place.numbers, 0, &self.numbers(p)?);
         let faults = self
             .work
@@ -267,12 +338,12 @@ impl Steps {
             match &self.work[at] {
                 Work::Host(_) | Work::Far | Work::Road(_) => {
                     if carried > 0 {
-                        let next = gpu.device.create_command_encoder(&Default::default());
-                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
+                        pace.submit(gpu, &mut encoder, carried)?;
                         carried = 0;
                     }
+                    pace.wanted()?;
                     let began = Instant::now();
-                    self.beside(gpu, place, p, at, far.as_mut())?;
+                    self.beside(gpu, place, p, (at, permit.cancel), far.as_mut())?;
                     if let Some((t, start)) = &mut timeline {
                         let ns = |i: Instant| i.duration_since(*start).as_nanos() as u64;
                         t.spans.push(Span {
@@ -289,8 +360,7 @@ impl Steps {
                 Work::Shader(s) if of(s) > each => {
                     // Every part has its own numbers, which are written before it is handed over.
                     if carried > 0 {
-                        let next = gpu.device.create_command_encoder(&Default::default());
-                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
+                        pace.submit(gpu, &mut encoder, carried)?;
                         carried = 0;
                     }
                     let all = of(s);
@@ -307,8 +377,7 @@ impl Steps {
                         dispatch(gpu, &mut pass, place, s, tasks);
                         drop(pass);
                         timed.push((at, first, tasks));
-                        let next = gpu.device.create_command_encoder(&Default::default());
-                        gpu.submit(std::mem::replace(&mut encoder, next), tasks);
+                        pace.submit(gpu, &mut encoder, tasks)?;
                     }
                     at += 1;
                 }
@@ -330,14 +399,14 @@ impl Steps {
                         }
                         timed.push((at, 0, tasks));
                         at += 1;
-                        if single || carried > most {
+                        pace.shaders += 1;
+                        if single || carried > most || pace.due() {
                             break;
                         }
                     }
                     drop(pass);
-                    if carried > most {
-                        let next = gpu.device.create_command_encoder(&Default::default());
-                        gpu.submit(std::mem::replace(&mut encoder, next), carried);
+                    if carried > most || pace.due() {
+                        pace.submit(gpu, &mut encoder, carried)?;
                         carried = 0;
                     }
                 }
@@ -358,6 +427,7 @@ impl Steps {
             resolved = Some((b, bytes));
         }
         gpu.submit(encoder, carried);
+        pace.wanted()?;
         if faults {
             let words = fetch(gpu, place.work, place.memory.fault, self.work.len() * 4)?;
             for (i, w) in words.chunks_exact(4).enumerate() {
@@ -384,7 +454,7 @@ impl Steps {
         gpu: &Gpu,
         place: &Place,
         p: &[i64],
-        at: usize,
+        (at, cancel): (usize, Option<&AtomicBool>),
         far: Option<&mut Far<'_, '_>>,
     ) -> Result<(), DeviceError> {
         let memory = place.memory;
@@ -423,7 +493,10 @@ impl Steps {
                 }
                 Ok(())
             }
-            (Work::Far, Some(f)) => f.part.run(at, f.block, f.memory, f.view, f.symbols, p),
+            (Work::Far, Some(f)) => {
+                let block = (f.block, cancel);
+                f.part.run(at, block, f.memory, f.view, f.symbols, p)
+            }
             _ => Err(self.error(
                 at,
                 "it needs the host's memory, which this device was not given".into(),

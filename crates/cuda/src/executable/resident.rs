@@ -11,7 +11,11 @@
 //! Whoever waits for an answer only reads memory. After `CudaOptions::watchdog` without one the driver is
 //! asked whether the kernel is still there, and the workers' own words are read twice: when nothing has
 //! moved in between, they become the request's error and the kernel is told to leave.
+//!
+//! Whoever waits also looks whether the request was called off: it then says so in the ring, the workers
+//! leave the rest of its tasks out, and the answer comes when those under way are done.
 use super::clocks::Clocks;
+use super::slots::{Slots, Taken, wanted};
 use super::stretch::{self, Amount, Entry, From, PIECE, Phase, Stretch};
 use super::{CudaExecutable, CudaFrame, Kept, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
@@ -22,14 +26,16 @@ use crate::steps::Work;
 use device::ring::{
     Answer, Call, Dump, Ring, RingError, StepShape, TableError, Tables, Times, abi,
 };
-use device::{DeviceError, Executable, Frame, HostMemory, HostView, Request, UnifiedRequest};
+use device::{
+    DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
+};
 use emit::ptx::resident::{Abi, Idle};
 use kernel::TileProgram;
 use layout::Dim;
 use plan::{Activity, Bound, BufferKind, Params, Timeline};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Requests that may be under way in a kernel.
@@ -60,8 +66,7 @@ pub(crate) struct ResidentExecutable {
     /// Numbers of dimensions in waits.
     dims: BTreeMap<Dim, u32>,
     slots: Vec<Slot>,
-    uses: Mutex<Uses>,
-    freed: Condvar,
+    uses: Slots,
     start: Start,
     payloads: Arc<dyn Pinned>,
     ring: Arc<Mutex<Ring<PinnedWords>>>,
@@ -71,36 +76,6 @@ pub(crate) struct ResidentExecutable {
     times: Mutex<Arc<dyn Pinned>>,
     _memory: Vec<Memory>,
     _module: Arc<Module>,
-}
-
-/// Who has which slot.
-struct Uses {
-    free: Vec<usize>,
-    /// What each slot's tables were written for, by stretch: whether times are asked for, symbols, then
-    /// addresses of states.
-    written: Vec<Vec<Option<Vec<i64>>>>,
-    /// Times that the slots were cleared: no tables from before count.
-    cleared: u64,
-}
-
-/// A slot while a request has it.
-struct Taken<'a> {
-    of: &'a ResidentExecutable,
-    slot: usize,
-    /// What its tables on the device are for, by stretch.
-    written: Vec<Option<Vec<i64>>>,
-    cleared: u64,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let mut uses = self.of.uses();
-        if uses.cleared == self.cleared {
-            uses.written[self.slot] = std::mem::take(&mut self.written);
-        }
-        uses.free.push(self.slot);
-        self.of.freed.notify_one();
-    }
 }
 
 /// A stretch to be pushed.
@@ -113,6 +88,7 @@ struct Push<'a, 'b> {
     kept: &'a Kept<'b>,
     /// Where workers are to write their times.
     times: Option<&'a Arc<dyn Pinned>>,
+    permit: Permit<'a>,
 }
 
 /// What a request says but for its states.
@@ -121,6 +97,7 @@ struct Asked<'a, 'b> {
     inputs: &'a [&'a [u8]],
     outputs: &'a mut [&'b mut [u8]],
     timeline: Option<&'a mut Timeline>,
+    permit: Permit<'a>,
 }
 
 /// A frame: parameters, what runs step by step, and the host's memory.
@@ -261,12 +238,7 @@ impl ResidentExecutable {
             },
             params,
             slots,
-            uses: Mutex::new(Uses {
-                free: (0..SLOTS).rev().collect(),
-                written: vec![vec![None; cut.stretches.len()]; SLOTS],
-                cleared: 0,
-            }),
-            freed: Condvar::new(),
+            uses: Slots::new(SLOTS, cut.stretches.len()),
             payloads,
             ring: Arc::new(Mutex::new(ring)),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
@@ -283,33 +255,6 @@ impl ResidentExecutable {
 
     fn failed(&self, e: crate::DriverError) -> DeviceError {
         self.inner.gpu.failed("a request of the resident kernel", e)
-    }
-
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A slot, one whose tables are those for `key` if there is; waits while none is free.
-    fn take(&self, key: &[i64]) -> Taken<'_> {
-        let mut uses = self.uses();
-        loop {
-            let has = |&n: &usize| uses.written[n][0].as_deref() == Some(key);
-            let at = uses.free.iter().position(has);
-            let last = uses.free.len().checked_sub(1);
-            if let Some(at) = at.or(last) {
-                let slot = uses.free.swap_remove(at);
-                let none = vec![None; self.stretches.len()];
-                let written = std::mem::replace(&mut uses.written[slot], none);
-                return Taken {
-                    of: self,
-                    slot,
-                    written,
-                    cleared: uses.cleared,
-                };
-            }
-            let woken = self.freed.wait(uses);
-            uses = woken.unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     /// Address of a buffer for a slot and the states of a request.
@@ -395,6 +340,7 @@ impl ResidentExecutable {
     ) -> Result<(u32, Arc<Live>), DeviceError> {
         let began = Instant::now();
         loop {
+            wanted(push.permit)?;
             if let Some(pushed) = self.try_push(taken, push)? {
                 return Ok(pushed);
             }
@@ -428,7 +374,7 @@ impl ResidentExecutable {
             }
         };
         // Slots are cleared while nobody else has the kernel.
-        let fresh = push.fresh || self.uses().cleared != taken.cleared;
+        let fresh = push.fresh || self.uses.cleared_since(taken);
         if fresh {
             self.write(taken.slot, push)?;
         }
@@ -457,8 +403,13 @@ impl ResidentExecutable {
     }
 
     /// Waits for the answer to `seq`, a push of stretch `k`, by reading memory alone as long as all goes
-    /// well.
-    fn wait(&self, seq: u32, k: usize, live: &Arc<Live>) -> Result<Answer, DeviceError> {
+    /// well, and tells the workers when the request is called off.
+    fn wait(
+        &self,
+        seq: u32,
+        k: usize,
+        (live, permit): (&Arc<Live>, Permit<'_>),
+    ) -> Result<Answer, DeviceError> {
         let gpu = &self.inner.gpu;
         let failed = |why: String| DeviceError::Failed {
             device: gpu.name.clone(),
@@ -472,9 +423,14 @@ impl ResidentExecutable {
             )),
         };
         let (mut since, mut polls, mut seen) = (Instant::now(), 0u32, None);
+        let mut told = false;
         let found = loop {
             if let Some(a) = ask()? {
                 break a;
+            }
+            if !told && permit.called_off() {
+                live.call_off(seq).map_err(|e| self.failed(e))?;
+                told = true;
             }
             polls = polls.wrapping_add(1);
             if !polls.is_multiple_of(POLLS) || since.elapsed() < gpu.options.watchdog {
@@ -497,6 +453,9 @@ impl ResidentExecutable {
                 Ok(false) => seen = now,
             }
         };
+        if found.called_off {
+            return Err(DeviceError::Cancelled);
+        }
         let Some(f) = found.failed else {
             return Ok(found);
         };
@@ -521,10 +480,7 @@ impl ResidentExecutable {
         match live.abort(&gpu.context, patience) {
             // Slots were left as they were: they begin anew.
             Ok(true) => {
-                let mut uses = self.uses();
-                uses.cleared += 1;
-                uses.written.iter_mut().for_each(|w| w.fill(None));
-                drop(uses);
+                self.uses.clear();
                 let tables = SLOTS * self.stretches.len() + 1;
                 let zeros = vec![0; self.start.slot_bytes as usize * tables];
                 let zeroed = gpu.context.upload(self.start.slots, &zeros);
@@ -566,6 +522,7 @@ impl ResidentExecutable {
             inputs: r.inputs,
             outputs: r.outputs,
             timeline: r.timeline,
+            permit: r.permit,
         };
         let done = self.phases(&mut f.host, asked, (&p, &kept));
         kept.exchange(&mut f.host);
@@ -591,7 +548,7 @@ impl ResidentExecutable {
         let mut key = vec![i64::from(times.is_some())];
         key.extend(r.symbols);
         key.extend(kept.here.iter().map(|k| k.1.0 as i64));
-        let mut taken = self.take(&key);
+        let mut taken = self.uses.take(&key, r.permit)?;
         let pinned = &self.slots[taken.slot].pinned;
         let put = |staged: usize, bytes: &[u8]| match bytes.is_empty() {
             true => Ok(()),
@@ -626,8 +583,9 @@ impl ResidentExecutable {
                         e.refused("the plan gives steps to the host, which is missing")
                     })?;
                     for &step in steps {
-                        let began = Instant::now();
-                        h.part.run(step, b, memory, view, r.symbols, p)?;
+                        wanted(r.permit)?;
+                        let (began, block) = (Instant::now(), (b, r.permit.cancel));
+                        h.part.run(step, block, memory, view, r.symbols, p)?;
                         if let (Some(c), Some(t)) = (&clocks, r.timeline.as_deref_mut()) {
                             c.host(t, step, began);
                         }
@@ -659,13 +617,16 @@ impl ResidentExecutable {
                 p,
                 kept,
                 times: times.as_deref(),
+                permit: r.permit,
             };
             let pushed = Instant::now();
             let (seq, live) = self.push(&taken, &push)?;
-            let done = self.wait(seq, k, &live);
+            let done = self.wait(seq, k, (&live, r.permit));
             // Tables are on the device in any case that has an answer.
             match &done {
-                Ok(_) | Err(DeviceError::Step { .. }) => taken.written[k] = Some(key.clone()),
+                Ok(_) | Err(DeviceError::Step { .. } | DeviceError::Cancelled) => {
+                    taken.written[k] = Some(key.clone())
+                }
                 Err(_) => {
                     // What failed is not asked again.
                     let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -689,6 +650,7 @@ impl ResidentExecutable {
                 take(e.roads[i], to.ok_or_else(|| short(i))?)?;
             }
         }
+        wanted(r.permit)?;
         for (port, out) in e.outputs.iter().zip(r.outputs.iter_mut()) {
             match &*host {
                 _ if port.state => {}

@@ -10,7 +10,9 @@ pub struct Header {
     /// Written by the host: 0 go on, 1 finish what was pushed and leave, 2 leave at once, also from a
     /// wait that is late.
     pub stop: u32,
-    _host: [u32; 31],
+    /// Written by the host: requests called off so far. Their numbers are in the list at [`offs`].
+    pub offs: u32,
+    _host: [u32; 30],
     /// Written by the kernel: twice its epoch, plus one while it takes requests.
     pub state: u32,
     /// Written by the kernel when it leaves: the first request that it did not take.
@@ -36,12 +38,20 @@ pub struct AnswerEntry {
     pub begin: [u32; 2],
     /// 64 bits: the same when its last task was done.
     pub end: [u32; 2],
-    _rest: [u32; 2],
+    /// Whether the workers knew that it was called off: some of its tasks may not have run.
+    pub off: u32,
+    _rest: u32,
+}
+
+/// Offset of the list of requests called off, for a ring with `capacity` entries: as many words, used in
+/// turn, each the sequence number of a request. [`Header::offs`] says how many were written.
+pub fn offs(capacity: u32) -> usize {
+    TICKETS + 4 * capacity as usize
 }
 
 /// Offset of the first answer of a ring with `capacity` entries.
 pub fn answers(capacity: u32) -> usize {
-    (TICKETS + 4 * capacity as usize).next_multiple_of(128)
+    (offs(capacity) + 4 * capacity as usize).next_multiple_of(128)
 }
 
 /// Bytes of a ring with `capacity` entries.
@@ -66,7 +76,8 @@ pub struct SlotHead {
     pub error: u32,
     /// Workers that are through with the request.
     pub arrived: u32,
-    _pad: u32,
+    /// The request's number once it was called off, else another one.
+    pub off: u32,
     /// 64 bits: when the request was taken.
     pub begin: [u32; 2],
     _rest: [u32; 10],
@@ -157,15 +168,16 @@ pub fn offsets(capacity: u32) -> Vec<(&'static str, usize)> {
         };
     }
     let mut all = fields! {
-        "header" Header: stop state next late;
-        "answer" AnswerEntry: seq error begin end;
-        "slot" SlotHead: turn error arrived begin;
+        "header" Header: stop offs state next late;
+        "answer" AnswerEntry: seq error begin end off;
+        "slot" SlotHead: turn error arrived off begin;
         "payload" PayloadHead: steps tasks times;
         "step" StepRecord: body first turns tasks params waits wait_count total groups group fault;
         "wait" WaitRecord: kind counters group turns map;
         "status" StatusEntry: phase seq step task counter goal seen;
     };
     all.push(("tickets", TICKETS));
+    all.push(("offs", offs(capacity)));
     all.push(("answers", answers(capacity)));
     all
 }
@@ -183,16 +195,17 @@ mod tests {
             .collect();
         assert_eq!(
             text.join(" "),
-            "header.stop=0 header.state=128 header.next=132 header.late=136 header.bytes=256 \
-             answer.seq=0 answer.error=4 answer.begin=8 answer.end=16 answer.bytes=32 \
-             slot.turn=0 slot.error=4 slot.arrived=8 slot.begin=16 slot.bytes=64 \
+            "header.stop=0 header.offs=4 header.state=128 header.next=132 header.late=136 \
+             header.bytes=256 answer.seq=0 answer.error=4 answer.begin=8 answer.end=16 \
+             answer.off=24 answer.bytes=32 \
+             slot.turn=0 slot.error=4 slot.arrived=8 slot.off=12 slot.begin=16 slot.bytes=64 \
              payload.steps=0 payload.tasks=4 payload.times=8 payload.bytes=64 \
              step.body=0 step.first=4 step.turns=8 step.tasks=12 step.params=16 step.waits=20 \
              step.wait_count=24 step.total=28 step.groups=32 step.group=36 step.fault=40 \
              step.bytes=64 \
              wait.kind=0 wait.counters=4 wait.group=8 wait.turns=12 wait.map=16 wait.bytes=48 \
              status.phase=0 status.seq=4 status.step=8 status.task=12 status.counter=16 \
-             status.goal=20 status.seen=24 status.bytes=32 tickets=256 answers=384"
+             status.goal=20 status.seen=24 status.bytes=32 tickets=256 offs=320 answers=384"
         );
     }
 }

@@ -90,6 +90,8 @@ pub struct Answer {
     pub seq: u32,
     /// The first step that failed, if one did.
     pub failed: Option<Failed>,
+    /// Whether the workers knew that it was called off; tasks that came after were left out.
+    pub called_off: bool,
     /// Device clock in nanoseconds, when the request was taken and when it was done.
     pub clock_ns: (u64, u64),
 }
@@ -112,6 +114,8 @@ pub struct Ring<W> {
     /// The next request's number, and the first that is not answered.
     next: u32,
     oldest: u32,
+    /// Requests called off.
+    offs: u32,
     /// Answered, by entry.
     answered: Vec<bool>,
 }
@@ -133,6 +137,7 @@ impl<W: Words> Ring<W> {
             stopped: false,
             next: first,
             oldest: first,
+            offs: 0,
             answered: vec![false; capacity as usize],
         }
     }
@@ -155,6 +160,11 @@ impl<W: Words> Ring<W> {
     /// Epoch of requests pushed from now on.
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// Requests called off so far: a kernel that is started now knows of those.
+    pub fn offs(&self) -> u32 {
+        self.offs
     }
 
     /// Requests that are not answered, or whose answers were not taken.
@@ -214,6 +224,7 @@ impl<W: Words> Ring<W> {
             wide(offset_of!(AnswerEntry, begin))?,
             wide(offset_of!(AnswerEntry, end))?,
         );
+        let called_off = load(offset_of!(AnswerEntry, off))? != 0;
         self.answered[at] = true;
         while self.oldest != self.next && self.answered[self.entry(self.oldest)] {
             self.oldest = self.oldest.wrapping_add(1);
@@ -221,8 +232,32 @@ impl<W: Words> Ring<W> {
         Ok(Some(Answer {
             seq,
             failed: failed(error),
+            called_off,
             clock_ns,
         }))
+    }
+
+    /// Calls request `seq` off: its tasks that did not begin yet are left out, and its answer comes as
+    /// soon as those that did are done. Once is enough; the answer is to be waited for as before. A
+    /// kernel that was told to leave may run the request to its end.
+    ///
+    /// # Errors
+    /// The request is not under way.
+    pub fn call_off(&mut self, seq: u32) -> Result<(), RingError<W::Error>> {
+        let at = self.entry(seq);
+        if seq.wrapping_sub(self.oldest) >= self.under_way() || self.answered[at] {
+            return Err(RingError::Unknown { seq });
+        }
+        let word = abi::offs(self.capacity) + 4 * self.entry(self.offs);
+        self.words
+            .store_release(word, seq)
+            .map_err(RingError::Words)?;
+        let count = self.offs.wrapping_add(1);
+        self.words
+            .store_release(offset_of!(Header, offs), count)
+            .map_err(RingError::Words)?;
+        self.offs = count;
+        Ok(())
     }
 
     /// Tells the workers to finish what was pushed and leave.

@@ -144,3 +144,34 @@ fn slots_beyond_a_ticket_are_refused() {
     let mut ring = Ring::new(Shared::new(abi::ring_bytes(1)), 1);
     assert_eq!(ring.push(2047, false), Err(RingError::Slot { slot: 2047 }));
 }
+
+#[test]
+fn requests_under_way_are_called_off_by_number() {
+    let words = Shared::new(abi::ring_bytes(2));
+    let mut ring = Ring::new(words.clone(), 2);
+    assert_eq!(ring.call_off(1), Err(RingError::Unknown { seq: 1 }));
+    let listed = |n: u32| {
+        let Ok(v) = words.load_acquire(abi::offs(2) + 4 * (n & 1) as usize);
+        v
+    };
+    let count = || {
+        let Ok(v) = words.load_acquire(offset_of!(Header, offs));
+        v
+    };
+    for turn in 0..3 {
+        let a = ring.push(0, true).unwrap();
+        let b = ring.push(1, true).unwrap();
+        ring.call_off(b).unwrap();
+        assert_eq!((count(), listed(2 * turn)), (2 * turn + 1, b));
+        ring.call_off(a).unwrap();
+        assert_eq!((count(), listed(2 * turn + 1)), (2 * turn + 2, a));
+        assert_eq!(ring.offs(), count());
+        ring.stop().unwrap();
+        serve(&words, 2, a, turn);
+        for seq in [a, b] {
+            assert!(!ring.poll(seq).unwrap().unwrap().called_off);
+            assert_eq!(ring.call_off(seq), Err(RingError::Unknown { seq }));
+        }
+        ring.next_epoch().unwrap();
+    }
+}

@@ -497,6 +497,70 @@ fn a_failed_task_is_that_requests_error() {
 }
 
 #[test]
+fn a_request_that_is_called_off_leaves_the_rest_out_and_the_next_one_is_right() {
+    let (mut early, mut left_out) = (0, 0);
+    for seed in 0..8 {
+        let mut rng = Rng::new(700 + seed);
+        let model = model(&mut rng, seed % 3 != 0);
+        let mut rig = Rig::new(&model, "sm_80", 1 + seed as u32 % 4, 3, 4);
+        rig.seed = seed;
+        let factor = floats(model.buffers[1].bytes / 4, &mut rng);
+        rig.world.write(rig.buffer(0, 1), &factor, HostOrder::Weak);
+        let mut inputs = vec![];
+        for slot in 0..3 {
+            let input = floats(model.buffers[0].bytes / 4, &mut rng);
+            rig.world
+                .write(rig.buffer(slot, 6), &input, HostOrder::Weak);
+            inputs.push(input);
+            rig.prepare(&model, slot);
+        }
+        rig.start();
+        let mut whole = 0;
+        for round in 0..12u64 {
+            // Two others are under way; the one between them is called off, ever later.
+            let open: Vec<u32> = (0..3)
+                .map(|s| rig.ring.push(s, round == 0).unwrap())
+                .collect();
+            let before = rig.steps();
+            if round > 0 {
+                rig.slice(1 + whole * (round - 1) / 10);
+                rig.ring.call_off(open[1]).unwrap();
+            }
+            let off = rig.answer(open[1]);
+            let took = rig.steps() - before;
+            assert_eq!(off.failed, None);
+            for slot in [0, 2] {
+                let a = rig.answer(open[slot]);
+                assert!(a.failed.is_none() && !a.called_off, "seed {seed}");
+            }
+            let right = |slot: usize| {
+                let bytes = model.buffers[7].bytes;
+                let got = rig.world.read(rig.buffer(slot, 7), bytes, HostOrder::Weak);
+                assert_eq!(got, step_by_step(&model, &inputs[slot], &factor));
+            };
+            if round == 0 {
+                whole = took;
+            }
+            early += u32::from(round > 0);
+            left_out += u32::from(off.called_off);
+            (0..3)
+                .filter(|&s| s != 1 || !off.called_off)
+                .for_each(right);
+        }
+        // Called off before anybody looks at its ticket, and told of one that is over.
+        let seq = rig.ring.push(1, false).unwrap();
+        rig.ring.call_off(seq).unwrap();
+        assert!(rig.answer(seq).called_off);
+        let seq = rig.ring.push(1, false).unwrap();
+        assert!(!rig.answer(seq).called_off);
+        let found = rig.stop();
+        assert!(found.is_empty(), "seed {seed}: {found:#?}");
+    }
+    println!("{left_out} of {early} were called off in time");
+    assert!(left_out * 3 > early, "{left_out} of {early}");
+}
+
+#[test]
 fn a_wait_that_never_ends_is_shown() {
     let (_, mut rig) = ready(8, 3, 1, 2);
     rig.patience = 40;

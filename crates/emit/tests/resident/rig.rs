@@ -295,6 +295,7 @@ impl Rig {
             end as u64,
             fault as u64,
             u64::from(self.first.unwrap_or(self.ring.next())),
+            u64::from(self.ring.offs()),
             u64::from(self.ring.epoch()),
             u64::from(self.patience),
         ];

@@ -2,7 +2,7 @@
 //! here they are data, so that nothing here knows the device's side.
 
 /// Parameters of the entry, in order, 8 bytes each.
-pub const PARAMS: [&str; 13] = [
+pub const PARAMS: [&str; 14] = [
     "ring",
     "feed",
     "slots",
@@ -14,6 +14,7 @@ pub const PARAMS: [&str; 13] = [
     "zero_to",
     "fault_from",
     "first",
+    "offs",
     "epoch",
     "patience",
 ];
@@ -23,6 +24,7 @@ pub const PARAMS: [&str; 13] = [
 #[allow(missing_docs)]
 pub struct HeaderAbi {
     pub stop: u32,
+    pub offs: u32,
     pub state: u32,
     pub next: u32,
     pub late: u32,
@@ -38,6 +40,7 @@ pub struct AnswerAbi {
     pub error: u32,
     pub begin: u32,
     pub end: u32,
+    pub off: u32,
 }
 
 /// Offsets of a request slot in device memory; `steps`, `tasks`, `times` and `table` are from its payload on.
@@ -47,6 +50,7 @@ pub struct SlotAbi {
     pub turn: u32,
     pub error: u32,
     pub arrived: u32,
+    pub off: u32,
     pub begin: u32,
     pub payload: u32,
     pub steps: u32,
@@ -105,6 +109,8 @@ pub struct StatusAbi {
 pub struct Abi {
     /// Entries of the ring: a power of two.
     pub capacity: u32,
+    /// Offset of the list of requests called off from the ring's start.
+    pub offs: u32,
     /// Offset of the first answer from the ring's start.
     pub answers: u32,
     pub header: HeaderAbi,
@@ -125,9 +131,11 @@ impl Abi {
         };
         Some(Abi {
             capacity,
+            offs: o("offs")?,
             answers: o("answers")?,
             header: HeaderAbi {
                 stop: o("header.stop")?,
+                offs: o("header.offs")?,
                 state: o("header.state")?,
                 next: o("header.next")?,
                 late: o("header.late")?,
@@ -139,11 +147,13 @@ impl Abi {
                 error: o("answer.error")?,
                 begin: o("answer.begin")?,
                 end: o("answer.end")?,
+                off: o("answer.off")?,
             },
             slot: SlotAbi {
                 turn: o("slot.turn")?,
                 error: o("slot.error")?,
                 arrived: o("slot.arrived")?,
+                off: o("slot.off")?,
                 begin: o("slot.begin")?,
                 payload: o("slot.bytes")?,
                 steps: o("payload.steps")?,

@@ -3,7 +3,8 @@ use super::{Abi, Idle, PARAMS, ResidentShape};
 
 /// Name of the entry.
 pub(super) const NAME: &str = "resident";
-/// Bytes of the entry's own shared memory: two commands, used in turn, and whether to leave at once.
+/// Bytes of the entry's own shared memory: two commands, used in turn, whether to leave at once, and
+/// which request was called off.
 pub(super) const STATIC_SHARED: u32 = 32;
 
 /// Shortest pause, in nanoseconds.
@@ -98,7 +99,7 @@ fn head(shape: &ResidentShape) -> String {
     out += "	.reg .pred %p, %q, %one, %kept, %timed;
 	.reg .b32 %t, %cta, %seq, %flip, %command, %cmd, %idle, %ns, %stop, %ticket, %want, %low, %high, %slot, %r1, %r2, %r3, %r4;
 	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
-	.reg .b32 %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
+	.reg .b32 %offs, %called, %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
 	.reg .b64 %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
 	.shared .align 16 .b8 commands[32];
 	ld.param.u64 %ring, [ring];
@@ -111,6 +112,8 @@ fn head(shape: &ResidentShape) -> String {
 	ld.param.u64 %zero_to, [zero_to];
 	ld.param.u64 %x, [first];
 	cvt.u32.u64 %seq, %x;
+	ld.param.u64 %x, [offs];
+	cvt.u32.u64 %offs, %x;
 	ld.param.u64 %x, [epoch];
 	cvt.u32.u64 %epoch, %x;
 	ld.param.u64 %x, [patience];
@@ -156,15 +159,49 @@ DISPATCH:
 	mov.u32 %ns, {PAUSE};
 DISPATCH_POLL:
 	ld.relaxed.sys.global.u32 %stop, [%ring+{stop}];
+	ld.relaxed.sys.global.u32 %called, [%ring+{count}];
 	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
 	setp.eq.u32 %p, %stop, 2;
 	@%p bra DISPATCH_LEAVE;
+	setp.ne.u32 %p, %called, %offs;
+	@%p bra DISPATCH_OFF;
+DISPATCH_LOOK:
 	shr.u32 %r1, %ticket, 16;
 	setp.eq.u32 %p, %r1, %want;
 	@%p bra DISPATCH_FOUND;
 	setp.ne.u32 %p, %stop, 0;
 	@%p bra DISPATCH_STOP;
-{pause}DISPATCH_STOP:
+{pause}DISPATCH_OFF:
+	// Requests were called off: the workers read so in their slots. The list holds the last ones.
+	sub.u32 %r1, %called, %offs;
+	setp.le.u32 %p, %r1, {capacity};
+	@!%p sub.u32 %offs, %called, {capacity};
+	fence.acq_rel.sys;
+	and.b32 %r1, %offs, {mask};
+	mul.wide.u32 %x, %r1, 4;
+	add.u64 %x, %x, %ring;
+	ld.relaxed.sys.global.u32 %r2, [%x+{offs}];
+	// One that is not taken yet has its turn then: its ticket was there first.
+	sub.u32 %r1, %r2, %seq;
+	setp.ge.s32 %p, %r1, 0;
+	@%p bra DISPATCH_LOOK;
+	add.u32 %offs, %offs, 1;
+	and.b32 %r1, %r2, {mask};
+	mul.wide.u32 %x, %r1, 4;
+	add.u64 %x, %x, %ring;
+	ld.relaxed.sys.global.u32 %r3, [%x+{tickets}];
+	// Its entry may have another ticket, when it was answered before anybody looked.
+	shr.u32 %r1, %r3, 16;
+	and.b32 %r4, %r2, 65535;
+	setp.ne.u32 %p, %r1, %r4;
+	@%p bra DISPATCH_POLL;
+	shr.u32 %r3, %r3, 1;
+	and.b32 %r3, %r3, 2047;
+	cvt.u64.u32 %x, %r3;
+	mad.lo.u64 %x, %x, %slot_bytes, %slots;
+	st.relaxed.gpu.global.u32 [%x+{off}], %r2;
+	bra DISPATCH_POLL;
+DISPATCH_STOP:
 	// A ticket that was there before the stop word must not be missed.
 	fence.acq_rel.sys;
 	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
@@ -230,6 +267,8 @@ DISPATCH_ZEROED:
 	add.u32 %turn, %turn, 1;
 	st.global.u32 [%base+{turn}], %turn;
 	st.global.u32 [%base+{error}], 0;
+	not.b32 %r1, %seq;
+	st.relaxed.gpu.global.u32 [%base+{off}], %r1;
 	mov.u64 %x, %globaltimer;
 	st.global.u64 [%base+{begin}], %x;
 	ld.global.u32 %tasks, [%base+{tasks}];
@@ -259,11 +298,15 @@ END:
 ",
         state = h.state,
         stop = h.stop,
+        count = h.offs,
+        offs = abi.offs,
+        capacity = abi.capacity,
         tickets = h.tickets,
         next = h.next,
         payload = slot.payload,
         turn = slot.turn,
         error = slot.error,
+        off = slot.off,
         begin = slot.begin,
         tasks = slot.payload + slot.tasks,
         pause = pause("DISPATCH_POLL", idle),
@@ -462,11 +505,17 @@ WAIT_NEXT:
 	bra WAIT;
 WAITED:
 	bar.warp.sync -1;
+	// Behind the waits: when a task was left out, so is all that waited for it.
+	@%one ld.relaxed.gpu.global.u32 %r1, [%base+{off}];
+	@%one st.shared.u32 [%command+20], %r1;
 READY:
 	bar.sync 0;
 	ld.shared.u32 %r1, [%command+16];
 	setp.ne.u32 %p, %r1, 0;
 	@%p bra END;
+	ld.shared.u32 %r1, [%command+20];
+	setp.eq.u32 %p, %r1, %seq;
+	@%p bra RAN;
 ",
         turns = step.turns,
         first = step.first,
@@ -489,6 +538,7 @@ READY:
         counter = st.counter,
         st_goal = st.goal,
         st_seen = st.seen,
+        off = abi.slot.off,
         late = abi.header.late,
         stop = abi.header.stop,
         pause_ns = idle.pause_ns.max(PAUSE),
@@ -618,6 +668,10 @@ ARRIVE:
 	add.u64 %y, %y, %ring;
 	ld.relaxed.gpu.global.u32 %r1, [%base+{error}];
 	st.global.u32 [%y+{a_error}], %r1;
+	ld.relaxed.gpu.global.u32 %r1, [%base+{off}];
+	setp.eq.u32 %p, %r1, %seq;
+	selp.u32 %r1, 1, 0, %p;
+	st.global.u32 [%y+{a_off}], %r1;
 	ld.global.u64 %x, [%base+{begin}];
 	st.global.u64 [%y+{a_begin}], %x;
 	mov.u64 %x, %globaltimer;
@@ -639,6 +693,8 @@ WORKER_PASS:
         mask = abi.capacity - 1,
         answer_bytes = answer.bytes,
         a_error = abi.answers + answer.error,
+        off = slot.off,
+        a_off = abi.answers + answer.off,
         a_begin = abi.answers + answer.begin,
         a_end = abi.answers + answer.end,
         a_seq = abi.answers + answer.seq,

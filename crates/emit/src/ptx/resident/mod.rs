@@ -6,7 +6,8 @@
 //! The launch has `1 + W` CTAs that are all on the device at once. CTA 0 is the dispatcher; it runs no
 //! tasks, so that a request is seen while others run, and it alone looks across the bus, which many CTAs
 //! that poll the host's memory would load. Its stop word may say 1, finish what was pushed, or 2, leave at
-//! once: then workers leave too, also from a wait that is late. The others are
+//! once: then workers leave too, also from a wait that is late. Requests that were called off it marks in
+//! their slots. The others are
 //! workers. Of a request's tasks, counted through the plan's steps in plan order, worker `w` takes those
 //! whose number is `w` modulo `W`.
 //!
@@ -55,6 +56,10 @@
 //!   knows that it had no part in what it missed.
 //! - *A failed task* leaves the number of its fault in a word of the step; worker 0 of the arrival puts
 //!   the first failed step's into the answer. The request runs to its end.
+//! - *A request that was called off* has its number in a word of its slot, which a worker reads behind the
+//!   waits of every task: it then counts the task without running it. Who waited for that task acquired
+//!   its counter and so reads the number too, hence no task runs on what was left out. The host lists such
+//!   requests beside the tickets; the dispatcher looks at their number whenever it looks for a ticket.
 //! - *Times*: a request with a place for them has the clock at every worker's first task of a step and
 //!   behind its last one written there, before the worker arrives.
 //! - *Results are seen*: a worker's writes come before its counters (barrier, fence), these before what
