@@ -103,6 +103,10 @@ impl Device for CpuDevice {
         self.pool.tracks().read()
     }
 
+    fn clock_ns(&self) -> u64 {
+        self.pool.tracks().now()
+    }
+
     fn limit_workers(&self, workers: usize) {
         self.pool.limit(workers);
     }

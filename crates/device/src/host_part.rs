@@ -56,13 +56,7 @@ pub struct HostView<'a> {
 
 /// Whether `step` copies between the memories of two places.
 pub fn is_road(block: &Block, step: &Step) -> bool {
-    match &step.work {
-        StepWork::Kernel { args, .. } => {
-            let place = |&b: &BufferId| block.buffers.get(b as usize).map(|b| b.place);
-            args.first().map(place) != args.last().map(place)
-        }
-        StepWork::Host { .. } => false,
-    }
+    block.is_road(step)
 }
 
 impl HostMemory {

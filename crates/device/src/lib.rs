@@ -76,6 +76,10 @@ pub trait Device: Send + Sync {
     fn history(&self) -> Vec<Worked> {
         Vec::new()
     }
+    /// The present by the clock of [`Device::history`]: nanoseconds since the device was made.
+    fn clock_ns(&self) -> u64 {
+        0
+    }
     /// Lets at most `workers` threads work at once from now on (at least one, at most
     /// [`Device::workers`]): cores were taken from this process, or given back.
     fn limit_workers(&self, workers: usize) {

@@ -33,6 +33,6 @@ pub use program::{
     Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use stretch::Stretch;
-pub use timeline::{Activity, DeviceSpan, Span, Timeline};
+pub use timeline::{Activity, DeviceSpan, Mark, Span, Timeline};
 pub use verify::{Race, race, tile_map};
 pub use why::{Alternative, Why};

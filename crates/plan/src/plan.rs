@@ -330,6 +330,17 @@ impl Block {
             Some(i) => self.far_arenas.get(i as usize).copied().unwrap_or(0),
         }
     }
+
+    /// Whether `step`, one of this block's, copies between the memories of two places.
+    pub fn is_road(&self, step: &Step) -> bool {
+        match &step.work {
+            StepWork::Kernel { args, .. } => {
+                let place = |&b: &BufferId| self.buffers.get(b as usize).map(|b| b.place);
+                args.first().map(place) != args.last().map(place)
+            }
+            StepWork::Host { .. } => false,
+        }
+    }
 }
 
 /// A part of a plan.
@@ -383,6 +394,14 @@ impl Plan {
     /// Whether schedules were taken from the plan of a near box: nobody looked for better ones.
     pub fn is_like(&self) -> bool {
         self.whys.iter().any(|w| w.pass == Plan::LIKE)
+    }
+
+    /// The pass of a why that says which kernels of the program are in two steps here.
+    pub const APART: &str = "apart";
+
+    /// Whether it is of another fusion of its program: kernels are in two steps.
+    pub fn is_apart(&self) -> bool {
+        self.whys.iter().any(|w| w.pass == Plan::APART)
     }
 
     /// The blocks, in order.

@@ -1,3 +1,4 @@
+use crate::Why;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,18 @@ pub struct Timeline {
     /// What a device with a clock of its own did, by that clock.
     #[serde(default)]
     pub device: Vec<DeviceSpan>,
+    /// Decisions about the plan that were taken meanwhile, in order.
+    #[serde(default)]
+    pub marks: Vec<Mark>,
+}
+
+/// A decision that was taken while something ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Nanoseconds since the timeline began.
+    pub at_ns: u64,
+    /// What was decided, and why.
+    pub why: Why,
 }
 
 /// What a device's queue was at.

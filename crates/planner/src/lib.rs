@@ -5,6 +5,7 @@
 //! reads [`machine::Machine`] and [`kernel::Target`], which are data.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod bind;
 mod error;
 mod fuse;
@@ -13,6 +14,8 @@ mod located;
 mod program;
 mod state;
 
-pub use bind::{Placement, PlanOptions, Planner, Sweep, predict_again, predict_steps};
+pub use bind::{
+    Placement, PlanOptions, Planner, Sweep, predict_again, predict_over, predict_steps,
+};
 pub use error::PlannerError;
 pub use program::{Precision, ProgramOptions, program};

@@ -34,6 +34,7 @@ mod field {
 /// `TrackEvent.Type`.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
+const INSTANT: u64 = 3;
 /// One writer wrote the whole file.
 const SEQUENCE: u64 = 1;
 /// `SEQ_INCREMENTAL_STATE_CLEARED`, which the first packet of a sequence says.
@@ -138,8 +139,38 @@ impl Trace {
         (from, to): (u64, u64),
         about: &[(&str, Value)],
     ) {
+        self.event(BEGIN, track, (category, name), from, about);
         let mut event = Message::default();
-        event.uint(field::EVENT_TYPE, BEGIN);
+        event.uint(field::EVENT_TYPE, END);
+        event.uint(field::EVENT_TRACK, track);
+        self.packet(|p| {
+            p.uint(field::PACKET_TIMESTAMP, to.max(from));
+            p.message(field::PACKET_EVENT, &event);
+        });
+    }
+
+    /// Something without a length.
+    fn instant(
+        &mut self,
+        track: u64,
+        category: &str,
+        name: &str,
+        at: u64,
+        about: &[(&str, Value)],
+    ) {
+        self.event(INSTANT, track, (category, name), at, about);
+    }
+
+    fn event(
+        &mut self,
+        what: u64,
+        track: u64,
+        (category, name): (&str, &str),
+        at: u64,
+        about: &[(&str, Value)],
+    ) {
+        let mut event = Message::default();
+        event.uint(field::EVENT_TYPE, what);
         event.uint(field::EVENT_TRACK, track);
         event.text(field::EVENT_CATEGORY, category);
         event.text(field::EVENT_NAME, name);
@@ -154,14 +185,7 @@ impl Trace {
             event.message(field::EVENT_ANNOTATION, &a);
         }
         self.packet(|p| {
-            p.uint(field::PACKET_TIMESTAMP, from);
-            p.message(field::PACKET_EVENT, &event);
-        });
-        let mut event = Message::default();
-        event.uint(field::EVENT_TYPE, END);
-        event.uint(field::EVENT_TRACK, track);
-        self.packet(|p| {
-            p.uint(field::PACKET_TIMESTAMP, to.max(from));
+            p.uint(field::PACKET_TIMESTAMP, at);
             p.message(field::PACKET_EVENT, &event);
         });
     }
@@ -259,6 +283,27 @@ pub fn perfetto_trace(profile: &Profile, timeline: &Timeline) -> Vec<u8> {
         let title = format!("{what}{}", name(s.step));
         let facts = [("bytes", Value::Count(s.bytes))];
         t.slice(track, category, &title, (s.start_ns, s.end_ns), &facts);
+    }
+    if !timeline.marks.is_empty() {
+        let row = tracks.keys().last().map_or(0, |w| u64::from(*w) + 1);
+        let track = t.thread(1, row, "decisions");
+        for m in &timeline.marks {
+            let mut facts = vec![
+                ("choice", Value::Text(m.why.choice.clone())),
+                ("reason", Value::Text(m.why.reason.clone())),
+            ];
+            for a in &m.why.alternatives {
+                let text = format!("{}, predicted {:.1} us", a.what, a.predicted_s * 1e6);
+                facts.push(("alternative", Value::Text(text)));
+            }
+            t.instant(
+                track,
+                "decision",
+                &crate::trace::decided(m),
+                m.at_ns,
+                &facts,
+            );
+        }
     }
     t.out.0
 }

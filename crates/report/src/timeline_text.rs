@@ -26,7 +26,8 @@ fn letters<'a>(families: &BTreeSet<&'a str>) -> BTreeMap<&'a str, char> {
 }
 
 /// The last request as a sparkline for each worker: how much of each column of time it was at a step, and
-/// below it the family that it was at for most of it. Empty without spans.
+/// below it the family that it was at for most of it; decisions taken meanwhile stand below. Empty without
+/// spans.
 pub fn timeline_text(profile: &Profile, timeline: &Timeline, style: Style) -> String {
     let end = timeline.spans.iter().map(|s| s.end_ns).max().unwrap_or(0);
     let columns = style.width.saturating_sub(LEFT).clamp(20, 400);
@@ -103,6 +104,14 @@ pub fn timeline_text(profile: &Profile, timeline: &Timeline, style: Style) -> St
     for line in units::wrapped(&key.join(", "), style.width.saturating_sub(2).max(20)) {
         let _ = writeln!(out, "  {line}");
     }
+    for m in &timeline.marks {
+        let at = units::seconds(m.at_ns as f64 * 1e-9);
+        let text = format!("at {at} {} ({})", crate::trace::decided(m), m.why.reason);
+        let lines = units::wrapped(&text, style.width.saturating_sub(4).max(20));
+        for (i, line) in lines.iter().enumerate() {
+            let _ = writeln!(out, "  {}{line}", if i == 0 { "" } else { "  " });
+        }
+    }
     out
 }
 
@@ -153,5 +162,35 @@ mod tests {
         assert_eq!(lines[4].trim(), "?");
         assert!(lines.iter().all(|l| l.chars().count() <= 100));
         assert_eq!(timeline_text(&p, &Timeline::default(), style), "");
+        // A decision stands in every form of the timeline, with its reason.
+        let why = plan::Why {
+            pass: "promoted".into(),
+            subject: "digits".into(),
+            choice: "another fusion".into(),
+            alternatives: vec![plan::Alternative {
+                what: "as it is".into(),
+                predicted_s: 2e-3,
+            }],
+            reason: "better by 4 standard deviations".into(),
+        };
+        let t = Timeline {
+            marks: vec![plan::Mark { at_ns: 5000, why }],
+            ..t
+        };
+        let text = timeline_text(&p, &t, style);
+        let said = "at 5.0 us promoted digits: another fusion (better by 4 standard deviations)";
+        assert!(text.contains(said), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&crate::chrome_trace(&p, &t)).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let e = events.iter().find(|e| e["ph"] == "i").unwrap();
+        assert_eq!(e["name"], "promoted digits: another fusion");
+        assert_eq!((&e["ts"], &e["cat"]), (&5.0.into(), &"decision".into()));
+        assert_eq!(e["args"]["reason"], "better by 4 standard deviations");
+        assert_eq!(e["args"]["alternatives"][0]["what"], "as it is");
+        let pb = crate::perfetto_trace(&p, &t);
+        for text in ["decisions", "another fusion", "better by 4", "as it is"] {
+            let found = pb.windows(text.len()).any(|w| w == text.as_bytes());
+            assert!(found, "{text}");
+        }
     }
 }

@@ -1,10 +1,10 @@
 use crate::Profile;
-use plan::{Activity, Timeline};
+use plan::{Activity, Mark, Timeline};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A request as Chrome trace events (Perfetto and chrome://tracing open them): workers as threads of
-/// one process, the prediction, step after step, as another. Times are microseconds.
+/// one process, the prediction, step after step, as another; decisions are instants. Times are microseconds.
 pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
     let by_name: BTreeMap<&str, &crate::StepProfile> = profile
         .steps
@@ -90,7 +90,31 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
         }
     }
     device(&mut events, timeline);
+    for m in &timeline.marks {
+        let others: Vec<Value> = m
+            .why
+            .alternatives
+            .iter()
+            .map(|a| json!({"what": a.what, "predicted us": a.predicted_s * 1e6}))
+            .collect();
+        events.push(json!({
+            "name": decided(m),
+            "cat": "decision",
+            "ph": "i",
+            // Across all of them: it is about what every worker does.
+            "s": "g",
+            "pid": 1,
+            "tid": 0,
+            "ts": m.at_ns as f64 * 1e-3,
+            "args": {"choice": m.why.choice, "reason": m.why.reason, "alternatives": others},
+        }));
+    }
     json!({"displayTimeUnit": "ns", "traceEvents": events}).to_string()
+}
+
+/// A decision in a few words.
+pub(crate) fn decided(m: &Mark) -> String {
+    format!("{} {}: {}", m.why.pass, m.why.subject, m.why.choice)
 }
 
 /// A device's queues as threads of a third process, by its own clock: kernels, copies, waits.

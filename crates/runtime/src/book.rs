@@ -94,6 +94,17 @@ impl Book {
         }
     }
 
+    /// What executables its blocks were compiled to, each with the names of its steps.
+    pub fn steps(&self) -> Vec<(u64, Vec<String>)> {
+        let all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = |(id, plan, block): &(u64, Weak<VerifiedPlan>, usize)| {
+            let plan = plan.upgrade()?;
+            let b = plan.plan().blocks().nth(*block)?;
+            Some((*id, b.steps.iter().map(|s| s.name.clone()).collect()))
+        };
+        all.iter().filter_map(names).collect()
+    }
+
     /// Nanoseconds of `history` by family of step, the largest first.
     pub fn families(&self, history: &[Worked]) -> Vec<(String, u64)> {
         let all = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);

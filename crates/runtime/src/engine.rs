@@ -3,12 +3,12 @@ use crate::book::Book;
 use crate::desk::Desk;
 use crate::stats::SessionStats;
 use device::{Device, PackedStore, Worked};
-use plan::{Planner, Program};
+use plan::{Mark, Planner, Program, Span, Timeline};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use supervisor::admission::{SessionId, SessionLoad, SessionPolicy};
 use supervisor::supervise::{Decision, Mode};
 use tensor::WeightStore;
@@ -34,7 +34,8 @@ pub struct Engine {
 #[derive(Default)]
 struct Supervised {
     mode: Option<Mode>,
-    decisions: VecDeque<Decision>,
+    /// With when.
+    decisions: VecDeque<(Instant, Decision)>,
 }
 
 /// Decisions that are kept.
@@ -199,16 +200,79 @@ impl Engine {
 
     /// A decision was taken about this engine.
     pub fn note(&self, decision: Decision) {
+        let at = Instant::now();
         let mut s = self.supervised();
         while s.decisions.len() >= DECISIONS {
             s.decisions.pop_front();
         }
-        s.decisions.push_back(decision);
+        s.decisions.push_back((at, decision));
     }
 
     /// The last decisions about this engine, oldest first.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.supervised().decisions.iter().cloned().collect()
+        let s = self.supervised();
+        s.decisions.iter().map(|d| d.1.clone()).collect()
+    }
+
+    /// The last decisions about this engine as marks of a timeline that began at `began`; those before it
+    /// are left out.
+    pub fn marks(&self, began: Instant) -> Vec<Mark> {
+        let s = self.supervised();
+        let mark = |(at, d): &(Instant, Decision)| {
+            let since = at.checked_duration_since(began)?;
+            Some(Mark {
+                at_ns: since.as_nanos() as u64,
+                why: d.why.clone(),
+            })
+        };
+        s.decisions.iter().filter_map(mark).collect()
+    }
+
+    /// What workers did last, as far as the device's rings hold it, with the last decisions; it begins with
+    /// the first of either. Steps have their session's name in front. Tasks are not recorded, nor what was
+    /// predicted to be very short.
+    pub fn timeline(&self) -> Timeline {
+        let (now, now_ns) = (Instant::now(), self.device.clock_ns());
+        let mut named: BTreeMap<(u64, u32), u32> = BTreeMap::new();
+        let mut out = Timeline::default();
+        for book in self.desk.books() {
+            for (executable, names) in book.steps() {
+                for (i, name) in names.into_iter().enumerate() {
+                    named.insert((executable, i as u32), out.steps.len() as u32);
+                    out.steps.push(format!("{}: {name}", book.name));
+                }
+            }
+        }
+        // What belongs to no session any more is left out.
+        let known = |w: Worked| Some((w, *named.get(&(w.executable, w.step))?));
+        let worked: Vec<(Worked, u32)> = self
+            .device
+            .history()
+            .into_iter()
+            .filter_map(known)
+            .collect();
+        // Nanoseconds before now.
+        let ago = |ns: u64| now_ns.saturating_sub(ns);
+        let decided =
+            |d: &(Instant, Decision)| now.saturating_duration_since(d.0).as_nanos() as u64;
+        let first = self.supervised().decisions.front().map(decided);
+        let all = worked.iter().map(|w| ago(w.0.start_ns)).chain(first);
+        let length = all.max().unwrap_or(0);
+        for (w, step) in worked {
+            out.spans.push(Span {
+                step,
+                worker: w.worker,
+                first_task: 0,
+                tasks: 0,
+                start_ns: length - ago(w.start_ns),
+                end_ns: length.saturating_sub(ago(w.end_ns)),
+            });
+        }
+        out.spans.sort_by_key(|s| (s.start_ns, s.worker));
+        let began = now.checked_sub(Duration::from_nanos(length));
+        out.marks = began.map_or_else(Vec::new, |b| self.marks(b));
+        out.total_ns = length;
+        out
     }
 
     /// Takes no further requests of any session, and waits until those there are are done.

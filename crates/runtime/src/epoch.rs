@@ -366,6 +366,8 @@ impl Unit {
         let mut all: Vec<Arc<VerifiedPlan>> = used.map(|e| e.plan.clone()).collect();
         all.extend(past.iter().cloned());
         drop((others, past));
+        // A plan of another fusion is one of another program: the next box follows the session's own.
+        all.retain(|p| !p.plan().is_apart());
         // How many times as large one end of a range is as the other's, for the farthest symbol.
         let far = |p: &Arc<VerifiedPlan>| -> f64 {
             let top = |b: &DimBox, s: &Sym| b.get(s).map_or(1.0, |r| r.hi.max(1) as f64);

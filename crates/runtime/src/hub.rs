@@ -8,7 +8,8 @@ use crate::attend::Attendance;
 use crate::book::Book;
 use crate::epoch::{Epoch, lookup};
 use crate::interpret::shape_of;
-use crate::slab::{self, Home, Room};
+use crate::mask::Mask;
+use crate::slab::{self, Beside, Home, Room};
 use crate::stream::Answer;
 use crate::{Cancel, RunError, Session, stack};
 use layout::{DType, Dim, DimBox, Sym};
@@ -21,6 +22,7 @@ use tensor::Tensor;
 
 /// How messages of several streams are joined: along a symbol that every input but those that all share,
 /// every state and every output has as one whole extent.
+#[derive(Clone)]
 pub(crate) struct Joint {
     pub symbol: Sym,
     /// The axis of each input; `None` for one that all messages share.
@@ -81,6 +83,7 @@ impl Joint {
 }
 
 /// What all messages of a stream have in common.
+#[derive(Clone)]
 pub(crate) struct Setup {
     /// The box of its plan.
     pub dims: DimBox,
@@ -93,6 +96,8 @@ pub(crate) struct Setup {
     /// How the items of each of these lie in its memory; none where they are not joined.
     pub rooms: Vec<Room>,
     pub joint: Option<Joint>,
+    /// How streams of different lengths are joined, if they are.
+    pub mask: Option<Mask>,
     /// Items that may run together.
     pub most: usize,
 }
@@ -304,7 +309,10 @@ fn alike(a: &Line, b: &Line) -> bool {
     let lengths = ka.shapes.iter().zip(&kb.shapes);
     let mut lengths = lengths.zip(&a.setup.placed).map(|((x, y), &input)| {
         let along = joint.inputs.get(input as usize).copied().flatten();
-        x.len() == y.len() && (0..x.len()).all(|d| Some(d) == along || x[d] == y[d])
+        let ragged = a.setup.mask.as_ref().zip(b.setup.mask.as_ref());
+        let grows = ragged.map(|(m, _)| m.grows);
+        let free = |d: usize| Some(d) == along || Some(d) == grows;
+        x.len() == y.len() && (0..x.len()).all(|d| free(d) || x[d] == y[d])
     });
     if !lengths.all(|same| same) {
         return false;
@@ -441,7 +449,17 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
     let program = session.program();
     let buffers = session.buffers();
     let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
-    let shapes = shapes_in_place(session, members[0]);
+    // How long each one's caches are, where that may differ.
+    let length = |m: &Member| -> usize {
+        let grows = setup.mask.as_ref().map(|m| m.grows);
+        let first = m.keeps.shapes.first();
+        let n = first.zip(grows).and_then(|(s, g)| s.get(g));
+        n.copied().unwrap_or(0)
+    };
+    let lengths: Vec<usize> = members.iter().map(|m| length(m)).collect();
+    let longest = (0..members.len()).max_by_key(|&i| lengths[i]).unwrap_or(0);
+    let pads: Vec<usize> = lengths.iter().map(|n| lengths[longest] - n).collect();
+    let shapes = shapes_in_place(session, members[longest]);
     let mut inputs: Vec<Tensor> = vec![];
     for (i, axis) in joint.inputs.iter().enumerate() {
         let value = program.value(program.inputs[i]);
@@ -451,6 +469,17 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
             let mut shape = shapes[s].clone();
             shape[*axis] = items.iter().sum();
             inputs.push(Tensor::zeros(value.dtype, &shape)?);
+            continue;
+        }
+        if let (Some(m), Some(axis)) = (setup.mask.as_ref().filter(|m| m.input == i), axis) {
+            let each: Vec<Tensor> = members
+                .iter()
+                .zip(&pads)
+                .filter_map(|(own, &pad)| Some((own.message.inputs[i].as_ref()?, pad)))
+                .map(|(t, pad)| stack::padded(buffers, t, m.axis, pad, &value.name))
+                .collect::<Result<_, _>>()?;
+            let each: Vec<&Tensor> = each.iter().collect();
+            inputs.push(stack::join(buffers, &each, *axis, &value.name)?);
             continue;
         }
         let state = setup.carried.iter().position(|p| p.input as usize == i);
@@ -477,7 +506,10 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
             Some(epoch) => {
                 env = covered(session, epoch, &list)?;
                 let homes = members.iter_mut().map(|m| &mut m.keeps.placed).collect();
-                let slab = slab::share(homes, &items, &setup.rooms)?;
+                let beside = items.iter().zip(&pads);
+                let beside: Vec<Beside> =
+                    beside.map(|(&items, &pad)| Beside { items, pad }).collect();
+                let slab = slab::share(homes, &beside, &setup.rooms)?;
                 let mut states = slab.states();
                 session.run_placed(epoch, &list, &env, &mut states, turn.permit_of_all())?
             }
@@ -505,9 +537,11 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
         }
     }
     let mut next: Vec<Vec<Vec<usize>>> = vec![];
-    for n in &items {
+    for (n, length) in items.iter().zip(&lengths) {
+        let ragged = |s: &Sym| setup.mask.as_ref().is_some_and(|m| m.symbol == *s);
         let own = env.iter().map(|(s, v)| match *s == joint.symbol {
             true => (s.clone(), *n as i64),
+            false if ragged(s) => (s.clone(), *length as i64),
             false => (s.clone(), *v),
         });
         next.push(grown(&setup, &own.collect::<Vec<_>>())?);

@@ -18,6 +18,7 @@ mod interpret;
 mod joined;
 mod kept;
 mod lane;
+mod mask;
 mod served;
 mod session;
 mod slab;

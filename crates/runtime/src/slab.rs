@@ -3,7 +3,7 @@
 use crate::RunError;
 use device::State;
 use layout::{Dim, DimBox};
-use plan::Block;
+use plan::{Block, Port};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How the items of one state lie in its memory: in each of `outer` parts one behind the other.
@@ -15,6 +15,9 @@ pub(crate) struct Room {
     outer: usize,
     /// Bytes of an item in one part.
     item: usize,
+    /// Rows of an item along the axis that grows: how many lists of rows it is made of, and bytes of a row;
+    /// `None` where that axis lies outside of the items.
+    lists: Option<(usize, usize)>,
 }
 
 impl Room {
@@ -36,15 +39,61 @@ impl Room {
             let extents: Vec<usize> = extents.map(extent).collect::<Option<_>>()?;
             let product = |e: &[usize]| e.iter().try_fold(1usize, |p, n| p.checked_mul(*n));
             let (outer, inner) = extents.split_at_checked(along)?;
+            let grows = grows_along(past, present).and_then(|g| g.checked_sub(along));
+            let bits = past.dtype.bits() as usize;
+            let lists = grows.and_then(|g| {
+                let (before, from) = inner.split_at_checked(g)?;
+                let row = product(from.get(1..)?)?.checked_mul(bits)? / 8;
+                Some((product(before)?, row))
+            });
             let (outer, inner) = (product(outer)?, product(inner)?);
             Some(Room {
+                lists,
                 name: present.name.clone(),
                 bytes: usize::try_from(block.buffers.get(s.buffer as usize)?.bytes).ok()?,
                 outer,
-                item: inner.checked_mul(past.dtype.bits() as usize)? / 8,
+                item: inner.checked_mul(bits)? / 8,
             })
         });
         each.collect()
+    }
+
+    /// How many lists of rows along the axis that grows an item is made of, and bytes of a row.
+    pub fn lists(&self) -> Option<(usize, usize)> {
+        self.lists
+    }
+
+    /// As [`Room::copy`], with the rows of every list `shift` places further on than they were; those in
+    /// front are zeros.
+    fn copy_shifted(
+        &self,
+        count: usize,
+        from: (&[u8], usize, usize),
+        to: (&mut [u8], usize, usize),
+        shift: isize,
+    ) -> Option<()> {
+        if shift == 0 {
+            return self.copy(count, from, to);
+        }
+        let (lists, row) = self.lists?;
+        let list = self.item.checked_div(lists)?;
+        let by = shift.unsigned_abs().checked_mul(row)?;
+        let rest = list.checked_sub(by)?;
+        let (skip, lead) = match shift > 0 {
+            true => (0, by),
+            false => (by, 0),
+        };
+        let begin = |part: usize, at: usize, all: usize| (part * all + at) * self.item;
+        for part in 0..self.outer {
+            let (f, t) = (begin(part, from.1, from.2), begin(part, to.1, to.2));
+            for l in 0..count * lists {
+                let f = from.0.get(f + l * list + skip..)?.get(..rest)?;
+                let t = to.0.get_mut(t + l * list..)?.get_mut(..lead + rest)?;
+                t[..lead].fill(0);
+                t[lead..].copy_from_slice(f);
+            }
+        }
+        Some(())
     }
 
     /// Copies `count` items, which are those from `from.1` on of `from.2`, to where they are those from
@@ -66,10 +115,27 @@ impl Room {
     }
 }
 
+/// The axis along which a state grows, if there is exactly one.
+pub(crate) fn grows_along(past: &Port, present: &Port) -> Option<usize> {
+    let both = past.shape.iter().zip(&present.shape).enumerate();
+    let mut grows = both.filter(|(_, (now, next))| now != next).map(|g| g.0);
+    let first = grows.next()?;
+    (past.shape.len() == present.shape.len() && grows.next().is_none()).then_some(first)
+}
+
+/// How a stream's states lie beside those of others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Beside {
+    /// How many items it has.
+    pub items: usize,
+    /// Rows of zeros in front of its own, along the axis that grows: as many as it is shorter than the
+    /// longest.
+    pub pad: usize,
+}
+
 /// States of several streams, in the order in which they run.
 pub(crate) struct Slab {
-    /// How many items each has.
-    items: Vec<usize>,
+    each: Vec<Beside>,
     bytes: u64,
     states: Mutex<Vec<State>>,
 }
@@ -81,8 +147,8 @@ impl Slab {
 
     /// Where the items of stream `at` begin, and how many there are in all.
     fn place(&self, at: usize) -> (usize, usize) {
-        let sum = |of: &[usize]| of.iter().sum();
-        (sum(&self.items[..at]), sum(&self.items))
+        let sum = |of: &[Beside]| of.iter().map(|b| b.items).sum();
+        (sum(&self.each[..at]), sum(&self.each))
     }
 }
 
@@ -107,13 +173,14 @@ impl Home {
     /// Its states by themselves, taken out of what they shared with others.
     pub fn own(&mut self, rooms: &[Room]) -> Result<&mut Vec<State>, RunError> {
         if let Home::Shared(slab, at) = self {
-            let count = slab.items[*at];
+            let Beside { items: count, pad } = slab.each[*at];
             let place = slab.place(*at);
             let mut taken = vec![];
             for (state, room) in slab.states().iter_mut().zip(rooms) {
                 let mut own = State::new(room.bytes, &room.name);
                 let (from, to) = (state.host()?, own.host()?);
-                room.copy(count, (from, place.0, place.1), (to, 0, count))
+                let (from, to) = ((&**from, place.0, place.1), (&mut **to, 0, count));
+                room.copy_shifted(count, from, to, -(pad as isize))
                     .ok_or_else(|| unlike(room))?;
                 taken.push(own);
             }
@@ -146,15 +213,15 @@ impl Home {
     }
 }
 
-/// The states of these streams side by side, each of so many items: those that ran together last are so
-/// already, and nothing is copied.
+/// The states of these streams side by side, each as it says: those that ran together last are so already,
+/// and nothing is copied.
 pub(crate) fn share(
     homes: Vec<&mut Home>,
-    items: &[usize],
+    each: &[Beside],
     rooms: &[Room],
 ) -> Result<Arc<Slab>, RunError> {
     let first = homes.first().and_then(|h| match h {
-        Home::Shared(slab, 0) if slab.items == items => Some(slab.clone()),
+        Home::Shared(slab, 0) if slab.each == each => Some(slab.clone()),
         _ => None,
     });
     let same = |slab: &Arc<Slab>| {
@@ -166,34 +233,38 @@ pub(crate) fn share(
         return Ok(slab);
     }
     let mut states: Vec<State> = rooms.iter().map(|r| State::new(r.bytes, &r.name)).collect();
-    let all = items.iter().sum();
+    let all = each.iter().map(|b| b.items).sum();
     let mut homes = homes;
     for (i, room) in rooms.iter().enumerate() {
         let to = states[i].host()?;
         let mut at = 0;
-        for (home, &count) in homes.iter_mut().zip(items) {
-            let mut copy = |state: &mut State, place: (usize, usize)| match state.valid_in() {
-                // It is zeros, as the room is.
-                None => Ok(()),
-                Some(_) => {
-                    let from = (&**state.host()?, place.0, place.1);
-                    room.copy(count, from, (to, at, all))
-                        .ok_or_else(|| unlike(room))
-                }
-            };
+        for (home, &Beside { items: count, pad }) in homes.iter_mut().zip(each) {
+            let mut copy =
+                |state: &mut State, place: (usize, usize), was: usize| match state.valid_in() {
+                    // It is zeros, as the room is.
+                    None => Ok(()),
+                    Some(_) => {
+                        let from = (&**state.host()?, place.0, place.1);
+                        room.copy_shifted(count, from, (to, at, all), pad as isize - was as isize)
+                            .ok_or_else(|| unlike(room))
+                    }
+                };
             match home {
-                Home::Own(own) => copy(own.get_mut(i).ok_or_else(|| unlike(room))?, (0, count))?,
+                Home::Own(own) => {
+                    copy(own.get_mut(i).ok_or_else(|| unlike(room))?, (0, count), 0)?;
+                }
                 Home::Shared(slab, n) => {
                     let place = slab.place(*n);
+                    let was = slab.each[*n].pad;
                     let mut states = slab.states();
-                    copy(states.get_mut(i).ok_or_else(|| unlike(room))?, place)?;
+                    copy(states.get_mut(i).ok_or_else(|| unlike(room))?, place, was)?;
                 }
             }
             at += count;
         }
     }
     let slab = Arc::new(Slab {
-        items: items.to_vec(),
+        each: each.to_vec(),
         bytes: states.iter().map(|s| s.len() as u64).sum(),
         states: Mutex::new(states),
     });
@@ -205,7 +276,7 @@ pub(crate) fn share(
 
 #[cfg(test)]
 mod tests {
-    use super::{Home, Room, share};
+    use super::{Beside, Home, Room, share};
     use device::State;
 
     /// Two parts of three bytes an item, for at most eight items.
@@ -215,7 +286,13 @@ mod tests {
             bytes: 2 * 3 * 8,
             outer: 2,
             item: 3,
+            lists: Some((1, 1)),
         }]
+    }
+
+    fn items(each: &[usize]) -> Vec<Beside> {
+        let one = |&items: &usize| Beside { items, pad: 0 };
+        each.iter().map(one).collect()
     }
 
     /// Items of one stream by itself: bytes that say stream, part and item.
@@ -240,7 +317,7 @@ mod tests {
     #[test]
     fn states_lie_side_by_side_and_come_apart_again() {
         let (mut a, mut b, mut c) = (home(1, 2), home(2, 1), home(3, 1));
-        let slab = share(vec![&mut a, &mut b], &[2, 1], &rooms()).unwrap();
+        let slab = share(vec![&mut a, &mut b], &items(&[2, 1]), &rooms()).unwrap();
         let seen: Vec<u8> = {
             let mut states = slab.states();
             let bytes = states[0].host().unwrap();
@@ -248,9 +325,9 @@ mod tests {
         };
         assert_eq!(seen, [11, 12, 21, 111, 112, 121]);
         // The same again: nothing moves. Others, or in another order: it does.
-        let again = share(vec![&mut a, &mut b], &[2, 1], &rooms()).unwrap();
+        let again = share(vec![&mut a, &mut b], &items(&[2, 1]), &rooms()).unwrap();
         assert!(std::sync::Arc::ptr_eq(&slab, &again));
-        let other = share(vec![&mut c, &mut a], &[1, 2], &rooms()).unwrap();
+        let other = share(vec![&mut c, &mut a], &items(&[1, 2]), &rooms()).unwrap();
         assert!(!std::sync::Arc::ptr_eq(&slab, &other));
         let seen: Vec<u8> = {
             let mut states = other.states();
@@ -269,8 +346,58 @@ mod tests {
         let (mut a, mut b) = (home(1, 2), home(2, 2));
         let mut small = rooms();
         small[0].bytes = 20;
-        assert!(share(vec![&mut a, &mut b], &[2, 2], &small).is_err());
+        assert!(share(vec![&mut a, &mut b], &items(&[2, 2]), &small).is_err());
         assert_eq!(firsts(&mut a, 4), [11, 12, 111, 112]);
         assert_eq!(firsts(&mut b, 4), [21, 22, 121, 122]);
+    }
+
+    /// Items of two lists of four rows of two bytes.
+    #[test]
+    fn shorter_ones_are_filled_up_at_their_front_and_shrink_again() {
+        let rooms = vec![Room {
+            name: "s".into(),
+            bytes: 4 * 16,
+            outer: 1,
+            item: 16,
+            lists: Some((2, 2)),
+        }];
+        let home = |stream: u8, rows: u8| {
+            let mut s = State::new(64, "s");
+            let bytes = s.host().unwrap();
+            for list in 0..2u8 {
+                for row in 0..rows {
+                    let at = usize::from(list * 8 + row * 2);
+                    bytes[at..at + 2].fill(100 * list + 10 * stream + row + 1);
+                }
+            }
+            Home::Own(vec![s])
+        };
+        let of = |h: &mut Home| h.own(&rooms).unwrap()[0].host().unwrap()[..16].to_vec();
+        let (mut a, mut b) = (home(1, 1), home(2, 3));
+        let (alone_a, alone_b) = (of(&mut a), of(&mut b));
+        let beside = |pads: [usize; 2]| pads.map(|pad| Beside { items: 1, pad });
+        let slab = share(vec![&mut a, &mut b], &beside([2, 0]), &rooms).unwrap();
+        {
+            let mut states = slab.states();
+            let bytes = states[0].host().unwrap();
+            assert_eq!(bytes[..8], [0, 0, 0, 0, 11, 11, 0, 0]);
+            assert_eq!(bytes[8..16], [0, 0, 0, 0, 111, 111, 0, 0]);
+            assert_eq!(bytes[16..24], [21, 21, 22, 22, 23, 23, 0, 0]);
+            // A row more of each, as a run would add it.
+            for (at, v) in [(6, 12), (14, 112), (22, 24), (30, 124)] {
+                bytes[at..at + 2].fill(v);
+            }
+        }
+        let again = share(vec![&mut a, &mut b], &beside([2, 0]), &rooms).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&slab, &again));
+        // Less in front, since the longer one is gone; and by itself again.
+        share(vec![&mut a], &[Beside { items: 1, pad: 1 }], &rooms).unwrap();
+        let (mut want_a, mut want_b) = (alone_a, alone_b);
+        for (want, at, v) in [(&mut want_a, 2, 12), (&mut want_b, 6, 24)] {
+            want[at..at + 2].fill(v);
+            want[at + 8..at + 10].fill(v + 100);
+        }
+        assert_eq!(of(&mut a), want_a);
+        assert_eq!(of(&mut b), want_b);
     }
 }

@@ -47,6 +47,27 @@ pub(crate) fn join(
     Ok(t)
 }
 
+/// `t` with `pad` rows of zeros in front along `axis`.
+pub(crate) fn padded(
+    buffers: &Arc<Recycler>,
+    t: &Tensor,
+    axis: usize,
+    pad: usize,
+    name: &str,
+) -> Result<Tensor, RunError> {
+    let mut shape = t.shape().to_vec();
+    match shape.get_mut(axis) {
+        Some(n) => *n = pad,
+        None => {
+            return Err(RunError::Stream {
+                why: format!("'{name}' has no axis {axis} along which it could be filled up"),
+            });
+        }
+    }
+    let zeros = Tensor::zeros(t.dtype(), &shape)?;
+    join(buffers, &[&zeros, t], axis, name)
+}
+
 /// `t` in parts of these extents along `axis`.
 pub(crate) fn split(
     buffers: &Arc<Recycler>,

@@ -1,4 +1,5 @@
 use crate::hub::{Booked, Joint, Keeps, Line, Message, Setup, block_of, first_state};
+use crate::mask::Mask;
 use crate::slab::{Home, Room};
 use crate::{Cancel, RunError, Session};
 use device::State;
@@ -33,7 +34,8 @@ pub type Answer = Vec<(String, Tensor)>;
 /// where one symbol is an extent of every state, of every output and of every input but those that are equal,
 /// and the stream's box lets it be as large. State in place is joined too: streams whose caches are equally
 /// long keep them side by side as long as they run together, and nothing is copied then; one whose company
-/// changes is moved once. Caches of different lengths run one by one. That items of such a batch do not
+/// changes is moved once. Caches of different lengths run one by one, unless the model has an input that says
+/// which of their rows count ([`Stream::with_mask`]). That items of such a batch do not
 /// influence each other is taken for granted; a box with a batch of the message's own size keeps streams
 /// apart.
 ///
@@ -65,6 +67,7 @@ impl<'a> Stream<'a> {
             placed: vec![],
             rooms: vec![],
             joint: None,
+            mask: None,
             most: 0,
         };
         if program.states.iter().any(grows) {
@@ -152,6 +155,38 @@ impl<'a> Stream<'a> {
     pub fn with_linger(mut self, linger: Duration) -> Stream<'a> {
         self.linger = linger;
         self
+    }
+
+    /// The same stream, which may run along with others whose caches are of other lengths. `input` says which
+    /// rows of the caches count: one of its axes is as long as they are after the message, and where it is 0
+    /// the model takes a row to be not there. Shorter caches, and `input`, are filled up at their front with
+    /// zeros. That rows so hidden have no influence at all, and that positions are not counted from the
+    /// caches' length, is the model's promise, which nothing here can see: a mask that is added before a
+    /// softmax keeps it where it makes weights exactly 0. Only before the first message.
+    ///
+    /// # Errors
+    /// No such input, or caches that cannot be filled up; messages were sent.
+    pub fn with_mask(mut self, input: &str) -> Result<Stream<'a>, RunError> {
+        let mask = Mask::of(self.session.program(), &self.setup, input)?;
+        let setup = Setup {
+            mask: Some(mask),
+            ..Setup::clone(&self.setup)
+        };
+        let mut lines = self.session.streams.lines();
+        let line = lines.all.get_mut(&self.line);
+        let fresh = |l: &&mut Line| {
+            let new = l.keeps.as_ref().is_some_and(|k| k.items.is_none());
+            new && l.queue.is_empty() && l.answers.is_empty()
+        };
+        let Some(line) = line.filter(fresh) else {
+            return Err(RunError::Stream {
+                why: "messages were sent; say what masks the caches before the first".into(),
+            });
+        };
+        self.setup = Arc::new(setup);
+        line.setup = self.setup.clone();
+        drop(lines);
+        Ok(self)
     }
 
     /// Names of the inputs that this stream keeps itself, in the model's order.
@@ -356,11 +391,17 @@ impl<'a> Stream<'a> {
             }
         };
         add(self.setup.dims.to_string().as_bytes());
+        let mask = self.setup.mask.as_ref();
+        add(&mask.map_or(usize::MAX, |m| m.input).to_le_bytes());
         let mut items = None;
-        for (t, axis) in inputs.iter().zip(&joint.inputs) {
+        for (i, (t, axis)) in inputs.iter().zip(&joint.inputs).enumerate() {
             let Some(t) = t else { continue };
             add(&[0xff]);
             for (d, n) in t.shape().iter().enumerate() {
+                if mask.is_some_and(|m| (m.input, m.axis) == (i, d)) {
+                    // It is as long as the longest one's when they run.
+                    continue;
+                }
                 if Some(d) == *axis {
                     if *items.get_or_insert(*n) != *n {
                         return (None, 1);

@@ -63,6 +63,17 @@ impl Planner for Cut {
     }
 
     fn propose(&self, o: &Observations, s: &[Serving]) -> Vec<Candidate> {
-        self.planner.propose(o, s)
+        let both: Vec<Allotment> = s.iter().map(|s| self.both(s.allotment)).collect();
+        let serving: Vec<Serving> = s
+            .iter()
+            .zip(&both)
+            .map(|(s, allotment)| Serving { allotment, ..*s })
+            .collect();
+        let mut out = self.planner.propose(o, &serving);
+        for c in out.iter_mut().flat_map(|c| &mut c.changes) {
+            // The session's own allotment knows of no host.
+            c.allotment.workers.remove(0);
+        }
+        out
     }
 }

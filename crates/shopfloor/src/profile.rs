@@ -22,6 +22,8 @@ pub fn profile(
     active: usize,
 ) -> Result<(Profile, Timeline), Error> {
     let borrowed = inputs::borrowed(named);
+    let engine = session.runtime().engine();
+    let device = engine.device();
     for _ in 0..warmup {
         session.run_timed(&borrowed, &mut Timeline::default())?;
     }
@@ -32,11 +34,10 @@ pub fn profile(
         session.run_timed(&borrowed, &mut t)?;
         // The whole request as its caller sees it, transfers and control flow included.
         t.total_ns = began.elapsed().as_nanos() as u64;
+        t.marks = engine.marks(began);
         timelines.push(t);
     }
     let sizes = inputs::sizes_of(session.model(), named);
-    let engine = session.runtime().engine();
-    let device = engine.device();
     let (mut steps, mut range) = (Vec::new(), String::new());
     let mut seen = std::collections::BTreeSet::new();
     for plan in session.runtime().plans() {

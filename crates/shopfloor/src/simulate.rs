@@ -3,7 +3,7 @@ use crate::{Error, Goal, Machine, Model, ModelOptions, inputs, targets};
 use kernel::Target;
 use layout::{DimBox, Sym};
 use plan::{Allotment, Observations, Plan, Planner as _, Serving, Why};
-use planner::{PlanOptions, Planner};
+use planner::{Placement, PlanOptions, Planner};
 use sim::{
     Backend, Offer, Outcome, Request, Scenario, Served, SimError, StepTime, Verdict, Way,
     WorkBackend,
@@ -94,8 +94,27 @@ struct PlanBackend {
     scenario: Arc<Scenario>,
     work: WorkBackend,
     models: Vec<Option<Planned>>,
-    /// Per device: as described, as it is, and its kernels.
-    machines: Vec<(Machine, Machine, Target)>,
+    /// Per device: as described, as it is, and its kernels; with the GPU beside it, if there is one.
+    machines: Vec<Vec<Known>>,
+}
+
+/// A machine as described, as it is, and its kernels.
+#[derive(Clone)]
+struct Known {
+    told: Machine,
+    truth: Machine,
+    target: Target,
+}
+
+impl Known {
+    fn new((told, truth): (Machine, Machine)) -> Known {
+        let target = targets::ours(&told);
+        Known {
+            told,
+            truth,
+            target,
+        }
+    }
 }
 
 impl PlanBackend {
@@ -104,9 +123,10 @@ impl PlanBackend {
         let work = WorkBackend::new(scenario.clone()).map_err(usage)?;
         let mut machines = Vec::new();
         for d in 0..scenario.devices.len() {
-            let (told, truth) = scenario.machines(d).map_err(usage)?;
-            let target = targets::ours(&told);
-            machines.push((told, truth, target));
+            let own = scenario.machines(d).map_err(usage)?;
+            let beside = scenario.beside(d).map_err(usage)?;
+            let both = std::iter::once(own).chain(beside);
+            machines.push(both.map(Known::new).collect::<Vec<Known>>());
         }
         let mut models = Vec::new();
         for m in &scenario.models {
@@ -116,11 +136,12 @@ impl PlanBackend {
             };
             if let Some(d) = machines
                 .iter()
-                .find(|d| d.0.kind != machine::MachineKind::Cpu)
+                .filter_map(|d| d.first())
+                .find(|d| d.told.kind != machine::MachineKind::Cpu)
             {
                 return Err(Error::Usage(format!(
-                    "scenario '{}': model '{}' is a file, and {} is no CPU; give the model's work in [[models.variants]] to simulate it there",
-                    scenario.name, m.name, d.0.name
+                    "scenario '{}': model '{}' is a file, and {} is no CPU; give the model's work in [[models.variants]] to simulate it there, or name it beside a CPU",
+                    scenario.name, m.name, d.told.name
                 )));
             }
             let mut file = folder.join(path);
@@ -170,11 +191,43 @@ impl PlanBackend {
         at.unwrap_or(0)
     }
 
+    /// Workers of device `d` by its description.
+    fn most(&self, d: usize) -> u32 {
+        let own = self.machines[d].first();
+        own.map_or(1, |k| k.told.worker_count().max(1) as u32)
+    }
+
+    /// What plans for device `d`, and the GPU beside it.
+    fn planner(&self, d: usize) -> Planner {
+        let each = self.machines[d].iter();
+        let devices: Vec<(Machine, Target)> =
+            each.map(|k| (k.told.clone(), k.target.clone())).collect();
+        let placement = match devices.len() {
+            1 => Placement::default(),
+            _ => Placement::Cut,
+        };
+        let options = PlanOptions {
+            placement,
+            ..PlanOptions::default()
+        };
+        Planner::new(devices, options)
+    }
+
+    /// What a run with `workers` of device `d` may use.
+    fn allotment(&self, d: usize, workers: u32, goal: Goal) -> Allotment {
+        let beside = self.machines[d].iter().skip(1);
+        let beside = beside.map(|k| k.told.worker_count() as u32);
+        Allotment {
+            workers: std::iter::once(workers).chain(beside).collect(),
+            memory: None,
+            goal,
+        }
+    }
+
     /// The plan for `workers` and batches of `items`, of the first variant unless another was proposed for
     /// just these.
     fn plan(&mut self, d: usize, model: usize, way: Way, goal: Goal) -> Result<&Plan, SimError> {
-        let most = self.machines[d].0.worker_count().max(1) as u32;
-        let workers = way.workers.min(most);
+        let workers = way.workers.min(self.most(d));
         let mut key = (d, way.variant, workers, way.items);
         let Some(m) = &self.models[model] else {
             return Err(self.wrong(model, "it has no file"));
@@ -183,18 +236,12 @@ impl PlanBackend {
             key.1 = 0;
         }
         if !m.plans.contains_key(&key) {
-            let (told, _, target) = &self.machines[d];
-            let planner =
-                Planner::new(vec![(told.clone(), target.clone())], PlanOptions::default());
+            let planner = self.planner(d);
             let mut dims = m.dims.clone();
             if let Some(b) = &m.batch {
                 dims.insert(b.clone(), 1, i64::from(way.items));
             }
-            let allotment = Allotment {
-                workers: vec![workers],
-                memory: None,
-                goal,
-            };
+            let allotment = self.allotment(d, workers, goal);
             let plan = planner
                 .bind(m.model.program(), &dims, &allotment)
                 .map_err(|e| self.wrong(model, e))?;
@@ -216,22 +263,33 @@ impl PlanBackend {
         way: Way,
         items: u32,
     ) -> Result<Vec<StepTime>, SimError> {
-        let (told, truth, target) = self.machines[d].clone();
-        let memory = truth.memory().name.clone();
-        let workers = way.workers.min(told.worker_count().max(1) as u32);
+        let truth = self.machines[d].iter();
+        let truth: Vec<(Machine, Target)> =
+            truth.map(|k| (k.truth.clone(), k.target.clone())).collect();
+        let workers = way.workers.min(self.most(d));
         // A smaller batch than planned for takes its share of the work.
         let share = f64::from(items) / f64::from(way.items.max(1));
         let plan = self.plan(d, model, way, Goal::Latency)?;
+        let real = planner::predict_over(plan, &truth);
+        let own = truth.first().map_or("", |t| t.0.memory().name.as_str());
         let mut out = Vec::new();
-        for step in plan.blocks().flat_map(|b| &b.steps) {
-            let real = planner::predict_again(plan, step, &truth, &target, workers as usize)
-                .unwrap_or_else(|| step.predicted.clone());
-            let tasks = plan.dims.at_top(&step.tasks).unwrap_or(1).max(1) as u64;
+        let steps = plan
+            .blocks()
+            .flat_map(|b| b.steps.iter().map(move |s| (s, b.is_road(s))));
+        for ((step, road), real) in steps.zip(real) {
+            // What is not the host's asks nothing of its workers and its memory.
+            let (tasks, memory) = match step.device == 0 && !road {
+                true => {
+                    let tasks = plan.dims.at_top(&step.tasks).unwrap_or(1).max(1) as u64;
+                    (tasks, own)
+                }
+                false => (1, ""),
+            };
             let mut t = StepTime::of(
                 step.name.as_str().into(),
                 &step.predicted,
                 &real,
-                &memory,
+                memory,
                 tasks,
                 workers,
             );
@@ -317,11 +375,7 @@ impl Backend for PlanBackend {
         for s in &files {
             let goal = self.scenario.sessions[s.session].goal;
             let plan = self.plan(d, s.model, s.way, goal)?.clone();
-            let allotment = Allotment {
-                workers: vec![s.way.workers],
-                memory: None,
-                goal,
-            };
+            let allotment = self.allotment(d, s.way.workers, goal);
             own.push((plan, allotment));
         }
         let mut serving = Vec::new();
@@ -342,9 +396,7 @@ impl Backend for PlanBackend {
                 instances: s.instances,
             });
         }
-        let (told, _, target) = &self.machines[d];
-        let planner = Planner::new(vec![(told.clone(), target.clone())], PlanOptions::default());
-        let found = planner.propose(seen, &serving);
+        let found = self.planner(d).propose(seen, &serving);
         drop(serving);
         for c in found {
             let gain = c.now_s / (c.now_s - c.gain_s).max(1e-12) - 1.0;

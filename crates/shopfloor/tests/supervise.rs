@@ -1,4 +1,6 @@
 //! The supervisor on a running engine: plans tried beside traffic, promoted, rolled back, written down.
+mod common;
+
 use shopfloor::supervisor::supervise::{Decision, Mode, replay};
 use shopfloor::{
     Engine, Outputs, Session, SuperviseOptions, Supervision, Tensor, Tolerance, compare, inputs,
@@ -6,7 +8,7 @@ use shopfloor::{
 };
 
 use plan::{Allotment, Candidate, Change, Goal, Observations, Plan, PlanError, Planner, Serving};
-use plan::{PlanSegment, Program, VerifiedPlan, Why};
+use plan::{PlanSegment, Program, StepWork, VerifiedPlan, Why};
 use runtime::{Keep, Turns};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,8 @@ struct Proposing {
     /// How many sessions it was asked about at most.
     sessions: AtomicUsize,
     workers: u32,
+    /// Whether what it proposes computes something else.
+    wrong: bool,
 }
 
 impl Planner for Proposing {
@@ -55,7 +59,10 @@ impl Planner for Proposing {
             .map(|s| Candidate {
                 changes: vec![Change {
                     session: s.session,
-                    plan: again(s.plan),
+                    plan: match self.wrong {
+                        true => otherwise(again(s.plan)),
+                        false => again(s.plan),
+                    },
                     allotment: Allotment {
                         workers: vec![self.workers],
                         ..s.allotment.clone()
@@ -88,8 +95,38 @@ fn again(plan: &Plan) -> Plan {
     plan
 }
 
+/// The plan with other constants in what it does element by element.
+fn otherwise(mut plan: Plan) -> Plan {
+    for segment in &mut plan.segments {
+        let PlanSegment::Block(b) = segment else {
+            continue;
+        };
+        for step in &mut b.steps {
+            let StepWork::Kernel { kernel, .. } = &mut step.work else {
+                continue;
+            };
+            for s in &mut Arc::make_mut(kernel).body {
+                let kernel::Stmt::Map { expr, args, .. } = s else {
+                    continue;
+                };
+                for i in expr.insts.iter_mut().filter(|_| !args.is_empty()) {
+                    if let expr::Inst::Float { bits, .. } = i {
+                        *bits = (f64::from_bits(*bits) + 0.5).to_bits();
+                    }
+                }
+            }
+        }
+    }
+    plan
+}
+
 /// An engine whose planner proposes, and on which `fault` is called before every ticket.
 fn engine(workers: u32, fault: Arc<cpu::Fault>) -> (Arc<Engine>, Arc<Proposing>) {
+    engine_that(workers, fault, false)
+}
+
+/// As [`engine`]; with `wrong` what it proposes computes something else.
+fn engine_that(workers: u32, fault: Arc<cpu::Fault>, wrong: bool) -> (Arc<Engine>, Arc<Proposing>) {
     let device = cpu::CpuDevice::new(cpu::CpuOptions {
         threads: Some(2),
         fault: Some(fault),
@@ -107,6 +144,7 @@ fn engine(workers: u32, fault: Arc<cpu::Fault>) -> (Arc<Engine>, Arc<Proposing>)
         asked: AtomicUsize::new(0),
         sessions: AtomicUsize::new(0),
         workers,
+        wrong,
     });
     (Engine::new(Arc::new(device), planner.clone()), planner)
 }
@@ -317,6 +355,125 @@ fn what_pays_is_promoted_beside_traffic_and_the_log_replays() {
     assert_eq!(r.decisions, *heard);
     let shown = status::Status::of(&e, 1.0);
     assert!(shown.decisions.iter().any(|d| d.why.pass == "promoted"));
+}
+
+/// A plan that is faster and computes something else is never a caller's: its outputs are compared with those
+/// of a live request before it is tried.
+#[test]
+fn a_plan_with_other_outputs_is_rolled_back() {
+    let (e, _) = engine_that(2, slow_at_first(), true);
+    let s = Session::builder()
+        .with_engine(e.clone())
+        .commit_from_file(file())
+        .unwrap();
+    let window = Duration::from_millis(20);
+    let on = SuperviseOptions {
+        window,
+        ..SuperviseOptions::of(Mode::On)
+    };
+    let supervision = Supervision::start(&e, on).unwrap();
+    traffic(&s, &|| passes(&e.decisions()).contains(&"rolled back"));
+    supervision.finish().unwrap();
+    let all = e.decisions();
+    assert!(!passes(&all).contains(&"promoted"), "{all:#?}");
+    let why = all.iter().find(|d| d.why.pass == "rolled back").unwrap();
+    println!("{}", why.why.reason);
+    let plans = s.runtime().plans();
+    let mut steps = plans.iter().flat_map(|p| p.plan().blocks());
+    assert!(steps.all(|b| !b.steps[0].name.ends_with(AGAIN)));
+    // Every decision stands in the engine's timeline, with its reason.
+    let t = e.timeline();
+    let said: Vec<&Why> = t.marks.iter().map(|m| &m.why).collect();
+    let made: Vec<&Why> = all.iter().map(|d| &d.why).collect();
+    assert_eq!(said, made);
+    assert!(t.marks.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
+    assert!(t.marks.iter().all(|m| m.at_ns <= t.total_ns));
+    assert!(!t.steps.is_empty());
+    assert!(
+        t.steps
+            .iter()
+            .all(|n| n.starts_with(&s.model().program().name))
+    );
+}
+
+/// A planner that hears nothing of who else uses the cores: other tests do.
+struct Alone(planner::Planner);
+
+impl Planner for Alone {
+    fn bind(&self, p: &Program, d: &layout::DimBox, a: &Allotment) -> Result<Plan, PlanError> {
+        self.0.bind(p, d, a)
+    }
+
+    fn propose(&self, seen: &Observations, serving: &[Serving]) -> Vec<Candidate> {
+        let alone = Observations {
+            load: Default::default(),
+            ..seen.clone()
+        };
+        self.0.propose(&alone, serving)
+    }
+}
+
+/// One kernel takes far longer than the machine's description has it; in two steps, by the planner's own
+/// proposal, it does not.
+#[test]
+fn another_fusion_is_tried_and_promoted_beside_traffic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, common::sums(60_000)).unwrap();
+    let slow = |step: &str| {
+        if !step.ends_with("of 2)") {
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        Ok(())
+    };
+    let device = cpu::CpuDevice::new(cpu::CpuOptions {
+        threads: Some(2),
+        fault: Some(Arc::new(slow)),
+        machine: Some(shopfloor::machines::find("zen5-2core").unwrap()),
+        ..Default::default()
+    })
+    .unwrap();
+    let own = (
+        device::Device::machine(&device).clone(),
+        device::Device::target(&device).clone(),
+    );
+    let planner = planner::Planner::new(vec![own], planner::PlanOptions::default());
+    let e = Engine::new(Arc::new(device), Arc::new(Alone(planner)));
+    let s = Session::builder()
+        .with_engine(e.clone())
+        .commit_from_file(&path)
+        .unwrap();
+    let x = named(&s, 5);
+    let given = inputs::borrowed(&x);
+    let want = s.run(&given).unwrap().into_vec();
+    let window = Duration::from_millis(20);
+    let on = SuperviseOptions {
+        window,
+        ..SuperviseOptions::of(Mode::On)
+    };
+    let supervision = Supervision::start(&e, on).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let tolerance = Tolerance {
+        rtol: 1e-4,
+        atol: 1e-6,
+    };
+    while !passes(&e.decisions()).contains(&"promoted") {
+        let got = s.run(&given).unwrap().into_vec();
+        let c = compare(&got, &want, tolerance);
+        assert!(c.agrees, "{:?}", c.complaint());
+        assert!(Instant::now() < until, "{:#?}", e.decisions());
+    }
+    supervision.finish().unwrap();
+    let plan = s.runtime().current_plan().unwrap();
+    assert!(plan.plan().is_apart(), "{:#?}", e.decisions());
+    let all = e.decisions();
+    let tried = all.iter().find(|d| d.why.pass == "trying").unwrap();
+    assert!(tried.why.choice.contains("another fusion"), "{tried:?}");
+    // The engine's timeline has both fusions' steps, and what was decided between them.
+    let t = e.timeline();
+    let last = t.spans.last().map(|s| t.steps[s.step as usize].as_str());
+    assert!(last.is_some_and(|n| n.contains("of 2)")), "{last:?}");
+    assert!(t.marks.iter().any(|m| m.why.pass == "promoted"));
 }
 
 #[test]

@@ -95,6 +95,9 @@ pub struct DeviceSpec {
     /// `bandwidth=0.25x`, `l2=0.5x`, `clock=0.6x`.
     #[serde(default)]
     pub truth: Vec<String>,
+    /// A GPU beside it: plans of model files are cut between the two.
+    #[serde(default)]
+    pub beside: Option<BesideSpec>,
     /// Seconds that a request and its answer take to get there and back: another host.
     #[serde(default)]
     pub away_s: f64,
@@ -104,6 +107,18 @@ pub struct DeviceSpec {
     /// What happens to it.
     #[serde(default)]
     pub faults: Vec<Fault>,
+}
+
+/// A GPU beside a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BesideSpec {
+    /// The machine that it is described as, as [`DeviceSpec::machine`]: its link to the host is the road
+    /// between the two.
+    pub machine: String,
+    /// What is wrong with the description, as [`DeviceSpec::truth`].
+    #[serde(default)]
+    pub truth: Vec<String>,
 }
 
 /// Something that happens to a device for a while.
@@ -464,15 +479,37 @@ impl Scenario {
     /// An unknown machine, or a change that is none.
     pub fn machines(&self, i: usize) -> Result<(Machine, Machine), SimError> {
         let spec = &self.devices[i];
-        let told = Machine::load(&spec.machine)?;
+        self.told_and_true(&spec.name, &spec.machine, &spec.truth)
+    }
+
+    /// As [`Scenario::machines`] of the GPU beside device `i`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Scenario::machines`].
+    pub fn beside(&self, i: usize) -> Result<Option<(Machine, Machine)>, SimError> {
+        let spec = &self.devices[i];
+        let Some(b) = &spec.beside else {
+            return Ok(None);
+        };
+        let name = format!("{}.beside", spec.name);
+        self.told_and_true(&name, &b.machine, &b.truth).map(Some)
+    }
+
+    fn told_and_true(
+        &self,
+        device: &str,
+        machine: &str,
+        changes: &[String],
+    ) -> Result<(Machine, Machine), SimError> {
+        let told = Machine::load(machine)?;
         let mut truth = told.clone();
-        for text in &spec.truth {
+        for text in changes {
             let change: Change = text
                 .parse()
-                .map_err(|e| self.wrong(format!("devices.{}.truth", spec.name), e))?;
+                .map_err(|e| self.wrong(format!("devices.{device}.truth"), e))?;
             change
                 .apply(&mut truth)
-                .map_err(|e| self.wrong(format!("devices.{}.truth", spec.name), e))?;
+                .map_err(|e| self.wrong(format!("devices.{device}.truth"), e))?;
         }
         Ok((told, truth))
     }
@@ -532,6 +569,12 @@ impl Scenario {
                 return Err(self.wrong(field("noise"), "should be 0 to 0.5"));
             }
             seconds(field("away_s"), d.away_s)?;
+            if d.beside.is_some() && self.models.iter().any(|m| m.path.is_none()) {
+                return Err(self.wrong(
+                    field("beside"),
+                    "only plans are cut between two devices; give every model a path",
+                ));
+            }
             for f in &d.faults {
                 self.check_fault(d, f)?;
             }

@@ -9,6 +9,7 @@ mod block;
 mod ctx;
 mod cut;
 mod disjoint;
+mod fusion;
 mod memory;
 mod narrow;
 mod order;
@@ -20,6 +21,7 @@ mod predict;
 mod prior;
 mod propose;
 mod recency;
+mod recut;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ use plan::{
     PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 use prior::Prior;
+pub use recut::predict_over;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
 

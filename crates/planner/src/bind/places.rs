@@ -5,7 +5,7 @@
 //! to every other device that reads it.
 use super::block::BlockBuilder;
 use super::{copy_kernel, schedule};
-use machine::{Bound, Cost, MachineKind, Share};
+use machine::{Bound, Cost, Machine, MachineKind, Share};
 use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
 use std::sync::Arc;
 
@@ -131,43 +131,49 @@ impl BlockBuilder<'_> {
 
     /// What copying `bytes` between two devices' memories costs; nothing where they are one.
     pub(super) fn road_cost(&self, from: u32, to: u32, bytes: f64) -> Cost {
-        let machine = |p: u32| &self.ctxs[p as usize].machine;
-        let far = machine(from.max(to));
-        if far.kind == MachineKind::Gpu && far.is_unified() {
-            // Both sides see one memory: what one made, the other reads where it lies.
-            return Cost {
-                bound: Bound::Latency,
-                ..Cost::zero()
-            };
-        }
-        // The far device's road to the host, or memory to memory.
-        let (road, bandwidth, latency) = {
-            let link = far.links.iter().find(|l| l.to == "host");
-            match link.filter(|_| far.kind == MachineKind::Gpu) {
-                Some(l) => (l.name.clone(), l.bandwidth.value, l.latency_s.value),
-                None => {
-                    let (r, w) = (machine(from).memory(), machine(to).memory());
-                    let both = 1.0 / r.read.at(1) + 1.0 / w.write.at(1);
-                    (r.name.clone(), 1.0 / both, r.latency_s.value)
-                }
-            }
+        let machine = |p: u32| self.ctxs[p as usize].machine;
+        road_cost((from, machine(from)), (to, machine(to)), bytes)
+    }
+}
+
+/// What copying `bytes` from one device's memory to another's costs; nothing where they are one. The host
+/// has the lower number.
+pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), bytes: f64) -> Cost {
+    let far = if a > b { from } else { to };
+    if far.kind == MachineKind::Gpu && far.is_unified() {
+        // Both sides see one memory: what one made, the other reads where it lies.
+        return Cost {
+            bound: Bound::Latency,
+            ..Cost::zero()
         };
-        let seconds = bytes / bandwidth;
-        let fixed = far.costs.launch_s.value;
-        Cost {
-            time_s: seconds + latency + fixed,
-            levels: vec![Share {
-                name: road.clone(),
-                seconds,
-            }],
-            units: vec![],
-            latency_s: latency,
-            launch_s: fixed,
-            bound: match seconds >= latency + fixed {
-                true => Bound::Memory(road),
-                false => Bound::Latency,
-            },
-            interval: (seconds, seconds + 2.0 * (latency + fixed)),
+    }
+    // The far device's road to the host, or memory to memory.
+    let (road, bandwidth, latency) = {
+        let link = far.links.iter().find(|l| l.to == "host");
+        match link.filter(|_| far.kind == MachineKind::Gpu) {
+            Some(l) => (l.name.clone(), l.bandwidth.value, l.latency_s.value),
+            None => {
+                let (r, w) = (from.memory(), to.memory());
+                let both = 1.0 / r.read.at(1) + 1.0 / w.write.at(1);
+                (r.name.clone(), 1.0 / both, r.latency_s.value)
+            }
         }
+    };
+    let seconds = bytes / bandwidth;
+    let fixed = far.costs.launch_s.value;
+    Cost {
+        time_s: seconds + latency + fixed,
+        levels: vec![Share {
+            name: road.clone(),
+            seconds,
+        }],
+        units: vec![],
+        latency_s: latency,
+        launch_s: fixed,
+        bound: match seconds >= latency + fixed {
+            true => Bound::Memory(road),
+            false => Bound::Latency,
+        },
+        interval: (seconds, seconds + 2.0 * (latency + fixed)),
     }
 }

@@ -4,17 +4,21 @@
 //! explain that is asked of [`machine::explain`]. Then every session is planned anew for the machine
 //! so corrected, over the workers there are (with the shares of their cores that others leave) and,
 //! where requests can be joined, over batches; the division that serves its goal best is held against
-//! what it has now, predicted by the same model. Plans keep predictions by the machine's own
-//! description, so that whoever measures them goes on comparing with one thing.
+//! what it has now, predicted by the same model. For its batch, and for the one in use, kernels are also
+//! held against the same work in two steps (`fusion`), so that a candidate may be a plan of another
+//! fusion. Plans keep predictions by the machine's own description, so that whoever measures them goes on
+//! comparing with one thing.
 use super::Planner;
 use super::again::{self, Again};
-use kernel::Target;
+use kernel::{Kernel, Schedule, Target};
 use layout::DimBox;
 use machine::{Cost, Machine, explain};
 use plan::{
-    Allotment, Alternative, Candidate, Change, Goal, Observations, Plan, Planner as _, Serving,
-    StepWork, Why,
+    Allotment, Alternative, Candidate, Change, Goal, Observations, Plan, Planner as _, Program,
+    Serving, StepWork, Why,
 };
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use supervisor::division::{self, Division, Prediction, ladder, on_shares, value};
 
 /// Steps that the description is judged by: those that take longest.
@@ -26,6 +30,9 @@ const FURTHER: u32 = 4;
 /// Largest batch that is tried.
 const LARGEST: u32 = 1024;
 
+/// Share of its time that a plan has to take less to be of another fusion than the program.
+const OTHER: f64 = 0.01;
+
 /// A session's way to be run.
 struct Way {
     plan: Plan,
@@ -35,14 +42,13 @@ struct Way {
 
 impl Planner {
     pub(super) fn proposals(&self, seen: &Observations, serving: &[Serving]) -> Vec<Candidate> {
-        // Over several devices every placement would have to be weighed; such plans stay as they are.
         let [(told, target)] = self.devices.as_slice() else {
-            return Vec::new();
+            return self.recut(seen, serving);
         };
         let changes = match seen.load.lost_workers > 0.0 {
             // Times say nothing about the machine while others are on it.
             true => Vec::new(),
-            false => corrections(told, target, seen, serving),
+            false => corrections((0, told, target), seen, serving),
         };
         let mut believed = told.clone();
         for c in &changes {
@@ -89,37 +95,54 @@ impl Planner {
             }
             _ => vec![s.items],
         };
+        let way = |program: &Program, workers: u32, n: u32| -> Option<Way> {
+            let allotment = Allotment {
+                workers: vec![workers],
+                ..s.allotment.clone()
+            };
+            let plan = self.bind(program, &sized(s, n), &allotment).ok()?;
+            let prediction = prediction(&plan, (machine, target), workers, n, shares);
+            Some(Way {
+                plan,
+                allotment,
+                prediction,
+            })
+        };
         for workers in ladder(all) {
             for &n in &items {
-                if ways.len() >= PLANS {
-                    break;
+                if ways.len() < PLANS {
+                    ways.extend(way(s.program, workers, n));
                 }
-                let allotment = Allotment {
-                    workers: vec![workers],
-                    ..s.allotment.clone()
-                };
-                let dims = sized(s, n);
-                let Ok(mut plan) = self.bind(s.program, &dims, &allotment) else {
-                    continue;
-                };
-                let prediction = prediction(&plan, (machine, target), workers, n, shares);
-                redescribe(&mut plan, (told, target), workers);
-                ways.push(Way {
-                    plan,
-                    allotment,
-                    prediction,
-                });
             }
         }
-        let list: Vec<Prediction> = ways.iter().map(|w| w.prediction).collect();
-        let best = division::choose(&s.program.name, &list, &goal, all)?;
+        let choose = |ways: &[Way]| {
+            let list: Vec<Prediction> = ways.iter().map(|w| w.prediction).collect();
+            division::choose(&s.program.name, &list, &goal, all)
+        };
+        let first = choose(&ways)?;
+        for w in &mut ways {
+            let key = (w.prediction.workers, w.prediction.batch);
+            // With how many workers it pays is not known before.
+            if key.1 != first.batch && key.1 != s.items {
+                continue;
+            }
+            let other = self
+                .parted(s.program, &w.plan, &w.allotment)
+                .and_then(|p| way(&p, key.0, key.1));
+            let less = (1.0 - OTHER) * w.prediction.seconds;
+            if let Some(o) = other.filter(|o| o.prediction.seconds < less) {
+                *w = o;
+            }
+        }
+        let best = choose(&ways)?;
         let held = s.instances.max(1).saturating_mul(own).min(all).max(own);
         let was = division::choose(&s.program.name, &[now], &goal, held)?;
         let same = best.batch == s.items && best.workers == own && best.instances == s.instances;
         let at = ways.iter().position(|w| {
             w.prediction.batch == best.batch && w.prediction.workers == best.workers
         })?;
-        let way = ways.swap_remove(at);
+        let mut way = ways.swap_remove(at);
+        redescribe(&mut way.plan, (told, target), best.workers);
         if same && schedules(&way.plan) == schedules(s.plan) {
             return None;
         }
@@ -130,7 +153,7 @@ impl Planner {
         Some(Candidate {
             now_s: was.latency_s,
             gain_s: was.latency_s * (1.0 - 1.0 / gain),
-            why: why(s, &best, &was, same, corrected),
+            why: why(s, &way.plan, (&best, &was), same, corrected),
             changes: vec![Change {
                 session: s.session,
                 plan: way.plan,
@@ -142,12 +165,27 @@ impl Planner {
     }
 }
 
-fn why(s: &Serving, best: &Division, was: &Division, same: bool, corrected: &str) -> Why {
-    let what = match same {
-        true => "other schedules".to_string(),
+fn why(
+    s: &Serving,
+    plan: &Plan,
+    (best, was): (&Division, &Division),
+    same: bool,
+    corrected: &str,
+) -> Why {
+    let mut what = match same {
+        true => others(s.plan, plan).join(", "),
         false => best.why.choice.clone(),
     };
     let mut reason = best.why.reason.clone();
+    if plan.is_apart() && !s.plan.is_apart() {
+        let apart = plan.whys.iter().filter(|w| w.pass == Plan::APART);
+        let each: Vec<String> = apart
+            .map(|w| format!("'{}' {}", w.subject, w.choice))
+            .collect();
+        what = format!("{what}; another fusion: {}", each.join("; "));
+    } else if s.plan.is_apart() && !plan.is_apart() {
+        what = format!("{what}; another fusion: what was in two steps in one");
+    }
     if !corrected.is_empty() {
         reason = format!("{reason}; what steps took is explained by {corrected}");
     }
@@ -165,6 +203,43 @@ fn why(s: &Serving, best: &Division, was: &Division, same: bool, corrected: &str
     }
 }
 
+/// In what two plans of the same division differ, for people: steps of the same name that are scheduled
+/// otherwise, and constants that are packed in another layout for them.
+fn others(was: &Plan, plan: &Plan) -> Vec<String> {
+    let steps = |p: &Plan, init: bool| -> BTreeMap<String, (Arc<Kernel>, Arc<Schedule>)> {
+        let all = p
+            .blocks()
+            .flat_map(|b| if init { &b.init } else { &b.steps });
+        all.filter_map(|s| match &s.work {
+            StepWork::Kernel {
+                kernel, schedule, ..
+            } => Some((s.name.clone(), (kernel.clone(), schedule.clone()))),
+            StepWork::Host { .. } => None,
+        })
+        .collect()
+    };
+    let (before, now) = (steps(was, false), steps(plan, false));
+    let differ = |n: &&String| before.get(*n).is_some_and(|b| *b != now[*n]);
+    let scheduled = now.keys().filter(differ).count();
+    // A step of init that is gone, or does something else, left another layout.
+    let (before, now) = (steps(was, true), steps(plan, true));
+    let kernel =
+        |all: &BTreeMap<String, (Arc<Kernel>, _)>, n: &String| all.get(n).map(|s| s.0.clone());
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let laid = names
+        .iter()
+        .filter(|n| kernel(&before, n) != kernel(&now, n))
+        .count();
+    let mut out = vec![match scheduled {
+        0 => "the same schedules".to_string(),
+        n => format!("other schedules of {n} steps"),
+    }];
+    if laid > 0 {
+        out.push(format!("{laid} constants in another layout"));
+    }
+    out
+}
+
 /// The box of a session's plan with another batch.
 fn sized(s: &Serving, items: u32) -> DimBox {
     let mut dims = s.plan.dims.clone();
@@ -178,7 +253,7 @@ fn sized(s: &Serving, items: u32) -> DimBox {
 }
 
 /// Kernels and schedules of a plan, in order.
-fn schedules(p: &Plan) -> Vec<Option<(&kernel::Kernel, &kernel::Schedule)>> {
+fn schedules(p: &Plan) -> Vec<Option<(&Kernel, &Schedule)>> {
     p.blocks()
         .flat_map(|b| &b.steps)
         .map(|s| match &s.work {
@@ -216,7 +291,13 @@ fn prediction(
 
 /// Gives a plan's steps the predictions of the machine's own description.
 fn redescribe(plan: &mut Plan, (machine, target): (&Machine, &Target), workers: u32) {
-    let mut costs = again::predict_steps(plan, machine, target, workers as usize).into_iter();
+    let costs = again::predict_steps(plan, machine, target, workers as usize);
+    described(plan, costs);
+}
+
+/// Gives a plan's steps these predictions, in order.
+pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>) {
+    let mut costs = costs.into_iter();
     let mut whole = Cost::zero();
     for segment in &mut plan.segments {
         let plan::PlanSegment::Block(block) = segment else {
@@ -235,19 +316,22 @@ fn redescribe(plan: &mut Plan, (machine, target): (&Machine, &Target), workers: 
     plan.predicted = whole;
 }
 
-/// What is wrong with the machine's description, from what the longest steps took.
-fn corrections(
-    told: &Machine,
-    target: &Target,
+/// What is wrong with the description of device `place`, from what the longest steps took there.
+pub(super) fn corrections(
+    (place, told, target): (u32, &Machine, &Target),
     seen: &Observations,
     serving: &[Serving],
 ) -> Vec<machine::Change> {
     let mut steps: Vec<(Again, &DimBox, usize, f64)> = Vec::new();
     for s in serving {
-        let workers = s.plan.devices.first().map_or(1, |d| d.workers.max(1)) as usize;
+        let device = s.plan.devices.get(place as usize);
+        let workers = device.map_or(1, |d| d.workers.max(1)) as usize;
         for block in s.plan.blocks() {
             let again = again::steps(s.plan, block);
             for (step, a) in block.steps.iter().zip(again) {
+                if step.device != place || block.is_road(step) {
+                    continue;
+                }
                 let own = |o: &&plan::Observation| o.session == s.session && o.step == step.name;
                 let (Some(o), Some(a)) = (seen.steps.iter().find(own), a) else {
                     continue;

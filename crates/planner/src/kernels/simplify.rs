@@ -314,7 +314,7 @@ fn join(k: &mut Kernel, outer: AxisId, inner: AxisId) {
 }
 
 /// Removes `axis` everywhere and renumbers those after it.
-fn remove_axis(k: &mut Kernel, axis: AxisId) {
+pub(crate) fn remove_axis(k: &mut Kernel, axis: AxisId) {
     let to = |a: AxisId| if a > axis { a - 1 } else { a };
     k.axes.remove(axis as usize);
     for o in &mut k.operands {

@@ -22,12 +22,16 @@ pub struct Args {
     /// Write what the supervisor was told and said to FILE
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Save what workers did last, and every decision, for Perfetto: as its protobuf where the name ends in
+    /// .pftrace or .pb, else as Chrome trace events
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
     /// Answer questions of `shopfloor top --attach SOCKET` meanwhile
     #[cfg(unix)]
     #[arg(long, value_name = "SOCKET")]
     status: Option<String>,
     /// Go through a log again instead, and say whether the decisions are the same
-    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log"])]
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log", "trace"])]
     replay: Option<PathBuf>,
     #[command(flatten)]
     bound: ModelArgs,
@@ -105,6 +109,15 @@ pub fn run(a: Args) -> Done {
     )?;
     #[cfg(unix)]
     drop(server);
+    if let Some(path) = &a.trace {
+        let bytes = report.trace(path.ends_with(".pftrace") || path.ends_with(".pb"));
+        std::fs::write(path, bytes).map_err(|source| {
+            Failure::Library(shopfloor::Error::Io {
+                path: path.clone(),
+                source,
+            })
+        })?;
+    }
     match a.json {
         true => json_line(&serde_json::json!({ "summary": report })),
         false => output::print(&format!("\n{}", report.render(output::style()))),

@@ -446,8 +446,10 @@ impl Live {
 /// A session's policy with a change made.
 fn policy(engine: &Engine, change: &Change, goal: Goal, was: &SessionPolicy) -> SessionPolicy {
     let mut p = was.clone();
-    let workers = change.allotment.workers.first().copied().unwrap_or(1);
-    p.workers = workers.clamp(1, engine.workers());
+    // Where a GPU has a part, everybody has all workers and the allotment names none.
+    if let Some(workers) = change.allotment.workers.first() {
+        p.workers = (*workers).clamp(1, engine.workers());
+    }
     if let Goal::Throughput { .. } = goal {
         p.max_running = change.instances.max(1) as usize;
         if was.batching.max_items > 1 {

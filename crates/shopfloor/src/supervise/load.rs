@@ -1,7 +1,8 @@
 //! Models under load with a supervisor beside them.
 use super::{Spent, SuperviseOptions, Supervision};
 use crate::{Error, Model, ModelOptions, Session, SessionBuilder, inputs};
-use report::{Align, LatencyMs, Style, Table, units};
+use plan::Timeline;
+use report::{Align, LatencyMs, Profile, ProfileInput, Style, Table, units};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,12 @@ pub struct SupervisedLoad {
     pub planning_s: f64,
     /// Seconds that it lasted.
     pub seconds: f64,
+    /// What the engine's workers did last, with every decision that is kept.
+    #[serde(skip)]
+    pub timeline: Timeline,
+    /// Device, its machine and its workers.
+    #[serde(skip)]
+    device: (String, String, usize),
 }
 
 /// Answered requests of a caller: seconds since the beginning at their end, and latency in milliseconds.
@@ -115,6 +122,9 @@ pub fn supervised_load(
         }
         out
     });
+    let timeline = engine.timeline();
+    let on = engine.device();
+    let device = (on.name().into(), on.machine().name.clone(), on.workers());
     let Spent {
         windows,
         loop_s,
@@ -127,6 +137,8 @@ pub fn supervised_load(
         loop_s,
         planning_s,
         seconds,
+        timeline,
+        device,
     })
 }
 
@@ -149,6 +161,27 @@ fn saw(s: &Session, callers: usize, all: &[(f64, f64)], failed: usize, seconds: 
 }
 
 impl SupervisedLoad {
+    /// The timeline as a file that Perfetto opens: its own protobuf, or Chrome trace events.
+    pub fn trace(&self, protobuf: bool) -> Vec<u8> {
+        let names: Vec<&str> = self.models.iter().map(|m| m.model.as_str()).collect();
+        let (device, machine, workers) = &self.device;
+        let about = Profile::new(ProfileInput {
+            model: &names.join(", "),
+            device,
+            machine,
+            threads: *workers,
+            warmup: 0,
+            steps: vec![],
+            timelines: &[],
+            fates: &[],
+            dims: String::new(),
+        });
+        match protobuf {
+            true => report::perfetto_trace(&about, &self.timeline),
+            false => report::chrome_trace(&about, &self.timeline).into_bytes(),
+        }
+    }
+
     /// As a table.
     pub fn render(&self, style: Style) -> String {
         let mut t = Table::new(&[

@@ -1,6 +1,6 @@
 //! What happened in a window, as the supervisor is told.
 use device::Device;
-use plan::{Program, VerifiedPlan};
+use plan::{Activity, Plan, Program, Step, Timeline, VerifiedPlan};
 use runtime::{Seen, Served};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +47,9 @@ impl Prices {
                 self.0.remove(0);
             }
             let own = plan.plan();
-            let steps = match own.devices.first() {
-                Some(d) if d.workers != workers => {
+            let steps = match own.devices.as_slice() {
+                // Over two devices each has all its workers.
+                [d] if d.workers != workers => {
                     planner::predict_steps(own, on.machine(), on.target(), workers as usize)
                         .iter()
                         .map(|c| c.time_s)
@@ -145,15 +146,19 @@ fn steps(session: u32, seen: &Seen, known: &mut Known, on: &dyn Device) -> Vec<S
     let ratios: Vec<Vec<f64>> = timed
         .map(|t| {
             let predicted = known.prices.steps(plan, t.workers, on);
-            let walls = t.timeline.step_wall_ns();
+            let walls = walls(plan.plan(), &t.timeline);
             let each = walls.iter().zip(predicted);
             each.map(|(&ns, p)| ns as f64 * 1e-9 / p).collect()
         })
         .collect();
-    let all = plan.plan().blocks().flat_map(|b| &b.steps);
+    // A GPU's own clock takes no part of what it times.
+    let all = plan.plan().blocks().flat_map(|b| {
+        let far = |s: &Step| s.device > 0 || b.is_road(s);
+        b.steps.iter().map(move |s| (s, far(s)))
+    });
     all.enumerate()
-        .filter(|(_, s)| s.predicted.time_s >= LEAST_S)
-        .filter_map(|(i, s)| {
+        .filter(|(_, (s, far))| *far || s.predicted.time_s >= LEAST_S)
+        .filter_map(|(i, (s, _))| {
             let each: Vec<f64> = ratios
                 .iter()
                 .filter_map(|r| r.get(i).copied().filter(|r| *r > 0.0 && r.is_finite()))
@@ -168,6 +173,23 @@ fn steps(session: u32, seen: &Seen, known: &mut Known, on: &dyn Device) -> Vec<S
             })
         })
         .collect()
+}
+
+/// Wall time of each step in nanoseconds, those that copy between two memories included: a device's queue
+/// knows of them.
+fn walls(plan: &Plan, timeline: &Timeline) -> Vec<u64> {
+    let mut out = timeline.step_wall_ns();
+    let mut blocks = plan.blocks();
+    if let (Some(b), None) = (blocks.next(), blocks.next()) {
+        for s in &timeline.device {
+            let road = b.steps.get(s.step as usize).is_some_and(|t| b.is_road(t));
+            let copies = matches!(s.what, Activity::Upload | Activity::Download);
+            if let Some(ns) = out.get_mut(s.step as usize).filter(|_| road && copies) {
+                *ns += s.end_ns.saturating_sub(s.start_ns);
+            }
+        }
+    }
+    out
 }
 
 /// Whether plans of the program can be tried beside others: it is one block, from inputs to outputs.

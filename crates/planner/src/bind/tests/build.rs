@@ -276,8 +276,41 @@ pub fn convs(batch: i64, side: i64, ch: i64) -> Program {
 
 /// Softmax over the last of [128, 12, 384].
 pub fn softmax() -> Program {
+    softmax_of(128 * 12, 384)
+}
+
+/// Sums of exp(tanh(x)) over rows of `cols`, the function in the fold as lowering leaves it.
+pub fn sums(rows: i64, cols: i64) -> Program {
+    let mut p = program("sums");
+    let x = value(&mut p, "x", &[n(rows), n(cols)], ValueOrigin::Input(0));
+    let y = value(&mut p, "y", &[n(rows)], ValueOrigin::Made);
+    let mut b = kernel("sums", Family::Row, &[("r", n(rows)), ("c", n(cols))]);
+    let (ax, ay) = (b.access(&[(0, n(cols)), (1, n(1))]), b.access(&[(0, n(1))]));
+    let tx = b.load("x", ax, x);
+    let s = b.fill("sum", &[0], 0.0);
+    let mut monoid = Monoid::sum(DType::F32, DType::F32);
+    let mut e = ExprBuilder::new();
+    let i = e.input(0, DType::F32);
+    let t = e.unary(Unary::Tanh, i);
+    let t = e.unary(Unary::Exp, t);
+    monoid.lift = e.finish(&[t]);
+    b.kernel.body.push(Stmt::Fold {
+        monoid,
+        state: vec![s],
+        args: vec![tx],
+        over: vec![1],
+        rescale: None,
+    });
+    b.store("out", ay, y, s);
+    p.segments.push(Segment::Straight(vec![b.item()]));
+    p.outputs.push(("y".into(), y));
+    p
+}
+
+/// Softmax over the last of [rows, cols].
+pub fn softmax_of(rows: i64, cols: i64) -> Program {
     let mut p = program("softmax");
-    let shape = [n(128 * 12), n(384)];
+    let shape = [n(rows), n(cols)];
     let x = value(&mut p, "x", &shape, ValueOrigin::Input(0));
     let y = value(&mut p, "y", &shape, ValueOrigin::Made);
     let mut b = kernel(
@@ -285,7 +318,7 @@ pub fn softmax() -> Program {
         Family::Row,
         &[("r", shape[0].clone()), ("c", shape[1].clone())],
     );
-    let both = b.access(&[(0, n(384)), (1, n(1))]);
+    let both = b.access(&[(0, n(cols)), (1, n(1))]);
     let tx = b.load("x", both.clone(), x);
     let fold = |b: &mut K, m: Monoid, s: TileId, a: TileId| {
         b.kernel.body.push(Stmt::Fold {

@@ -1,4 +1,5 @@
 //! Plans of small programs written by hand.
+mod apart;
 mod build;
 mod golden;
 mod memory;

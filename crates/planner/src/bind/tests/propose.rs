@@ -146,3 +146,59 @@ fn throughput_prefers_instances() {
 fn nothing_served_gives_nothing() {
     assert!(planner().propose(&Observations::default(), &[]).is_empty());
 }
+
+/// A sum over one row is one task: what is computed for it shares out between two workers in a step of its
+/// own, which pays where the clock is slower than the file says.
+#[test]
+fn another_fusion_where_the_machine_is_not_as_described() {
+    let all = Allotment::default();
+    let p = sums(1, 3000);
+    let plan = bind(&p, &dims());
+    let truth = changed(&["clock=0.25x"]);
+    let other = |c: &Candidate| c.why.choice.contains("another fusion");
+    let asked = |plan: &Plan, machine: &Machine| -> Vec<Candidate> {
+        planner().propose(&seen(plan, machine), &[serving(&p, plan, &all)])
+    };
+    let paid = |c: &&Candidate| c.gain_s > 0.05 * c.now_s;
+    assert!(asked(&plan, &changed(&[])).iter().find(paid).is_none());
+    let found = asked(&plan, &truth);
+    let c = found.first().unwrap();
+    assert!(other(c) && c.gain_s > 0.2 * c.now_s, "{:?}", c.why);
+    assert!(c.why.choice.contains("'sums' in two steps"), "{:?}", c.why);
+    let apart = &c.changes[0].plan;
+    assert!(apart.is_apart() && !plan.is_apart());
+    assert!(whole(apart, &truth) < 0.8 * whole(&plan, &truth));
+    let says = apart.predicted.time_s;
+    assert!((says / whole(apart, &changed(&[])) - 1.0).abs() < 1e-6);
+    // Every value that callers know of is where it was.
+    let verified = apart.clone().verify().unwrap();
+    verified.check_program(&p).unwrap();
+    // As it is there is nothing better; when the clock is as described again, there is.
+    assert!(asked(apart, &truth).iter().find(paid).is_none());
+    let back = asked(apart, &changed(&[]));
+    let c = back.first().unwrap();
+    assert!(other(c) && c.why.choice.contains("in one"), "{:?}", c.why);
+    assert!(!c.changes[0].plan.is_apart());
+}
+
+/// Weights are packed for the panels that a schedule multiplies by: a candidate says when they lie otherwise.
+#[test]
+fn another_layout_is_named() {
+    let all = Allotment::default();
+    let p = gemm(8, 4096, 4096);
+    let mut named = 0;
+    for lies in [
+        &["l2=0.25x"][..],
+        &["bandwidth=0.25x"],
+        &["clock=0.25x"],
+        &["l1=0.5x", "clock=4x"],
+    ] {
+        let truth = changed(lies);
+        let plan = bind(&p, &dims());
+        let found = planner().propose(&seen(&plan, &truth), &[serving(&p, &plan, &all)]);
+        for c in &found {
+            named += u32::from(c.why.choice.contains("in another layout"));
+        }
+    }
+    assert!(named > 0);
+}

@@ -1,0 +1,185 @@
+//! Which kernels of a program are better apart, on this machine and with these workers.
+//!
+//! Every kind of kernel that takes long is planned by itself, whole and in each of its partings, as a
+//! program that holds nothing else; what gains is put into one program, of which whoever asks makes a
+//! plan.
+use super::prior::Prior;
+use super::{Planner, Thrift};
+use crate::apart::{Parting, apart, partings};
+use kernel::Kernel;
+use layout::DimBox;
+use plan::{
+    Allotment, Alternative, Item, ItemWork, Plan, Program, Segment, ValueIx, ValueOrigin, Why,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Kinds of kernels that are looked at: those that take longest.
+const KINDS: usize = 8;
+/// Share of the plan's time that a kind has to take.
+const LONG: f64 = 0.02;
+/// Share of its time that a kernel has to take less in two.
+const LESS: f64 = 0.03;
+
+/// A kind of kernel with the items that are of it, by (segment, item).
+struct Kind<'a> {
+    kernel: &'a Kernel,
+    /// The kernel without names.
+    unnamed: Kernel,
+    items: Vec<(usize, usize, &'a Item)>,
+    seconds: f64,
+}
+
+impl Planner {
+    /// `program` with kernels in two where that is predicted to take less, with a why for each kind of
+    /// them; `plan` is its plan as it is, with `allotment`. `None` where nothing gains, and for programs
+    /// with state, whose places rely on their kernels.
+    pub(super) fn parted(
+        &self,
+        program: &Program,
+        plan: &Plan,
+        allotment: &Allotment,
+    ) -> Option<Program> {
+        if !program.states.is_empty() {
+            return None;
+        }
+        let mut whys: Vec<Why> = Vec::new();
+        let mut chosen: Vec<(usize, usize, Parting)> = Vec::new();
+        for kind in kinds(program, plan) {
+            let &(_, _, item) = kind.items.first()?;
+            let Some(whole) = self.alone(program, &[item.clone()], &[], &plan.dims, allotment)
+            else {
+                continue;
+            };
+            let mut best: Option<(f64, Parting)> = None;
+            for p in partings(kind.kernel) {
+                let between = program.values.len() as ValueIx;
+                let Some(items) = p.items(item, between) else {
+                    continue;
+                };
+                let seconds = self.alone(program, &items, &[p.value(item)], &plan.dims, allotment);
+                if let Some(s) = seconds.filter(|s| *s < (1.0 - LESS) * whole)
+                    && best.as_ref().is_none_or(|b| s < b.0)
+                {
+                    best = Some((s, p));
+                }
+            }
+            let Some((seconds, p)) = best else { continue };
+            whys.push(Why {
+                pass: Plan::APART.into(),
+                subject: item.name.clone(),
+                choice: match kind.items.len() {
+                    1 => format!("in two steps, {}", p.what()),
+                    n => format!("in two steps, {}, as {} others", p.what(), n - 1),
+                },
+                alternatives: vec![Alternative {
+                    what: "in one step, as the model's fusion has it".into(),
+                    predicted_s: whole,
+                }],
+                reason: format!("predicted {:.4} ms", 1e3 * seconds),
+            });
+            let all = kind.items.iter().map(|&(s, i, _)| (s, i, p.clone()));
+            chosen.extend(all);
+        }
+        if chosen.is_empty() {
+            return None;
+        }
+        let list: Vec<(usize, usize, &Parting)> = chosen.iter().map(|c| (c.0, c.1, &c.2)).collect();
+        let mut out = apart(program, &list);
+        out.whys.extend(whys);
+        Some(out)
+    }
+
+    /// Predicted seconds of `items` of `program`, with `more` values behind its own, by themselves.
+    fn alone(
+        &self,
+        program: &Program,
+        items: &[Item],
+        more: &[plan::ProgramValue],
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> Option<f64> {
+        let mut values = program.values.clone();
+        let own = values.len() as ValueIx;
+        values.extend(more.iter().cloned());
+        // What they need that is computed once.
+        let mut needed: BTreeSet<ValueIx> = items.iter().flat_map(Item::reads).collect();
+        let mut init: Vec<Item> = Vec::new();
+        for i in program.init.iter().rev() {
+            if i.writes().iter().any(|v| needed.contains(v)) {
+                needed.extend(i.reads());
+                init.push(i.clone());
+            }
+        }
+        init.reverse();
+        let written = items.iter().flat_map(Item::writes).filter(|v| *v < own);
+        let outputs = written
+            .filter(|v| values[*v as usize].origin == ValueOrigin::Made)
+            .map(|v| (values[v as usize].name.clone(), v))
+            .collect();
+        let by_itself = Program {
+            name: program.name.clone(),
+            symbols: program.symbols.clone(),
+            values,
+            inputs: program.inputs.clone(),
+            outputs,
+            init,
+            segments: vec![Segment::Straight(items.to_vec())],
+            states: vec![],
+            passed: vec![],
+            constraints: program.constraints.clone(),
+            savings: vec![],
+            fates: vec![],
+            whys: vec![],
+            weights: program.weights.clone(),
+        };
+        let none = Prior::default();
+        let plan = self.bind_as(&by_itself, dims, allotment, Thrift::None, (None, &none));
+        Some(plan.ok()?.predicted.time_s)
+    }
+}
+
+/// The kernel without names: layers differ in them alone.
+fn unnamed(kernel: &Kernel) -> Kernel {
+    let mut k = kernel.clone();
+    k.name.clear();
+    k.axes.iter_mut().for_each(|a| a.name.clear());
+    k.operands.iter_mut().for_each(|o| o.name.clear());
+    k.tiles.iter_mut().for_each(|t| t.name.clear());
+    k
+}
+
+/// The kinds of kernels that take long, those that take longest first.
+fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
+    let steps = plan.blocks().flat_map(|b| &b.steps);
+    let took: BTreeMap<&str, f64> = steps
+        .map(|s| (s.name.as_str(), s.predicted.time_s))
+        .collect();
+    let mut out: Vec<Kind> = Vec::new();
+    for (s, segment) in program.segments.iter().enumerate() {
+        for (i, item) in segment.items().iter().enumerate() {
+            let (ItemWork::Kernel { kernel, .. }, Some(&seconds)) =
+                (&item.work, took.get(item.name.as_str()))
+            else {
+                continue;
+            };
+            let unnamed = unnamed(kernel);
+            match out.iter_mut().find(|k| k.unnamed == unnamed) {
+                Some(k) => {
+                    k.items.push((s, i, item));
+                    k.seconds += seconds;
+                }
+                None => out.push(Kind {
+                    kernel,
+                    unnamed,
+                    items: vec![(s, i, item)],
+                    seconds,
+                }),
+            }
+        }
+    }
+    let least = LONG * plan.predicted.time_s;
+    out.retain(|k| k.seconds >= least);
+    out.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    out.truncate(KINDS);
+    out
+}
