@@ -4,6 +4,7 @@ extern crate shopfloor_testkit as testkit;
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
+use expr::{ExprBuilder, Monoid, Ref, Unary};
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim, DimBox};
 use planner::{PlanOptions, Planner};
@@ -257,4 +258,177 @@ fn a_run_that_fails_is_done_again_one_by_one_from_where_each_was() {
         let mut all: Vec<&mut Seat> = seats.iter_mut().collect();
         round(&mut all, &want);
     }
+}
+
+/// Attention with a softmax over a cache of two heads that grows by a row with every request; `m` says which
+/// rows count, by 1 and 0.
+fn masked() -> Model {
+    let weights = Arc::new(WeightStore::new());
+    let mut b = GraphBuilder::new("masked", weights);
+    let rows = |rows: Dim| vec![Dim::sym("b"), Dim::Known(2), rows, Dim::from(WIDTH / 2)];
+    let p = || Dim::sym("p");
+    let x = b.input("x", DType::F32, rows(Dim::ONE));
+    let m = b.input(
+        "m",
+        DType::F32,
+        vec![Dim::sym("b"), Dim::ONE, Dim::ONE, p() + Dim::ONE],
+    );
+    let past = b.input("past", DType::F32, rows(p()));
+    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
+        let origin = Origin {
+            name: name.into(),
+            op_type: String::new(),
+        };
+        b.node(op, of, &[name], &origin).expect("a node")[0]
+    };
+    let product = |a: &[u8], b: &[u8], out: &[u8]| {
+        Op::Contract(ContractSpec {
+            a: a.to_vec(),
+            b: b.to_vec(),
+            out: out.to_vec(),
+        })
+    };
+    let map = |f: &dyn Fn(&mut ExprBuilder, Ref, Ref) -> Ref| {
+        let mut e = ExprBuilder::new();
+        let (x, y) = (e.input(0, DType::F32), e.input(1, DType::F32));
+        let out = f(&mut e, x, y);
+        Op::Map(e.finish(&[out]))
+    };
+    let reduce = |monoid: Monoid| Op::Reduce {
+        monoid,
+        axes: vec![3],
+        keep: true,
+    };
+    let (f32s, over) = (DType::F32, (DType::F32, DType::F32));
+    let present = node(Op::Concat { axis: 2 }, &[past, x], "present");
+    let scores = product(&[0, 1, 2, 3], &[0, 1, 4, 3], &[0, 1, 2, 4]);
+    let scores = node(scores, &[x, present], "scores");
+    let hidden = map(&|e, s, m| {
+        let one = e.constant(1.0, f32s);
+        let low = e.constant(1e9, f32s);
+        let m = e.sub(m, one);
+        let m = e.mul(m, low);
+        e.add(s, m)
+    });
+    let scores = node(hidden, &[scores, m], "hidden");
+    let most = node(reduce(Monoid::max(over.0, over.1)), &[scores], "most");
+    let shifted = map(&|e, s, m| {
+        let d = e.sub(s, m);
+        e.unary(Unary::Exp, d)
+    });
+    let weights = node(shifted, &[scores, most], "exp");
+    let sum = node(reduce(Monoid::sum(over.0, over.1)), &[weights], "sum");
+    let weights = node(map(&|e, w, s| e.div(w, s)), &[weights, sum], "weights");
+    let y = product(&[0, 1, 2, 4], &[0, 1, 4, 3], &[0, 1, 2, 3]);
+    let y = node(y, &[weights, present], "y");
+    let graph = b.finish(&[y, present]);
+    let options = ModelOptions {
+        states: vec![("past".into(), "present".into())],
+        ..ModelOptions::default()
+    };
+    Model::from_graph("masked", &graph, &options).expect("a model")
+}
+
+/// Token `i` of stream `s` with its mask: row 1 of stream 2 does not count either.
+fn masked_token(s: usize, i: usize, items: usize) -> [Tensor; 2] {
+    let x = token(s, i, items);
+    let x = Tensor::from_f32(&[items, 2, 1, WIDTH / 2], &x.to_f32().expect("floats"));
+    let row = |j: usize| if s == 2 && j == 1 { 0.0 } else { 1.0 };
+    let mask: Vec<f32> = (0..items * (i + 1)).map(|j| row(j % (i + 1))).collect();
+    let mask = Tensor::from_f32(&[items, 1, 1, i + 1], &mask).expect("a mask");
+    [x.expect("rows"), mask]
+}
+
+/// One token of each of these streams, sent before any answer is received; each is held against what a stream
+/// by itself answers.
+fn masked_round(seats: &mut [&mut Seat<'_>], want: &[Vec<Vec<f32>>]) {
+    for s in seats.iter_mut() {
+        let [x, m] = masked_token(s.number, s.at, s.items);
+        s.stream.send(&[("x", &x), ("m", &m)]).expect("it is sent");
+    }
+    for s in seats.iter_mut() {
+        let outs = s.stream.receive().expect("a token");
+        let got = outs[0].1.to_f32().expect("floats");
+        let what = format!("stream {}, token {}", s.number, s.at);
+        near(&got, &want[s.number][s.at], &what);
+        s.at += 1;
+    }
+}
+
+/// Streams of 1, 2, 1 and 1 sequences that begin one after the other run as one all the same where a mask says
+/// which rows count: half the work of one by one, and the same answers.
+#[test]
+fn caches_of_other_lengths_run_as_one_where_a_mask_hides_rows() {
+    let (engine, tickets) = counting(1);
+    let session = Session::builder().with_engine(engine).commit(masked());
+    let session = session.expect("a session");
+    let items = [1, 2, 1, 1];
+    let want: Vec<Vec<Vec<f32>>> = (0..4)
+        .map(|s| {
+            let mut stream = session.stream(&box_of(items[s] as i64)).expect("a stream");
+            let one = |i| {
+                let [x, m] = masked_token(s, i, items[s]);
+                let outs = stream.run(&[("x", &x), ("m", &m)]).expect("a token");
+                outs[0].1.to_f32().expect("floats")
+            };
+            (0..TOKENS).map(one).collect()
+        })
+        .collect();
+    let run = |ragged: bool| {
+        let mut seats: Vec<Seat> = (0..4)
+            .map(|s| {
+                let mut seat = seat(&session, s, items[s]);
+                if ragged {
+                    seat.stream = seat.stream.with_mask("m").expect("a mask");
+                }
+                seat
+            })
+            .collect();
+        let before = tickets.load(Ordering::SeqCst);
+        // Each begins two tokens after the one before; the longest ends first.
+        for i in 0..TOKENS + 6 {
+            let mut all: Vec<&mut Seat> = seats
+                .iter_mut()
+                .filter(|s| i >= 2 * s.number && s.at < TOKENS)
+                .collect();
+            // In another order now and then.
+            if i % 5 == 4 {
+                all.reverse();
+            }
+            masked_round(&mut all, &want);
+        }
+        tickets.load(Ordering::SeqCst) - before
+    };
+    let (apart, together) = (run(false), run(true));
+    assert!(
+        10 * together <= 6 * apart,
+        "{together} tickets together, {apart} one by one"
+    );
+    let memory = session.runtime().engine().memory();
+    assert_eq!(memory.sessions[0].states, 0);
+}
+
+#[test]
+fn what_cannot_be_filled_up_is_refused() {
+    let session = |m: Model| Session::builder().commit(m).expect("a session");
+    let masked = session(masked());
+    let no = |s: &Session, dims: &DimBox, input: &str| -> String {
+        let stream = s.stream(dims).expect("a stream");
+        stream
+            .with_mask(input)
+            .map(drop)
+            .expect_err(input)
+            .to_string()
+    };
+    let none = no(&masked, &box_of(8), "mask");
+    assert!(none.contains("no input 'mask'"), "{none}");
+    let short = no(&masked, &box_of(8), "x");
+    assert!(short.contains("how long the caches are"), "{short}");
+    let plain = session(decoder());
+    assert!(no(&plain, &box_of(8), "x").contains("'x'"));
+    let mut late = masked.stream(&box_of(8)).expect("a stream");
+    let [x, m] = masked_token(0, 0, 1);
+    late.run(&[("x", &x), ("m", &m)]).expect("a token");
+    let late = late.with_mask("m").map(drop).expect_err("late").to_string();
+    assert!(late.contains("before the first"), "{late}");
 }

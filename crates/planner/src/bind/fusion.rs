@@ -46,8 +46,13 @@ impl Planner {
         let mut chosen: Vec<(usize, usize, Parting)> = Vec::new();
         for kind in kinds(program, plan) {
             let &(_, _, item) = kind.items.first()?;
-            let Some(whole) = self.alone(program, &[item.clone()], &[], &plan.dims, allotment)
-            else {
+            let Some(whole) = self.alone(
+                program,
+                std::slice::from_ref(item),
+                &[],
+                &plan.dims,
+                allotment,
+            ) else {
                 continue;
             };
             let mut best: Option<(f64, Parting)> = None;

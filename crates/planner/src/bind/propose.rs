@@ -122,8 +122,8 @@ impl Planner {
         let first = choose(&ways)?;
         for w in &mut ways {
             let key = (w.prediction.workers, w.prediction.batch);
-            // With how many workers it pays is not known before.
-            if key.1 != first.batch && key.1 != s.items {
+            // With how many workers it pays is not known before. A GPU's candidates take too long for that.
+            if target.gpu.is_some() || (key.1 != first.batch && key.1 != s.items) {
                 continue;
             }
             let other = self
