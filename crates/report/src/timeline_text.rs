@@ -178,7 +178,7 @@ mod tests {
             ..t
         };
         let text = timeline_text(&p, &t, style);
-        let said = "at 5.0 us promoted digits: another fusion (better by 4 standard deviations)";
+        let said = "at 5.00 us promoted digits: another fusion (better by 4 standard deviations)";
         assert!(text.contains(said), "{text}");
         let json: serde_json::Value = serde_json::from_str(&crate::chrome_trace(&p, &t)).unwrap();
         let events = json["traceEvents"].as_array().unwrap();
