@@ -4,7 +4,7 @@
 //! program that holds nothing else; what gains is put into one program, of which whoever asks makes a
 //! plan.
 use super::prior::Prior;
-use super::{Planner, Thrift};
+use super::{PlanOptions, Planner, Thrift};
 use crate::apart::{Parting, apart, partings};
 use kernel::Kernel;
 use layout::DimBox;
@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const KINDS: usize = 8;
 /// Share of the plan's time that a kind has to take.
 const LONG: f64 = 0.02;
+/// How many times fewer candidates are tried of kernels by themselves than for a plan.
+const FEWER: usize = 4;
 /// Share of its time that a kernel has to take less in two.
 const LESS: f64 = 0.03;
 
@@ -42,11 +44,19 @@ impl Planner {
         if !program.states.is_empty() {
             return None;
         }
+        // What a few candidates say of either side decides; the plan of what gains has them all.
+        let quick = Planner {
+            options: PlanOptions {
+                effort: self.options.effort / FEWER,
+                ..self.options.clone()
+            },
+            ..self.clone()
+        };
         let mut whys: Vec<Why> = Vec::new();
         let mut chosen: Vec<(usize, usize, Parting)> = Vec::new();
         for kind in kinds(program, plan) {
             let &(_, _, item) = kind.items.first()?;
-            let Some(whole) = self.alone(
+            let Some(whole) = quick.alone(
                 program,
                 std::slice::from_ref(item),
                 &[],
@@ -61,7 +71,7 @@ impl Planner {
                 let Some(items) = p.items(item, between) else {
                     continue;
                 };
-                let seconds = self.alone(program, &items, &[p.value(item)], &plan.dims, allotment);
+                let seconds = quick.alone(program, &items, &[p.value(item)], &plan.dims, allotment);
                 if let Some(s) = seconds.filter(|s| *s < (1.0 - LESS) * whole)
                     && best.as_ref().is_none_or(|b| s < b.0)
                 {

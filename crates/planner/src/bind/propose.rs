@@ -120,7 +120,9 @@ impl Planner {
             division::choose(&s.program.name, &list, &goal, all)
         };
         let first = choose(&ways)?;
-        for w in &mut ways {
+        // Where cores were lost the answer is wanted soon.
+        let hurry = seen.load.lost_workers > 0.0;
+        for w in ways.iter_mut().filter(|_| !hurry) {
             let key = (w.prediction.workers, w.prediction.batch);
             // With how many workers it pays is not known before. A GPU's candidates take too long for that.
             if target.gpu.is_some() || (key.1 != first.batch && key.1 != s.items) {
