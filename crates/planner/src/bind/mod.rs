@@ -20,6 +20,7 @@ mod places;
 mod predict;
 mod prior;
 mod propose;
+mod ranked;
 mod recency;
 mod recut;
 mod schedule;
@@ -307,6 +308,12 @@ impl Planner {
             false => (vec![], None),
         };
         let program = rewritten.as_ref().unwrap_or(program);
+        let gpus = self.devices.iter().any(|d| d.1.gpu.is_some());
+        let sorting = match gpus {
+            true => ranked::ranked(program, dims, &mut whys),
+            false => None,
+        };
+        let program = sorting.as_ref().unwrap_or(program);
         let rims = rims(program, &states);
         let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
