@@ -51,5 +51,7 @@ pub fn cases(rng: &mut Rng) -> Vec<Case> {
         select::select(rng),
         attention::attention(rng),
         recurrent::recurrent(rng),
+        select::places(rng),
+        select::sorted(rng),
     ]
 }

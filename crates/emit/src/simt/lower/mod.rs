@@ -328,6 +328,10 @@ impl Lower<'_> {
         self.touched(body, &mut touched);
         self.written.extend(&touched);
         self.read.extend(&touched);
+        // A loop without a turn has no barrier either: what was before it is still to be waited for.
+        let extent = &self.kernel.axes[c.axis as usize].extent;
+        let turns = extent.known().is_some_and(|n| n > 0);
+        let pending = (!turns).then(|| (self.written.clone(), self.read.clone()));
         let zero = self.b.int(0);
         let end = self
             .b
@@ -349,6 +353,10 @@ impl Lower<'_> {
         });
         self.written.extend(&touched);
         self.read.extend(&touched);
+        if let Some((written, read)) = pending {
+            self.written.extend(written);
+            self.read.extend(read);
+        }
         self.axes[c.axis as usize] = before;
         Ok(())
     }
