@@ -1,6 +1,7 @@
 //! Host steps: rare operators from `hostops`, made ready once, on their buffers' own memory.
 use hostops::{In, Out, Prepared};
 use plan::{HostArg, HostOp, Params, Size};
+use std::sync::Arc;
 use tensor::Tensor;
 
 struct CArg {
@@ -10,7 +11,7 @@ struct CArg {
 
 /// A compiled host step.
 pub(crate) struct CHost {
-    ready: Box<dyn Prepared>,
+    ready: Arc<Box<dyn Prepared>>,
     inputs: Vec<Option<CArg>>,
     outputs: Vec<CArg>,
     /// Dimensions of all operands together.
@@ -48,7 +49,9 @@ impl CHost {
         let outputs: Vec<CArg> = outputs.iter().map(|a| CArg::new(a, params)).collect();
         let ranks = inputs.iter().flatten().chain(&outputs);
         CHost {
-            ready: hostops::prepare(&op.name, &op.attrs),
+            ready: op
+                .made
+                .get_or_make(|| hostops::prepare(&op.name, &op.attrs)),
             dims: ranks.map(|a| a.size.rank()).sum(),
             inputs,
             outputs,

@@ -2,6 +2,7 @@
 use device::DeviceError;
 use hostops::Held;
 use plan::{HostArg, HostOp, Params, Size};
+use std::sync::Arc;
 
 struct Operand {
     buffer: usize,
@@ -10,7 +11,7 @@ struct Operand {
 
 /// A host step made ready.
 pub(crate) struct Host {
-    ready: Box<dyn hostops::Prepared>,
+    ready: Arc<Box<dyn hostops::Prepared>>,
     inputs: Vec<Option<Operand>>,
     outputs: Vec<Operand>,
 }
@@ -43,7 +44,9 @@ impl Host {
     ) -> Host {
         let mut operand = |a: &HostArg| Operand::new(a, params);
         Host {
-            ready: hostops::prepare(&op.name, &op.attrs),
+            ready: op
+                .made
+                .get_or_make(|| hostops::prepare(&op.name, &op.attrs)),
             inputs: inputs
                 .iter()
                 .map(|a| a.as_ref().map(&mut operand))

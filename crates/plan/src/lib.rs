@@ -8,6 +8,7 @@
 
 mod at;
 mod error;
+mod made;
 mod params;
 mod plan;
 mod planner;
@@ -20,6 +21,7 @@ mod why;
 
 pub use at::Bound;
 pub use error::PlanError;
+pub use made::Made;
 pub use params::{Params, Size};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,

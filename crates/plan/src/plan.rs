@@ -255,7 +255,7 @@ pub enum StepWork {
     /// A host operator: one task.
     Host {
         /// Operator with its reason.
-        op: HostOp,
+        op: Arc<HostOp>,
         /// Inputs; `None` for one left out.
         inputs: Vec<Option<HostArg>>,
         /// Outputs.

@@ -1,4 +1,4 @@
-use crate::Why;
+use crate::{Made, Why};
 use kernel::Kernel;
 use layout::{DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,9 @@ pub struct HostOp {
     pub attrs: Attrs,
     /// Why it is a host step.
     pub reason: String,
+    /// What devices made of it.
+    #[serde(skip)]
+    pub made: Made,
 }
 
 /// What an item does.
@@ -96,7 +99,7 @@ pub enum ItemWork {
     /// A host operator.
     Host {
         /// Operator.
-        op: HostOp,
+        op: Arc<HostOp>,
         /// Inputs; `None` for one left out.
         inputs: Vec<Option<ValueIx>>,
         /// Outputs.

@@ -322,7 +322,9 @@ mod tests {
                     name: name.into(),
                     attrs: Default::default(),
                     reason: String::new(),
-                },
+                    made: Default::default(),
+                }
+                .into(),
                 inputs: inputs.iter().map(|&v| Some(v)).collect(),
                 outputs: outputs.to_vec(),
             },

@@ -149,7 +149,9 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
                             name: "Identity".into(),
                             attrs: Default::default(),
                             reason: "texts and sequences are held by the host".into(),
-                        },
+                            made: Default::default(),
+                        }
+                        .into(),
                         inputs: vec![Some(ix)],
                         outputs: vec![to.ix],
                     },

@@ -2,6 +2,7 @@
 use device::DeviceError;
 use hostops::Held;
 use plan::{HostArg, HostOp, Params, Size};
+use std::sync::Arc;
 
 struct Arg {
     buffer: usize,
@@ -10,7 +11,7 @@ struct Arg {
 
 /// A host step made ready.
 pub(crate) struct Host {
-    ready: Box<dyn hostops::Prepared>,
+    ready: Arc<Box<dyn hostops::Prepared>>,
     inputs: Vec<Option<Arg>>,
     outputs: Vec<Arg>,
 }
@@ -37,7 +38,9 @@ impl Host {
         params: &mut Params,
     ) -> Host {
         Host {
-            ready: hostops::prepare(&op.name, &op.attrs),
+            ready: op
+                .made
+                .get_or_make(|| hostops::prepare(&op.name, &op.attrs)),
             inputs: inputs
                 .iter()
                 .map(|a| a.as_ref().map(|a| Arg::new(a, params)))

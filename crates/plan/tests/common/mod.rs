@@ -211,9 +211,10 @@ impl PlanMaker {
             name: "identity".into(),
             attrs: Default::default(),
             reason: "a test".into(),
+            made: Default::default(),
         };
         let work = StepWork::Host {
-            op,
+            op: op.into(),
             inputs: inputs.iter().map(|a| Some(arg(a))).collect(),
             outputs: outputs.iter().map(arg).collect(),
         };

@@ -580,7 +580,7 @@ impl<'a> BlockBuilder<'a> {
         &mut self,
         init: bool,
         item: &Item,
-        op: &HostOp,
+        op: &Arc<HostOp>,
         inputs: &[Option<ValueIx>],
         outputs: &[ValueIx],
     ) -> Result<(), PlanError> {

@@ -321,7 +321,7 @@ impl Planner {
         for (i, s) in program.segments.iter().enumerate() {
             let part = match s {
                 Segment::Straight(items) => {
-                    if missing(program, items, dims) {
+                    if !prior.bound(i, dims) && missing(program, items, dims) {
                         segments.push(PlanSegment::Deferred { segment: i as u32 });
                         break;
                     }

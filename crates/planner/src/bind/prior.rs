@@ -6,8 +6,10 @@ use super::schedule::numbered_as;
 use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};
 use layout::DimBox;
 use machine::{Cost, Work};
-use plan::{Block, BufferId, BufferKind, DeviceRef, Item, Plan, Step, StepWork, VerifiedPlan};
-use std::collections::BTreeMap;
+use plan::{
+    Block, BufferId, BufferKind, DeviceRef, Item, Plan, PlanSegment, Step, StepWork, VerifiedPlan,
+};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A box is near when every size at its top is within this factor of the other's: half as many
@@ -18,7 +20,7 @@ const NEAR: f64 = 2.0;
 /// Packing kernels by the name of what they pack, and the plans that schedules are taken from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prior<'a> {
-    packings: BTreeMap<&'a str, Vec<Arc<Kernel>>>,
+    packings: HashMap<&'a str, Vec<Arc<Kernel>>>,
     /// Plans of other boxes, the nearest first.
     likes: Vec<Like<'a>>,
 }
@@ -30,7 +32,7 @@ struct Like<'a> {
     near: bool,
     /// Its steps by name; but for the nearest plan only those whose schedules were looked for, since the
     /// others stand in the plan that they are from.
-    steps: BTreeMap<&'a str, Ran<'a>>,
+    steps: HashMap<&'a str, Ran<'a>>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
 }
@@ -98,6 +100,16 @@ impl<'a> Prior<'a> {
     /// The plan of the nearest box.
     pub fn like(&self) -> Option<&'a Plan> {
         self.likes.first().map(|l| l.plan)
+    }
+
+    /// Whether the nearest plan has segment `i` as a block: then so has a plan for a box over the same
+    /// symbols.
+    pub fn bound(&self, i: usize, dims: &DimBox) -> bool {
+        let like = self.likes.first().map(|l| l.plan);
+        like.is_some_and(|p| {
+            let block = matches!(p.segments.get(i), Some(PlanSegment::Block(_)));
+            block && p.dims.iter().map(|d| d.0).eq(dims.iter().map(|d| d.0))
+        })
     }
 
     /// The kernels that packed the value called `name`.

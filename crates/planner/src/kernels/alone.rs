@@ -190,11 +190,12 @@ impl Lowering<'_> {
             name: name.into(),
             attrs,
             reason: reason.into(),
+            made: Default::default(),
         };
         let item = Item {
             name: nodes.join(" "),
             work: ItemWork::Host {
-                op,
+                op: op.into(),
                 inputs,
                 outputs,
             },

@@ -186,9 +186,15 @@ pub(crate) fn choose(
             whys,
         ));
     }
-    let (_, at, work, cost) = best.swap_remove(0);
-    let seconds = cost.time_s;
+    let (_, at, mut work, mut cost) = best.swap_remove(0);
     let mut chosen = list.swap_remove(at);
+    // What is predicted is what runs: tiles of other axes may be turned as they are loaded.
+    if let Some((k, s)) = lanes_last(&chosen.kernel, &chosen.schedule) {
+        (chosen.kernel, chosen.schedule) = (k, s);
+        (work, cost) = predict_step(ctx, &chosen.kernel, &chosen.schedule)
+            .ok_or("moving its lanes makes no valid program; this is a fault, report it")?;
+    }
+    let seconds = cost.time_s;
     // A CTA takes one task: handing out is what its hardware does.
     if !gpu {
         set_chunk(ctx, &mut chosen.schedule, &work, seconds);
@@ -208,10 +214,9 @@ pub(crate) fn choose(
         ),
         alternatives,
     });
-    let (kernel, schedule) = lanes_last(chosen.kernel, chosen.schedule);
     Ok(Choice {
-        kernel,
-        schedule,
+        kernel: chosen.kernel,
+        schedule: chosen.schedule,
         packed: chosen.packed,
         parts: None,
         work,
@@ -497,16 +502,18 @@ pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
     out
 }
 
-/// Numbers the axes so that the vector axis is the last one of every tile that has memory of its
-/// own: tiles are stored in the order of their axes.
-fn lanes_last(kernel: Arc<Kernel>, schedule: Arc<Schedule>) -> (Arc<Kernel>, Arc<Schedule>) {
+/// The axes numbered so that the vector axis is the last one of every tile that has memory of its
+/// own: tiles are stored in the order of their axes. `None` where it is already.
+fn lanes_last(
+    kernel: &Arc<Kernel>,
+    schedule: &Arc<Schedule>,
+) -> Option<(Arc<Kernel>, Arc<Schedule>)> {
     let Mapping::Cpu(CpuMapping {
         lanes: Some(lane), ..
-    }) = &schedule.mapping
+    }) = schedule.mapping
     else {
-        return (kernel, schedule);
+        return None;
     };
-    let lane = *lane;
     let wrong = |t: usize| {
         let axes = &kernel.tiles[t].axes;
         let loaded = kernel
@@ -518,13 +525,13 @@ fn lanes_last(kernel: Arc<Kernel>, schedule: Arc<Schedule>) -> (Arc<Kernel>, Arc
             && !(loaded && schedule.place(t as TileId) == Place::InPlace)
     };
     if !(0..kernel.tiles.len()).any(wrong) {
-        return (kernel, schedule);
+        return None;
     }
     let new = moved_last(kernel.axes.len(), lane);
-    (
-        with_lanes_last(Arc::unwrap_or_clone(kernel), lane).into(),
-        renumbered_schedule(Arc::unwrap_or_clone(schedule), &new).into(),
-    )
+    Some((
+        with_lanes_last(Kernel::clone(kernel), lane).into(),
+        renumbered_schedule(Schedule::clone(schedule), &new).into(),
+    ))
 }
 
 /// New numbers of `axes` axes, of which `lane` comes last.
