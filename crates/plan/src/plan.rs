@@ -422,12 +422,18 @@ pub struct VerifiedPlan {
     pub(crate) plan: Plan,
     /// Per block: programs of init, then of steps (`None` for host steps).
     pub(crate) programs: Vec<BlockPrograms>,
+    pub(crate) searched: bool,
 }
 
 impl VerifiedPlan {
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Whether the schedule of some step was looked for, and not taken from another box.
+    pub fn searched(&self) -> bool {
+        self.searched
     }
 
     /// Tile programs of the init steps of block `block` (counting blocks only).

@@ -71,7 +71,7 @@ pub use tiles::tile_map;
 
 use crate::{BufferKind, Plan, PlanError, PlanSegment, Program, Step, StepWork, VerifiedPlan};
 use kernel::{Kernel, TileProgram};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Largest buffer, arena or scratch in bytes.
@@ -170,15 +170,26 @@ pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, 
         step::check(&plan, block, &made, &blame, &mut budget)?;
         programs.push(made);
     }
-    Ok(VerifiedPlan { plan, programs })
+    let looked = |s: &Step| !s.taken && matches!(s.work, StepWork::Kernel { .. });
+    let searched = {
+        let mut steps = plan.blocks().flat_map(|b| b.init.iter().chain(&b.steps));
+        steps.any(looked)
+    };
+    Ok(VerifiedPlan {
+        plan,
+        programs,
+        searched,
+    })
 }
 
 /// Programs that were verified, by where their kernels lie in memory.
-type Known<'a> = BTreeMap<*const Kernel, Vec<&'a TileProgram>>;
+type Known<'a> = HashMap<*const Kernel, Vec<&'a TileProgram>>;
 
 fn known<'a>(likes: &[&'a VerifiedPlan]) -> Known<'a> {
     let mut out = Known::new();
-    let lists = likes.iter().flat_map(|l| &l.programs);
+    // One whose schedules were all taken from others has little that they have not.
+    let told = likes.iter().enumerate().filter(|(i, l)| *i == 0 || l.searched);
+    let lists = told.flat_map(|(_, l)| &l.programs);
     for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
         let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
         if !of.iter().any(|q| std::ptr::eq(q.schedule(), p.schedule())) {

@@ -16,7 +16,7 @@ use plan::{
     Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
     StateRef, Step, StepWork, ValueIx, ValueOrigin, Why,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Alignment of arena buffers in bytes: a cache line and the widest vector.
@@ -58,6 +58,8 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
+    /// Init items that make a value.
+    makers: HashMap<ValueIx, Vec<usize>>,
     names: BTreeSet<String>,
     recency: Recency,
     /// Sizes that have a value at the top of the box.
@@ -74,6 +76,12 @@ impl<'a> BlockBuilder<'a> {
         memo: &'a mut schedule::Memo,
         prior: &'a Prior<'a>,
     ) -> BlockBuilder<'a> {
+        let mut makers: HashMap<ValueIx, Vec<usize>> = HashMap::new();
+        for (i, item) in program.init.iter().enumerate() {
+            for v in item.writes() {
+                makers.entry(v).or_default().push(i);
+            }
+        }
         BlockBuilder {
             ctx: ctxs[0],
             ctxs,
@@ -104,6 +112,7 @@ impl<'a> BlockBuilder<'a> {
             touches: vec![],
             init_touches: vec![],
             init_done: BTreeSet::new(),
+            makers,
             names: BTreeSet::new(),
             recency: Recency::default(),
             valued: DimMap::default(),
@@ -353,11 +362,9 @@ impl<'a> BlockBuilder<'a> {
         let mut need: BTreeSet<usize> = BTreeSet::new();
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
-            for (i, item) in program.init.iter().enumerate() {
-                if !self.init_done.contains(&i) && !need.contains(&i) && item.writes().contains(&v)
-                {
-                    need.insert(i);
-                    stack.extend(item.reads());
+            for &i in self.makers.get(&v).into_iter().flatten() {
+                if !self.init_done.contains(&i) && need.insert(i) {
+                    stack.extend(program.init[i].reads());
                 }
             }
         }

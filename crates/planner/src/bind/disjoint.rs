@@ -28,14 +28,19 @@ fn written(s: &Step, b: BufferId) -> Option<Vec<(&Access, &Kernel)>> {
 
 /// An access as its least address and its (extent, stride) pairs, none of them backwards; `None`
 /// where a term has leaves or gathers, or a stride has no sign.
-fn upright(a: &Access, k: &Kernel) -> Option<(Dim, Vec<(Dim, Dim)>)> {
+fn upright(a: &Access, k: &Kernel, dims: &DimBox) -> Option<(Dim, Vec<(Dim, Dim)>)> {
     if !a.indexed.is_empty() {
         return None;
     }
-    let (mut offset, mut pairs) = (a.offset.clone(), Vec::new());
+    // A size that the box settles is a number, which is quick to reckon with.
+    let at = |d: &Dim| match dims.bounds(d) {
+        Some(r) if r.lo == r.hi => Dim::Known(r.lo),
+        _ => d.clone(),
+    };
+    let (mut offset, mut pairs) = (at(&a.offset), Vec::new());
     for t in &a.terms {
-        let stride = t.stride()?.clone();
-        let extent = k.axes[t.axis as usize].extent.clone();
+        let stride = at(t.stride()?);
+        let extent = at(&k.axes[t.axis as usize].extent);
         if stride.provably_nonneg() {
             pairs.push((extent, stride));
             continue;
@@ -65,7 +70,7 @@ fn residues((offset, pairs): &(Dim, Vec<(Dim, Dim)>), period: &Dim) -> (Dim, Dim
 /// True when the accesses are proved to touch different elements: for some stride that both have,
 /// they stay in different parts of each period.
 fn apart((a, ka): &(&Access, &Kernel), (c, kc): &(&Access, &Kernel), dims: &DimBox) -> bool {
-    let (Some(a), Some(c)) = (upright(a, ka), upright(c, kc)) else {
+    let (Some(a), Some(c)) = (upright(a, ka, dims), upright(c, kc, dims)) else {
         return false;
     };
     let mut periods: Vec<Dim> = vec![Dim::ZERO];

@@ -70,6 +70,11 @@ impl<'a> Prior<'a> {
     pub fn of(plans: &[&'a VerifiedPlan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
         let mut out = Prior::default();
         for &verified in plans {
+            let nearest = out.likes.is_empty();
+            // All that it has stands in a plan that it was taken from.
+            if !nearest && !verified.searched() {
+                continue;
+            }
             let plan = verified.plan();
             for block in plan.blocks() {
                 for s in &block.init {
@@ -85,7 +90,6 @@ impl<'a> Prior<'a> {
                     }
                 }
             }
-            let nearest = out.likes.is_empty();
             let steps = ran(verified).filter(|r| nearest || !r.step.taken);
             out.likes.push(Like {
                 plan,

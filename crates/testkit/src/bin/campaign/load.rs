@@ -197,8 +197,8 @@ pub fn run(args: &[String]) -> ExitCode {
          A *load* is everything from the start of the engine to the first answer, without the time that \
          the same request takes when nothing is left to be made: `load + request - run`, all three measured \
          in one process (`run` is a median). Starting and ending a process is not in it; `process` has all \
-         of it. `first` is a load by a new process with an empty cache, `second` with a filled one (the \
-         median of several), whose parts are `load`, `request`, `run` and `process`. The model's file is in \
+         of it. `first` is a load by a new process with an empty cache, `second` with a filled one (both \
+         medians of several), whose parts are `load`, `request`, `run` and `process`. The model's file is in \
          the page cache for all of them.\n\n\
          `planned` is reading, rewriting, fusing and binding in a process that runs already and has no \
          cache. The *first planning* is what such a process takes from the file to a plan that runs: the \
