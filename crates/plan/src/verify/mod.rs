@@ -188,7 +188,10 @@ type Known<'a> = HashMap<*const Kernel, Vec<&'a TileProgram>>;
 fn known<'a>(likes: &[&'a VerifiedPlan]) -> Known<'a> {
     let mut out = Known::new();
     // One whose schedules were all taken from others has little that they have not.
-    let told = likes.iter().enumerate().filter(|(i, l)| *i == 0 || l.searched);
+    let told = likes
+        .iter()
+        .enumerate()
+        .filter(|(i, l)| *i == 0 || l.searched);
     let lists = told.flat_map(|(_, l)| &l.programs);
     for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
         let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
