@@ -243,7 +243,7 @@ impl Engine {
                 }
             }
         }
-        // What belongs to no session any more is left out.
+        // What belongs to a plan that is gone is left out.
         let known = |w: Worked| Some((w, *named.get(&(w.executable, w.step))?));
         let worked: Vec<(Worked, u32)> = self
             .device
