@@ -222,13 +222,17 @@ impl PlanView {
             } => format!("throughput within {}", units::seconds(s)),
         };
         let _ = writeln!(out, "{}", style.heading(&format!("plan of {}", self.model)));
-        let _ = writeln!(
-            out,
-            "  machine  {} ({}), {}",
-            self.machine,
-            self.target,
-            units::plural(u64::from(self.workers), "worker")
-        );
+        let workers = units::plural(u64::from(self.workers), "worker");
+        let machine = format!("{} ({}), {workers}", self.machine, self.target);
+        // Names of processors may be long, and there may be two of them.
+        let said = |out: &mut String, what: &str, text: &str| {
+            let lines = units::wrapped(text, style.width.saturating_sub(11));
+            for (i, line) in lines.iter().enumerate() {
+                let what = if i == 0 { what } else { "" };
+                let _ = writeln!(out, "  {what:7}  {line}");
+            }
+        };
+        said(&mut out, "machine", &machine);
         if !self.dims.is_empty() {
             let range = if self.dims.contains("..") {
                 " (figures below are for the largest)"
@@ -261,7 +265,7 @@ impl PlanView {
             }
         }
         if let Some(note) = &self.note {
-            let _ = writeln!(out, "  note     {note}");
+            said(&mut out, "note", note);
         }
         out.push('\n');
         let mut t = Table::new(&[

@@ -60,6 +60,7 @@ fn a_scenario_is_simulated_and_its_log_replays() {
 fn models_under_load_are_supervised_and_the_log_replays() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log").display().to_string();
+    let trace = folder.path().join("trace.json").display().to_string();
     let args = [
         "supervise",
         &model(),
@@ -69,7 +70,8 @@ fn models_under_load_are_supervised_and_the_log_replays() {
         "--callers",
         "2",
     ];
-    let o = shopfloor(&[&args[..], &["--threads", "2", "--log", &log, "--json"]].concat());
+    let to = ["--threads", "2", "--log", &log, "--trace", &trace, "--json"];
+    let o = shopfloor(&[&args[..], &to].concat());
     let err = String::from_utf8_lossy(&o.stderr);
     assert!(o.status.success(), "{err}");
     let out = String::from_utf8(o.stdout).unwrap();
@@ -92,6 +94,21 @@ fn models_under_load_are_supervised_and_the_log_replays() {
         );
     }
     assert!(summary["windows"].as_u64().unwrap() > 0);
+    // The same decisions in the timeline, but for any of its last moment.
+    let text_of_trace = std::fs::read_to_string(&trace).unwrap();
+    let traced: Value = serde_json::from_str(&text_of_trace).unwrap();
+    let events = traced["traceEvents"].as_array().unwrap();
+    let marks: Vec<&Value> = events.iter().filter(|e| e["ph"] == "i").collect();
+    assert!(marks.len() <= decisions.len());
+    for (m, d) in marks.iter().zip(decisions) {
+        assert_eq!(m["args"]["reason"], d["why"]["reason"]);
+        assert!(
+            m["name"]
+                .as_str()
+                .unwrap()
+                .starts_with(d["why"]["pass"].as_str().unwrap())
+        );
+    }
     let again = text(&["supervise", "--replay", &log]);
     assert!(again.contains("records"), "{again}");
     let replayed = json(&["simulate", &log, "--replay"]);

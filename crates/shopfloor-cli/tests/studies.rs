@@ -338,6 +338,25 @@ fn branches_count() {
 }
 
 /// Whose kernels a plan is of is said, and can be chosen.
+/// A processor may be called anything.
+#[test]
+fn a_long_name_of_a_machine_is_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    let toml = include_str!("../../../machines/zen5-2core.toml");
+    let long =
+        "Some(R) Processor of a Maker(TM) With a Long Name (generic), 2 cores of a virtual machine";
+    let own = toml.replacen("zen5-2core", long, 1);
+    std::fs::write(
+        &file,
+        own.replace("EPYC Zen 5", "Mine").replace("Turin", "Own"),
+    )
+    .unwrap();
+    let out = text(&["plan", &model("digits_cnn"), "--on", file.to_str().unwrap()]);
+    let words: Vec<&str> = out.split_whitespace().collect();
+    assert!(words.join(" ").contains(long), "{out}");
+}
+
 #[test]
 fn kernels_are_told_apart() {
     let m = model("digits_cnn");
