@@ -1,5 +1,5 @@
 //! A GPU as a device.
-use crate::executable::{CudaExecutable, ResidentExecutable};
+use crate::executable::{CudaExecutable, Over, ResidentExecutable};
 use crate::place::{CudaPlace, Gpu};
 use crate::{DeviceInfo, Driver, PoolUse};
 use device::{Device, DeviceError, Executable, PackedStore, Place, Residency, Shelf};
@@ -18,7 +18,9 @@ pub struct CudaOptions {
     /// Whether weights that do not fit are streamed from the host ahead of use, rather than refused.
     pub streaming: bool,
     /// Whether blocks run in a kernel that stays on the GPU, which requests reach through memory that
-    /// both sides see; steps of the host in between them are run while it waits.
+    /// both sides see; steps of the host in between them are run while it waits. Streamed weights are
+    /// then held in page-locked memory, all of them; a block for which the host has not so much, or the
+    /// device no room for the kernel's tables beside the weights under way, runs step by step.
     pub resident: bool,
     /// How long nothing of a resident kernel may move while somebody waits for an answer. Then what
     /// every worker does goes into the request's error, and the kernel is told to leave.
@@ -174,11 +176,27 @@ impl Device for CudaDevice {
         }
         // Modules and memory are made while no kernel stays.
         let _rested = self.gpu.rest()?;
-        let made = CudaExecutable::new(gpu, place, (plan, block), weights, host)?;
-        match self.gpu.options.resident {
-            true => ResidentExecutable::over(made),
-            false => Ok(Arc::new(made)),
+        let make = |spare| {
+            let (gpu, place) = (gpu.clone(), place.clone());
+            CudaExecutable::new(gpu, place, (plan.clone(), block), weights, host, spare)
+        };
+        if !self.gpu.options.resident {
+            return Ok(Arc::new(make(0)?));
         }
+        // Where weights are streamed, the kernel's room comes from that of weights that stay; with more of
+        // them streamed the tables are a little longer.
+        let mut spare = 0;
+        for _ in 0..4 {
+            let made = match make(spare) {
+                Err(DeviceError::Memory { .. }) if spare > 0 => break,
+                made => made?,
+            };
+            match ResidentExecutable::over(made)? {
+                Over::Made(e) => return Ok(e),
+                Over::Short(bytes) => spare = bytes,
+            }
+        }
+        Ok(Arc::new(make(0)?))
     }
 
     fn emulated_ns(&self) -> Option<u64> {

@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
 
-pub(crate) use resident::ResidentExecutable;
+pub(crate) use resident::{Over, ResidentExecutable};
 
 /// Alignment of everything in a request's memory.
 const ALIGN: u64 = 256;
@@ -75,6 +75,8 @@ pub(crate) struct CudaExecutable {
     /// Offset of the words for faults, and bytes in all.
     pub faults: u64,
     pub frame_bytes: u64,
+    /// Bytes of device memory that were kept free beside weights and a frame.
+    pub spare: u64,
     pub staged_bytes: usize,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
@@ -192,6 +194,7 @@ impl CudaExecutable {
         (plan, block): (Arc<VerifiedPlan>, usize),
         weights: &Arc<WeightStore>,
         host: Option<&dyn Device>,
+        spare: u64,
     ) -> Result<CudaExecutable, DeviceError> {
         let refused = |why: &str| DeviceError::Unsupported {
             device: gpu.name.clone(),
@@ -267,7 +270,8 @@ impl CudaExecutable {
         let roads = roads.collect();
         let at = (&*plan, block, own);
         let both = host.zip(beside.as_mut().map(|b| &mut b.kept));
-        let kept = KeptBuffers::new(&gpu, at, b, weights, &steps, frame_bytes, both)?;
+        let needs = frame_bytes.saturating_add(spare);
+        let kept = KeptBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
         Ok(CudaExecutable {
             gpu,
             place,
@@ -278,6 +282,7 @@ impl CudaExecutable {
             places,
             faults,
             frame_bytes,
+            spare,
             staged_bytes: staged,
             inputs,
             outputs,

@@ -1,5 +1,6 @@
 //! What stays: weights, and what init makes of them, in device memory where it fits, and on the host
 //! to be streamed where it does not.
+use crate::DriverError;
 use crate::driver::{DevicePtr, Pinned};
 use crate::handles::{Event, Stream};
 use crate::place::{Constant, Gpu};
@@ -77,6 +78,8 @@ pub(crate) struct KeptBuffers {
     pub loads: Vec<Vec<(usize, u64)>>,
     /// Taken by one request at a time.
     pub ring: Option<Mutex<Ring>>,
+    /// Addresses of the ring's places.
+    passes: Vec<DevicePtr>,
     pub device_bytes: u64,
     pub streamed_bytes: u64,
 }
@@ -240,16 +243,54 @@ impl KeptBuffers {
             let of = list.iter().zip(&b.buffers).filter(|(k, _)| f(k));
             of.map(|(_, buf)| buf.bytes).sum()
         };
+        let ring = match slot {
+            0 => None,
+            _ => Some(Ring::new(gpu, slot, slots)?),
+        };
         Ok(KeptBuffers {
             device_bytes: bytes(&|k| k.ptr().is_some()),
             streamed_bytes: bytes(&|k| matches!(k, Kept::Host(_))),
-            ring: match slot {
-                0 => None,
-                _ => Some(Mutex::new(Ring::new(gpu, slot, slots)?)),
-            },
+            passes: ring.iter().flat_map(|r| &r.slots).map(|s| s.at).collect(),
+            ring: ring.map(Mutex::new),
             loads,
             list,
         })
+    }
+
+    /// Places that streamed buffers pass through; none where nothing is streamed.
+    pub fn passes(&self) -> usize {
+        self.passes.len()
+    }
+
+    /// Streamed buffers that `step` reads, each with where it lies for that step.
+    pub fn passing(&self, step: usize) -> Vec<(usize, DevicePtr)> {
+        let loads = self.loads[..step].iter();
+        let before = loads.filter(|l| !l.is_empty()).count();
+        match self.passes.len() {
+            0 => vec![],
+            n => {
+                let base = self.passes[before % n];
+                let own = self.loads[step].iter();
+                own.map(|&(b, at)| (b, base.offset(at))).collect()
+            }
+        }
+    }
+
+    /// Page-locked copies of the streamed buffers, by buffer.
+    ///
+    /// # Errors
+    /// The host has not so much memory to lock.
+    pub fn pinned(&self, gpu: &Gpu) -> Result<Vec<Option<Arc<dyn Pinned>>>, DriverError> {
+        let one = |k: &Kept| match k {
+            Kept::Host(h) => {
+                let bytes = h.bytes();
+                let p = gpu.context.pinned(bytes.len().max(1))?;
+                p.write(0, bytes)?;
+                Ok(Some(p))
+            }
+            _ => Ok(None),
+        };
+        self.list.iter().map(one).collect()
     }
 }
 

@@ -71,6 +71,14 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes that a block of `bytes` bytes takes at least.
+    pub fn size(bytes: u64) -> u64 {
+        bytes
+            .max(1)
+            .checked_next_multiple_of(GRAIN)
+            .unwrap_or(u64::MAX)
+    }
+
     /// A block of `bytes` bytes; its contents mean nothing. A free block up to an eighth too large is
     /// taken before the driver is asked, and free blocks go back to the driver before this fails.
     ///

@@ -65,6 +65,7 @@ impl Clocks {
             let (what, lane) = match entry {
                 Entry::Step { .. } => (Activity::Kernel, COMPUTE),
                 Entry::Copy { way, .. } => (*way, COPIES),
+                Entry::Load { .. } => (Activity::Upload, COPIES),
             };
             t.device.push(DeviceSpan {
                 lane,
@@ -74,7 +75,7 @@ impl Clocks {
                 start_ns: begin.saturating_sub(zero),
                 end_ns: end.saturating_sub(zero),
             });
-            // Copies of inputs and outputs are no steps.
+            // Copies of inputs, outputs and streamed weights are no steps.
             if what != Activity::Kernel && !entry.is_road() {
                 continue;
             }

@@ -8,6 +8,16 @@
 //! what their clocks say ([`super::clocks`]). What needs the driver (values on the device, a run that ends
 //! early) goes step by step, for which the kernel leaves first.
 //!
+//! Weights that do not fit are copied by the kernel too, from page-locked memory that holds them all, ahead
+//! of the steps that read them. Copies that the driver makes in a stream of their own are allowed beside a
+//! kernel that runs, and leave its workers free; but the host would have to start each of them in the middle
+//! of a request, when it learns that a place is free, and tell the kernel of its end: two more ways over the
+//! link per place, and a worker that waits for the host. Here a weight on its way is an entry like others,
+//! its tasks are counted and waited for as theirs, and a request stays without a call of the driver. The
+//! price: page-locked memory for all that is streamed, workers that copy instead of computing while they
+//! do, and one request at a time, as there is one ring of places. A block for which the host cannot lock so
+//! much runs step by step.
+//!
 //! Whoever waits for an answer only reads memory. After `CudaOptions::watchdog` without one the driver is
 //! asked whether the kernel is still there, and the workers' own words are read twice: when nothing has
 //! moved in between, they become the request's error and the kernel is told to leave.
@@ -20,7 +30,7 @@ use super::stretch::{self, Amount, Entry, From, PIECE, Phase, Stretch};
 use super::{CudaExecutable, CudaFrame, Kept, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
-use crate::pool::Block as Memory;
+use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
 use device::ring::{
@@ -67,6 +77,8 @@ pub(crate) struct ResidentExecutable {
     dims: BTreeMap<Dim, u32>,
     slots: Vec<Slot>,
     uses: Slots,
+    /// Streamed buffers in page-locked memory, by buffer.
+    streamed: Vec<Option<Arc<dyn Pinned>>>,
     start: Start,
     payloads: Arc<dyn Pinned>,
     ring: Arc<Mutex<Ring<PinnedWords>>>,
@@ -107,13 +119,21 @@ struct ResidentFrame {
     host: Option<HostMemory>,
 }
 
+/// What became of a block that was to run in a kernel that stays.
+pub(crate) enum Over {
+    /// It runs, in such a kernel where that can be.
+    Made(Arc<dyn Executable>),
+    /// Its weights are streamed: it is to be made anew with so many bytes kept free.
+    Short(u64),
+}
+
 /// Whether a kernel can stay for the block: it has steps on the GPU, none by the driver's calls.
 fn possible(e: &CudaExecutable) -> bool {
     let mut work = e.steps.work.iter();
     let called = work.any(|w| matches!(w, Work::Host(_)));
     let some = e.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
     let few = stretch::count(e) * (SLOTS + 1) < MOST_TABLES;
-    some && few && !called && e.kept.ring.is_none() && !e.gpu.unified()
+    some && few && !called && !e.gpu.unified()
 }
 
 /// The tables of a request without work: one step of no tasks. Those of any block are as long.
@@ -136,14 +156,20 @@ fn nothing(body: u32) -> Result<Vec<u8>, TableError> {
 
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
-    pub fn over(inner: CudaExecutable) -> Result<Arc<dyn Executable>, DeviceError> {
-        match possible(&inner) {
-            true => Ok(Arc::new(ResidentExecutable::new(inner)?)),
-            false => Ok(Arc::new(inner)),
+    pub fn over(inner: CudaExecutable) -> Result<Over, DeviceError> {
+        if !possible(&inner) {
+            return Ok(Over::Made(Arc::new(inner)));
+        }
+        match inner.kept.pinned(&inner.gpu) {
+            Ok(streamed) => ResidentExecutable::made(inner, streamed),
+            Err(_) => Ok(Over::Made(Arc::new(inner))),
         }
     }
 
-    fn new(inner: CudaExecutable) -> Result<ResidentExecutable, DeviceError> {
+    fn made(
+        inner: CudaExecutable,
+        streamed: Vec<Option<Arc<dyn Pinned>>>,
+    ) -> Result<Over, DeviceError> {
         let gpu = inner.gpu.clone();
         let plan = inner.plan.clone();
         let b = block_of(&plan, inner.block)?;
@@ -156,8 +182,13 @@ impl ResidentExecutable {
         let own = programs.zip(&inner.steps.work);
         let own = own.filter(|(_, w)| matches!(w, Work::Kernel(_)));
         let programs: Vec<&TileProgram> = own.filter_map(|(p, _)| p.as_ref()).collect();
+        // Streamed weights pass through places that only one request can have.
+        let slots = match inner.kept.passes() {
+            0 => SLOTS,
+            _ => 1,
+        };
         // One more slot is for requests without work.
-        let all = SLOTS + 1;
+        let all = slots + 1;
         let capacity = (all as u32).next_power_of_two();
         let abi_ = Abi::new(capacity, &abi::offsets(capacity))
             .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
@@ -189,7 +220,22 @@ impl ResidentExecutable {
             )));
         }
         let workers = (room - 1).min(cut.most.max(1)) as u32;
-        // Memory.
+        // A slot's tables for every stretch, and those of requests without work.
+        let own = slots * cut.stretches.len();
+        // Memory: what streaming left was counted without this.
+        let sizes = [
+            workers as usize * size_of::<abi::StatusEntry>(),
+            abi::feed_bytes(capacity),
+            tables.slot_bytes() * (own + 1),
+        ];
+        if inner.kept.passes() > 0 {
+            // One frame was counted; what needs the driver has one of its own.
+            let needs: u64 = sizes.iter().map(|&n| Pool::size(n as u64)).sum();
+            let needs = needs + Pool::size(inner.frame_bytes);
+            if needs > inner.spare {
+                return Ok(Over::Short(needs));
+            }
+        }
         let room = |bytes: usize| {
             let m = gpu.pool.take(bytes.max(16) as u64).map_err(failed)?;
             gpu.context
@@ -198,11 +244,8 @@ impl ResidentExecutable {
             Ok::<Memory, DeviceError>(m)
         };
         let pinned = |bytes: usize| gpu.context.pinned(bytes.max(16)).map_err(failed);
-        let status = room(workers as usize * size_of::<abi::StatusEntry>())?;
-        let feed = room(abi::feed_bytes(capacity))?;
-        // A slot's tables for every stretch, and those of requests without work.
-        let own = SLOTS * cut.stretches.len();
-        let table = room(tables.slot_bytes() * (own + 1))?;
+        let [status, feed, table] = sizes.map(room);
+        let (status, feed, table) = (status?, feed?, table?);
         let payloads = pinned(tables.payload_bytes() * (own + 1))?;
         let empty = nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
         let at = tables.payload_bytes() * own;
@@ -210,14 +253,14 @@ impl ResidentExecutable {
         let longest = cut.stretches.iter().map(|s| s.entries.len()).max();
         let times = pinned(Times::bytes(longest.unwrap_or(0), workers))?;
         let ring = Ring::new(PinnedWords(pinned(abi::ring_bytes(capacity))?), capacity);
-        let mut slots = vec![];
-        for _ in 0..SLOTS {
+        let (count, mut slots) = (slots, vec![]);
+        for _ in 0..count {
             slots.push(Slot {
                 memory: gpu.pool.take(inner.frame_bytes).map_err(failed)?,
                 pinned: pinned(inner.staged_bytes)?,
             });
         }
-        Ok(ResidentExecutable {
+        Ok(Over::Made(Arc::new(ResidentExecutable {
             start: Start {
                 function,
                 shape: Launch {
@@ -238,7 +281,8 @@ impl ResidentExecutable {
             },
             params,
             slots,
-            uses: Slots::new(SLOTS, cut.stretches.len()),
+            uses: Slots::new(count, cut.stretches.len()),
+            streamed,
             payloads,
             ring: Arc::new(Mutex::new(ring)),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
@@ -250,7 +294,7 @@ impl ResidentExecutable {
             _memory: vec![status, feed, table],
             _module: module,
             inner,
-        })
+        })))
     }
 
     fn failed(&self, e: crate::DriverError) -> DeviceError {
@@ -297,8 +341,14 @@ impl ResidentExecutable {
                     };
                     vec![from, to, entry.bytes(e, p), PIECE]
                 }
+                Entry::Load { buffer, bytes, to } => {
+                    let from = self.streamed[*buffer].as_ref();
+                    let from = from.map_or(0, |p| p.device_ptr().0);
+                    vec![from, to.0, *bytes, PIECE]
+                }
                 Entry::Step { params, .. } => {
                     let one = |f: &From| match f {
+                        From::Here(at) => at.0,
                         From::Buffer(b) => self.address(slot, push.kept, *b).0,
                         From::Param(d) => p[*d as usize] as u64,
                         From::Fault => base.offset(s.tables.fault(i).unwrap_or(0) as u64).0,
@@ -392,6 +442,9 @@ impl ResidentExecutable {
         context.download(&mut page, self.start.status).ok()?;
         let name = |(e, s): (&Entry, &usize)| match e {
             Entry::Step { .. } => self.inner.steps.names[*s].clone(),
+            Entry::Load { .. } => {
+                format!("copy of weights for {}", self.inner.steps.names[*s])
+            }
             Entry::Copy { amount, .. } => match amount {
                 Amount::Input(_) => "copy of an input".into(),
                 Amount::Output(_) => "copy of an output".into(),
@@ -481,7 +534,7 @@ impl ResidentExecutable {
             // Slots were left as they were: they begin anew.
             Ok(true) => {
                 self.uses.clear();
-                let tables = SLOTS * self.stretches.len() + 1;
+                let tables = self.slots.len() * self.stretches.len() + 1;
                 let zeros = vec![0; self.start.slot_bytes as usize * tables];
                 let zeroed = gpu.context.upload(self.start.slots, &zeros);
                 zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
@@ -610,6 +663,11 @@ impl ResidentExecutable {
                 let own = host.as_ref().zip(view);
                 let bytes = own.and_then(|(m, view)| m.bytes(b, road.from, view).get(..n));
                 put(e.roads[i], bytes.ok_or_else(|| short(i))?)?;
+            }
+            for x in &s.entries {
+                if let Entry::Load { bytes, .. } = x {
+                    e.gpu.sent(*bytes);
+                }
             }
             let push = Push {
                 stretch: k,

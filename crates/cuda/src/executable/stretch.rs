@@ -2,9 +2,12 @@
 //! host between them. Every stretch is a request of its own to the kernel, on the same memory.
 //!
 //! Copies are entries like steps: of inputs before the first stretch's steps, of outputs behind the last
-//! one's, and of what the two sides exchange where the plan has it. Steps wait for what is in their own
-//! stretch only: the host pushes a stretch when everything before it is over.
+//! one's, of what the two sides exchange where the plan has it, and of streamed weights. These come to a
+//! place of the ring when the step that read what was there before is over, and every stretch brings all
+//! that its steps read, so that nothing of the ring is counted on from one stretch to the next. Steps wait
+//! for what is in their own stretch only: the host pushes a stretch when everything before it is over.
 use super::{CudaExecutable, Port};
+use crate::driver::DevicePtr;
 use crate::steps::Work;
 use device::ring::{StepShape, TableError, Tables};
 use emit::ptx::ParamValue;
@@ -20,6 +23,8 @@ pub(super) const PIECE: u64 = 16 << 10;
 #[derive(Clone, Copy)]
 pub(super) enum From {
     Buffer(usize),
+    /// Where a streamed buffer lies for this step.
+    Here(DevicePtr),
     Param(u32),
     Fault,
 }
@@ -42,6 +47,12 @@ pub(super) enum Entry {
         staged: usize,
         buffer: usize,
     },
+    /// A streamed buffer from page-locked memory to where it lies for the step that reads it.
+    Load {
+        buffer: usize,
+        bytes: u64,
+        to: DevicePtr,
+    },
     /// The plan's step.
     Step { params: Vec<From>, tasks: u32 },
 }
@@ -61,10 +72,12 @@ impl Entry {
     /// Bytes that it copies under the parameters `p`.
     pub fn bytes(&self, e: &CudaExecutable, p: &[i64]) -> u64 {
         let port = |l: &[Port], i: usize| l[i].size.bytes(p).unwrap_or(0);
-        let Entry::Copy { amount, .. } = self else {
-            return 0;
+        let amount = match self {
+            Entry::Copy { amount, .. } => *amount,
+            Entry::Load { bytes, .. } => return *bytes,
+            Entry::Step { .. } => return 0,
         };
-        let n = match *amount {
+        let n = match amount {
             Amount::Input(i) => port(&e.inputs, i),
             Amount::Output(i) => port(&e.outputs, i),
             Amount::Road(s) => match &e.steps.work[s] {
@@ -78,7 +91,7 @@ impl Entry {
     /// Its tasks under the parameters `p`.
     pub fn tasks(&self, e: &CudaExecutable, p: &[i64]) -> u64 {
         match self {
-            Entry::Copy { .. } => self.bytes(e, p).div_ceil(PIECE),
+            Entry::Copy { .. } | Entry::Load { .. } => self.bytes(e, p).div_ceil(PIECE),
             Entry::Step { tasks, .. } => p[*tasks as usize].max(0) as u64,
         }
     }
@@ -121,9 +134,30 @@ struct Making {
     /// Entries of the plan's steps, and of the copies into buffers.
     of_step: BTreeMap<usize, u32>,
     comes: Vec<(usize, u32)>,
+    /// Entries that bring what a step of the plan reads.
+    loads: BTreeMap<usize, Vec<u32>>,
 }
 
 impl Making {
+    /// Brings what `step` reads of streamed buffers, to where `before` read others.
+    fn load(
+        &mut self,
+        (e, body): (&CudaExecutable, u32),
+        b: &Block,
+        step: usize,
+        before: Option<usize>,
+    ) {
+        let over = before.and_then(|s| self.of_step.get(&s));
+        let waits: Vec<Wait> = over.map(|&at| Wait::Step(at)).into_iter().collect();
+        for (buffer, to) in e.kept.passing(step) {
+            let at = self.entries.len() as u32;
+            self.loads.entry(step).or_default().push(at);
+            let bytes = b.buffers[buffer].bytes;
+            let entry = Entry::Load { buffer, bytes, to };
+            self.copy(body, entry, step, bytes, waits.clone());
+        }
+    }
+
     fn copy(&mut self, body: u32, entry: Entry, step: usize, top: u64, waits: Vec<Wait>) {
         self.shapes.push(StepShape {
             body,
@@ -155,6 +189,8 @@ impl Making {
             });
         }
         let touched = || e.steps.reads[i].iter().chain(&e.steps.writes[i]);
+        let loads = self.loads.get(&i).into_iter().flatten();
+        out.extend(loads.map(|&at| Wait::Step(at)));
         for (buffer, at) in &self.comes {
             if touched().any(|t| t == buffer) {
                 out.push(Wait::Step(*at));
@@ -220,6 +256,13 @@ pub(super) fn cut(
             let bytes = b.buffers[port.buffer].bytes;
             m.copy(body, entry, port.step.unwrap_or(0), bytes, vec![]);
         }
+        // As many loads ahead as there are places, from the stretch's first on.
+        let ahead = e.kept.passes();
+        let streams = |i: &usize| !e.kept.loads[*i].is_empty();
+        let loads: Vec<usize> = list.iter().copied().filter(streams).collect();
+        for &step in loads.iter().take(ahead) {
+            m.load((e, body), b, step, None);
+        }
         for &i in list {
             let (s, waits) = (&b.steps[i], m.waits(e, b, i));
             let here = m.entries.len() as u32;
@@ -241,8 +284,15 @@ pub(super) fn cut(
                     let number = code.of_program[kernels];
                     kernels += 1;
                     let own = &code.bodies[number as usize];
+                    let passing = e.kept.passing(i);
                     let from = |p: &emit::ptx::ParamSpec, params: &mut Params| match &p.value {
-                        ParamValue::Operand(o) => From::Buffer(args[*o as usize] as usize),
+                        ParamValue::Operand(o) => {
+                            let buffer = args[*o as usize] as usize;
+                            match passing.iter().find(|x| x.0 == buffer) {
+                                Some(x) => From::Here(x.1),
+                                None => From::Buffer(buffer),
+                            }
+                        }
                         ParamValue::Dim(d) => From::Param(params.intern(d)),
                         ParamValue::Fault => From::Fault,
                     };
@@ -271,6 +321,11 @@ pub(super) fn cut(
                 _ => continue,
             }
             m.of_step.insert(i, here);
+            if let Some(n) = loads.iter().position(|&l| l == i)
+                && let Some(&next) = loads.get(n + ahead)
+            {
+                m.load((e, body), b, next, Some(i));
+            }
         }
         let outs = e.outputs.iter().enumerate();
         let outs = outs.filter(|(_, p)| !p.state && p.here && Some(at) == last);
