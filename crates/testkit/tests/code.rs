@@ -136,6 +136,19 @@ fn kernels(program: &Program, dims: &DimBox, name: &str, arch: &str) -> Vec<Tile
     out
 }
 
+/// Leaves a text in the folder that `SHOPFLOOR_KEEP_PTX` names, with registers estimated and taken.
+fn keep(text: &Ptx, (arch, what): (&str, &str), taken: u32) {
+    let Some(folder) = std::env::var_os("SHOPFLOOR_KEEP_PTX") else {
+        return;
+    };
+    let plain = |c: char| if c.is_alphanumeric() { c } else { '_' };
+    let name: String = what.chars().map(plain).collect();
+    let own = &blake3::hash(text.text.as_bytes()).to_hex()[..6];
+    let estimate = text.registers_estimate;
+    let file = format!("{name}.{own}.{arch}.{estimate}.{taken}.ptx");
+    std::fs::write(Path::new(&folder).join(file), &text.text).unwrap();
+}
+
 /// What the assembler says of a text: registers taken, and the machine code where it can be shown.
 fn assembled(text: &Ptx, arch: &str, tools: (&Path, Option<&Path>), at: &Path) -> (u32, String) {
     let (file, cubin) = (at.join("kernel.ptx"), at.join("kernel.cubin"));
@@ -251,6 +264,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
                 let mut out = vec![];
                 for (arch, family, what, text) in jobs {
                     let (taken, code) = assembled(text, arch, tools, folder.path());
+                    keep(text, (arch, what), taken);
                     if !code.is_empty() {
                         meant(&text.text, &code, what);
                     }
@@ -278,30 +292,28 @@ fn every_kernel_of_these_models_is_what_it_says() {
     wrong.sort_by(f64::total_cmp);
     let (n, median) = (wrong.len(), wrong[wrong.len() / 2]);
     let near = wrong.iter().filter(|w| **w <= 0.15).count();
-    // Registers are handed out by eights, and a multiprocessor's 65,536 are 32 for each of the 2,048
-    // threads that it can have: an estimate is as good where it is off by half of eight, or where both
-    // numbers limit nothing.
-    let same = |p: &&(u32, u32)| share(p) <= 0.15 || p.0.abs_diff(p.1) <= 4 || p.0.max(p.1) <= 32;
-    let close = all.iter().filter(same).count();
-    let other: Vec<_> = all.iter().filter(|p| !same(p)).collect();
+    // A multiprocessor's 65,536 registers are 32 for each of the 2,048 threads that it can have: where
+    // neither number is above that, none of them limits anything, and an assembler that is short of
+    // nothing takes what it likes.
+    let counts = |p: &&(u32, u32)| p.0.max(p.1) > 32;
+    let off_by_more = |p: &&(u32, u32)| 100 * p.0.abs_diff(p.1) > 15 * p.1;
+    let large = all.iter().filter(counts).count();
+    let other: Vec<_> = all.iter().filter(counts).filter(off_by_more).collect();
     for (i, top) in [0.05, 0.1, 0.15, 0.2, 0.3, 0.5].into_iter().enumerate() {
         let within = wrong.iter().filter(|w| **w <= top).count();
         let sign = if i == 0 { "" } else { ", " };
         print!("{sign}{within} within {:.0} %", 100.0 * top);
     }
     println!(
-        " of {n} kernels; median {:.0} %; {close} by what it decides, the others {other:?}",
+        " of {n} kernels; median {:.0} %; {large} have more than 32 registers, of these off by more than 15 %: {other:?}",
         100.0 * median
     );
     assert!(median < 0.1, "{median}");
-    assert!(near * 100 >= 85 * n, "{near} of {n}");
-    // None takes more than the bound: no kernel is given more registers. What takes fewer than estimated
-    // are guarded loads that ptxas makes one after the other, and a top-k. (96 of 100 until guarded loads
-    // became instructions without jumps, which ptxas is freer to move.)
-    assert!(close * 100 >= 95 * n, "{close} of {n}: {other:?}");
-    for pair in &other {
-        assert!(pair.0 > pair.1 && share(pair) < 0.4, "{pair:?}");
-    }
+    assert!(near * 100 >= 90 * n, "{near} of {n}");
+    // None takes more than the bound that keeps it within 15% of the estimate, and none spills for it; none
+    // that counts takes 15% less.
+    assert!(large >= 20, "{large}");
+    assert!(other.is_empty(), "{other:?}");
     assert!(wrong.len() >= 60, "{}", wrong.len());
     let families: BTreeSet<Family> = off.keys().map(|k| k.1).collect();
     assert!(families.len() >= 7, "{families:?}");

@@ -242,7 +242,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
     );
     let code = head + &s.out;
     let most = super::target::registers_for(p.threads);
-    let held = super::pressure::estimate_threads(&code, most);
+    let held = super::pressure::estimate_threads(&code, arch, most);
     Ok(Printed {
         name: p.name.clone(),
         held,

@@ -1,0 +1,283 @@
+//! A text's instructions as an assembler may order, guard or repeat them.
+use super::{Again, Kind, Line, Parsed, SLOW, alive, count, has, starts, step};
+use std::collections::HashMap;
+
+/// Lines of a guarded part that becomes guarded instructions.
+const SHORT: usize = 8;
+/// Loads, and functions of the special unit, under way at once.
+const LOADS: usize = 16;
+/// Lines of a stretch that are put in another order at most: the search goes through all that are ready
+/// for every line.
+const STRETCH: usize = 1 << 12;
+/// Instructions that are made again for one use.
+const CHAIN: usize = 5;
+
+/// `p` as an assembler would leave it.
+pub(super) fn ahead(p: &Parsed) -> Parsed {
+    let mut out = guarded(p);
+    let starts = starts(&out);
+    let mut lines = Vec::with_capacity(out.lines.len());
+    for (b, &from) in starts.iter().enumerate() {
+        let to = starts.get(b + 1).copied().unwrap_or(out.lines.len());
+        for part in out.lines[from..to].split_inclusive(|l| l.kind == Kind::Fence) {
+            lines.extend(loads_first(part));
+        }
+    }
+    out.lines = lines;
+    out
+}
+
+/// `p` with short parts that are jumped over as instructions that depend on the condition.
+pub(super) fn guarded(p: &Parsed) -> Parsed {
+    let n = p.lines.len();
+    // End of the part that the jump in a line skips, where it is short and only runs through.
+    let end = |i: usize| -> Option<usize> {
+        let l = &p.lines[i];
+        let to = *p.labels.get(l.jump.as_ref()?)?;
+        let inside = l.partial && to > i && to - i - 1 <= SHORT;
+        let through = |l: &Line| match &l.jump {
+            Some(j) => l.partial && p.labels.get(j).is_some_and(|&t| t > i && t <= to),
+            None => !l.ends && !l.uses.is_empty() | !l.defs.is_empty(),
+        };
+        (inside && p.lines[i + 1..to].iter().all(through)).then_some(to)
+    };
+    let ends: Vec<Option<usize>> = (0..n).map(end).collect();
+    // Where each register is defined first and last.
+    let mut defined = vec![(usize::MAX, 0); p.width.len()];
+    for (i, l) in p.lines.iter().enumerate() {
+        for &d in &l.defs {
+            let at = &mut defined[d as usize];
+            *at = (at.0.min(i), at.1.max(i));
+        }
+    }
+    let (mut lines, mut place) = (vec![], vec![0; n + 1]);
+    // Parts that a line is in: their ends and the jump's number.
+    let mut open: Vec<(usize, usize)> = vec![];
+    for (i, l) in p.lines.iter().enumerate() {
+        place[i] = lines.len();
+        open.retain(|o| o.0 > i);
+        if let Some(to) = ends[i] {
+            open.push((to, i));
+            continue;
+        }
+        let mut l = l.clone();
+        for &(_, jump) in &open {
+            l.uses.extend(&p.lines[jump].uses);
+        }
+        if let Some(&(to, jump)) = open.last() {
+            // What is defined nowhere else has no value to keep.
+            let own = |&d: &u32| defined[d as usize].0 > jump && defined[d as usize].1 < to;
+            l.partial |= !l.defs.iter().all(own);
+        }
+        lines.push(l);
+    }
+    place[n] = lines.len();
+    let left = |name: &str| {
+        let mut jumps = p.lines.iter().zip(&ends);
+        jumps.any(|(l, e)| e.is_none() && l.jump.as_deref() == Some(name))
+    };
+    let labels = p.labels.iter().filter(|(name, _)| left(name));
+    Parsed {
+        labels: labels.map(|(n, &at)| (n.clone(), place[at])).collect(),
+        width: p.width.clone(),
+        truth: p.truth.clone(),
+        lines,
+    }
+}
+
+/// Lines of a stretch that have to come before each line of it.
+fn needs(part: &[Line]) -> Vec<Vec<usize>> {
+    let n = part.len();
+    let mut needs: Vec<Vec<usize>> = vec![vec![]; n];
+    // Last definition and the uses since, by register; only looked up.
+    let mut last: HashMap<u32, usize> = HashMap::new();
+    let mut uses: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (i, l) in part.iter().enumerate() {
+        needs[i].extend(l.uses.iter().filter_map(|u| last.get(u)));
+        for d in &l.defs {
+            needs[i].extend(last.get(d));
+            needs[i].extend(uses.get(d).into_iter().flatten().filter(|&&u| u != i));
+        }
+        for &u in &l.uses {
+            uses.entry(u).or_default().push(i);
+        }
+        for &d in &l.defs {
+            last.insert(d, i);
+            let kept = if l.partial { vec![i] } else { vec![] };
+            uses.insert(d, kept);
+        }
+        needs[i].sort_unstable();
+        needs[i].dedup();
+    }
+    needs
+}
+
+/// A stretch that nothing moves out of, with its loads, some at a time, before what uses them.
+fn loads_first(part: &[Line]) -> Vec<Line> {
+    let n = part.len();
+    let needs = needs(part);
+    let mut done = vec![false; n];
+    let mut order: Vec<usize> = Vec::with_capacity(n);
+    let mut take = |i: usize| {
+        let mut stack = vec![i];
+        while let Some(&at) = stack.last() {
+            let missing = needs[at].iter().find(|&&d| !done[d]);
+            match missing {
+                Some(&d) if !done[at] => stack.push(d),
+                _ => {
+                    stack.pop();
+                    if !done[at] {
+                        done[at] = true;
+                        order.push(at);
+                    }
+                }
+            }
+        }
+    };
+    let loads: Vec<usize> = (0..n).filter(|&i| part[i].kind == Kind::Load).collect();
+    for (g, group) in loads.chunks(LOADS).enumerate() {
+        for &i in group {
+            needs[i].iter().for_each(|&d| take(d));
+        }
+        group.iter().for_each(|&i| take(i));
+        let next = loads.get((g + 1) * LOADS).copied().unwrap_or(n);
+        (0..next).for_each(&mut take);
+    }
+    (0..n).for_each(&mut take);
+    order.into_iter().map(|i| part[i].clone()).collect()
+}
+
+/// `p` with what can be had again taken from where it comes, up to `most`: who used it uses the value that
+/// it is made of, or none.
+pub(super) fn remade(p: &Parsed, most: Again) -> Parsed {
+    let mut defined = vec![0u32; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        defined[d as usize] += 1;
+    }
+    let once = |r: u32| defined[r as usize] == 1;
+    // What each value is made of, where it can be had again.
+    let mut of: Vec<Option<Option<u32>>> = vec![None; p.width.len()];
+    for l in &p.lines {
+        let &[to] = &l.defs[..] else { continue };
+        if l.partial || !once(to) {
+            continue;
+        }
+        let mut held = l.uses.iter().filter(|&&u| p.width[u as usize] > 0);
+        of[to as usize] = match (l.again, held.next(), held.next()) {
+            (Again::Special, ..) => Some(None),
+            (Again::Number, Some(&u), None) if most == Again::Number && once(u) => Some(Some(u)),
+            _ => None,
+        };
+    }
+    let source = |u: u32| {
+        let mut at = u;
+        for _ in 0..CHAIN {
+            match of[at as usize] {
+                None => break,
+                Some(next) => at = next?,
+            }
+        }
+        Some(at)
+    };
+    let mut out = p.clone();
+    for l in &mut out.lines {
+        l.uses = l.uses.iter().filter_map(|&u| source(u)).collect();
+    }
+    out
+}
+
+/// `p` with every stretch that nothing moves out of in the order that keeps least alive, as far as it is
+/// found by going from the end and taking what frees most: that order or the text's.
+pub(super) fn lean(p: &Parsed) -> Parsed {
+    let live = alive(p);
+    let mut lines = p.lines.clone();
+    for (b, &from) in live.starts.iter().enumerate() {
+        let to = live.starts.get(b + 1).copied().unwrap_or(p.lines.len());
+        let mut behind = live.out[b].clone();
+        let parts = p.lines[from..to].split_inclusive(|l| l.kind == Kind::Fence);
+        let mut end = to;
+        for part in parts.rev() {
+            let (most, before) = most_alive(part, &p.width, behind.clone(), 0..part.len());
+            let order = frugal(part, &p.width, behind.clone());
+            let (fewer, _) = most_alive(part, &p.width, behind, order.iter().copied());
+            if fewer < most {
+                for (line, &i) in lines[end - part.len()..end].iter_mut().zip(&order) {
+                    *line = part[i].clone();
+                }
+            }
+            end -= part.len();
+            behind = before;
+        }
+    }
+    Parsed { lines, ..p.clone() }
+}
+
+/// The most that is alive at once in a stretch in this order, and what is alive before it.
+fn most_alive(
+    part: &[Line],
+    width: &[u32],
+    mut live: Vec<u64>,
+    order: impl DoubleEndedIterator<Item = usize>,
+) -> (u32, Vec<u64>) {
+    let mut now = count(&live, width);
+    let mut most = now;
+    for i in order.rev() {
+        let l = &part[i];
+        let unread = l.defs.iter().filter(|&&d| !has(&live, d));
+        let unread: u32 = unread.map(|&d| width[d as usize]).sum();
+        most = most.max(now + unread);
+        now = (i64::from(now) + change(l, width, &live)) as u32;
+        step(&mut live, l);
+        let called = if l.kind == Kind::Slow { SLOW } else { 0 };
+        most = most.max(now + called);
+    }
+    (most, live)
+}
+
+/// By how much more is alive before `l` than behind it, where `live` is.
+fn change(l: &Line, width: &[u32], live: &[u64]) -> i64 {
+    let of = |r: &u32| i64::from(width[*r as usize]);
+    let first = |list: &[u32], i: usize| !list[..i].contains(&list[i]);
+    let all = l.uses.iter().enumerate();
+    let begins = all.filter(|&(i, u)| !has(live, *u) && first(&l.uses, i));
+    let ends = l.defs.iter().enumerate();
+    let ends = ends
+        .filter(|&(i, d)| !l.partial && has(live, *d) && first(&l.defs, i) && !l.uses.contains(d));
+    let begins: i64 = begins.map(|(_, u)| of(u)).sum();
+    begins - ends.map(|(_, d)| of(d)).sum::<i64>()
+}
+
+/// The lines of a stretch in the order in which, from its end on, always that comes next which frees most.
+fn frugal(part: &[Line], width: &[u32], mut live: Vec<u64>) -> Vec<usize> {
+    if part.len() > STRETCH {
+        return (0..part.len()).collect();
+    }
+    let mut needs = needs(part);
+    if let Some(last) = part.iter().rposition(|l| l.kind == Kind::Fence) {
+        needs[last] = (0..last).collect();
+    }
+    let mut users = vec![0usize; part.len()];
+    needs.iter().flatten().for_each(|&i| users[i] += 1);
+    let mut ready: Vec<usize> = (0..part.len()).filter(|&i| users[i] == 0).collect();
+    let mut order = Vec::with_capacity(part.len());
+    let next = |ready: &[usize], live: &[u64]| {
+        let key = |&at: &usize| {
+            let i = ready[at];
+            (change(&part[i], width, live), std::cmp::Reverse(i))
+        };
+        (0..ready.len()).min_by_key(key)
+    };
+    while let Some(at) = next(&ready, &live) {
+        let i = ready.swap_remove(at);
+        step(&mut live, &part[i]);
+        order.push(i);
+        for &n in &needs[i] {
+            users[n] -= 1;
+            if users[n] == 0 {
+                ready.push(n);
+            }
+        }
+    }
+    order.reverse();
+    order
+}
