@@ -1,6 +1,6 @@
 //! Models whole on whatever GPU answers, against their references. The larger ones are left to
 //! `cargo xtask zoo --on wgpu`.
-use shopfloor::{Session, engine_on, planview};
+use shopfloor::{Session, engine_on, inputs, planview};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use testkit::zoo;
@@ -18,12 +18,17 @@ fn engine() -> Option<Arc<runtime::Engine>> {
     made.clone()
 }
 
-/// Runs a model twice and compares; gives what ran where.
-fn check(name: &str) -> Option<planview::Shares> {
-    check_on(engine()?, name)
+/// A model of the zoo on an engine.
+struct Opened {
+    model: zoo::ZooModel,
+    inputs: inputs::Named,
+    session: Session,
+    /// Its file, which goes when nobody has this.
+    _file: zoo::Prepared,
 }
 
-fn check_on(engine: Arc<runtime::Engine>, name: &str) -> Option<planview::Shares> {
+/// The model of this name; `None` where the zoo is not there.
+fn opened(engine: Arc<runtime::Engine>, name: &str) -> Option<Opened> {
     if !zoo::missing(&[name]).is_empty() {
         return None;
     }
@@ -33,16 +38,30 @@ fn check_on(engine: Arc<runtime::Engine>, name: &str) -> Option<planview::Shares
         .with_engine(engine)
         .commit_from_file(&prepared.model)
         .expect("a session");
-    let inputs = model.inputs().expect("inputs");
-    let given: Vec<(&str, &shopfloor::Tensor)> =
-        inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    Some(Opened {
+        inputs: model.inputs().expect("inputs"),
+        model,
+        session,
+        _file: prepared,
+    })
+}
+
+/// Runs a model twice and compares; gives what ran where.
+fn check(name: &str) -> Option<planview::Shares> {
+    check_on(engine()?, name)
+}
+
+fn check_on(engine: Arc<runtime::Engine>, name: &str) -> Option<planview::Shares> {
+    let o = opened(engine, name)?;
+    let (model, session) = (&o.model, &o.session);
+    let given = inputs::borrowed(&o.inputs);
     let got = session.run(&given).expect("a result").into_vec();
     let report = model.check(&got).expect("references");
     assert!(report.passed(), "{name}: {report}");
     let again = session.run(&given).expect("a result").into_vec();
     assert!(got == again, "{name}: a second run gave other bits");
-    let shares = planview::shares(&session);
-    println!("{name}: {shares:?}, {:?}", planview::fallbacks(&session));
+    let shares = planview::shares(session);
+    println!("{name}: {shares:?}, {:?}", planview::fallbacks(session));
     Some(shares)
 }
 
@@ -134,18 +153,11 @@ fn requests_are_called_off_between_submissions() {
     let own = (device.machine().clone(), device.target().clone());
     let planner = planner::Planner::new(vec![own], planner::PlanOptions::default());
     let engine = runtime::Engine::new(Arc::new(device), Arc::new(planner));
-    if !zoo::missing(&["digits_cnn"]).is_empty() {
+    let Some(o) = opened(engine, "digits_cnn") else {
         return;
-    }
-    let model = zoo::find("digits_cnn").expect("a model");
-    let prepared = model.prepare_temporary().expect("weights");
-    let session = Session::builder()
-        .with_engine(engine)
-        .commit_from_file(&prepared.model)
-        .expect("a session");
-    let inputs = model.inputs().expect("inputs");
-    let given: Vec<(&str, &shopfloor::Tensor)> =
-        inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    };
+    let (model, session) = (&o.model, &o.session);
+    let given = inputs::borrowed(&o.inputs);
     let off_at = |at: usize| {
         let off = runtime::Cancel::new();
         count.store(0, Ordering::Relaxed);

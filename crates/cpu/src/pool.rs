@@ -4,7 +4,7 @@ use crate::flow::{Bed, Left, Slot};
 use crate::job::Job;
 use crate::seats::Seats;
 use crate::track::Tracks;
-use device::place::{ThreadId, pin, this_cpu, this_thread};
+use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -232,7 +232,11 @@ impl Pool {
             };
             let t = std::thread::Builder::new()
                 .name(format!("shopfloor-{}", i + 1))
-                .spawn(move || reside(&shared, i, cpu))
+                .spawn(move || {
+                    // It may be woken to help an urgent request.
+                    step_forward();
+                    reside(&shared, i, cpu);
+                })
                 .map_err(|_| DeviceError::Memory {
                     what: "a worker thread's stack".into(),
                     bytes: 2 << 20,

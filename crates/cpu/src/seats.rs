@@ -17,7 +17,7 @@ use std::{
 };
 
 #[cfg(not(loom))]
-use ::device::place::Sleeper;
+use ::device::place::{Sleeper, step_forward};
 use crossbeam_utils::CachePadded;
 
 /// Priorities beyond this are taken for this one, on either side of 0.
@@ -160,7 +160,14 @@ impl Seats {
 
     /// Takes a seat for a caller, waiting for one parked; `gone` tells when the caller is called off, and
     /// then nothing is taken and this is false.
+    ///
+    /// Who is more urgent than others also takes short turns on its processor from now on, so that it finds
+    /// one at once when it wakes for its next request.
     pub fn sit(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
+        #[cfg(not(loom))]
+        if priority > 0 {
+            step_forward();
+        }
         if priority < 0 {
             let mut t = self.table();
             t.low.push(priority);

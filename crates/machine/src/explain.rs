@@ -18,11 +18,31 @@ const GOOD: f64 = 0.05;
 /// and `predict` gives those of item `i` on a machine, `None` where it cannot.
 ///
 /// Bandwidths of the memory and of the caches, the clock, sizes of the caches and fixed costs are
-/// tried, one after the other, each for the error that those before it leave. Errors are absolute
-/// logarithms of ratios, weighted by the root of the time: what takes long counts more, and does not
-/// drown the rest.
+/// tried as [`explain_by`] does.
 pub fn explain(
     machine: &Machine,
+    measured: &[f64],
+    predict: &dyn Fn(&Machine, usize) -> Option<f64>,
+) -> Vec<Change> {
+    let mut knobs: Vec<(String, &[f64])> =
+        vec![("bandwidth".into(), &RATES), ("clock".into(), &RATES)];
+    for (_, level) in machine.caches() {
+        knobs.push((format!("{}.size", level.name.to_lowercase()), &SIZES));
+        knobs.push((format!("{}.bandwidth", level.name.to_lowercase()), &RATES));
+    }
+    knobs.push(("overhead".into(), &RATES));
+    explain_by(machine, knobs, measured, predict)
+}
+
+/// [`explain`] by these figures of a description alone, each with the factors to try on it, in
+/// ascending order; what is between the best factor and its neighbours is tried too, sizes excepted.
+///
+/// The figures are tried one after the other, each for the error that those before it leave. Errors
+/// are absolute logarithms of ratios, weighted by the root of the time: what takes long counts more,
+/// and does not drown the rest.
+pub fn explain_by(
+    machine: &Machine,
+    mut knobs: Vec<(String, &[f64])>,
     measured: &[f64],
     predict: &dyn Fn(&Machine, usize) -> Option<f64>,
 ) -> Vec<Change> {
@@ -53,13 +73,6 @@ pub fn explain(
         };
         (0..measured.len()).map(of).sum::<f64>() / total
     };
-    let mut knobs: Vec<(String, &[f64])> =
-        vec![("bandwidth".into(), &RATES), ("clock".into(), &RATES)];
-    for (_, level) in machine.caches() {
-        knobs.push((format!("{}.size", level.name.to_lowercase()), &SIZES));
-        knobs.push((format!("{}.bandwidth", level.name.to_lowercase()), &RATES));
-    }
-    knobs.push(("overhead".into(), &RATES));
     let mut chosen = Vec::new();
     let mut at = machine.clone();
     let mut left = error(&at);

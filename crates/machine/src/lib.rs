@@ -30,7 +30,7 @@ pub use cost::{
     predict_seconds,
 };
 pub use error::MachineError;
-pub use explain::explain;
+pub use explain::{explain, explain_by};
 pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
 pub use model::{
     Bandwidth, Bus, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit,

@@ -422,6 +422,8 @@ pub struct VerifiedPlan {
     pub(crate) plan: Plan,
     /// Per block: programs of init, then of steps (`None` for host steps).
     pub(crate) programs: Vec<BlockPrograms>,
+    /// Whether a schedule of it was searched for. Kept beside the plan although the steps say so: who plans
+    /// another box asks every plan there is, and walking their steps waits for memory.
     pub(crate) searched: bool,
 }
 

@@ -18,6 +18,9 @@ pub const REACH: [(&str, bool, f64); 7] = [
     ("decode", false, 0.25),
 ];
 
+/// The line of all rows, each predicted with the constants that were fitted without its GPU; sorts last.
+pub const TOGETHER: &str = "all of these";
+
 /// Types that rows and kernels can have.
 const TYPES: [&str; 8] = [
     "fp32",
@@ -123,7 +126,8 @@ pub fn write(
          lend each other their constants; V100 is alone, and without MI100 nothing but whole models of\n\
          MI250 says what f32 products reach on matrix units. Whole models on P4 are out of reach: in their\n\
          traces one product takes 21.4 ms for 4096 rows and 27.9 ms for 8192, another 9.1 ms and 46.4 ms,\n\
-         where kernels of these sizes that were timed alone on the card run at up to three times the speed.\n\n\
+         where kernels of these sizes that were timed alone on the card run at up to three times the speed.\n\
+         The last lines take all rows together, each predicted without its own GPU's.\n\n\
          | GPU | family | rows covered | median | mean | weighted | bias | rank correlation | to reach |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );

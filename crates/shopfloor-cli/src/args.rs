@@ -458,6 +458,18 @@ pub fn tell_cache(session: &Session) {
     }
 }
 
+/// Says where predictions could be closer, since nobody measured the CPU that they are for.
+pub fn tell_machine(session: &Session) {
+    let engine = session.runtime().engine();
+    let machine = engine.device().machine();
+    if machines::is_assumed(machine) {
+        note(&format!(
+            "the rates of {} are assumed; `shopfloor machines calibrate` measures them once, and predictions get closer",
+            machine.name
+        ));
+    }
+}
+
 /// Loads a saved plan and makes it the session's, verified.
 pub fn use_plan(session: &Session, path: &str) -> Result<(), Failure> {
     session.swap_plan(planview::load(path)?)?;

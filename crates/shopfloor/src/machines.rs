@@ -1,7 +1,7 @@
 //! Machines by name, and the calibration of the present one.
 use crate::{Error, Machine};
 use cpu::calibrate;
-use machine::Measurements;
+use machine::{MachineKind, Measurements, Source};
 use report::MachineEntry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,7 +95,28 @@ pub fn keep(measurements: &Measurements, out: Option<&Path>) -> Result<PathBuf, 
     }
 }
 
+/// Whether nobody has measured this CPU: its rates are then those of its kind, and predictions as far off as
+/// those.
+pub fn is_assumed(machine: &Machine) -> bool {
+    let measured = |l: &machine::Level| l.read.per_worker.source == Source::Measured;
+    machine.kind == MachineKind::Cpu && !machine.levels.iter().any(measured)
+}
+
 /// The detected machine with `measurements` in place of what was assumed.
 pub fn calibrated(measurements: &Measurements) -> Machine {
     cpu::detect::detect().calibrated(measurements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_assumed;
+
+    #[test]
+    fn a_cpu_is_assumed_until_it_is_measured() {
+        let named = |n: &str| machine::lookup(n).expect("of the catalog");
+        // Calibrated by this project; described from its data sheet; a GPU, which nobody calibrates here.
+        assert!(!is_assumed(&named("zen5-2core")));
+        assert!(is_assumed(&named("core-i9-13900k")));
+        assert!(!is_assumed(&named("a100")));
+    }
 }

@@ -1,6 +1,7 @@
 //! What tests stand on: the model zoo with its references, generated weights, comparison.
 #![forbid(unsafe_code)]
 
+pub mod byhand;
 pub mod compare;
 pub mod exact;
 pub mod generate;

@@ -4,11 +4,12 @@
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu, Happened};
 use device::Device;
-use graph::{ContractSpec, GraphBuilder, Op, Origin};
+use graph::GraphBuilder;
 use layout::{DType, Dim, DimBox};
 use planner::{Placement, PlanOptions, Planner};
 use runtime::{Call, Cancel, Engine, RunError};
 use shopfloor::{Error, Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor_testkit::byhand::{decoder, node, product};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,21 +19,6 @@ const WIDTH: usize = 64;
 const ROWS: usize = 96;
 /// Launches that may still be made once a request was called off while the host waited for the GPU.
 const AHEAD: u64 = 9;
-
-fn product(a: [u8; 2], b: [u8; 2], out: [u8; 2]) -> Op {
-    Op::Contract(ContractSpec {
-        a: a.to_vec(),
-        b: b.to_vec(),
-        out: out.to_vec(),
-    })
-}
-
-fn origin(name: &str) -> Origin {
-    Origin {
-        name: name.into(),
-        op_type: String::new(),
-    }
-}
 
 fn numbers(shape: &[usize], seed: usize, down: f32) -> Tensor {
     let n = shape.iter().product::<usize>();
@@ -53,8 +39,8 @@ fn chain(nodes: usize) -> Model {
     let mut x = b.input("x", DType::F32, vec![Dim::from(ROWS), Dim::from(WIDTH)]);
     for (i, id) in ids.into_iter().enumerate() {
         let w = b.weight(id).unwrap();
-        let (op, name) = (product([0, 1], [1, 2], [0, 2]), format!("y{i}"));
-        x = b.node(op, &[x, w], &[&name], &origin(&name)).unwrap()[0];
+        let (op, name) = (product(&[0, 1], &[1, 2], &[0, 2]), format!("y{i}"));
+        x = node(&mut b, op, &[x, w], &name);
     }
     let graph = b.finish(&[x]);
     Model::from_graph("chain", &graph, &ModelOptions::default()).unwrap()
@@ -310,30 +296,6 @@ fn who_waits_for_a_slot_leaves_without_one() {
 
 const TOKENS: usize = 6;
 
-/// Attention without a softmax over a cache that grows by a row with every request.
-fn decoder() -> Model {
-    const W: usize = 16;
-    let mut weights = WeightStore::new();
-    let w = weights.add_tensor("w", numbers(&[W, W], 3, 34.0)).unwrap();
-    let mut b = GraphBuilder::new("decoder", Arc::new(weights));
-    let x = b.input("x", DType::F32, vec![Dim::from(1usize), Dim::from(W)]);
-    let past = b.input("past", DType::F32, vec![Dim::sym("p"), Dim::from(W)]);
-    let w = b.weight(w).unwrap();
-    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
-        b.node(op, of, &[name], &origin(name)).unwrap()[0]
-    };
-    let row = node(product([0, 1], [1, 2], [0, 2]), &[x, w], "row");
-    let present = node(Op::Concat { axis: 0 }, &[past, row], "present");
-    let scores = node(product([0, 1], [2, 1], [0, 2]), &[x, present], "scores");
-    let y = node(product([0, 1], [1, 2], [0, 2]), &[scores, present], "y");
-    let graph = b.finish(&[y, present]);
-    let options = ModelOptions {
-        states: vec![("past".into(), "present".into())],
-        ..ModelOptions::default()
-    };
-    Model::from_graph("decoder", &graph, &options).unwrap()
-}
-
 #[test]
 fn a_message_that_is_called_off_leaves_the_stream_where_it_was() {
     let mut dims = DimBox::new();
@@ -341,7 +303,7 @@ fn a_message_that_is_called_off_leaves_the_stream_where_it_was() {
     let token = |i: usize| numbers(&[1, 16], i, 22.0);
     for resident in [false, true] {
         let b = bench(resident, None, &[]);
-        let s = b.session(decoder());
+        let s = b.session(decoder(16, &[]));
         let tell = |k: u64| match resident {
             true => Happened::Polled(3 * k - 2),
             false => Happened::Launched(k),

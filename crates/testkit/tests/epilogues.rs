@@ -10,6 +10,7 @@ use machine::Machine;
 use plan::{Allotment, Planner as _, StepWork};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::run_graph;
+use shopfloor_testkit::byhand;
 use shopfloor_testkit::tools::tool;
 use std::path::Path;
 use std::process::Command;
@@ -109,13 +110,9 @@ fn product(d: DType, f: Function) -> Graph {
 }
 
 fn values(d: DType, shape: &[usize], seed: u64, size: f64) -> Tensor {
-    let mut t = Tensor::zeros(d, shape).unwrap();
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut t = byhand::values(d, shape, seed);
     for i in 0..t.len() {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        t.set_f64(i, size * ((s >> 40) as f64 / (1u64 << 23) as f64 - 1.0));
+        t.set_f64(i, size * t.get_f64(i));
     }
     t
 }

@@ -5,7 +5,7 @@ use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
 use expr::{ExprBuilder, Monoid, Ref, Unary};
-use graph::{ContractSpec, GraphBuilder, Op, Origin};
+use graph::{GraphBuilder, Op};
 use layout::{DType, Dim, DimBox};
 use planner::{PlanOptions, Planner};
 use runtime::Engine;
@@ -14,49 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tensor::WeightStore;
+use testkit::byhand::{decoder, node, product};
 
 const WIDTH: usize = 16;
 const TOKENS: usize = 10;
-
-/// Attention without a softmax over a cache that grows by a row with every request, for a batch of any size.
-fn decoder() -> Model {
-    let mut weights = WeightStore::new();
-    let value = |j: usize| ((j * 7) % 17) as f32 / 34.0 - 0.2;
-    let matrix: Vec<f32> = (0..WIDTH * WIDTH).map(value).collect();
-    let w = Tensor::from_f32(&[WIDTH, WIDTH], &matrix).expect("a matrix");
-    let w = weights.add_tensor("w", w).expect("a weight");
-    let mut b = GraphBuilder::new("decoder", Arc::new(weights));
-    let shape = |rows: Dim| vec![Dim::sym("b"), rows, Dim::from(WIDTH)];
-    let x = b.input("x", DType::F32, shape(Dim::ONE));
-    let past = b.input("past", DType::F32, shape(Dim::sym("p")));
-    let w = b.weight(w).expect("a weight");
-    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
-        let origin = Origin {
-            name: name.into(),
-            op_type: String::new(),
-        };
-        b.node(op, of, &[name], &origin).expect("a node")[0]
-    };
-    let product = |a: &[u8], b: &[u8], out: &[u8]| {
-        Op::Contract(ContractSpec {
-            a: a.to_vec(),
-            b: b.to_vec(),
-            out: out.to_vec(),
-        })
-    };
-    let row = node(product(&[0, 1, 2], &[2, 3], &[0, 1, 3]), &[x, w], "row");
-    let present = node(Op::Concat { axis: 1 }, &[past, row], "present");
-    let scores = product(&[0, 1, 2], &[0, 3, 2], &[0, 1, 3]);
-    let scores = node(scores, &[x, present], "scores");
-    let y = product(&[0, 1, 2], &[0, 2, 3], &[0, 1, 3]);
-    let y = node(y, &[scores, present], "y");
-    let graph = b.finish(&[y, present]);
-    let options = ModelOptions {
-        states: vec![("past".into(), "present".into())],
-        ..ModelOptions::default()
-    };
-    Model::from_graph("decoder", &graph, &options).expect("a model")
-}
 
 fn box_of(batch: i64) -> DimBox {
     let mut dims = DimBox::new();
@@ -176,7 +137,9 @@ fn counting(threads: usize) -> (Arc<Engine>, Arc<AtomicUsize>) {
 #[test]
 fn caches_of_equal_length_run_as_one() {
     let (engine, tickets) = counting(1);
-    let session = Session::builder().with_engine(engine).commit(decoder());
+    let session = Session::builder()
+        .with_engine(engine)
+        .commit(decoder(WIDTH, &[Dim::sym("b")]));
     let session = session.expect("a session");
     let want: Vec<_> = (0..4).map(|s| want(&session, s, 1)).collect();
     let run = |together: bool| {
@@ -202,7 +165,9 @@ fn caches_of_equal_length_run_as_one() {
 fn streams_come_and_go() {
     for threads in [1, 2] {
         let (engine, _) = counting(threads);
-        let session = Session::builder().with_engine(engine).commit(decoder());
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(decoder(WIDTH, &[Dim::sym("b")]));
         comings_and_goings(&session.expect("a session"));
     }
 }
@@ -223,7 +188,9 @@ fn streams_come_and_go_on_a_gpu() {
         let on = vec![(gpu.machine().clone(), gpu.target().clone())];
         let planner = Planner::new(on, PlanOptions::default());
         let engine = Engine::new(gpu, Arc::new(planner));
-        let session = Session::builder().with_engine(engine).commit(decoder());
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(decoder(WIDTH, &[Dim::sym("b")]));
         comings_and_goings(&session.expect("a session"));
     }
 }
@@ -246,7 +213,9 @@ fn a_run_that_fails_is_done_again_one_by_one_from_where_each_was() {
     let on = vec![(device.machine().clone(), device.target().clone())];
     let planner = Planner::new(on, PlanOptions::default());
     let engine = Engine::new(Arc::new(device), Arc::new(planner));
-    let session = Session::builder().with_engine(engine).commit(decoder());
+    let session = Session::builder()
+        .with_engine(engine)
+        .commit(decoder(WIDTH, &[Dim::sym("b")]));
     let session = session.expect("a session");
     let want: Vec<_> = (0..3).map(|s| want(&session, s, 1)).collect();
     let mut seats: Vec<Seat> = (0..3).map(|s| seat(&session, s, 1)).collect();
@@ -274,20 +243,7 @@ fn masked() -> Model {
         vec![Dim::sym("b"), Dim::ONE, Dim::ONE, p() + Dim::ONE],
     );
     let past = b.input("past", DType::F32, rows(p()));
-    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
-        let origin = Origin {
-            name: name.into(),
-            op_type: String::new(),
-        };
-        b.node(op, of, &[name], &origin).expect("a node")[0]
-    };
-    let product = |a: &[u8], b: &[u8], out: &[u8]| {
-        Op::Contract(ContractSpec {
-            a: a.to_vec(),
-            b: b.to_vec(),
-            out: out.to_vec(),
-        })
-    };
+    let mut node = |op: Op, of: &[graph::ValueId], name: &str| node(&mut b, op, of, name);
     let map = |f: &dyn Fn(&mut ExprBuilder, Ref, Ref) -> Ref| {
         let mut e = ExprBuilder::new();
         let (x, y) = (e.input(0, DType::F32), e.input(1, DType::F32));
@@ -424,7 +380,7 @@ fn what_cannot_be_filled_up_is_refused() {
     assert!(none.contains("no input 'mask'"), "{none}");
     let short = no(&masked, &box_of(8), "x");
     assert!(short.contains("how long the caches are"), "{short}");
-    let plain = session(decoder());
+    let plain = session(decoder(WIDTH, &[Dim::sym("b")]));
     assert!(no(&plain, &box_of(8), "x").contains("'x'"));
     let mut late = masked.stream(&box_of(8)).expect("a stream");
     let [x, m] = masked_token(0, 0, 1);

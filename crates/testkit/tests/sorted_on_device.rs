@@ -3,11 +3,13 @@
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
-use graph::{GraphBuilder, Op, Origin};
-use layout::{DType, Dim};
+use graph::{GraphBuilder, Op};
+use layout::{DType, Dim, DimBox};
+use plan::{Allotment, Planner as _};
 use planner::{PlanOptions, Planner};
 use runtime::Engine;
 use shopfloor::{Machine, Model, ModelOptions, Session, Tensor, planview};
+use shopfloor_testkit::byhand::{self, origin};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::WeightStore;
@@ -21,11 +23,9 @@ fn model(d: DType, shape: &[usize], axis: usize, k: usize, descending: bool) -> 
         k: Dim::from(k),
         descending,
     };
-    let origin = Origin {
-        name: "top".into(),
-        op_type: "TopK".into(),
-    };
-    let ys = b.node(op, &[x], &["values", "indices"], &origin).unwrap();
+    let ys = b
+        .node(op, &[x], &["values", "indices"], &origin("top"))
+        .unwrap();
     let graph = b.finish(&ys);
     Model::from_graph("top", &graph, &ModelOptions::default()).unwrap()
 }
@@ -48,12 +48,9 @@ fn on_gpu(resident: bool) -> Arc<Engine> {
 /// Few different numbers, and for floats some that are none.
 fn input(d: DType, shape: &[usize], seed: u64) -> Tensor {
     let mut t = Tensor::zeros(d, shape).unwrap();
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let drawn = byhand::values(DType::F64, shape, seed);
     for i in 0..t.len() {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        let v = (s >> 33) % 23;
+        let v = (11.5 * (drawn.get_f64(i) + 1.0)).floor() as u32;
         t.set_f64(
             i,
             match (d.is_float(), v) {
@@ -61,7 +58,7 @@ fn input(d: DType, shape: &[usize], seed: u64) -> Tensor {
                 (true, 1) => f64::NEG_INFINITY,
                 (true, 2) => -0.0,
                 (true, 3) => f64::INFINITY,
-                _ => v as f64 - 11.0,
+                _ => f64::from(v) - 11.0,
             },
         );
     }
@@ -104,6 +101,31 @@ fn any_number_of_elements_is_sorted_as_on_the_host() {
             }
         }
         assert!(planview::fallbacks(&gpu).is_empty(), "case {i}");
+    }
+}
+
+#[test]
+fn who_is_predicted_to_be_sooner_sorts() {
+    let gpu = on_gpu(false);
+    let own = (
+        gpu.device().machine().clone(),
+        gpu.device().target().clone(),
+    );
+    let planner = Planner::new(vec![own], PlanOptions::default());
+    for (n, choice) in [
+        (1000, "two kernels"),
+        (5_000, "two kernels"),
+        (400_000, "a host step"),
+    ] {
+        let model = model(DType::F32, &[1, n], 1, n, false);
+        let (dims, all) = (DimBox::new(), Allotment::default());
+        let plan = planner.bind(model.program(), &dims, &all).unwrap();
+        let why = plan.whys.iter().find(|w| w.pass == "rank");
+        let why = why.unwrap_or_else(|| panic!("no reason for {n} elements"));
+        assert_eq!(why.choice, choice, "{n} elements: {}", why.reason);
+        let steps = plan.blocks().flat_map(|b| &b.steps);
+        let hosts = steps.filter(|s| matches!(s.work, plan::StepWork::Host { .. }));
+        assert_eq!(hosts.count(), usize::from(choice == "a host step"));
     }
 }
 

@@ -11,6 +11,7 @@ use machine::Machine;
 use plan::{Allotment, Block, Plan, Planner as _, StepWork};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::{Memory, run_graph, run_tiles};
+use shopfloor_testkit::byhand::values;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,19 +63,6 @@ fn bound(g: &Graph, top: i64, machine: Machine, target: Target) -> Plan {
 
 fn block(plan: &Plan) -> &Block {
     plan.blocks().next().unwrap()
-}
-
-/// Values in -1..1 that repeat from run to run.
-fn values(d: DType, shape: &[usize], seed: u64) -> Tensor {
-    let mut t = Tensor::zeros(d, shape).unwrap();
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    for i in 0..t.len() {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        t.set_f64(i, (s >> 40) as f64 / (1u64 << 23) as f64 - 1.0);
-    }
-    t
 }
 
 type Step<'a> = &'a dyn Fn(&TileProgram, &[Tensor]) -> Vec<Tensor>;

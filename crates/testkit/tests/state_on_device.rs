@@ -5,53 +5,15 @@ extern crate shopfloor_testkit as testkit;
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;
-use graph::{ContractSpec, GraphBuilder, Op, Origin};
-use layout::{DType, Dim, DimBox};
+use layout::DimBox;
 use planner::{Placement, PlanOptions, Planner};
 use runtime::Engine;
-use shopfloor::{Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor::{Machine, Session, Tensor};
 use std::sync::Arc;
-use tensor::WeightStore;
+use testkit::byhand::decoder;
 
 const WIDTH: usize = 16;
 const TOKENS: usize = 12;
-
-/// Attention without a softmax over a cache that grows by a row with every request.
-fn decoder() -> Model {
-    let mut weights = WeightStore::new();
-    let value = |j: usize| ((j * 7) % 17) as f32 / 34.0 - 0.2;
-    let matrix: Vec<f32> = (0..WIDTH * WIDTH).map(value).collect();
-    let w = Tensor::from_f32(&[WIDTH, WIDTH], &matrix).expect("a matrix");
-    let w = weights.add_tensor("w", w).expect("a weight");
-    let mut b = GraphBuilder::new("decoder", Arc::new(weights));
-    let x = b.input("x", DType::F32, vec![Dim::from(1usize), Dim::from(WIDTH)]);
-    let past = b.input("past", DType::F32, vec![Dim::sym("p"), Dim::from(WIDTH)]);
-    let w = b.weight(w).expect("a weight");
-    let mut node = |op: Op, of: &[graph::ValueId], name: &str| {
-        let origin = Origin {
-            name: name.into(),
-            op_type: String::new(),
-        };
-        b.node(op, of, &[name], &origin).expect("a node")[0]
-    };
-    let product = |a: [u8; 2], b: [u8; 2], out: [u8; 2]| {
-        Op::Contract(ContractSpec {
-            a: a.to_vec(),
-            b: b.to_vec(),
-            out: out.to_vec(),
-        })
-    };
-    let row = node(product([0, 1], [1, 2], [0, 2]), &[x, w], "row");
-    let present = node(Op::Concat { axis: 0 }, &[past, row], "present");
-    let scores = node(product([0, 1], [2, 1], [0, 2]), &[x, present], "scores");
-    let y = node(product([0, 1], [1, 2], [0, 2]), &[scores, present], "y");
-    let graph = b.finish(&[y, present]);
-    let options = ModelOptions {
-        states: vec![("past".into(), "present".into())],
-        ..ModelOptions::default()
-    };
-    Model::from_graph("decoder", &graph, &options).expect("a model")
-}
 
 fn box_of() -> DimBox {
     let mut dims = DimBox::new();
@@ -80,7 +42,9 @@ fn decoded(session: &Session, each: &mut dyn FnMut(usize)) -> Vec<Vec<f32>> {
 }
 
 fn want() -> Vec<Vec<f32>> {
-    let cpu = Session::builder().with_threads(1).commit(decoder());
+    let cpu = Session::builder()
+        .with_threads(1)
+        .commit(decoder(WIDTH, &[]));
     decoded(&cpu.expect("a session"), &mut |_| {})
 }
 
@@ -115,7 +79,9 @@ fn a_cache_crosses_no_link() {
         let device = Arc::new(gpu(resident));
         let planner = Planner::new(vec![of(&*device)], PlanOptions::default());
         let engine = Engine::new(device.clone(), Arc::new(planner));
-        let session = Session::builder().with_engine(engine).commit(decoder());
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(decoder(WIDTH, &[]));
         let mut moved = vec![];
         let got = decoded(&session.expect("a session"), &mut |_| {
             moved.push(device.moved());
@@ -138,7 +104,9 @@ fn two_streams_have_two_caches() {
         let device = Arc::new(gpu(resident));
         let planner = Planner::new(vec![of(&*device)], PlanOptions::default());
         let engine = Engine::new(device, Arc::new(planner));
-        let session = Session::builder().with_engine(engine).commit(decoder());
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(decoder(WIDTH, &[]));
         let session = session.expect("a session");
         let mut streams =
             [session.stream(&box_of()), session.stream(&box_of())].map(|s| s.expect("a stream"));
@@ -180,7 +148,9 @@ fn a_plan_over_the_host_has_the_cache_where_it_is_written() {
         let planner = Planner::new(vec![of(&*host), of(&device)], options);
         let device = Arc::new(device.with_host(host));
         let engine = Engine::new(device, Arc::new(planner));
-        let session = Session::builder().with_engine(engine).commit(decoder());
+        let session = Session::builder()
+            .with_engine(engine)
+            .commit(decoder(WIDTH, &[]));
         let session = session.expect("a session");
         near(
             &decoded(&session, &mut |_| {}),

@@ -13,6 +13,7 @@ use machine::{Machine, UnitClass};
 use plan::{Allotment, ItemWork, PlanSegment, Planner as _, Segment, StepWork, ValueOrigin};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::{Memory, run_graph, run_tiles};
+use shopfloor_testkit::byhand::values;
 use shopfloor_testkit::tools::tool;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,19 +59,6 @@ fn map(
         .collect();
     let out = f(&mut e, &args);
     node(b, Op::Map(e.finish(&[out])), inputs, name)
-}
-
-/// Values in -1..1 that repeat from run to run.
-fn values(d: DType, shape: &[usize], seed: u64) -> Tensor {
-    let mut t = Tensor::zeros(d, shape).unwrap();
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    for i in 0..t.len() {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        t.set_f64(i, (s >> 40) as f64 / (1u64 << 23) as f64 - 1.0);
-    }
-    t
 }
 
 fn builder(name: &str) -> GraphBuilder {

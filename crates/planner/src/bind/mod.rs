@@ -308,11 +308,7 @@ impl Planner {
             false => (vec![], None),
         };
         let program = rewritten.as_ref().unwrap_or(program);
-        let gpus = self.devices.iter().any(|d| d.1.gpu.is_some());
-        let sorting = match gpus {
-            true => ranked::ranked(program, dims, &mut whys),
-            false => None,
-        };
+        let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
         let rims = rims(program, &states);
         let mut memo = schedule::Memo::default();

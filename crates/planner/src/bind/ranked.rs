@@ -1,24 +1,34 @@
 //! Sorting on a GPU: every element's place is how many come before it, and every place takes the element
-//! whose place it is. Two kernels instead of a step of the host; all elements are compared with all, at once.
-//! A CPU sorts by plain code, which compares far fewer.
-use super::why;
+//! whose place it is. Two kernels instead of a step of the host, where these are predicted to take less than
+//! the way to the host, its plain code, and the way back: all elements are compared with all, at once, where
+//! plain code compares far fewer, one after the other.
+use super::ctx::Ctx;
+use super::places::road_cost;
+use super::{schedule, why};
 use crate::kernels::builder::KernelBuilder;
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Unary};
 use graph::Op;
 use kernel::{AxisId, Family};
 use layout::{DType, Dim, DimBox, Layout};
-use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
+use machine::MachineKind;
+use plan::{
+    Alternative, Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why,
+};
 use std::sync::Arc;
 use tensor::Attr;
 
-/// Comparisons at most: a GPU makes some 10^12 in a second, and beyond some milliseconds the way to the
-/// host and back costs less.
-const MOST: f64 = 4e9;
+/// Seconds that a comparison takes on a host that no description is given of: a load from a CPU's second
+/// cache, some 4 ns on those of the catalog.
+const COMPARISON_S: f64 = 4e-9;
 
-/// The program with kernels for what a GPU can sort, `None` where there is nothing of the kind.
-pub(super) fn ranked(program: &Program, dims: &DimBox, whys: &mut Vec<Why>) -> Option<Program> {
-    let of = |i: &Item| Sorted::of(program, i, dims).is_some();
-    let straight = |s: &Segment| matches!(s, Segment::Straight(items) if items.iter().any(of));
+/// The program with kernels for what a GPU sorts sooner than the host, `None` where there is nothing of the
+/// kind.
+pub(super) fn ranked(program: &Program, ctxs: &[Ctx], whys: &mut Vec<Why>) -> Option<Program> {
+    let far = ctxs.len().checked_sub(1)?;
+    let gpu = ctxs[far];
+    gpu.target.gpu.as_ref()?;
+    let of = |i: &Item| Sorted::of(program, i, gpu.dims);
+    let straight = |s: &Segment| matches!(s, Segment::Straight(items) if items.iter().any(|i| of(i).is_some()));
     if !program.segments.iter().any(straight) {
         return None;
     }
@@ -29,27 +39,58 @@ pub(super) fn ranked(program: &Program, dims: &DimBox, whys: &mut Vec<Why>) -> O
         };
         let mut all = Vec::with_capacity(items.len() + 1);
         for item in items.drain(..) {
-            let made = Sorted::of(program, &item, dims).and_then(|s| {
+            let made = of(&item).and_then(|s| {
                 let next = out.values.len() as ValueIx;
-                s.kernels(program, &item, next)
+                let (value, kernels) = s.kernels(program, &item, next)?;
+                let gpu_s: Option<f64> = kernels.iter().map(|i| seconds(gpu, i)).sum();
+                Some((s.on_host(program, ctxs), gpu_s?, value, kernels))
             });
-            match made {
-                Some((value, kernels)) => {
-                    out.values.push(value);
-                    whys.push(why(
-                        "rank",
-                        &item.name,
-                        "two kernels instead of a host step",
-                        "a GPU counts for every element how many come before it",
-                    ));
-                    all.extend(kernels);
-                }
-                None => all.push(item),
+            let Some((host_s, gpu_s, value, kernels)) = made else {
+                all.push(item);
+                continue;
+            };
+            let other = |what: &str, predicted_s: f64| Alternative {
+                what: what.into(),
+                predicted_s,
+            };
+            let (choice, alternative) = match gpu_s < host_s {
+                true => ("two kernels", other("a host step", host_s)),
+                false => ("a host step", other("two kernels", gpu_s)),
+            };
+            whys.push(Why {
+                alternatives: vec![alternative],
+                ..why(
+                    "rank",
+                    &item.name,
+                    choice,
+                    format!(
+                        "a GPU counts for every element how many come before it, predicted {:.3} ms; the host \
+                         sorts, copies included, in {:.3} ms",
+                        1e3 * gpu_s,
+                        1e3 * host_s
+                    ),
+                )
+            });
+            if gpu_s < host_s {
+                out.values.push(value);
+                all.extend(kernels);
+            } else {
+                all.push(item);
             }
         }
         *items = all;
     }
     Some(out)
+}
+
+/// What the kernel of `item` is predicted to take on a device, by the schedule it would get; `None` where
+/// it has none.
+fn seconds(ctx: Ctx, item: &Item) -> Option<f64> {
+    let ItemWork::Kernel { kernel, .. } = &item.work else {
+        return None;
+    };
+    let chosen = schedule::choose(ctx, kernel, &schedule::Facts::NONE, &mut Vec::new());
+    chosen.ok().map(|c| c.cost.time_s)
 }
 
 /// A step that sorts along an axis.
@@ -87,20 +128,44 @@ impl Sorted {
         let value = |v: ValueIx| program.value(v);
         let made = |v: ValueIx| value(v).origin == ValueOrigin::Made;
         let n = dims.at_top(value(x).shape.get(axis)?)? as f64;
-        let all = dims.at_top(&Dim::product(&value(x).shape))? as f64;
         let orders = matches!(
             value(x).dtype,
             DType::F32 | DType::F16 | DType::BF16 | DType::I32 | DType::I64
         );
-        let few = all * n <= MOST && n < f64::from(i32::MAX);
+        // Places are counted in 32 bits.
+        let counted = n < f64::from(i32::MAX);
         let orders = orders && !value(x).shape[axis].is_one();
-        (orders && few && made(values) && made(indices)).then_some(Sorted {
+        (orders && counted && made(values) && made(indices)).then_some(Sorted {
             axis,
             largest: descending,
             x,
             values,
             indices,
         })
+    }
+
+    /// Seconds until the device has what the host sorted: the copies both ways, and the comparisons. Each
+    /// decides what is read next, so that it waits for the cache that holds elements and their numbers.
+    fn on_host(&self, program: &Program, ctxs: &[Ctx]) -> f64 {
+        let gpu = &ctxs[ctxs.len() - 1];
+        let count = |v: ValueIx| gpu.top(&Dim::product(&program.value(v).shape)) as f64;
+        let bytes = |v: ValueIx| count(v) * program.value(v).dtype.bits() as f64 / 8.0;
+        let host = ctxs[0].machine;
+        let described = host.kind == MachineKind::Cpu;
+        let held = count(self.x) * 8.0 + bytes(self.x);
+        let comparison = match described {
+            true => host.nearest_holding(held).latency_s.value,
+            false => COMPARISON_S,
+        };
+        let n = gpu.top(&program.value(self.x).shape[self.axis]).max(2) as f64;
+        let road = |from: u32, to: u32, bytes: f64| {
+            let on = |p: u32| (p, if p == 0 { host } else { gpu.machine });
+            road_cost(on(from), on(to), bytes).time_s
+        };
+        road(1, 0, bytes(self.x))
+            + count(self.x) * n.log2() * comparison
+            + road(0, 1, bytes(self.values))
+            + road(0, 1, bytes(self.indices))
     }
 
     /// The kernels, and the value between them, which is to be number `ranks`.

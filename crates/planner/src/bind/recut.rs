@@ -15,10 +15,22 @@ use plan::{
 };
 use std::collections::BTreeMap;
 
-/// Powers of two that are tried on the road's bandwidth and latency, to both sides.
-const ROAD: i32 = 7;
-/// Mean error, as a natural logarithm, below which there is nothing to explain of the road.
-const GOOD: f64 = 0.1;
+/// Factors that are tried on the road's bandwidth and latency: a link may be of another generation, with
+/// fewer lanes, or a description off by units.
+const ROAD: [f64; 12] = [
+    1.0 / 128.0,
+    1.0 / 64.0,
+    1.0 / 32.0,
+    1.0 / 16.0,
+    0.125,
+    0.25,
+    0.5,
+    2.0,
+    8.0,
+    32.0,
+    64.0,
+    128.0,
+];
 
 impl Planner {
     /// Candidates of other cuts; none unless there are two devices and plans are cut between them.
@@ -139,49 +151,16 @@ impl Planner {
                 }
             }
         }
-        let change = |what: &str, power: i32| -> Option<Change> {
-            let name = match what {
-                "" => link.name.clone(),
-                part => format!("{}.{part}", link.name),
-            };
-            format!("{name}={}x", f64::from(power).exp2()).parse().ok()
-        };
-        let with = |bandwidth: i32, latency: i32| -> Option<Machine> {
-            let mut m = far.clone();
-            change("", bandwidth)?.apply(&mut m).ok()?;
-            change("latency", latency)?.apply(&mut m).ok()?;
-            Some(m)
-        };
-        let weight: f64 = copies.iter().map(|c| c.2.sqrt()).sum();
-        let error = |m: &Machine| -> f64 {
-            let of = |&(bytes, (a, b), took): &(f64, (u32, u32), f64)| {
-                let on = |p: u32| (p, if p == 0 { host } else { m });
-                let predicted = road_cost(on(a), on(b), bytes).time_s;
-                took.sqrt() * (took / predicted.max(f64::MIN_POSITIVE)).ln().abs()
-            };
-            copies.iter().map(of).sum::<f64>() / weight
-        };
-        if copies.is_empty() || error(far) <= GOOD || !weight.is_finite() {
-            return Vec::new();
-        }
-        let mut best = (error(far), (0, 0));
-        for bandwidth in -ROAD..=ROAD {
-            for latency in -ROAD..=ROAD {
-                let e = with(bandwidth, latency).map_or(f64::INFINITY, |m| error(&m));
-                // Of two that explain as much, the lesser change.
-                let size = |b: (i32, i32)| b.0.abs() + b.1.abs();
-                let less = size((bandwidth, latency)) < size(best.1);
-                if e < best.0 - 1e-3 || (e < best.0 + 1e-3 && less) {
-                    best = (e, (bandwidth, latency));
-                }
-            }
-        }
-        let (bandwidth, latency) = best.1;
-        let list = [("", bandwidth), ("latency", latency)];
-        list.into_iter()
-            .filter(|(_, power)| *power != 0)
-            .filter_map(|(what, power)| change(what, power))
-            .collect()
+        let knobs: [(String, &[f64]); 2] = [
+            (link.name.clone(), &ROAD),
+            (format!("{}.latency", link.name), &ROAD),
+        ];
+        let took: Vec<f64> = copies.iter().map(|c| c.2).collect();
+        machine::explain_by(far, knobs.into(), &took, &|m, i| {
+            let (bytes, (a, b), _) = copies[i];
+            let on = |p: u32| (p, if p == 0 { host } else { m });
+            Some(road_cost(on(a), on(b), bytes).time_s)
+        })
     }
 }
 

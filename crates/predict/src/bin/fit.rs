@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use shopfloor_predict::fit::{all_pairs, family, fit, of_gpu, thinned};
-use shopfloor_predict::{Constants, Errors, Measurements, Pair, PredictError, page};
+use shopfloor_predict::{Constants, Errors, Measurements, PredictError, page};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -54,8 +54,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             false => fit(&of_gpu(&few, &gpu, false), &start)?,
         };
         let own = of_gpu(&files, &gpu, true);
-        for (family, e) in errors(&own, &c)? {
-            println!("{}", page::line(&gpu, &family, &e));
+        for (family, r) in by_family(&own, &c)? {
+            println!("{}", page::line(&gpu, &family, &r.errors()));
         }
         if let Some(path) = value(&args, "--rows") {
             std::fs::write(path, rows(&own, &c)?)?;
@@ -77,11 +77,19 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     gpus.sort_unstable();
     gpus.dedup();
     let mut left: BTreeMap<String, BTreeMap<String, Errors>> = BTreeMap::new();
+    let mut together: BTreeMap<String, Rows> = BTreeMap::new();
     for gpu in gpus {
         let c = fit(&of_gpu(&few, gpu, false), &start)?;
         eprintln!("left out {gpu}");
-        left.insert(gpu.into(), errors(&of_gpu(&files, gpu, true), &c)?);
+        let own = by_family(&of_gpu(&files, gpu, true), &c)?;
+        for (family, r) in &own {
+            let all = together.entry(family.clone()).or_default();
+            all.rows += r.rows;
+            all.covered.extend(&r.covered);
+        }
+        left.insert(gpu.into(), errors(own));
     }
+    left.insert(page::TOGETHER.into(), errors(together));
     let all = all_pairs(&files, &fitted)?;
     page::write(&root.join("docs"), &all, &left, &fitted)?;
     Ok(())
@@ -102,19 +110,38 @@ fn rows(files: &[Measurements], c: &Constants) -> Result<String, PredictError> {
     Ok(out)
 }
 
-/// Errors by family.
-fn errors(files: &[Measurements], c: &Constants) -> Result<BTreeMap<String, Errors>, PredictError> {
-    let mut groups: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
-    let pairs = all_pairs(files, c)?;
-    for p in pairs {
+/// Rows of a family.
+#[derive(Default)]
+struct Rows {
+    rows: usize,
+    /// Predicted and measured seconds of those that have a prediction.
+    covered: Vec<(f64, f64)>,
+}
+
+impl Rows {
+    fn errors(&self) -> Errors {
+        Errors::of(self.rows, &self.covered)
+    }
+}
+
+fn errors(of: BTreeMap<String, Rows>) -> BTreeMap<String, Errors> {
+    of.into_iter().map(|(f, r)| (f, r.errors())).collect()
+}
+
+/// What was predicted for the rows of `files`, by family.
+fn by_family(
+    files: &[Measurements],
+    c: &Constants,
+) -> Result<BTreeMap<String, Rows>, PredictError> {
+    let mut groups: BTreeMap<String, Rows> = BTreeMap::new();
+    for p in all_pairs(files, c)? {
         if let Some(f) = family(p.row) {
-            groups.entry(f).or_default().push(p);
+            let r = groups.entry(f.into()).or_default();
+            r.rows += 1;
+            if let Ok(s) = p.predicted {
+                r.covered.push((s, p.row.seconds));
+            }
         }
     }
-    let one = |(f, list): (&str, Vec<Pair>)| {
-        let both = |p: &Pair| Some((*p.predicted.as_ref().ok()?, p.row.seconds));
-        let covered: Vec<(f64, f64)> = list.iter().filter_map(both).collect();
-        (f.to_string(), Errors::of(list.len(), &covered))
-    };
-    Ok(groups.into_iter().map(one).collect())
+    Ok(groups)
 }

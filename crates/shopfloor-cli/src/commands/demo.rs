@@ -1,4 +1,4 @@
-use crate::args::EngineArgs;
+use crate::args::{EngineArgs, tell_machine};
 use crate::output::{self, Done, Failure};
 use shopfloor::report::units;
 use shopfloor::{Model, ModelOptions, Tensor, Tolerance, data, inputs};
@@ -91,6 +91,7 @@ pub fn run(a: Args) -> Done {
         Tolerance::default(),
     );
     let (profile, _) = shopfloor::profile(&session, &named, 200, 200)?;
+    tell_machine(&session);
     let ((_, images), (_, answer)) = match (named.first(), outputs.first()) {
         (Some(i), Some(o)) => (i, o),
         _ => {

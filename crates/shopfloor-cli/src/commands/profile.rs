@@ -1,5 +1,5 @@
 use crate::args::{
-    CacheArgs, EngineArgs, ModelArgs, ReportArgs, tell_assumed, tell_cache, use_plan,
+    CacheArgs, EngineArgs, ModelArgs, ReportArgs, tell_assumed, tell_cache, tell_machine, use_plan,
 };
 use crate::output::{self, Done};
 use shopfloor::{inputs, pages, report, roofline};
@@ -67,6 +67,7 @@ pub fn run(a: Args) -> Done {
     })?;
     waiting.finish_and_clear();
     tell_cache(&session);
+    tell_machine(&session);
     if let Some(path) = &a.trace {
         let bytes = match path.ends_with(".pftrace") || path.ends_with(".pb") {
             true => report::perfetto_trace(&profile, &timeline),

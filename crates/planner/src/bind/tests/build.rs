@@ -412,7 +412,7 @@ pub fn concat() -> Program {
     p
 }
 
-fn symbol(p: &mut Program, name: &str, input: u32, axis: u32) {
+pub fn symbol(p: &mut Program, name: &str, input: u32, axis: u32) {
     p.symbols.push(plan::ProgramSymbol {
         name: name.into(),
         origin: plan::SymbolOrigin::Input { input, axis },

@@ -282,3 +282,102 @@ fn kernels_with_their_lanes_moved_are_told_by_their_axes() {
         assert_eq!(schedule::numbered_as(k, &other), None);
     }
 }
+
+/// What a plan states for a step is the cost of the kernel that runs, whose lanes may have moved.
+#[test]
+fn stated_costs_are_those_of_what_runs() {
+    let planner = planner();
+    let (machine, target) = &planner.devices[0];
+    // Neighbours in memory along the first axis.
+    let mut first = program("first");
+    let shape = [n(512), n(64)];
+    let x = value(&mut first, "x", &shape, ValueOrigin::Input(0));
+    let y = value(&mut first, "y", &shape, ValueOrigin::Made);
+    let mut b = kernel("relu", Family::Map, &[("c", n(64)), ("r", n(512))]);
+    let access = b.access(&[(0, n(1)), (1, n(64))]);
+    let t = b.load("x", access.clone(), x);
+    let mut e = expr::ExprBuilder::new();
+    let i = e.input(0, DType::F32);
+    let o = expr::functions::relu(&mut e, i, DType::F32);
+    let t = b.map("y", &[0, 1], e.finish(&[o]), &[t]);
+    b.store("out", access, y, t);
+    let item = b.item();
+    first.segments.push(Segment::Straight(vec![item]));
+    first.outputs.push(("y".into(), y));
+    let mut moved = 0;
+    for p in [
+        gemm(384, 768, 3072),
+        convs(1, 28, 64),
+        softmax(),
+        sums(64, 512),
+        first,
+    ] {
+        let plan = bind(&p, &dims());
+        let workers = plan.devices[0].workers as usize;
+        let again = predict_steps(&plan, machine, target, workers);
+        let steps = plan.blocks().flat_map(|b| &b.steps);
+        for (step, cost) in steps.zip(&again) {
+            let (stated, found) = (step.predicted.time_s, cost.time_s);
+            let off = (stated - found).abs() / found;
+            // How far data lies is estimated before the arena is laid out, and read off it afterwards.
+            assert!(
+                off < 5e-3,
+                "{}: {stated} s, read again {found} s",
+                step.name
+            );
+            let plan::StepWork::Kernel { kernel, .. } = &step.work else {
+                continue;
+            };
+            let items = p.segments.iter().flat_map(Segment::items);
+            let same = |i: &&Item| i.name == step.name;
+            if let Some(ItemWork::Kernel { kernel: own, .. }) =
+                items.into_iter().find(same).map(|i| &i.work)
+            {
+                moved += usize::from(own.axes != kernel.axes);
+            }
+        }
+    }
+    assert!(moved > 0, "no kernel's lanes moved");
+}
+
+/// What devices make of a host operator is made once, however many plans a program gets.
+#[test]
+fn plans_of_a_program_share_its_host_operators() {
+    let mut p = program("host");
+    let rows = Dim::sym("rows");
+    symbol(&mut p, "rows", 0, 0);
+    let x = value(&mut p, "x", &[rows.clone(), n(8)], ValueOrigin::Input(0));
+    let y = value(&mut p, "y", &[rows, n(8)], ValueOrigin::Made);
+    let op = std::sync::Arc::new(plan::HostOp {
+        name: "some.operator".into(),
+        attrs: Default::default(),
+        reason: "a test".into(),
+        made: Default::default(),
+    });
+    p.segments.push(Segment::Straight(vec![Item {
+        name: "host".into(),
+        work: ItemWork::Host {
+            op: op.clone(),
+            inputs: vec![Some(x)],
+            outputs: vec![y],
+        },
+        nodes: vec![],
+    }]));
+    p.outputs.push(("y".into(), y));
+    let of = |plan: &Plan| {
+        let mut steps = plan.blocks().flat_map(|b| &b.steps);
+        steps.find_map(|s| match &s.work {
+            plan::StepWork::Host { op, .. } => Some(op.clone()),
+            plan::StepWork::Kernel { .. } => None,
+        })
+    };
+    let first = bind(&p, &dims()).verify().unwrap();
+    let mut far = dims();
+    far.insert("rows", 300, 400);
+    let other = planner()
+        .bind_like(&p, &far, &Allotment::default(), &[&first])
+        .unwrap();
+    for plan in [first.plan(), &other] {
+        assert!(std::sync::Arc::ptr_eq(&of(plan).expect("a host step"), &op));
+    }
+}
