@@ -1,74 +1,40 @@
-//! An interpreter of [`emit::simt`]: all threads of a CTA step by step, without any GPU.
-//!
-//! Checked on the way: every access stays in its memory; two threads that touch one shared element,
-//! one of them writing, have a barrier between; barriers stand where all threads come by. What nobody
-//! wrote to shared memory is a strange number: threads beyond a tile's rim may read it, what they make
-//! of it must not matter.
+//! The interpreter of [`emit::simt`] as a subject of the suite.
 use crate::{Failure, Subject};
-use emit::simt::ir::{Inst, Op, Program, Reg, Ty};
-use expr::{Binary, Compare, Scalar, Unary};
-use kernel::{Role, TargetKind, TileProgram};
-use layout::DType;
+use emit::simt::Program;
+use emit::simt::run::{Memory, run as run_threads};
+use expr::Scalar;
+use kernel::{OperandId, Role, TargetKind, TileProgram};
 use tensor::Tensor;
 
-type R<T> = Result<T, String>;
+/// Elements of every operand's buffer.
+struct Buffers<'a>(&'a mut [Tensor]);
 
-/// Which threads touched a shared element since the last barrier.
-#[derive(Clone, Copy, Default)]
-struct Touch {
-    writer: Option<u32>,
-    reader: Option<u32>,
-    several: bool,
-}
-
-struct Machine<'a> {
-    p: &'a Program,
-    lanes: usize,
-    /// Values by register, lane after lane.
-    regs: Vec<u64>,
-    vars: Vec<u64>,
-    shared: Vec<(Vec<u64>, Vec<Touch>)>,
-    dims: Vec<i64>,
-    task: i64,
-    /// Elements of every operand's buffer, several operands may share one.
-    buffers: &'a mut [Tensor],
-}
-
-fn scalar(ty: Ty, bits: u64) -> Scalar {
-    match ty {
-        Ty::F32 => Scalar::Float(f32::from_bits(bits as u32).into()),
-        Ty::F64 => Scalar::Float(f64::from_bits(bits)),
-        _ => Scalar::Int(bits as i64),
+impl Buffers<'_> {
+    fn place(&self, operand: OperandId, at: i64, verb: &str) -> Result<usize, String> {
+        let n = self.0[operand as usize].len();
+        let at_place = usize::try_from(at).ok().filter(|&a| a < n);
+        at_place.ok_or_else(|| format!("is {verb} at {at} of {n}"))
     }
 }
 
-fn dtype(ty: Ty) -> DType {
-    match ty {
-        Ty::Bool => DType::Bool,
-        Ty::I32 => DType::I32,
-        Ty::U32 => DType::U32,
-        Ty::I64 => DType::I64,
-        Ty::F32 => DType::F32,
-        Ty::F64 => DType::F64,
+impl Memory for Buffers<'_> {
+    fn load(&mut self, operand: OperandId, at: i64) -> Result<Scalar, String> {
+        let at = self.place(operand, at, "read")?;
+        let b = &self.0[operand as usize];
+        Ok(match b.dtype().is_float() {
+            true => Scalar::Float(b.get_f64(at)),
+            false => Scalar::Int(b.get_i64(at)),
+        })
     }
-}
 
-fn bits(s: Scalar, ty: Ty) -> u64 {
-    match (s.of(dtype(ty)), ty) {
-        (Scalar::Float(x), Ty::F32) => u64::from((x as f32).to_bits()),
-        (Scalar::Float(x), _) => x.to_bits(),
-        (Scalar::Int(x), _) => x as u64,
-    }
-}
-
-/// What lies in shared memory before anybody wrote there: no number where there is such a thing, so that
-/// not even a product with 0 hides it.
-fn strange(d: DType) -> u64 {
-    match d {
-        DType::F64 => f64::NAN.to_bits(),
-        d if d.is_float() => u64::from(f32::NAN.to_bits()),
-        DType::Bool => 1,
-        _ => 0xDEAD_BEEF,
+    fn store(&mut self, operand: OperandId, at: i64, v: Scalar) -> Result<(), String> {
+        let at = self.place(operand, at, "written")?;
+        let b = &mut self.0[operand as usize];
+        match v {
+            Scalar::Float(x) => b.set_f64(at, x),
+            Scalar::Int(x) => b.set_i64(at, x),
+        }
+        Ok(())
     }
 }
 
@@ -81,336 +47,7 @@ pub fn run(
     lookup: &dyn Fn(&str) -> Option<i64>,
     buffers: &mut [Tensor],
 ) -> Result<(), String> {
-    let value = |d: &layout::Dim| d.eval(lookup).ok_or_else(|| format!("'{d}' has no value"));
-    let lanes = p.threads as usize;
-    let mut m = Machine {
-        p,
-        lanes,
-        regs: vec![0; p.regs.len() * lanes],
-        vars: vec![],
-        shared: vec![],
-        dims: p.dims.iter().map(value).collect::<R<_>>()?,
-        task: 0,
-        buffers,
-    };
-    for task in 0..value(&p.tasks)?.max(0) {
-        m.task = task;
-        m.vars = vec![0; p.vars.len() * lanes];
-        m.shared = p
-            .shared
-            .iter()
-            .map(|a| {
-                let n = a.elements as usize;
-                (vec![strange(a.dtype); n], vec![Touch::default(); n])
-            })
-            .collect();
-        m.body(&p.body, &vec![true; lanes])?;
-    }
-    Ok(())
-}
-
-impl Machine<'_> {
-    fn get(&self, r: Reg, lane: usize) -> u64 {
-        self.regs[r as usize * self.lanes + lane]
-    }
-
-    fn set(&mut self, r: Reg, lane: usize, v: u64) {
-        self.regs[r as usize * self.lanes + lane] = v;
-    }
-
-    fn int(&self, r: Reg, lane: usize) -> i64 {
-        self.get(r, lane) as i64
-    }
-
-    fn ty(&self, r: Reg) -> Ty {
-        self.p.regs[r as usize]
-    }
-
-    fn body(&mut self, body: &[Inst], on: &[bool]) -> R<()> {
-        for i in body {
-            self.inst(i, on)?;
-        }
-        Ok(())
-    }
-
-    fn inst(&mut self, i: &Inst, on: &[bool]) -> R<()> {
-        let active: Vec<usize> = (0..self.lanes).filter(|&l| on[l]).collect();
-        match i {
-            Inst::Let(r, Op::Shuffle(x, mask)) => {
-                if active.len() != self.lanes {
-                    return Err("a shuffle where not all threads come by".into());
-                }
-                let all: Vec<u64> = (0..self.lanes).map(|l| self.get(*x, l)).collect();
-                for l in active {
-                    let v = all.get(l ^ *mask as usize).copied();
-                    self.set(*r, l, v.ok_or("a shuffle beyond the CTA")?);
-                }
-            }
-            Inst::Let(r, op) => {
-                let ty = self.ty(*r);
-                for l in active {
-                    let v = self.op(op, ty, l)?;
-                    self.set(*r, l, v);
-                }
-            }
-            Inst::Set(v, r) => {
-                for l in active {
-                    self.vars[*v as usize * self.lanes + l] = self.get(*r, l);
-                }
-            }
-            Inst::LoadRun {
-                dst,
-                operand,
-                index,
-                guard,
-            } => {
-                for l in active {
-                    let asked = guard.is_none_or(|g| self.get(g, l) != 0);
-                    let at = self.int(*index, l);
-                    if asked && at % dst.len() as i64 != 0 {
-                        return Err(format!("{} elements are read at {at}", dst.len()));
-                    }
-                    for (n, &r) in dst.iter().enumerate() {
-                        let v = match asked {
-                            true => self.load(*operand, at + n as i64, self.ty(r))?,
-                            false => 0,
-                        };
-                        self.set(r, l, v);
-                    }
-                }
-            }
-            Inst::LoadSharedRun { dst, array, index } => {
-                for l in active {
-                    let at = self.int(*index, l);
-                    for (n, &r) in dst.iter().enumerate() {
-                        let v = self.load_shared(*array, at + n as i64, l)?;
-                        self.set(r, l, v);
-                    }
-                }
-            }
-            Inst::Store {
-                operand,
-                index,
-                values,
-                guard,
-            } => {
-                for l in active {
-                    if guard.is_some_and(|g| self.get(g, l) == 0) {
-                        continue;
-                    }
-                    for (n, &r) in values.iter().enumerate() {
-                        let at = self.int(*index, l) + n as i64;
-                        let v = scalar(self.ty(r), self.get(r, l));
-                        self.store(*operand, at, v)?;
-                    }
-                }
-            }
-            Inst::StoreShared {
-                array,
-                index,
-                values,
-            } => {
-                for l in active {
-                    for (n, &r) in values.iter().enumerate() {
-                        let at = self.int(*index, l) + n as i64;
-                        let v = self.get(r, l);
-                        self.store_shared(*array, at, l, v)?;
-                    }
-                }
-            }
-            Inst::For {
-                i,
-                from,
-                to,
-                step,
-                body,
-            } => {
-                let mut now = on.to_vec();
-                for &l in &active {
-                    self.set(*i, l, self.get(*from, l));
-                }
-                loop {
-                    for (l, on) in now.iter_mut().enumerate() {
-                        *on = *on && self.int(*i, l) < self.int(*to, l);
-                    }
-                    if !now.contains(&true) {
-                        break;
-                    }
-                    self.body(body, &now)?;
-                    for l in (0..self.lanes).filter(|&l| now[l]) {
-                        let step = self.int(*step, l);
-                        if step < 1 {
-                            return Err("a loop that does not move".into());
-                        }
-                        self.set(*i, l, (self.int(*i, l) + step) as u64);
-                    }
-                }
-            }
-            Inst::If { cond, body } => {
-                let now: Vec<bool> = (0..self.lanes)
-                    .map(|l| on[l] && self.get(*cond, l) != 0)
-                    .collect();
-                if now.contains(&true) {
-                    self.body(body, &now)?;
-                }
-            }
-            Inst::Barrier => {
-                if active.len() != self.lanes {
-                    return Err("a barrier where not all threads come by".into());
-                }
-                for (_, touched) in &mut self.shared {
-                    touched.fill(Touch::default());
-                }
-            }
-            Inst::Fault { cond, code } => {
-                if active.iter().any(|&l| self.get(*cond, l) != 0) {
-                    return Err(format!("fault: {}", self.p.faults[*code as usize]));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn load(&self, operand: u16, at: i64, ty: Ty) -> R<u64> {
-        let b = &self.buffers[operand as usize];
-        let Some(at) = usize::try_from(at).ok().filter(|&a| a < b.len()) else {
-            let name = &self.p.operands[operand as usize].name;
-            return Err(format!("'{name}' is read at {at} of {}", b.len()));
-        };
-        let s = match b.dtype().is_float() {
-            true => Scalar::Float(b.get_f64(at)),
-            false => Scalar::Int(b.get_i64(at)),
-        };
-        Ok(bits(s, ty))
-    }
-
-    fn store(&mut self, operand: u16, at: i64, v: Scalar) -> R<()> {
-        let b = &mut self.buffers[operand as usize];
-        let Some(at) = usize::try_from(at).ok().filter(|&a| a < b.len()) else {
-            let name = &self.p.operands[operand as usize].name;
-            return Err(format!("'{name}' is written at {at} of {}", b.len()));
-        };
-        match v {
-            Scalar::Float(x) => b.set_f64(at, x),
-            Scalar::Int(x) => b.set_i64(at, x),
-        }
-        Ok(())
-    }
-
-    fn touch(&mut self, array: u32, at: i64, lane: usize, write: bool) -> R<usize> {
-        let name = &self.p.shared[array as usize].name;
-        let (data, touched) = &mut self.shared[array as usize];
-        let Some(i) = usize::try_from(at).ok().filter(|&a| a < data.len()) else {
-            return Err(format!(
-                "shared '{name}' is touched at {at} of {}",
-                data.len()
-            ));
-        };
-        let t = &mut touched[i];
-        let lane = lane as u32;
-        let other = |x: Option<u32>| x.is_some_and(|x| x != lane);
-        let race = match write {
-            true => other(t.writer) || other(t.reader) || t.several,
-            false => other(t.writer),
-        };
-        if race {
-            return Err(format!("threads race for element {i} of shared '{name}'"));
-        }
-        if write {
-            t.writer = Some(lane);
-        } else {
-            t.several |= other(t.reader);
-            t.reader = Some(lane);
-        }
-        Ok(i)
-    }
-
-    fn load_shared(&mut self, array: u32, at: i64, lane: usize) -> R<u64> {
-        let i = self.touch(array, at, lane, false)?;
-        Ok(self.shared[array as usize].0[i])
-    }
-
-    fn store_shared(&mut self, array: u32, at: i64, lane: usize, v: u64) -> R<()> {
-        let i = self.touch(array, at, lane, true)?;
-        self.shared[array as usize].0[i] = v;
-        Ok(())
-    }
-
-    fn op(&mut self, op: &Op, ty: Ty, l: usize) -> R<u64> {
-        let of = |m: &Self, r: Reg| scalar(m.ty(r), m.get(r, l));
-        Ok(match op {
-            Op::Const(b) => match ty {
-                Ty::F32 => bits(Scalar::Float(f64::from_bits(*b)), ty),
-                Ty::F64 => *b,
-                _ => bits(Scalar::Int(*b as i64), ty),
-            },
-            Op::Thread => l as u64,
-            Op::Task => self.task as u64,
-            Op::Dim(d) => {
-                let v = self.dims[*d as usize];
-                if i32::try_from(v).is_err() {
-                    return Err(format!(
-                        "dimension {} leaves 32 bits",
-                        self.p.dims[*d as usize]
-                    ));
-                }
-                v as u64
-            }
-            Op::Get(v) => self.vars[*v as usize * self.lanes + l],
-            Op::Unary(f, x) => self.unary(*f, *x, l)?,
-            Op::Binary(f, x, y) => self.binary(*f, *x, *y, l)?,
-            Op::Compare(f, x, y) => {
-                let (a, b) = (of(self, *x), of(self, *y));
-                let compare: Compare = *f;
-                u64::from(a.compare(compare, b, dtype(self.ty(*x))))
-            }
-            Op::Select(c, x, y) => self.get(if self.get(*c, l) != 0 { *x } else { *y }, l),
-            Op::MulAdd(x, y, z) if ty == Ty::F32 => {
-                let f = |r: Reg| f32::from_bits(self.get(r, l) as u32);
-                u64::from(f(*x).mul_add(f(*y), f(*z)).to_bits())
-            }
-            Op::MulAdd(x, y, z) => {
-                let d = dtype(ty);
-                let p = of(self, *x).binary(Binary::Mul, of(self, *y), d);
-                bits(p.binary(Binary::Add, of(self, *z), d), ty)
-            }
-            Op::Convert(x) => bits(of(self, *x).cast(dtype(self.ty(*x)), dtype(ty)), ty),
-            Op::Bits(x) => self.get(*x, l) & 0xFFFF_FFFF,
-            Op::Narrow(d, x) => bits(of(self, *x).of(*d), ty),
-            Op::Load {
-                operand,
-                index,
-                guard,
-            } => match guard.is_some_and(|g| self.get(g, l) == 0) {
-                true => 0,
-                false => self.load(*operand, self.int(*index, l), ty)?,
-            },
-            Op::LoadShared { array, index } => self.load_shared(*array, self.int(*index, l), l)?,
-            Op::Shuffle(..) => return Err("a shuffle of one thread".into()),
-        })
-    }
-
-    fn unary(&self, f: Unary, x: Reg, l: usize) -> R<u64> {
-        let ty = self.ty(x);
-        let given = scalar(ty, self.get(x, l));
-        let out = given.unary(f, dtype(ty));
-        Ok(match f {
-            Unary::IsNan | Unary::IsInf => bits(out, Ty::Bool),
-            _ => bits(out, ty),
-        })
-    }
-
-    fn binary(&self, f: Binary, x: Reg, y: Reg, l: usize) -> R<u64> {
-        let ty = self.ty(x);
-        if self.ty(y) != ty {
-            return Err(format!("{f:?} of {ty:?} and {:?}", self.ty(y)));
-        }
-        let (a, b) = (scalar(ty, self.get(x, l)), scalar(ty, self.get(y, l)));
-        if matches!(f, Binary::Div | Binary::Fmod) && !ty.is_float() && b.as_i64() == 0 {
-            return Err("an integer is divided by 0".into());
-        }
-        Ok(bits(a.binary(f, b, dtype(ty)), ty))
-    }
+    run_threads(p, lookup, &mut Buffers(buffers), 0..i64::MAX, u64::MAX).map(|_| ())
 }
 
 /// The interpreter as a subject of the suite.
