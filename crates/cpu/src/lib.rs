@@ -5,6 +5,7 @@
 //! runs requests on threads that never leave. It plans nothing.
 
 pub mod calibrate;
+mod code;
 pub mod detect;
 mod device;
 mod exec;
@@ -24,6 +25,7 @@ mod target;
 mod track;
 pub mod ukr;
 
+pub use crate::code::{Called, called};
 pub use crate::device::{CpuDevice, CpuOptions};
 pub use crate::pool::Fault;
 pub use ::device::place::{stand_back, thread_time_ns};

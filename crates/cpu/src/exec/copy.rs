@@ -175,6 +175,16 @@ pub(crate) unsafe fn strided_copy(
     }
 }
 
+/// Address of the loop over rows of elements of `elem` bytes.
+pub(crate) fn row_code(elem: usize) -> usize {
+    match elem {
+        1 => copy_strided::<u8> as *const () as usize,
+        2 => copy_strided::<u16> as *const () as usize,
+        4 => copy_strided::<u32> as *const () as usize,
+        _ => copy_strided::<u64> as *const () as usize,
+    }
+}
+
 /// One row of `n` elements.
 ///
 /// # Safety

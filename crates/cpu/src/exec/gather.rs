@@ -96,7 +96,7 @@ impl Index {
 
 /// Loads the piece `org`, `len` of `op` to `dst`, strides of the tile in `view`. False: addresses are
 /// not affine over the piece, and nothing was done. The bounds hold.
-pub(super) fn gather(
+pub(in crate::exec) fn gather(
     ctx: &Ctx,
     op: &COperand,
     tile: &CTile,

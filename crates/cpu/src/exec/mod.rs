@@ -10,6 +10,7 @@ pub(crate) mod contract;
 pub(crate) mod copy;
 pub(crate) mod fold;
 pub(crate) mod gather;
+pub(crate) mod listed;
 pub(crate) mod map;
 pub(crate) mod nibbles;
 pub(crate) mod pool;

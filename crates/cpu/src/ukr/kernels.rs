@@ -201,6 +201,19 @@ macro_rules! define {
 }
 list!(define);
 
+macro_rules! names {
+    ([] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
+        impl Kernels {
+            /// Every function of the table by name, with the address of its code: for tools that show it.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, usize)> {
+                vec![$((stringify!($name), self.$name as *const () as usize)),*]
+            }
+        }
+    };
+}
+list!(names);
+
 macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use layout::DType;
 
 /// Runs a contraction; factors have the accumulator's type.
-pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
+pub(in crate::exec) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
     match c.dtype {
         DType::F32 => typed::<f32>(ctx, c, job, |x, y, z| x + y * z),
         DType::F64 => typed::<f64>(ctx, c, job, |x, y, z| x + y * z),

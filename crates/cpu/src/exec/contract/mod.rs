@@ -10,6 +10,8 @@ mod generic;
 pub(crate) mod post;
 pub(crate) mod wide;
 
+pub(super) use generic::run as by_elements;
+
 use super::access::CAccess;
 use super::calls::Sources;
 use super::{Axes, Ctx, Fault, MAX_AXES, Op, View, run as tasks};

@@ -164,6 +164,61 @@ impl Program {
             if matches!(self.insts[*r].op, VOp::Const(Scalar::Float(0.0) | Scalar::Int(0))))
     }
 
+    /// The functions that a row of elements goes through, in order, with the addresses of their code: those
+    /// of the table of `k` without a name.
+    pub(crate) fn functions(&self, k: &Kernels) -> Vec<(Option<String>, usize)> {
+        let mut out = Vec::new();
+        let own = |name: String, code: usize| (Some(name), code);
+        for i in self.insts.iter().filter(|i| i.class == Class::Lane) {
+            out.extend(match i.op {
+                VOp::Arg(_) if matches!(i.dtype, DType::F32 | DType::I32) => None,
+                VOp::Arg(_) => {
+                    let name = format!("load of a row of {}", i.dtype);
+                    Some(own(name, rows::load::code(k.isa)))
+                }
+                VOp::FUn(f, _) => Some((None, f as *const () as usize)),
+                VOp::FBin(f, ..) => Some((None, f as *const () as usize)),
+                VOp::FBinK(f, ..) => Some((None, f as *const () as usize)),
+                VOp::Fma(..) => Some((None, k.fma as *const () as usize)),
+                VOp::FSelect(..) => Some((None, k.select as *const () as usize)),
+                VOp::MNot(_) => Some((None, k.rsub_k as *const () as usize)),
+                VOp::Scaled(_) => Some((None, k.scaled as *const () as usize)),
+                VOp::Quantise(..) => Some((None, k.quantise as *const () as usize)),
+                VOp::Dequantise(..) => Some((None, k.dequantise as *const () as usize)),
+                VOp::Un(f, _) => {
+                    let name = format!("{f:?} of {} one by one", i.dtype);
+                    Some(own(name, rows::unary as *const () as usize))
+                }
+                VOp::Bin(f, ..) => {
+                    let name = format!("{f:?} of rows of {}", i.dtype);
+                    Some(own(name, rows::binary::code(k.isa)))
+                }
+                VOp::Cmp(f, ..) => {
+                    let name = format!("{f:?} of rows of {}", i.dtype);
+                    Some(own(name, rows::compare::code(k.isa)))
+                }
+                VOp::Sel(..) => {
+                    let name = format!("choice between rows of {}", i.dtype);
+                    Some(own(name, rows::select::code(k.isa)))
+                }
+                VOp::Cast(_, from, to) => {
+                    Some(own(format!("{from} to {to}"), rows::cast::code(k.isa)))
+                }
+                VOp::Round(_) => {
+                    let name = format!("rounding to {}", i.dtype);
+                    Some(own(name, rows::round_half as *const () as usize))
+                }
+                VOp::Const(_) | VOp::Index(_) | VOp::Dim(_) | VOp::Splat(_) => None,
+            });
+        }
+        if !self.direct {
+            let to = self.outputs.first().map_or(DType::F32, |o| o.1);
+            let name = format!("store of a row of {to}");
+            out.push(own(name, rows::store::code(k.isa)));
+        }
+        out
+    }
+
     /// Number of results.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs.len()
@@ -384,4 +439,4 @@ impl<'a> Run<'a> {
 }
 
 pub(crate) use compile::{compile, compile_in};
-pub(crate) use rows::{narrow, widen};
+pub(crate) use rows::{narrow, widen, widen_code};

@@ -10,16 +10,15 @@ use layout::DType;
 /// Compiles a plain loop for each instruction set.
 macro_rules! by_isa {
     ($(#[$doc:meta])* fn $name:ident = $body:ident($($a:ident: $t:ty),*)) => {
-        $(#[$doc])*
-        /// # Safety
-        /// As the loop itself; the processor has the instructions of `isa`.
-        #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
-        pub(super) unsafe fn $name(isa: Isa, $($a: $t),*) {
+        /// The loop compiled for each instruction set.
+        pub(super) mod $name {
+            use super::*;
             /// # Safety
             /// As the loop itself, on a processor with these instructions.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,fma,avx2")]
-            unsafe fn widest($($a: $t),*) {
+            #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
+            pub(super) unsafe fn widest($($a: $t),*) {
                 // SAFETY: the caller's contract.
                 unsafe { $body($($a),*) }
             }
@@ -27,17 +26,34 @@ macro_rules! by_isa {
             /// As the loop itself, on a processor with these instructions.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn wide($($a: $t),*) {
+            #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
+            pub(super) unsafe fn wide($($a: $t),*) {
                 // SAFETY: the caller's contract.
                 unsafe { $body($($a),*) }
             }
+            /// Address of the loop of an instruction set.
+            pub(in crate::exec::vm) fn code(isa: Isa) -> usize {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => widest as *const () as usize,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => wide as *const () as usize,
+                    _ => $body as *const () as usize,
+                }
+            }
+        }
+        $(#[$doc])*
+        /// # Safety
+        /// As the loop itself; the processor has the instructions of `isa`.
+        #[allow(clippy::too_many_arguments, reason = "rows with their strides")]
+        pub(super) unsafe fn $name(isa: Isa, $($a: $t),*) {
             // SAFETY: the caller's contract; the instruction set is the device's.
             unsafe {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => widest($($a),*),
+                    Isa::Avx512 => $name::widest($($a),*),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => wide($($a),*),
+                    Isa::Avx2 => $name::wide($($a),*),
                     _ => $body($($a),*),
                 }
             }
@@ -107,6 +123,16 @@ pub(super) unsafe fn round_half(d: DType, a: *const f32, dst: *mut f32, n: usize
         narrow(d, a, bits.as_mut_ptr(), n);
         widen(d, bits.as_ptr(), dst, n);
     }
+}
+
+/// Address of what [`widen`] runs for numbers of type `d` on the present processor.
+pub(crate) fn widen_code(d: DType) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if d == DType::F16 && std::arch::is_x86_feature_detected!("avx512f") {
+        return widen_f16 as *const () as usize;
+    }
+    let _ = d;
+    widen as *const () as usize
 }
 
 /// `n` numbers of 16 bits as f32.
