@@ -172,6 +172,26 @@ fn pictures_show_what_was_counted() {
 }
 
 #[test]
+fn a_cpus_lanes_are_drawn_onto_their_lines() {
+    let w = cpu();
+    let lanes = w.scene("lanes").unwrap();
+    let script = "$('nav a[href=\"#lanes\"]').click(); key(document.body, 'ArrowRight');
+        test.touched = $$('#picture rect.full').length; test.lines = $$('#picture line').length; test.said = $('#picture svg').textContent;";
+    for width in [1280, 400] {
+        let test = "a_cpus_lanes_are_drawn_onto_their_lines";
+        let Some(dom) = opened(test, &w.html().unwrap(), width, script) else {
+            return;
+        };
+        let got = |n: &str| attribute(&dom, n).unwrap();
+        let of = |k: &str| lanes.figure(k).unwrap().value.unwrap() as u64;
+        assert_eq!(got("touched"), of("moved1").to_string(), "{width}");
+        assert_eq!(got("lines"), of("lanes1").to_string(), "{width}");
+        assert!(got("said").contains("cache line"), "{}", got("said"));
+        assert!(got("said").contains("would do"), "{}", got("said"));
+    }
+}
+
+#[test]
 fn reduced_motion_is_honoured() {
     let script = "const shape = () => $('#picture').innerHTML; $('nav a[href=\"#grid\"]').click(); key(document.body, 'ArrowRight');
         const end = shape(); const s = $('#scrub'); s.value = Number(s.value) - 1500; s.dispatchEvent(new Event('input')); test.same = end === shape();";

@@ -101,21 +101,25 @@ drawings.lanes = (scene, w, h) => {
   const host = el("div", { class: "pad" });
   if (!rs.length) { host.append(el("p", { class: "note" }, "Nothing was counted here; the caption says why.")); return { node: host, update() {} }; }
   const views = rs.map((r) => {
-    const lw = Math.min(34, wide / 32), kids = [], wires = [], yl = 60, yb = h - 120;
-    const title = r.space === "global" ? `line ${r.line}: sectors of 32 bytes` : `line ${r.line}: 32 banks of 4 bytes`;
-    kids.push(text(0, 14, title, "b"), text(0, 32, short(r.text, room(wide)), "m"), text(0, 54, `lanes of warp ${r.warp}, CTA ${r.cta.join(",")}, ${r.bytes} bytes each`, "m"));
+    const cache = r.space === "cache", far = r.space !== "shared", nLanes = r.lanes.length;
+    const unit = !far ? "bank" : cache ? "cache line" : r.unit === 32 ? "sector" : "line";
+    const lw = Math.min(34, wide / Math.max(1, nLanes)), kids = [], wires = [], yl = 60, yb = h - 120;
+    const title = (r.line ? (cache ? `move ${r.line}: ` : `line ${r.line}: `) : "") + (far ? `${unit}s of ${r.unit} bytes` : "32 banks of 4 bytes");
+    const whose = cache ? `lanes of the first vector, ${r.bytes} bytes each` : r.partial === null && r.lit !== r.role ? `invocations of a subgroup, ${r.bytes} bytes each` : `lanes of warp ${r.warp}, CTA ${r.cta.join(",")}, ${r.bytes} bytes each`;
+    const how = r.way === "strided" ? `strided by ${r.stride} bytes` : r.way;
+    kids.push(text(0, 14, title, "b"), text(0, 32, short(r.text, room(wide)), "m"), text(0, 54, short(`${whose}: ${how}`, room(wide)), "m"));
     const laneRects = [];
-    for (let i = 0; i < 32; i++) {
+    for (let i = 0; i < nLanes; i++) {
       const x = i * lw, used = r.lanes[i] !== null && r.lanes[i] !== undefined;
       const rect = box(x + 0.5, yl, lw - 1.5, 24, used ? "half" : "cell");
       laneRects.push(rect); kids.push(rect);
       if (lw > 18 || i % 8 === 0) kids.push(text(x + lw / 2, yl + 16, String(i), used ? null : "m", "middle"));
     }
     const targets = new Map(), order = [];
-    const group = r.space === "global" ? 32 : r.bytes >= 16 ? 8 : r.bytes >= 8 ? 16 : 32;
-    if (r.space === "global") {
-      // Every sector that a lane touches, in the order of addresses.
-      for (const a of r.lanes) if (a !== null && a !== undefined) for (let s = Math.floor(a / 32); s <= Math.floor((a + r.bytes - 1) / 32); s++) targets.set(s, 0);
+    const group = far ? nLanes : r.bytes >= 16 ? 8 : r.bytes >= 8 ? 16 : 32;
+    if (far) {
+      // Everything that a lane touches, in the order of addresses.
+      for (const a of r.lanes) if (a !== null && a !== undefined) for (let s = Math.floor(a / r.unit); s <= Math.floor((a + r.bytes - 1) / r.unit); s++) targets.set(s, 0);
       [...targets.keys()].sort((a, b) => a - b).forEach((s, i) => { targets.set(s, i); order.push(s); });
     } else for (let b = 0; b < 32; b++) { targets.set(b, b); order.push(b); }
     const n = Math.max(1, order.length), tw = Math.min(60, wide / n), tRects = order.map((s, i) => {
@@ -125,27 +129,27 @@ drawings.lanes = (scene, w, h) => {
       if (i % every === 0) kids.push(text(x + tw / 2, yb + 40, String(s), "m", "middle"));
       return rect;
     });
-    kids.push(text(0, yb + 58, r.space === "global" ? "sectors, counted from the first line of 128 bytes" : "banks", "m"));
+    kids.push(text(0, yb + 58, !far ? "banks" : r.way === "by data" ? "where the data says: each lane's element may lie on a line of its own" : unit === "sector" ? "sectors, counted from the first line of 128 bytes" : `${unit}s, counted from the first`, "m"));
     const counter = text(0, yb + 80, "", "big");
     kids.push(counter);
     r.lanes.forEach((a, i) => {
       if (a === null || a === undefined) return;
       const own = [];
-      const first = Math.floor(a / (r.space === "global" ? 32 : 4)), last = Math.floor((a + r.bytes - 1) / (r.space === "global" ? 32 : 4));
-      for (let s = first; s <= Math.min(last, first + 3); s++) own.push(targets.get(r.space === "global" ? s : s % 32));
+      const wide1 = far ? r.unit : 4, first = Math.floor(a / wide1), last = Math.floor((a + r.bytes - 1) / wide1);
+      for (let s = first; s <= Math.min(last, first + 3); s++) own.push(targets.get(far ? s : s % 32));
       const x0 = i * lw + lw / 2, to = own.map((k) => k * tw + tw / 2), mid = to.reduce((p, v) => p + v, 0) / to.length;
       const line = sv("line", { x1: x0, y1: yl + 24, x2: x0, y2: yl + 24, class: "wire" });
       kids.push(line);
       wires.push({ i, line, x0, mid, own, wave: Math.floor(i / group), was: -1 });
     });
-    const what = r.space === "global" ? U.plural(r.moved, "sector") + ` moved; ${r.ideal} would do` : `${r.moved} ${r.moved === 1 ? "pass" : "passes"} over the banks; ${r.ideal} would do`;
+    const what = far ? U.plural(r.moved, unit) + ` ${unit === "sector" ? "moved" : "touched"}; ${r.ideal} would do` : `${r.moved} ${r.moved === 1 ? "pass" : "passes"} over the banks; ${r.ideal} would do`;
     const node = svg(wide, h - 30, `${r.space} ${r.role}: ${what}`, kids);
     const waves = Math.max(1, ...wires.map((x) => x.wave + 1));
     return { r, node, draw(t) {
       const e = span(t, 0, 0.8) * waves, hit = new Set();
       for (const x of wires) {
         const p = ease(clamp(e - x.wave, 0, 1));
-        if (p >= 1 && (r.space === "global" || Math.ceil(e) - 1 === x.wave || e >= waves)) for (const k of x.own) hit.add(k);
+        if (p >= 1 && (far || Math.ceil(e) - 1 === x.wave || e >= waves)) for (const k of x.own) hit.add(k);
         if (p === x.was) continue;
         x.was = p;
         x.line.setAttribute("x2", (x.x0 + (x.mid - x.x0) * p).toFixed(1));
@@ -154,15 +158,15 @@ drawings.lanes = (scene, w, h) => {
         on(laneRects[x.i], "full", p > 0 && p < 1); on(laneRects[x.i], "half", !(p > 0 && p < 1));
       }
       tRects.forEach((q, k) => { on(q, "full", hit.has(k)); on(q, "cell", !hit.has(k)); });
-      put(counter, t >= 0.8 ? what : r.space === "global" ? `${hit.size} ${hit.size === 1 ? "sector" : "sectors"} so far` : `group ${Math.min(waves, Math.floor(e) + 1)} of ${waves}`);
+      put(counter, t >= 0.8 ? what : far ? `${U.plural(hit.size, unit)} so far` : `group ${Math.min(waves, Math.floor(e) + 1)} of ${waves}`);
     } };
   });
   let now = null;
   return {
     node: host, update(lit, t) {
-      const v = views.find((x) => x.r.role === lit) || views[0];
+      const v = views.find((x) => x.r.lit === lit) || views[0];
       if (v !== now) { now = v; host.replaceChildren(v.node); }
-      v.draw(v.r.role === lit ? t : lit === "" ? 1 : 0);
+      v.draw(v.r.lit === lit ? t : lit === "" ? 1 : 0);
     },
   };
 };

@@ -137,28 +137,39 @@ pub struct WarpRow {
 /// One request of a warp to memory, lane by lane.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneRequest {
-    /// `global` or `shared`.
+    /// `global` or `shared` memory of a GPU, or `cache`: a CPU's.
     pub space: &'static str,
     /// What the line does: `load`, `stage` or `store`.
     pub role: &'static str,
-    /// Line of the emitted text.
+    /// What captions light it by.
+    pub lit: &'static str,
+    /// Line of the emitted text, or statement of the tile program.
     pub line: u32,
     /// The line.
     pub text: String,
-    /// CTA that made it.
+    /// CTA that made it, or task.
     pub cta: [u32; 3],
     /// Warp of the CTA.
     pub warp: u32,
+    /// Bytes of what is moved at once: a sector, a cache line; a bank's width in shared memory.
+    pub unit: u32,
+    /// How lanes lie: `contiguous`, `strided`, `in rows`, `one element`, `scattered`, or `by data`.
+    pub way: &'static str,
+    /// Bytes from lane to lane, where that is the same for all.
+    pub stride: Option<i64>,
+    /// Of the vectors that cover a tile, those that leave lanes out; null where lanes are no vector's.
+    pub partial: Option<u64>,
     /// Bytes of a lane.
     pub bytes: u32,
-    /// Where each lane's bytes begin, from the first line of 128 bytes that is touched (global) or from
+    /// Where each lane's bytes begin, from the first line that is touched (128 bytes on a GPU) or from
     /// the start of shared memory; null for lanes that take no part.
     pub lanes: Vec<Option<u64>>,
-    /// 32-byte sectors touched (global), or passes over the banks (shared).
+    /// Sectors or cache lines touched, or passes over the banks (shared).
     pub moved: u64,
     /// The fewest that as many bytes need.
     pub ideal: u64,
-    /// How often warps issued the line in what was emulated.
+    /// How often warps issued the line in what was emulated, or subgroups any that asks the same of its
+    /// operand; on a CPU vectors that cover the tile.
     pub issued: u64,
 }
 

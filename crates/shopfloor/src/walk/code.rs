@@ -136,6 +136,8 @@ fn wgsl_role(line: &str) -> &'static str {
     let t = line.trim_start();
     match () {
         () if t.contains("workgroupBarrier") => "barrier",
+        () if t.contains(" = read_") => "load",
+        () if t.starts_with("write_") => "store",
         () if t.contains("fma(") => "math",
         () if t.starts_with("for ") || t.starts_with("loop") || t.starts_with("while") => "loop",
         () if t.starts_with("//") => "note",

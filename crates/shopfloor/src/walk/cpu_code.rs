@@ -1,13 +1,15 @@
-//! What a CPU executes of a tile program: calls of a micro-kernel, and its machine code.
+//! What a CPU executes of a tile program: calls of micro-kernels, and the machine code of each.
 use super::Subject;
 use super::say::{As, Build};
+use cpu::Called;
 use kernel::{Mapping, Stmt};
-use layout::DType;
 use report::walk::{CodeLine, Pane};
 use std::process::Command;
 
-/// Lines of machine code that are shown.
+/// Lines of machine code of one function that are shown.
 const LINES: usize = 240;
+/// Functions whose machine code is shown.
+const FUNCTIONS: usize = 12;
 /// Bytes of code that are looked at for one function.
 const BYTES: u64 = 16 << 10;
 
@@ -19,10 +21,50 @@ pub(super) struct Micro {
     tile: Option<(usize, usize)>,
     /// Statements of a task as the executor runs them.
     calls: Vec<String>,
-    /// Machine code.
-    code: Option<String>,
-    /// Why there is none; empty where there is.
+    /// Functions that those come down to, each once.
+    functions: Vec<Function>,
+    /// What is not shown and why; empty where everything is.
     pub missing: String,
+}
+
+/// A function with its machine code.
+struct Function {
+    name: String,
+    when: &'static str,
+    /// Machine code, or why there is none.
+    code: Result<String, String>,
+}
+
+/// The instruction set that the plan's target names.
+pub(super) fn isa(s: &Subject) -> cpu::Isa {
+    let named = s.plan.devices.get(s.step.device as usize);
+    named
+        .and_then(|d| d.target.strip_prefix("cpu-"))
+        .and_then(cpu::Isa::from_name)
+        .unwrap_or(cpu::Isa::Portable)
+}
+
+/// The functions of `called`, each once, with machine code unless that was left out.
+fn functions(called: &[Called], quick: bool) -> Vec<Function> {
+    let mut seen = Vec::new();
+    let mut out = Vec::new();
+    for c in called {
+        if seen.contains(&c.code) {
+            continue;
+        }
+        seen.push(c.code);
+        let code = match (quick, out.len() < FUNCTIONS) {
+            (true, _) => Err("machine code was left out".into()),
+            (_, false) => Err(format!("{FUNCTIONS} functions are shown")),
+            _ => disassembled(c.code as u64),
+        };
+        out.push(Function {
+            name: c.name.clone(),
+            when: c.when,
+            code,
+        });
+    }
+    out
 }
 
 /// The micro-kernel of the step.
@@ -37,94 +79,130 @@ pub(super) fn micro(s: &Subject) -> Result<Micro, String> {
     let Mapping::Cpu(map) = &program.schedule().mapping else {
         return Err("the step is planned for a GPU".into());
     };
-    let named = s.plan.devices.get(s.step.device as usize);
-    let isa = named
-        .and_then(|d| d.target.strip_prefix("cpu-"))
-        .and_then(cpu::Isa::from_name)
-        .unwrap_or(cpu::Isa::Portable);
+    let isa = isa(s);
     let k = program.kernel();
     let tile = map.micro.map(|m| (m.mr as usize, m.nr as usize));
     let name = |t: u16| k.tiles.get(t as usize).map_or("?", |t| t.name.as_str());
+    let (called, why) = match cpu::called(program, &s.plan.dims, isa) {
+        Ok(called) => (called, None),
+        Err(why) => (vec![], Some(why)),
+    };
     let calls = k
         .body
         .iter()
-        .map(|st| match st {
-            Stmt::Load { dst, operand } => {
-                let o = k
-                    .operands
-                    .get(*operand as usize)
-                    .map_or("?", |o| o.name.as_str());
-                match program.schedule().place(*dst) {
-                    kernel::Place::InPlace => format!("view    {} = {o} in place", name(*dst)),
-                    _ => format!("copy    {} = {o}", name(*dst)),
+        .map(|st| {
+            let line = match st {
+                Stmt::Load { dst, operand } => {
+                    let o = k
+                        .operands
+                        .get(*operand as usize)
+                        .map_or("?", |o| o.name.as_str());
+                    match program.schedule().place(*dst) {
+                        kernel::Place::InPlace => format!("view    {} = {o} in place", name(*dst)),
+                        _ => format!("copy    {} = {o}", name(*dst)),
+                    }
                 }
-            }
-            Stmt::Store { operand, src } => {
-                let o = k
-                    .operands
-                    .get(*operand as usize)
-                    .map_or("?", |o| o.name.as_str());
-                format!("store   {o} = {}", name(*src))
-            }
-            Stmt::Map { dst, args, .. } if args.is_empty() => format!("fill    {}", name(*dst)),
-            Stmt::Map { dst, args, .. } => {
-                let args: Vec<&str> = args.iter().map(|&t| name(t)).collect();
-                format!("map     {} = f({})", name(*dst), args.join(", "))
-            }
-            Stmt::Contract { acc, a, b, .. } => {
-                let tile = tile.map_or(String::new(), |(m, n)| format!(" in tiles of {m}x{n}"));
-                format!(
-                    "product {} += {} . {}{tile}",
-                    name(*acc),
-                    name(*a),
-                    name(*b)
-                )
-            }
-            Stmt::Fold { state, args, .. } => {
-                let all = |l: &[u16]| l.iter().map(|&t| name(t)).collect::<Vec<_>>().join(", ");
-                format!("fold    {} of {}", all(state), all(args))
-            }
-            Stmt::Relabel { dst, src, .. } => format!("view    {} = {}", name(*dst), name(*src)),
+                Stmt::Store { operand, src } => {
+                    let o = k
+                        .operands
+                        .get(*operand as usize)
+                        .map_or("?", |o| o.name.as_str());
+                    format!("store   {o} = {}", name(*src))
+                }
+                Stmt::Map { dst, args, .. } if args.is_empty() => format!("fill    {}", name(*dst)),
+                Stmt::Map { dst, args, .. } => {
+                    let args: Vec<&str> = args.iter().map(|&t| name(t)).collect();
+                    format!("map     {} = f({})", name(*dst), args.join(", "))
+                }
+                Stmt::Contract { acc, a, b, .. } => {
+                    let tile = tile.map_or(String::new(), |(m, n)| format!(" in tiles of {m}x{n}"));
+                    format!(
+                        "product {} += {} . {}{tile}",
+                        name(*acc),
+                        name(*a),
+                        name(*b)
+                    )
+                }
+                Stmt::Fold { state, args, .. } => {
+                    let all = |l: &[u16]| l.iter().map(|&t| name(t)).collect::<Vec<_>>().join(", ");
+                    format!("fold    {} of {}", all(state), all(args))
+                }
+                Stmt::Relabel { dst, src, .. } => {
+                    format!("view    {} = {}", name(*dst), name(*src))
+                }
+            };
+            with_functions(&line, st, &called)
         })
         .collect();
-    let sums = |st: &Stmt| match st {
-        Stmt::Contract { acc, a, b, .. } => {
-            let t = |i: &u16| k.tiles.get(*i as usize).map(|t| t.dtype);
-            t(acc) == Some(DType::F32) && t(a) == Some(DType::F32) && t(b) == Some(DType::F32)
-        }
-        _ => false,
-    };
-    // Products of factors that both have the lane axis.
-    let depthwise = |st: &Stmt| match (st, map.lanes) {
-        (Stmt::Contract { a, b, .. }, Some(lane)) => {
-            let has = |i: &u16| {
-                k.tiles
-                    .get(*i as usize)
-                    .is_some_and(|t| t.axes.contains(&lane))
-            };
-            has(a) && has(b)
-        }
-        _ => false,
-    };
-    let kernel = tile.and_then(|(m, n)| cpu::ukr::gemm_kernel(isa, m, n));
-    let (code, missing) = match kernel {
-        _ if s.quick => (None, "machine code was left out".into()),
-        None => (None, "a step without products runs rows through vector loops, which have no single function to show".into()),
-        Some(_) if !k.body.iter().any(sums) => (None, "operands that are no f32 go through kernels of their own, whose code is not shown here".into()),
-        Some(_) if k.body.iter().any(depthwise) => (None, "products along lanes go through kernels of their own, whose code is not shown here".into()),
-        Some(_) if !isa.available() => (None, format!("{isa} is not there on this computer, so its code is not either")),
-        Some(kernel) => match disassembled(kernel.code() as u64) {
-            Ok(text) => (Some(text), String::new()),
-            Err(why) => (None, why),
-        },
+    let functions = functions(&called, s.quick);
+    let missing = match why {
+        Some(why) => why,
+        None if s.quick => "machine code was left out".into(),
+        None => missing(&functions),
     };
     Ok(Micro {
         isa,
         tile,
         calls,
-        code,
+        functions,
         missing,
     })
+}
+
+/// A statement's line with the functions that it comes down to.
+fn with_functions(line: &str, st: &Stmt, called: &[Called]) -> String {
+    let roles: &[&str] = match st {
+        Stmt::Load { .. } => &["copy", "widen"],
+        Stmt::Store { .. } | Stmt::Relabel { .. } => &["copy"],
+        Stmt::Map { .. } => &["map"],
+        Stmt::Contract { .. } => &["product", "pack"],
+        Stmt::Fold { .. } => &["fold", "pool"],
+    };
+    let tiles: Vec<usize> = match st {
+        Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } => {
+            vec![*dst as usize]
+        }
+        Stmt::Store { src, .. } => vec![*src as usize],
+        Stmt::Contract { acc, a, b, .. } => [acc, a, b].map(|t| *t as usize).to_vec(),
+        Stmt::Fold { state, .. } => state.iter().map(|t| *t as usize).collect(),
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for c in called {
+        let own = roles.contains(&c.role) && c.tile.is_some_and(|t| tiles.contains(&t));
+        // A copy that is made only where something does not lie right is no part of the statement.
+        let seldom = c.role == "copy" && !c.when.is_empty();
+        if own && !seldom && !names.contains(&c.name.as_str()) {
+            names.push(&c.name);
+        }
+    }
+    match names.is_empty() {
+        true => line.into(),
+        false => format!("{line}  [{}]", names.join(", ")),
+    }
+}
+
+/// Which functions have no code to show, and why.
+fn missing(functions: &[Function]) -> String {
+    let mut out: Vec<(String, Vec<&str>)> = Vec::new();
+    for f in functions {
+        if let Err(why) = &f.code {
+            match out.iter_mut().find(|o| o.0 == *why) {
+                Some(o) => o.1.push(&f.name),
+                None => out.push((why.clone(), vec![&f.name])),
+            }
+        }
+    }
+    let all = out
+        .iter()
+        .map(|(why, names)| format!("{}: {why}", names.join(", ")));
+    let all: Vec<String> = all.collect();
+    match functions.is_empty() {
+        true => {
+            "its statements only name memory that is read and written elsewhere: nothing is called"
+                .into()
+        }
+        false => all.join("; "),
+    }
 }
 
 /// Machine code of the function at `address` of this process, as objdump shows it.
@@ -182,11 +260,43 @@ fn disassembled(address: u64) -> Result<String, String> {
     }
 }
 
+/// Arithmetic on vectors, by how opcodes begin.
+const MATH: [&str; 27] = [
+    "vfmadd",
+    "vfnmadd",
+    "vmul",
+    "vadd",
+    "vsub",
+    "vdiv",
+    "vmax",
+    "vmin",
+    "vsqrt",
+    "vdp",
+    "vpdp",
+    "vpmadd",
+    "vpmul",
+    "vpadd",
+    "vpsub",
+    "vpmax",
+    "vpmin",
+    "vrndscale",
+    "vround",
+    "vcvt",
+    "mulps",
+    "addps",
+    "subps",
+    "divps",
+    "maxps",
+    "minps",
+    "sqrtps",
+];
+
 fn role(line: &str) -> &'static str {
     let op = line.split_whitespace().next().unwrap_or("");
     let begins = |list: &[&str]| list.iter().any(|p| op.starts_with(p));
     match () {
-        () if begins(&["vfmadd", "vfnmadd", "vmulps", "vaddps", "mulps", "addps"]) => "math",
+        () if op == ";" => "note",
+        () if begins(&MATH) && !op.ends_with("ss") && !op.ends_with("sd") => "math",
         () if begins(&["vbroadcast"]) => "fetch",
         () if begins(&["vmovup", "vmovap", "movup", "movap", "vmovdq"]) => {
             let first = line.split_once(' ').map_or("", |x| x.1);
@@ -228,22 +338,33 @@ pub(super) fn panes(m: &Micro) -> Vec<Pane> {
         lines: calls.collect(),
         of: m.calls.len() as u32,
     }];
-    if let Some(code) = &m.code {
+    let mut lines = Vec::new();
+    let mut of = 0;
+    let put = |text: String, lines: &mut Vec<CodeLine>, number: usize| {
+        lines.push(CodeLine {
+            number: number as u32,
+            role: role(&text),
+            text,
+        });
+    };
+    for f in &m.functions {
+        let Ok(code) = &f.code else { continue };
         let all: Vec<&str> = code.lines().collect();
-        let lines = all
-            .iter()
-            .enumerate()
-            .skip(hottest(&all))
-            .take(LINES)
-            .map(|(i, l)| CodeLine {
-                number: i as u32 + 1,
-                text: (*l).into(),
-                role: role(l),
-            });
+        let when = match f.when {
+            "" => String::new(),
+            when => format!(", {when}"),
+        };
+        put(format!("; {}{when}", f.name), &mut lines, of + 1);
+        for (i, l) in all.iter().enumerate().skip(hottest(&all)).take(LINES) {
+            put((*l).into(), &mut lines, of + i + 2);
+        }
+        of += all.len() + 1;
+    }
+    if !lines.is_empty() {
         out.push(Pane {
             language: "x86-64".into(),
-            lines: lines.collect(),
-            of: all.len() as u32,
+            lines,
+            of: of as u32,
         });
     }
     out
@@ -315,26 +436,76 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
             "{mr} by {nr} pieces are worked on at once, all of them in the hand.",
         );
     }
-    if m.code.is_some() {
-        b.beat(
-            "fetch",
-            "Its inner loop takes one element of the rows' factor for all lanes (a broadcast).",
-            "One screw for a whole row of pieces.",
-        );
+    if m.functions.is_empty() {
+        return;
+    }
+    b.number(
+        "functions",
+        "functions that they come down to",
+        (m.functions.len() as f64, As::Of("function")),
+        "",
+        "the executor's operations for this tile program",
+    );
+    b.beat(
+        "",
+        "They come down to {functions}, named beside each statement.",
+        "Every line of the plan is done with one of a few tools.",
+    );
+    let code = m.functions.iter().filter_map(|f| f.code.as_ref().ok());
+    let all: Vec<&str> = code.flat_map(|c| c.lines()).collect();
+    if all.is_empty() {
+        return;
+    }
+    b.number(
+        "instructions",
+        "machine instructions of all of them",
+        (all.len() as f64, As::Whole),
+        "",
+        "objdump, of this very program",
+    );
+    b.beat(
+        "note",
+        "Their code has {instructions} instructions; of each the part with most arithmetic is shown.",
+        "",
+    );
+    let product = m.tile.is_some() && m.functions.iter().any(|f| f.name.starts_with("product of"));
+    let has = |r: &str| all.iter().any(|l| role(l) == r);
+    if has("fetch") {
+        let text = match product {
+            true => {
+                "Its inner loop takes one element of the rows' factor for all lanes (a broadcast)."
+            }
+            false => {
+                "A number that is the same for all lanes is repeated over them once (a broadcast)."
+            }
+        };
+        b.beat("fetch", text, "One screw for a whole row of pieces.");
+    }
+    if has("load") {
+        let text = match product {
+            true => {
+                "Of the other factor it takes whole vectors, which lie next to each other where that was packed at load."
+            }
+            false => "Whole vectors are loaded, an element for every lane.",
+        };
         b.beat(
             "load",
-            "Of the other factor it takes whole vectors, which lie next to each other where that was packed at load.",
-            "Parts that were laid out in the order of use beforehand.",
+            text,
+            "Parts that were laid out in the order of use.",
         );
-        b.beat(
-            "math",
-            "One instruction multiplies and adds a vector into its sums.",
-            "One movement does both.",
-        );
-        b.beat(
-            "store",
-            "At the end the sums are written once.",
-            "What is finished leaves the hand once.",
-        );
+    }
+    if has("math") {
+        let text = match product {
+            true => "One instruction multiplies and adds a vector into its sums.",
+            false => "One instruction computes all lanes of a vector.",
+        };
+        b.beat("math", text, "One movement does it for all of them.");
+    }
+    if has("store") {
+        let text = match product {
+            true => "At the end the sums are written once.",
+            false => "What is made is written by whole vectors.",
+        };
+        b.beat("store", text, "What is finished leaves the hand once.");
     }
 }

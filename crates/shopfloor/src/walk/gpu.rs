@@ -3,6 +3,7 @@ use super::Subject;
 use super::code::{Code, ptx_role, registers_taken};
 use super::emulated::Counted;
 use super::say::{As, Build};
+use super::{lanes, wgsl_lanes};
 use machine::calc::{self, Block};
 use report::units;
 use report::walk::{LaneRequest, Picture, Scene};
@@ -168,6 +169,9 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
 
 pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Scene> {
     s.gpu()?;
+    if crate::targets::arch_of(s.machine).is_none() {
+        return wgsl_lanes::scene(s);
+    }
     let mut b = Build::new("lanes", "Lanes onto sectors and banks");
     let counted = match counted {
         Ok(c) => c,
@@ -206,14 +210,21 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
                     (wanted.len() as u64 * u64::from(r.bytes)).div_ceil(32),
                 ),
             };
+            let role = match ptx_role(&text) {
+                "store" => "store",
+                "fetch" => "fetch",
+                "stage" if r.shared => "stage",
+                _ => "load",
+            };
+            let (way, stride) = lanes::way(&r.lanes, u64::from(r.bytes));
             LaneRequest {
                 space: if r.shared { "shared" } else { "global" },
-                role: match ptx_role(&text) {
-                    "store" => "store",
-                    "fetch" => "fetch",
-                    "stage" if r.shared => "stage",
-                    _ => "load",
-                },
+                role,
+                lit: role,
+                unit: if r.shared { 4 } else { 32 },
+                way,
+                stride,
+                partial: None,
                 line: r.line,
                 text,
                 cta: r.cta,
@@ -382,13 +393,7 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
             }
             _ => "Out through 32 doors at once.",
         };
-        let lit = match (r.space, r.role) {
-            ("global", "load") => "load",
-            ("shared", "stage") => "stage",
-            ("shared", "fetch") => "fetch",
-            _ => "store",
-        };
-        b.beat(lit, text, analogy);
+        b.beat(r.lit, text, analogy);
     }
     b.beat("", "Over the CTA {sectors} sectors moved {moved} for {wanted} asked for ({used}), and bank conflicts added {conflicts} passes.", "The shift's count: hardly anything moved that nobody asked for, or it shows here.");
     Some(b.done(Picture::Lanes { requests }))

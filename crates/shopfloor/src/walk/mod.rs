@@ -6,13 +6,16 @@
 mod bill;
 mod code;
 mod cpu_code;
+mod cpu_lanes;
 mod emulated;
 mod gpu;
 mod graph;
+mod lanes;
 mod place;
 mod say;
 mod tiles;
 mod waiting;
+mod wgsl_lanes;
 
 use crate::{Error, Machine, Model, ModelOptions, Session, inputs, planview};
 use kernel::{Mapping, TileProgram};
@@ -144,15 +147,23 @@ pub fn walk(
         return through(session.model(), plan, &machines, walk, &measured);
     }
     let machine = crate::emitted::machine(&walk.on)?;
-    let model = Model::open(path, options)?;
-    let (sizes, _) = inputs::sizes(&model);
-    let dims = inputs::box_of(&model, &sizes);
-    let plan = planview::plan_for(&model, &machine, None, Goal::Latency, &dims)?;
+    planned(&Model::open(path, options)?, &machine, walk)
+}
+
+/// The walk through a step of `model` as it is planned for `machine`, which need not be here: nothing runs,
+/// and [`WalkOptions::on`] does not matter.
+///
+/// # Errors
+/// A model that cannot be planned, a step or node that there is not.
+pub fn planned(model: &Model, machine: &Machine, walk: &WalkOptions) -> Result<Walk, Error> {
+    let (sizes, _) = inputs::sizes(model);
+    let dims = inputs::box_of(model, &sizes);
+    let plan = planview::plan_for(model, machine, None, Goal::Latency, &dims)?;
     let machines = match plan.devices.len() {
-        0 | 1 => vec![machine],
-        _ => vec![crate::machines::find("detected")?, machine],
+        0 | 1 => vec![machine.clone()],
+        _ => vec![crate::machines::find("detected")?, machine.clone()],
     };
-    through(&model, &plan, &machines, walk, &|_| None)
+    through(model, &plan, &machines, walk, &|_| None)
 }
 
 /// Whether `on` is a device of this computer rather than a machine that need not be here.
@@ -324,6 +335,7 @@ fn through(
     scenes.extend(gpu::warps(&s, &emitted));
     scenes.extend(waiting::scene(&s, &counted));
     scenes.extend(gpu::lanes(&s, &counted));
+    scenes.extend(cpu_lanes::scene(&s));
     scenes.extend(tiles::scene(&s, &counted));
     scenes.extend(bill::levels(&s));
     scenes.push(bill::bill(&s));
