@@ -50,8 +50,11 @@ fn the_line_is_read() {
 
 #[test]
 fn windows_add_up_on_the_cpu_and_on_an_emulated_gpu() {
-    for device in ["cpu", "emulated:t4"] {
-        let a = sensor_windows::run(device).unwrap();
+    let all = ["cpu", "emulated:t4"].map(|d| (d, sensor_windows::run(d).unwrap()));
+    // The same by PTX of its own, which a CPU passes over.
+    let own = ["cpu", "emulated:a100,checks"];
+    let own = own.map(|d| (d, sensor_windows::run_ptx(d).unwrap()));
+    for (device, a) in all.into_iter().chain(own) {
         assert_eq!(a.variance.len(), sensor_windows::SENSORS);
         assert_eq!(a.state_bytes, 3 * 4 * sensor_windows::SENSORS as u64);
         for (s, (got, want)) in a.variance.iter().zip(&a.want).enumerate() {

@@ -171,6 +171,7 @@ pub fn gpu_schedules(
                 unroll: [1, 2, 4][out.len() % 3],
                 registers: 64,
                 spread,
+                code: None,
             }),
         });
     }

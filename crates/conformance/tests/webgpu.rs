@@ -152,6 +152,7 @@ fn doubled(n: i64) -> TileProgram {
             unroll: 1,
             registers: 64,
             spread: vec![],
+            code: None,
         }),
     };
     TileProgram::new(kernel, schedule).expect("a program")

@@ -21,14 +21,62 @@ enum Source {
     Fault,
 }
 
+/// How a step is launched; numbers of parameters where they depend on a request's dims.
+enum Geometry {
+    /// One CTA per task.
+    Tasks {
+        tasks: u32,
+        threads: u32,
+        shared_bytes: u32,
+    },
+    /// As the user's code says: CTAs and threads along x, y and z, and shared bytes.
+    Own {
+        grid: [u32; 3],
+        threads: [u32; 3],
+        shared: u32,
+    },
+}
+
+impl Geometry {
+    /// The launch under the parameters `p`, or the figure that is too large for one.
+    fn at(&self, p: &[i64]) -> Result<Launch, String> {
+        let at = |i: &u32, what: &str| {
+            let n = p[*i as usize];
+            let small = u32::try_from(n.max(0)).ok().filter(|n| *n < 1 << 31);
+            small.ok_or_else(|| format!("{n} {what} are more than a launch takes"))
+        };
+        let three = |i: &[u32; 3], what: &str| -> Result<[u32; 3], String> {
+            Ok([at(&i[0], what)?, at(&i[1], what)?, at(&i[2], what)?])
+        };
+        match self {
+            Geometry::Tasks {
+                tasks,
+                threads,
+                shared_bytes,
+            } => Ok(Launch {
+                grid: [at(tasks, "tasks")?, 1, 1],
+                block: [*threads, 1, 1],
+                shared_bytes: *shared_bytes,
+            }),
+            Geometry::Own {
+                grid,
+                threads,
+                shared,
+            } => Ok(Launch {
+                grid: three(grid, "CTAs")?,
+                block: three(threads, "threads")?,
+                shared_bytes: at(shared, "bytes of shared memory")?,
+            }),
+        }
+    }
+}
+
 /// A step that is a launch.
 pub(crate) struct Kernel {
     function: FunctionId,
     _module: Arc<Module>,
     args: Vec<Source>,
-    tasks: u32,
-    threads: u32,
-    shared_bytes: u32,
+    geometry: Geometry,
     pub faults: Vec<String>,
 }
 
@@ -67,6 +115,13 @@ pub(crate) struct Steps {
     /// Buffers read and written, per step.
     pub reads: Vec<Vec<usize>>,
     pub writes: Vec<Vec<usize>>,
+}
+
+impl Kernel {
+    /// Whether it is code of the user's, which is launched and never linked into a kernel that stays.
+    pub fn is_own(&self) -> bool {
+        matches!(self.geometry, Geometry::Own { .. })
+    }
 }
 
 impl Steps {
@@ -185,14 +240,11 @@ impl Steps {
         let Work::Kernel(k) = &self.work[i] else {
             return Ok(None);
         };
-        let tasks = p[k.tasks as usize].max(0);
+        let shape = k.geometry.at(p).map_err(|why| self.error(i, why))?;
+        let tasks = shape.grid.iter().fold(1u32, |n, &g| n.saturating_mul(g));
         if tasks == 0 {
             return Ok(None);
         }
-        let tasks = u32::try_from(tasks)
-            .ok()
-            .filter(|t| *t < 1 << 31)
-            .ok_or_else(|| self.error(i, format!("{tasks} tasks are more than a launch takes")))?;
         let args: Vec<Arg> = k
             .args
             .iter()
@@ -202,16 +254,18 @@ impl Steps {
                 Source::Fault => Arg::Pointer(fault),
             })
             .collect();
-        let shape = Launch {
-            grid: [tasks, 1, 1],
-            block: [k.threads, 1, 1],
-            shared_bytes: k.shared_bytes,
-        };
         gpu.context
             .launch(k.function, shape, &args, stream.id())
             .map_err(|e| self.error(i, format!("{}: {e}", gpu.name)))?;
         Ok(Some(tasks))
     }
+}
+
+/// Bytes of shared memory that a CTA may have.
+fn most_shared(gpu: &Gpu) -> u32 {
+    let target = emit::ptx::target(gpu.arch);
+    let bytes = target.gpu.map_or(0, |g| g.limits.shared_bytes);
+    u32::try_from(bytes).unwrap_or(SHARED)
 }
 
 fn launch(
@@ -235,10 +289,30 @@ fn launch(
     };
     let module = gpu.modules.load(&text).map_err(driver)?;
     let function = module.function(&ptx.entry).map_err(driver)?;
-    if ptx.shared_bytes > SHARED {
-        let asked = gpu.context.allow_shared(function, ptx.shared_bytes);
+    let shared = match &ptx.own {
+        None => ptx.shared_bytes,
+        // What depends on a request's dims may be all there is.
+        Some(c) => match c.shared.known().map(u32::try_from) {
+            Some(Ok(bytes)) => bytes,
+            _ => most_shared(gpu),
+        },
+    };
+    if shared > SHARED {
+        let asked = gpu.context.allow_shared(function, shared);
         asked.map_err(driver)?;
     }
+    let geometry = match &ptx.own {
+        None => Geometry::Tasks {
+            tasks: params.intern(&s.tasks),
+            threads: ptx.threads,
+            shared_bytes: ptx.shared_bytes,
+        },
+        Some(c) => Geometry::Own {
+            grid: [0, 1, 2].map(|i| params.intern(&c.grid[i])),
+            threads: [0, 1, 2].map(|i| params.intern(&c.threads[i])),
+            shared: params.intern(&c.shared),
+        },
+    };
     let list = ptx.params.iter().map(|p| match &p.value {
         ParamValue::Operand(o) => Source::Buffer(args[*o as usize] as usize),
         ParamValue::Dim(d) => Source::Param(params.intern(d)),
@@ -248,9 +322,7 @@ fn launch(
         function,
         _module: module,
         args: list.collect(),
-        tasks: params.intern(&s.tasks),
-        threads: ptx.threads,
-        shared_bytes: ptx.shared_bytes,
+        geometry,
         faults: ptx.faults,
     })
 }

@@ -121,6 +121,7 @@ fn schedule() -> Schedule {
             unroll: 1,
             registers: 128,
             spread: vec![],
+            code: None,
         }),
     }
 }

@@ -1,7 +1,9 @@
 //! Kernels that are called: which tensors a text takes, what it gives for them, which numbers it leaves open.
-use crate::{Kernel, KernelError, Operand, Role};
+use crate::given::in_code;
+use crate::{Given, Kernel, KernelError, Operand, Role};
 use layout::{DType, Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A tensor's shape as a text writes it behind the type: `[rows, cols]`, or `[n..]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,8 @@ pub struct Declared {
     pub kernel: Kernel,
     /// By operand; `None` where the text says nothing.
     pub shapes: Vec<Option<Shape>>,
+    /// How it is to run.
+    pub given: Given,
 }
 
 /// A number for an attribute.
@@ -43,6 +47,8 @@ pub struct Template {
 pub struct Called {
     /// Its sizes in the symbols of the tensors.
     pub kernel: Kernel,
+    /// How it is to run, in the same symbols.
+    pub given: Given,
     /// What it gives: name, type, shape.
     pub outputs: Vec<(String, DType, Vec<Dim>)>,
     /// Sizes that have to be equal and are not seen to be.
@@ -63,8 +69,8 @@ impl Template {
     pub fn parse(text: &str) -> Result<Template, KernelError> {
         let mut attributes: Vec<(String, Option<String>)> = vec![];
         let mut kept = String::with_capacity(text.len());
-        for (i, line) in text.lines().enumerate() {
-            let rest = line.trim().strip_prefix("attribute ");
+        for (i, (line, code)) in in_code(text).enumerate() {
+            let rest = line.trim().strip_prefix("attribute ").filter(|_| !code);
             // Its line stays, so that later ones keep their numbers.
             if let Some(rest) = rest {
                 let (name, default) = match rest.split_once('=') {
@@ -143,9 +149,11 @@ impl Template {
             numbers.insert(name, number);
         }
         let mut text = String::with_capacity(self.text.len());
-        for (i, line) in self.text.lines().enumerate() {
+        for (i, (line, code)) in in_code(&self.text).enumerate() {
             let mut rest = line;
-            while !line.trim_start().starts_with('#')
+            // Labels of PTX begin with '$' too.
+            while !code
+                && !line.trim_start().starts_with('#')
                 && let Some(at) = rest.find('$')
             {
                 let name = &rest[at + 1..][..name_len(&rest[at + 1..])];
@@ -323,6 +331,10 @@ impl Declared {
             ));
         }
         kernel.for_each_dim_mut(&mut |d| *d = put(d));
+        let mut how = self.given;
+        if let Some(c) = &mut how.code {
+            Arc::make_mut(c).for_each_dim_mut(&mut |d| *d = put(d));
+        }
         let mut shapes = given.iter().map(|g| &g.1).collect::<Vec<_>>().into_iter();
         let mut made = outputs.iter().map(|o| &o.2);
         for o in &kernel.operands {
@@ -342,6 +354,7 @@ impl Declared {
         }
         Ok(Called {
             kernel,
+            given: how,
             outputs,
             equal,
         })

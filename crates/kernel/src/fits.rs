@@ -10,7 +10,8 @@ const WARP: u32 = 32;
 const EIGHTS: u32 = 8;
 
 impl TileProgram {
-    /// Checks that CTAs of `target` have room for this program: rule `limits` for what the schedule asks
+    /// Checks that `target` runs code of the user's, where there is some (rule `code`), and that its CTAs
+    /// have room for this program: rule `limits` for what the schedule asks
     /// for, and for the tiles alone, in registers per thread and bytes of shared memory. What an emitter
     /// adds (fragments, addresses, exchanged values) it checks itself.
     ///
@@ -22,6 +23,11 @@ impl TileProgram {
         };
         let most = gpu.limits;
         let b = verify::Blame::of(self.kernel());
+        b.need(
+            g.code.is_none() || target.kind == TargetKind::Ptx,
+            "code",
+            || format!("{} does not run PTX", target.name),
+        )?;
         let rule = "limits";
         b.need(g.threads <= most.threads, rule, || {
             format!(

@@ -10,11 +10,14 @@
 mod build;
 mod bytes;
 mod call;
+mod code;
 mod error;
 mod fits;
+mod given;
 mod kernel;
 mod lower;
 mod parse;
+mod read;
 mod recompute;
 mod schedule;
 mod staging;
@@ -27,7 +30,9 @@ pub mod work;
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Shape, Template};
+pub use code::Code;
 pub use error::KernelError;
+pub use given::Given;
 pub use kernel::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
     Stmt, Term, Tile, TileId,

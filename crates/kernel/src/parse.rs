@@ -1,27 +1,25 @@
 //! Kernels read from their text form, as `Kernel`'s `Display` prints it.
 use crate::{
-    Access, Axis, AxisId, Bound, Declared, Family, Indexed, Kernel, KernelError, Label, Operand,
-    OperandId, Rescale, Role, Shape, Stmt, Term, Tile, TileId,
+    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
+    Shape, Stmt, Term, Tile, TileId,
 };
 use expr::{Expr, Monoid, Names};
 use layout::{DType, Dim, Leaf};
 
-/// Bytes beyond which a text is refused.
-const MAX_LEN: usize = 1 << 20;
 /// Axes, operands and tiles that a kernel has at most.
 const MAX_NAMES: usize = 4096;
 
 /// Why a part cannot be read: where in the text of its line, as the rest of it at that place, and why.
-type Fault = (usize, String);
-type Read<T> = Result<T, Fault>;
+pub(crate) type Fault = (usize, String);
+pub(crate) type Read<T> = Result<T, Fault>;
 
 /// An error at the place where `part`, a piece of the text, begins.
-fn fail<T>(part: &str, why: impl Into<String>) -> Read<T> {
+pub(crate) fn fail<T>(part: &str, why: impl Into<String>) -> Read<T> {
     Err((part.as_ptr() as usize, why.into()))
 }
 
 /// Pieces between `by` that are not inside brackets, braces or back quotes.
-fn split<'t>(text: &'t str, by: &str) -> Vec<&'t str> {
+pub(crate) fn split<'t>(text: &'t str, by: &str) -> Vec<&'t str> {
     let (mut out, mut from, mut depth, mut quoted) = (vec![], 0, 0i32, false);
     let mut at = 0;
     while at < text.len() {
@@ -46,7 +44,7 @@ fn split<'t>(text: &'t str, by: &str) -> Vec<&'t str> {
 }
 
 /// What stands before and behind the first `by` that is not inside brackets.
-fn cut<'t>(text: &'t str, by: &str) -> Option<(&'t str, &'t str)> {
+pub(crate) fn cut<'t>(text: &'t str, by: &str) -> Option<(&'t str, &'t str)> {
     let first = split(text, by)[0];
     let behind = text.get(first.len() + by.len()..)?;
     Some((first, behind))
@@ -57,7 +55,7 @@ fn over(text: &str) -> Option<(&str, &str)> {
     cut(text, " over ").or_else(|| Some((text.strip_suffix(" over")?, "")))
 }
 
-fn dim(text: &str) -> Read<Dim> {
+pub(crate) fn dim(text: &str) -> Read<Dim> {
     let text = text.trim();
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.filter(|t| balanced(t));
@@ -80,7 +78,7 @@ fn balanced(text: &str) -> bool {
     }) && depth == 0
 }
 
-fn dtype(text: &str) -> Read<DType> {
+pub(crate) fn dtype(text: &str) -> Read<DType> {
     match DType::from_name(text) {
         Some(d) => Ok(d),
         None => fail(
@@ -98,14 +96,14 @@ fn list(names: impl Iterator<Item = String>) -> String {
     }
 }
 
-fn id(at: usize, what: &str) -> Read<u16> {
+pub(crate) fn id(at: usize, what: &str) -> Read<u16> {
     match u16::try_from(at) {
         Ok(n) if at < MAX_NAMES => Ok(n),
         _ => fail(what, format!("there are more than {MAX_NAMES} of them")),
     }
 }
 
-fn axis(k: &Kernel, name: &str) -> Read<AxisId> {
+pub(crate) fn axis(k: &Kernel, name: &str) -> Read<AxisId> {
     let name = name.trim();
     match k.axes.iter().position(|a| a.name == name) {
         Some(i) => id(i, name),
@@ -119,7 +117,7 @@ fn axis(k: &Kernel, name: &str) -> Read<AxisId> {
     }
 }
 
-fn axes(k: &Kernel, names: &str) -> Read<Vec<AxisId>> {
+pub(crate) fn axes(k: &Kernel, names: &str) -> Read<Vec<AxisId>> {
     match names.trim().is_empty() {
         true => Ok(vec![]),
         false => names.split(',').map(|n| axis(k, n)).collect(),
@@ -141,8 +139,8 @@ fn operand(k: &Kernel, name: &str) -> Read<OperandId> {
 }
 
 /// Tiles that statements so far have defined.
-struct Tiles {
-    defined: Vec<bool>,
+pub(crate) struct Tiles {
+    pub defined: Vec<bool>,
 }
 
 impl Tiles {
@@ -528,7 +526,7 @@ fn relabel(k: &Kernel, tiles: &Tiles, dst: TileId, text: &str) -> Read<Option<St
     }))
 }
 
-fn statement(k: &mut Kernel, tiles: &mut Tiles, line: &str) -> Read<Stmt> {
+pub(crate) fn statement(k: &mut Kernel, tiles: &mut Tiles, line: &str) -> Read<Stmt> {
     if let Some(rest) = line.strip_prefix("store ") {
         let Some((to, src)) = rest.split_once(" = ") else {
             return fail(rest, "a store is written as 'store OPERAND = TILE'");
@@ -597,7 +595,7 @@ fn statement(k: &mut Kernel, tiles: &mut Tiles, line: &str) -> Read<Stmt> {
     Ok(Stmt::Map { dst, expr, args })
 }
 
-fn header(line: &str) -> Read<(String, Family)> {
+pub(crate) fn header(line: &str) -> Read<(String, Family)> {
     let inside = line
         .strip_prefix("kernel ")
         .and_then(|r| r.rsplit_once(" ("));
@@ -617,7 +615,7 @@ fn header(line: &str) -> Read<(String, Family)> {
     }
 }
 
-fn space(k: &mut Kernel, text: &str) -> Read<()> {
+pub(crate) fn space(k: &mut Kernel, text: &str) -> Read<()> {
     for a in split(text, "  ")
         .into_iter()
         .filter(|a| !a.trim().is_empty())
@@ -654,7 +652,7 @@ fn shape(text: &str) -> Read<Shape> {
     Ok(Shape::Dims(extents.collect::<Read<_>>()?))
 }
 
-fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<Option<Shape>> {
+pub(crate) fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<Option<Shape>> {
     let Some((left, right)) = text.split_once(" = ") else {
         return fail(text, "an operand is written as 'NAME type = address'");
     };
@@ -694,100 +692,4 @@ fn tensor(k: &mut Kernel, role: Role, text: &str) -> Read<Option<Shape>> {
     });
     id(k.operands.len(), name)?;
     Ok(declared)
-}
-
-impl Kernel {
-    /// Reads the text form; lines that begin with `#` are passed over. What it says is not verified: a
-    /// [`crate::TileProgram`] is made of it by a schedule, and that is.
-    ///
-    /// # Errors
-    /// [`KernelError::Text`] with line and column.
-    pub fn parse(text: &str) -> Result<Kernel, KernelError> {
-        Ok(Declared::parse(text)?.kernel)
-    }
-}
-
-impl Declared {
-    /// As [`Kernel::parse`], with the shapes that the text gives to operands.
-    ///
-    /// # Errors
-    /// [`KernelError::Text`] with line and column.
-    pub fn parse(text: &str) -> Result<Declared, KernelError> {
-        let mut shapes = vec![];
-        if text.len() > MAX_LEN {
-            return Err(KernelError::Text {
-                line: 1,
-                column: 1,
-                why: format!("it is longer than {MAX_LEN} bytes"),
-            });
-        }
-        let mut kernel: Option<Kernel> = None;
-        let mut tiles = Tiles { defined: vec![] };
-        for (number, whole) in text.lines().enumerate() {
-            let line = whole.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let place = |(at, why): Fault| KernelError::Text {
-                line: number + 1,
-                // What is not a piece of the line is about all of it.
-                column: at
-                    .checked_sub(whole.as_ptr() as usize)
-                    .filter(|at| *at <= whole.len())
-                    .map_or(1, |at| {
-                        whole.get(..at).map_or(at, |t| t.chars().count()) + 1
-                    }),
-                why,
-            };
-            let Some(k) = &mut kernel else {
-                let (name, family) = header(line).map_err(place)?;
-                kernel = Some(Kernel {
-                    name,
-                    family,
-                    axes: vec![],
-                    operands: vec![],
-                    tiles: vec![],
-                    body: vec![],
-                });
-                continue;
-            };
-            let role = |r: &str| match r {
-                "read" => Some(Role::Read),
-                "write" => Some(Role::Write),
-                _ => None,
-            };
-            let done = match line.split_once(' ') {
-                Some(("space", rest)) => space(k, rest),
-                // One element has no axes.
-                None if line == "space" => Ok(()),
-                Some((r, rest)) if role(r).is_some() && !rest.trim_start().starts_with('=') => {
-                    tensor(k, role(r).unwrap_or(Role::Read), rest.trim()).map(|s| shapes.push(s))
-                }
-                Some(("tiles", rest))
-                    if k.tiles.is_empty() && !rest.trim_start().starts_with(':') =>
-                {
-                    k.tiles = rest
-                        .split(", ")
-                        .map(|n| Tile {
-                            name: n.trim().into(),
-                            dtype: DType::F32,
-                            axes: vec![],
-                        })
-                        .collect();
-                    tiles.defined = vec![false; k.tiles.len()];
-                    id(k.tiles.len(), rest).map(|_| ())
-                }
-                _ => statement(k, &mut tiles, line).map(|s| k.body.push(s)),
-            };
-            done.map_err(place)?;
-        }
-        match kernel {
-            Some(kernel) => Ok(Declared { kernel, shapes }),
-            None => Err(KernelError::Text {
-                line: 1,
-                column: 1,
-                why: "it is empty; a kernel begins with 'kernel NAME (FAMILY)'".into(),
-            }),
-        }
-    }
 }

@@ -1,6 +1,7 @@
-use crate::{AxisId, TileId};
+use crate::{AxisId, Code, TileId};
 use layout::DType;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// An axis cut into pieces of `tile` positions (the last may be shorter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,10 @@ pub struct GpuMapping {
     /// Axes that lie over threads (without a tensor-core instruction, whose fragments say it).
     #[serde(default)]
     pub spread: Vec<Spread>,
+    /// PTX that its user wrote for the kernel, which is launched in place of what is printed of the rest;
+    /// what the kernel computes and what it is predicted to take are read off the tile program still.
+    #[serde(default)]
+    pub code: Option<Arc<Code>>,
 }
 
 fn once() -> u32 {
@@ -183,6 +188,14 @@ impl Schedule {
             .chain(&self.loops)
             .find(|t| t.axis == axis)
             .map(|t| t.tile)
+    }
+
+    /// PTX of the user's that is launched in place of what is printed.
+    pub fn code(&self) -> Option<&Arc<Code>> {
+        match &self.mapping {
+            Mapping::Gpu(g) => g.code.as_ref(),
+            Mapping::Cpu(_) => None,
+        }
     }
 
     /// Place of `tile`.

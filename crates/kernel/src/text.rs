@@ -13,16 +13,12 @@ impl fmt::Display for TileProgram {
         writeln!(f, "{}", head(k))?;
         let s = self.schedule();
         let mut depth = 1;
-        let cut = |list: &[crate::AxisTile]| {
-            let one = |t: &crate::AxisTile| format!("{} by {}", axis(k, t.axis), t.tile);
-            list.iter().map(one).collect::<Vec<_>>().join(", ")
-        };
         match s.grid.is_empty() {
             true => writeln!(f, "one task")?,
             false => writeln!(
                 f,
                 "grid {}, chunk {}, raster {}",
-                cut(&s.grid),
+                cut(k, &s.grid),
                 s.chunk,
                 s.raster
             )?,
@@ -80,6 +76,12 @@ fn head(k: &Kernel) -> String {
     out
 }
 
+/// Cut axes with the sizes of their pieces.
+pub(crate) fn cut(k: &Kernel, list: &[crate::AxisTile]) -> String {
+    let one = |t: &crate::AxisTile| format!("{} by {}", axis(k, t.axis), t.tile);
+    list.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 fn axis(k: &Kernel, a: AxisId) -> &str {
     k.axes.get(a as usize).map_or("?", |a| &a.name)
 }
@@ -95,7 +97,7 @@ fn axes(k: &Kernel, list: &[AxisId]) -> String {
         .join(",")
 }
 
-fn names(k: &Kernel, list: &[TileId]) -> String {
+pub(crate) fn names(k: &Kernel, list: &[TileId]) -> String {
     list.iter()
         .map(|&t| tile(k, t))
         .collect::<Vec<_>>()
@@ -155,7 +157,7 @@ fn address(k: &Kernel, a: &Access) -> String {
     out
 }
 
-fn mapping(k: &Kernel, m: &Mapping) -> String {
+pub(crate) fn mapping(k: &Kernel, m: &Mapping) -> String {
     match m {
         Mapping::Cpu(c) => {
             let micro = c.micro.map_or("rows by vectors".to_string(), |m| {
@@ -201,7 +203,7 @@ fn mapping(k: &Kernel, m: &Mapping) -> String {
     }
 }
 
-fn place(p: Place) -> String {
+pub(crate) fn place(p: Place) -> String {
     match p {
         Place::InPlace => "in place".into(),
         Place::Register => "in registers".into(),

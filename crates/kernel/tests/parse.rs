@@ -1,7 +1,7 @@
 //! Kernels read back from their text.
 mod common;
 use common::*;
-use kernel::{Kernel, KernelError, Stmt};
+use kernel::{Declared, Given, Kernel, KernelError, Number, Schedule, Stmt, Template};
 use layout::{DType, Dim};
 use shopfloor_kernel as kernel;
 
@@ -136,7 +136,12 @@ fn faults_are_named_with_line_and_column() {
 
 #[test]
 fn damaged_texts_are_refused_or_read_and_never_more() {
-    let text = attention(Dim::Known(2), Dim::Known(50), Dim::sym("p"), Dim::Known(16)).to_string();
+    let k = attention(Dim::Known(2), Dim::Known(50), Dim::sym("p"), Dim::Known(16));
+    let given = Given {
+        schedules: vec![attention_cpu(8, 16)],
+        code: None,
+    };
+    let text = format!("{}\n{PTX}", given.to_text(&k));
     // Bytes taken out, doubled and replaced, at every place.
     for at in 0..text.len() {
         for with in [
@@ -153,10 +158,146 @@ fn damaged_texts_are_refused_or_read_and_never_more() {
             "é",
         ] {
             if let (Some(a), Some(b)) = (text.get(..at), text.get(at + 1..))
-                && let Ok(k) = Kernel::parse(&format!("{a}{with}{b}"))
+                && let Ok(d) = Declared::parse(&format!("{a}{with}{b}"))
+                && d.kernel.verify().is_ok()
             {
-                let _ = k.verify();
+                let _ = d.given.verify(&d.kernel);
             }
         }
     }
+}
+
+/// `k` with `schedules` as a text, which is read back as the same.
+fn given_round_trip(k: &Kernel, schedules: Vec<Schedule>) -> String {
+    let given = Given {
+        schedules,
+        code: None,
+    };
+    given.verify(k).unwrap();
+    let text = given.to_text(k);
+    let back = Declared::parse(&text).unwrap_or_else(|e| panic!("{e} in\n{text}"));
+    assert_eq!(ordered(back.kernel.clone()), ordered(k.clone()), "{text}");
+    assert_eq!(back.given, given, "{text}");
+    assert_eq!(back.given.to_text(&back.kernel), text);
+    text
+}
+
+#[test]
+fn schedules_of_every_kind_are_read_back() {
+    let d = Dim::Known;
+    let k = gemm(Dim::sym("b"), d(4096), d(4096), DType::F16);
+    let text = given_round_trip(&k, vec![gemm_gpu(), gemm_cpu(24, 64, 32)]);
+    for line in [
+        "grid  m by 128, n by 128, chunk 1, raster 1",
+        "loops  k by 32",
+        "mapping  cta 256 threads, warps 2x4, rows m, columns n, mma.m16n8k16 f16->f32, loads of 16 B, 168 registers",
+        "mapping  micro-kernel 6x64, rows m, lanes n",
+        "in shared, 3 stages, swizzle(3,3,3)  a, b",
+    ] {
+        assert!(text.contains(&format!("  {line}\n")), "{line} in\n{text}");
+    }
+    given_round_trip(&conv(14, 14, 8, 16, 2), vec![conv_cpu(2)]);
+    given_round_trip(
+        &attention(d(2), d(50), d(50), d(16)),
+        vec![attention_cpu(8, 16)],
+    );
+    let mut chunked = softmax_cpu(4);
+    (chunked.chunk, chunked.raster) = (3, 2);
+    given_round_trip(&softmax(Dim::sym("m"), d(50)), vec![chunked]);
+    given_round_trip(&gather(d(5), 10, 8), vec![gather_cpu(2)]);
+}
+
+const MAP: &str = "attribute gain = 2.0
+kernel k (map)
+  space  n: count
+  read   x f32 [count] = n*(1)
+  write  y f32 [count] = n*(1)
+  a : f32 [n] = load x
+  b : f32 [n] = a*$gain
+  store y = b
+";
+const PTX: &str = "  ptx double
+  grid  ceildiv(count, 256)
+  threads  256
+  sizes  count
+  text
+.version 7.0 // $gain is no attribute here
+$L_end:
+  attribute end of it
+  end
+";
+
+#[test]
+fn code_is_kept_as_it_is_and_launched_in_the_sizes_of_the_call() {
+    let schedule = "  schedule\n  grid  n by 64\n  mapping  rows by vectors, rows , lanes n\n";
+    let text = format!("{MAP}{PTX}{schedule}");
+    let declared = Template::parse(&text)
+        .unwrap()
+        .with(&[("gain".to_string(), Number::Float(3.5))].into())
+        .unwrap_or_else(|e| panic!("{e}"));
+    declared.given.verify(&declared.kernel).unwrap();
+    assert!(declared.kernel.to_string().contains("3.5"));
+    let shape = vec![Dim::sym("batch"), Dim::Known(3)];
+    let bad = declared.clone().call(&[(DType::F32, shape)]).unwrap_err();
+    assert!(bad.contains("rank"), "{bad}");
+    let called = declared
+        .call(&[(DType::F32, vec![Dim::sym("batch") * Dim::Known(3)])])
+        .unwrap();
+    let text = called.given.to_text(&called.kernel);
+    let back = Declared::parse(&text).unwrap();
+    let code = back.given.code.as_ref().unwrap();
+    assert_eq!(back.given, called.given);
+    assert_eq!(code.entry, "double");
+    let at = |s: &str| (s == "batch").then_some(200);
+    assert_eq!(code.grid[0].eval(&at), Some(3));
+    assert_eq!(code.sizes[0].eval(&at), Some(600));
+    assert_eq!(
+        code.text,
+        ".version 7.0 // $gain is no attribute here\n$L_end:\n  attribute end of it\n"
+    );
+    // A size that the kernel does not have.
+    let text = format!("{MAP}{PTX}").replace("sizes  count", "sizes  other");
+    let declared = Template::parse(&text).unwrap().with(&[].into()).unwrap();
+    let e = declared.given.verify(&declared.kernel).unwrap_err();
+    assert!(e.to_string().contains("'other'"), "{e}");
+}
+
+#[test]
+fn faults_in_how_it_runs_are_named_with_their_line() {
+    let map = MAP
+        .replace("$gain", "2.0")
+        .replace("attribute gain = 2.0", "#");
+    for (lines, line, part) in [
+        ("schedule", 9, "'mapping'"),
+        ("schedule\ngrid  q by 64", 10, "'q'"),
+        ("schedule\ngrid  n by 0", 10, "'0'"),
+        ("schedule\nmapping  cta 64 threads", 10, "'cta 128"),
+        ("schedule\nmapping  rows by vectors, lanes n", 10, "rows"),
+        ("schedule\nin place  a, q", 10, "'q'"),
+        ("schedule\nsomewhere  a", 10, "'grid'"),
+        ("ptx e\ngrid  1\ntext\n.version 7.0", 9, "'threads'"),
+        ("ptx e\nthreads  32\ntext\nend", 9, "no text"),
+        ("ptx e\nthreads  32, 1, 1, 1", 10, "x, y and z"),
+        (
+            "ptx e\nthreads  32\ntext\n.v\nend\nstore y = b",
+            14,
+            "'end'",
+        ),
+    ] {
+        match Declared::parse(&format!("{map}{lines}")) {
+            Err(KernelError::Text { line: l, why, .. }) => {
+                assert_eq!(l, line, "{lines}: {why}");
+                assert!(why.contains(part), "{lines}: {why}");
+            }
+            other => panic!("{lines}: {other:?}"),
+        }
+    }
+    // What can be read and is no program.
+    let text = format!("{map}schedule\nmapping  rows by vectors, rows , lanes n\nin place  a, b");
+    let d = Declared::parse(&text).unwrap();
+    d.given.verify(&d.kernel).unwrap();
+    let text = text.replace("in place  a, b", "where it is used  b");
+    let d = Declared::parse(&text).unwrap();
+    let e = d.given.verify(&d.kernel).unwrap_err().to_string();
+    assert!(e.contains("rule places") && e.contains("'b'"), "{e}");
 }

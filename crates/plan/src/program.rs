@@ -1,5 +1,5 @@
 use crate::{Made, Why};
-use kernel::Kernel;
+use kernel::{Given, Kernel};
 use layout::{DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -116,6 +116,9 @@ pub struct Item {
     pub work: ItemWork,
     /// Model nodes it stands for.
     pub nodes: Vec<String>,
+    /// How its kernel is to run, where whoever wrote the kernel says so.
+    #[serde(default)]
+    pub given: Option<Arc<Given>>,
 }
 
 /// A part of a program between control flow.

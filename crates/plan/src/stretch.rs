@@ -329,6 +329,7 @@ mod tests {
                 outputs: outputs.to_vec(),
             },
             nodes: vec![name.into()],
+            given: None,
         }
     }
 

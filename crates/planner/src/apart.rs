@@ -331,6 +331,10 @@ impl Parting {
         let ItemWork::Kernel { args: whole, .. } = &item.work else {
             return None;
         };
+        // What its text says of how it runs is said of the whole.
+        if item.given.is_some() {
+            return None;
+        }
         let of = |(k, args): &(Kernel, Vec<Arg>), which: u32| -> Option<Item> {
             let args: Option<Vec<ValueIx>> = args
                 .iter()
@@ -349,6 +353,7 @@ impl Parting {
                     args: args?,
                 },
                 nodes: item.nodes.clone(),
+                given: None,
             })
         };
         Some([of(&self.first, 1)?, of(&self.rest, 2)?])

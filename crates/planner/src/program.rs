@@ -156,6 +156,7 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
                         outputs: vec![to.ix],
                     },
                     nodes,
+                    given: None,
                 };
                 lowering.program.segments.push(Segment::Late(item));
                 let name = graph.value(v).name.clone();
@@ -172,6 +173,7 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
                     args,
                 },
                 nodes,
+                given: None,
             });
             ix = to.ix;
             taken.insert(ix);

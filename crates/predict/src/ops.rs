@@ -574,6 +574,7 @@ fn schedule(
             unroll: 1,
             registers,
             spread: vec![],
+            code: None,
         }),
     }
 }

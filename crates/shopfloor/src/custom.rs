@@ -30,6 +30,16 @@ fn shareable(kernel: &kernel::Kernel, dims: &DimBox) -> Result<(), String> {
     }
 }
 
+/// Checks how the text says that the kernel is to run, wherever that is.
+fn how(declared: &Declared) -> Result<(), String> {
+    let (kernel, given) = (&declared.kernel, &declared.given);
+    given.verify(kernel).map_err(|e| e.to_string())?;
+    match &given.code {
+        Some(code) => emit::ptx::check(kernel, code).map_err(|e| e.to_string()),
+        None => Ok(()),
+    }
+}
+
 impl CustomOp for Operator {
     fn lower(&self, node: &CustomNode) -> Result<CustomLowered, String> {
         let mut numbers = BTreeMap::new();
@@ -48,6 +58,7 @@ impl CustomOp for Operator {
         let refused = |e: kernel::KernelError| format!("its kernel ({}): {e}", node.operator);
         let declared = self.text.with(&numbers).map_err(refused)?;
         declared.kernel.verify().map_err(refused)?;
+        how(&declared).map_err(|why| format!("its kernel ({}): {why}", node.operator))?;
         let called = declared.call(&node.inputs)?;
         shareable(&called.kernel, &self.dims)
             .map_err(|why| format!("its kernel ({}): {why}", node.operator))?;
@@ -55,7 +66,7 @@ impl CustomOp for Operator {
         called.kernel.for_each_dim(&mut |d| d.symbols(&mut symbols));
         let spec = graph::KernelSpec {
             operator: node.operator.clone(),
-            text: called.kernel.to_string(),
+            text: called.given.to_text(&called.kernel),
             symbols: symbols.iter().map(ToString::to_string).collect(),
             equal: called.equal.clone(),
         };
@@ -218,6 +229,7 @@ fn program(
             args: (0..kernel.operands.len() as u32).collect(),
             kernel: Arc::new(kernel.clone()),
         },
+        given: (!declared.given.is_empty()).then(|| Arc::new(declared.given.clone())),
     }]));
     Ok(p)
 }
@@ -240,6 +252,7 @@ impl Model {
     ) -> Result<Model, Error> {
         let declared = Template::parse(text)?.with(&BTreeMap::new())?;
         declared.kernel.verify()?;
+        how(&declared).map_err(Error::Usage)?;
         let name = declared.kernel.name.clone();
         let program = program(&declared, shapes, &options.states)?;
         shareable(&declared.kernel, &options.dims)

@@ -1,10 +1,11 @@
 //! What a planned step is printed as: its tile program, and the text and machine code of a GPU.
 use crate::{Error, Machine};
-use kernel::{Mapping, TileProgram};
+use kernel::{Given, Kernel, Mapping, Schedule, TileProgram};
 use plan::{Plan, StepWork};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// A step's texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +35,11 @@ pub fn machine(on: &str) -> Result<Machine, Error> {
     }
 }
 
-/// Texts of the step named or numbered `step` (counted over the blocks of `plan`) for `machine`.
-///
-/// # Errors
-/// There is no such step, it runs on the host, or it has no text for this machine.
-pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Error> {
+/// A step with a kernel, by number or name.
+fn find<'p>(
+    plan: &'p Plan,
+    step: &str,
+) -> Result<(&'p plan::Step, &'p Arc<Kernel>, &'p Arc<Schedule>), Error> {
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let number = step.parse::<usize>().ok();
     let found = steps
@@ -51,15 +52,39 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
             steps.len()
         ))
     })?;
-    let StepWork::Kernel {
-        kernel, schedule, ..
-    } = &found.work
-    else {
-        return Err(usage(format!(
+    match &found.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => Ok((found, kernel, schedule)),
+        StepWork::Host { .. } => Err(usage(format!(
             "step '{}' runs on the host and has no text",
             found.name
-        )));
-    };
+        ))),
+    }
+}
+
+/// The kernel of step `step`, by number or name, with its schedule: a text that [`crate::Model::from_kernel`]
+/// and `--kernel` read back, to be changed and given in place of what the planner chose.
+///
+/// # Errors
+/// There is no such step, or it runs on the host.
+pub fn kernel_text(plan: &Plan, step: &str) -> Result<String, Error> {
+    let (_, kernel, schedule) = find(plan, step)?;
+    let mut schedule = Schedule::clone(schedule);
+    let mut given = Given::default();
+    if let Mapping::Gpu(g) = &mut schedule.mapping {
+        given.code = g.code.take();
+    }
+    given.schedules.push(schedule);
+    Ok(given.to_text(kernel))
+}
+
+/// Texts of the step named or numbered `step` (counted over the blocks of `plan`) for `machine`.
+///
+/// # Errors
+/// There is no such step, it runs on the host, or it has no text for this machine.
+pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Error> {
+    let (found, kernel, schedule) = find(plan, step)?;
     let Mapping::Gpu(_) = &schedule.mapping else {
         return Err(usage(format!(
             "step '{}' is planned for the CPU, which runs tile programs as they are; name a GPU with --on",

@@ -210,11 +210,28 @@ pub fn of_step(
             text.step
         ))
     })?;
-    let threads = u64::from(printed.threads);
+    let unlaunched = || {
+        usage(format!(
+            "the launch of step '{}' is only known from data",
+            text.step
+        ))
+    };
+    let shape = printed
+        .shape(all, &|d| d.eval(&top))
+        .ok_or_else(unlaunched)?;
+    let product = |n: [u32; 3]| n.iter().fold(1u64, |p, &n| p.saturating_mul(n.into()));
+    let all = product(shape.grid);
+    if printed.own.is_some() && all > most_ctas {
+        return Err(usage(format!(
+            "step '{}' launches {all} CTAs of its own PTX, of which {most_ctas} at most are emulated; give smaller sizes",
+            text.step
+        )));
+    }
+    let threads = product(shape.threads);
     let asked = calc::Block {
         threads,
         registers: u64::from(printed.registers_estimate),
-        shared: u64::from(printed.shared_bytes),
+        shared: u64::from(shape.shared_bytes),
     };
     let whole = timing(machine, asked)?;
     let ctas = all.min(most_ctas.max(1));
@@ -226,9 +243,12 @@ pub fn of_step(
     let slice = machine.slice(sms);
     let t = timing(&slice, asked)?;
     let mut launch = Launch {
-        grid: [ctas.min(u64::from(u32::MAX)) as u32, 1, 1],
-        block: [printed.threads, 1, 1],
-        shared: printed.shared_bytes,
+        grid: match printed.own {
+            Some(_) => shape.grid,
+            None => [ctas.min(u64::from(u32::MAX)) as u32, 1, 1],
+        },
+        block: shape.threads,
+        shared: shape.shared_bytes,
         shared_limit: Some(u32::MAX),
         checks: Checks::none(),
         ..Launch::new(printed.entry.as_str())

@@ -152,6 +152,77 @@ fn a_node_runs_the_kernel_that_is_bound_to_it() {
     assert!(found.unsupported.is_empty());
 }
 
+/// How a node's kernel runs: behind the statements of [`CLIP`], with the numbers of [`clip_model`] in the PTX.
+const HOW: &str = "
+    schedule
+    grid  i by 16
+    mapping  rows by vectors, rows , lanes i
+    in place  v
+    ptx clip
+    grid  ceildiv(n, 32)
+    threads  32
+    sizes  n
+    text
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry clip(.param .u64 x, .param .u64 y, .param .s64 n)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<5>;
+    .reg .f32 %f<3>;
+    .reg .b64 %d<6>;
+    ld.param.u64 %d1, [x];
+    ld.param.u64 %d2, [y];
+    ld.param.s64 %d3, [n];
+    cvta.to.global.u64 %d1, %d1;
+    cvta.to.global.u64 %d2, %d2;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r4, %r1, %r2, %r3;
+    cvt.u64.u32 %d4, %r4;
+    setp.ge.s64 %p1, %d4, %d3;
+    @%p1 bra $low;
+    shl.b64 %d5, %d4, 2;
+    add.s64 %d1, %d1, %d5;
+    add.s64 %d2, %d2, %d5;
+    ld.global.f32 %f1, [%d1];
+    min.f32 %f1, %f1, 0f3FC00000;
+    max.f32 %f1, %f1, 0f3E800000;
+    st.global.f32 [%d2], %f1;
+$low:
+    ret;
+}
+    end";
+
+#[test]
+fn a_node_runs_as_the_text_of_its_kernel_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(dir.path(), clip_model());
+    let own = [
+        ("cpu", "as the kernel's text says"),
+        ("emulated:a100,checks", "entry 'clip'"),
+    ];
+    for (device, said) in own {
+        if device != "cpu" && !cfg!(feature = "cuda") {
+            continue;
+        }
+        let session = Session::builder()
+            .with_device(device)
+            .with_threads(2)
+            .with_dim("batch", 1, 8)
+            .with_kernel("my.co", "Clip2", &format!("{CLIP}{HOW}"))
+            .commit_from_file(&path)
+            .unwrap();
+        check_clip(&session, 0.25, 1.5);
+        let plan = session.runtime().current_plan().unwrap();
+        let mut whys = plan.plan().whys.iter();
+        let found = whys.any(|w| w.subject.contains("the_clip2") && w.choice.contains(said));
+        assert!(found, "{device}: {:?}", plan.plan().whys);
+    }
+}
+
 #[test]
 fn another_text_is_another_model_to_the_cache() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! What kernels print is read back as the same kernels: those of whole models, of their plans, and of random
-//! graphs. `SHOPFLOOR_SEED` runs one of the graphs.
+//! What kernels print is read back as the same kernels, with the schedules of their steps: those of whole
+//! models, of their plans, and of random graphs. `SHOPFLOOR_SEED` runs one of the graphs.
 extern crate shopfloor_testkit as testkit;
 
-use kernel::{Kernel, Stmt};
+use kernel::{Declared, Given, Kernel, Schedule, Stmt};
 use machine::Machine;
 use plan::{Allotment, ItemWork, Plan, Planner as _, Program, Segment, StepWork};
 use planner::{PlanOptions, Planner};
@@ -25,11 +25,27 @@ fn ordered(k: &Kernel) -> Kernel {
     k
 }
 
-fn round_trip(k: &Kernel) -> Result<(), String> {
-    let text = k.to_string();
-    let back = Kernel::parse(&text).map_err(|e| format!("{e} in\n{text}"))?;
-    back.verify().map_err(|e| format!("{e} in\n{text}"))?;
-    let (back, k) = (ordered(&back), ordered(k));
+/// A kernel, with the schedule of its step where it has one.
+type Known = (Kernel, Option<Schedule>);
+
+fn round_trip((k, schedule): &Known) -> Result<(), String> {
+    let given = Given {
+        schedules: schedule.iter().cloned().collect(),
+        code: None,
+    };
+    let text = given.to_text(k);
+    let read = Declared::parse(&text).map_err(|e| format!("{e} in\n{text}"))?;
+    read.kernel
+        .verify()
+        .and_then(|()| read.given.verify(&read.kernel))
+        .map_err(|e| format!("{e} in\n{text}"))?;
+    if read.given != given {
+        return Err(format!(
+            "its schedule is read back as another:\n{text}\n{:?}\n{given:?}",
+            read.given
+        ));
+    }
+    let (back, k) = (ordered(&read.kernel), ordered(k));
     match back == k {
         true => Ok(()),
         false => Err(format!(
@@ -39,7 +55,7 @@ fn round_trip(k: &Kernel) -> Result<(), String> {
 }
 
 /// Kernels of a program, branches included.
-fn of_program(p: &Program, out: &mut Vec<Kernel>) {
+fn of_program(p: &Program, out: &mut Vec<Known>) {
     let mut items: Vec<_> = p.init.iter().collect();
     for s in &p.segments {
         match s {
@@ -57,22 +73,24 @@ fn of_program(p: &Program, out: &mut Vec<Kernel>) {
         }
     }
     out.extend(items.iter().filter_map(|i| match &i.work {
-        ItemWork::Kernel { kernel, .. } => Some(Kernel::clone(kernel)),
+        ItemWork::Kernel { kernel, .. } => Some((Kernel::clone(kernel), None)),
         ItemWork::Host { .. } => None,
     }));
 }
 
 /// Those of a plan's steps: packing, parts and whatever else the planner adds are among them.
-fn of_plan(p: &Plan, out: &mut Vec<Kernel>) {
+fn of_plan(p: &Plan, out: &mut Vec<Known>) {
     let steps = p.blocks().flat_map(|b| b.init.iter().chain(&b.steps));
     out.extend(steps.filter_map(|s| match &s.work {
-        StepWork::Kernel { kernel, .. } => Some(Kernel::clone(kernel)),
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => Some((Kernel::clone(kernel), Some(Schedule::clone(schedule)))),
         StepWork::Host { .. } => None,
     }));
 }
 
 /// The kernels among these that were not looked at before and are not read back.
-fn failures(all: &[Kernel], seen: &mut BTreeSet<String>) -> Vec<String> {
+fn failures(all: &[Known], seen: &mut BTreeSet<String>) -> Vec<String> {
     let new = all.iter().filter(|k| seen.insert(format!("{k:?}")));
     new.filter_map(|k| round_trip(k).err()).collect()
 }
@@ -88,7 +106,7 @@ fn planners() -> [Planner; 2] {
 
 /// Every kernel of a model and of its plans: what its weights hold does not matter, so that those of a
 /// generated one are zeros that take no room.
-fn of_model(name: &str, planners: &[Planner]) -> Vec<Kernel> {
+fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
     let model = zoo::find(name).expect("a model that is listed");
     let dir = tempfile::tempdir().expect("folder");
     let mut path = model.folder().join("model.onnx");

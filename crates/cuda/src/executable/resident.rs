@@ -127,13 +127,15 @@ pub(crate) enum Over {
     Short(u64),
 }
 
-/// Whether a kernel can stay for the block: it has steps on the GPU, none by the driver's calls.
+/// Whether a kernel can stay for the block: it has steps on the GPU, none by the driver's calls and none
+/// in PTX of its user's, whose plan says so.
 fn possible(e: &CudaExecutable) -> bool {
     let mut work = e.steps.work.iter();
     let called = work.any(|w| matches!(w, Work::Host(_)));
     let some = e.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
     let few = stretch::count(e) * (SLOTS + 1) < MOST_TABLES;
-    some && few && !called && !e.gpu.unified()
+    let own = |w: &Work| matches!(w, Work::Kernel(k) if k.is_own());
+    some && few && !called && !e.steps.work.iter().any(own) && !e.gpu.unified()
 }
 
 /// The tables of a request without work: one step of no tasks. Those of any block are as long.

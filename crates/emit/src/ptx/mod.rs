@@ -20,6 +20,7 @@ mod fold;
 mod group;
 mod math;
 mod mma;
+mod own;
 mod params;
 mod pressure;
 pub mod resident;
@@ -34,12 +35,14 @@ mod walk;
 use crate::EmitError;
 pub use count::warps;
 use group::Group;
-use kernel::{Mapping, TileProgram};
+use kernel::{Code, Mapping, TileProgram};
 use layout::DType;
+pub use own::{Shape, check};
 use params::Params;
 pub use params::{ParamSpec, ParamValue};
 use source::{Printed, Source};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 pub use target::target;
 use text::{Kind, Text};
 use walk::{Emitter, Ids};
@@ -67,11 +70,22 @@ pub struct Ptx {
     pub registers_estimate: u32,
     /// Reasons of faults, whose numbers go to [`ParamValue::Fault`].
     pub faults: Vec<String>,
+    /// The user's code that this is, which says how it is launched in place of tasks, `threads` and
+    /// `shared_bytes`.
+    pub own: Option<Arc<Code>>,
 }
 
 /// Prints `program` for `arch`. Nothing is chosen here: what the schedule says is printed, or the
 /// error names the statement and the rule.
+///
+/// Where the schedule holds PTX of the user's that is what is given, with its parameters checked.
 pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
+    if let Mapping::Gpu(map) = &program.schedule().mapping
+        && let Some(code) = &map.code
+    {
+        program.fits(&target(arch))?;
+        return own::ptx(program.kernel(), code);
+    }
     print(program, arch, Source::Entry).map(|p| p.entry(arch))
 }
 

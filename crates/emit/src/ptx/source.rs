@@ -102,6 +102,7 @@ impl Printed {
             shared_bytes: self.shared_bytes,
             registers_estimate: self.held,
             faults: self.faults,
+            own: None,
         }
     }
 }

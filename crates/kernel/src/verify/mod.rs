@@ -47,6 +47,7 @@
 //! - `spread`: axes that lie over threads exist, once each; the directions that threads are numbered
 //!   along begin where the one before ends and need no more threads than the CTA has; no two axes
 //!   that a statement goes over lie along one direction.
+//! - `code`: code of the user's is launched with sizes in symbols of the kernel.
 //! - `mapping`: register tiles and CTA shapes are not empty and name axes that exist, once each.
 //!
 //! Target ([`TileProgram::fits`])
@@ -63,6 +64,14 @@ use crate::{Kernel, KernelError, Schedule, TileProgram};
 pub(crate) fn parts(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelError> {
     kernel::check(kernel)?;
     schedule::check(kernel, schedule)
+}
+
+/// Checks how a user's code is launched.
+pub(crate) fn code(kernel: &Kernel, code: &crate::Code) -> Result<(), KernelError> {
+    Blame(kernel).need(code.strange(kernel).is_none(), "code", || {
+        let name = code.strange(kernel).unwrap_or_else(|| "?".into());
+        format!("'{name}' is none of its dimensions; launch PTX '{}' with sizes that the operands or axes have", code.entry)
+    })
 }
 
 /// Checks what loops do to the statements; the parts were checked before.

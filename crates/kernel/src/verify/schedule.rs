@@ -207,6 +207,9 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 "mapping",
                 || "the fragment is empty or too large".into(),
             )?;
+            if let Some(c) = &g.code {
+                super::code(k, c)?;
+            }
             super::gpu::check(k, s, g, b)
         }
     }

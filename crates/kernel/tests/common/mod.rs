@@ -88,6 +88,7 @@ pub fn gemm_gpu() -> Schedule {
             unroll: 1,
             registers: 168,
             spread: vec![],
+            code: None,
         }),
     }
 }

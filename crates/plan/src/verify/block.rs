@@ -276,7 +276,14 @@ fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
             }
         };
         match &s.work {
-            StepWork::Kernel { kernel, .. } => kernel.for_each_dim(&mut check),
+            StepWork::Kernel {
+                kernel, schedule, ..
+            } => {
+                kernel.for_each_dim(&mut check);
+                if let Some(code) = schedule.code() {
+                    code.for_each_dim(&mut check);
+                }
+            }
             StepWork::Host {
                 inputs, outputs, ..
             } => {

@@ -57,7 +57,8 @@
 //! results after their making, where the accesses prove which tasks made what a task reads; nothing
 //! else.
 //!
-//! Sizes of weights are not in a plan: [`VerifiedPlan::check_program`] compares them with the store.
+//! Sizes of weights are not in a plan, nor who wrote PTX that is in it: [`VerifiedPlan::check_program`]
+//! compares them with the store and with the program's kernels.
 mod access;
 mod block;
 mod equal;
@@ -69,8 +70,10 @@ mod tiles;
 pub use race::{Race, race};
 pub use tiles::tile_map;
 
-use crate::{BufferKind, Plan, PlanError, PlanSegment, Program, Step, StepWork, VerifiedPlan};
-use kernel::{Kernel, TileProgram};
+use crate::{
+    BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, VerifiedPlan,
+};
+use kernel::{Code, Kernel, TileProgram};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -234,7 +237,9 @@ impl VerifiedPlan {
     ///
     /// # Errors
     /// [`PlanError::Rule`]: rule `values` names a port whose value the program does not have, or has with
-    /// another element type; rule `weights` as [`VerifiedPlan::check_weights`].
+    /// another element type; rule `code` a step with PTX that none of the program's kernels was written
+    /// with: nothing is proved of what PTX does, so that it runs for whoever wrote it and from no file;
+    /// rule `weights` as [`VerifiedPlan::check_weights`].
     pub fn check_program(&self, program: &Program) -> Result<(), PlanError> {
         for p in self
             .plan
@@ -252,6 +257,28 @@ impl VerifiedPlan {
                     "it is value {} of {}, and the model has {there}; plan this model again",
                     p.value, p.dtype
                 )
+            })?;
+        }
+        let given = program.segments.iter().flat_map(Segment::items);
+        let given = program.init.iter().chain(given);
+        let own: Vec<&Arc<Code>> = given
+            .filter_map(|i| i.given.as_ref()?.code.as_ref())
+            .collect();
+        for s in self
+            .plan
+            .blocks()
+            .flat_map(|b| b.init.iter().chain(&b.steps))
+        {
+            let StepWork::Kernel { schedule, .. } = &s.work else {
+                continue;
+            };
+            let blame = Blame {
+                model: &self.plan.model,
+                subject: format!("step '{}'", s.name),
+            };
+            let known = schedule.code().is_none_or(|c| own.contains(&c));
+            blame.need(known, "code", || {
+                "it runs PTX that none of the model's kernels was written with; plan this model again".into()
             })?;
         }
         self.check_weights(&program.weights)

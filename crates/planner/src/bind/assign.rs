@@ -310,6 +310,8 @@ impl BlockBuilder<'_> {
             constant: &|o| may && !init && constant(o),
             packings: &packings,
             earlier: prior.step(&item.name, kernel, place),
+            given: item.given.as_deref(),
+            whole: false,
         };
         let ctx = super::Ctx {
             far,

@@ -199,6 +199,7 @@ impl Sorted {
                     args,
                 },
                 nodes: item.nodes.clone(),
+                given: None,
             }
         };
         Some((value, [named("places", count), named("sorted", pick)]))

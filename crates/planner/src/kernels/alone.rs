@@ -200,6 +200,7 @@ impl Lowering<'_> {
                 outputs,
             },
             nodes,
+            given: None,
         };
         let late = |d: &layout::Dim| {
             let mut s = Default::default();

@@ -1,15 +1,22 @@
 //! Kernels that the model's user wrote: taken as they are, on dense tensors.
 use super::{Lowering, Result};
 use graph::{KernelSpec, NodeId};
-use kernel::{Kernel, Role};
+use kernel::{Declared, Role};
 use plan::Why;
+use std::sync::Arc;
 
 impl Lowering<'_> {
     pub(crate) fn custom(&mut self, n: NodeId, spec: &KernelSpec) -> Result<()> {
         let graph = self.graph;
-        let read = Kernel::parse(&spec.text).and_then(|k| k.verify().map(|()| k));
-        let mut kernel = match read {
-            Ok(k) => k,
+        let sound = |d: &Declared| {
+            d.kernel.verify()?;
+            d.given.verify(&d.kernel)
+        };
+        let read = Declared::parse(&spec.text).and_then(|d| sound(&d).map(|()| d));
+        let Declared {
+            mut kernel, given, ..
+        } = match read {
+            Ok(d) => d,
             Err(e) => return self.fail(n, e.to_string()),
         };
         let mut inputs = Vec::new();
@@ -34,7 +41,8 @@ impl Lowering<'_> {
             reason: format!("it is bound to {} and joined with nothing", spec.operator),
         });
         kernel.name = nodes.join(" ");
-        self.emit(kernel, args, nodes);
+        let given = (!given.is_empty()).then(|| Arc::new(given));
+        self.emit_as(kernel, args, nodes, given);
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 pub(crate) use joined::Joined;
 use layout::{DType, Dim, Layout};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
+use std::sync::Arc;
 
 /// Lowers the groups of one graph into items of one program.
 pub(crate) struct Lowering<'a> {
@@ -391,7 +392,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds a kernel to the init segment when it reads constants only, else to the current segment.
-    pub fn emit(&mut self, mut kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
+    pub fn emit(&mut self, kernel: kernel::Kernel, args: Vec<ValueIx>, nodes: Vec<String>) {
+        self.emit_as(kernel, args, nodes, None);
+    }
+
+    /// As [`Lowering::emit`] for a kernel that is to run as `given` says.
+    pub fn emit_as(
+        &mut self,
+        mut kernel: kernel::Kernel,
+        args: Vec<ValueIx>,
+        nodes: Vec<String>,
+        given: Option<Arc<kernel::Given>>,
+    ) {
         let reads = kernel
             .operands
             .iter()
@@ -427,6 +439,7 @@ impl<'a> Lowering<'a> {
                 args,
             },
             nodes,
+            given,
         };
         if init {
             self.program.init.push(item);

@@ -1,6 +1,6 @@
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
-use shopfloor::emitted::{emitted, machine, sass};
+use shopfloor::emitted::{emitted, kernel_text, machine, sass};
 use shopfloor::{Goal, Model, inputs, planview};
 
 #[derive(clap::Args)]
@@ -16,6 +16,9 @@ pub struct Args {
     /// Step, by number or name
     #[arg(long, value_name = "STEP")]
     step: String,
+    /// The step's kernel with its schedule instead, as a text that --kernel takes back
+    #[arg(long, conflicts_with = "sass")]
+    text: bool,
     /// The machine code too, by ptxas and nvdisasm (scripts/fetch-ptxas.sh fetches them)
     #[arg(long)]
     sass: bool,
@@ -27,6 +30,9 @@ pub fn run(a: Args) -> Done {
     let dims = inputs::box_of(&model, &sizes);
     let machine = machine(&a.on)?;
     let plan = planview::plan_for(&model, &machine, None, Goal::Latency, &dims)?;
+    if a.text {
+        return output::print(&format!("{}\n", kernel_text(&plan, &a.step)?));
+    }
     let e = emitted(&plan, &a.step, &machine)?;
     let mut out = format!("{}\n{}", e.program, e.text);
     if a.sass {

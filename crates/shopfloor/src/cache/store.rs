@@ -104,7 +104,7 @@ fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
     found
 }
 
-const HEAD: &[u8] = b"shopfloor plan 3\n";
+const HEAD: &[u8] = b"shopfloor plan 4\n";
 
 /// A plan's file: a line, the hash of what follows, the plan in binary form.
 fn read_plan(bytes: &[u8]) -> Option<Plan> {

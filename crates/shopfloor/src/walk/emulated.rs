@@ -67,8 +67,11 @@ pub(super) fn run(s: &Subject, code: &Code) -> Result<Counted, String> {
     }
     let fault = m.memory.allocate(4, MemoryKind::Device).map_err(say)?;
     let mut l = Launch::new(ptx.entry.as_str());
-    l.block = [ptx.threads, 1, 1];
-    l.shared = ptx.shared_bytes;
+    let shape = ptx
+        .shape(1, &|d| Some(s.top(d)))
+        .ok_or("its launch has no size")?;
+    l.block = shape.threads;
+    l.shared = shape.shared_bytes;
     l.checks = Checks::none();
     l.step_limit = STEPS;
     l.requests = true;

@@ -199,6 +199,13 @@ pub fn emit(
                 "the schedule is for a CPU; bind the plan to a PTX target".into(),
             );
         };
+        if map.code.is_some() {
+            return refuse(
+                name,
+                "code",
+                "PTX of its user's is launched for every request; run the plan step by step".into(),
+            );
+        }
         if !map.threads.is_multiple_of(32) {
             return refuse(
                 name,

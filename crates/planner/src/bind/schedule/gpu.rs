@@ -413,6 +413,7 @@ impl Gpu<'_> {
             },
             registers,
             spread,
+            code: None,
         };
         let what = format!(
             "{}, {} warps, {bytes} B shared, raster {}",

@@ -298,6 +298,7 @@ impl Flat<'_> {
             unroll: super::gpu::unroll(self.gpu),
             registers,
             spread,
+            code: None,
         });
         Some(Candidate {
             what,

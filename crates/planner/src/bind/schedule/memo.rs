@@ -82,8 +82,8 @@ impl Memo {
         facts: &Facts,
         whys: &mut Vec<Why>,
     ) -> Result<Choice, String> {
-        // A sweep looks at kernels by name.
-        if ctx.sweep.is_some() {
+        // A sweep looks at kernels by name; what a text says it says of one kernel.
+        if ctx.sweep.is_some() || facts.given.is_some() {
             return choose(ctx, kernel, facts, whys);
         }
         let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();

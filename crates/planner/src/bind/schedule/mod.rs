@@ -3,6 +3,7 @@ mod attention;
 mod contract;
 mod depthwise;
 mod flat;
+mod given;
 mod gpu;
 mod gpu_flat;
 mod gpu_lay;
@@ -21,7 +22,8 @@ use super::predict::{busy_seconds, counter, predict_step, sketch_step};
 use super::prior::{Earlier, alike};
 pub(crate) use contract::reach;
 use kernel::{
-    AxisId, CpuMapping, Family, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt, TileId,
+    AxisId, CpuMapping, Family, Given, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt,
+    TileId,
 };
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
@@ -79,6 +81,10 @@ pub(crate) struct Facts<'a> {
     pub packings: &'a [&'a [Arc<Kernel>]],
     /// How the nearest box that looked for a schedule of the kernel runs it.
     pub earlier: Option<Earlier<'a>>,
+    /// How the kernel is to run, where its text says so.
+    pub given: Option<&'a Given>,
+    /// Whether the kernel is to be one step: no sum of parts.
+    pub whole: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -94,6 +100,8 @@ impl Facts<'_> {
         constant: &|_| false,
         packings: &[],
         earlier: None,
+        given: None,
+        whole: false,
     };
 }
 
@@ -111,6 +119,9 @@ pub(crate) fn choose(
     facts: &Facts,
     whys: &mut Vec<Why>,
 ) -> Result<Choice, String> {
+    if let Some(g) = facts.given {
+        return given::choose(ctx, kernel, g, facts, whys);
+    }
     let constant = facts.constant;
     if let Some(taken) = near::take(ctx, &kernel.name, facts, whys) {
         return Ok(taken);
@@ -127,7 +138,7 @@ pub(crate) fn choose(
         .map(|o| o.dtype)
         .chain(kernel.tiles.iter().map(|t| t.dtype))
         .find(|d| !ctx.target.dtypes.contains(d));
-    if let Some(d) = strange.filter(|_| gpu) {
+    if let Some(d) = strange.filter(|_| gpu && !facts.whole) {
         return Err(format!("target {} has no {d}", ctx.target.name));
     }
     if gpu && !ctx.target.families.contains(&kernel.family) {

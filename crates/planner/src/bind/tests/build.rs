@@ -128,6 +128,7 @@ impl K {
                 args: self.args,
             },
             nodes: vec![],
+            given: None,
         }
     }
 }
