@@ -396,12 +396,17 @@ impl Plan {
         self.whys.iter().any(|w| w.pass == Plan::LIKE)
     }
 
-    /// The pass of a why that says which kernels of the program are in two steps here.
+    /// The pass of a why that says which kernels of the program are in two steps here, or in one with
+    /// another.
     pub const APART: &str = "apart";
+    /// The pass of a why that says which values of the program lie in another layout here.
+    pub const RELAID: &str = "relaid";
 
-    /// Whether it is of another fusion of its program: kernels are in two steps.
+    /// Whether it is of another fusion of its program, or of other layouts of its values: its kernels are
+    /// others.
     pub fn is_apart(&self) -> bool {
-        self.whys.iter().any(|w| w.pass == Plan::APART)
+        let own = |w: &Why| w.pass == Plan::APART || w.pass == Plan::RELAID;
+        self.whys.iter().any(own)
     }
 
     /// The blocks, in order.

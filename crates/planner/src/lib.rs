@@ -9,9 +9,11 @@ mod apart;
 mod bind;
 mod error;
 mod fuse;
+mod join;
 mod kernels;
 mod located;
 mod program;
+mod relay;
 mod state;
 
 pub use bind::{

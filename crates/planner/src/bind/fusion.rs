@@ -105,7 +105,7 @@ impl Planner {
     }
 
     /// Predicted seconds of `items` of `program`, with `more` values behind its own, by themselves.
-    fn alone(
+    pub(super) fn alone(
         &self,
         program: &Program,
         items: &[Item],
@@ -127,9 +127,11 @@ impl Planner {
         }
         init.reverse();
         let written = items.iter().flat_map(Item::writes).filter(|v| *v < own);
-        let outputs = written
-            .filter(|v| values[*v as usize].origin == ValueOrigin::Made)
-            .map(|v| (values[v as usize].name.clone(), v))
+        let made = written.filter(|v| values[*v as usize].origin == ValueOrigin::Made);
+        let made: Vec<ValueIx> = made.collect();
+        let outputs = made
+            .iter()
+            .map(|&v| (values[v as usize].name.clone(), v))
             .collect();
         let by_itself = Program {
             name: program.name.clone(),
@@ -140,7 +142,8 @@ impl Planner {
             init,
             segments: vec![Segment::Straight(items.to_vec())],
             states: vec![],
-            passed: vec![],
+            // They are as the rest of the program takes them, in whatever layout.
+            passed: made,
             constraints: program.constraints.clone(),
             savings: vec![],
             fates: vec![],

@@ -13,6 +13,7 @@ mod fusion;
 mod memory;
 mod narrow;
 mod order;
+mod other;
 mod pack;
 mod params;
 mod parts;

@@ -5,8 +5,8 @@
 //! so corrected, over the workers there are (with the shares of their cores that others leave) and,
 //! where requests can be joined, over batches; the division that serves its goal best is held against
 //! what it has now, predicted by the same model. For its batch, and for the one in use, kernels are also
-//! held against the same work in two steps (`fusion`), so that a candidate may be a plan of another
-//! fusion. Plans keep predictions by the machine's own description, so that whoever measures them goes on
+//! held against the same work in two steps (`fusion`), pairs of kernels against one, and activations
+//! against other layouts of them (`other`), so that a candidate may be a plan of another fusion or layout. Plans keep predictions by the machine's own description, so that whoever measures them goes on
 //! comparing with one thing.
 use super::Planner;
 use super::again::{self, Again};
@@ -32,6 +32,9 @@ const LARGEST: u32 = 1024;
 
 /// Share of its time that a plan has to take less to be of another fusion than the program.
 const OTHER: f64 = 0.01;
+
+/// What makes another program of one, where that is predicted to pay beside its plan.
+type Otherwise = fn(&Planner, &Program, &Plan, &Allotment) -> Option<Program>;
 
 /// A session's way to be run.
 struct Way {
@@ -128,12 +131,20 @@ impl Planner {
             if target.gpu.is_some() || (key.1 != first.batch && key.1 != s.items) {
                 continue;
             }
-            let other = self
-                .parted(s.program, &w.plan, &w.allotment)
-                .and_then(|p| way(&p, key.0, key.1));
-            let less = (1.0 - OTHER) * w.prediction.seconds;
-            if let Some(o) = other.filter(|o| o.prediction.seconds < less) {
-                *w = o;
+            // Each of what came before, where that pays.
+            let changes: [Otherwise; 3] = [Planner::parted, Planner::joined, Planner::relaid];
+            let mut program: Option<Program> = None;
+            for change in changes {
+                let now = program.as_ref().unwrap_or(s.program);
+                let Some(p) = change(self, now, &w.plan, &w.allotment) else {
+                    continue;
+                };
+                let less = (1.0 - OTHER) * w.prediction.seconds;
+                let other = way(&p, key.0, key.1);
+                if let Some(o) = other.filter(|o| o.prediction.seconds < less) {
+                    *w = o;
+                    program = Some(p);
+                }
             }
         }
         let best = choose(&ways)?;
@@ -179,14 +190,29 @@ fn why(
         false => best.why.choice.clone(),
     };
     let mut reason = best.why.reason.clone();
-    if plan.is_apart() && !s.plan.is_apart() {
-        let apart = plan.whys.iter().filter(|w| w.pass == Plan::APART);
-        let each: Vec<String> = apart
-            .map(|w| format!("'{}' {}", w.subject, w.choice))
-            .collect();
-        what = format!("{what}; another fusion: {}", each.join("; "));
-    } else if s.plan.is_apart() && !plan.is_apart() {
-        what = format!("{what}; another fusion: what was in two steps in one");
+    let said = [
+        (
+            Plan::APART,
+            "another fusion",
+            "what was cut or joined as the model's fusion has it",
+        ),
+        (
+            Plan::RELAID,
+            "another layout",
+            "activations as the program has them",
+        ),
+    ];
+    for (pass, title, back) in said {
+        let of = |p: &Plan| -> Vec<String> {
+            let own = p.whys.iter().filter(|w| w.pass == pass);
+            own.map(|w| format!("'{}' {}", w.subject, w.choice))
+                .collect()
+        };
+        match (of(s.plan), of(plan)) {
+            (was, now) if was == now => {}
+            (_, now) if now.is_empty() => what = format!("{what}; {title}: {back}"),
+            (_, now) => what = format!("{what}; {title}: {}", now.join("; ")),
+        }
     }
     if !corrected.is_empty() {
         reason = format!("{reason}; what steps took is explained by {corrected}");

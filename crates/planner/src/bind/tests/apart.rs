@@ -5,7 +5,7 @@ use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
 use tensor::Tensor;
 
-fn items(p: &Program) -> Vec<Item> {
+pub fn items(p: &Program) -> Vec<Item> {
     p.segments
         .iter()
         .flat_map(Segment::items)
@@ -14,7 +14,7 @@ fn items(p: &Program) -> Vec<Item> {
 }
 
 /// All outputs of a program of kernels, run one after the other as they are defined.
-fn outputs(p: &Program, seed: u64) -> Vec<Vec<u8>> {
+pub fn outputs(p: &Program, seed: u64) -> Vec<Vec<u8>> {
     let mut values: BTreeMap<ValueIx, Tensor> = BTreeMap::new();
     let mut state = seed | 1;
     for (v, value) in p.values.iter().enumerate() {

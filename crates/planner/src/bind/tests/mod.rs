@@ -3,6 +3,7 @@ mod apart;
 mod build;
 mod golden;
 mod memory;
+mod other;
 mod propose;
 
 use super::*;
