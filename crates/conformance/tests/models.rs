@@ -156,7 +156,7 @@ fn requests_are_called_off_between_submissions() {
     let Some(o) = opened(engine, "digits_cnn") else {
         return;
     };
-    let (model, session) = (&o.model, &o.session);
+    let session = &o.session;
     let given = inputs::borrowed(&o.inputs);
     let off_at = |at: usize| {
         let off = runtime::Cancel::new();

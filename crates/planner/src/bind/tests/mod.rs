@@ -363,6 +363,7 @@ fn plans_of_a_program_share_its_host_operators() {
             outputs: vec![y],
         },
         nodes: vec![],
+        given: None,
     }]));
     p.outputs.push(("y".into(), y));
     let of = |plan: &Plan| {
