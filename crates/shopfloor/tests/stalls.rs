@@ -167,7 +167,9 @@ fn op(text: &str) -> Model {
 fn cases() -> Vec<Case> {
     vec![
         Case("map", || op("map:524288:f32:relu"), TIED),
-        Case("softmax", || softmax(1024, 512), 1.95),
+        // 1.92 until registers were estimated closer to what an assembler takes: with more CTAs on an SM less
+        // of what each reads three times is still in L2, which the prediction does not say (2.19 now).
+        Case("softmax", || softmax(1024, 512), 2.25),
         Case("layer norm", || layer_norm(1024, 512), TIED),
         Case("product f32", || op("matmul:256x256x256:f32"), TIED),
         Case("product f16", || op("matmul:512x512x512:f16"), 1.8),
