@@ -277,7 +277,7 @@ fn faults_in_how_it_runs_are_named_with_their_line() {
         ("schedule\nsomewhere  a", 10, "'grid'"),
         ("ptx e\ngrid  1\ntext\n.version 7.0", 9, "'threads'"),
         ("ptx e\nthreads  32\ntext\nend", 9, "no text"),
-        ("ptx e\nthreads  32, 1, 1, 1", 10, "x, y and z"),
+        ("ptx e\nthreads  32, 1, 1, 1", 10, "x, y, z"),
         (
             "ptx e\nthreads  32\ntext\n.v\nend\nstore y = b",
             14,

@@ -33,9 +33,7 @@ use crate::modules::Module;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
-use device::ring::{
-    Answer, Call, Dump, Ring, RingError, StepShape, TableError, Tables, Times, abi,
-};
+use device::ring::{Answer, Call, Dump, Ring, RingError, Tables, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };
@@ -138,24 +136,6 @@ fn possible(e: &CudaExecutable) -> bool {
     some && few && !called && !e.steps.work.iter().any(own) && !e.gpu.unified()
 }
 
-/// The tables of a request without work: one step of no tasks. Those of any block are as long.
-fn nothing(body: u32) -> Result<Vec<u8>, TableError> {
-    let tables = Tables::new(vec![StepShape {
-        body,
-        params: 4,
-        top_tasks: 1,
-        waits: vec![],
-        faults: false,
-    }])?;
-    let call = Call {
-        tasks: 0,
-        params: &[0; 4],
-    };
-    let mut payload = vec![];
-    tables.fill(&[call], &|d| d.known(), &mut payload)?;
-    Ok(payload)
-}
-
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
     pub fn over(inner: CudaExecutable) -> Result<Over, DeviceError> {
@@ -249,7 +229,7 @@ impl ResidentExecutable {
         let [status, feed, table] = sizes.map(room);
         let (status, feed, table) = (status?, feed?, table?);
         let payloads = pinned(tables.payload_bytes() * (own + 1))?;
-        let empty = nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
+        let empty = stretch::nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
         let at = tables.payload_bytes() * own;
         payloads.write(at, &empty).map_err(failed)?;
         let longest = cut.stretches.iter().map(|s| s.entries.len()).max();

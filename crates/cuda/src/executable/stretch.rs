@@ -9,7 +9,7 @@
 use super::{CudaExecutable, Port};
 use crate::driver::DevicePtr;
 use crate::steps::Work;
-use device::ring::{StepShape, TableError, Tables};
+use device::ring::{Call, StepShape, TableError, Tables};
 use emit::ptx::ParamValue;
 use emit::ptx::resident::Resident;
 use layout::Dim;
@@ -18,6 +18,24 @@ use std::collections::BTreeMap;
 
 /// Bytes that one task copies.
 pub(super) const PIECE: u64 = 16 << 10;
+
+/// The tables of a request without work: one step of no tasks. Those of any block are as long.
+pub(super) fn nothing(body: u32) -> Result<Vec<u8>, TableError> {
+    let tables = Tables::new(vec![StepShape {
+        body,
+        params: 4,
+        top_tasks: 1,
+        waits: vec![],
+        faults: false,
+    }])?;
+    let call = Call {
+        tasks: 0,
+        params: &[0; 4],
+    };
+    let mut payload = vec![];
+    tables.fill(&[call], &|d| d.known(), &mut payload)?;
+    Ok(payload)
+}
 
 /// Where a parameter of a body comes from.
 #[derive(Clone, Copy)]
