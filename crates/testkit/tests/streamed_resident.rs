@@ -5,12 +5,13 @@ extern crate shopfloor_testkit as testkit;
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu, Happened};
 use device::Device;
-use graph::{ContractSpec, GraphBuilder, Op, Origin};
+use graph::GraphBuilder;
 use layout::{DType, Dim};
 use plan::Activity;
 use planner::{Placement, PlanOptions, Planner};
 use runtime::{Call, Cancel, Engine, RunError};
 use shopfloor::{Error, Machine, Model, ModelOptions, Session, Tensor};
+use shopfloor_testkit::byhand::{node, product};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::WeightStore;
@@ -55,18 +56,8 @@ fn chain(of: &[usize]) -> Model {
     let mut x = b.input("x", DType::F32, vec![Dim::from(ROWS), Dim::from(WIDTH)]);
     let matrices: Vec<_> = ids.iter().map(|&id| b.weight(id).unwrap()).collect();
     for (i, &m) in of.iter().enumerate() {
-        let name = format!("y{i}");
-        let origin = Origin {
-            name: name.clone(),
-            op_type: String::new(),
-        };
-        let product = Op::Contract(ContractSpec {
-            a: vec![0, 1],
-            b: vec![1, 2],
-            out: vec![0, 2],
-        });
-        let out = b.node(product, &[x, matrices[m]], &[&name], &origin);
-        x = out.unwrap()[0];
+        let rows = product(&[0, 1], &[1, 2], &[0, 2]);
+        x = node(&mut b, rows, &[x, matrices[m]], &format!("y{i}"));
     }
     let graph = b.finish(&[x]);
     Model::from_graph("chain", &graph, &ModelOptions::default()).unwrap()
