@@ -34,10 +34,10 @@ pub fn stand_back() {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), STAND_BACK);
 }
 
-/// Has the calling thread take short turns on its processor, the shortest there are: one that wakes with a shorter
-/// turn than whoever is on the processor goes before it at once, instead of after that one's turn of some
-/// milliseconds, and gives the processor back as soon. It gets no larger share by it. Done once per thread;
-/// where the system does not know of turns (Linux before 6.12) nothing changes.
+/// Has the calling thread take short turns on its processor, the shortest there are: one that wakes with a
+/// shorter turn than whoever is on the processor goes before it at once, instead of after that one's turn of
+/// some milliseconds, and gives the processor back as soon. It gets no larger share by it. Done once per
+/// thread; where the system does not know of turns (Linux before 6.12) nothing changes.
 #[cfg(target_os = "linux")]
 pub fn step_forward() {
     use std::cell::Cell;

@@ -6,8 +6,9 @@
 //! where requests can be joined, over batches; the division that serves its goal best is held against
 //! what it has now, predicted by the same model. For its batch, and for the one in use, kernels are also
 //! held against the same work in two steps (`fusion`), pairs of kernels against one, and activations
-//! against other layouts of them (`other`), so that a candidate may be a plan of another fusion or layout. Plans keep predictions by the machine's own description, so that whoever measures them goes on
-//! comparing with one thing.
+//! against other layouts of them (`other`), so that a candidate may be a plan of another fusion or layout.
+//! Plans keep predictions by the machine's own description, so that whoever measures them goes on comparing
+//! with one thing.
 use super::Planner;
 use super::again::{self, Again};
 use kernel::{Kernel, Schedule, Target};
