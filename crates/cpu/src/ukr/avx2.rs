@@ -103,7 +103,7 @@ unsafe impl Simd for Avx2 {
         fn hmin(a: __m256) -> f32 = -hmax256(_mm256_xor_ps(a, _mm256_set1_ps(-0.0)));
         fn hsum4(a: [__m256; 4]) -> [f32; 4] = hsum4x256(a[0], a[1], a[2], a[3]);
         fn transpose(src: *const f32, sld: usize, dst: *mut f32, dld: usize, rows: usize, cols: usize) = transpose8(src, sld, dst, dld, rows, cols);
-        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
     }
 }
 

@@ -108,7 +108,7 @@ unsafe impl Simd for Avx512 {
         fn hmin(a: __m512) -> f32 = _mm512_reduce_min_ps(a);
         fn hsum4(a: [__m512; 4]) -> [f32; 4] = hsum4x256(fold256(a[0]), fold256(a[1]), fold256(a[2]), fold256(a[3]));
         fn transpose(src: *const f32, sld: usize, dst: *mut f32, dld: usize, rows: usize, cols: usize) = transpose16(src, sld, dst, dld, rows, cols);
-        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
     }
 }
 

@@ -155,6 +155,36 @@ pub(super) struct Tile {
     last: usize,
     accumulate: bool,
     post: Post,
+    ahead: Ahead,
+}
+
+/// What a tile asks for of the panel after its own, a line or less with each step of k: a panel that lies far
+/// away is near when its turn comes. The tiles of a panel have equal shares of the next.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// From where on.
+    from: *const f32,
+    /// Elements with each step.
+    step: usize,
+}
+
+/// Elements of a line.
+const LINE: usize = 16;
+
+impl Ahead {
+    /// For tile `block` of the `blocks` of panel `panel`, with `k` steps each.
+    fn of(b: &Panels, nr: usize, panel: usize, (block, blocks): (usize, usize), k: usize) -> Ahead {
+        let own = b.b.wrapping_add(panel * b.panel);
+        if b.ldb != nr || k == 0 {
+            // A panel in place is not in one piece.
+            return Ahead { from: own, step: 0 };
+        }
+        let step = nr.div_ceil(blocks).min(LINE);
+        Ahead {
+            from: own.wrapping_add(b.panel + block * step * k),
+            step,
+        }
+    }
 }
 
 pub(super) type TileFn = unsafe fn(&Tile);
@@ -284,6 +314,7 @@ impl GemmKernel {
                     last,
                     accumulate: g.accumulate,
                     post: g.post.column(first),
+                    ahead: Ahead::of(&g.b, self.nr, panel, (block, blocks), g.k),
                 };
                 // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
                 unsafe { tiles[rows - 1](&tile) };
@@ -322,6 +353,7 @@ impl GemmKernel {
                     last,
                     accumulate: g.accumulate,
                     post: g.post.column(first),
+                    ahead: Ahead::of(&g.b, self.nr, panel, (block, blocks), g.nkb * g.kc),
                 };
                 // SAFETY: 1 <= rows <= mr, and the tile lies inside the operands that the caller vouches for.
                 unsafe { tiles[rows - 1](&tile) };
@@ -419,6 +451,7 @@ pub(super) unsafe fn tile<
         let tail = S::tail(t.last);
         let mut acc = [[[S::zero(); NV]; MR]; SETS];
         let mut b = t.b;
+        let mut ahead = t.ahead.from;
         for kb in 0..t.nkb {
             let mut rows = [std::ptr::null::<f32>(); MR];
             for (i, p) in rows.iter_mut().enumerate() {
@@ -437,6 +470,10 @@ pub(super) unsafe fn tile<
             // Eight steps when there are eight sets, else four; written out because accumulators are constants.
             let unroll = if SETS == 8 { 8 } else { 4 };
             while k + unroll <= t.kc {
+                for _ in 0..unroll {
+                    S::prefetch(ahead);
+                    ahead = ahead.wrapping_add(t.ahead.step);
+                }
                 step::<S, P, MR, NV, MASKED>(&mut acc[0], &rows, k, b, tail);
                 step::<S, P, MR, NV, MASKED>(&mut acc[1 % SETS], &rows, k + 1, b.add(t.ldb), tail);
                 step::<S, P, MR, NV, MASKED>(

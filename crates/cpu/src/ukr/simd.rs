@@ -139,6 +139,6 @@ pub unsafe trait Simd: Copy + 'static {
         rows: usize,
         cols: usize,
     );
-    /// Asks for the line at `p` in L1; `p` need not be valid.
+    /// Asks for the line at `p` in L2; `p` need not be valid.
     unsafe fn prefetch(p: *const f32);
 }
