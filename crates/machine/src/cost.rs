@@ -15,8 +15,9 @@
 //!   the busiest worker;
 //! - where it is known what warps do ([`crate::Warps`]), arithmetic takes no less than issuing all their
 //!   instructions, and the whole no less than the rounds of CTAs on a multiprocessor, each as long as one
-//!   warp alone under the mean latency of its loads: bytes under way are what resident warps ask for. In
-//!   the first round warps go in step, and what they do in turn overlaps nothing; in each later one less.
+//!   warp alone under the latencies of its loads: bytes under way are what resident warps ask for. Warps
+//!   that go in step overlap nothing of what they do in turn: half of what that adds in a first round, and
+//!   less the more CTAs follow each other on a multiprocessor that holds several.
 //!
 //! Nothing is clamped: a measured time below the prediction is a finding about the model.
 
@@ -343,14 +344,19 @@ fn parts(
     } else {
         tasks.div_ceil(slots)
     };
-    let imbalance = imbalance(work, active, waves, slots);
+    let warps = work.warps.as_ref().filter(|w| w.per_task > 0);
+    let rates = warps.and_then(|_| m.warp_rates());
+    let imbalance = match rates {
+        // Those that are left of a wave have the multiprocessor's units for themselves, and how long each
+        // takes alone is known.
+        Some(_) => tasks.div_ceil(active as u64) as f64 * active as f64 / tasks as f64,
+        None => imbalance(work, active, waves, slots),
+    };
     let exposed = m.workers.exposed.value;
     let mut p = Parts {
         imbalance,
         ..Parts::default()
     };
-    let warps = work.warps.as_ref().filter(|w| w.per_task > 0);
-    let rates = warps.and_then(|_| m.warp_rates());
     let mut farthest = None;
     let (mut busy, mut factor) = (0.0, 1.0f64);
     for &(phase, eff) in phases {
@@ -432,12 +438,13 @@ fn parts(
         + shared / active as f64 * imbalance;
     let mut together = busy * imbalance;
     if let Some(w) = warps.filter(|_| rates.is_some()) {
-        // CTAs of a multiprocessor follow each other in each of its places, and get out of step with time.
+        // Warps begin in step and get out of it as they go: of the first round half the difference is
+        // taken, of what follows in each place of a multiprocessor less.
         let rounds = (tasks.div_ceil(active as u64) as f64 / ctas as f64).max(1.0);
         let round = |cycles: f64| rounds * cycles / m.workers.clock_hz.value;
         let least = together.max(round(w.alone));
         let most = least.max(round(w.in_step));
-        let whole = least + (most - least) / rounds;
+        let whole = least + (most - least) / (1.0 + rounds.min(ctas as f64));
         p.latency_s = messages * c.handoff_s.value + (whole - together);
         together = together.min(whole);
     }

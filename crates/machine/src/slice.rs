@@ -23,6 +23,10 @@ impl Machine {
         m.workers.count.value = workers;
         let rates = |b: &mut Bandwidth| {
             b.all = scaled(&b.all, f);
+            if b.per_worker.value > b.all.value {
+                // One alone has no more than the share of all.
+                b.per_worker = b.all.clone();
+            }
             for p in &mut b.curve {
                 *p = (p.0 * f, p.1 * f);
             }
@@ -50,12 +54,14 @@ mod tests {
     use crate::Machine;
 
     #[test]
-    fn a_slice_has_its_share_and_each_worker_what_it_had() {
+    fn a_slice_has_its_share_and_a_worker_no_more_than_that() {
         let m = Machine::load("a100").unwrap();
         let s = m.slice(4);
         assert_eq!(s.worker_count(), 4);
         for (a, b) in m.levels.iter().zip(&s.levels) {
-            assert_eq!(a.read.per_worker, b.read.per_worker);
+            let own = a.read.per_worker.value.min(b.read.all.value);
+            assert_eq!(b.read.per_worker.value, own, "{}", a.name);
+            assert!(b.read.at(4) <= b.read.all.value, "{}", a.name);
             let f = b.read.all.value / a.read.all.value;
             assert!((f - 4.0 / 108.0).abs() < 1e-12, "{}", a.name);
         }

@@ -59,6 +59,8 @@ pub struct Warps {
     pub stored: f64,
     /// Warps of a task.
     pub per_task: u64,
+    /// Tasks that a multiprocessor holds at a time, by the registers and the shared memory of the code.
+    pub resident: u64,
     /// Cycles that one warp takes alone.
     pub alone: f64,
     /// Cycles that the CTAs which a multiprocessor holds take when their warps go in step, so that what they
@@ -98,6 +100,7 @@ impl std::ops::AddAssign<&Warps> for Warps {
         self.loaded += o.loaded;
         self.stored += o.stored;
         self.per_task = self.per_task.max(o.per_task);
+        self.resident = self.resident.max(o.resident);
         self.alone += o.alone;
         self.in_step += o.in_step;
     }
@@ -143,18 +146,19 @@ impl WarpRates {
         }
     }
 
-    /// Cycles until a load is answered, in the mean over the bytes that cross each level: `asked` of the
-    /// nearest cache, those of `work` beyond.
-    pub fn answered(&self, m: &Machine, work: &Work, asked: f64) -> f64 {
+    /// From where loads are answered that ask the nearest cache for `asked` bytes, those of `work` beyond:
+    /// shares of these bytes with the cycles that it takes, the farthest first.
+    pub fn answers(&self, m: &Machine, work: &Work, asked: f64) -> Vec<(f64, f64)> {
         let clock = m.workers.clock_hz.value;
-        let (mut mean, mut before, mut nearer) = (self.near, asked, self.near);
+        let (mut out, mut before, mut nearer) = (vec![], 1.0, self.near);
         for (i, loaded) in beyond(m, work) {
-            before = loaded.min(before);
-            let latency = m.levels[i].latency_s.value * clock;
-            mean += before / asked.max(1.0) * (latency - nearer);
-            nearer = latency;
+            let share = (loaded / asked.max(1.0)).min(before);
+            out.push((before - share, nearer));
+            (before, nearer) = (share, m.levels[i].latency_s.value * clock);
         }
-        mean
+        out.push((before, nearer));
+        out.reverse();
+        out
     }
 
     /// Cycles that the levels beyond a multiprocessor's own are busy for what `active` of them load and store
@@ -279,7 +283,14 @@ mod tests {
         let gpu = Machine::load("a100").unwrap();
         let r = gpu.warp_rates().unwrap();
         let mut work = Work::default();
-        assert_eq!(r.answered(&gpu, &work, 1e6), r.near);
+        let mean = |work: &Work, asked: f64| {
+            let all = r.answers(&gpu, work, asked);
+            assert!((all.iter().map(|a| a.0).sum::<f64>() - 1.0).abs() < 1e-9);
+            all.iter()
+                .map(|(share, cycles)| share * cycles)
+                .sum::<f64>()
+        };
+        assert_eq!(mean(&work, 1e6), r.near);
         for i in gpu
             .level_index("L2")
             .into_iter()
@@ -287,8 +298,8 @@ mod tests {
         {
             work.add_traffic(i, 1e6, 0.0);
         }
-        assert!((r.answered(&gpu, &work, 1e6) - r.far).abs() < 1e-6);
-        let half = r.answered(&gpu, &work, 2e6);
-        assert!((half - (r.near + r.far) / 2.0).abs() < 1e-6);
+        assert!((mean(&work, 1e6) - r.far).abs() < 1e-6);
+        assert!((mean(&work, 2e6) - (r.near + r.far) / 2.0).abs() < 1e-6);
+        assert_eq!(r.answers(&gpu, &work, 2e6)[0], (0.5, r.far));
     }
 }

@@ -35,7 +35,7 @@ mod walk;
 use crate::EmitError;
 pub use count::warps;
 use group::Group;
-use kernel::{Code, Mapping, TileProgram};
+use kernel::{Code, GpuMapping, Mapping, TileProgram};
 use layout::DType;
 pub use own::{Shape, check};
 use params::Params;
@@ -87,6 +87,15 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         return own::ptx(program.kernel(), code);
     }
     print(program, arch, Source::Entry).map(|p| p.entry(arch))
+}
+
+/// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
+fn arch_of(cc: u32) -> &'static str {
+    match cc {
+        90.. => ARCHS[2],
+        80.. => ARCHS[1],
+        _ => ARCHS[0],
+    }
 }
 
 /// The body of `program`: what one CTA does for one task.
@@ -179,6 +188,34 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
             ),
         );
     }
+    let f = fragments(program, map, source)?;
+    Ok(Printed {
+        name: kernel.name.clone(),
+        held: pressure::estimate(&f.code, map.registers),
+        code: f.code,
+        params: f.params,
+        threads: map.threads,
+        registers: map.registers,
+        shared_bytes: f.shared_bytes,
+        faults: vec![],
+    })
+}
+
+/// The body of a program with matrix instructions.
+struct Fragments {
+    code: String,
+    params: Vec<ParamSpec>,
+    /// Its loops' first labels and passes.
+    loops: Vec<(String, layout::Dim)>,
+    shared_bytes: u32,
+}
+
+fn fragments(
+    program: &TileProgram,
+    map: &GpuMapping,
+    source: Source,
+) -> Result<Fragments, EmitError> {
+    let (kernel, schedule) = (program.kernel(), program.schedule());
     let mut t = Text::default();
     t.source = source;
     let tid = t.r("mov.u32", format_args!("%tid.x"));
@@ -227,23 +264,21 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
         .chain(sizes)
         .all(narrow)
     {
-        return rule(
-            "coordinates",
-            "an extent or bound is 2^31 or more; coordinates have 32 bits".into(),
-        );
+        return Err(EmitError::Rule {
+            kernel: kernel.name.clone(),
+            statement: "the mapping".into(),
+            rule: "coordinates",
+            why: "an extent or bound is 2^31 or more; coordinates have 32 bits".into(),
+        });
     }
     e.rows = e.group(&map.rows)?;
     e.grid()?;
     e.nodes(program.body())?;
-    let (params, shared_bytes, code) = (e.params.specs, e.shared_bytes, e.t.finish());
-    Ok(Printed {
-        name: kernel.name.clone(),
-        held: pressure::estimate(&code, map.registers),
+    let (code, loops) = e.t.finish();
+    Ok(Fragments {
         code,
-        params,
-        threads: map.threads,
-        registers: map.registers,
-        shared_bytes,
-        faults: vec![],
+        loops,
+        params: e.params.specs,
+        shared_bytes: e.shared_bytes,
     })
 }

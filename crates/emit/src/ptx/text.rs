@@ -1,5 +1,6 @@
 //! A writer of PTX text with typed virtual registers.
 use super::source::Source;
+use layout::Dim;
 use std::fmt;
 
 /// Register types; each has its own name space.
@@ -47,6 +48,8 @@ pub(crate) struct Text {
     body: String,
     used: [u32; 5],
     labels: u32,
+    /// Labels that are jumped back to, with the passes of their loops.
+    loops: Vec<(String, Dim)>,
 }
 
 impl Text {
@@ -88,6 +91,12 @@ impl Text {
     pub fn place(&mut self, label: &str) {
         self.body.push_str(label);
         self.body.push_str(":\n");
+    }
+
+    /// Places a label here that a loop of `passes` begins with.
+    pub fn place_loop(&mut self, label: &str, passes: Dim) {
+        self.place(label);
+        self.loops.push((label.to_string(), passes));
     }
 
     /// Instructions with declarations of their own, which are seen in nothing else.
@@ -155,8 +164,8 @@ impl Text {
         }
     }
 
-    /// Declarations, head and body.
-    pub fn finish(self) -> String {
+    /// Declarations, head and body, and the loops in it: their first labels and passes.
+    pub fn finish(self) -> (String, Vec<(String, Dim)>) {
         let mut out = String::new();
         for (kind, ty, c) in [
             (Kind::P, "pred", "p"),
@@ -170,7 +179,7 @@ impl Text {
                 out.push_str(&format!("\t.reg .{ty} %{c}<{n}>;\n"));
             }
         }
-        out + &self.head + &self.body
+        (out + &self.head + &self.body, self.loops)
     }
 }
 

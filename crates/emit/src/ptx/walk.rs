@@ -7,6 +7,7 @@ use super::text::{Kind, Reg, Text};
 use super::value::Value;
 use crate::EmitError;
 use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Node, Place, Schedule, Stmt, TileId};
+use layout::Dim;
 use std::collections::BTreeMap;
 
 /// Registers that say which thread this is.
@@ -121,16 +122,20 @@ impl<'a> Emitter<'a> {
             None => false,
             Some(_) => self.kernel.axes[axis as usize]
                 .extent
-                .exact_div(&layout::Dim::Known(tile as i64))
+                .exact_div(&Dim::Known(tile as i64))
                 .is_none(),
         }
     }
 
     /// Number of pieces of a cut axis.
+    fn cut_into(&self, cut: &AxisTile) -> Dim {
+        let extent = &self.kernel.axes[cut.axis as usize].extent;
+        extent.ceil_div(&Dim::Known(cut.tile))
+    }
+
+    /// The same as a number of the text.
     fn pieces(&mut self, cut: &AxisTile) -> Num {
-        let n = self.kernel.axes[cut.axis as usize]
-            .extent
-            .ceil_div(&layout::Dim::Known(cut.tile));
+        let n = self.cut_into(cut);
         self.params.dim32(&mut self.t, &n)
     }
 
@@ -324,7 +329,7 @@ impl<'a> Emitter<'a> {
             let (top, skip) = (self.t.label("fill"), self.t.label("filled"));
             self.t
                 .note(&format!("fill {} of {stages} stages", stages - 1));
-            self.t.place(&top);
+            self.t.place_loop(&top, Dim::Known(i64::from(stages) - 1));
             self.ahead(&copies, cuts, &ahead, issued, write, total, &skip)?;
             let more = self
                 .t
@@ -338,7 +343,8 @@ impl<'a> Emitter<'a> {
         );
         let empty = self.t.p("setp.eq.u32", format_args!("{total}, 0"));
         self.t.op(format!("@{empty} bra {end}"));
-        self.t.place(&top);
+        let passes: Vec<Dim> = cuts.iter().map(|c| self.cut_into(c)).collect();
+        self.t.place_loop(&top, Dim::product(&passes));
         if stages > 1 {
             self.t.op(format!("cp.async.wait_group {}", stages - 2));
             // Also: everybody has read the stage that is filled next.

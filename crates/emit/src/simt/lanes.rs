@@ -4,7 +4,7 @@ use super::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Unary};
 
 /// Lanes of a warp.
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 /// Bytes of a sector and of a line of a cache, and of a word of a bank.
 pub(crate) const SECTOR: i64 = 32;
 pub(crate) const LINE: i64 = 128;
@@ -20,6 +20,31 @@ pub(crate) struct Touch {
     pub passes: f64,
     /// Distinct bytes.
     pub bytes: f64,
+}
+
+impl Touch {
+    /// Of `own` bytes of an operand from each of `starts` on.
+    pub(crate) fn of_operand(starts: &mut [i64], own: i64) -> Touch {
+        let starts = ascending(starts);
+        let several = starts.windows(2).filter(|w| w[0] != w[1]).count() as i64;
+        Touch {
+            sectors: count_of(pieces::<SECTOR>(starts, own)),
+            lines: count_of(pieces::<LINE>(starts, own)),
+            passes: 0.0,
+            bytes: ((several + i64::from(!starts.is_empty())) * own) as f64,
+        }
+    }
+
+    /// Of `own` bytes of shared memory from each of `starts` on. Lanes of wide accesses take turns, as many
+    /// together as have a word for every bank.
+    pub(crate) fn of_banks(starts: &mut [i64], own: i64) -> Touch {
+        let together = (LANES as i64 * WORD / own.max(WORD)).max(1) as usize;
+        let each = starts.chunks_mut(together);
+        Touch {
+            passes: each.map(|c| turns(ascending(c), own)).sum(),
+            ..Touch::default()
+        }
+    }
 }
 
 /// What is known of one instruction.
@@ -238,31 +263,18 @@ impl Look<'_> {
                 bytes: n * own as f64,
             });
         };
-        let starts = ascending(&mut starts[..n]);
-        let several = starts.windows(2).filter(|w| w[0] != w[1]).count() as i64;
-        Seen::Memory(Touch {
-            sectors: count_of(pieces::<SECTOR>(starts, own)),
-            lines: count_of(pieces::<LINE>(starts, own)),
-            passes: 0.0,
-            bytes: ((several + i64::from(n > 0)) * own) as f64,
-        })
+        Seen::Memory(Touch::of_operand(&mut starts[..n], own))
     }
 
     fn shared(&self, array: u32, index: Reg, count: usize) -> Seen {
         let bits = self.p.shared[array as usize].dtype.bits().max(8);
         let own = (i64::from(bits) * count as i64 / 8).max(1);
-        let passes = match self.starts(index, bits, self.mask) {
-            // Lanes of wide accesses take turns, as many together as have a word for every bank.
-            Some((mut starts, n)) => {
-                let together = (LANES as i64 * WORD / own.max(WORD)).max(1) as usize;
-                let each = starts[..n].chunks_mut(together);
-                each.map(|c| turns(ascending(c), own)).sum()
-            }
-            None => 1.0,
-        };
-        Seen::Memory(Touch {
-            passes,
-            ..Touch::default()
+        Seen::Memory(match self.starts(index, bits, self.mask) {
+            Some((mut starts, n)) => Touch::of_banks(&mut starts[..n], own),
+            None => Touch {
+                passes: 1.0,
+                ..Touch::default()
+            },
         })
     }
 

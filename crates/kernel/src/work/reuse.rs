@@ -11,6 +11,7 @@ use super::space::Space;
 use super::{byte_size, rows};
 use crate::{AxisId, Mapping, Place, Stmt, TileProgram};
 use machine::{Machine, Work};
+use std::collections::BTreeSet;
 
 /// One loop of the nest: `axis` grows from `inner` to `outer` positions in `n` passes.
 #[derive(Clone, Copy)]
@@ -36,7 +37,7 @@ struct Model<'a> {
     tile: Vec<Option<usize>>,
     /// Operand feeds a contraction.
     contracted: Vec<bool>,
-    /// Statements that read the operand's tile.
+    /// Statements that read the operand's tile, or what is computed from it where they use it.
     readers: Vec<f64>,
     /// Operands that are read at all.
     read: Vec<bool>,
@@ -151,6 +152,25 @@ fn micro(p: &TileProgram, machine: &Machine, s: &Space) -> (Vec<AxisId>, f64, Ve
     }
 }
 
+/// For every tile, the statements that go through it: those that read it, and for a map that is computed
+/// where it is used those that use it.
+fn users(p: &TileProgram) -> Vec<BTreeSet<usize>> {
+    let k = p.kernel();
+    let mut users = vec![BTreeSet::new(); k.tiles.len()];
+    for (at, stmt) in k.body.iter().enumerate().rev() {
+        let own = match stmt {
+            Stmt::Map { dst, .. } if p.schedule().place(*dst) == Place::Recompute => {
+                users[*dst as usize].clone()
+            }
+            _ => BTreeSet::from([at]),
+        };
+        for t in stmt.reads() {
+            users[t as usize].extend(&own);
+        }
+    }
+    users
+}
+
 impl<'a> Model<'a> {
     fn new(p: &'a TileProgram, s: &'a Space) -> Model<'a> {
         let k = p.kernel();
@@ -173,11 +193,12 @@ impl<'a> Model<'a> {
                 }
             }
         }
+        let users = users(p);
         for o in 0..n {
             let Some(t) = m.tile[o] else { continue };
+            m.readers[o] = users[t].len() as f64;
             for stmt in &k.body {
                 let reads = stmt.reads().contains(&(t as u16));
-                m.readers[o] += f64::from(u8::from(reads));
                 m.contracted[o] |= reads && matches!(stmt, Stmt::Contract { .. });
                 if reads {
                     m.run[o].extend(s.axes_of(k, stmt));

@@ -1,16 +1,20 @@
 //! The order that an assembler gives instructions: loads early, so that what needs them waits less.
 //!
 //! A stretch of text without branches and barriers is put in another order: among the instructions whose
-//! operands are computed, the one goes first from which the longest chain hangs, as long as no more values
-//! are under way than half of a thread's registers hold; then the first in the text. Loads stay behind
-//! stores that may write what they read.
+//! operands are there and whose pipe is free, the one goes first from which the longest chain hangs, as long
+//! as no more values are under way than half of a thread's registers hold; then the first in the text. Loads
+//! stay behind stores that may write what they read.
 
-use super::cost::{Ask, Pipe};
+use super::cost::{Ask, PIPES, Pipe};
 use crate::parse::ast::Space;
 use crate::program::{Inst, Kernel, Op};
 
 /// Most instructions that are ordered together.
 const MOST: usize = 512;
+/// Cycles that an instruction keeps its pipe from the next: a warp's 32 lanes through 16.
+const TURN: u32 = 2;
+/// The same of memory, which the schedulers of an SM take in turns.
+const MEMORY: u32 = 4;
 
 /// For each instruction with which such a stretch begins, the places of its instructions in their order.
 pub(crate) type Orders = Vec<Option<Box<[u16]>>>;
@@ -156,17 +160,34 @@ fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize)
     }
     let mut open: std::collections::BTreeSet<usize> = (0..n).filter(|b| before[*b] == 0).collect();
     let (mut out, mut live) = (Vec::with_capacity(n), 0usize);
+    // The cycle at hand, when what each instruction reads is there, and when each pipe takes the next.
+    let (mut now, mut there, mut free) = (0u32, vec![0u32; n], [0u32; PIPES + 1]);
+    let pipe = |b: usize| match asks[b].pipe {
+        Pipe::Memory => Some((PIPES, MEMORY)),
+        p => p.own().map(|p| (p, TURN)),
+    };
+    let begins = |b: usize, there: &[u32], free: &[u32; PIPES + 1]| {
+        there[b].max(pipe(b).map_or(0, |p| free[p.0]))
+    };
     while let Some(&first) = open.first() {
-        let next = match live < room {
-            true => open
-                .iter()
-                .copied()
-                .max_by_key(|b| (chain[*b], std::cmp::Reverse(*b)))
-                .unwrap_or(first),
-            false => first,
+        let next = if live >= room {
+            first
+        } else {
+            let soonest = open.iter().map(|b| begins(*b, &there, &free)).min();
+            now = now.max(soonest.unwrap_or(now));
+            let can = open.iter().copied();
+            let can = can.filter(|b| begins(*b, &there, &free) <= now);
+            can.max_by_key(|b| (chain[*b], std::cmp::Reverse(*b)))
+                .unwrap_or(first)
         };
         open.remove(&next);
         out.push(next as u16);
+        now = now.max(begins(next, &there, &free));
+        if let Some((p, turn)) = pipe(next) {
+            free[p] = now + turn * asks[next].slots;
+        }
+        let began = now;
+        now += asks[next].slots;
         live += usize::from(readers[next] > 0 && asks[next].pipe != Pipe::Free);
         for a in &sources[next] {
             readers[*a] -= 1;
@@ -174,7 +195,8 @@ fn stretch(k: &Kernel, asks: &[Ask], range: std::ops::Range<usize>, room: usize)
                 live = live.saturating_sub(1);
             }
         }
-        for (b, _) in &after[next] {
+        for (b, cycles) in &after[next] {
+            there[*b] = there[*b].max(began + cycles);
             before[*b] -= 1;
             if before[*b] == 0 {
                 open.insert(*b);

@@ -1,14 +1,17 @@
 //! What the warps of a kernel do, read off the instructions that are printed for it: the machine's
 //! [`Warps`], without which a prediction sees arithmetic and bytes only.
 //!
-//! A warp's time is that of one warp alone: instruction after instruction in the order of its operands, each
-//! behind what it reads, with nothing moved past loops, barriers and jumps.
+//! A warp's time is that of one warp alone: instruction after instruction in the order that an assembler gives
+//! them, each behind what it reads, with nothing moved past loops, barriers and jumps.
+mod blocks;
+mod order;
 mod words;
 
-use super::threads;
+use super::{Source, threads};
 use crate::simt::{self, lanes};
 use kernel::{Mapping, TileProgram};
-use machine::{Machine, Pipe, WarpRates, Warps, Work};
+use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
+use std::collections::VecDeque;
 use words::{Kind, Names, Word};
 
 /// What a stretch of text is made of.
@@ -65,15 +68,37 @@ pub fn warps(
     let Mapping::Gpu(map) = &program.schedule().mapping else {
         return None;
     };
-    if map.fragment.is_some() {
-        return None;
-    }
     let rates = machine.warp_rates()?;
     let tasks = kernel::work::tasks(program.kernel(), program.schedule()).eval(dims)?;
     let tasks = u64::try_from(tasks).ok()?.max(1);
-    let p = simt::lower(program, super::CAPS).ok()?;
     let mut reader = Reader::default();
-    let items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
+    let (mut items, held) = if map.fragment.is_some() {
+        let f = super::fragments(program, map, Source::Entry).ok()?;
+        let held = (
+            super::pressure::estimate(&f.code, map.registers),
+            f.shared_bytes,
+        );
+        let body = blocks::Body {
+            code: &f.code,
+            params: &f.params,
+            loops: &f.loops,
+        };
+        let items = blocks::items(&body, tasks as i64 / 2, dims, &mut reader)?;
+        (items, held)
+    } else {
+        let p = simt::lower(program, super::CAPS).ok()?;
+        let arch = super::arch_of(machine.limits.cc);
+        let printed = threads::print(&p, arch, &Source::Entry).ok()?;
+        let items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
+        (items, (printed.held, printed.shared_bytes))
+    };
+    let block = calc::Block {
+        threads: map.threads.into(),
+        registers: held.0.into(),
+        shared: held.1.into(),
+    };
+    order::arrange(&mut items, &reader.names, &rates, held.0);
+    let resident = calc::occupancy(&machine.limits, block).map_or(1, |o| o.ctas.max(1));
     let mut sum = Sum {
         rates,
         out: Warps::default(),
@@ -82,12 +107,11 @@ pub fn warps(
     let per_task = u64::from(map.threads.div_ceil(32));
     let mut out = sum.out.times((per_task * tasks) as f64);
     out.per_task = per_task;
+    out.resident = resident;
     let active = machine
         .worker_count()
         .clamp(1, usize::try_from(tasks).unwrap_or(usize::MAX));
-    let own = tasks
-        .div_ceil(active as u64)
-        .min(work.ctas_per_worker.max(1));
+    let own = tasks.div_ceil(active as u64).min(resident);
     let [fetch, store] = rates.beyond(machine, work, out.stored, active);
     let fetch = fetch / out.loaded.max(1.0);
     let store = store / out.stored.max(1.0);
@@ -95,7 +119,7 @@ pub fn warps(
         let mut c = Clock {
             rates,
             names: &reader.names,
-            answered: rates.answered(machine, work, out.loaded),
+            answers: rates.answers(machine, work, out.loaded),
             // A byte of all is a byte of one of so many multiprocessors.
             fetch: fetch * active as f64,
             store: store * active as f64,
@@ -103,10 +127,16 @@ pub fn warps(
             warps,
             at: vec![0.0; reader.names.len()],
             passes: vec![None; reader.parts],
+            copies: VecDeque::new(),
+            copying: 0.0,
+            fetching: 0.0,
+            free: [0.0; Pipe::ALL.len()],
             now: 0.0,
         };
         c.items(&items);
-        c.at.iter().fold(c.now.max(c.stores), |a, b| a.max(*b))
+        let copies = c.copies.iter().fold(c.copying, |a, b| a.max(*b));
+        c.at.iter()
+            .fold(c.now.max(c.stores).max(copies), |a, b| a.max(*b))
     };
     out.alone = clock(1.0);
     out.in_step = clock((own * per_task) as f64);
@@ -135,7 +165,7 @@ impl Sum {
         let Some(pipe) = w.pipe else { return };
         self.out.add(pipe, f64::from(w.turns) * times);
         match w.kind {
-            Kind::Load => {
+            Kind::Load | Kind::Copy => {
                 self.out.loaded += t.sectors * lanes::SECTOR as f64 * times;
                 self.out.wanted += t.bytes * times;
             }
@@ -151,7 +181,28 @@ impl Sum {
 fn near(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
     match w.kind {
         Kind::Load | Kind::Store => (t.lines * rates.line).max(t.sectors * lanes::SECTOR as f64),
-        Kind::LoadShared | Kind::StoreShared => t.passes.max(1.0) * lanes::LINE as f64,
+        Kind::LoadShared | Kind::StoreShared | Kind::Copy => t.passes.max(1.0) * lanes::LINE as f64,
+        _ => 0.0,
+    }
+}
+
+/// Whether a line is where a warp may have to wait, or that others must not be moved past.
+fn waits(kind: Kind) -> bool {
+    matches!(kind, Kind::Barrier | Kind::Commit | Kind::Wait(_))
+}
+
+/// Whether copies are made in it.
+fn copies(item: &Item) -> bool {
+    match item {
+        Item::Word(w, _) => w.kind == Kind::Copy,
+        Item::Part { body, .. } => body.iter().any(copies),
+    }
+}
+
+/// Sectors that an instruction asks operands for.
+fn sectors(item: &Item) -> f64 {
+    match item {
+        Item::Word(w, t) if matches!(w.kind, Kind::Load | Kind::Copy) => t.sectors,
         _ => 0.0,
     }
 }
@@ -160,9 +211,10 @@ fn near(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
 struct Clock<'a> {
     rates: WarpRates,
     names: &'a Names,
-    /// Cycles until a load from an operand is answered, and those that the levels beyond a multiprocessor's
-    /// own take for each byte that it loads, and that it stores.
-    answered: f64,
+    /// From where loads from operands are answered, [`WarpRates::answers`].
+    answers: Vec<(f64, f64)>,
+    /// Cycles that the levels beyond a multiprocessor's own take for each byte that it loads, and that it
+    /// stores.
     fetch: f64,
     store: f64,
     /// When everything stored is there.
@@ -173,22 +225,33 @@ struct Clock<'a> {
     at: Vec<f64>,
     /// What a pass of each loop takes once it has begun.
     passes: Vec<Option<f64>>,
+    /// When each group of copies under way is there, the oldest first, and the copies that are in none yet.
+    copies: VecDeque<f64>,
+    copying: f64,
+    /// When the levels beyond are through with the copies that were asked of them.
+    fetching: f64,
+    /// When each pipe takes the next instruction.
+    free: [f64; Pipe::ALL.len()],
     now: f64,
 }
+
+/// Passes of a loop that are gone through where copies run ahead of them: more than those are.
+const AHEAD: f64 = 8.0;
 
 impl Clock<'_> {
     fn items(&mut self, items: &[Item]) {
         let mut from = 0;
         while from < items.len() {
             match &items[from] {
+                Item::Word(w, _) if waits(w.kind) => {
+                    self.wait(w.kind);
+                    from += 1;
+                }
                 Item::Word(..) => {
-                    let meets = |i: &Item| matches!(i, Item::Word(w, _) if w.kind == Kind::Barrier);
-                    if meets(&items[from]) {
-                        self.now += self.rates.barrier;
-                        from += 1;
-                        continue;
-                    }
-                    let fixed = |i: &Item| matches!(i, Item::Part { .. }) || meets(i);
+                    let fixed = |i: &Item| match i {
+                        Item::Word(w, _) => waits(w.kind),
+                        Item::Part { .. } => true,
+                    };
                     let to = items[from..].iter().position(fixed);
                     let to = to.map_or(items.len(), |n| from + n);
                     self.stretch(&items[from..to]);
@@ -207,8 +270,28 @@ impl Clock<'_> {
         }
     }
 
+    fn wait(&mut self, kind: Kind) {
+        self.now += match kind {
+            Kind::Barrier => self.rates.barrier,
+            _ => 1.0,
+        };
+        match kind {
+            Kind::Commit => {
+                let group = std::mem::take(&mut self.copying);
+                self.copies.push_back(group);
+            }
+            Kind::Wait(left) => {
+                while self.copies.len() > left as usize {
+                    let there = self.copies.pop_front().unwrap_or(0.0);
+                    self.now = self.now.max(there);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Once, and again: what the second pass takes, the others do, also when the loop is met anew in the
-    /// next pass of one around it.
+    /// next pass of one around it. Where copies run ahead more passes go until one takes what the next does.
     fn part(&mut self, number: usize, (times, looped): (f64, bool), body: &[Item]) {
         if times <= 0.0 {
             return;
@@ -225,24 +308,54 @@ impl Clock<'_> {
         let (pass, left) = match self.passes[number] {
             Some(pass) => (pass, times - 1.0),
             None => {
-                let first = self.now;
-                self.items(body);
-                let pass = self.now - first;
+                let begun = match body.iter().any(copies) {
+                    true => AHEAD.min(times - 1.0).floor(),
+                    false => 1.0,
+                };
+                let mut pass = 0.0;
+                for _ in 0..begun as u64 {
+                    let first = self.now;
+                    self.items(body);
+                    pass = self.now - first;
+                }
                 self.passes[number] = Some(pass);
-                (pass, times - 2.0)
+                (pass, times - 1.0 - begun)
             }
         };
         let more = pass * left.max(0.0);
         self.now += more;
         self.at.iter_mut().for_each(|a| *a += more);
-        self.stores += more;
+        self.copies.iter_mut().for_each(|a| *a += more);
+        self.free.iter_mut().for_each(|a| *a += more);
+        for v in [&mut self.stores, &mut self.copying, &mut self.fetching] {
+            *v += more;
+        }
     }
 
-    /// Instructions without jumps: each goes when what it reads is there, all in as many cycles as they
-    /// have turns at least.
+    /// Cycles until a load is answered that asks for the bytes between these shares of what its stretch
+    /// does: what lies far away is met first, and what follows finds it nearer.
+    fn answered(&self, from: f64, to: f64) -> f64 {
+        let (mut begin, mut cycles) = (0.0, 0.0);
+        for (share, latency) in &self.answers {
+            let end = begin + share;
+            cycles += (to.min(end) - from.max(begin)).max(0.0) * latency;
+            begin = end;
+        }
+        match to > from {
+            true => cycles / (to - from),
+            false => 0.0,
+        }
+    }
+
+    /// Instructions without jumps, one after the other: each goes when what it reads is there and its pipe is
+    /// free, once for every warp of a scheduler.
     fn stretch(&mut self, items: &[Item]) {
-        let (from, mut last) = (self.now, self.now);
-        let (mut turns, mut lines, mut fetched) = ([0.0; 8], 0.0, 0.0);
+        let from = self.now;
+        // A warp alone has one scheduler, and its pipes, for itself.
+        let each = (self.warps / self.rates.schedulers).max(1.0);
+        let mut fetched = 0.0;
+        let asks = items.iter().map(sectors).sum::<f64>();
+        let mut asked = 0.0;
         for i in items {
             let Item::Word(w, t) = i else { continue };
             let uses = self.names.uses(w).iter();
@@ -252,19 +365,32 @@ impl Clock<'_> {
                 defs.for_each(|d| self.at[*d as usize] = ready);
                 continue;
             };
-            let begin = ready.max(from);
             let own = f64::from(w.turns);
-            turns[pipe as usize] += own;
-            lines += near(w, t, &self.rates) / self.rates.line;
-            last = last.max(begin + own);
+            let begin = ready.max(self.now).max(self.free[pipe as usize]);
+            self.now = begin + own * each;
+            let answered = self.answered(asked / asks, (asked + sectors(i)) / asks);
+            asked += sectors(i);
+            let mut turn = own * self.rates.turn(pipe);
+            if pipe == Pipe::Memory {
+                // All schedulers take turns at it, for addresses and for lines.
+                let lines = near(w, t, &self.rates) / self.rates.line;
+                turn = turn.max(lines) * self.warps.min(self.rates.schedulers);
+            }
+            self.free[pipe as usize] = begin + each * turn;
             let there = match w.kind {
                 Kind::Load => {
                     // What came before it goes through first.
                     fetched += t.sectors * lanes::SECTOR as f64 * self.fetch;
-                    begin.max(from + self.warps * fetched) + self.answered
+                    begin.max(from + self.warps * fetched) + answered
                 }
-                Kind::LoadShared => begin.max(from + self.warps * lines) + self.rates.shared,
-                _ => begin + own * self.rates.turn(pipe) - 1.0 + self.rates.latency(pipe),
+                Kind::Copy => {
+                    let own = t.sectors * lanes::SECTOR as f64 * self.fetch * self.warps;
+                    self.fetching = self.fetching.max(begin) + own;
+                    self.copying = self.copying.max(self.fetching + answered);
+                    begin
+                }
+                Kind::LoadShared => begin + turn + self.rates.shared,
+                _ => begin + turn - 1.0 + self.rates.latency(pipe),
             };
             match w.kind {
                 Kind::Store => {
@@ -274,12 +400,5 @@ impl Clock<'_> {
                 _ => defs.for_each(|d| self.at[*d as usize] = there),
             }
         }
-        // A warp alone has one scheduler, and its pipes, for itself.
-        let sharing = self.warps.max(self.rates.schedulers);
-        let memory = std::mem::take(&mut turns[Pipe::Memory as usize]);
-        let lines = lines.max(memory * self.rates.turn(Pipe::Memory));
-        turns[Pipe::Slot as usize] += memory;
-        let issue = self.rates.issue(&turns) * sharing;
-        self.now = last.max(from + issue).max(from + self.warps * lines);
     }
 }

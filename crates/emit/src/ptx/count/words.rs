@@ -83,6 +83,12 @@ pub(in crate::ptx) enum Kind {
     StoreShared,
     /// Meets the CTA's other warps.
     Barrier,
+    /// Copies from an operand into shared memory, beside what follows.
+    Copy,
+    /// The copies since the last such line are a group.
+    Commit,
+    /// Waits until so many groups at most are under way.
+    Wait(u32),
 }
 
 /// An instruction.
@@ -113,8 +119,8 @@ pub(super) fn word(line: &str, names: &mut Names) -> Option<Word> {
         code = rest.trim_start();
     }
     let (op, args) = code.split_once(' ').unwrap_or((code, ""));
-    let kind = kind(op);
-    let gives = !matches!(kind, Kind::Store | Kind::StoreShared | Kind::Barrier);
+    let kind = kind(op, args);
+    let gives = matches!(kind, Kind::Plain | Kind::Load | Kind::LoadShared);
     let cut = match args.trim_start().strip_prefix('{') {
         _ if !gives => 0,
         Some(inner) => inner
@@ -144,9 +150,16 @@ pub(super) fn word(line: &str, names: &mut Names) -> Option<Word> {
     })
 }
 
-fn kind(op: &str) -> Kind {
+fn kind(op: &str, args: &str) -> Kind {
     let mut parts = op.split('.');
     match (parts.next().unwrap_or(""), parts.next().unwrap_or("")) {
+        ("cp", _) => match parts.next() {
+            Some("commit_group") => Kind::Commit,
+            Some("wait_group") => Kind::Wait(args.trim().parse().unwrap_or(0)),
+            Some("wait_all") => Kind::Wait(0),
+            _ => Kind::Copy,
+        },
+        ("ldmatrix", _) => Kind::LoadShared,
         ("ld", "global") => Kind::Load,
         ("ld", "shared") | ("shfl", _) => Kind::LoadShared,
         ("st", "global") | ("red", _) => Kind::Store,
@@ -179,7 +192,9 @@ fn pipe(op: &str, args: &str, guarded: bool) -> (Option<Pipe>, u32) {
         "mov" if guarded => (Some(Pipe::Alu), wide),
         "mov" => (None, 0),
         "ld" if op.starts_with("ld.param") => (None, 0),
-        "ld" | "st" | "red" | "shfl" => (Some(Pipe::Memory), 1),
+        "cp" if op.contains("group") || op.contains("wait") => (Some(Pipe::Slot), 1),
+        "ld" | "st" | "red" | "shfl" | "cp" | "ldmatrix" => (Some(Pipe::Memory), 1),
+        "mma" => (Some(Pipe::Matrix), 1),
         "bar" | "barrier" | "fence" | "membar" | "bra" | "ret" | "exit" => (Some(Pipe::Slot), 1),
         // Signs are part of the operand that reads them.
         "neg" | "abs" if float.is_some() => (None, 0),

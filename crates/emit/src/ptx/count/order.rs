@@ -1,0 +1,232 @@
+//! The order that an assembler gives instructions: loads early, and pipes in turns.
+//!
+//! Between labels, jumps and points where warps wait, the instruction goes next whose operands are there and
+//! whose pipe is free, of several the one from which the longest chain hangs, as long as no more values are
+//! under way than half of a thread's registers hold; then the first in the text. Loads stay behind stores
+//! that may write what they read.
+use super::words::{Kind, Names, Word};
+use super::{Item, waits};
+use machine::{Pipe, WarpRates};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+/// Most instructions that are ordered together.
+const MOST: usize = 512;
+
+/// Puts the instructions of `items`, a body of loops and all, in order.
+pub(super) fn arrange(items: &mut Vec<Item>, names: &Names, rates: &WarpRates, registers: u32) {
+    let mut out = Vec::with_capacity(items.len());
+    let mut stretch = vec![];
+    for item in items.drain(..) {
+        match item {
+            Item::Word(w, t) if !waits(w.kind) => {
+                stretch.push((w, t));
+                if stretch.len() == MOST {
+                    ordered(&mut stretch, names, rates, registers, &mut out);
+                }
+            }
+            item => {
+                ordered(&mut stretch, names, rates, registers, &mut out);
+                out.push(match item {
+                    Item::Part {
+                        number,
+                        times,
+                        looped,
+                        mut body,
+                    } => {
+                        arrange(&mut body, names, rates, registers);
+                        Item::Part {
+                            number,
+                            times,
+                            looped,
+                            body,
+                        }
+                    }
+                    word => word,
+                });
+            }
+        }
+    }
+    ordered(&mut stretch, names, rates, registers, &mut out);
+    *items = out;
+}
+
+type Instruction = (Word, crate::simt::lanes::Touch);
+
+/// Whether it touches an operand's memory, and whether shared memory, and whether it writes.
+fn memory(kind: Kind) -> Option<(bool, bool, bool)> {
+    Some(match kind {
+        Kind::Load => (true, false, false),
+        Kind::Store => (true, false, true),
+        Kind::LoadShared => (false, true, false),
+        Kind::StoreShared => (false, true, true),
+        Kind::Copy => (true, true, true),
+        _ => return None,
+    })
+}
+
+/// About how many cycles until what it gives is there.
+fn latency(w: &Word, rates: &WarpRates) -> f64 {
+    match (w.kind, w.pipe) {
+        (_, None) => 0.0,
+        (Kind::Load, _) => rates.far,
+        (Kind::LoadShared, _) => rates.shared,
+        (_, Some(p)) => f64::from(w.turns) * rates.turn(p) - 1.0 + rates.latency(p),
+    }
+}
+
+fn ordered(
+    stretch: &mut Vec<Instruction>,
+    names: &Names,
+    rates: &WarpRates,
+    registers: u32,
+    out: &mut Vec<Item>,
+) {
+    let list = std::mem::take(stretch);
+    let n = list.len();
+    // Who must go after whom, and how many cycles later at least.
+    let mut after: Vec<Vec<(usize, f64)>> = vec![vec![]; n];
+    let mut before = vec![0u32; n];
+    let mut edge = |a: usize, b: usize, cycles: f64| {
+        if a != b {
+            after[a].push((b, cycles));
+            before[b] += 1;
+        }
+    };
+    let mut sources: Vec<Vec<usize>> = vec![vec![]; n];
+    let mut readers = vec![0u32; n];
+    let mut writer: HashMap<u32, usize> = HashMap::new();
+    let mut read: HashMap<u32, Vec<usize>> = HashMap::new();
+    let mut touched: Vec<(usize, (bool, bool, bool))> = vec![];
+    for (b, (w, _)) in list.iter().enumerate() {
+        for r in names.uses(w) {
+            if let Some(&a) = writer.get(r) {
+                edge(a, b, latency(&list[a].0, rates));
+                readers[a] += 1;
+                sources[b].push(a);
+            }
+            read.entry(*r).or_default().push(b);
+        }
+        for d in names.defs(w) {
+            for a in read.remove(d).unwrap_or_default() {
+                edge(a, b, 0.0);
+            }
+            if let Some(a) = writer.insert(*d, b) {
+                edge(a, b, 0.0);
+            }
+        }
+        if let Some(own) = memory(w.kind) {
+            let clash = |o: (bool, bool, bool)| {
+                ((o.0 && own.0) || (o.1 && own.1)) && (o.2 || own.2) && w.kind != Kind::Copy
+            };
+            for &(a, _) in touched.iter().filter(|t| clash(t.1)) {
+                edge(a, b, 0.0);
+            }
+            touched.push((b, own));
+        }
+    }
+    let mut chain = vec![0.0f64; n];
+    for a in (0..n).rev() {
+        let longest = after[a].iter().map(|(b, c)| c + chain[*b]);
+        chain[a] = longest.fold(0.0, f64::max);
+    }
+    let room = (registers / 2) as usize;
+    let mut open: BTreeSet<usize> = (0..n).filter(|b| before[*b] == 0).collect();
+    let (mut now, mut live) = (0.0f64, 0usize);
+    let (mut there, mut free) = (vec![0.0f64; n], [0.0f64; Pipe::ALL.len()]);
+    let mut order = Vec::with_capacity(n);
+    while let Some(&first) = open.first() {
+        let begins = |b: usize| {
+            let pipe = list[b].0.pipe.map_or(0.0, |p| free[p as usize]);
+            there[b].max(pipe)
+        };
+        let next = if live >= room {
+            first
+        } else {
+            let soonest = open.iter().map(|b| begins(*b)).fold(f64::MAX, f64::min);
+            now = now.max(soonest);
+            let can = open.iter().copied().filter(|b| begins(*b) <= now);
+            can.max_by(|a, b| {
+                let key = |x: usize| (chain[x], Reverse(x));
+                key(*a)
+                    .partial_cmp(&key(*b))
+                    .unwrap_or(std::cmp::Ordering::Equal)
+            })
+            .unwrap_or(first)
+        };
+        now = now.max(begins(next));
+        let began = now;
+        let w = &list[next].0;
+        if let Some(p) = w.pipe {
+            let turns = f64::from(w.turns);
+            // The schedulers of a multiprocessor take turns at memory.
+            let turn = match p {
+                Pipe::Memory => rates.turn(p) * rates.schedulers,
+                p => rates.turn(p),
+            };
+            free[p as usize] = now + turn * turns;
+            now += turns;
+        }
+        open.remove(&next);
+        order.push(next);
+        live += usize::from(readers[next] > 0 && w.pipe.is_some());
+        for a in &sources[next] {
+            readers[*a] -= 1;
+            if readers[*a] == 0 && list[*a].0.pipe.is_some() {
+                live = live.saturating_sub(1);
+            }
+        }
+        for (b, cycles) in &after[next] {
+            there[*b] = there[*b].max(began + cycles);
+            before[*b] -= 1;
+            if before[*b] == 0 {
+                open.insert(*b);
+            }
+        }
+    }
+    out.extend(order.into_iter().map(|k| Item::Word(list[k].0, list[k].1)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptx::count::Reader;
+    use crate::simt::lanes::Touch;
+    use machine::Machine;
+
+    /// The lines of `text` in their order for a thread of so many registers, by the last register each names.
+    fn order(text: &str, registers: u32) -> Vec<u32> {
+        let rates = Machine::load("a100").unwrap().warp_rates().unwrap();
+        let (mut reader, mut items) = (Reader::default(), vec![]);
+        reader.read(text, Touch::default(), &mut items);
+        let before: Vec<Vec<u32>> = items.iter().map(|i| of(i, &reader.names)).collect();
+        arrange(&mut items, &reader.names, &rates, registers);
+        let place = |i: &Item| before.iter().position(|b| *b == of(i, &reader.names));
+        items.iter().map(|i| place(i).unwrap() as u32).collect()
+    }
+
+    fn of(item: &Item, names: &Names) -> Vec<u32> {
+        match item {
+            Item::Word(w, _) => [names.defs(w), names.uses(w)].concat(),
+            Item::Part { .. } => vec![],
+        }
+    }
+
+    #[test]
+    fn loads_go_first_pipes_take_turns_and_nothing_passes_a_barrier() {
+        let text = "\
+            add.f32 %f1, %f0, %f0;\n\
+            ld.global.f32 %f2, [%l1];\n\
+            mul.f32 %f3, %f2, %f2;\n\
+            st.global.f32 [%l2], %f3;\n\
+            ld.global.f32 %f4, [%l3];\n\
+            bar.sync 0;\n\
+            add.f32 %f5, %f6, %f6;\n\
+            add.f32 %f7, %f8, %f8;\n\
+            add.s32 %r1, %r2, %r2;\n";
+        // The first load, what does not wait for it, its chain, and the load that may read what is stored;
+        // behind the barrier an integer goes while the pipe of floats is taken.
+        assert_eq!(order(text, 64), [1, 0, 2, 3, 4, 5, 6, 8, 7]);
+        assert_eq!(order(text, 0), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}
