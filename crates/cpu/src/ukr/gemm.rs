@@ -446,7 +446,8 @@ pub(super) unsafe fn tile<
 >(
     t: &Tile,
 ) {
-    // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements.
+    // SAFETY: see `GemmKernel::gemm`: every address below is one of the operands' elements, but for those of
+    // lines that are only asked for, which need not be valid.
     unsafe {
         let tail = S::tail(t.last);
         let mut acc = [[[S::zero(); NV]; MR]; SETS];

@@ -14,13 +14,17 @@ const REQUESTS: usize = 4;
 pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     let g = s.gpu()?;
     let limits = &s.machine.limits;
-    let shared = match code {
-        Code::Ptx { ptx, .. } => u64::from(ptx.shared_bytes),
-        _ => 0,
+    let (registers, shared, from) = match code {
+        Code::Ptx { ptx, .. } => (
+            ptx.registers_estimate,
+            ptx.shared_bytes.into(),
+            "the emitted text",
+        ),
+        _ => (g.registers, 0, "the schedule"),
     };
     let block = Block {
         threads: g.threads.into(),
-        registers: g.registers.into(),
+        registers: registers.into(),
         shared,
     };
     let held = calc::occupancy(limits, block)?;
@@ -44,10 +48,10 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     );
     b.number(
         "registers",
-        "registers of a thread at most",
+        "registers of a thread, as an assembler is expected to take",
         (block.registers as f64, As::Whole),
         "",
-        "the schedule",
+        from,
     );
     b.number(
         "shared",
