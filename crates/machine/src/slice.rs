@@ -25,7 +25,7 @@ impl Machine {
             b.all = scaled(&b.all, f);
             if b.per_worker.value > b.all.value {
                 // One alone has no more than the share of all.
-                b.per_worker = b.all.clone();
+                b.per_worker = b.all;
             }
             for p in &mut b.curve {
                 *p = (p.0 * f, p.1 * f);
