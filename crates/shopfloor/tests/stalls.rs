@@ -211,7 +211,8 @@ fn cycles_beside_predictions() {
     compare("a100", &cases);
 }
 
-/// Sizes, and a card, that nothing in the prediction was chosen by.
+/// Sizes, and a card, that no number was chosen by. Two rules were mended after such kernels were seen: how a
+/// last wave is counted, and what one SM of a slice may have of the whole's bandwidth.
 #[test]
 fn cycles_beside_predictions_elsewhere() {
     let cases: [Case; 12] = [
