@@ -267,7 +267,7 @@ pub fn describe(facts: &Facts) -> Machine {
             wake_s: Sourced::assumed(4.2e-5),
             step_s: Sourced::assumed(1e-7),
             task_s: Sourced::assumed(3e-8),
-            // Paths through code: so many cycles, which were fitted as seconds at 4 GHz.
+            // Paths through code: so many cycles, from seconds that were fitted on a Zen 5, taken to run at 4 GHz.
             tile_s: Sourced::assumed(160.0 / hz),
             row_s: Sourced::assumed(12.0 / hz),
             call_s: Sourced::assumed(40.0 / hz),

@@ -439,7 +439,8 @@ fn parts(
     let mut together = busy * imbalance;
     if let Some(w) = warps.filter(|_| rates.is_some()) {
         // Warps begin in step and get out of it as they go: of the first round half the difference is
-        // taken, of what follows in each place of a multiprocessor less.
+        // taken, of what follows in each place of a multiprocessor less. The half is a choice, by ten kernels
+        // on the emulator.
         let rounds = (tasks.div_ceil(active as u64) as f64 / ctas as f64).max(1.0);
         let round = |cycles: f64| rounds * cycles / m.workers.clock_hz.value;
         let least = together.max(round(w.alone));

@@ -14,13 +14,19 @@ const REQUESTS: usize = 4;
 pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     let g = s.gpu()?;
     let limits = &s.machine.limits;
-    let (registers, shared, from) = match code {
+    let (registers, shared, what, from) = match code {
         Code::Ptx { ptx, .. } => (
             ptx.registers_estimate,
             ptx.shared_bytes.into(),
+            "registers of a thread, as an assembler is expected to take",
             "the emitted text",
         ),
-        _ => (g.registers, 0, "the schedule"),
+        _ => (
+            g.registers,
+            0,
+            "registers of a thread at most",
+            "the schedule",
+        ),
     };
     let block = Block {
         threads: g.threads.into(),
@@ -48,7 +54,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     );
     b.number(
         "registers",
-        "registers of a thread, as an assembler is expected to take",
+        what,
         (block.registers as f64, As::Whole),
         "",
         from,

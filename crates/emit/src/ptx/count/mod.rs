@@ -291,7 +291,7 @@ impl Clock<'_> {
     }
 
     /// Once, and again: what the second pass takes, the others do, also when the loop is met anew in the
-    /// next pass of one around it. Where copies run ahead more passes go until one takes what the next does.
+    /// next pass of one around it. Where copies run ahead [`AHEAD`] passes go first.
     fn part(&mut self, number: usize, (times, looped): (f64, bool), body: &[Item]) {
         if times <= 0.0 {
             return;

@@ -3,7 +3,8 @@
 //! Between labels, jumps and points where warps wait, the instruction goes next whose operands are there and
 //! whose pipe is free, of several the one from which the longest chain hangs, as long as no more values are
 //! under way than half of a thread's registers hold; then the first in the text. Loads stay behind stores
-//! that may write what they read.
+//! that may write what they read. The emulator orders what it runs by the same rule in code of its own: it
+//! reads the text alone, and predictions are judged by it.
 use super::words::{Kind, Names, Word};
 use super::{Item, waits};
 use machine::{Pipe, WarpRates};
