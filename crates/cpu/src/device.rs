@@ -1,15 +1,17 @@
 //! The CPU as a device.
-use crate::executable::CpuExecutable;
+use crate::executable::{CompiledBlock, CpuExecutable, Unproved};
 use crate::init;
 use crate::isa::Isa;
 use crate::pool::{Fault, Pool};
 use crate::shares::Shares;
 use crate::target::target;
 use crate::ukr::{Kernels, kernels};
-use device::{Device, DeviceError, Executable, PackedStore, Permit, Residency, Shelf, Worked};
+use device::{
+    Device, DeviceError, Executable, PackedStore, Permit, Prepared, Residency, Shelf, Worked,
+};
 use kernel::Target;
 use machine::Machine;
-use plan::{HostOp, VerifiedPlan};
+use plan::{HostOp, TiledPlan, VerifiedPlan};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
@@ -122,6 +124,15 @@ impl Device for CpuDevice {
         }
     }
 
+    fn prepare(
+        &self,
+        plan: &Arc<TiledPlan>,
+        block: usize,
+    ) -> Result<Option<Prepared>, DeviceError> {
+        let block = Unproved::new(plan.clone(), block, self.kernels)?;
+        Ok(Some(Box::new(block)))
+    }
+
     fn compile_from(
         &self,
         plan: Arc<VerifiedPlan>,
@@ -129,6 +140,7 @@ impl Device for CpuDevice {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
         shelf: &dyn Shelf,
+        prepared: Option<Prepared>,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let kept = init::Init {
             pool: &self.pool,
@@ -140,7 +152,12 @@ impl Device for CpuDevice {
             shelf,
         }
         .kept()?;
-        let e = CpuExecutable::new(self.pool.clone(), plan, block, self.kernels, weights, kept)?;
+        let made = prepared.and_then(|p| p.downcast::<Unproved>().ok());
+        let made = match made.and_then(|u| u.of(&plan, block)) {
+            Some(b) => b,
+            None => CompiledBlock::new(plan.tiled(), block, self.kernels)?,
+        };
+        let e = CpuExecutable::new(self.pool.clone(), plan, block, made, weights, kept)?;
         Ok(Arc::new(e))
     }
 

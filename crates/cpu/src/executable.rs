@@ -11,7 +11,8 @@ use device::{
 };
 use layout::{DType, Dim, DimBox};
 use plan::{
-    Block, Bound, BufferKind, Params, Size, Span, Step, TileMap, TileNeeds, VerifiedPlan, Wait,
+    Block, Bound, BufferKind, Params, Plan, Size, Span, Step, TileMap, TileNeeds, TiledPlan,
+    VerifiedPlan, Wait,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -212,9 +213,8 @@ unsafe impl Sync for CpuExecutable {}
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Block number `block` of a plan, counting blocks only.
-pub(crate) fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, DeviceError> {
-    plan.plan()
-        .blocks()
+pub(crate) fn block_of(plan: &Plan, block: usize) -> Result<&Block, DeviceError> {
+    plan.blocks()
         .nth(block)
         .ok_or_else(|| DeviceError::Unsupported {
             device: "cpu".into(),
@@ -223,16 +223,20 @@ pub(crate) fn block_of(plan: &VerifiedPlan, block: usize) -> Result<&Block, Devi
         })
 }
 
-impl CpuExecutable {
+/// What compiling a block makes of its steps and ports alone.
+pub(crate) struct CompiledBlock {
+    steps: Steps,
+    inputs: Vec<CPort>,
+    outputs: Vec<CPort>,
+}
+
+impl CompiledBlock {
     pub(crate) fn new(
-        pool: Arc<Pool>,
-        plan: Arc<VerifiedPlan>,
+        plan: &TiledPlan,
         block: usize,
         kernels: &'static crate::ukr::Kernels,
-        weights: &Arc<WeightStore>,
-        kept: Vec<Kept>,
-    ) -> Result<CpuExecutable, DeviceError> {
-        let b = block_of(&plan, block)?;
+    ) -> Result<CompiledBlock, DeviceError> {
+        let b = block_of(plan.plan(), block)?;
         let mut params = Params::within(&plan.plan().dims);
         let mut ports = |ports: &[plan::Port], states: Vec<u32>| -> Vec<CPort> {
             ports
@@ -255,6 +259,53 @@ impl CpuExecutable {
             kernels,
             params,
         )?;
+        Ok(CompiledBlock {
+            steps,
+            inputs,
+            outputs,
+        })
+    }
+}
+
+/// A compiled block of a plan that is not proved yet: nothing comes out of it but with that plan's proof.
+pub(crate) struct Unproved {
+    plan: Arc<TiledPlan>,
+    block: usize,
+    made: CompiledBlock,
+}
+
+impl Unproved {
+    pub(crate) fn new(
+        plan: Arc<TiledPlan>,
+        block: usize,
+        kernels: &'static crate::ukr::Kernels,
+    ) -> Result<Unproved, DeviceError> {
+        let made = CompiledBlock::new(&plan, block, kernels)?;
+        Ok(Unproved { plan, block, made })
+    }
+
+    /// What was compiled, if it is block `block` of `plan`.
+    pub(crate) fn of(self, plan: &VerifiedPlan, block: usize) -> Option<CompiledBlock> {
+        (Arc::ptr_eq(&self.plan, plan.tiled()) && self.block == block).then_some(self.made)
+    }
+}
+
+impl CpuExecutable {
+    /// `made` is block `block` of `plan`, compiled.
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        plan: Arc<VerifiedPlan>,
+        block: usize,
+        made: CompiledBlock,
+        weights: &Arc<WeightStore>,
+        kept: Vec<Kept>,
+    ) -> Result<CpuExecutable, DeviceError> {
+        let CompiledBlock {
+            steps,
+            inputs,
+            outputs,
+        } = made;
+        let b = block_of(plan.plan(), block)?;
         pool.reserve(steps.scratch, steps.views)?;
         let packed = kept
             .iter()
@@ -295,7 +346,7 @@ impl CpuExecutable {
     }
 
     fn block(&self) -> Result<&Block, DeviceError> {
-        block_of(&self.plan, self.block)
+        block_of(self.plan.plan(), self.block)
     }
 
     /// Points the arena's buffers into the frame's memory, where it lies elsewhere than before.

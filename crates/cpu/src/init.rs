@@ -21,15 +21,15 @@ pub(crate) struct Init<'a> {
 }
 
 impl Init<'_> {
-    /// Memory of a block's kept buffers: weights where they lie, results of init made or found.
-    /// Results that only init itself reads are not kept.
+    /// Memory of the buffers that a block's steps read: weights where they lie, results of init made or found.
+    /// What only init itself reads is not kept.
     pub(crate) fn kept(&self) -> Result<Vec<Kept>, DeviceError> {
-        let b = block_of(self.plan, self.block)?;
-        let mut keys: Vec<Option<PackedKey>> = vec![None; b.buffers.len()];
-        let mut kept = self.weights(b, &mut keys)?;
-        if b.init.is_empty() {
-            return Ok(kept);
+        let b = block_of(self.plan.plan(), self.block)?;
+        let mut keys: Vec<Option<PackedKey>> = Vec::new();
+        for i in 0..b.buffers.len() {
+            keys.push(self.weight(b, i)?.map(|w| weight_key(w, self.shelf)));
         }
+        let mut kept: Vec<Kept> = keys.iter().map(|_| Kept::No).collect();
         // Keys of init buffers: over everything that writes them.
         for s in &b.init {
             let key = step_key(s, &keys, b)?;
@@ -47,10 +47,12 @@ impl Init<'_> {
         let is_init = |i: usize| b.buffers[i].kind == BufferKind::Init;
         // What requests read, and for what of it is not found, what makes it.
         let mut wanted = vec![false; b.buffers.len()];
+        let mut touched = vec![false; b.buffers.len()];
         for r in b.steps.iter().flat_map(read) {
             wanted[r as usize] = is_init(r as usize);
+            touched[r as usize] = true;
         }
-        let asked = wanted.clone();
+        let (asked, served) = (wanted.clone(), touched.clone());
         let mut runs = vec![false; b.init.len()];
         for (i, k) in kept.iter_mut().enumerate().filter(|(i, _)| wanted[*i]) {
             if let Some(hit) = self.find(keys[i], &b.buffers[i].name, b.buffers[i].bytes)? {
@@ -65,8 +67,9 @@ impl Init<'_> {
                     continue;
                 }
                 (*run, more) = (true, true);
-                for r in read(s).into_iter().filter(|&r| is_init(r as usize)) {
-                    wanted[r as usize] = true;
+                for r in read(s) {
+                    wanted[r as usize] |= is_init(r as usize);
+                    touched[r as usize] = true;
                 }
                 // What it writes is made as a whole: nothing that somebody holds is written to.
                 for w in written(s) {
@@ -78,6 +81,7 @@ impl Init<'_> {
                 break;
             }
         }
+        self.lay(b, &keys, &touched, &mut kept)?;
         let mut fresh: Vec<Option<AlignedBytes>> = Vec::new();
         let mut bufs = Vec::new();
         for (i, buf) in b.buffers.iter().enumerate() {
@@ -103,37 +107,50 @@ impl Init<'_> {
             };
             kept[i] = Kept::Bytes(shared, keys[i]);
         }
+        // Copies of what only init read go.
+        for (k, _) in kept.iter_mut().zip(&served).filter(|(_, s)| !**s) {
+            *k = Kept::No;
+        }
         Ok(kept)
     }
 
-    /// Weights where they lie, with their keys.
-    fn weights(&self, b: &Block, keys: &mut [Option<PackedKey>]) -> Result<Vec<Kept>, DeviceError> {
-        let mut kept = Vec::new();
-        for (i, buf) in b.buffers.iter().enumerate() {
-            let BufferKind::Weight(id) = buf.kind else {
-                kept.push(Kept::No);
+    /// The block's constants by buffer.
+    fn weight(&self, b: &Block, buffer: usize) -> Result<Option<&Weight>, DeviceError> {
+        let buf = &b.buffers[buffer];
+        let BufferKind::Weight(id) = buf.kind else {
+            return Ok(None);
+        };
+        let w = self
+            .weights
+            .get(id)
+            .ok_or_else(|| DeviceError::Unsupported {
+                device: "cpu".into(),
+                step: buf.name.clone(),
+                why: format!("the model has no constant {id}; the plan was made for another model"),
+            })?;
+        if (w.bytes.len() as u64) < buf.bytes {
+            return Err(DeviceError::Port {
+                port: buf.name.clone(),
+                want: buf.bytes,
+                got: w.bytes.len() as u64,
+            });
+        }
+        Ok(Some(w))
+    }
+
+    /// Those of the constants that `read` marks, where they lie.
+    fn lay(
+        &self,
+        b: &Block,
+        keys: &[Option<PackedKey>],
+        read: &[bool],
+        kept: &mut [Kept],
+    ) -> Result<(), DeviceError> {
+        for i in (0..kept.len()).filter(|&i| read[i]) {
+            let (Some(w), Some(key)) = (self.weight(b, i)?, keys[i]) else {
                 continue;
             };
-            let w = self
-                .weights
-                .get(id)
-                .ok_or_else(|| DeviceError::Unsupported {
-                    device: "cpu".into(),
-                    step: buf.name.clone(),
-                    why: format!(
-                        "the model has no constant {id}; the plan was made for another model"
-                    ),
-                })?;
-            if (w.bytes.len() as u64) < buf.bytes {
-                return Err(DeviceError::Port {
-                    port: buf.name.clone(),
-                    want: buf.bytes,
-                    got: w.bytes.len() as u64,
-                });
-            }
-            let key = weight_key(w, self.shelf);
-            keys[i] = Some(key);
-            kept.push(if aligned(w.bytes.as_ptr(), w.dtype) {
+            kept[i] = if aligned(w.bytes.as_ptr(), w.dtype) {
                 Kept::Weight(w.bytes.as_ptr())
             } else {
                 // Typed loops need elements at their alignment; files promise none.
@@ -144,9 +161,9 @@ impl Init<'_> {
                     Ok(PackedBytes::Own(copy))
                 })?;
                 Kept::Bytes(copied, None)
-            });
+            };
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// A result that somebody holds or an earlier process left.

@@ -2,7 +2,7 @@
 use crate::executable::{CudaExecutable, Over, ResidentExecutable};
 use crate::place::{CudaPlace, Gpu};
 use crate::{DeviceInfo, Driver, PoolUse};
-use device::{Device, DeviceError, Executable, PackedStore, Place, Residency, Shelf};
+use device::{Device, DeviceError, Executable, PackedStore, Place, Prepared, Residency, Shelf};
 use kernel::Target;
 use machine::{Machine, Source, Sourced};
 use plan::{HostOp, VerifiedPlan};
@@ -167,12 +167,13 @@ impl Device for CudaDevice {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
         shelf: &dyn Shelf,
+        _: Option<Prepared>,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let (gpu, place) = (self.gpu.clone(), self.place.clone());
         let host = self.host.as_deref();
         if let Some((host, own)) = host.zip(device::host_block(plan.plan(), block)) {
             let own = Arc::new(own.verify()?);
-            return host.compile_from(own, 0, weights, packed, shelf);
+            return host.compile_from(own, 0, weights, packed, shelf, None);
         }
         // Modules and memory are made while no kernel stays.
         let _rested = self.gpu.rest()?;

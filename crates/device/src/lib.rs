@@ -27,7 +27,7 @@ pub use unified::{Place, Remote, Transfers, UnifiedBuffer};
 
 use kernel::Target;
 use machine::Machine;
-use plan::{HostOp, Timeline, VerifiedPlan};
+use plan::{HostOp, TiledPlan, Timeline, VerifiedPlan};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -59,6 +59,9 @@ pub enum Residency {
         tasks: u32,
     },
 }
+
+/// What [`Device::prepare`] made, of a type that the device knows.
+pub type Prepared = Box<dyn Any + Send>;
 
 /// Something that runs plans: resident CPU threads, a GPU, an emulated GPU, virtual time.
 pub trait Device: Send + Sync {
@@ -104,9 +107,23 @@ pub trait Device: Send + Sync {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
-        self.compile_from(plan, block, weights, packed, &EmptyShelf)
+        self.compile_from(plan, block, weights, packed, &EmptyShelf, None)
     }
-    /// Like [`Device::compile`]; what `shelf` holds of the results of init is not made again.
+    /// What of compiling block `block` needs no proof of the plan, so that it can go on beside that proof;
+    /// `None` where nothing does. For [`Device::compile_from`], which takes it where it is of the very plan.
+    ///
+    /// # Errors
+    /// The plan cannot be compiled here.
+    fn prepare(
+        &self,
+        plan: &Arc<TiledPlan>,
+        block: usize,
+    ) -> Result<Option<Prepared>, DeviceError> {
+        let _ = (plan, block);
+        Ok(None)
+    }
+    /// Like [`Device::compile`]; what `shelf` holds of the results of init is not made again, nor what
+    /// `prepared` holds of compiling.
     fn compile_from(
         &self,
         plan: Arc<VerifiedPlan>,
@@ -114,6 +131,7 @@ pub trait Device: Send + Sync {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
         shelf: &dyn Shelf,
+        prepared: Option<Prepared>,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
     /// Of a device that exists only here: its clock in nanoseconds, as far as the host has waited for it.
     /// What requests take is then to be read off this and not off the host's clock.

@@ -1,4 +1,5 @@
 use crate::Dim;
+use crate::serial::{known, remember};
 use std::str::FromStr;
 
 /// Why a dimension expression could not be read.
@@ -39,6 +40,22 @@ impl FromStr for Dim {
         }
         Ok(d)
     }
+}
+
+/// The call that `text` begins with, up to the parenthesis that closes its arguments; `None` where names in it
+/// may have parentheses of their own.
+fn call(text: &str) -> Option<&str> {
+    let mut open = 0usize;
+    for (i, c) in text.bytes().enumerate() {
+        match c {
+            b'`' => return None,
+            b'(' => open += 1,
+            b')' if open <= 1 => return Some(&text[..=i]),
+            b')' => open -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 struct Parser<'a> {
@@ -146,8 +163,15 @@ impl Parser<'_> {
             self.at += word;
             return Ok(Dim::Known(n));
         }
+        let from = self.at;
         self.at += word;
         if matches!(w, "floordiv" | "ceildiv" | "mod" | "min" | "max") && self.eat('(') {
+            // Sizes of a network are calls within calls, and most were met before by themselves.
+            let whole = call(&self.text[from..]);
+            if let Some((v, text)) = whole.and_then(|t| Some((known(t)?, t))) {
+                self.at = from + text.len();
+                return Ok(v);
+            }
             let a = self.sum()?;
             if !self.eat(',') {
                 return Err(self.fail("','"));
@@ -164,6 +188,9 @@ impl Parser<'_> {
                 _ => a.max_with(&b),
             };
             self.bounded(&v)?;
+            if let Some(text) = whole {
+                remember(text, &v);
+            }
             return Ok(v);
         }
         Ok(Dim::sym(w))

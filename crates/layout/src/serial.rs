@@ -57,18 +57,27 @@ pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<T,
     T::deserialize(d)
 }
 
-fn parsed<E: de::Error>(text: &str) -> Result<Dim, E> {
-    let known = KNOWN.with_borrow(|k| k.as_ref().and_then(|k| k.dims.get(text)).cloned());
-    if let Some(d) = known {
-        return Ok(d);
-    }
-    let d: Dim = text.parse().map_err(E::custom)?;
+/// What was read of this text within [`reading`].
+pub(crate) fn known(text: &str) -> Option<Dim> {
+    KNOWN.with_borrow(|k| k.as_ref()?.dims.get(text).cloned())
+}
+
+/// Has [`known`] know it, within [`reading`].
+pub(crate) fn remember(text: &str, d: &Dim) {
     KNOWN.with_borrow_mut(|k| {
         if let Some(k) = k.as_mut().filter(|k| k.bytes + text.len() <= REMEMBERED) {
             k.bytes += text.len();
             k.dims.insert(text.into(), d.clone());
         }
     });
+}
+
+fn parsed<E: de::Error>(text: &str) -> Result<Dim, E> {
+    if let Some(d) = known(text) {
+        return Ok(d);
+    }
+    let d: Dim = text.parse().map_err(E::custom)?;
+    remember(text, &d);
     Ok(d)
 }
 

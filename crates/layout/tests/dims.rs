@@ -102,6 +102,40 @@ fn text_and_serde_read_back() {
     }
 }
 
+/// What was met before is not read again, and is the same.
+#[test]
+fn within_reading_texts_give_the_same() {
+    for seed in 0..300 {
+        let mut r = Rng(seed);
+        let dims: Vec<Dim> = (0..12).map(|_| random(&mut r, &[1, 2, 3], 4).0).collect();
+        let texts: Vec<String> = dims.iter().map(Dim::to_string).collect();
+        let read = shopfloor_layout::reading(|| all(&texts))
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(read, dims, "seed {seed}");
+    }
+    let names = [
+        "min(`a)b(`, 2) + c",
+        "min(`a)b(`, 2)",
+        "floordiv(`a)b(`, 2)*min(`a)b(`, 2)",
+    ];
+    let names = names.map(String::from);
+    assert_eq!(shopfloor_layout::reading(|| all(&names)), all(&names));
+    for wrong in ["min(a, 2", "min(a, 2))", "min(a, 2)b"] {
+        let texts = ["min(a, 2)".into(), wrong.into()];
+        assert!(
+            shopfloor_layout::reading(|| all(&texts)).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+/// Dims as data gives them.
+fn all(texts: &[String]) -> Result<Vec<Dim>, serde::de::value::Error> {
+    use serde::de::{Deserialize, IntoDeserializer, value::SeqDeserializer};
+    let each = texts.iter().map(|t| t.as_str().into_deserializer());
+    Vec::deserialize(SeqDeserializer::<_, serde::de::value::Error>::new(each))
+}
+
 #[test]
 fn programs_agree_with_eval() {
     let symbols: Vec<Sym> = NAMES.iter().map(|n| Sym::from(*n)).collect();

@@ -25,7 +25,7 @@ pub use made::Made;
 pub use params::{Params, Size};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
-    StateRef, Step, StepId, StepWork, TileMap, TileNeeds, VerifiedPlan, Wait,
+    StateRef, Step, StepId, StepWork, TileMap, TileNeeds, TiledPlan, VerifiedPlan, Wait,
 };
 pub use planner::{
     Allotment, Candidate, Change, Load, Observation, Observations, Planner, RateSeen, Serving,

@@ -421,9 +421,10 @@ impl Plan {
 /// Tile programs of a block's init steps and of its steps.
 pub(crate) type BlockPrograms = (Vec<Option<TileProgram>>, Vec<Option<TileProgram>>);
 
-/// A plan whose rules were checked, with its tile programs.
-#[derive(Clone, Debug)]
-pub struct VerifiedPlan {
+/// A plan of sound tile programs, and of parts that name parts which are there. What its steps touch, and
+/// in which order, is not proved: nothing may run it, but a backend may compile it meanwhile.
+#[derive(Debug)]
+pub struct TiledPlan {
     pub(crate) plan: Plan,
     /// Per block: programs of init, then of steps (`None` for host steps).
     pub(crate) programs: Vec<BlockPrograms>,
@@ -432,15 +433,10 @@ pub struct VerifiedPlan {
     pub(crate) searched: bool,
 }
 
-impl VerifiedPlan {
+impl TiledPlan {
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
-    }
-
-    /// Whether the schedule of some step was looked for, and not taken from another box.
-    pub fn searched(&self) -> bool {
-        self.searched
     }
 
     /// Tile programs of the init steps of block `block` (counting blocks only).
@@ -452,18 +448,67 @@ impl VerifiedPlan {
     pub fn step_programs(&self, block: usize) -> &[Option<TileProgram>] {
         &self.programs[block].1
     }
+
+    /// Checks the rules of the verifier that are left.
+    ///
+    /// # Errors
+    /// [`PlanError::Rule`] names the step and the rule that it breaks.
+    pub fn prove(self: Arc<Self>) -> Result<VerifiedPlan, PlanError> {
+        crate::verify::proved(self)
+    }
+}
+
+/// A plan whose rules were checked, with its tile programs.
+#[derive(Clone, Debug)]
+pub struct VerifiedPlan {
+    pub(crate) tiled: Arc<TiledPlan>,
+}
+
+impl VerifiedPlan {
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.tiled.plan
+    }
+
+    /// What was proved.
+    pub fn tiled(&self) -> &Arc<TiledPlan> {
+        &self.tiled
+    }
+
+    /// Whether the schedule of some step was looked for, and not taken from another box.
+    pub fn searched(&self) -> bool {
+        self.tiled.searched
+    }
+
+    /// Tile programs of the init steps of block `block` (counting blocks only).
+    pub fn init_programs(&self, block: usize) -> &[Option<TileProgram>] {
+        self.tiled.init_programs(block)
+    }
+
+    /// Tile programs of the steps of block `block` (counting blocks only).
+    pub fn step_programs(&self, block: usize) -> &[Option<TileProgram>] {
+        self.tiled.step_programs(block)
+    }
 }
 
 impl Plan {
     /// Checks every rule of the verifier; only a plan that keeps all of them becomes a
     /// [`VerifiedPlan`].
     pub fn verify(self) -> Result<VerifiedPlan, PlanError> {
-        crate::verify::plan(self, &[])
+        self.verify_like(&[])
     }
 
     /// As [`Plan::verify`], for less where a step's kernel and schedule are, in memory, those of a step
     /// of `likes`: what was proved of the two by themselves is not proved again.
     pub fn verify_like(self, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
-        crate::verify::plan(self, likes)
+        Arc::new(self.tile(likes)?).prove()
+    }
+
+    /// The first half of [`Plan::verify_like`]: makes tile programs, and checks what they rest on.
+    ///
+    /// # Errors
+    /// As [`Plan::verify`].
+    pub fn tile(self, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
+        crate::verify::tiled(self, likes)
     }
 }

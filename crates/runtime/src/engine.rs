@@ -1,4 +1,5 @@
 use crate::Served;
+use crate::aide::Aide;
 use crate::book::Book;
 use crate::desk::Desk;
 use crate::stats::SessionStats;
@@ -18,6 +19,7 @@ pub struct Engine {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) packed: PackedStore,
+    pub(crate) aide: Aide,
     /// Nanoseconds.
     planning: AtomicU64,
     pub(crate) desk: Desk,
@@ -100,6 +102,10 @@ impl Engine {
         };
         // Elsewhere the system has idle processors to wake a caller on.
         let all = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let aide = match device.workers() {
+            0 | 1 => Aide::none(),
+            _ => Aide::new(),
+        };
         let follow = device.target().gpu.is_none() && device.workers() >= all;
         Arc::new(Engine {
             desk: Desk::new(workers.max(1), follow),
@@ -111,6 +117,7 @@ impl Engine {
             device,
             planner,
             packed: PackedStore::new(),
+            aide,
             planning: AtomicU64::new(0),
         })
     }

@@ -3,7 +3,7 @@ use crate::kept::{remember, shorten};
 use crate::trial::Trial;
 use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
-use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Shelf};
+use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
@@ -80,6 +80,21 @@ impl Epoch {
 
 pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
     env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
+}
+
+/// Steps from which on a plan is proved on a thread of its own while it is compiled: the proof of fewer takes
+/// about as long as it takes to wake one.
+const ASIDE: usize = 16;
+
+/// Bytes that a request of a plan works in at most, on the host.
+fn working_bytes(engine: &Engine, plan: &Plan) -> usize {
+    if engine.device.target().gpu.is_some() {
+        return 0;
+    }
+    let each = plan
+        .blocks()
+        .map(|b| b.arena_bytes.saturating_add(b.scratch_bytes));
+    usize::try_from(each.max().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
 /// A program with its current plan, other plans for other dims, and the programs inside it.
@@ -257,28 +272,62 @@ impl Unit {
         }
     }
 
-    /// Compiles a plan into an epoch of this unit.
+    /// Compiles a plan into an epoch of this unit, beside the traffic: on this thread alone.
     pub fn compile(&self, engine: &Engine, plan: Plan) -> Result<Arc<Epoch>, RunError> {
-        self.compile_verified(engine, Arc::new(plan.verify()?))
+        self.compile_prepared(engine, plan.verify()?, Vec::new())
     }
 
-    /// As [`Unit::compile`] for a plan that shares kernels and schedules with `likes`.
-    fn compile_like(
+    /// As [`Unit::compile`] for a request that waits for it and will work in `memory`. The plan shares kernels
+    /// and schedules with `likes`. What needs no proof of the plan is compiled beside that proof.
+    fn compile_soon(
         &self,
         engine: &Engine,
         plan: Plan,
         likes: &[&VerifiedPlan],
+        memory: &mut AlignedBytes,
     ) -> Result<Arc<Epoch>, RunError> {
-        self.compile_verified(engine, Arc::new(plan.verify_like(likes)?))
+        let plan = Arc::new(plan.tile(likes)?);
+        let blocks = plan.plan().blocks();
+        let (count, steps) = blocks.fold((0, 0), |(n, s), b| (n + 1, s + b.steps.len()));
+        let alone = || self.compile_prepared(engine, plan.clone().prove()?, Vec::new());
+        if steps < ASIDE {
+            return alone();
+        }
+        let bytes = working_bytes(engine, plan.plan());
+        let own = std::mem::replace(memory, AlignedBytes::new(0, "the arena of a request")?);
+        let proving = match engine.aide.prove(&plan, own, bytes) {
+            Ok(p) => p,
+            Err(own) => {
+                *memory = own;
+                return alone();
+            }
+        };
+        let prepared: Result<Vec<_>, _> = (0..count)
+            .map(|b| engine.device.prepare(&plan, b))
+            .collect();
+        let made = match proving.proof() {
+            // What is wrong with the plan is the better reason of the two.
+            Some(proof) => proof
+                .map_err(RunError::from)
+                .and_then(|p| self.compile_prepared(engine, p, prepared?)),
+            None => alone(),
+        };
+        if let Some(own) = proving.memory() {
+            *memory = own;
+        }
+        made
     }
 
-    pub fn compile_verified(
+    fn compile_prepared(
         &self,
         engine: &Engine,
-        plan: Arc<VerifiedPlan>,
+        plan: VerifiedPlan,
+        prepared: Vec<Option<Prepared>>,
     ) -> Result<Arc<Epoch>, RunError> {
+        let plan = Arc::new(plan);
         // A plan file carries neither the true sizes of weights nor the model's values.
         plan.check_program(&self.program)?;
+        let mut prepared = prepared.into_iter();
         let mut blocks = Vec::new();
         for b in 0..plan.plan().blocks().count() {
             let shelf = self
@@ -291,6 +340,7 @@ impl Unit {
                 &self.program.weights,
                 &engine.packed,
                 shelf,
+                prepared.next().flatten(),
             )?;
             blocks.push(CompiledBlock {
                 exe,
@@ -382,13 +432,15 @@ impl Unit {
         all
     }
 
-    /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`.
+    /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`. The request that
+    /// asks will work in `memory`.
     pub fn epoch(
         &self,
         engine: &Engine,
         env: &[(Sym, i64)],
         dims: impl FnOnce() -> DimBox,
         allotment: &Allotment,
+        memory: &mut AlignedBytes,
     ) -> Result<Arc<Epoch>, RunError> {
         if let Some(e) = self.current.load_full()
             && e.covers(env)
@@ -406,13 +458,14 @@ impl Unit {
         }
         let began = std::time::Instant::now();
         let dims = dims();
-        let fresh = |likes: &[&VerifiedPlan]| -> Result<Arc<Epoch>, RunError> {
-            let plan = self.bind(engine, &dims, allotment, likes)?;
-            self.compile_like(engine, plan, likes)
-        };
         // What was kept or taken from elsewhere and does not hold is made anew.
         let kept_plan = self.stored(&dims, allotment);
-        let made = match kept_plan.and_then(|p| self.compile(engine, p).ok()) {
+        let found = kept_plan.and_then(|p| self.compile_soon(engine, p, &[], memory).ok());
+        let mut fresh = |likes: &[&VerifiedPlan]| -> Result<Arc<Epoch>, RunError> {
+            let plan = self.bind(engine, &dims, allotment, likes)?;
+            self.compile_soon(engine, plan, likes, memory)
+        };
+        let made = match found {
             Some(e) => e,
             None => {
                 let likes = self.likes(&dims);

@@ -169,6 +169,7 @@ pub(crate) fn run<'v>(
         &env,
         || box_for(program, &env, asked),
         ctx.allotment,
+        ctx.memory,
     )?;
     run_on(ctx, unit, &epoch, inputs, env, None, depth)
 }

@@ -5,6 +5,7 @@
 //! the traffic. Planning happens behind the [`plan::Planner`] trait: this crate links no planner.
 #![forbid(unsafe_code)]
 
+mod aide;
 mod attend;
 mod binding;
 mod book;

@@ -455,7 +455,7 @@ impl Session {
             None => {
                 let version = self.unit.version();
                 let (unit, allotment) = (&self.unit, &options.allotment);
-                let epoch = unit.epoch(&self.engine, &env, dims, allotment)?;
+                let epoch = unit.epoch(&self.engine, &env, dims, allotment, &mut lane.memory)?;
                 self.planned(&epoch.plan);
                 (version, epoch)
             }

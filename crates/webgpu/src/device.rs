@@ -1,7 +1,7 @@
 //! A GPU as a device.
 use crate::executable::GpuExecutable;
 use crate::gpu::{self, Gpu};
-use device::{Device, DeviceError, Executable, PackedStore, Residency, Shelf};
+use device::{Device, DeviceError, Executable, PackedStore, Prepared, Residency, Shelf};
 use kernel::Target;
 use machine::{Machine, Source, Sourced};
 use plan::{HostOp, VerifiedPlan};
@@ -106,11 +106,12 @@ impl Device for WebGpuDevice {
         weights: &Arc<WeightStore>,
         packed: &PackedStore,
         shelf: &dyn Shelf,
+        _: Option<Prepared>,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let own = device::host_block(plan.plan(), block);
         if let Some((host, own)) = self.host.as_deref().zip(own) {
             let own = Arc::new(own.verify()?);
-            return host.compile_from(own, 0, weights, packed, shelf);
+            return host.compile_from(own, 0, weights, packed, shelf, None);
         }
         Ok(Arc::new(GpuExecutable::new(
             self.gpu.clone(),

@@ -5,7 +5,7 @@ mod build;
 mod sharing;
 
 use build::{B, at, blocked, expr, n};
-use device::{Device, DeviceError, Executable, PackedStore, Request, State};
+use device::{Device, DeviceError, EmptyShelf, Executable, PackedStore, Request, State};
 use expr::functions;
 use kernel::{Access, AxisTile, CpuMapping, Family, Kernel, Mapping, Place, Role, Schedule, Term};
 use layout::{DType, Dim, DimBox};
@@ -298,13 +298,42 @@ fn init_is_shared_and_right() {
             held,
             "the second plan has the first one's packed weight"
         );
-        assert!(one.packed_bytes() >= (BLOCKS * 16 * K * 4) as u64);
+        // A copy at an even address was there for packing alone.
+        assert_eq!(held, one.packed_bytes());
+        assert_eq!(held, (BLOCKS * 16 * K * 4) as u64);
         let x = values(M * K, 1);
         for e in [one, two] {
             let mut f = e.new_frame().expect("a frame");
             assert_eq!(request(&*e, &mut f, &x, None).expect("runs"), want(&x, &w));
         }
         assert_eq!(packed.bytes(), 0, "nobody holds it any more");
+    }
+}
+
+#[test]
+fn what_was_prepared_is_used_for_its_own_plan_only() {
+    let w = values(N * K, 4);
+    let (weights, packed) = (store(&w, false), PackedStore::new());
+    let d = device(2);
+    let tiled = |rows| Arc::new(model(rows).tile(&[]).expect("sound"));
+    let (one, other) = (tiled(8), tiled(11));
+    for of in [&one, &other] {
+        let prepared = d.prepare(of, 0).expect("compiles");
+        assert!(prepared.is_some());
+        let plan = Arc::new(one.clone().prove().expect("valid"));
+        let e = d
+            .compile_from(plan, 0, &weights, &packed, &EmptyShelf, prepared)
+            .expect("compiles");
+        let x = values(M * K, 2);
+        let mut f = e.new_frame().expect("a frame");
+        let mut t = Timeline::default();
+        let got = request(&*e, &mut f, &x, Some(&mut t)).expect("runs");
+        assert_eq!(got, want(&x, &w));
+        let tasks = |rows: i64| (M + rows - 1) / rows;
+        assert!(tasks(8) != tasks(11), "the two plans can be told apart");
+        let gemm = t.spans.iter().filter(|s| s.step == 0);
+        let ran: i64 = gemm.map(|s| i64::from(s.tasks)).sum();
+        assert_eq!(ran, tasks(8), "{t:?}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! The verifier of plans. A plan may come from any file: what it proves here is what unsafe code
 //! relies on.
 //!
+//! What steps touch and in which order is proved last ([`crate::TiledPlan::prove`], rules from `scratch` on); all
+//! before it makes a [`TiledPlan`], of which a backend may compile what the proof then lets run.
+//!
 //! Whole
 //! - `version`: the format is the one this crate writes.
 //! - `devices`: there is a device; each names its machine and target and has 1 to 4,096 workers.
@@ -71,7 +74,8 @@ pub use race::{Race, race};
 pub use tiles::tile_map;
 
 use crate::{
-    BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, VerifiedPlan,
+    BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
+    VerifiedPlan,
 };
 use kernel::{Code, Kernel, TileProgram};
 use std::collections::HashMap;
@@ -122,7 +126,7 @@ impl Blame<'_> {
     }
 }
 
-pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
+pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
     let b = Blame {
         model: &plan.model,
         subject: "the plan".into(),
@@ -160,7 +164,6 @@ pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, 
         || "parts follow a deferred one".into(),
     )?;
     let known = known(likes);
-    let mut budget = access::BUDGET;
     let mut programs = Vec::new();
     for (i, block) in plan.blocks().enumerate() {
         let blame = b.of(format!("block {i}"));
@@ -170,7 +173,7 @@ pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, 
             compile(&block.steps, &known, &blame)?,
         );
         block::check(&plan, block, &blame)?;
-        step::check(&plan, block, &made, &blame, &mut budget)?;
+        step::names(&plan, block, &blame)?;
         programs.push(made);
     }
     let looked = |s: &Step| !s.taken && matches!(s.work, StepWork::Kernel { .. });
@@ -178,11 +181,26 @@ pub(crate) fn plan(plan: Plan, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, 
         let mut steps = plan.blocks().flat_map(|b| b.init.iter().chain(&b.steps));
         steps.any(looked)
     };
-    Ok(VerifiedPlan {
+    Ok(TiledPlan {
         plan,
         programs,
         searched,
     })
+}
+
+/// The rules that are left when a plan has its tile programs: what steps touch, and in which order.
+pub(crate) fn proved(tiled: Arc<TiledPlan>) -> Result<VerifiedPlan, PlanError> {
+    let plan = &tiled.plan;
+    let b = Blame {
+        model: &plan.model,
+        subject: "the plan".into(),
+    };
+    let mut budget = access::BUDGET;
+    for (i, (block, made)) in plan.blocks().zip(&tiled.programs).enumerate() {
+        let blame = b.of(format!("block {i}"));
+        step::check(plan, block, made, &blame, &mut budget)?;
+    }
+    Ok(VerifiedPlan { tiled })
 }
 
 /// Programs that were verified, by where their kernels lie in memory.
@@ -194,8 +212,8 @@ fn known<'a>(likes: &[&'a VerifiedPlan]) -> Known<'a> {
     let told = likes
         .iter()
         .enumerate()
-        .filter(|(i, l)| *i == 0 || l.searched);
-    let lists = told.flat_map(|(_, l)| &l.programs);
+        .filter(|(i, l)| *i == 0 || l.searched());
+    let lists = told.flat_map(|(_, l)| &l.tiled.programs);
     for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
         let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
         if !of.iter().any(|q| std::ptr::eq(q.schedule(), p.schedule())) {
@@ -242,13 +260,13 @@ impl VerifiedPlan {
     /// rule `weights` as [`VerifiedPlan::check_weights`].
     pub fn check_program(&self, program: &Program) -> Result<(), PlanError> {
         for p in self
-            .plan
+            .plan()
             .blocks()
             .flat_map(|b| b.inputs.iter().chain(&b.outputs))
         {
             let value = program.values.get(p.value as usize);
             let blame = Blame {
-                model: &self.plan.model,
+                model: &self.plan().model,
                 subject: format!("port '{}'", p.name),
             };
             blame.need(value.is_some_and(|v| v.dtype == p.dtype), "values", || {
@@ -265,7 +283,7 @@ impl VerifiedPlan {
             .filter_map(|i| i.given.as_ref()?.code.as_ref())
             .collect();
         for s in self
-            .plan
+            .plan()
             .blocks()
             .flat_map(|b| b.init.iter().chain(&b.steps))
         {
@@ -273,7 +291,7 @@ impl VerifiedPlan {
                 continue;
             };
             let blame = Blame {
-                model: &self.plan.model,
+                model: &self.plan().model,
                 subject: format!("step '{}'", s.name),
             };
             let known = schedule.code().is_none_or(|c| own.contains(&c));
@@ -290,12 +308,12 @@ impl VerifiedPlan {
     /// [`PlanError::Rule`] (rule `weights`) that names a weight which is missing, has another
     /// element type or fewer bytes than the plan reads.
     pub fn check_weights(&self, store: &tensor::WeightStore) -> Result<(), PlanError> {
-        for buffer in self.plan.blocks().flat_map(|b| &b.buffers) {
+        for buffer in self.plan().blocks().flat_map(|b| &b.buffers) {
             let BufferKind::Weight(w) = buffer.kind else {
                 continue;
             };
             let blame = Blame {
-                model: &self.plan.model,
+                model: &self.plan().model,
                 subject: format!("weight '{}'", buffer.name),
             };
             // By its description: the contents stay in the file until somebody needs them.

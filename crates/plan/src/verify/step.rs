@@ -30,12 +30,23 @@ pub(super) fn check(
         budget,
     };
     let limits: Vec<Dim> = k.buffers.iter().map(|x| limit(k, x, &plan.dims)).collect();
-    let init = uses(plan, k, &k.init, &made.0, true, &limits, b, &mut p)?;
+    let init = uses(k, &k.init, &made.0, true, &limits, b, &mut p)?;
     Ordering::new(&k.init, b, &p)?.check(k, &init, true, &[], b, &mut p)?;
     p.equal = equal.as_ref();
-    let steps = uses(plan, k, &k.steps, &made.1, false, &limits, b, &mut p)?;
+    let steps = uses(k, &k.steps, &made.1, false, &limits, b, &mut p)?;
     let filled: Vec<u32> = init.iter().filter(|u| u.write).map(|u| u.buffer).collect();
     Ordering::new(&k.steps, b, &p)?.check(k, &steps, false, &filled, b, &mut p)
+}
+
+/// The rules of what a step names.
+pub(super) fn names(plan: &Plan, k: &Block, b: &Blame) -> Checked {
+    for list in [&k.init, &k.steps] {
+        for (at, s) in list.iter().enumerate() {
+            let b = b.of(format!("{}, step '{}'", b.subject, s.name));
+            ids(plan, k, s, at, &b)?;
+        }
+    }
+    Ok(())
 }
 
 /// Elements of a buffer: the caller's memory is as large as the shape at hand, ours as at the top.
@@ -56,7 +67,6 @@ fn limit(k: &Block, x: &Buffer, dims: &DimBox) -> Dim {
 
 #[allow(clippy::too_many_arguments)]
 fn uses(
-    plan: &Plan,
     k: &Block,
     list: &[Step],
     made: &[Option<TileProgram>],
@@ -68,7 +78,6 @@ fn uses(
     let mut out = Vec::new();
     for (at, s) in list.iter().enumerate() {
         let b = b.of(format!("{}, step '{}'", b.subject, s.name));
-        ids(plan, k, s, at, &b)?;
         let from = out.len();
         match (&s.work, made.get(at).and_then(Option::as_ref)) {
             (
