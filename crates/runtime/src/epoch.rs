@@ -84,7 +84,7 @@ pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
 
 /// Steps from which on a plan is proved on a thread of its own while it is compiled: the proof of fewer takes
 /// about as long as it takes to wake one.
-const ASIDE: usize = 16;
+const ASIDE: usize = 40;
 
 /// Bytes that a request of a plan works in at most, on the host.
 fn working_bytes(engine: &Engine, plan: &Plan) -> usize {
