@@ -111,6 +111,7 @@ pub trait Device: Send + Sync {
     }
     /// What of compiling block `block` needs no proof of the plan, so that it can go on beside that proof;
     /// `None` where nothing does. For [`Device::compile_from`], which takes it where it is of the very plan.
+    /// What a step states of its tasks and scratch may be anything yet: nothing is to be allocated by it.
     ///
     /// # Errors
     /// The plan cannot be compiled here.

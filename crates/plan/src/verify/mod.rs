@@ -1,8 +1,9 @@
 //! The verifier of plans. A plan may come from any file: what it proves here is what unsafe code
 //! relies on.
 //!
-//! What steps touch and in which order is proved last ([`crate::TiledPlan::prove`], rules from `scratch` on); all
-//! before it makes a [`TiledPlan`], of which a backend may compile what the proof then lets run.
+//! The rules of the whole, of blocks, and of steps `ids`, `kernel` and `extents` make a
+//! [`TiledPlan`]; the others, which say what steps touch and in which order, are
+//! [`TiledPlan::prove`]'s. A backend may compile beside that proof what the proof then lets run.
 //!
 //! Whole
 //! - `version`: the format is the one this crate writes.
@@ -164,6 +165,7 @@ pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, Pl
         || "parts follow a deferred one".into(),
     )?;
     let known = known(likes);
+    let mut budget = access::BUDGET;
     let mut programs = Vec::new();
     for (i, block) in plan.blocks().enumerate() {
         let blame = b.of(format!("block {i}"));
@@ -173,7 +175,7 @@ pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, Pl
             compile(&block.steps, &known, &blame)?,
         );
         block::check(&plan, block, &blame)?;
-        step::names(&plan, block, &blame)?;
+        step::names(&plan, block, &blame, &mut budget)?;
         programs.push(made);
     }
     let looked = |s: &Step| !s.taken && matches!(s.work, StepWork::Kernel { .. });

@@ -38,12 +38,22 @@ pub(super) fn check(
     Ordering::new(&k.steps, b, &p)?.check(k, &steps, false, &filled, b, &mut p)
 }
 
-/// The rules of what a step names.
-pub(super) fn names(plan: &Plan, k: &Block, b: &Blame) -> Checked {
-    for list in [&k.init, &k.steps] {
+/// The rules of what steps name, and of their extents.
+pub(super) fn names(plan: &Plan, k: &Block, b: &Blame, budget: &mut i64) -> Checked {
+    let equal = Equal::new(&k.constraints, &plan.dims);
+    let mut p = Prover {
+        dims: &plan.dims,
+        equal: None,
+        budget,
+    };
+    for (list, equal) in [(&k.init, None), (&k.steps, equal.as_ref())] {
+        p.equal = equal;
         for (at, s) in list.iter().enumerate() {
             let b = b.of(format!("{}, step '{}'", b.subject, s.name));
             ids(plan, k, s, at, &b)?;
+            if let StepWork::Kernel { kernel, .. } = &s.work {
+                extents(kernel, &b, &p)?;
+            }
         }
     }
     Ok(())
@@ -88,7 +98,6 @@ fn uses(
                 },
                 Some(program),
             ) => {
-                extents(kernel, &b, p)?;
                 b.need(s.tasks == work::tasks(kernel, schedule), "tasks", || {
                     format!("its grid has not {} tasks", s.tasks)
                 })?;
