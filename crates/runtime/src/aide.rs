@@ -2,9 +2,9 @@
 //! often begins on the processor of the one that started it, and the two then work by turns.
 use device::AlignedBytes;
 use plan::{PlanError, TiledPlan, VerifiedPlan};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 type Errand = Box<dyn FnOnce() + Send>;
@@ -18,7 +18,8 @@ const AHEAD: usize = 256 << 20;
 
 /// The thread, asleep but for errands.
 pub(crate) struct Aide {
-    errands: Mutex<Option<Sender<Errand>>>,
+    /// `None` where nobody helps.
+    errands: Option<Sender<Errand>>,
     thread: Option<JoinHandle<()>>,
     busy: Arc<AtomicBool>,
 }
@@ -38,7 +39,7 @@ impl Aide {
             .name("shopfloor-aide".into())
             .spawn(move || list.into_iter().for_each(|work| work()));
         Aide {
-            errands: Mutex::new(thread.is_ok().then_some(errands)),
+            errands: thread.is_ok().then_some(errands),
             thread: thread.ok(),
             busy: Arc::default(),
         }
@@ -47,7 +48,7 @@ impl Aide {
     /// One that helps nobody.
     pub fn none() -> Aide {
         Aide {
-            errands: Mutex::new(None),
+            errands: None,
             thread: None,
             busy: Arc::default(),
         }
@@ -61,8 +62,7 @@ impl Aide {
         memory: AlignedBytes,
         bytes: usize,
     ) -> Result<Proving, AlignedBytes> {
-        let errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(list) = &*errands else {
+        let Some(list) = &self.errands else {
             return Err(memory);
         };
         if self.busy.swap(true, Ordering::AcqRel) {
@@ -108,7 +108,8 @@ impl Proving {
 
 impl Drop for Aide {
     fn drop(&mut self) {
-        *self.errands.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        // The thread ends with its list.
+        self.errands = None;
         if let Some(t) = self.thread.take() {
             let _ = t.join();
         }

@@ -100,12 +100,12 @@ impl Engine {
             None => device.workers() as u32,
             Some(_) => AT_ONCE,
         };
-        // Elsewhere the system has idle processors to wake a caller on.
-        let all = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         let aide = match device.workers() {
             0 | 1 => Aide::none(),
             _ => Aide::new(),
         };
+        // Elsewhere the system has idle processors to wake a caller on.
+        let all = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         let follow = device.target().gpu.is_none() && device.workers() >= all;
         Arc::new(Engine {
             desk: Desk::new(workers.max(1), follow),

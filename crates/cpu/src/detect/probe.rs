@@ -253,15 +253,28 @@ fn sysfs_caches(root: &Path, cpu: usize) -> Vec<Cache> {
     out
 }
 
+/// Who made this CPU, where it says so: `AMD`, `Intel`, or another's own words.
 #[cfg(target_arch = "x86_64")]
-fn cpuid(f: &mut Facts) {
-    let id = raw_cpuid::CpuId::new();
-    f.vendor = match id.get_vendor_info().as_ref().map(|v| v.as_str()) {
+pub(crate) fn vendor() -> String {
+    let said = raw_cpuid::CpuId::new().get_vendor_info();
+    match said.as_ref().map(|v| v.as_str()) {
         Some("AuthenticAMD") => "AMD".to_string(),
         Some("GenuineIntel") => "Intel".to_string(),
         Some(v) => v.trim().to_string(),
         None => String::new(),
-    };
+    }
+}
+
+/// Nobody is asked on this architecture.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn vendor() -> String {
+    String::new()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpuid(f: &mut Facts) {
+    let id = raw_cpuid::CpuId::new();
+    f.vendor = vendor();
     if let Some(b) = id.get_processor_brand_string() {
         f.brand = b.as_str().trim().to_string();
     }

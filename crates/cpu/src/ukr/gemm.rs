@@ -174,19 +174,9 @@ const LINE: usize = 16;
 /// Whether panels that one tile each goes through come as fast when nobody asks for them: such products wait for
 /// memory alone, and what is asked for beside them gets in its way where the processor looks far enough ahead.
 /// Measured with gpt2_kv on a Zen 4 (a quarter longer when asked for) and an Emerald Rapids (an eighth less).
-#[cfg(target_arch = "x86_64")]
 fn streams_alone() -> bool {
     static AMD: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *AMD.get_or_init(|| {
-        let maker = raw_cpuid::CpuId::new().get_vendor_info();
-        maker.is_some_and(|v| v.as_str() == "AuthenticAMD")
-    })
-}
-
-/// As above, of processors where nothing was measured.
-#[cfg(not(target_arch = "x86_64"))]
-fn streams_alone() -> bool {
-    false
+    *AMD.get_or_init(|| crate::detect::vendor() == "AMD")
 }
 
 impl Ahead {
