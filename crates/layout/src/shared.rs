@@ -1,7 +1,9 @@
 //! Equal expressions in the same memory, told apart by where they lie: programs have few sizes and name
 //! each of them many times.
 use crate::{Dim, Sym};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Expressions that were met, each once.
@@ -26,7 +28,7 @@ pub struct DimMap<T>(HashMap<usize, (Dim, T)>);
 
 impl<T> Default for DimMap<T> {
     fn default() -> DimMap<T> {
-        DimMap(HashMap::new())
+        DimMap(HashMap::default())
     }
 }
 
@@ -38,8 +40,20 @@ impl<T> DimMap<T> {
 
     /// Notes `known` of `d`; true when nothing was known of it so far.
     pub fn insert(&mut self, d: &Dim, known: T) -> bool {
-        // The copy keeps the memory from being given to another expression.
-        place(d).is_some_and(|at| self.0.insert(at, (d.clone(), known)).is_none())
+        let Some(at) = place(d) else {
+            return false;
+        };
+        match self.0.entry(at) {
+            Entry::Occupied(mut e) => {
+                e.get_mut().1 = known;
+                false
+            }
+            Entry::Vacant(e) => {
+                // The copy keeps the memory from being given to another expression.
+                e.insert((d.clone(), known));
+                true
+            }
+        }
     }
 }
 

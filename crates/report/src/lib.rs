@@ -35,7 +35,7 @@ pub use bodies::{BodyView, bodies_text, bodies_us, counted};
 pub use fixed::{FixedCost, FixedCostRow};
 pub use handoff::{HandoffReport, HandoffRow, RING_AIM};
 pub use inspect::{InspectedKernel, InspectedNode, InspectedValue, Inspection, Unsupported};
-pub use load::{LoadReport, PlanningMs, ProcessMs};
+pub use load::{LoadReport, Planned, PlanningMs, ProcessMs};
 pub use machines::{MachineEntry, machine_list, machine_table};
 pub use memory::{BESIDE, MemoryView};
 pub use perfetto::perfetto_trace;

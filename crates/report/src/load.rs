@@ -25,7 +25,7 @@ impl ProcessMs {
     }
 }
 
-/// Planning in this process, without a cache, milliseconds.
+/// Planning in a process, without a cache, milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanningMs {
     /// Reading, rewriting and fusing the model.
@@ -34,12 +34,27 @@ pub struct PlanningMs {
     pub bind: f64,
     /// What the first request takes before it runs: binding, proof, compiling, packing weights.
     pub first: f64,
-    /// The same for a request outside the box of the first one's plan, in the median over several
+    /// The same for a request outside the boxes of all plans at hand, in the median over several
     /// shapes; `None` where the model has no symbolic dimension.
     pub outside: Option<f64>,
 }
 
 impl PlanningMs {
+    /// The median of each time over several tries.
+    pub fn median(all: &[PlanningMs]) -> PlanningMs {
+        let of = |time: fn(&PlanningMs) -> Option<f64>| {
+            let mut each: Vec<f64> = all.iter().filter_map(time).collect();
+            each.sort_by(f64::total_cmp);
+            each.get(each.len() / 2).copied()
+        };
+        PlanningMs {
+            model: of(|p| Some(p.model)).unwrap_or_default(),
+            bind: of(|p| Some(p.bind)).unwrap_or_default(),
+            first: of(|p| Some(p.first)).unwrap_or_default(),
+            outside: of(|p| p.outside),
+        }
+    }
+
     /// What planning for a shape outside the box takes, over what the first planning took. Both are
     /// everything from what is given (a session and a request; a file) to a plan that runs:
     /// schedules, proof, compilation, and packing of weights where that is needed.
@@ -48,6 +63,21 @@ impl PlanningMs {
         let other = self.outside?;
         (first > 0.0).then(|| other / first)
     }
+}
+
+/// What a process took to plan a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Model.
+    pub model: String,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Steps of its first plan.
+    pub steps: usize,
+    /// Times.
+    pub planning: PlanningMs,
+    /// Plans made by requests inside the box of the first; 0 is right.
+    pub plans_inside: usize,
 }
 
 /// How long a model takes to be ready.
@@ -63,7 +93,7 @@ pub struct LoadReport {
     pub first: ProcessMs,
     /// Processes that found what the first one left, in order.
     pub second: Vec<ProcessMs>,
-    /// Planning in this process.
+    /// Planning, in the median over the processes that did.
     pub planning: PlanningMs,
     /// Plans made by requests inside the box of the first; 0 is right.
     pub plans_inside: usize,

@@ -1,13 +1,14 @@
 //! Plans made executable, and the bounded store of them.
 use crate::kept::{remember, shorten};
 use crate::trial::Trial;
+use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A compiled block with the memory of request slots that are not in use.
@@ -86,6 +87,9 @@ pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
 /// on a Zen 4; that fewer than these do not make up for waking a thread is an estimate.
 const ASIDE: usize = 40;
 
+/// Bytes that a request may work in, on the host, for a plan to be made for larger sizes than were asked for.
+const WIDE_BYTES: usize = 256 << 20;
+
 /// Bytes that a request of a plan works in at most, on the host.
 fn working_bytes(engine: &Engine, plan: &Plan) -> usize {
     if engine.device.target().gpu.is_some() {
@@ -114,6 +118,8 @@ pub(crate) struct Unit {
     pub trial: ArcSwapOption<Trial>,
     /// Plans that were made for requests that waited for them.
     pub made: AtomicU64,
+    /// Whether a plan for more sizes than were asked for could not be made: no others are tried.
+    narrow: AtomicBool,
     /// Bodies by (segment, which), made when first needed.
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
     /// Stretches by their first segment, made when first needed.
@@ -148,6 +154,7 @@ impl Unit {
             version: AtomicU64::new(0),
             trial: ArcSwapOption::empty(),
             made: AtomicU64::new(0),
+            narrow: AtomicBool::new(false),
             inner: Mutex::new(BTreeMap::new()),
             stretches: Mutex::new(BTreeMap::new()),
             of_another: false,
@@ -404,18 +411,22 @@ impl Unit {
         self.current.load_full()
     }
 
+    /// The plans in use and some of those that were.
+    fn known(&self) -> Vec<Arc<VerifiedPlan>> {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.current().into_iter().chain(others.iter().cloned());
+        let used = used.map(|e| e.plan.clone());
+        used.chain(past.iter().cloned()).collect()
+    }
+
     /// The plans in use and some of those that were, that of the box nearest to `dims` first: a new one
     /// shares packed weights with them and may take schedules from them.
     fn likes(&self, dims: &DimBox) -> Vec<Arc<VerifiedPlan>> {
         if self.pinned {
             return Vec::new();
         }
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = self.current().into_iter().chain(others.iter().cloned());
-        let mut all: Vec<Arc<VerifiedPlan>> = used.map(|e| e.plan.clone()).collect();
-        all.extend(past.iter().cloned());
-        drop((others, past));
+        let mut all = self.known();
         // A plan of another fusion is one of another program: the next box follows the session's own.
         all.retain(|p| !p.plan().is_apart());
         // How many times as large one end of a range is as the other's, for the farthest symbol.
@@ -430,6 +441,48 @@ impl Unit {
         };
         all.sort_by(|a, b| far(a).total_cmp(&far(b)));
         all
+    }
+
+    /// `dims` with ranges for what varies from request to request, where there is such.
+    fn widened(&self, dims: &DimBox) -> Option<DimBox> {
+        if self.pinned || self.narrow.load(Ordering::Relaxed) {
+            return None;
+        }
+        let known = self.known();
+        widened(dims, known.iter().map(|p| &p.plan().dims))
+    }
+
+    /// A new epoch for all of `dims`, for a request that will work in `memory`. That it works in more than `most`
+    /// bytes is an error.
+    fn make(
+        &self,
+        engine: &Engine,
+        dims: &DimBox,
+        allotment: &Allotment,
+        memory: &mut AlignedBytes,
+        most: usize,
+    ) -> Result<Arc<Epoch>, RunError> {
+        let mut compile = |plan: Plan, likes: &[&VerifiedPlan]| {
+            let bytes = working_bytes(engine, &plan);
+            if bytes > most {
+                let why = format!("a plan for {dims} works in {bytes} B, more than {most} B");
+                return Err(RunError::Refused(why));
+            }
+            self.compile_soon(engine, plan, likes, memory)
+        };
+        // What was kept or taken from elsewhere and does not hold is made anew.
+        let kept_plan = self.stored(dims, allotment);
+        if let Some(e) = kept_plan.and_then(|p| compile(p, &[]).ok()) {
+            return Ok(e);
+        }
+        let mut fresh =
+            |likes: &[&VerifiedPlan]| compile(self.bind(engine, dims, allotment, likes)?, likes);
+        let likes = self.likes(dims);
+        let likes: Vec<&VerifiedPlan> = likes.iter().map(|p| &**p).collect();
+        match fresh(&likes) {
+            Err(_) if !likes.is_empty() => fresh(&[]),
+            other => other,
+        }
     }
 
     /// An epoch that covers `env`: the current one, a kept one, or a new one bound to `dims`. The request that
@@ -458,23 +511,15 @@ impl Unit {
         }
         let began = std::time::Instant::now();
         let dims = dims();
-        // What was kept or taken from elsewhere and does not hold is made anew.
-        let kept_plan = self.stored(&dims, allotment);
-        let found = kept_plan.and_then(|p| self.compile_soon(engine, p, &[], memory).ok());
-        let mut fresh = |likes: &[&VerifiedPlan]| -> Result<Arc<Epoch>, RunError> {
-            let plan = self.bind(engine, &dims, allotment, likes)?;
-            self.compile_soon(engine, plan, likes, memory)
-        };
-        let made = match found {
+        let wide = self.widened(&dims).and_then(|wide| {
+            let made = self.make(engine, &wide, allotment, memory, WIDE_BYTES);
+            // What holds for the size asked for need not hold for others, or they need too much memory.
+            self.narrow.store(made.is_err(), Ordering::Relaxed);
+            made.ok()
+        });
+        let made = match wide {
             Some(e) => e,
-            None => {
-                let likes = self.likes(&dims);
-                let likes: Vec<&VerifiedPlan> = likes.iter().map(|p| &**p).collect();
-                match fresh(&likes) {
-                    Err(_) if !likes.is_empty() => fresh(&[])?,
-                    other => other?,
-                }
-            }
+            None => self.make(engine, &dims, allotment, memory, usize::MAX)?,
         };
         engine.planned(began.elapsed());
         self.made.fetch_add(1, Ordering::Relaxed);

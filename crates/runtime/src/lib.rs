@@ -31,6 +31,7 @@ mod ticket;
 mod trial;
 mod value;
 mod watch;
+mod widen;
 
 pub use binding::Binding;
 pub use cancel::Cancel;

@@ -69,7 +69,7 @@ pub use fleet::{batch_of, batches, fleet};
 pub use folders::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 pub use handoff::handoff;
 pub use inspect::inspect;
-pub use load::{load_times, steady_ms};
+pub use load::{load_times, planning_times, steady_ms};
 pub use model::{Model, ModelOptions, Precision};
 pub use op::{OP_FORMS, op_model};
 pub use outputs::Outputs;

@@ -1,6 +1,6 @@
 //! How long a model takes to be ready: in new processes with and without a cache, and in this one.
 use crate::{Cache, Error, Model, ModelOptions, SessionBuilder, inputs};
-use report::{LoadReport, PlanningMs, ProcessMs};
+use report::{LoadReport, Planned, PlanningMs, ProcessMs};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -15,8 +15,10 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Shapes outside the first plan's box that are tried.
-const OUTSIDE: i64 = 5;
+/// Requests of shapes outside all boxes that are timed.
+const OUTSIDE: usize = 5;
+/// Shapes that are tried for them: some lie in the box of another one.
+const TRIED: i64 = 40;
 /// Requests that a process makes to say how long one takes, at most.
 const STEADY: usize = 15;
 /// Milliseconds after which they are enough, if there are a few.
@@ -66,23 +68,23 @@ fn process(mut command: Command) -> Result<ProcessMs, Error> {
     }
 }
 
-/// Measures how long the model at `path` takes to be ready. `run` gives the command that runs it
+/// Measures how long a model takes to be ready. `run` gives the command that runs it
 /// once in a process of its own with a cache in the given folder (that of `cache`, or one beside it) and
-/// prints the report as JSON;
-/// `named` are the inputs of the requests made here; `progress` hears the share done, 0 to 1.
+/// prints the report as JSON; `planned` is what [`planning_times`] found, in one process or several;
+/// `progress` hears the share done, 0 to 1.
 ///
 /// # Errors
-/// As [`SessionBuilder::commit`] and [`crate::Session::run`]; a process that fails.
+/// A process that fails; nothing in `planned`.
 pub fn load_times(
-    builder: &SessionBuilder,
-    path: &Path,
-    options: &ModelOptions,
-    named: Option<Vec<(String, Tensor)>>,
+    planned: &[Planned],
     cache: &Cache,
     run: &dyn Fn(&Cache) -> Command,
     progress: &dyn Fn(f64),
 ) -> Result<LoadReport, Error> {
-    let whole = (FIRSTS + SECONDS + 1) as f64;
+    let Some(one) = planned.first() else {
+        return Err(Error::Usage("no planning was measured".into()));
+    };
+    let whole = (FIRSTS + SECONDS) as f64;
     let mut firsts = Vec::new();
     for i in 0..FIRSTS {
         progress(i as f64 / whole);
@@ -101,7 +103,29 @@ pub fn load_times(
         progress((FIRSTS + i) as f64 / whole);
         second.push(process(run(cache))?);
     }
-    progress((FIRSTS + SECONDS) as f64 / whole);
+    let times: Vec<PlanningMs> = planned.iter().map(|p| p.planning).collect();
+    Ok(LoadReport {
+        model: one.model.clone(),
+        nodes: one.nodes,
+        steps: one.steps,
+        first,
+        second,
+        planning: PlanningMs::median(&times),
+        plans_inside: planned.iter().map(|p| p.plans_inside).sum(),
+    })
+}
+
+/// Measures how long planning takes in this process, without a cache: `named` are the inputs of the
+/// first request. What the process has planned before makes it quicker at it.
+///
+/// # Errors
+/// As [`SessionBuilder::commit`] and [`crate::Session::run`].
+pub fn planning_times(
+    builder: &SessionBuilder,
+    path: &Path,
+    options: &ModelOptions,
+    named: Option<Vec<(String, Tensor)>>,
+) -> Result<Planned, Error> {
     let engine = builder.engine()?;
     let began = Instant::now();
     let model = Model::open(path, options)?;
@@ -136,13 +160,17 @@ pub fn load_times(
     // Further along a dimension that has several values, if any takes it.
     for name in sizes.keys() {
         let mut each = Vec::new();
-        for further in 1..=OUTSIDE {
+        for further in 1..=TRIED {
             let mut other = sizes.clone();
             other.entry(name.clone()).and_modify(|n| *n += further);
             if let Ok(named) = inputs::random_inputs(model, &other)
                 && let Ok(ms) = planned(&inputs::borrowed(&named))
+                && ms > 0.0
             {
                 each.push(ms);
+            }
+            if each.len() == OUTSIDE {
+                break;
             }
         }
         each.sort_by(f64::total_cmp);
@@ -151,12 +179,10 @@ pub fn load_times(
             break;
         }
     }
-    Ok(LoadReport {
+    Ok(Planned {
         model: model.program().name.clone(),
         nodes,
         steps,
-        first,
-        second,
         planning,
         plans_inside,
     })

@@ -78,8 +78,9 @@ use crate::{
     BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
     VerifiedPlan,
 };
-use kernel::{Code, Kernel, TileProgram};
-use std::collections::HashMap;
+use foldhash::HashMap;
+use kernel::{Code, Kernel, Schedule, TileProgram};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Largest buffer, arena or scratch in bytes.
@@ -164,15 +165,22 @@ pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, Pl
         "segments",
         || "parts follow a deferred one".into(),
     )?;
-    let known = known(likes);
+    let known = Known {
+        likes,
+        by_place: OnceCell::new(),
+    };
+    let nearest = likes.first().map_or(&[][..], |l| &l.tiled.programs);
     let mut budget = access::BUDGET;
     let mut programs = Vec::new();
     for (i, block) in plan.blocks().enumerate() {
         let blame = b.of(format!("block {i}"));
         block::sizes(block, &blame)?;
+        let (init, steps) = nearest
+            .get(i)
+            .map_or((&[][..], &[][..]), |(i, s)| (&i[..], &s[..]));
         let made = (
-            compile(&block.init, &known, &blame)?,
-            compile(&block.steps, &known, &blame)?,
+            compile(&block.init, init, &known, &blame)?,
+            compile(&block.steps, steps, &known, &blame)?,
         );
         block::check(&plan, block, &blame)?;
         step::names(&plan, block, &blame, &mut budget)?;
@@ -206,37 +214,48 @@ pub(crate) fn proved(tiled: Arc<TiledPlan>) -> Result<VerifiedPlan, PlanError> {
 }
 
 /// Programs that were verified, by where their kernels lie in memory.
-type Known<'a> = HashMap<*const Kernel, Vec<&'a TileProgram>>;
-
-fn known<'a>(likes: &[&'a VerifiedPlan]) -> Known<'a> {
-    let mut out = Known::new();
-    // One whose schedules were all taken from others has little that they have not.
-    let told = likes
-        .iter()
-        .enumerate()
-        .filter(|(i, l)| *i == 0 || l.searched());
-    let lists = told.flat_map(|(_, l)| &l.tiled.programs);
-    for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
-        let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
-        if !of.iter().any(|q| std::ptr::eq(q.schedule(), p.schedule())) {
-            of.push(p);
-        }
-    }
-    out
+struct Known<'a> {
+    likes: &'a [&'a VerifiedPlan],
+    /// Made when first asked for.
+    by_place: OnceCell<HashMap<*const Kernel, Vec<&'a TileProgram>>>,
 }
 
-/// Tile programs of a list of steps.
+impl Known<'_> {
+    /// The program of this very kernel and schedule.
+    fn find(&self, kernel: &Arc<Kernel>, schedule: &Arc<Schedule>) -> Option<TileProgram> {
+        let all = self.by_place.get_or_init(|| {
+            let mut out: HashMap<_, Vec<&TileProgram>> = HashMap::default();
+            // One whose schedules were all taken from others has little that they have not.
+            let each = self.likes.iter().enumerate();
+            let told = each.filter(|(i, l)| *i == 0 || l.searched());
+            let lists = told.flat_map(|(_, l)| &l.tiled.programs);
+            for p in lists.flat_map(|(init, steps)| init.iter().chain(steps).flatten()) {
+                let of = out.entry(std::ptr::from_ref(p.kernel())).or_default();
+                if !of.iter().any(|q| std::ptr::eq(q.schedule(), p.schedule())) {
+                    of.push(p);
+                }
+            }
+            out
+        });
+        let of = all.get(&Arc::as_ptr(kernel)).into_iter().flatten();
+        of.into_iter().find_map(|p| p.again(kernel, schedule))
+    }
+}
+
+/// Tile programs of a list of steps, which `like` has at the same places where nothing changed.
 fn compile(
     steps: &[Step],
+    like: &[Option<TileProgram>],
     known: &Known,
     b: &Blame,
 ) -> Result<Vec<Option<TileProgram>>, PlanError> {
-    let make = |s: &Step| match &s.work {
+    let make = |(i, s): (usize, &Step)| match &s.work {
         StepWork::Kernel {
             kernel, schedule, ..
         } => {
-            let of = known.get(&Arc::as_ptr(kernel)).into_iter().flatten();
-            if let Some(p) = of.into_iter().find_map(|p| p.again(kernel, schedule)) {
+            let there = like.get(i).and_then(Option::as_ref);
+            let there = there.and_then(|p| p.again(kernel, schedule));
+            if let Some(p) = there.or_else(|| known.find(kernel, schedule)) {
                 return Ok(Some(p));
             }
             TileProgram::new(kernel.clone(), schedule.clone())
@@ -248,7 +267,7 @@ fn compile(
         }
         StepWork::Host { .. } => Ok(None),
     };
-    steps.iter().map(make).collect()
+    steps.iter().enumerate().map(make).collect()
 }
 
 impl VerifiedPlan {

@@ -9,6 +9,7 @@ use super::recency::Recency;
 use super::schedule;
 use super::waits::{Touch, lives, sharing, waits};
 use crate::state::StateValue;
+use foldhash::HashMap;
 use kernel::{Kernel, Role, Schedule, work};
 use layout::{DType, Dim, DimMap};
 use machine::{Cost, Work, predict};
@@ -16,7 +17,7 @@ use plan::{
     Block, Buffer, BufferId, BufferKind, HostArg, HostOp, Item, ItemWork, PlanError, Port, Program,
     StateRef, Step, StepWork, ValueIx, ValueOrigin, Why,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Alignment of arena buffers in bytes: a cache line and the widest vector.
@@ -76,7 +77,7 @@ impl<'a> BlockBuilder<'a> {
         memo: &'a mut schedule::Memo,
         prior: &'a Prior<'a>,
     ) -> BlockBuilder<'a> {
-        let mut makers: HashMap<ValueIx, Vec<usize>> = HashMap::new();
+        let mut makers: HashMap<ValueIx, Vec<usize>> = HashMap::default();
         for (i, item) in program.init.iter().enumerate() {
             for v in item.writes() {
                 makers.entry(v).or_default().push(i);

@@ -3,13 +3,14 @@
 //! are as good for it.
 use super::pack::Packed;
 use super::schedule::numbered_as;
+use foldhash::HashMap;
 use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};
 use layout::DimBox;
 use machine::{Cost, Work};
 use plan::{
     Block, BufferId, BufferKind, DeviceRef, Item, Plan, PlanSegment, Step, StepWork, VerifiedPlan,
 };
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 /// A box is near when every size at its top is within this factor of the other's: half as many
@@ -30,9 +31,13 @@ pub(crate) struct Prior<'a> {
 struct Like<'a> {
     plan: &'a Plan,
     near: bool,
-    /// Its steps by name; but for the nearest plan only those whose schedules were looked for, since the
+    /// Its steps in order; but for the nearest plan only those whose schedules were looked for, since the
     /// others stand in the plan that they are from.
-    steps: HashMap<&'a str, Ran<'a>>,
+    steps: Vec<Ran<'a>>,
+    /// The one behind the step that was found last: a new plan's steps mostly come in the same order.
+    next: Cell<usize>,
+    /// Where steps stand, in the order of their names; made when one is not the next.
+    sorted: OnceCell<Vec<usize>>,
     /// Whether it is for the same workers of the same devices.
     same_devices: bool,
 }
@@ -65,6 +70,24 @@ pub(crate) struct Earlier<'a> {
     pub cost: &'a Cost,
 }
 
+impl<'a> Like<'a> {
+    fn step(&self, name: &str) -> Option<Ran<'a>> {
+        let name_of = |at: usize| self.steps[at].step.name.as_str();
+        let mut at = self.next.get();
+        if at >= self.steps.len() || name_of(at) != name {
+            let sorted = self.sorted.get_or_init(|| {
+                let mut all: Vec<usize> = (0..self.steps.len()).collect();
+                all.sort_by_key(|&at| name_of(at));
+                all
+            });
+            let found = sorted.binary_search_by_key(&name, |&at| name_of(at));
+            at = sorted[found.ok()?];
+        }
+        self.next.set(at + 1);
+        Some(self.steps[at])
+    }
+}
+
 impl<'a> Prior<'a> {
     /// What `plans`, the nearest first, pack, and their schedules. `devices` are those of the new plan.
     pub fn of(plans: &[&'a VerifiedPlan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
@@ -94,7 +117,9 @@ impl<'a> Prior<'a> {
             out.likes.push(Like {
                 plan,
                 near: near(&plan.dims, dims),
-                steps: steps.map(|r| (r.step.name.as_str(), r)).collect(),
+                steps: steps.collect(),
+                next: Cell::default(),
+                sorted: OnceCell::new(),
                 same_devices: plan.devices == devices,
             });
         }
@@ -124,7 +149,7 @@ impl<'a> Prior<'a> {
     /// The order in which the nearest plan runs `items`; `None` where it does not say.
     pub fn order(&self, items: &[Item]) -> Option<Vec<usize>> {
         let like = self.likes.first()?;
-        let at = |i: &Item| Some(like.steps.get(i.name.as_str())?.number);
+        let at = |i: &Item| Some(like.step(&i.name)?.number);
         let numbers: Vec<usize> = items.iter().map(at).collect::<Option<_>>()?;
         let mut out: Vec<usize> = (0..items.len()).collect();
         out.sort_by_key(|&i| numbers[i]);
@@ -145,7 +170,7 @@ impl<'a> Prior<'a> {
         }
         let mut plans = self.likes.iter().filter(|l| l.same_devices);
         plans.find_map(|l| {
-            let s = l.steps.get(name)?.step;
+            let s = l.step(name)?.step;
             let StepWork::Kernel {
                 kernel: k,
                 schedule: h,
@@ -165,7 +190,7 @@ impl<'a> Prior<'a> {
     pub fn step(&self, name: &str, kernel: &Kernel, place: u32) -> Option<Earlier<'a>> {
         let found = self.likes.iter().find_map(|l| {
             let fits = |s: &Step| !s.taken && s.device == place;
-            Some((l, l.steps.get(name).filter(|r| fits(r.step))?))
+            Some((l, l.step(name).filter(|r| fits(r.step))?))
         });
         let (like, ran) = found?;
         let (b, s, program) = (ran.block, ran.step, ran.program?);

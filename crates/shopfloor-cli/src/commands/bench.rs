@@ -137,7 +137,8 @@ fn load(a: &Args) -> Done {
             let cache = Cache::new(folder.join("cache"));
             let (model, given) = (model.as_ref(), Some(given));
             let report = output::measuring(|bar| {
-                shopfloor::load_times(&builder, model, &options, given, &cache, &command, bar)
+                let planned = shopfloor::planning_times(&builder, model, &options, given)?;
+                shopfloor::load_times(&[planned], &cache, &command, bar)
             });
             Ok(report?)
         });

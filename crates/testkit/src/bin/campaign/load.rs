@@ -3,7 +3,9 @@
 use crate::pages::{commit, date, number, root};
 use crate::quiet::Quiet;
 use shopfloor::report::LoadReport;
-use shopfloor::{Cache, Model, ModelOptions, Session, inputs, load_times, steady_ms};
+use shopfloor::report::Planned;
+use shopfloor::{Cache, Model, ModelOptions, Session, inputs};
+use shopfloor::{load_times, planning_times, steady_ms};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -14,6 +16,10 @@ const USAGE: &str =
     "usage: cargo xtask load [MODEL...] [--threads N] [--out FILE] [--lock FILE]...";
 /// First argument that makes this a process that is measured.
 const CHILD: &str = "--measure";
+/// The same for one that plans without a cache.
+const PLANS: &str = "--plans";
+/// Processes that plan without a cache.
+const PLANNINGS: usize = 3;
 
 /// First loads of less than this are listed, but break no bound: beside them the fixed cost of
 /// starting an engine and opening a handful of files counts, milliseconds.
@@ -58,21 +64,43 @@ fn child(args: &[String]) -> Result<String, String> {
     Ok(serde_json::json!({ "timings_ms": times }).to_string())
 }
 
+/// Plans a model, and for shapes outside its box; prints the times.
+fn plans(args: &[String]) -> Result<String, String> {
+    let [name, threads, path] = args else {
+        return Err(USAGE.into());
+    };
+    let model = zoo::find(name).ok_or_else(|| format!("{name} is not at hand"))?;
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let named = model.inputs().map_err(|e| text(&e))?;
+    let threads = threads.parse().map_err(|_| USAGE.to_string())?;
+    let builder = Session::builder().with_threads(threads);
+    let options = ModelOptions::default();
+    let planned = planning_times(&builder, Path::new(path), &options, Some(named));
+    let planned = planned.map_err(|e| text(&e))?;
+    serde_json::to_string(&planned).map_err(|e| text(&e))
+}
+
 fn measured(name: &str, threads: usize) -> Result<LoadReport, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let model = zoo::find(name).ok_or("it is not at hand")?;
     let prepared = model.prepare_temporary().map_err(|e| text(&e))?;
-    let named = model.inputs().map_err(|e| text(&e))?;
     let me = std::env::current_exe().map_err(|e| text(&e))?;
     let folder = tempfile::tempdir().map_err(|e| text(&e))?;
     // The file's pages are in memory for the first load as for the second.
     Model::open(&prepared.model, &ModelOptions::default()).map_err(|e| text(&e))?;
     read_through(&prepared.model);
+    let mut planned: Vec<Planned> = Vec::new();
+    for _ in 0..PLANNINGS {
+        let mut c = Command::new(&me);
+        c.args(["load", PLANS, name, &threads.to_string()]);
+        let out = c.arg(&prepared.model).output().map_err(|e| text(&e))?;
+        if !out.status.success() {
+            return Err(String::from_utf8_lossy(&out.stderr).trim().into());
+        }
+        planned.push(serde_json::from_slice(&out.stdout).map_err(|e| text(&e))?);
+    }
     load_times(
-        &Session::builder().with_threads(threads),
-        &prepared.model,
-        &ModelOptions::default(),
-        Some(named),
+        &planned,
         &Cache::new(folder.path().join("cache")),
         &|cache| {
             let mut c = Command::new(&me);
@@ -142,8 +170,13 @@ fn row(name: &str, r: &LoadReport) -> String {
 }
 
 pub fn run(args: &[String]) -> ExitCode {
-    if args.first().is_some_and(|a| a == CHILD) {
-        return match child(&args[1..]) {
+    let measures = match args.first().map(String::as_str) {
+        Some(CHILD) => Some(child(&args[1..])),
+        Some(PLANS) => Some(plans(&args[1..])),
+        _ => None,
+    };
+    if let Some(done) = measures {
+        return match done {
             Ok(line) => {
                 println!("{line}");
                 ExitCode::SUCCESS
@@ -200,11 +233,11 @@ pub fn run(args: &[String]) -> ExitCode {
          of it. `first` is a load by a new process with an empty cache, `second` with a filled one (both \
          medians of several), whose parts are `load`, `request`, `run` and `process`. The model's file is in \
          the page cache for all of them.\n\n\
-         `planned` is reading, rewriting, fusing and binding in a process that runs already and has no \
-         cache. The *first planning* is what such a process takes from the file to a plan that runs: the \
-         same with proof, compiling and packing of weights. `outside` is what a request of a shape outside \
-         the first plan's box takes before it runs there (the median of up to five shapes, one to five \
-         further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
+         `planned` is reading, rewriting, fusing and binding in a process that has no cache and plans for the \
+         first time. The *first planning* is what such a process takes from the file to a plan that runs: the \
+         same with proof, compiling and packing of weights (medians of {PLANNINGS} processes). `outside` is what a request of a shape outside \
+         all boxes at hand takes before it runs there (the median of up to five shapes, the first that need \
+         a plan further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
          share is of the first planning.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
