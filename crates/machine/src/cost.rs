@@ -188,34 +188,27 @@ impl Cost {
         }
     }
 
-    /// The cost of one thing after another: times and shares add; the bound is that of the larger part.
-    pub fn then(&self, other: &Cost) -> Cost {
-        let merge = |a: &[Share], b: &[Share]| {
-            let mut out = a.to_vec();
-            for s in b {
+    /// Makes this the cost of this and `other`, one after the other: times and shares add; the bound is that of
+    /// the larger part.
+    pub fn add(&mut self, other: &Cost) {
+        let merge = |out: &mut Vec<Share>, more: &[Share]| {
+            for s in more {
                 match out.iter_mut().find(|o| o.name == s.name) {
                     Some(o) => o.seconds += s.seconds,
                     None => out.push(s.clone()),
                 }
             }
-            out
         };
-        Cost {
-            time_s: self.time_s + other.time_s,
-            levels: merge(&self.levels, &other.levels),
-            units: merge(&self.units, &other.units),
-            latency_s: self.latency_s + other.latency_s,
-            launch_s: self.launch_s + other.launch_s,
-            bound: if other.time_s > self.time_s {
-                other.bound.clone()
-            } else {
-                self.bound.clone()
-            },
-            interval: (
-                self.interval.0 + other.interval.0,
-                self.interval.1 + other.interval.1,
-            ),
+        if other.time_s > self.time_s {
+            self.bound.clone_from(&other.bound);
         }
+        self.time_s += other.time_s;
+        merge(&mut self.levels, &other.levels);
+        merge(&mut self.units, &other.units);
+        self.latency_s += other.latency_s;
+        self.launch_s += other.launch_s;
+        self.interval.0 += other.interval.0;
+        self.interval.1 += other.interval.1;
     }
 }
 

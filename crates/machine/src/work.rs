@@ -54,7 +54,7 @@ pub struct Work {
     /// What the warps of a GPU kernel of ours do, read off its instructions; none for a kernel whose
     /// instructions are not known: nothing but its arithmetic and its bytes is then taken to cost.
     #[serde(default)]
-    pub warps: Option<Warps>,
+    pub warps: Option<Box<Warps>>,
 }
 
 impl Work {
@@ -133,7 +133,7 @@ impl std::ops::AddAssign<&Work> for Work {
         self.calls += o.calls;
         if let Some(w) = &o.warps {
             match &mut self.warps {
-                Some(own) => *own += w,
+                Some(own) => **own += w,
                 none => *none = Some(w.clone()),
             }
         }

@@ -10,6 +10,7 @@ use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A compiled block with the memory of request slots that are not in use.
 pub(crate) struct CompiledBlock {
@@ -81,6 +82,20 @@ impl Epoch {
 
 pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
     env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
+}
+
+/// How long whoever replaces plans waits for requests to let go of them.
+const OUTLIVE: Duration = Duration::from_millis(20);
+
+/// Frees plans that were replaced, once no request runs with them, if that comes soon: whoever holds one last
+/// frees it, and a request has better things to do.
+pub(crate) fn outlive(plans: impl IntoIterator<Item = Arc<Epoch>>) {
+    let until = Instant::now() + OUTLIVE;
+    for e in plans {
+        while Arc::strong_count(&e) > 1 && Instant::now() < until {
+            std::thread::sleep(OUTLIVE / 100);
+        }
+    }
 }
 
 /// Steps from which on a plan is proved on a thread of its own while it is compiled. The proof of 130 takes 1.6 ms
@@ -366,26 +381,32 @@ impl Unit {
     }
 
     /// Makes `epoch` the current plan: requests that start from now on use it when it covers their
-    /// dims; running ones finish on theirs.
-    pub fn swap(&self, epoch: Arc<Epoch>) {
+    /// dims; running ones finish on theirs. Gives what was current.
+    pub fn swap(&self, epoch: Arc<Epoch>) -> Option<Arc<Epoch>> {
         let id = epoch.id;
-        if self.current.swap(Some(epoch)).is_none_or(|e| e.id != id) {
+        let before = self.current.swap(Some(epoch));
+        if before.as_ref().is_none_or(|e| e.id != id) {
             self.version.fetch_add(1, Ordering::Release);
         }
+        before
     }
 
     /// As [`Unit::swap`]; what was current stays at hand for dims that `epoch` does not cover, and plans
-    /// for its very box go.
-    pub fn promote(&self, epoch: Arc<Epoch>) {
-        let before = self.current();
-        self.swap(epoch.clone());
+    /// for its very box go: those that went.
+    pub fn promote(&self, epoch: Arc<Epoch>) -> Vec<Arc<Epoch>> {
+        let before = self.swap(epoch.clone());
         let dims = &epoch.plan.plan().dims;
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.splice(0..0, before);
-        others.retain(|e| e.plan.plan().dims != *dims);
+        let replaced: Vec<_> = others
+            .extract_if(.., |e| e.plan.plan().dims == *dims)
+            .collect();
         let gone = shorten(Some(&epoch), &mut others);
+        drop(others);
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         remember(&mut past, &gone);
+        drop(past);
+        replaced.into_iter().chain(gone).collect()
     }
 
     /// A plan at hand that covers `env`.
@@ -509,7 +530,7 @@ impl Unit {
         if let Some(e) = kept(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(e);
         }
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let dims = dims();
         let wide = self.widened(&dims).and_then(|wide| {
             let made = self.make(engine, &wide, allotment, memory, WIDE_BYTES);
@@ -529,6 +550,7 @@ impl Unit {
         }
         others.insert(0, made.clone());
         let gone = shorten(self.current().as_deref(), &mut others);
+        drop(others);
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         remember(&mut past, &gone);
         Ok(made)

@@ -305,8 +305,9 @@ impl Lane {
         })
     }
 
-    fn forget(&mut self, unit: &Unit) {
-        self.ready.retain(|r| unit.knows(r.version));
+    /// Takes out what was ready for plans that were replaced.
+    fn forget<'a>(&'a mut self, unit: &'a Unit) -> impl Iterator<Item = Ready> + 'a {
+        self.ready.extract_if(.., |r| !unit.knows(r.version))
     }
 }
 
@@ -338,7 +339,7 @@ impl Lanes {
 
     /// Gives a lane back; what it had ready for plans that were replaced meanwhile is forgotten.
     pub fn put(&self, unit: &Unit, book: &Book, mut lane: Lane) {
-        lane.forget(unit);
+        drop(lane.forget(unit));
         let bytes = lane.memory.len();
         if bytes != lane.booked {
             // Memory of a slot only grows.
@@ -353,6 +354,9 @@ impl Lanes {
     /// Lets go of plans that were replaced.
     pub fn forget(&self, unit: &Unit) {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.iter_mut().for_each(|l| l.forget(unit));
+        let gone: Vec<Ready> = idle.iter_mut().flat_map(|l| l.forget(unit)).collect();
+        // Requests wait for the lock, and whoever lets go of plans may stand back for them.
+        drop(idle);
+        drop(gone);
     }
 }

@@ -1,6 +1,6 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Epoch, Unit, lookup};
+use crate::epoch::{Epoch, Unit, lookup, outlive};
 use crate::hub::{Hub, Lines};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run, run_on};
 use crate::joined;
@@ -690,8 +690,9 @@ impl Session {
     pub fn swap(&self, plan: Plan) -> Result<u64, RunError> {
         let epoch = self.unit.compile(&self.engine, plan)?;
         let id = epoch.id;
-        self.unit.swap(epoch);
+        let before = self.unit.swap(epoch);
         self.lanes.forget(&self.unit);
+        outlive(before);
         Ok(id)
     }
 

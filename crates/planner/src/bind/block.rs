@@ -138,6 +138,9 @@ impl<'a> BlockBuilder<'a> {
         self.homes = self.assign(items, rim, states)?;
         self.ports(rim, states)?;
         self.recency = Recency::of_items(self.program, self.ctx, items);
+        // Mostly a step each: growing lists of them are copied again and again.
+        self.block.steps.reserve(items.len());
+        self.touches.reserve(items.len());
         for item in items {
             self.item(item)?;
         }
@@ -568,7 +571,7 @@ impl<'a> BlockBuilder<'a> {
             self.block.init.push(step);
             self.init_touches.push(touch);
         } else {
-            self.block.predicted = self.block.predicted.then(&step.predicted);
+            self.block.predicted.add(&step.predicted);
             self.block.steps.push(step);
             self.touches.push(touch);
         }

@@ -359,7 +359,7 @@ impl Planner {
                         prior,
                     )
                     .build(items, &rims[i], &states)?;
-                    predicted = predicted.then(&b.predicted);
+                    predicted.add(&b.predicted);
                     PlanSegment::Block(Box::new(b))
                 }
                 _ => PlanSegment::Control { segment: i as u32 },
@@ -383,7 +383,7 @@ impl Planner {
                 prior,
             )
             .build(&[], rim, &states)?;
-            predicted = predicted.then(&b.predicted);
+            predicted.add(&b.predicted);
             segments.push(PlanSegment::Block(Box::new(b)));
         }
         let plan = Plan {

@@ -100,7 +100,7 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     if let Some(warps) = counts.and_then(|count| count(program, ctx.machine, &w, &lookup)) {
         touched(ctx, &mut w, &warps);
         w.ctas_per_worker = warps.resident;
-        w.warps = Some(warps);
+        w.warps = Some(warps.into());
         // What is counted is not guessed as well.
         let mut own = eff.clone();
         own.units.clear();

@@ -337,10 +337,10 @@ pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>) {
             if let Some(c) = costs.next() {
                 step.predicted = c;
             }
-            sum = sum.then(&step.predicted);
+            sum.add(&step.predicted);
         }
         block.predicted = sum;
-        whole = whole.then(&block.predicted);
+        whole.add(&block.predicted);
     }
     plan.predicted = whole;
 }
