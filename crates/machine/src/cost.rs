@@ -23,6 +23,7 @@
 
 use crate::{Machine, MachineKind, NumType, Source, Traffic, UnitClass, Work};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -110,9 +111,9 @@ impl EfficiencyTable {
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
     /// The bandwidth of a level, by name.
-    Memory(String),
+    Memory(SmolStr),
     /// The rate of a unit, by name.
-    Compute(String),
+    Compute(SmolStr),
     /// First access, hand-offs and barriers.
     Latency,
     /// Launches and the fixed costs of steps and tasks.
@@ -136,8 +137,8 @@ impl std::str::FromStr for Bound {
         match (s, s.split_once(':')) {
             ("latency", _) => Ok(Bound::Latency),
             ("launch", _) => Ok(Bound::Launch),
-            (_, Some(("memory", l))) => Ok(Bound::Memory(l.to_string())),
-            (_, Some(("compute", u))) => Ok(Bound::Compute(u.to_string())),
+            (_, Some(("memory", l))) => Ok(Bound::Memory(l.into())),
+            (_, Some(("compute", u))) => Ok(Bound::Compute(u.into())),
             _ => Err(format!(
                 "`{s}` is no bound; expected memory:LEVEL, compute:UNIT, latency or launch"
             )),
@@ -149,7 +150,7 @@ impl std::str::FromStr for Bound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Level or unit name.
-    pub name: String,
+    pub name: SmolStr,
     /// Seconds.
     pub seconds: f64,
 }
@@ -489,7 +490,7 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
         match busiest(&levels) {
             Some((i, _)) => {
                 assumed = m.levels[i].read.per_worker.source == Source::Assumed;
-                Bound::Memory(m.levels[i].name.clone())
+                Bound::Memory(SmolStr::new(&m.levels[i].name))
             }
             None => Bound::Launch,
         }
@@ -505,7 +506,7 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
             _ if !tensor && p.issue_s > counted => Bound::Compute(ISSUE.into()),
             Some((i, _)) => {
                 assumed = m.units[i].per_worker.source == Source::Assumed;
-                Bound::Compute(m.units[i].name.clone())
+                Bound::Compute(SmolStr::new(&m.units[i].name))
             }
             None => Bound::Launch,
         }
@@ -518,14 +519,14 @@ pub fn predict_phases(m: &Machine, phases: &[Phase], work: &Work, workers: usize
         levels: levels
             .iter()
             .map(|&(i, s)| Share {
-                name: m.levels[i].name.clone(),
+                name: SmolStr::new(&m.levels[i].name),
                 seconds: s,
             })
             .collect(),
         units: units
             .iter()
             .map(|&(i, s)| Share {
-                name: m.units[i].name.clone(),
+                name: SmolStr::new(&m.units[i].name),
                 seconds: s,
             })
             .chain((p.issue_s > 0.0).then(|| Share {

@@ -30,8 +30,8 @@ fn changed(machine: &Machine, changes: &[Change]) -> Result<Machine, Error> {
 
 /// What takes a step's time: levels, units, first accesses, fixed costs; seconds each.
 fn parts(c: &Cost) -> Vec<(String, f64)> {
-    let levels = c.levels.iter().map(|l| (l.name.clone(), l.seconds));
-    let units = c.units.iter().map(|u| (u.name.clone(), u.seconds));
+    let levels = c.levels.iter().map(|l| (l.name.to_string(), l.seconds));
+    let units = c.units.iter().map(|u| (u.name.to_string(), u.seconds));
     let fixed = [
         ("latency".to_string(), c.latency_s),
         ("launch".to_string(), c.launch_s),

@@ -173,11 +173,11 @@ fn build(m: &Machine, units: Vec<UnitRoof>, bytes: &dyn Fn(usize) -> f64) -> Roo
         .iter()
         .filter(|u| (u.class == UnitClass::Tensor) == (tensor_s > vector_s))
         .max_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    let mut bound = busiest.map_or(Bound::Launch, |u| Bound::Compute(u.unit.clone()));
+    let mut bound = busiest.map_or(Bound::Launch, |u| Bound::Compute(u.unit.as_str().into()));
     for l in levels.iter().filter(|l| l.counts) {
         if l.seconds > seconds {
             seconds = l.seconds;
-            bound = Bound::Memory(l.level.clone());
+            bound = Bound::Memory(l.level.as_str().into());
         }
     }
     Roofline {

@@ -151,11 +151,11 @@ pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), by
     let (road, bandwidth, latency) = {
         let link = far.links.iter().find(|l| l.to == "host");
         match link.filter(|_| far.kind == MachineKind::Gpu) {
-            Some(l) => (l.name.clone(), l.bandwidth.value, l.latency_s.value),
+            Some(l) => (&l.name, l.bandwidth.value, l.latency_s.value),
             None => {
                 let (r, w) = (from.memory(), to.memory());
                 let both = 1.0 / r.read.at(1) + 1.0 / w.write.at(1);
-                (r.name.clone(), 1.0 / both, r.latency_s.value)
+                (&r.name, 1.0 / both, r.latency_s.value)
             }
         }
     };
@@ -164,14 +164,14 @@ pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), by
     Cost {
         time_s: seconds + latency + fixed,
         levels: vec![Share {
-            name: road.clone(),
+            name: road.into(),
             seconds,
         }],
         units: vec![],
         latency_s: latency,
         launch_s: fixed,
         bound: match seconds >= latency + fixed {
-            true => Bound::Memory(road),
+            true => Bound::Memory(road.into()),
             false => Bound::Latency,
         },
         interval: (seconds, seconds + 2.0 * (latency + fixed)),

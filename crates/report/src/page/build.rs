@@ -237,7 +237,7 @@ impl Build {
             let c = &step.predicted;
             let micro = |l: &[machine::Share]| {
                 l.iter()
-                    .map(|s| (s.name.clone(), s.seconds * 1e6))
+                    .map(|s| (s.name.to_string(), s.seconds * 1e6))
                     .collect()
             };
             self.steps.push(PageStep {

@@ -241,7 +241,12 @@ pub(super) fn bill(s: &Subject) -> Scene {
     }
     b.beat("parts", "Predicted: {predicted}. Of that {busy} are arithmetic and bytes, {latency} waiting for first accesses and hand-offs, {fixed} fixed costs.", "The bill: work, waiting, and what every order costs whatever its size.");
     if let Some(l) = longest {
-        b.name("longest", "longest part", &l.name, "the step's prediction");
+        b.name(
+            "longest",
+            "longest part",
+            l.name.as_str(),
+            "the step's prediction",
+        );
         b.number(
             "longest_s",
             "what it would take alone",
