@@ -10,7 +10,7 @@ use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A compiled block with the memory of request slots that are not in use.
 pub(crate) struct CompiledBlock {
@@ -84,20 +84,6 @@ pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
     env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
 }
 
-/// How long whoever replaces plans waits for requests to let go of them.
-const OUTLIVE: Duration = Duration::from_millis(20);
-
-/// Frees plans that were replaced, once no request runs with them, if that comes soon: whoever holds one last
-/// frees it, and a request has better things to do.
-pub(crate) fn outlive(plans: impl IntoIterator<Item = Arc<Epoch>>) {
-    let until = Instant::now() + OUTLIVE;
-    for e in plans {
-        while Arc::strong_count(&e) > 1 && Instant::now() < until {
-            std::thread::sleep(OUTLIVE / 100);
-        }
-    }
-}
-
 /// Steps from which on a plan is proved on a thread of its own while it is compiled. The proof of 130 takes 1.6 ms
 /// on a Zen 4; that fewer than these do not make up for waking a thread is an estimate.
 const ASIDE: usize = 40;
@@ -126,6 +112,8 @@ pub(crate) struct Unit {
     others: Mutex<Vec<Arc<Epoch>>>,
     /// Plans that did not stay, the last first.
     past: Mutex<Vec<Arc<VerifiedPlan>>>,
+    /// Plans that were replaced when requests ran with them.
+    retired: Mutex<Vec<Arc<Epoch>>>,
     next_id: AtomicU64,
     /// Changes when the current plan does.
     version: AtomicU64,
@@ -165,6 +153,7 @@ impl Unit {
             current: ArcSwapOption::empty(),
             others: Mutex::new(Vec::new()),
             past: Mutex::new(Vec::new()),
+            retired: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
             trial: ArcSwapOption::empty(),
@@ -407,6 +396,19 @@ impl Unit {
         remember(&mut past, &gone);
         drop(past);
         replaced.into_iter().chain(gone).collect()
+    }
+
+    /// Frees plans that were replaced and that no request runs with, among them those of earlier calls. Whoever
+    /// lets go of a plan last frees it, and a request has better things to do: those that are in use stay until
+    /// the next plan is replaced.
+    pub fn retire(&self, plans: impl IntoIterator<Item = Arc<Epoch>>) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.extend(plans);
+        let idle: Vec<_> = retired
+            .extract_if(.., |e| Arc::strong_count(e) == 1)
+            .collect();
+        drop(retired);
+        drop(idle);
     }
 
     /// A plan at hand that covers `env`.

@@ -1,6 +1,6 @@
 //! A session as whoever supervises it sees it: what its requests do, and plans that are tried and taken.
 use crate::book::Book;
-use crate::epoch::{Epoch, Unit, outlive};
+use crate::epoch::{Epoch, Unit};
 use crate::interpret::bind_inputs;
 use crate::lane::{Lane, Lanes, Ready};
 use crate::session::SessionOptions;
@@ -142,7 +142,7 @@ impl Served {
         let gone = self.unit.promote(prepared.0);
         self.unit.trial.store(None);
         self.lanes.forget(&self.unit);
-        outlive(gone);
+        self.unit.retire(gone);
     }
 
     /// Runs `inputs`, in the program's order, with a plan that was prepared, or with that in use: beside the

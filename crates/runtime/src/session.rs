@@ -1,6 +1,6 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Epoch, Unit, lookup, outlive};
+use crate::epoch::{Epoch, Unit, lookup};
 use crate::hub::{Hub, Lines};
 use crate::interpret::{Context, bind_inputs, box_for, constraints, run, run_on};
 use crate::joined;
@@ -692,7 +692,7 @@ impl Session {
         let id = epoch.id;
         let before = self.unit.swap(epoch);
         self.lanes.forget(&self.unit);
-        outlive(before);
+        self.unit.retire(before);
         Ok(id)
     }
 
