@@ -236,8 +236,8 @@ pub fn run(args: &[String]) -> ExitCode {
          `planned` is reading, rewriting, fusing and binding in a process that has no cache and plans for the \
          first time. The *first planning* is what such a process takes from the file to a plan that runs: the \
          same with proof, compiling and packing of weights (medians of {PLANNINGS} processes). `outside` is what a request of a shape outside \
-         all boxes at hand takes before it runs there (the median of up to five shapes, the first that need \
-         a plan further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
+         all boxes at hand takes before it runs there (the median of those of five shapes that need \
+         a plan, one to five further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
          share is of the first planning.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
