@@ -169,8 +169,11 @@ pub fn planning_times(
             }
         }
         each.sort_by(f64::total_cmp);
-        if let Some(&median) = each.get(each.len() / 2) {
-            planning.outside = Some(median);
+        if let (Some(a), Some(b)) = (
+            each.get((each.len().max(1) - 1) / 2),
+            each.get(each.len() / 2),
+        ) {
+            planning.outside = Some(0.5 * (a + b));
             break;
         }
     }
