@@ -50,10 +50,13 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if e.packed.iter().any(|p| !(facts.constant)(p.0)) {
         return None;
     }
-    // One that is worth sharing out now must be cut into tasks for all workers.
+    // One that is worth sharing out now must be cut into tasks for all workers, unless a search just beside
+    // found nothing to cut.
     let workers = ctx.workers as u64;
     let worth = WORTH_SHARING * ctx.machine.costs.handoff_s.value;
-    let shared = |w: &Work, c: &Cost| w.tasks >= workers || busy(c) <= worth;
+    let cut = |w: &Work, c: &Cost| w.tasks >= workers || busy(c) <= worth;
+    let whole = e.near && !cut(e.work, e.cost);
+    let shared = |w: &Work, c: &Cost| whole || cut(w, c);
     let good = |w: &Work, c: &Cost| {
         let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
         let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
