@@ -3,7 +3,7 @@
 //! is how tasks share out among the workers.
 //!
 //! As good is: no more time for its size than there, where the boxes are near; or about as close to the
-//! least that its work can take. From a box far away no product is taken that had too few
+//! least that its work can take; or within next to nothing of that least. From a box far away no product is taken that had too few
 //! rows, lanes or sums there to fill registers.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
@@ -57,6 +57,9 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     let cut = |w: &Work, c: &Cost| w.tasks >= workers || busy(c) <= worth;
     let whole = e.near && !cut(e.work, e.cost);
     let shared = |w: &Work, c: &Cost| whole || cut(w, c);
+    let least = |w: &Work| least_seconds(ctx, e.kernel.family, w);
+    // All that another schedule could gain is not worth a search.
+    let enough = |c: &Cost, least: f64| busy(c) <= least + NOTHING;
     let good = |w: &Work, c: &Cost| {
         let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
         let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
@@ -70,9 +73,9 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         if e.near && time(c) <= SLACK * growth * time(e.cost) + NOTHING {
             return true;
         }
-        let least = least_seconds(ctx, e.kernel.family, w);
-        let least_then = least_seconds(ctx, e.kernel.family, e.work);
-        busy(c) * least_then <= FARTHER * least * busy(e.cost) + NOTHING * least_then
+        let (least, least_then) = (least(w), least(e.work));
+        enough(c, least)
+            || busy(c) * least_then <= FARTHER * least * busy(e.cost) + NOTHING * least_then
     };
     let (mut work, mut cost) = match e.unchanged {
         true => (e.work.clone(), e.cost.clone()),
@@ -80,7 +83,7 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     };
     let mut schedule = e.schedule.clone();
     let mut how = format!("that of {}", e.dims);
-    if !e.unchanged && !e.near && outgrown(ctx, e) {
+    if !e.unchanged && !e.near && !enough(&cost, least(&work)) && outgrown(ctx, e) {
         return None;
     }
     if !e.unchanged && !good(&work, &cost) {
