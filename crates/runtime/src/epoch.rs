@@ -6,7 +6,7 @@ use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
 use layout::{DimBox, Sym};
-use plan::{Allotment, Plan, Program, ValueIx, VerifiedPlan};
+use plan::{Allotment, Block, Plan, Program, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,18 +88,21 @@ pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
 /// on a Zen 4; that fewer than these do not make up for waking a thread is an estimate.
 const ASIDE: usize = 40;
 
-/// Bytes that a request may work in, on the host, for a plan to be made for larger sizes than were asked for.
-const WIDE_BYTES: usize = 256 << 20;
+/// Bytes that a request may work in for a plan to be made for larger sizes than were asked for.
+const WIDE_BYTES: u64 = 256 << 20;
 
-/// Bytes that a request of a plan works in at most, on the host.
-fn working_bytes(engine: &Engine, plan: &Plan) -> usize {
-    if engine.device.target().gpu.is_some() {
-        return 0;
-    }
-    let each = plan
-        .blocks()
-        .map(|b| b.arena_bytes.saturating_add(b.scratch_bytes));
-    usize::try_from(each.max().unwrap_or(0)).unwrap_or(usize::MAX)
+/// Bytes that a request of a plan works in at most, on all devices.
+fn working_bytes(plan: &Plan) -> u64 {
+    let far = |b: &Block| {
+        b.far_arenas
+            .iter()
+            .fold(0, |n: u64, &a| n.saturating_add(a))
+    };
+    let each = plan.blocks().map(|b| {
+        let own = b.arena_bytes.saturating_add(b.scratch_bytes);
+        own.saturating_add(far(b))
+    });
+    each.max().unwrap_or(0)
 }
 
 /// A program with its current plan, other plans for other dims, and the programs inside it.
@@ -304,7 +307,10 @@ impl Unit {
         if steps < ASIDE {
             return alone();
         }
-        let bytes = working_bytes(engine, plan.plan());
+        let bytes = match engine.device.target().gpu {
+            Some(_) => 0,
+            None => usize::try_from(working_bytes(plan.plan())).unwrap_or(usize::MAX),
+        };
         let own = std::mem::replace(memory, AlignedBytes::new(0, "the arena of a request")?);
         let proving = match engine.aide.prove(&plan, own, bytes) {
             Ok(p) => p,
@@ -483,10 +489,10 @@ impl Unit {
         dims: &DimBox,
         allotment: &Allotment,
         memory: &mut AlignedBytes,
-        most: usize,
+        most: u64,
     ) -> Result<Arc<Epoch>, RunError> {
         let mut compile = |plan: Plan, likes: &[&VerifiedPlan]| {
-            let bytes = working_bytes(engine, &plan);
+            let bytes = working_bytes(&plan);
             if bytes > most {
                 let why = format!("a plan for {dims} works in {bytes} B, more than {most} B");
                 return Err(RunError::Refused(why));
@@ -542,7 +548,7 @@ impl Unit {
         });
         let made = match wide {
             Some(e) => e,
-            None => self.make(engine, &dims, allotment, memory, usize::MAX)?,
+            None => self.make(engine, &dims, allotment, memory, u64::MAX)?,
         };
         engine.planned(began.elapsed());
         self.made.fetch_add(1, Ordering::Relaxed);

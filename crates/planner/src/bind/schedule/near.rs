@@ -3,8 +3,8 @@
 //! is how tasks share out among the workers.
 //!
 //! As good is: no more time for its size than there, where the boxes are near; or about as close to the
-//! least that its work can take; or within next to nothing of that least. From a box far away no product is taken that had too few
-//! rows, lanes or sums there to fill registers.
+//! least that its work can take; or next to nothing beyond that least. From a box far away no product is
+//! taken that had too few rows, lanes or sums there to fill registers.
 use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
 use crate::bind::predict::{least_seconds, predict_program, predict_step};
