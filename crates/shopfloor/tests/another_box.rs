@@ -1,6 +1,7 @@
 //! A box beside one that was planned takes its schedules: no other answers, and no chain of boxes away
 //! from where a schedule was looked for.
 
+use layout::DimBox;
 use plan::{Plan, Step, VerifiedPlan, Why};
 use shopfloor::{Session, SessionBuilder, Tensor, default_engine, inputs};
 use std::collections::BTreeSet;
@@ -93,9 +94,18 @@ fn another_box_takes_schedules_and_answers_the_same() {
     // What another box had to look for is there for boxes near that one.
     assert!(boxes.len() > 1, "{boxes:?}");
     let last = plan_for(&s, 52);
-    let all = last.plan().blocks().flat_map(|b| &b.steps);
-    let looked: Vec<&str> = all.filter(|s| !s.taken).map(|s| s.name.as_str()).collect();
-    assert!(looked.is_empty(), "{looked:?} beside a box that ends at 48");
+    let mut plans = s.runtime().plans().into_iter();
+    let beside = plans.find(|p| range(p.plan()) == (33, 48)).unwrap();
+    let looked = |p: &VerifiedPlan| -> BTreeSet<String> {
+        let all = p.plan().blocks().flat_map(|b| &b.steps);
+        let own = all.filter(|s| !s.taken).map(|s| s.name.clone());
+        own.collect()
+    };
+    let both: Vec<_> = looked(&last)
+        .intersection(&looked(&beside))
+        .cloned()
+        .collect();
+    assert!(both.is_empty(), "{both:?} beside a box that ends at 48");
 }
 
 #[test]
@@ -158,4 +168,26 @@ fn sizes_that_vary_get_plans_for_ranges() {
     }
     let plans = fixed.runtime().plans();
     assert!(plans.iter().all(|p| range(p.plan()).0 == range(p.plan()).1));
+}
+
+/// Where a range does not fit the memory that a session may take, and the size asked for does, that one is
+/// planned for, then and later.
+#[test]
+fn a_range_that_does_not_fit_is_not_needed() {
+    let with = |bytes: u64| of(builder().with_memory_limit(bytes));
+    let fits = |s: &Session, lo: i64, hi: i64| {
+        let mut dims = DimBox::new();
+        dims.insert("batch", lo, hi);
+        s.plan(&dims).is_ok()
+    };
+    let mut least = 1u64 << 16;
+    while !fits(&with(least), 100, 100) {
+        least += least / 32;
+    }
+    let s = with(least);
+    assert!(!fits(&s, 97, 112), "{least} B are enough for 112 too");
+    for batch in [4, 9, 100, 20] {
+        agree(&answer(&s, batch), &answer(&session(), batch));
+        assert_eq!(range(plan_for(&s, batch).plan()), (batch, batch));
+    }
 }
