@@ -64,6 +64,8 @@ pub(crate) struct Earlier<'a> {
     pub dims: &'a DimBox,
     /// Whether that is near.
     pub near: bool,
+    /// Whether it ran on the same workers of the same devices.
+    pub same_devices: bool,
     /// Whether what it cost there it costs here: none of its sizes depends on the box.
     pub unchanged: bool,
     pub work: &'a Work,
@@ -240,6 +242,7 @@ impl<'a> Prior<'a> {
         Some(Earlier {
             dims: &like.plan.dims,
             near: like.near,
+            same_devices: like.same_devices,
             unchanged: like.same_devices && fixed(ran),
             kernel: ran,
             schedule,

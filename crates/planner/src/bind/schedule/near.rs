@@ -50,12 +50,12 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if e.packed.iter().any(|p| !(facts.constant)(p.0)) {
         return None;
     }
-    // One that is worth sharing out now must be cut into tasks for all workers, unless a search just beside
-    // found nothing to cut.
+    // One that is worth sharing out now must be cut into tasks for all workers, unless a search just beside,
+    // for as many, found nothing to cut.
     let workers = ctx.workers as u64;
     let worth = WORTH_SHARING * ctx.machine.costs.handoff_s.value;
     let cut = |w: &Work, c: &Cost| w.tasks >= workers || busy(c) <= worth;
-    let whole = e.near && !cut(e.work, e.cost);
+    let whole = e.near && e.same_devices && !cut(e.work, e.cost);
     let shared = |w: &Work, c: &Cost| whole || cut(w, c);
     let least = |w: &Work| least_seconds(ctx, e.kernel.family, w);
     // All that another schedule could gain is not worth a search.

@@ -383,3 +383,33 @@ fn plans_of_a_program_share_its_host_operators() {
         assert!(std::sync::Arc::ptr_eq(&of(plan).expect("a host step"), &op));
     }
 }
+
+/// A plan for one worker says nothing of what several could share.
+#[test]
+fn a_plan_for_more_workers_is_cut_for_them() {
+    let one = Allotment {
+        workers: vec![1],
+        ..Allotment::default()
+    };
+    let mut whole = 0;
+    for m in [8, 16, 64] {
+        let p = gemm(m, 768, 768);
+        let alone = planner().bind(&p, &dims(), &one).unwrap();
+        let tasks = |p: &Plan| {
+            let mut steps = p.blocks().flat_map(|b| &b.steps);
+            steps.next().map(|s| s.cost_work.tasks)
+        };
+        whole += usize::from(tasks(&alone) == Some(1));
+        let plain = bind(&p, &dims());
+        let alone = alone.verify().unwrap();
+        let plan = planner()
+            .bind_like(&p, &dims(), &Allotment::default(), &[&alone])
+            .unwrap();
+        let (took, best) = (plan.predicted.time_s, plain.predicted.time_s);
+        assert!(
+            took < 1.25 * best,
+            "{m}: {took:e} s where {best:e} s would do"
+        );
+    }
+    assert!(whole > 0, "one worker has several tasks everywhere");
+}
