@@ -124,7 +124,7 @@ pub(crate) struct Unit {
     pub trial: ArcSwapOption<Trial>,
     /// Plans that were made for requests that waited for them.
     pub made: AtomicU64,
-    /// Whether a plan for more sizes than were asked for could not be made: no others are tried.
+    /// Whether a plan could be made for what was asked for and not for more sizes: no others are tried.
     narrow: AtomicBool,
     /// Bodies by (segment, which), made when first needed.
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
@@ -540,15 +540,16 @@ impl Unit {
         }
         let began = Instant::now();
         let dims = dims();
-        let wide = self.widened(&dims).and_then(|wide| {
-            let made = self.make(engine, &wide, allotment, memory, WIDE_BYTES);
-            // What holds for the size asked for need not hold for others, or they need too much memory.
-            self.narrow.store(made.is_err(), Ordering::Relaxed);
-            made.ok()
-        });
+        let wide = self.widened(&dims);
+        let wide = wide.map(|d| self.make(engine, &d, allotment, memory, WIDE_BYTES));
         let made = match wide {
-            Some(e) => e,
-            None => self.make(engine, &dims, allotment, memory, u64::MAX)?,
+            Some(Ok(e)) => e,
+            wide => {
+                let e = self.make(engine, &dims, allotment, memory, u64::MAX)?;
+                // What holds for the size asked for need not hold for others, or they need too much memory.
+                self.narrow.fetch_or(wide.is_some(), Ordering::Relaxed);
+                e
+            }
         };
         engine.planned(began.elapsed());
         self.made.fetch_add(1, Ordering::Relaxed);

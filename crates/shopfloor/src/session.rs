@@ -218,7 +218,8 @@ impl SessionBuilder {
     }
 
     /// Plans cover the symbolic dimension `name` from `lo` to `hi` (both included). Equal ends bind
-    /// it for good.
+    /// it for good. Sizes that no range covers are planned for when a request first has them: the first
+    /// few of a dimension alone, later ones in ranges of less than a doubling.
     pub fn with_dim(mut self, name: &str, lo: i64, hi: i64) -> Self {
         self.options.dims.insert(name, lo, hi);
         self
@@ -312,7 +313,8 @@ impl SessionBuilder {
     }
 
     /// The same requests give the same bits, whatever else goes on: the session's plans are pinned. No
-    /// supervisor changes them, and none depends on the plans that were made before it.
+    /// supervisor changes them, none depends on the plans that were made before it, and every size
+    /// that no range covers has a plan of its own.
     #[must_use]
     pub fn deterministic(mut self) -> Self {
         self.deterministic = true;
