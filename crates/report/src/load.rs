@@ -1,3 +1,4 @@
+use crate::profile::median;
 use crate::units;
 use crate::{Align, Style, Table};
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,7 @@ impl PlanningMs {
     pub fn median(all: &[PlanningMs]) -> PlanningMs {
         let of = |time: fn(&PlanningMs) -> Option<f64>| {
             let mut each: Vec<f64> = all.iter().filter_map(time).collect();
-            each.sort_by(f64::total_cmp);
-            each.get(each.len() / 2).copied()
+            (!each.is_empty()).then(|| median(&mut each))
         };
         PlanningMs {
             model: of(|p| Some(p.model)).unwrap_or_default(),

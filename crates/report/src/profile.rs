@@ -164,7 +164,7 @@ pub struct Profile {
     pub queues: Vec<crate::QueueView>,
 }
 
-fn median(v: &mut [f64]) -> f64 {
+pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
     match v.len() {
         0 => 0.0,

@@ -4,6 +4,7 @@ use report::{LoadReport, Planned, PlanningMs, ProcessMs};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use supervisor::stats::median;
 use tensor::Tensor;
 
 /// Processes that are started with an empty cache, each with one of its own.
@@ -168,12 +169,8 @@ pub fn planning_times(
                 each.push(ms);
             }
         }
-        each.sort_by(f64::total_cmp);
-        if let (Some(a), Some(b)) = (
-            each.get((each.len().max(1) - 1) / 2),
-            each.get(each.len() / 2),
-        ) {
-            planning.outside = Some(0.5 * (a + b));
+        planning.outside = median(&each);
+        if planning.outside.is_some() {
             break;
         }
     }

@@ -2,8 +2,7 @@
 //! processes and for a shape outside the box, to `bench/LOAD.md`.
 use crate::pages::{commit, date, number, root};
 use crate::quiet::Quiet;
-use shopfloor::report::LoadReport;
-use shopfloor::report::Planned;
+use shopfloor::report::{LoadReport, Planned};
 use shopfloor::{Cache, Model, ModelOptions, Session, inputs};
 use shopfloor::{load_times, planning_times, steady_ms};
 use std::fmt::Write as _;
@@ -235,10 +234,10 @@ pub fn run(args: &[String]) -> ExitCode {
          the page cache for all of them.\n\n\
          `planned` is reading, rewriting, fusing and binding in a process that has no cache and plans for the \
          first time. The *first planning* is what such a process takes from the file to a plan that runs: the \
-         same with proof, compiling and packing of weights (medians of {PLANNINGS} processes). `outside` is what a request of a shape outside \
-         all boxes at hand takes before it runs there (the median of those of five shapes that need \
-         a plan, one to five further along a dimension): schedules, proof, compiling, and packing where it packs anew; its \
-         share is of the first planning.\n\n\
+         same with proof, compiling and packing of weights (medians of {PLANNINGS} processes). `outside` is \
+         what a request of a shape outside all boxes at hand takes before it runs there (the median of those \
+         of five shapes that need a plan, one to five further along a dimension): schedules, proof, \
+         compiling, and packing where it packs anew; its share is of the first planning.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
          within a second, and a shape inside the box makes no plan: {wrong} of {} models break one of \
