@@ -367,6 +367,52 @@ impl CpuExecutable {
         Ok(())
     }
 
+    /// Memory of a request slot, for any symbols.
+    fn frame(&self) -> Result<CpuFrame, DeviceError> {
+        let b = self.block()?;
+        let bound = Bound::for_block(&self.steps.params, b, &self.plan.plan().dims)?;
+        let mut bufs = Vec::new();
+        for (buf, kept) in b.buffers.iter().zip(&self.kept) {
+            bufs.push(match kept {
+                Kept::Bytes(k, _) => k.as_ptr().cast_mut(),
+                Kept::Weight(w) => w.cast_mut(),
+                Kept::No => std::ptr::null_mut(),
+            });
+            let end = buf.offset.checked_add(buf.bytes);
+            if buf.kind == BufferKind::Arena && end.is_none_or(|e| e > self.arena as u64) {
+                return Err(DeviceError::Unsupported {
+                    device: "cpu".into(),
+                    step: buf.name.clone(),
+                    why: "its buffer lies outside the arena; verify the plan".into(),
+                });
+            }
+        }
+        let mut desk = Desk::new()?;
+        desk.grow(0, self.steps.views)?;
+        let n = self.steps.work.len();
+        Ok(CpuFrame {
+            executable: self.id,
+            bound,
+            memory: AlignedBytes::new(0, "the arena of a request")?,
+            laid: std::ptr::null_mut(),
+            bufs,
+            dims: None,
+            sizes: vec![0; self.inputs.len() + self.outputs.len()],
+            tasks: vec![0; n],
+            needs: vec![vec![]; n],
+            known: (0..n).map(|_| Known::default()).collect(),
+            single: false,
+            flow: Flow::new(n, self.pool.workers()),
+            desk,
+            spans: (0..self.pool.workers())
+                .map(|_| Mutex::new(Vec::new()))
+                .collect(),
+            staged: (0..self.inputs.len() + self.outputs.len())
+                .map(|_| None)
+                .collect(),
+        })
+    }
+
     /// Evaluates what follows from the symbols' values, unless they are those of the last request.
     fn dims(&self, f: &mut CpuFrame, b: &Block, symbols: &[i64]) -> Result<(), DeviceError> {
         if f.dims.as_deref() == Some(symbols) {
@@ -432,48 +478,13 @@ unsafe impl Send for CpuFrame {}
 
 impl Executable for CpuExecutable {
     fn new_frame(&self) -> Result<Frame, DeviceError> {
-        let b = self.block()?;
-        let bound = Bound::for_block(&self.steps.params, b, &self.plan.plan().dims)?;
-        let mut bufs = Vec::new();
-        for (buf, kept) in b.buffers.iter().zip(&self.kept) {
-            bufs.push(match kept {
-                Kept::Bytes(k, _) => k.as_ptr().cast_mut(),
-                Kept::Weight(w) => w.cast_mut(),
-                Kept::No => std::ptr::null_mut(),
-            });
-            let end = buf.offset.checked_add(buf.bytes);
-            if buf.kind == BufferKind::Arena && end.is_none_or(|e| e > self.arena as u64) {
-                return Err(DeviceError::Unsupported {
-                    device: "cpu".into(),
-                    step: buf.name.clone(),
-                    why: "its buffer lies outside the arena; verify the plan".into(),
-                });
-            }
-        }
-        let mut desk = Desk::new()?;
-        desk.grow(0, self.steps.views)?;
-        let n = self.steps.work.len();
-        Ok(Frame(Box::new(CpuFrame {
-            executable: self.id,
-            bound,
-            memory: AlignedBytes::new(0, "the arena of a request")?,
-            laid: std::ptr::null_mut(),
-            bufs,
-            dims: None,
-            sizes: vec![0; self.inputs.len() + self.outputs.len()],
-            tasks: vec![0; n],
-            needs: vec![vec![]; n],
-            known: (0..n).map(|_| Known::default()).collect(),
-            single: false,
-            flow: Flow::new(n, self.pool.workers()),
-            desk,
-            spans: (0..self.pool.workers())
-                .map(|_| Mutex::new(Vec::new()))
-                .collect(),
-            staged: (0..self.inputs.len() + self.outputs.len())
-                .map(|_| None)
-                .collect(),
-        })))
+        Ok(Frame(Box::new(self.frame()?)))
+    }
+
+    fn frame_for(&self, symbols: &[i64]) -> Result<Frame, DeviceError> {
+        let mut f = self.frame()?;
+        self.dims(&mut f, self.block()?, symbols)?;
+        Ok(Frame(Box::new(f)))
     }
 
     fn memory_bytes(&self) -> usize {

@@ -172,6 +172,12 @@ pub trait Executable: Send + Sync {
     /// What a request slot keeps for this executable: parameters, counters. Its arena is made when
     /// a request first runs in it, or lent with [`Executable::exchange`].
     fn new_frame(&self) -> Result<Frame, DeviceError>;
+    /// As [`Executable::new_frame`], with what follows from the block's symbols having these values, in the
+    /// block's order, made beforehand where the device can: the first request finds it.
+    fn frame_for(&self, symbols: &[i64]) -> Result<Frame, DeviceError> {
+        let _ = symbols;
+        self.new_frame()
+    }
     /// Bytes of memory that a request works in: arena and the caller's scratch.
     fn memory_bytes(&self) -> usize {
         0

@@ -120,6 +120,8 @@ pub(crate) struct Unit {
     next_id: AtomicU64,
     /// Changes when the current plan does.
     version: AtomicU64,
+    /// Held by whoever changes it.
+    publishing: Mutex<()>,
     /// A plan that some requests run with instead.
     pub trial: ArcSwapOption<Trial>,
     /// Plans that were made for requests that waited for them.
@@ -159,6 +161,7 @@ impl Unit {
             retired: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
+            publishing: Mutex::new(()),
             trial: ArcSwapOption::empty(),
             made: AtomicU64::new(0),
             narrow: AtomicBool::new(false),
@@ -373,6 +376,15 @@ impl Unit {
             plan,
             blocks,
         }))
+    }
+
+    /// Runs `change`, which may make another plan the current one, with the version that such a plan will be.
+    pub fn publish<T>(&self, change: impl FnOnce(u64) -> T) -> T {
+        let one = self.publishing.lock();
+        let one = one.unwrap_or_else(PoisonError::into_inner);
+        let out = change(self.version() + 1);
+        drop(one);
+        out
     }
 
     /// Makes `epoch` the current plan: requests that start from now on use it when it covers their

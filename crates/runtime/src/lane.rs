@@ -5,12 +5,13 @@ use crate::RunError;
 use crate::book::Book;
 use crate::epoch::{Epoch, Unit};
 use crate::interpret::shape_of;
+use crate::spare::Spares;
 use crate::value::Shaped;
 use device::{AlignedBytes, Frame, Permit, Recycler, Request, UnifiedBuffer, UnifiedRequest};
 use layout::{DType, Sym};
 use plan::{Block, PlanSegment, Program, Timeline, VerifiedPlan};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tensor::Tensor;
 
 /// Sets of shapes that a lane remembers.
@@ -52,7 +53,7 @@ struct Out {
 }
 
 /// Whether `shapes` are those of `key`.
-fn same<'a>(key: &[usize], shapes: impl Iterator<Item = &'a [usize]>) -> bool {
+pub(crate) fn same<'a>(key: &[usize], shapes: impl Iterator<Item = &'a [usize]>) -> bool {
     let mut rest = key;
     for s in shapes {
         let Some((&rank, tail)) = rest.split_first() else {
@@ -64,6 +65,18 @@ fn same<'a>(key: &[usize], shapes: impl Iterator<Item = &'a [usize]>) -> bool {
         rest = &tail[rank..];
     }
     rest.is_empty()
+}
+
+/// The shapes that `key` is of.
+pub(crate) fn shapes_of(key: &[usize]) -> Vec<&[usize]> {
+    let mut shapes = Vec::new();
+    let mut rest = key;
+    while let Some((&rank, tail)) = rest.split_first() {
+        let (shape, behind) = tail.split_at(rank.min(tail.len()));
+        shapes.push(shape);
+        rest = behind;
+    }
+    shapes
 }
 
 /// A tensor with any contents for an output, recycled where that pays.
@@ -123,7 +136,7 @@ impl Ready {
             key.push(s.len());
             key.extend_from_slice(s);
         }
-        let frame = epoch.blocks[0].exe.new_frame()?;
+        let frame = epoch.blocks[0].exe.frame_for(&symbols)?;
         Ok(Some(Ready {
             version,
             key,
@@ -133,6 +146,16 @@ impl Ready {
             inputs,
             outputs,
         }))
+    }
+
+    /// The version of its plan.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Rank and extents of each input, one after the other.
+    pub fn key(&self) -> &[usize] {
+        &self.key
     }
 
     /// Runs a request: `inputs` in the program's order, of the shapes this was made for.
@@ -312,11 +335,21 @@ impl Lane {
 }
 
 /// The lanes that no request uses now: never more than requests that ran at once.
-pub(crate) struct Lanes(Mutex<Vec<Lane>>);
+pub(crate) struct Lanes(Mutex<Idle>);
+
+#[derive(Default)]
+struct Idle {
+    lanes: Vec<Lane>,
+    spares: Spares,
+}
 
 impl Lanes {
     pub fn new() -> Lanes {
-        Lanes(Mutex::new(Vec::new()))
+        Lanes(Mutex::new(Idle::default()))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lane, with whether what is in front of it is ready for these inputs by the plan of this version.
@@ -325,16 +358,49 @@ impl Lanes {
         version: u64,
         inputs: &[Option<&T>],
     ) -> Result<(Lane, bool), RunError> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for i in (0..idle.len()).rev() {
-            if idle[i].find(version, inputs) {
-                return Ok((idle.swap_remove(i), true));
+        let mut idle = self.idle();
+        for i in (0..idle.lanes.len()).rev() {
+            if idle.lanes[i].find(version, inputs) {
+                return Ok((idle.lanes.swap_remove(i), true));
             }
         }
-        match idle.pop() {
-            Some(l) => Ok((l, false)),
-            None => Ok((Lane::new()?, false)),
+        let (lane, spare) = (idle.lanes.pop(), idle.spares.take(version, inputs));
+        drop(idle);
+        let mut lane = lane.map_or_else(Lane::new, Ok)?;
+        let ready = spare.is_some();
+        if let Some(r) = spare {
+            lane.keep(r);
         }
+        Ok((lane, ready))
+    }
+
+    /// As [`Lane::find`], where what was made ready beforehand may be brought too.
+    pub fn find<T: Shaped>(&self, lane: &mut Lane, version: u64, inputs: &[Option<&T>]) -> bool {
+        if lane.find(version, inputs) {
+            return true;
+        }
+        let spare = self.idle().spares.take(version, inputs);
+        let ready = spare.is_some();
+        if let Some(r) = spare {
+            lane.keep(r);
+        }
+        ready
+    }
+
+    /// A lane was made ready for requests of these shapes by the plan in use.
+    pub fn made(&self, ready: &Ready) {
+        self.idle().spares.made(ready.key());
+    }
+
+    /// As [`Spares::wanted`].
+    pub fn wanted(&self) -> Vec<(Vec<usize>, usize)> {
+        self.idle().spares.wanted()
+    }
+
+    /// As [`Spares::lay`].
+    pub fn lay(&self, ready: Vec<Ready>) {
+        let left = self.idle().spares.lay(ready);
+        drop(left);
     }
 
     /// Gives a lane back; what it had ready for plans that were replaced meanwhile is forgotten.
@@ -347,14 +413,15 @@ impl Lanes {
             book.arenas.fetch_add(more, Ordering::Relaxed);
             lane.booked = bytes;
         }
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(lane);
+        self.idle().lanes.push(lane);
     }
 
     /// Lets go of plans that were replaced.
     pub fn forget(&self, unit: &Unit) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<Ready> = idle.iter_mut().flat_map(|l| l.forget(unit)).collect();
+        let mut idle = self.idle();
+        let gone: Vec<Ready> = (idle.lanes.iter_mut())
+            .flat_map(|l| l.forget(unit))
+            .collect();
         // Requests wait for the lock, and whoever lets go of plans may stand back for them.
         drop(idle);
         drop(gone);

@@ -23,6 +23,7 @@ mod mask;
 mod served;
 mod session;
 mod slab;
+mod spare;
 mod stack;
 mod stats;
 mod store;

@@ -2,11 +2,11 @@
 use crate::book::Book;
 use crate::epoch::{Epoch, Unit};
 use crate::interpret::bind_inputs;
-use crate::lane::{Lane, Lanes, Ready};
+use crate::lane::{Lane, Lanes, Ready, shapes_of};
 use crate::session::SessionOptions;
 use crate::trial::{Prepared, Trial, Turns};
 use crate::watch::{Keep, Seen, Watch};
-use crate::{Engine, RunError};
+use crate::{Engine, RunError, joined};
 use device::{Permit, Recycler};
 use layout::Sym;
 use plan::{Plan, PlanSegment, Program};
@@ -137,9 +137,64 @@ impl Served {
         self.lanes.forget(&self.unit);
     }
 
+    /// Has `change` make `epoch` the current plan, once requests of the shapes that came last are ready for it.
+    pub(crate) fn publish<T>(&self, epoch: Arc<Epoch>, change: impl FnOnce(Arc<Epoch>) -> T) -> T {
+        self.unit.publish(|version| {
+            // What a request needs on a GPU is memory there, of which there may be too little for both plans.
+            let wanted = match self.engine.device().target().gpu {
+                None => self.lanes.wanted(),
+                Some(_) => Vec::new(),
+            };
+            let mut spares = Vec::new();
+            for (key, lanes) in wanted {
+                let shapes = shapes_of(&key);
+                let mut env = Vec::new();
+                bind_inputs(&self.unit.program, &shapes, &mut env);
+                if !epoch.covers(&env) {
+                    continue;
+                }
+                for _ in 0..lanes {
+                    let e = epoch.clone();
+                    match Ready::new(&self.unit.program, e, version, &shapes, &env) {
+                        Ok(Some(r)) => spares.push(r),
+                        // A request that needs it will say why there is none.
+                        Ok(None) | Err(_) => break,
+                    }
+                }
+            }
+            if !spares.is_empty() {
+                self.in_use(&epoch);
+            }
+            self.lanes.lay(spares);
+            change(epoch)
+        })
+    }
+
+    /// Some requests run with this plan.
+    pub(crate) fn compiled(&self, epoch: &Epoch) {
+        for (i, b) in epoch.blocks.iter().enumerate() {
+            self.book.compiled(b.exe.id(), &epoch.plan, i);
+        }
+    }
+
+    /// Requests run with this plan from now on; they are given the workers that it has use for.
+    pub(crate) fn in_use(&self, epoch: &Epoch) {
+        self.compiled(epoch);
+        let plan = epoch.plan.plan();
+        let items = joined::items_of(&self.unit.program, &plan.dims);
+        let workers = self.engine.workers();
+        if let Some(n) = self.book.planned(plan, items, workers) {
+            let policy = SessionPolicy {
+                workers: n,
+                ..self.book.policy().clone()
+            };
+            self.engine.desk.set_policy(&self.book, policy);
+        }
+    }
+
     /// Every request within its box runs with this plan from now on; running ones finish on theirs.
     pub fn promote(&self, prepared: Prepared) {
-        let gone = self.unit.promote(prepared.0);
+        let gone = self.publish(prepared.0, |e| self.unit.promote(e));
         self.unit.trial.store(None);
         self.lanes.forget(&self.unit);
         self.unit.retire(gone);

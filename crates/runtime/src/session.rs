@@ -389,7 +389,7 @@ impl Session {
         } = how;
         let version = tried.map_or_else(|| self.unit.version(), |t| t.version);
         let ready = match lane {
-            Some(l) => l.find(version, inputs),
+            Some(l) => self.lanes.find(l, version, inputs),
             None => {
                 let (l, ready) = self.lanes.take(version, inputs)?;
                 *lane = Some(l);
@@ -451,21 +451,24 @@ impl Session {
         let asked = dims.unwrap_or(&options.dims);
         let dims = || box_for(program, &env, asked);
         let (version, epoch) = match tried {
-            Some(t) => (t.version, t.epoch.clone()),
+            Some(t) => {
+                self.compiled(&t.epoch);
+                (t.version, t.epoch.clone())
+            }
             None => {
                 let version = self.unit.version();
                 let (unit, allotment) = (&self.unit, &options.allotment);
                 let epoch = unit.epoch(&self.engine, &env, dims, allotment, &mut lane.memory)?;
-                self.planned(&epoch.plan);
+                self.in_use(&epoch);
                 (version, epoch)
             }
         };
-        for (i, b) in epoch.blocks.iter().enumerate() {
-            self.book.compiled(b.exe.id(), &epoch.plan, i);
-        }
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.map_or(&[][..], T::shape)).collect();
         match Ready::new(program, epoch, version, &shapes, &env)? {
             Some(r) => {
+                if tried.is_none() {
+                    self.lanes.made(&r);
+                }
                 lane.keep(r);
                 Ok(None)
             }
@@ -654,19 +657,6 @@ impl Session {
         }
     }
 
-    /// A plan was made ready: requests are given the workers that it has use for.
-    fn planned(&self, plan: &VerifiedPlan) {
-        let items = joined::items_of(&self.unit.program, &plan.plan().dims);
-        let workers = self.engine.workers();
-        if let Some(n) = self.book.planned(plan.plan(), items, workers) {
-            let policy = SessionPolicy {
-                workers: n,
-                ..self.book.policy().clone()
-            };
-            self.engine.desk.set_policy(&self.book, policy);
-        }
-    }
-
     /// What the session is at, and what its requests came to.
     pub fn view(&self) -> SessionView {
         self.engine
@@ -690,7 +680,7 @@ impl Session {
     pub fn swap(&self, plan: Plan) -> Result<u64, RunError> {
         let epoch = self.unit.compile(&self.engine, plan)?;
         let id = epoch.id;
-        let before = self.unit.swap(epoch);
+        let before = self.publish(epoch, |e| self.unit.swap(e));
         self.lanes.forget(&self.unit);
         self.unit.retire(before);
         Ok(id)

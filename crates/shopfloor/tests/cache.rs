@@ -211,12 +211,12 @@ fn a_folder_that_cannot_be_used_costs_nothing_but_speed() {
 
 #[test]
 fn a_cache_never_takes_more_than_it_may() {
-    const LIMIT: u64 = 1 << 20;
+    const LIMIT: u64 = 256 << 10;
     let dir = tempfile::tempdir().unwrap();
     let bytes = || -> u64 { files(dir.path()).iter().map(|f| f.1.len() as u64).sum() };
     let engine = default_engine(Some(1), None, None).unwrap();
     let want = answer(&session(&engine, dir.path()));
-    let one = bytes();
+    assert!(bytes() < LIMIT);
     // Several sessions with caches of their own, as processes would have them.
     std::thread::scope(|s| {
         for t in 0..3 {
@@ -224,7 +224,9 @@ fn a_cache_never_takes_more_than_it_may() {
             s.spawn(move || {
                 let engine = default_engine(Some(1), None, None).unwrap();
                 for i in 0..4 {
+                    // Every size has a plan of its own, which is kept: none follows another's.
                     let s = Session::builder()
+                        .deterministic()
                         .with_engine(engine.clone())
                         .with_cache(Cache::new(folder).with_limit(LIMIT))
                         .commit_from_file(model())
@@ -242,7 +244,8 @@ fn a_cache_never_takes_more_than_it_may() {
         }
     });
     let left = bytes();
-    assert!(left > one.min(LIMIT / 2), "{left}");
+    // Those that were used least recently went, and no more than had to.
+    assert!(left > LIMIT / 2, "{left}");
     assert!(left <= LIMIT + 3 * LIMIT / 32, "{left}");
 }
 

@@ -3,6 +3,7 @@
 
 pub mod byhand;
 pub mod compare;
+pub mod cores;
 pub mod exact;
 pub mod generate;
 pub mod memory;

@@ -9,7 +9,9 @@ use planner::{PlanOptions, Planner};
 use shopfloor::{Model, ModelOptions, Session, inputs};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use testkit::cores::on_all_cores;
 use testkit::random::{Case, Engines};
 use testkit::zoo;
 
@@ -90,8 +92,13 @@ fn of_plan(p: &Plan, out: &mut Vec<Known>) {
 }
 
 /// The kernels among these that were not looked at before and are not read back.
-fn failures(all: &[Known], seen: &mut BTreeSet<String>) -> Vec<String> {
-    let new = all.iter().filter(|k| seen.insert(format!("{k:?}")));
+fn failures(all: &[Known], seen: &Mutex<BTreeSet<String>>) -> Vec<String> {
+    let new = all.iter().filter(|k| {
+        let text = format!("{k:?}");
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(text)
+    });
     new.filter_map(|k| round_trip(k).err()).collect()
 }
 
@@ -138,20 +145,22 @@ fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
 fn kernels_of_models_and_their_plans_are_read_back() {
     let names = zoo::names();
     let planners = planners();
-    let (mut seen, mut failed) = (BTreeSet::new(), vec![]);
-    for name in &names {
-        let (began, before) = (Instant::now(), seen.len());
+    let seen = Mutex::new(BTreeSet::new());
+    let all = on_all_cores(&names, |name| {
+        let began = Instant::now();
         let all = of_model(name, &planners);
-        let bad = failures(&all, &mut seen);
+        let bad = failures(&all, &seen);
         println!(
-            "{name}: {} kernels, {} of them new, {} not read back, {:.1} s",
+            "{name}: {} kernels, {} not read back, {:.1} s",
             all.len(),
-            seen.len() - before,
             bad.len(),
             began.elapsed().as_secs_f64()
         );
-        failed.extend(bad.into_iter().map(|e| format!("{name}: {e}")));
-    }
+        let said = bad.into_iter().map(|e| format!("{name}: {e}"));
+        said.collect::<Vec<_>>()
+    });
+    let failed: Vec<String> = all.into_iter().flatten().collect();
+    let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} different kernels of {} models", seen.len(), names.len());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     assert!(seen.len() > 100, "{}", seen.len());
@@ -165,7 +174,7 @@ fn kernels_of_random_plans_are_read_back() {
     };
     let engines = Engines::start().expect("engines");
     let one = seeds.end - seeds.start == 1;
-    let (mut seen, mut failed) = (BTreeSet::new(), vec![]);
+    let (seen, mut failed) = (Mutex::new(BTreeSet::new()), vec![]);
     for seed in seeds {
         let Ok(case) = Case::new(seed) else { continue };
         let options = ModelOptions {
@@ -186,9 +195,10 @@ fn kernels_of_random_plans_are_read_back() {
         if let Ok(plan) = session.plan(&dims) {
             of_plan(&plan, &mut all);
         }
-        let bad = failures(&all, &mut seen);
+        let bad = failures(&all, &seen);
         failed.extend(bad.into_iter().map(|e| format!("seed {seed}: {e}")));
     }
+    let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} different kernels", seen.len());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     assert!(one || seen.len() > 400, "{}", seen.len());

@@ -7,6 +7,7 @@ use common::hollow;
 use plan::{Allotment, Planner as _, SymbolOrigin};
 use shopfloor::{DimBox, Model, ModelOptions};
 use std::path::Path;
+use testkit::cores::on_all_cores;
 use testkit::zoo::{self, ZooModel};
 
 /// Half to `factor` times the size that the reference was made with, for every symbol of an input.
@@ -132,21 +133,21 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
 fn every_model_is_planned_for_gpus() {
     let dir = tempfile::tempdir().expect("folder");
     let only = std::env::var("SHOPFLOOR_ONLY").ok();
-    let mut failed = Vec::new();
-    for name in zoo::names() {
-        if only
+    let asked = |name: &String| {
+        let listed = only
             .as_ref()
-            .is_some_and(|o| !o.split(',').any(|o| o == name))
-            || zoo::find(&name).expect("model").meta().large
-        {
-            continue;
-        }
-        for machine in ["a100", "h100", "h200"] {
-            if let Err(e) = planned_on(&name, machine, dir.path()) {
-                failed.push(format!("{name} on {machine}: {e}"));
-            }
-        }
-    }
+            .is_none_or(|o| o.split(',').any(|o| o == name));
+        listed && !zoo::find(name).expect("model").meta().large
+    };
+    let names: Vec<String> = zoo::names().into_iter().filter(asked).collect();
+    let all = on_all_cores(&names, |name| {
+        let on = ["a100", "h100", "h200"].map(|machine| {
+            let e = planned_on(name, machine, dir.path()).err()?;
+            Some(format!("{name} on {machine}: {e}"))
+        });
+        on.into_iter().flatten().collect::<Vec<_>>()
+    });
+    let failed: Vec<String> = all.into_iter().flatten().collect();
     assert!(failed.is_empty(), "refused:\n{}", failed.join("\n"));
 }
 

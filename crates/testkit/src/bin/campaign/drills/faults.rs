@@ -109,9 +109,10 @@ fn injected(how: &How, quiet: &mut Quiet, injections: u64) -> Result<Outcome, St
 }
 
 /// What four callers saw.
+#[derive(Default)]
 struct Ran {
-    /// Seconds.
-    p99: f64,
+    /// Seconds of every request.
+    times: Vec<f64>,
     /// Answers that were wrong or another's.
     bad: u64,
     /// Requests answered.
@@ -154,14 +155,15 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
                 .bind(s.runtime().program(), &dims, &o)
                 .map_err(text)?
         };
-        let share = requests / how.blocks as u64;
+        let swap = |i: u64| -> Result<(), String> {
+            let plan = if i.is_multiple_of(2) { &one } else { &two };
+            s.swap_plan(plan.clone()).map(drop).map_err(text)
+        };
+        // Even, since half of them is asked for.
+        let share = requests / how.blocks as u64 / 2 * 2;
         // Without swaps too somebody looks when the next would be due: that is the drill's, not a swap's.
-        let run = |looks: u64, swaps: bool| -> Result<Ran, String> {
+        let run = |share: u64, looks: u64, swaps: bool| -> Result<Ran, String> {
             let (left, bad, done) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
-            let swapper = |i: u64| -> Result<(), String> {
-                let plan = if i.is_multiple_of(2) { &one } else { &two };
-                s.swap_plan(plan.clone()).map(drop).map_err(text)
-            };
             // As the supervisor's thread does, which is who swaps beside traffic.
             let swapping = || -> Result<u64, String> {
                 cpu::stand_back();
@@ -173,7 +175,7 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
                         std::thread::sleep(Duration::from_micros(50));
                     }
                     if swaps {
-                        swapper(i)?;
+                        swap(i)?;
                         within += u64::from(left.load(Ordering::Relaxed) > 0);
                     }
                 }
@@ -214,7 +216,7 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
                 Ok((times, within))
             })?;
             Ok(Ran {
-                p99: quantile(times, 0.99),
+                times,
                 bad: bad.into_inner(),
                 done: done.into_inner(),
                 within,
@@ -222,20 +224,33 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         };
         let own = swaps / how.blocks as u64;
         // The first swaps grow what is kept between requests.
-        run(own.min(20), true)?;
+        run(share, own.min(20), true)?;
         let memory = resident();
+        // Each of the two plans has half of the requests in both.
+        let still = || -> Result<Ran, String> {
+            let mut both = Ran::default();
+            for i in 0..2 {
+                swap(i)?;
+                let half = run(share / 2, own / 2, false)?;
+                both.times.extend(half.times);
+                both.bad += half.bad;
+                both.done += half.done;
+            }
+            Ok(both)
+        };
         let (without, with) = match block % 2 {
-            0 => (run(own, false)?, run(own, true)?),
+            0 => (still()?, run(share, own, true)?),
             _ => {
-                let with = run(own, true)?;
-                (run(own, false)?, with)
+                let with = run(share, own, true)?;
+                (still()?, with)
             }
         };
+        let p99 = |r: &Ran| quantile(r.times.clone(), 0.99);
         grown.push((resident() - memory) / 1048576.0);
         wrong.push((with.bad + without.bad) as f64);
         lost.push((2 * share - with.done - without.done) as f64);
-        tail.push(with.p99 / without.p99);
-        told.push(1e6 * without.p99);
+        tail.push(p99(&with) / p99(&without));
+        told.push(1e6 * p99(&without));
         beside.push(with.within as f64 / own as f64);
     }
     Ok(Outcome {
@@ -253,7 +268,7 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
             Figure::new("resident memory grown", Aim::Most(4.0), " MiB", grown),
         ],
         notes: vec![format!(
-            "digits_cnn at batch 16, four callers with inputs of their own: {requests} requests over {swaps} swaps in {} blocks, and as many without. Every swap proves and compiles its plan anew beside the traffic, in a thread that stands back as the supervisor's does; without swaps the same thread looks as often. Callers keep every latency, which is in the memory that grows.",
+            "digits_cnn at batch 16, four callers with inputs of their own: {requests} requests over {swaps} swaps between two plans in {} blocks, and as many without, half of them with each of the two plans. Every swap proves and compiles its plan anew beside the traffic, in a thread that stands back as the supervisor's does; without swaps the same thread looks as often. Callers keep every latency, which is in the memory that grows.",
             how.blocks
         )],
     })
