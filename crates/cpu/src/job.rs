@@ -50,6 +50,7 @@ impl Job<'_> {
             if self.permit.workers.is_some() {
                 resized();
             }
+            seat.settle();
             self.pressed(Sitter::Caller)
         };
         self.work(0, scratch, views, pressed, || {
@@ -147,8 +148,10 @@ impl Job<'_> {
         known: &mut [Known],
     ) {
         let mut at = 0;
-        let goes_on =
-            || !self.pressed(Sitter::Caller) || (!self.permit.called_off() && seat.give_way());
+        let goes_on = || {
+            seat.settle();
+            !self.pressed(Sitter::Caller) || (!self.permit.called_off() && seat.give_way())
+        };
         let r = catch_unwind(AssertUnwindSafe(|| {
             for (s, (&count, known)) in self.tasks.iter().zip(known).enumerate() {
                 at = s;

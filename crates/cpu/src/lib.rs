@@ -21,6 +21,7 @@ mod pool;
 #[doc(hidden)]
 pub mod seats;
 mod shares;
+mod stands;
 mod target;
 mod track;
 pub mod ukr;

@@ -3,6 +3,7 @@ use crate::exec::View;
 use crate::flow::{Bed, Left, Slot};
 use crate::job::Job;
 use crate::seats::Seats;
+use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
 use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
@@ -69,6 +70,8 @@ struct Shared {
     /// Slots, from the first on, that were ever taken: nobody looks at the others.
     used: AtomicUsize,
     seats: Seats,
+    /// Where there are as many seats as processors.
+    stands: Option<Stands>,
     workers: Vec<Worker>,
     stop: AtomicBool,
     /// Jobs that are shown.
@@ -94,6 +97,8 @@ pub(crate) struct Pool {
 pub(crate) struct Seat<'a> {
     shared: &'a Shared,
     permit: Permit<'a>,
+    /// While it has the seat.
+    stand: Cell<Option<Stand<'a>>>,
     has: Cell<bool>,
 }
 
@@ -109,17 +114,32 @@ impl Seat<'_> {
         let gone: Option<&dyn Fn() -> bool> = self.permit.cancel.is_some().then_some(&gone);
         // Set first: the seat is not this caller's any more even if something in here were to unwind.
         self.has.set(false);
+        self.stand.set(None);
         self.shared.seats.release();
         // It may be left for a helper of what is more urgent, who found none and sleeps.
         self.shared.call();
         let has = self.shared.seats.sit_again(self.permit.priority, gone);
         self.has.set(has);
+        if has {
+            self.stand.set(self.shared.stand());
+        }
         has
+    }
+
+    /// Asked between two tasks: goes to another processor if somebody else with a seat is on the same, and
+    /// one is free.
+    pub(crate) fn settle(&self) {
+        let stand = self.stand.take();
+        if let Some(s) = &stand {
+            s.settle();
+        }
+        self.stand.set(stand);
     }
 }
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
+        self.stand.set(None);
         if self.has.get() {
             self.shared.seats.leave(self.permit.priority);
             self.shared.call();
@@ -128,6 +148,34 @@ impl Drop for Seat<'_> {
 }
 
 impl Shared {
+    /// The calling thread has a seat.
+    fn stand(&self) -> Option<Stand<'_>> {
+        self.stands.as_ref().map(Stands::stand)
+    }
+
+    /// Has resident `me`, who has a seat, take the processor left free for callers if somebody else with a
+    /// seat is on its own.
+    fn part(&self, me: usize, stand: &Stand<'_>) {
+        let free = self.free.load(Ordering::Relaxed);
+        stand.settle_on(free, |cpu| {
+            let Ok(mut p) = self.workers[me].pinned.try_lock() else {
+                return false;
+            };
+            p.as_mut().is_some_and(|p| self.swap(p, cpu))
+        });
+    }
+
+    /// Has a worker that is pinned take the free processor, and leave its own free.
+    fn swap(&self, pinned: &mut (ThreadId, usize), free: usize) -> bool {
+        let (t, own) = *pinned;
+        let went = pin(t, free);
+        if went {
+            *pinned = (t, free);
+            self.free.store(own, Ordering::Relaxed);
+        }
+        went
+    }
+
     /// Wakes sleeping residents where a job takes more workers than it has, if there is a free seat: who
     /// frees one that a waiting caller was given wakes nobody.
     fn call(&self) {
@@ -157,9 +205,9 @@ impl Shared {
     fn wake(&self) {
         for w in &self.workers {
             w.bed.wake(|| {
-                if let Some(t) = &*lock(&w.thread) {
-                    t.unpark();
-                }
+                // Not with the lock: who was woken may take the processor at once.
+                let thread = lock(&w.thread).clone();
+                thread.iter().for_each(Thread::unpark);
             });
         }
     }
@@ -201,6 +249,7 @@ impl Pool {
                 true => Seats::on_all_processors(workers.max(1)),
                 false => Seats::new(workers),
             },
+            stands: (workers == cpus.len()).then(|| Stands::new(cpus)),
             workers: (0..residents)
                 .map(|_| {
                     Ok(Worker {
@@ -280,6 +329,7 @@ impl Pool {
         Ok(Seat {
             shared: &self.shared,
             permit,
+            stand: Cell::new(self.shared.stand()),
             has: Cell::new(true),
         })
     }
@@ -396,13 +446,8 @@ impl Pool {
             let Ok(mut p) = w.pinned.try_lock() else {
                 return;
             };
-            if let Some((t, cpu)) = *p
-                && cpu == here
-            {
-                if pin(t, free) {
-                    *p = Some((t, free));
-                    self.shared.free.store(here, Ordering::Relaxed);
-                }
+            if let Some(p) = p.as_mut().filter(|p| p.1 == here) {
+                self.shared.swap(p, free);
                 return;
             }
         }
@@ -441,6 +486,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                 let Desk { scratch, views } = &mut *desk;
                 let scratch = scratch.as_ptr();
                 let seated = Cell::new(true);
+                let stand = Cell::new(shared.stand());
                 let slot = &shared.slots[s];
                 let found = slot.enter(seen[s], |job, full| {
                     let priority = job.permit.priority;
@@ -449,7 +495,10 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     if urgent && full {
                         shared.seats.want(s, priority, false);
                     }
+                    let own = stand.take();
+                    own.iter().for_each(|s| shared.part(me, s));
                     let left = job.help(me + 1, scratch, views, slot);
+                    drop(own);
                     if urgent {
                         shared.seats.want(s, priority, left == Left::Early);
                     }
@@ -459,6 +508,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     worked = true;
                     left
                 });
+                stand.set(None);
                 if seated.get() {
                     shared.seats.release();
                 }

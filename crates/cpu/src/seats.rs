@@ -19,6 +19,7 @@ use std::{
 #[cfg(not(loom))]
 use ::device::place::{Sleeper, step_forward};
 use crossbeam_utils::CachePadded;
+use std::ops::{Deref, DerefMut};
 
 /// Priorities beyond this are taken for this one, on either side of 0.
 const FAR: i32 = 1 << 28;
@@ -48,6 +49,43 @@ struct Table {
     /// Seats to be taken out as soon as they are free.
     debt: usize,
     seats: usize,
+}
+
+/// The table, locked; those who were given a seat hear of it once it is not: who was woken may take the processor
+/// at once, and others want the lock.
+struct Held<'a> {
+    // In this order: fields are dropped in that of their declaration.
+    table: MutexGuard<'a, Table>,
+    woken: Woken,
+}
+
+/// They are woken when this is dropped.
+struct Woken(Vec<Arc<Waiter>>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        for w in &self.0 {
+            // Nobody goes on who was not told that it has a seat: it still sleeps.
+            #[cfg(not(loom))]
+            w.sleeper.iter().for_each(Sleeper::follow_me);
+            w.has.store(true, Ordering::Release);
+            w.thread.unpark();
+        }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
 }
 
 /// Who has a seat when it looks whether it must give it up.
@@ -109,12 +147,13 @@ impl Seats {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> Held<'_> {
         #[cfg(loom)]
-        let t = self.table.lock().unwrap();
+        let table = self.table.lock().unwrap();
         #[cfg(not(loom))]
-        let t = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        t
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = Woken(Vec::new());
+        Held { table, woken }
     }
 
     /// Seats that nobody has.
@@ -234,7 +273,7 @@ impl Seats {
         has
     }
 
-    fn wait(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
+    fn wait(&self, priority: i32, mut gone: Option<&dyn Fn() -> bool>) -> bool {
         let me = Arc::new(Waiter {
             level: level(priority),
             has: AtomicBool::new(false),
@@ -252,11 +291,11 @@ impl Seats {
             self.serve(&mut t);
         }
         while !me.has.load(Ordering::Acquire) {
-            let Some(gone) = gone else {
+            let Some(off) = gone else {
                 thread::park();
                 continue;
             };
-            if gone() {
+            if off() {
                 let mut t = self.table();
                 let at = t.waiters.iter().position(|w| Arc::ptr_eq(w, &me));
                 if let Some(at) = at {
@@ -264,9 +303,9 @@ impl Seats {
                     self.serve(&mut t);
                     return false;
                 }
-                // A seat was given meanwhile.
-                drop(t);
-                break;
+                // A seat was given meanwhile, and whoever did is about to say so.
+                gone = None;
+                continue;
             }
             #[cfg(loom)]
             thread::park();
@@ -310,7 +349,7 @@ impl Seats {
 
     /// Gives free seats to those that wait, the most urgent first and then the one that came first, but
     /// none that helpers of a more urgent job are to have; then says anew what is wanted.
-    fn serve(&self, t: &mut Table) {
+    fn serve(&self, t: &mut Held<'_>) {
         while t.debt > 0 && self.try_take() {
             t.debt -= 1;
         }
@@ -327,10 +366,7 @@ impl Seats {
                 break;
             }
             let w = t.waiters.remove(at);
-            #[cfg(not(loom))]
-            w.sleeper.iter().for_each(Sleeper::follow_me);
-            w.has.store(true, Ordering::Release);
-            w.thread.unpark();
+            t.woken.0.push(w);
         }
         self.attention
             .store(t.waiters.len() + t.debt, Ordering::SeqCst);

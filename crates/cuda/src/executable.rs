@@ -324,6 +324,10 @@ impl Executable for CudaExecutable {
         })))
     }
 
+    fn frames_hold_device_memory(&self) -> bool {
+        true
+    }
+
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let Request {
             symbols,

@@ -178,6 +178,11 @@ pub trait Executable: Send + Sync {
         let _ = symbols;
         self.new_frame()
     }
+    /// Whether a frame holds memory that the device has beside the host's: frames beyond those in use are
+    /// then not made beforehand.
+    fn frames_hold_device_memory(&self) -> bool {
+        false
+    }
     /// Bytes of memory that a request works in: arena and the caller's scratch.
     fn memory_bytes(&self) -> usize {
         0

@@ -117,7 +117,8 @@ pub fn thread_time_ns() -> u64 {
     0
 }
 
-/// A thread that is about to wait, so that whoever wakes it can say on which processor it goes on.
+/// A thread that is about to wait, so that whoever wakes it can say on which processor it goes on; or one that
+/// goes to another processor by itself.
 ///
 /// Where every processor is at work, the system may queue a woken thread behind one that works on, though
 /// the waker's own processor comes free a moment later, and then leaves that one idle for a time slice.
@@ -143,11 +144,24 @@ impl Sleeper {
     /// Has it go on where the calling thread is; called right before it is woken.
     #[cfg(target_os = "linux")]
     pub fn follow_me(&self) {
-        if let Some(cpu) =
-            this_cpu().filter(|&c| c < rustix::thread::CpuSet::MAX_CPU && self.own.is_set(c))
-        {
+        if let Some(cpu) = this_cpu().filter(|&c| self.may(c)) {
             pin(self.thread, cpu);
         }
+    }
+
+    /// Whether it may run on this processor.
+    #[cfg(target_os = "linux")]
+    pub fn may(&self, cpu: usize) -> bool {
+        cpu < rustix::thread::CpuSet::MAX_CPU && self.own.is_set(cpu)
+    }
+
+    /// Takes it to a processor, from which the system may move it as before; called by itself. False where
+    /// the system does not let it.
+    #[cfg(target_os = "linux")]
+    pub fn go(&self, cpu: usize) -> bool {
+        let went = pin(self.thread, cpu);
+        self.awake();
+        went
     }
 
     /// Lets it run wherever it might before; called by itself when it was woken.
@@ -166,6 +180,18 @@ impl Sleeper {
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
     pub fn follow_me(&self) {}
+
+    /// Not available on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub fn may(&self, _: usize) -> bool {
+        false
+    }
+
+    /// Not available on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub fn go(&self, _: usize) -> bool {
+        false
+    }
 
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]

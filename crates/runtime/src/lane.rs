@@ -242,6 +242,11 @@ impl Lane {
         self.ready.insert(0, ready);
     }
 
+    /// Puts what was made ready beforehand in front, if there is such.
+    fn take(&mut self, spare: Option<Ready>) -> bool {
+        spare.map(|r| self.keep(r)).is_some()
+    }
+
     /// Fresh outputs of what is in front.
     pub fn outputs(&self, buffers: &Arc<Recycler>) -> Result<Vec<Tensor>, RunError> {
         let mut made = Vec::new();
@@ -367,10 +372,7 @@ impl Lanes {
         let (lane, spare) = (idle.lanes.pop(), idle.spares.take(version, inputs));
         drop(idle);
         let mut lane = lane.map_or_else(Lane::new, Ok)?;
-        let ready = spare.is_some();
-        if let Some(r) = spare {
-            lane.keep(r);
-        }
+        let ready = lane.take(spare);
         Ok((lane, ready))
     }
 
@@ -380,11 +382,7 @@ impl Lanes {
             return true;
         }
         let spare = self.idle().spares.take(version, inputs);
-        let ready = spare.is_some();
-        if let Some(r) = spare {
-            lane.keep(r);
-        }
-        ready
+        lane.take(spare)
     }
 
     /// A lane was made ready for requests of these shapes by the plan in use.

@@ -140,10 +140,11 @@ impl Served {
     /// Has `change` make `epoch` the current plan, once requests of the shapes that came last are ready for it.
     pub(crate) fn publish<T>(&self, epoch: Arc<Epoch>, change: impl FnOnce(Arc<Epoch>) -> T) -> T {
         self.unit.publish(|version| {
-            // What a request needs on a GPU is memory there, of which there may be too little for both plans.
-            let wanted = match self.engine.device().target().gpu {
-                None => self.lanes.wanted(),
-                Some(_) => Vec::new(),
+            let mut blocks = epoch.blocks.iter();
+            // Of a device's memory there may be too little for both plans.
+            let wanted = match blocks.any(|b| b.exe.frames_hold_device_memory()) {
+                false => self.lanes.wanted(),
+                true => Vec::new(),
             };
             let mut spares = Vec::new();
             for (key, lanes) in wanted {

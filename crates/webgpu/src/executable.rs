@@ -258,6 +258,10 @@ impl Executable for GpuExecutable {
         usize::try_from(self.memory.work_bytes).unwrap_or(usize::MAX)
     }
 
+    fn frames_hold_device_memory(&self) -> bool {
+        true
+    }
+
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
         let refused = |why: &str| DeviceError::Unsupported {

@@ -742,6 +742,10 @@ impl Executable for ResidentExecutable {
         })))
     }
 
+    fn frames_hold_device_memory(&self) -> bool {
+        true
+    }
+
     fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
         let f = self.own(frame)?;
         match request.stop_after.is_none() {
