@@ -2,12 +2,12 @@
 use crate::exec::View;
 use crate::flow::{Bed, Left, Slot};
 use crate::job::Job;
-use crate::seats::Seats;
+use crate::seats::{Seats, Woken};
 use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
 use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
@@ -381,7 +381,7 @@ impl Pool {
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast(), room, priority);
         if urgent {
-            shared.seats.want(number, priority, true);
+            drop(shared.seats.want(number, priority, true));
         }
         if room > 0 {
             shared.wake();
@@ -398,11 +398,10 @@ impl Pool {
                 shared.wake();
             }
         });
-        if urgent {
-            shared.seats.want(number, priority, false);
-        }
+        let woken = urgent.then(|| shared.seats.want(number, priority, false));
         // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
+        drop(woken);
         shared.shown.fetch_sub(1, Ordering::SeqCst);
         if urgent {
             shared.call();
@@ -487,27 +486,31 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                 let scratch = scratch.as_ptr();
                 let seated = Cell::new(true);
                 let stand = Cell::new(shared.stand());
+                // The caller waits until this worker has left, who must not lose the processor before.
+                let woken = RefCell::new(Woken::default());
                 let slot = &shared.slots[s];
                 let found = slot.enter(seen[s], |job, full| {
                     let priority = job.permit.priority;
                     // Only what is above others says what it wants.
                     let urgent = shared.seats.above_others(priority);
+                    let wake = |w| woken.borrow_mut().and(w);
                     if urgent && full {
-                        shared.seats.want(s, priority, false);
+                        drop(shared.seats.want(s, priority, false));
                     }
                     let own = stand.take();
                     own.iter().for_each(|s| shared.part(me, s));
                     let left = job.help(me + 1, scratch, views, slot);
                     drop(own);
                     if urgent {
-                        shared.seats.want(s, priority, left == Left::Early);
+                        wake(shared.seats.want(s, priority, left == Left::Early));
                     }
                     // Before the job's caller can know that nobody is in it.
                     seated.set(false);
-                    shared.seats.release();
+                    wake(shared.seats.hand_on());
                     worked = true;
                     left
                 });
+                drop(woken.into_inner());
                 stand.set(None);
                 if seated.get() {
                     shared.seats.release();

@@ -59,8 +59,16 @@ struct Held<'a> {
     woken: Woken,
 }
 
-/// They are woken when this is dropped.
-struct Woken(Vec<Arc<Waiter>>);
+/// Those who were given a seat; they hear of it when this is dropped.
+#[derive(Default)]
+pub struct Woken(Vec<Arc<Waiter>>);
+
+impl Woken {
+    /// Has these woken with the others.
+    pub fn and(&mut self, mut more: Woken) {
+        self.0.append(&mut more.0);
+    }
+}
 
 impl Drop for Woken {
     fn drop(&mut self) {
@@ -152,7 +160,7 @@ impl Seats {
         let table = self.table.lock().unwrap();
         #[cfg(not(loom))]
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let woken = Woken(Vec::new());
+        let woken = Woken::default();
         Held { table, woken }
     }
 
@@ -254,13 +262,29 @@ impl Seats {
 
     /// Gives a seat back.
     pub fn release(&self) {
+        drop(self.hand_on());
+    }
+
+    /// Gives a seat back; those who get it are woken when the result is dropped: they may take the processor
+    /// at once from whoever has something left to do.
+    #[must_use = "those who get the seat are woken when this is dropped"]
+    pub fn hand_on(&self) -> Woken {
         self.free.fetch_add(1, Ordering::SeqCst);
         // Either this sees who waits, or that one sees the free seat. (Loom orders only fences so.)
         #[cfg(loom)]
         fence(Ordering::SeqCst);
-        if self.attention.load(Ordering::SeqCst) > 0 {
-            self.serve(&mut self.table());
+        if self.attention.load(Ordering::SeqCst) == 0 {
+            return Woken::default();
         }
+        self.served(self.table())
+    }
+
+    /// As [`Seats::serve`], for the last thing that is done with the table.
+    fn served(&self, mut t: Held<'_>) -> Woken {
+        self.serve(&mut t);
+        let Held { table, woken } = t;
+        drop(table);
+        woken
     }
 
     /// Waits until a caller that gave its seat back ([`Seats::release`]) for somebody more urgent has one
@@ -317,14 +341,16 @@ impl Seats {
         true
     }
 
-    /// Job number `key` of `priority` has places for helpers and wants them, or does not any more.
-    pub fn want(&self, key: usize, priority: i32, wants: bool) {
+    /// Job number `key` of `priority` has places for helpers and wants them, or does not any more; those who
+    /// get a seat by it are woken as by [`Seats::hand_on`].
+    #[must_use = "those who get a seat are woken when this is dropped"]
+    pub fn want(&self, key: usize, priority: i32, wants: bool) -> Woken {
         let mut t = self.table();
         t.wants.retain(|w| w.0 != key);
         if wants {
             t.wants.push((key, level(priority)));
         }
-        self.serve(&mut t);
+        self.served(t)
     }
 
     /// Makes it `seats` seats: new ones are free at once, those that are too many go when they are free.
@@ -464,7 +490,7 @@ mod tests {
     fn helpers_of_an_urgent_job_come_before_callers_that_wait() {
         let seats = Seats::new(2);
         assert!(seats.sit(1, None) && seats.sit(0, None));
-        seats.want(7, 1, true);
+        drop(seats.want(7, 1, true));
         assert!(seats.pressed(0, Sitter::Caller) && !seats.pressed(1, Sitter::Helper));
         std::thread::scope(|s| {
             let t = s.spawn(|| {
@@ -476,7 +502,7 @@ mod tests {
             assert!(!t.is_finished() && seats.free() == 1);
             assert!(!seats.sit_to_help(0));
             assert!(seats.sit_to_help(1));
-            seats.want(7, 1, false);
+            drop(seats.want(7, 1, false));
             assert!(!t.is_finished() && seats.free() == 0);
             seats.release();
             assert!(t.join().unwrap());
