@@ -8,7 +8,6 @@ use crate::cancel::Cancel;
 use crate::ticket::{Aboard, Fate, Mates, Ticket};
 use device::Permit;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -112,49 +111,6 @@ struct Inner {
     drained: BTreeSet<SessionId>,
 }
 
-/// What the desk knows, locked; those of whom something was decided hear of it once it is not.
-struct Locked<'a> {
-    // In this order: fields are dropped in that of their declaration.
-    inner: MutexGuard<'a, Inner>,
-    called: Called,
-}
-
-/// Callers of these look up when this is dropped.
-#[derive(Default)]
-struct Called(Vec<Arc<Ticket>>);
-
-impl Drop for Called {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|t| t.call());
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.inner
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut Inner {
-        &mut self.inner
-    }
-}
-
-impl Locked<'_> {
-    /// Waits until `c` is notified, and locks again.
-    fn wait(self, c: &Condvar) -> Self {
-        let Locked { inner, called } = self;
-        drop(called);
-        Locked {
-            inner: c.wait(inner).unwrap_or_else(PoisonError::into_inner),
-            called: Called::default(),
-        }
-    }
-}
-
 /// When a caller that waits is to come by: for itself, since nobody else may be left to, or for all.
 fn wake(s: &Scheduler, session: SessionId, request: RequestId) -> Option<f64> {
     let own = s.wake_for(session, request);
@@ -199,11 +155,8 @@ impl Desk {
         }
     }
 
-    fn inner(&self) -> Locked<'_> {
-        Locked {
-            inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner),
-            called: Called::default(),
-        }
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seconds of the scheduler's clock.
@@ -243,7 +196,10 @@ impl Desk {
         inner.drained.remove(&book.id);
         self.step(&mut inner, Event::Drain(book.id));
         while !inner.drained.contains(&book.id) {
-            inner = inner.wait(&self.quiet);
+            inner = self
+                .quiet
+                .wait(inner)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -417,7 +373,7 @@ impl Desk {
     }
 
     /// Tells the scheduler of what runs that it does not know of.
-    fn settle(&self, inner: &mut Locked<'_>) {
+    fn settle(&self, inner: &mut Inner) {
         loop {
             let s = self.state.load(Ordering::SeqCst);
             if s == KNOWN {
@@ -454,13 +410,13 @@ impl Desk {
         }
     }
 
-    fn step(&self, inner: &mut Locked<'_>, event: Event) {
+    fn step(&self, inner: &mut Inner, event: Event) {
         self.settle(inner);
         self.tell(inner, event);
         self.unsettle(inner);
     }
 
-    fn tell(&self, inner: &mut Locked<'_>, event: Event) {
+    fn tell(&self, inner: &mut Inner, event: Event) {
         if let Event::Finish(run) = event {
             inner.runs.remove(&run);
         }
@@ -472,7 +428,7 @@ impl Desk {
         inner.actions = actions;
     }
 
-    fn act(&self, inner: &mut Locked<'_>, action: Action) {
+    fn act(&self, inner: &mut Inner, action: Action) {
         match action {
             Action::Start {
                 run,
@@ -495,13 +451,12 @@ impl Desk {
                 }
                 let first = tickets.remove(0);
                 let (mates, aboard) = Mates::new(&first, tickets);
-                first.settle(Fate::Lead {
+                first.decide(Fate::Lead {
                     run,
                     workers,
                     mates,
                     aboard,
                 });
-                inner.called.0.push(first);
             }
             Action::Resize { run, workers } => match inner.runs.get(&run) {
                 Some(w) => w.store(workers, Ordering::Relaxed),
@@ -509,8 +464,7 @@ impl Desk {
             },
             Action::Reject { request, why } | Action::Expire { request, why } => {
                 if let Some(t) = inner.waiting.remove(&request) {
-                    t.settle(Fate::Refused(why));
-                    inner.called.0.push(t);
+                    t.decide(Fate::Refused(why));
                 }
             }
             Action::Drained(s) => {

@@ -116,25 +116,12 @@ impl Ticket {
         w.aboard = Some(run.clone());
     }
 
-    /// Decides and tells its caller.
     pub fn decide(&self, fate: Fate) {
-        self.settle(fate);
-        self.call();
-    }
-
-    /// Decides; its caller hears of it with [`Ticket::call`].
-    pub fn settle(&self, fate: Fate) {
-        lock(&self.wait).fate = fate;
-    }
-
-    /// Has its caller look what was decided. Who was woken may take the processor at once, so nobody calls
-    /// with a lock that others want.
-    pub fn call(&self) {
-        let w = lock(&self.wait);
-        if let (Fate::Lead { .. }, Some(s)) = (&w.fate, &w.sleeper) {
+        let mut w = lock(&self.wait);
+        if let (Fate::Lead { .. }, Some(s)) = (&fate, &w.sleeper) {
             s.follow_me();
         }
-        drop(w);
+        w.fate = fate;
         self.called.notify_all();
     }
 
