@@ -603,6 +603,7 @@ impl Executable for CpuExecutable {
         let job = Job {
             steps: &self.steps,
             flow: &f.flow,
+            round: f.flow.round(),
             tasks,
             needs: &f.needs,
             p,
@@ -709,6 +710,7 @@ pub(crate) fn run_once(
     let job = Job {
         steps,
         flow: &flow,
+        round: flow.round(),
         tasks,
         needs: &[],
         p,

@@ -77,10 +77,60 @@ fn prefetch<T>(p: *const T) {
     let _ = p;
 }
 
+/// Has the line of `p` fetched to be written to.
+fn own<T>(p: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: as a prefetch; processors that do not know this one take it for no instruction.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = p;
+}
+
 /// Shares of a step's tasks at most: further workers begin with a share of somebody else's.
 const SHARES: usize = 8;
 
-type Counter = CachePadded<AtomicU32>;
+/// Which of the requests that a slot served one after the other: counters say in which they were written, so
+/// that nobody has to set them back, and a worker's own stay in its cache from request to request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round(u32);
+
+/// A count of one round; in any other it is 0. The round is in the upper half.
+struct Counter(CachePadded<AtomicU64>);
+
+impl Counter {
+    fn new() -> Counter {
+        Counter(CachePadded::new(AtomicU64::new(0)))
+    }
+
+    fn of(word: u64, round: Round) -> u32 {
+        match (word >> 32) as u32 == round.0 {
+            true => word as u32,
+            false => 0,
+        }
+    }
+
+    fn get(&self, round: Round, order: Ordering) -> u32 {
+        Counter::of(self.0.load(order), round)
+    }
+
+    /// Adds `n` where less than `end` was counted, and says how much was.
+    fn add_below(&self, round: Round, n: u32, end: u32, order: Ordering) -> Option<u32> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let count = Counter::of(word, round);
+            if count >= end {
+                return None;
+            }
+            let next = u64::from(round.0) << 32 | u64::from(count.saturating_add(n));
+            match (self.0).compare_exchange_weak(word, next, order, Ordering::Relaxed) {
+                Ok(_) => return Some(count),
+                Err(now) => word = now,
+            }
+        }
+    }
+}
 
 /// Counters of one request slot. They only grow while anybody is in the slot.
 ///
@@ -98,6 +148,8 @@ pub struct Flow {
     flagged: Vec<Option<usize>>,
     shares: usize,
     failed: AtomicBool,
+    /// On a line of its own, which only whoever has the slot looks at: workers are told.
+    round: CachePadded<Round>,
 }
 
 /// The tasks of share `k` of `shares`: whole tickets, the first shares have one more.
@@ -120,11 +172,7 @@ impl Flow {
     /// Counters for `steps` steps that `workers` workers share.
     pub fn new(steps: usize, workers: usize) -> Flow {
         let shares = workers.clamp(1, SHARES);
-        let zeros = |n: usize| {
-            (0..n)
-                .map(|_| CachePadded::new(AtomicU32::new(0)))
-                .collect()
-        };
+        let zeros = |n: usize| (0..n).map(|_| Counter::new()).collect();
         Flow {
             tickets: zeros(steps * shares),
             done: zeros(steps),
@@ -132,6 +180,7 @@ impl Flow {
             flagged: vec![None; steps],
             shares,
             failed: AtomicBool::new(false),
+            round: CachePadded::default(),
         }
     }
 
@@ -150,23 +199,28 @@ impl Flow {
         self.flags.resize_with(end, || AtomicU8::new(0));
     }
 
-    /// Back to the start. The caller has the slot to itself: it is retired, or was never published.
+    /// Begins another request: nothing of it is taken or done. The caller has the slot to itself: it is retired,
+    /// or was never published.
     pub fn reset(&mut self) {
-        for c in &self.tickets {
-            c.store(0, Ordering::Relaxed);
-        }
-        // Lines that nobody wrote to stay where they are.
-        for c in &self.done {
-            if c.load(Ordering::Relaxed) != 0 {
-                c.store(0, Ordering::Relaxed);
+        if self.round.0 == u32::MAX {
+            // What was last written in a round of the same number is long over.
+            for c in self.tickets.iter_mut().chain(&mut self.done) {
+                *c = Counter::new();
             }
+            self.round.0 = 0;
         }
+        self.round.0 += 1;
         for f in &self.flags {
             f.store(0, Ordering::Relaxed);
         }
         if self.failed() {
             self.failed.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// The request that is walked through now.
+    pub fn round(&self) -> Round {
+        *self.round
     }
 
     /// Marks the request as failed: what is left of it is passed over.
@@ -180,7 +234,7 @@ impl Flow {
     }
 
     /// Takes tasks of every step in plan order until there are none left: `run(step, first, count)`;
-    /// `worker` says with which share it begins.
+    /// `worker` says with which share it begins, and `round` in which request ([`Flow::round`]).
     /// Each task is run exactly once among all callers, and only when all tasks of the steps that its
     /// step waits for are done (their effects are then visible). A step without tasks is passed like
     /// one with a task that does nothing: who waits for it relies on what it waits for.
@@ -196,6 +250,7 @@ impl Flow {
     pub fn walk(
         &self,
         worker: usize,
+        round: Round,
         specs: &[StepSpec],
         tasks: &[u32],
         needs: impl Fn(usize, usize, u32, u32) -> (u32, u32),
@@ -214,10 +269,10 @@ impl Flow {
                 let (from, to) = share(turns, spec.chunk, n, k);
                 // Looked at before it is written to: the line of a share that somebody else is done
                 // with stays where it is.
-                while tickets[k].load(Ordering::Relaxed) < to - from {
+                while tickets[k].get(round, Ordering::Relaxed) < to - from {
                     if pressed() {
                         // Nobody may wait for what one did who is not at work.
-                        self.tell(s, spec, std::mem::take(&mut ran));
+                        self.tell(s, round, spec, std::mem::take(&mut ran));
                         if !stay() {
                             return false;
                         }
@@ -225,13 +280,15 @@ impl Flow {
                     }
                     if !std::mem::replace(&mut waited, true) {
                         for &w in &spec.waits {
-                            self.wait(w as usize, tasks);
+                            self.wait(w as usize, round, tasks);
                         }
                     }
-                    let taken = tickets[k].fetch_add(spec.chunk, Ordering::Relaxed);
-                    if taken >= to - from {
+                    let end = to - from;
+                    let Some(taken) =
+                        tickets[k].add_below(round, spec.chunk, end, Ordering::Relaxed)
+                    else {
                         break;
-                    }
+                    };
                     let count = spec.chunk.min(to - from - taken);
                     let first = from + taken;
                     for (i, &w) in spec.tiles.iter().enumerate() {
@@ -239,9 +296,9 @@ impl Flow {
                         match self.flagged[w] {
                             Some(at) if total > 0 && tasks[w] > 0 => {
                                 let (lo, hi) = needs(s, i, first, count);
-                                self.wait_some(w, at, (lo, hi), specs[w].chunk, tasks);
+                                self.wait_some(w, at, (lo, hi), round, specs[w].chunk, tasks);
                             }
-                            _ => self.wait(w, tasks),
+                            _ => self.wait(w, round, tasks),
                         }
                     }
                     if total > 0 && !self.failed() {
@@ -257,29 +314,37 @@ impl Flow {
                     ran += count;
                 }
             }
-            self.tell(s, spec, ran);
+            self.tell(s, round, spec, ran);
         }
         true
     }
 
     /// Counts `ran` tasks of step `s` as done, where somebody waits for it.
-    fn tell(&self, s: usize, spec: &StepSpec, ran: u32) {
+    fn tell(&self, s: usize, round: Round, spec: &StepSpec, ran: u32) {
         if ran > 0 && spec.awaited {
             // Release: whoever sees the count sees what the tasks wrote.
-            self.done[s].fetch_add(ran, Ordering::Release);
+            self.done[s].add_below(round, ran, u32::MAX, Ordering::Release);
         }
     }
 
-    fn wait(&self, step: usize, tasks: &[u32]) {
+    fn wait(&self, step: usize, round: Round, tasks: &[u32]) {
         let done = &self.done[step];
-        spin_until(|| done.load(Ordering::Acquire) >= turns(tasks[step]));
+        spin_until(|| done.get(round, Ordering::Acquire) >= turns(tasks[step]));
     }
 
     /// Waits until tasks `lo..hi` of a step are done, whose flags begin at `at`. None of its tasks
     /// would say nothing of what that step waits for, so then it is waited for whole.
-    fn wait_some(&self, step: usize, at: usize, (lo, hi): (u32, u32), chunk: u32, tasks: &[u32]) {
+    fn wait_some(
+        &self,
+        step: usize,
+        at: usize,
+        (lo, hi): (u32, u32),
+        round: Round,
+        chunk: u32,
+        tasks: &[u32],
+    ) {
         if lo >= hi || hi > tasks[step] {
-            return self.wait(step, tasks);
+            return self.wait(step, round, tasks);
         }
         let chunk = chunk.max(1);
         for f in &self.flags[at + (lo / chunk) as usize..=at + ((hi - 1) / chunk) as usize] {
@@ -290,15 +355,26 @@ impl Flow {
 
 /// A place where a caller shows a job to the workers.
 ///
-/// Everything that workers look at is on one cache line, which goes back and forth as seldom as a job that
-/// is shown, entered and left can do with; whether the slot is taken only callers ask.
+/// What workers look at is on one cache line, which goes to them once for a job that is shown and comes back
+/// once; who waits for them looks at another, and whether the slot is taken only callers ask.
 pub struct Slot<T> {
-    taken: CachePadded<AtomicBool>,
+    owner: CachePadded<Owner>,
     board: CachePadded<Board<T>>,
+    /// How many workers have left a job, over all jobs: as many as have entered when nobody is in.
+    left: CachePadded<AtomicU32>,
+}
+
+/// What only callers look at.
+struct Owner {
+    taken: AtomicBool,
+    /// Of the last job.
+    generation: AtomicUsize,
+    /// Workers that entered a job, when nobody was in.
+    entered: AtomicU32,
 }
 
 struct Board<T> {
-    /// Who is in the job and how many more it takes, as [`Crew`] packs them. What else is on the board
+    /// Who entered and how many more the job takes, as [`Crew`] packs them. What else is on the board
     /// changes only while nobody is in and nobody may come.
     crew: AtomicU64,
     job: AtomicPtr<T>,
@@ -307,11 +383,11 @@ struct Board<T> {
     priority: AtomicI32,
 }
 
-/// Workers in a job, and how many more it takes: 0 or less once it has them. Both in one word, so that
-/// nobody comes into a job that is being taken away.
+/// Workers that entered a job, over all jobs, and how many more it takes: 0 or less once it has them. Both in
+/// one word, so that nobody comes into a job that is being taken away.
 #[derive(Clone, Copy)]
 struct Crew {
-    users: u32,
+    entered: u32,
     room: i32,
 }
 
@@ -319,21 +395,15 @@ struct Crew {
 const GONE: i32 = i32::MIN;
 
 impl Crew {
-    /// Nobody, and no job.
-    const GONE: Crew = Crew {
-        users: 0,
-        room: GONE,
-    };
-
     fn of(word: u64) -> Crew {
         Crew {
-            users: word as u32,
+            entered: word as u32,
             room: (word >> 32) as u32 as i32,
         }
     }
 
     fn word(self) -> u64 {
-        u64::from(self.users) | u64::from(self.room as u32) << 32
+        u64::from(self.entered) | u64::from(self.room as u32) << 32
     }
 }
 
@@ -347,8 +417,7 @@ impl<T> Board<T> {
         let mut word = self.crew.load(Ordering::SeqCst);
         loop {
             let next = to(Crew::of(word))?.word();
-            // Whoever sees that a worker has left sees what it did; and either a worker that leaves room
-            // sees who is about to sleep, or that one sees the room.
+            // Either a worker that leaves room sees who is about to sleep, or that one sees the room.
             match self
                 .crew
                 .compare_exchange(word, next, Ordering::SeqCst, Ordering::SeqCst)
@@ -378,20 +447,30 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     /// An empty slot.
     pub fn new() -> Slot<T> {
+        let none = Crew {
+            entered: 0,
+            room: GONE,
+        };
         Slot {
-            taken: CachePadded::new(AtomicBool::new(false)),
+            owner: CachePadded::new(Owner {
+                taken: AtomicBool::new(false),
+                generation: AtomicUsize::new(0),
+                entered: AtomicU32::new(0),
+            }),
             board: CachePadded::new(Board {
-                crew: AtomicU64::new(Crew::GONE.word()),
+                crew: AtomicU64::new(none.word()),
                 job: AtomicPtr::new(std::ptr::null_mut()),
                 generation: AtomicUsize::new(0),
                 priority: AtomicI32::new(0),
             }),
+            left: CachePadded::new(AtomicU32::new(0)),
         }
     }
 
     /// Takes the slot, if it is free.
     pub fn claim(&self) -> bool {
-        self.taken
+        let taken = &self.owner.taken;
+        taken
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
@@ -399,13 +478,17 @@ impl<T> Slot<T> {
     /// Shows `job` of `priority` to the workers, of whom it takes `room`. Only after [`Slot::claim`];
     /// `job` lives until [`Slot::retire`] returns.
     pub fn publish(&self, job: *const T, room: usize, priority: i32) {
-        let b = &self.board;
-        b.generation.fetch_add(1, Ordering::Relaxed);
+        let (o, b) = (&self.owner, &self.board);
+        // Stores alone: the board's line is fetched once, and by no one before all is written.
+        let generation = o.generation.load(Ordering::Relaxed).wrapping_add(1);
+        o.generation.store(generation, Ordering::Relaxed);
+        b.generation.store(generation, Ordering::Relaxed);
         b.priority.store(priority, Ordering::Relaxed);
         b.job.store(job.cast_mut(), Ordering::Relaxed);
         let room = i32::try_from(room).unwrap_or(i32::MAX);
+        let entered = o.entered.load(Ordering::Relaxed);
         // Release: who sees the room sees the job. Nobody is in the slot, and nobody could come.
-        let crew = Crew { users: 0, room };
+        let crew = Crew { entered, room };
         b.crew.store(crew.word(), Ordering::Release);
     }
 
@@ -423,20 +506,36 @@ impl<T> Slot<T> {
         Crew::of(self.board.crew.load(Ordering::Relaxed)).room < 0
     }
 
+    /// The crew, where nobody is in the job and nobody may come. Looked at in this order: whoever leaves changes
+    /// the room first.
+    fn over(&self) -> Option<Crew> {
+        let left = self.left.load(Ordering::SeqCst);
+        let crew = self.board.crew();
+        (crew.entered == left && crew.room <= 0).then_some(crew)
+    }
+
     /// Waits until a worker has come and found nothing left to do.
     pub fn wait_until_done(&self) {
-        spin_until(|| {
-            let c = self.board.crew();
-            c.users == 0 && c.room <= 0
-        });
+        let before = self.owner.entered.load(Ordering::Relaxed);
+        // The board is left alone until somebody is done.
+        spin_until(|| self.left.load(Ordering::Relaxed) != before && self.over().is_some());
     }
 
     /// Takes the job away and waits until no worker is in it, then frees the slot. What workers did is
     /// visible then.
     pub fn retire(&self) {
-        self.board.change(|c| Some(Crew { room: GONE, ..c }));
-        spin_until(|| self.board.crew().users == 0);
-        self.taken.store(false, Ordering::Release);
+        let entered = match self.over() {
+            // There is nothing to be said, and whoever looks for work keeps the board's line.
+            Some(c) => c.entered,
+            None => {
+                let was = self.board.change(|c| Some(Crew { room: GONE, ..c }));
+                was.map_or(0, |c| c.entered)
+            }
+        };
+        // Whoever sees that a worker has left sees what it did.
+        spin_until(|| self.left.load(Ordering::SeqCst) == entered);
+        self.owner.entered.store(entered, Ordering::Relaxed);
+        self.owner.taken.store(false, Ordering::Release);
     }
 
     /// The priority of the job that is shown, if it is not of generation `seen` and takes more workers.
@@ -446,35 +545,40 @@ impl<T> Slot<T> {
         open.then(|| b.priority.load(Ordering::Relaxed))
     }
 
+    /// Has the job that is shown, and the board to write on it, brought near: whoever is about to enter has
+    /// other things to do before.
+    pub fn approach(&self) {
+        own(&self.board.crew);
+        prefetch(self.board.job.load(Ordering::Relaxed));
+    }
+
     /// Runs `work` on the job that is shown, if there is one other than that of generation `seen` that
     /// takes more workers; `work` is told whether it takes no more then. Returns the generation worked
     /// on where there is nothing left to do for it.
     pub fn enter(&self, seen: usize, work: impl FnOnce(&T, bool) -> Left) -> Option<usize> {
         self.open(seen)?;
         let b = &self.board;
-        // On its way while the board's line is made ours.
-        prefetch(b.job.load(Ordering::Relaxed));
         let was = b.change(|c| {
             (c.room > 0).then(|| Crew {
-                users: c.users + 1,
+                entered: c.entered.wrapping_add(1),
                 room: c.room - 1,
             })
         })?;
         let generation = b.generation.load(Ordering::Relaxed);
         // SAFETY: there was room, so the job is shown and `retire` has not begun; from now on it waits for
-        // this user before the caller lets go of the job.
+        // this worker before the caller lets go of the job.
         let job = unsafe { &*b.job.load(Ordering::Relaxed) };
         let left = work(job, was.room == 1);
-        b.change(|c| {
-            Some(Crew {
-                users: c.users - 1,
-                room: match left {
-                    _ if c.room == GONE => GONE,
-                    Left::Empty => 0,
-                    Left::Early => c.room.saturating_add(1),
-                },
-            })
+        // Where it says nothing new, nothing is written.
+        b.change(|c| match left {
+            _ if c.room == GONE => None,
+            Left::Empty => (c.room > 0).then_some(Crew { room: 0, ..c }),
+            Left::Early => Some(Crew {
+                room: c.room.saturating_add(1),
+                ..c
+            }),
         });
+        self.left.fetch_add(1, Ordering::SeqCst);
         (left == Left::Empty).then_some(generation)
     }
 }

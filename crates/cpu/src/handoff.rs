@@ -306,6 +306,7 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
         let job = Job {
             steps: &task.steps,
             flow: &flow,
+            round: flow.round(),
             tasks: &[1],
             needs: &[],
             p: &task.p,

@@ -2,7 +2,7 @@
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
 use crate::executable::{CWork, Steps};
-use crate::flow::{Flow, Left, Slot};
+use crate::flow::{Flow, Left, Round, Slot};
 use crate::pool::{Fault, Seat};
 use crate::seats::{Seats, Sitter};
 use crate::track::Tracks;
@@ -16,6 +16,7 @@ use std::time::Instant;
 pub(crate) struct Job<'a> {
     pub steps: &'a Steps,
     pub flow: &'a Flow,
+    pub round: Round,
     pub tasks: &'a [u32],
     /// Every step's waits for tiles.
     pub needs: &'a [Vec<Option<TileNeeds>>],
@@ -108,6 +109,7 @@ impl Job<'_> {
         };
         self.flow.walk(
             worker,
+            self.round,
             &self.steps.specs,
             self.tasks,
             needs,

@@ -5,6 +5,7 @@ use crate::job::Job;
 use crate::seats::{Seats, Woken};
 use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
+use crossbeam_utils::CachePadded;
 use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
@@ -56,11 +57,12 @@ impl Desk {
 }
 
 struct Worker {
-    bed: Bed,
+    /// Callers look at it whenever they show a job: not on a line that its own work is on.
+    bed: CachePadded<Bed>,
     /// Processor that it is pinned to, with the thread's identity, once it runs.
     pinned: Mutex<Option<(ThreadId, usize)>>,
     thread: Mutex<Option<Thread>>,
-    desk: Mutex<Desk>,
+    desk: CachePadded<Mutex<Desk>>,
     /// Somebody else uses its processor: it leaves work to the others.
     avoided: AtomicBool,
 }
@@ -74,10 +76,10 @@ struct Shared {
     stands: Option<Stands>,
     workers: Vec<Worker>,
     stop: AtomicBool,
-    /// Jobs that are shown.
-    shown: AtomicUsize,
+    /// Jobs that are shown: every request writes here, and nobody who looks for work is to lose a line by it.
+    shown: CachePadded<AtomicUsize>,
     /// Residents that sleep, or are about to.
-    asleep: AtomicUsize,
+    asleep: CachePadded<AtomicUsize>,
     /// The processor left for the caller, where workers are pinned.
     free: AtomicUsize,
 }
@@ -253,17 +255,17 @@ impl Pool {
             workers: (0..residents)
                 .map(|_| {
                     Ok(Worker {
-                        bed: Bed::new(),
+                        bed: CachePadded::new(Bed::new()),
                         pinned: Mutex::new(None),
                         thread: Mutex::new(None),
-                        desk: Mutex::new(Desk::new()?),
+                        desk: CachePadded::new(Mutex::new(Desk::new()?)),
                         avoided: AtomicBool::new(false),
                     })
                 })
                 .collect::<Result<_, DeviceError>>()?,
             stop: AtomicBool::new(false),
-            shown: AtomicUsize::new(0),
-            asleep: AtomicUsize::new(0),
+            shown: CachePadded::default(),
+            asleep: CachePadded::default(),
             free: AtomicUsize::new(if workers <= cpus.len() { cpus[0] } else { ANY }),
         });
         let mut pool = Pool {
@@ -479,6 +481,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
         let mut worked = false;
         let avoided = worker.avoided.load(Ordering::Relaxed);
         if let Some((s, priority)) = shared.best(me, &seen).filter(|_| !avoided) {
+            shared.slots[s].approach();
             // Taken before the job is entered: room is made under this lock before a job is shown.
             let mut desk = lock(&worker.desk);
             if shared.seats.sit_to_help(priority) {

@@ -55,6 +55,7 @@ fn tasks_wait_for_tasks() {
         let work = move |s: &Shared, worker: usize| {
             s.flow.walk(
                 worker,
+                s.flow.round(),
                 &s.specs,
                 &tasks,
                 |_, _, first, count| (first, first + count),
@@ -100,6 +101,7 @@ fn tickets_and_waits() {
         let work = |s: &Shared, worker: usize| {
             s.flow.walk(
                 worker,
+                s.flow.round(),
                 &specs(&[&[], &[0]]),
                 &[2, 1],
                 whole,
@@ -147,6 +149,7 @@ fn empty_steps_pass_waits_on() {
         let work = |s: &Shared, worker: usize| {
             s.flow.walk(
                 worker,
+                s.flow.round(),
                 &specs(&[&[], &[0], &[1]]),
                 &[1, 0, 1],
                 whole,
@@ -326,6 +329,7 @@ fn leaving_early() {
         let work = |s: &Shared, worker: usize, stay: bool| {
             s.flow.walk(
                 worker,
+                s.flow.round(),
                 &specs(&[&[], &[0]]),
                 &[2, 1],
                 whole,
