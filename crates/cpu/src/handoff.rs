@@ -297,8 +297,9 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
     // One share: the only task is the resident's.
     let mut flow = Flow::new(1, 1);
     let error = Mutex::new(None);
-    let bufs = task.bufs();
-    let k = Cell::new(0);
+    // What every trip writes of its own is not on a line that the resident reads.
+    let bufs = CachePadded::new(task.bufs());
+    let k = CachePadded::new(Cell::new(0));
     m.measure(|| {
         let k = next(&k);
         task.put(k);
@@ -310,7 +311,7 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
             tasks: &[1],
             needs: &[],
             p: &task.p,
-            bufs: &bufs,
+            bufs: &*bufs,
             error: &error,
             spans: None,
             seats: seat.seats(),

@@ -131,6 +131,9 @@ impl Seat<'_> {
     /// Asked between two tasks: goes to another processor if somebody else with a seat is on the same, and
     /// one is free.
     pub(crate) fn settle(&self) {
+        if !self.shared.accompanied() {
+            return;
+        }
         let stand = self.stand.take();
         if let Some(s) = &stand {
             s.settle();
@@ -153,6 +156,12 @@ impl Shared {
     /// The calling thread has a seat.
     fn stand(&self) -> Option<Stand<'_>> {
         self.stands.as_ref().map(Stands::stand)
+    }
+
+    /// Whether two have a seat that could be on one processor. One look at what whoever has a seat wrote last.
+    fn accompanied(&self) -> bool {
+        let two = |s: &Stands| self.seats.free() + 2 <= s.most();
+        self.stands.as_ref().is_some_and(two)
     }
 
     /// Has resident `me`, who has a seat, take the processor left free for callers if somebody else with a

@@ -15,8 +15,6 @@ pub(crate) struct Stands {
     cpus: Vec<usize>,
     /// By the processor's number.
     on: Vec<CachePadded<AtomicU32>>,
-    /// All of them.
-    standing: CachePadded<AtomicU32>,
 }
 
 impl Stands {
@@ -26,7 +24,6 @@ impl Stands {
         Stands {
             cpus: cpus.to_vec(),
             on: (0..most).map(|_| CachePadded::default()).collect(),
-            standing: CachePadded::default(),
         }
     }
 
@@ -36,9 +33,13 @@ impl Stands {
             stands: self,
             at: Cell::new(NOWHERE),
         };
-        self.standing.fetch_add(1, Ordering::Relaxed);
         stand.note();
         stand
+    }
+
+    /// As many as there are processors.
+    pub(crate) fn most(&self) -> usize {
+        self.cpus.len()
     }
 
     /// Takes a processor that nobody is on, of those that `may` says.
@@ -81,9 +82,6 @@ impl Stand<'_> {
 
     /// Whether another one is on the processor of the calling thread.
     fn beside(&self) -> bool {
-        if self.stands.standing.load(Ordering::Relaxed) < 2 {
-            return false;
-        }
         self.note();
         let on = self.stands.on.get(self.at.get());
         on.is_some_and(|n| n.load(Ordering::Relaxed) > 1)
@@ -129,7 +127,6 @@ impl Stand<'_> {
 impl Drop for Stand<'_> {
     fn drop(&mut self) {
         self.away();
-        self.stands.standing.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -176,6 +173,5 @@ mod tests {
             n.load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(stands.on.iter().all(|n| left(n) == 0));
-        assert_eq!(left(&stands.standing), 0);
     }
 }

