@@ -12,7 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// A request at work, as every worker sees it.
+/// A request at work, as every worker sees it. It lies on its caller's stack, and on lines of its own: callers write
+/// to their stack all the time, and workers look here for every task.
+#[repr(align(128))]
 pub(crate) struct Job<'a> {
     pub steps: &'a Steps,
     pub flow: &'a Flow,
