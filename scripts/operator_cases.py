@@ -164,6 +164,10 @@ def contrib():
     case("fusedconv_sum", "FusedConv", MS, dict(x=x, w=w, b=f(r, 4), z=f(r, 1, 4, 5, 4)), "wb", dict(activation="Relu"))
     for act, kw in [("Relu", {}), ("LeakyRelu", dict(activation_alpha=0.3)), ("Tanh", {})]:
         case("fusedgemm_" + act.lower(), "FusedGemm", MS, dict(a=f(r, 5, 6), b=f(r, 4, 6), c=f(r, 4)), "bc", dict(transB=1, alpha=0.5, beta=1.5, activation=act, **kw), dims=dict(a=["n", 6]))
+    q = rng("fusedmatmul_batch")
+    case("fusedmatmul_batch", "FusedMatMul", MS, dict(a=f(q, 4, 2, 3, 5), b=f(q, 6, 2, 3, 5)), attrs=dict(transBatchA=1, transBatchB=1, transB=1))
+    case("fusedmatmul_batch_right", "FusedMatMul", MS, dict(a=f(q, 3, 5, 4), b=f(q, 5, 3, 6)), attrs=dict(transBatchB=1, transA=1, alpha=0.5))
+    case("fusedmatmul_batch_left", "FusedMatMul", MS, dict(a=f(q, 5, 3, 4), b=f(q, 3, 5, 6)), attrs=dict(transBatchA=1, transA=1))
     case("fusedmatmul", "FusedMatMul", MS, dict(a=f(r, 2, 4, 5), b=f(r, 2, 6, 5)), attrs=dict(transB=1, alpha=0.25))
     case("transposematmul", "TransposeMatMul", MS, dict(a=f(r, 2, 5, 4), b=f(r, 2, 5, 6)), attrs=dict(transA=1))
 
