@@ -164,6 +164,10 @@ def contrib():
     case("fusedconv_sum", "FusedConv", MS, dict(x=x, w=w, b=f(r, 4), z=f(r, 1, 4, 5, 4)), "wb", dict(activation="Relu"))
     for act, kw in [("Relu", {}), ("LeakyRelu", dict(activation_alpha=0.3)), ("Tanh", {})]:
         case("fusedgemm_" + act.lower(), "FusedGemm", MS, dict(a=f(r, 5, 6), b=f(r, 4, 6), c=f(r, 4)), "bc", dict(transB=1, alpha=0.5, beta=1.5, activation=act, **kw), dims=dict(a=["n", 6]))
+    q = rng("fusedmatmul_batch")
+    case("fusedmatmul_batch", "FusedMatMul", MS, dict(a=f(q, 4, 2, 3, 5), b=f(q, 6, 2, 3, 5)), attrs=dict(transBatchA=1, transBatchB=1, transB=1))
+    case("fusedmatmul_batch_right", "FusedMatMul", MS, dict(a=f(q, 3, 5, 4), b=f(q, 5, 3, 6)), attrs=dict(transBatchB=1, transA=1, alpha=0.5))
+    case("fusedmatmul_batch_left", "FusedMatMul", MS, dict(a=f(q, 5, 3, 4), b=f(q, 3, 5, 6)), attrs=dict(transBatchA=1, transA=1))
     case("fusedmatmul", "FusedMatMul", MS, dict(a=f(r, 2, 4, 5), b=f(r, 2, 6, 5)), attrs=dict(transB=1, alpha=0.25))
     case("transposematmul", "TransposeMatMul", MS, dict(a=f(r, 2, 5, 4), b=f(r, 2, 5, 6)), attrs=dict(transA=1))
 
@@ -420,6 +424,11 @@ def machine_learning():
     # Numbers.
     case("scaler", "Scaler", ML, dict(x=x), attrs=dict(offset=f(r, 4).tolist(), scale=f(r, 4).tolist()), dims=dims)
     case("scaler_one", "Scaler", ML, dict(x=r.integers(-9, 9, (3, 4))), attrs=dict(offset=[1.5], scale=[0.5]))
+    # As an imputer leaves it: how many columns there are, only the data says.
+    q = rng("scaler_late")
+    pick = h.make_node("Compress", ["x", "which"], ["kept"], axis=1)
+    scale = h.make_node("Scaler", ["kept"], ["y0"], name="node", domain=ML, offset=f(q, 3).tolist(), scale=f(q, 3).tolist())
+    case("scaler_late", "Scaler", ML, dict(x=x, which=np.array([True, False, True, True])), nodes=[pick, scale], dims=dims)
     for norm in ["MAX", "L1", "L2"]:
         case("normalizer_" + norm.lower(), "Normalizer", ML, dict(x=x), attrs=dict(norm=norm), dims=dims)
     case("binarizer", "Binarizer", ML, dict(x=x), attrs=dict(threshold=0.3))
@@ -519,6 +528,13 @@ def layers():
     qmoe("qmoe_8_zero", 8, zero=True)
     t = np.array([["a", "b", "c"], ["zz", "ccc", ""]], object)
     case("arrayfeatureextractor_text", "ArrayFeatureExtractor", ML, dict(x=t, i=np.array([[2, 0]], np.int64)), "i")
+    t = np.array([["a bc", ""], ["x, yz;é", "the end"]], object)
+    for kind, attrs in [("pattern", dict(tokenexp="[a-z0-9_é]+", mark=0)), ("long", dict(tokenexp=r"\b\w\w+\b", mincharnum=2, mark=1)),
+                        ("letters", dict(tokenexp=".", mark=1)), ("letters_between", dict(separators=[""], mark=0)),
+                        ("between", dict(separators=["[,;]", " +"], mark=0)), ("between_long", dict(separators=[" "], mincharnum=3, mark=1))]:
+        case("tokenizer_" + kind, "Tokenizer", MS, dict(x=t), attrs=dict(dict(pad_value="#", mincharnum=1), **attrs), dims=dict(x=["n", 2]))
+    case("tokenizer_row", "Tokenizer", MS, dict(x=t[1]), attrs=dict(pad_value="", mincharnum=1, mark=0, separators=[" "]))
+    case("tokenizer_none", "Tokenizer", MS, dict(x=t), attrs=dict(pad_value="", mincharnum=1, mark=1, tokenexp="[0-9]+"))
 
 
 def control():

@@ -39,7 +39,7 @@ pub fn reason(name: &str) -> &'static str {
             || name.contains("Sequence")
             || name.starts_with("String")
             || name.starts_with("text.")
-            || matches!(name, "RegexFullMatch" | "TfIdfVectorizer") =>
+            || matches!(name, "RegexFullMatch" | "TfIdfVectorizer" | "ms.Tokenizer") =>
         {
             HELD
         }

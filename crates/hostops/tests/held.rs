@@ -119,3 +119,30 @@ fn texts_and_numbers() {
     );
     assert!(Tensor::from_text(&[2], vec!["one".into()]).is_err());
 }
+
+#[test]
+fn tokens() {
+    let x = texts(&[2], &["ab, c", "d"]);
+    let rule = |name: &str, v: &str, more: &[(&str, Attr)]| {
+        let v = match name {
+            "separators" => Attr::Strs(v.split('|').map(String::from).collect()),
+            _ => Attr::Str(v.into()),
+        };
+        let pad = ("pad_value", Attr::Str("#".into()));
+        let mut attrs = vec![(name, v), pad, ("mincharnum", Attr::Int(1))];
+        attrs.extend(more.iter().cloned());
+        call("ms.Tokenizer", &attrs, &[&x]).map(|mut y| y.remove(0))
+    };
+    let y = rule("tokenexp", "[a-z]+", &[]).unwrap();
+    assert_eq!(y, texts(&[2, 2], &["ab", "c", "d", "#"]));
+    let y = rule("separators", ",| ", &[("mark", Attr::Int(1))]).unwrap();
+    let (a, z) = ("\u{2}", "\u{3}");
+    assert_eq!(y, texts(&[2, 4], &[a, "ab", "c", z, a, "d", z, "#"]));
+    let y = rule("tokenexp", ".", &[]).unwrap();
+    assert_eq!(y.shape(), [2, 5]);
+    let y = rule("tokenexp", "[0-9]", &[("mark", Attr::Int(1))]).unwrap();
+    assert_eq!(y.shape(), [2, 0]);
+    assert!(rule("tokenexp", "", &[]).is_err());
+    assert!(rule("tokenexp", "(", &[]).is_err());
+    assert!(rule("separators", "[", &[]).is_err());
+}

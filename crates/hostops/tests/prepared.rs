@@ -207,6 +207,85 @@ fn scattering() {
     assert!((1..60).contains(&refused), "{refused} were refused");
 }
 
+#[test]
+fn scattering_elements() {
+    let mut r = Rng(7);
+    let mut refused = 0;
+    for case in 0..600 {
+        let rank = 1 + r.below(3);
+        let shape: Vec<usize> = (0..rank).map(|_| [1, 2, 3, 7][r.below(4)]).collect();
+        let axis = r.below(rank);
+        let mut few: Vec<usize> = shape.iter().map(|n| 1 + r.below(*n)).collect();
+        few[axis] = [0, 1, 5, 13][r.below(4)];
+        let reach = if case % 9 == 0 { 1 } else { 0 };
+        let ix: Vec<i64> = (0..few.iter().product())
+            .map(|_| r.below(2 * shape[axis] + reach) as i64 - shape[axis] as i64)
+            .collect();
+        let indices = if case % 2 == 0 {
+            Tensor::from_i64(&few, &ix).unwrap()
+        } else {
+            let ix: Vec<i32> = ix.iter().map(|x| *x as i32).collect();
+            Tensor::from_i32(&few, &ix).unwrap()
+        };
+        let (x, u) = (r.floats(&shape, true), r.floats(&few, true));
+        let (x, u) = match case % 5 {
+            0 => (as_type(&x, DType::I64), as_type(&u, DType::I64)),
+            1 => (as_type(&x, DType::F16), as_type(&u, DType::F16)),
+            2 => (as_type(&x, DType::Bool), as_type(&u, DType::Bool)),
+            _ => (x, u),
+        };
+        let how = ["none", "add", "mul", "max", "min"][r.below(5)];
+        let how = if x.dtype() == DType::Bool {
+            "none"
+        } else {
+            how
+        };
+        let axis = if case % 3 == 0 {
+            axis as i64 - rank as i64
+        } else {
+            axis as i64
+        };
+        let attrs = Attrs::from([
+            ("axis".to_string(), Attr::Int(axis)),
+            ("reduction".to_string(), Attr::Str(how.into())),
+        ]);
+        let out = same("ScatterElements", &attrs, &[&x, &indices, &u], 0.0);
+        refused += usize::from(out.is_empty());
+    }
+    assert!((1..60).contains(&refused), "{refused} were refused");
+}
+
+/// Tame numbers of another type.
+fn as_type(x: &Tensor, d: DType) -> Tensor {
+    let mut y = Tensor::zeros(d, x.shape()).unwrap();
+    for i in 0..x.len() {
+        match d.is_float() {
+            true => y.set_f64(i, x.get_f64(i)),
+            false => y.set_i64(i, x.get_i64(i) % 2),
+        }
+    }
+    y
+}
+
+#[test]
+fn running_sums() {
+    let mut r = Rng(8);
+    for case in 0..400 {
+        let rank = 1 + r.below(3);
+        let shape: Vec<usize> = (0..rank).map(|_| [0, 1, 2, 3, 17][r.below(5)]).collect();
+        let x = r.floats(&shape, case % 7 == 0);
+        let d = [DType::F32, DType::F64, DType::I64, DType::I32, DType::F16][case % 5];
+        let x = if d == DType::F32 { x } else { as_type(&x, d) };
+        let op = graph::Op::Scan {
+            monoid: expr::Monoid::sum(d, d),
+            axis: r.below(rank),
+            exclusive: r.below(2) == 0,
+            reverse: r.below(2) == 0,
+        };
+        same("core.scan", &spec(&op), &[&x], 0.0);
+    }
+}
+
 /// Random trees in breadth-first order.
 fn trees(r: &mut Rng, kind: &str, columns: usize, outputs: usize, modes: &[&str]) -> Attrs {
     let mut a: [Vec<i64>; 6] = Default::default();

@@ -51,7 +51,47 @@ impl Program {
             }
             end = i + 1;
         }
-        self.cut(first, end, &made)
+        self.cut(first, end, &made, &late)
+    }
+
+    /// Values that give the sizes which segments from `from` on work with.
+    fn sizing(&self, from: usize, late: &BTreeMap<ValueIx, Vec<&Sym>>) -> Vec<ValueIx> {
+        if late.is_empty() {
+            return Vec::new();
+        }
+        let mut used = Symbols::default();
+        self.segments
+            .iter()
+            .skip(from)
+            .for_each(|s| self.segment_symbols(s, &mut used));
+        self.outputs
+            .iter()
+            .for_each(|o| self.value_symbols(o.1, &mut used));
+        let used = used.used();
+        let gives = |s: &[&Sym]| s.iter().any(|s| used.contains(*s));
+        late.iter()
+            .filter(|(_, s)| gives(s))
+            .map(|(v, _)| *v)
+            .collect()
+    }
+
+    /// Symbols in the sizes that a segment works with, bodies of control flow included.
+    fn segment_symbols(&self, s: &Segment, used: &mut Symbols) {
+        s.items().iter().for_each(|i| self.item_symbols(i, used));
+        let bodies: [Option<&Program>; 2] = match s {
+            Segment::If {
+                then_branch,
+                else_branch,
+                ..
+            } => [Some(then_branch), Some(else_branch)],
+            Segment::Loop { body, .. } => [Some(body), None],
+            Segment::Straight(_) | Segment::Late(_) => [None, None],
+        };
+        for b in bodies.into_iter().flatten() {
+            (0..b.values.len()).for_each(|v| b.value_symbols(v as ValueIx, used));
+            b.init.iter().for_each(|i| b.item_symbols(i, used));
+            b.segments.iter().for_each(|s| b.segment_symbols(s, used));
+        }
     }
 
     /// Symbols in the sizes that an item works with.
@@ -69,8 +109,14 @@ impl Program {
         }
     }
 
-    /// Segments `first` to `end`, which write `made`.
-    fn cut(&self, first: usize, end: usize, made: &BTreeSet<ValueIx>) -> Stretch {
+    /// Segments `first` to `end`, which write `made`; `late`: what gives sizes.
+    fn cut(
+        &self,
+        first: usize,
+        end: usize,
+        made: &BTreeSet<ValueIx>,
+        late: &BTreeMap<ValueIx, Vec<&Sym>>,
+    ) -> Stretch {
         let mut reads: BTreeSet<ValueIx> = BTreeSet::new();
         for i in first..end {
             reads.extend(self.segment_reads(i));
@@ -79,12 +125,21 @@ impl Program {
         for i in end..self.segments.len() {
             after.extend(self.segment_reads(i));
         }
+        // A value may be needed for its sizes alone.
+        let here: BTreeMap<ValueIx, Vec<&Sym>> = late
+            .iter()
+            .filter(|(v, _)| made.contains(v) && !after.contains(v))
+            .map(|(v, s)| (*v, s.clone()))
+            .collect();
+        let sizes = self.sizing(end, &here);
         let given = |v: &&ValueIx| {
             let origin = self.values.get(**v as usize).map(|v| v.origin);
             matches!(origin, Some(ValueOrigin::Made | ValueOrigin::Input(_))) && !made.contains(*v)
         };
         let inputs: Vec<ValueIx> = reads.iter().filter(given).copied().collect();
-        let outputs: Vec<ValueIx> = made.intersection(&after).copied().collect();
+        let handed = |v: &&ValueIx| after.contains(v) || sizes.contains(v);
+        let outputs: Vec<ValueIx> = made.iter().filter(handed).copied().collect();
+        // Sizes are taken off a value as soon as it is there.
         let touched = inputs.iter().chain(made);
         let spent = touched.filter(|v| !after.contains(v)).copied().collect();
         // What is computed once, as far as it is needed here.
@@ -386,6 +441,33 @@ mod tests {
             p.outputs.push((format!("y{c}"), picked + 1));
         }
         p
+    }
+
+    #[test]
+    fn a_value_is_handed_on_for_its_size_alone() {
+        let mut p = classes(2);
+        // The work of the second class takes the size of the first one's choice, and not its elements.
+        let size = p.value(1).shape.clone();
+        p.values[4].shape.clone_from(&size);
+        p.values[4].storage = Dim::product(&size);
+        let work = host("work1", &[0], &[4]);
+        p.segments[3] = Segment::Straight(vec![work]);
+        p.segments[1] = Segment::Straight(vec![host("work0", &[0], &[2])]);
+        p.values[2].shape = vec![Dim::Known(1)];
+        p.values[2].storage = Dim::ONE;
+        let s = p.stretch(0);
+        assert_eq!(s.end, 3, "the next one needs a size");
+        assert!(s.outputs.contains(&1), "{:?}", s.outputs);
+        assert!(s.spent.contains(&1), "its size is known by then");
+        let s = p.stretch(3);
+        assert!(!s.inputs.contains(&1));
+        let n0 = s.program.symbols.iter().find(|s| &*s.name == "n0");
+        assert_eq!(n0.unwrap().origin, SymbolOrigin::Outer);
+        // Where nobody asks for it, it stays inside.
+        p.values[4].shape = vec![Dim::Known(1)];
+        p.values[4].storage = Dim::ONE;
+        let s = p.stretch(0);
+        assert!(!s.outputs.contains(&1), "{:?}", s.outputs);
     }
 
     #[test]

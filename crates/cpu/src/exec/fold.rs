@@ -3,12 +3,14 @@
 //! The lane axis is the innermost axis of the widest argument. Where it is kept, states change row by
 //! row (ascending along the reduced axes); where it is reduced, a row is reduced by itself, then combined
 //! with the state. Either order is fixed by the program and its extents.
+mod arg;
 mod short;
 
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use super::{Ctx, MAX_AXES, View};
 use crate::ukr::Columns;
 use crate::ukr::kernels::{BinaryFn, ReduceFn};
+pub(crate) use arg::Arg;
 use layout::DType;
 pub(crate) use short::Flat;
 
@@ -55,6 +57,8 @@ pub(crate) struct CFold {
     pub combine: Program,
     /// The short way, where there is one.
     pub simple: Option<Simple>,
+    /// The short way of picks of f32 elements.
+    pub arg: Option<Arg>,
     /// Offset of `combine`'s scratch in the operation's area.
     pub combine_at: usize,
     /// For rows of a few elements, of which many are lifted at once.
@@ -104,6 +108,9 @@ pub(crate) fn run(ctx: &mut Ctx, f: &CFold) {
             ctx.p,
         ),
     };
+    if let Some(a) = f.arg {
+        return w.arg(a);
+    }
     if f.horizontal && f.lift.index == 0 {
         // Reduced neighbours of the lane axis join it where every argument continues.
         while let (Some(l), Some((&a, rest))) = (f.lane, w.reduced.split_last()) {

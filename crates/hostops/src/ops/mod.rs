@@ -46,6 +46,7 @@ mod split;
 mod squeeze;
 mod text;
 mod tile;
+mod tokenizer;
 mod top_k;
 mod unique;
 mod window;
@@ -140,6 +141,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("ml.TreeEnsembleRegressor", ml_tree::regressor),
     ("ml.ZipMap", ml_encode::zip_map),
     ("ml.svm_probabilities", ml_encode::svm_probabilities),
+    ("ms.Tokenizer", tokenizer::run),
     ("text.cast", text::cast),
     ("text.choose", ml_encode::choose),
     ("text.constant", text::constant),

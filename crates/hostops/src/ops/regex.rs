@@ -1,5 +1,5 @@
-//! RegexFullMatch: patterns as sets of states that advance together, so that no pattern takes more
-//! than states times characters.
+//! RegexFullMatch, and the patterns of others: sets of states that advance together, so that no
+//! pattern takes more than states times characters.
 use crate::args::Args;
 use crate::error::R;
 use layout::DType;
@@ -446,6 +446,59 @@ fn program(pattern: &str) -> R<Vec<State>> {
     Ok(out)
 }
 
+/// A pattern that is looked for in texts.
+pub(crate) struct Pattern(Vec<State>);
+
+impl Pattern {
+    pub(crate) fn new(pattern: &str) -> R<Pattern> {
+        Ok(Pattern(program(pattern)?))
+    }
+
+    /// Bytes of `text` where the first match at or behind byte `from` lies, the longest of those
+    /// that begin there.
+    pub(crate) fn find(&self, text: &str, from: usize) -> Option<std::ops::Range<usize>> {
+        let p = &self.0;
+        let mut before = text.get(..from)?.chars().next_back();
+        let mut chars = text[from..].char_indices().peekable();
+        // States with where their match begins, the earliest first.
+        let mut live: Vec<(usize, usize)> = Vec::new();
+        let mut set = vec![false; p.len()];
+        let mut reached = Vec::new();
+        let mut best: Option<std::ops::Range<usize>> = None;
+        loop {
+            let (at, next) = match chars.peek() {
+                Some(&(i, c)) => (from + i, Some(c)),
+                None => (text.len(), None),
+            };
+            if best.is_none() {
+                reach(p, 0, (before, next), &mut set, &mut reached);
+                live.extend(reached.drain(..).map(|s| (s, at)));
+            }
+            let done = live.iter().find(|(s, _)| matches!(p[*s], State::Match));
+            if let Some(&(_, start)) = done {
+                live.retain(|(_, begun)| *begun <= start);
+                best = Some(start..at);
+            }
+            let Some((_, c)) = chars.next() else { break };
+            if live.is_empty() && best.is_some() {
+                break;
+            }
+            before = Some(c);
+            let after = chars.peek().map(|(_, c)| *c);
+            set.fill(false);
+            for (s, start) in std::mem::take(&mut live) {
+                if let State::Class(ranges, not) = &p[s]
+                    && ranges.iter().any(|(a, b)| (*a..=*b).contains(&c)) != *not
+                {
+                    reach(p, s + 1, (before, after), &mut set, &mut reached);
+                    live.extend(reached.drain(..).map(|s| (s, start)));
+                }
+            }
+        }
+        best
+    }
+}
+
 pub(crate) fn full_match(a: &Args) -> R<Vec<Tensor>> {
     let x = a.input(0)?;
     let t = x.text().ok_or("its input must be texts")?;
@@ -487,5 +540,26 @@ mod tests {
         }
         assert!(program(&"(".repeat(5000)).is_err());
         assert!(program("((a{1000}){1000}){1000}").is_err());
+    }
+
+    #[test]
+    fn the_first_and_longest_match_is_found() {
+        for (pattern, text, from, want) in [
+            ("[a-z]+", "12 abc de", 0, Some(3..6)),
+            ("[a-z]+", "12 abc de", 4, Some(4..6)),
+            ("[a-z]+", "12 abc de", 6, Some(7..9)),
+            ("[a-z]+", "12", 0, None),
+            ("a|ab|abc", "xabcd", 0, Some(1..4)),
+            ("bcd|abx|c", "abcd", 0, Some(1..4)),
+            ("x*", "axx", 0, Some(0..0)),
+            ("x*", "axx", 1, Some(1..3)),
+            (r"\bb", "ab b", 1, Some(3..4)),
+            ("é+", "aéé", 0, Some(1..5)),
+            ("^b", "ab", 1, None),
+            ("a", "a", 2, None),
+        ] {
+            let p = Pattern::new(pattern).unwrap();
+            assert_eq!(p.find(text, from), want, "{pattern} in {text} from {from}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! operands' memory only. Operators without a form of their own run as [`crate::run_step`] does,
 //! which is also what these forms are tested against.
 mod roi_align;
+mod running;
 mod scatter;
 mod sort;
 mod tree;
@@ -108,7 +109,9 @@ struct Step {
 pub fn prepare(name: &str, attrs: &Attrs) -> Box<dyn Prepared> {
     let form: Option<Box<dyn Form>> = match name {
         "core.scatter_nd" => boxed(scatter::prepare(attrs)),
+        "core.scan" => boxed(running::prepare(attrs)),
         "core.sort" => boxed(sort::prepare(attrs)),
+        "ScatterElements" => boxed(scatter::elements(attrs)),
         "RoiAlign" => boxed(roi_align::prepare(attrs)),
         "ml.TreeEnsembleRegressor" => boxed(tree::regressor(attrs)),
         "ml.TreeEnsembleClassifier" => boxed(tree::classifier(attrs)),

@@ -1,11 +1,12 @@
-//! ScatterND at the speed of memory: the copy, then slices in the order of the updates.
-use super::{Elem, Fast, Form, In, Out, input};
+//! ScatterND and ScatterElements at the speed of memory: the copy, then slices or elements in the order of
+//! the updates.
+use super::{Elem, Fast, Form, In, Out, input, whole};
 use crate::core::spec;
-use crate::data::{index, strides};
+use crate::data::{axis, index, next, strides};
 use crate::error::R;
 use graph::{Op, ScatterReduce};
 use layout::DType;
-use tensor::Attrs;
+use tensor::{Attr, Attrs};
 
 pub(super) struct Scatter(ScatterReduce);
 
@@ -51,20 +52,17 @@ struct Places<'a> {
     inner: usize,
 }
 
-impl Places<'_> {
-    fn each(&self, f: impl FnMut(usize, usize)) -> R<bool> {
-        let (i, d) = (self.indices.bytes, self.depth);
-        match self.indices.dtype {
-            DType::I64 => slices::<i64>(i, d, self.dims, &self.by, |x| x, f)?,
-            DType::I32 => slices::<i32>(i, d, self.dims, &self.by, i64::from, f)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
+/// Where updates go.
+trait Targets {
+    /// Elements of an update.
+    fn inner(&self) -> usize;
 
-    /// Slices combined with what is there.
+    /// Calls `f` with the place and the rank of every update; false where indices are of another type.
+    fn each(&self, f: impl FnMut(usize, usize)) -> R<bool>;
+
+    /// Updates combined with what is there.
     fn combine<T: Elem>(&self, out: &mut [u8], new: &[u8], f: impl Fn(T, T) -> T) -> R<bool> {
-        let (out, new, n) = (T::chunks_mut(out), T::chunks(new), self.inner);
+        let (out, new, n) = (T::chunks_mut(out), T::chunks(new), self.inner());
         if n == 1 {
             return self.each(|at, k| out[at] = f(T::get(out[at]), T::get(new[k])).put());
         }
@@ -92,6 +90,22 @@ impl Places<'_> {
             }
             _ => Ok(false),
         }
+    }
+}
+
+impl Targets for Places<'_> {
+    fn inner(&self) -> usize {
+        self.inner
+    }
+
+    fn each(&self, f: impl FnMut(usize, usize)) -> R<bool> {
+        let (i, d) = (self.indices.bytes, self.depth);
+        match self.indices.dtype {
+            DType::I64 => slices::<i64>(i, d, self.dims, &self.by, |x| x, f)?,
+            DType::I32 => slices::<i32>(i, d, self.dims, &self.by, i64::from, f)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
 
@@ -142,5 +156,118 @@ impl Form for Scatter {
         p.each(|at, k| {
             y.bytes[at * width..at * width + n].copy_from_slice(&u.bytes[k * n..(k + 1) * n]);
         })
+    }
+}
+
+pub(super) struct Elements {
+    how: ScatterReduce,
+    axis: i64,
+}
+
+pub(super) fn elements(attrs: &Attrs) -> Option<Elements> {
+    whole(attrs)?;
+    let axis = match attrs.get("axis") {
+        None => 0,
+        Some(Attr::Int(a)) => *a,
+        Some(_) => return None,
+    };
+    let how = match attrs.get("reduction") {
+        None => ScatterReduce::Replace,
+        Some(Attr::Str(r)) => match r.as_str() {
+            "none" => ScatterReduce::Replace,
+            "add" => ScatterReduce::Add,
+            "mul" => ScatterReduce::Mul,
+            "max" => ScatterReduce::Max,
+            "min" => ScatterReduce::Min,
+            _ => return None,
+        },
+        Some(_) => return None,
+    };
+    Some(Elements { how, axis })
+}
+
+/// Elements that each name a place along one axis.
+struct Along<'a> {
+    indices: In<'a>,
+    dims: &'a [usize],
+    by: Vec<usize>,
+    axis: usize,
+}
+
+impl Along<'_> {
+    fn elements<I: Elem>(
+        &self,
+        number: impl Fn(I) -> i64,
+        mut f: impl FnMut(usize, usize),
+    ) -> R<()> {
+        let shape = self.indices.shape;
+        let Some((&n, rows)) = shape.split_last().filter(|(n, _)| **n > 0) else {
+            return Ok(());
+        };
+        let last = self.axis == rows.len();
+        let (extent, by) = (self.dims[self.axis], self.by[self.axis]);
+        let mut at = vec![0; rows.len()];
+        for (r, row) in I::chunks(self.indices.bytes).chunks_exact(n).enumerate() {
+            let others = (0..rows.len()).filter(|d| *d != self.axis);
+            let base: usize = others.map(|d| at[d] * self.by[d]).sum();
+            for (j, i) in row.iter().enumerate() {
+                let i = index(number(I::get(*i)), extent)?;
+                let own = if last { 0 } else { j };
+                f(base + i * by + own, r * n + j);
+            }
+            next(&mut at, rows);
+        }
+        Ok(())
+    }
+}
+
+impl Targets for Along<'_> {
+    fn inner(&self) -> usize {
+        1
+    }
+
+    fn each(&self, f: impl FnMut(usize, usize)) -> R<bool> {
+        match self.indices.dtype {
+            DType::I64 => self.elements::<i64>(|x| x, f)?,
+            DType::I32 => self.elements::<i32>(i64::from, f)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Form for Elements {
+    fn run(&self, inputs: &[Option<In<'_>>], outputs: &mut [Out<'_>]) -> Fast {
+        let (Some(x), Some(i), Some(u)) = (input(inputs, 0), input(inputs, 1), input(inputs, 2))
+        else {
+            return Ok(false);
+        };
+        let (Ok(d), [y]) = (axis(self.axis, x.shape.len()), outputs) else {
+            return Ok(false);
+        };
+        // What does not fit is for plain code to complain about.
+        let fits = i.shape.len() == x.shape.len()
+            && u.shape == i.shape
+            && (0..x.shape.len()).all(|k| k == d || i.shape[k] <= x.shape[k])
+            && u.dtype == x.dtype
+            && y.dtype == x.dtype
+            && y.shape == x.shape;
+        if !fits {
+            return Ok(false);
+        }
+        y.bytes.copy_from_slice(x.bytes);
+        let p = Along {
+            indices: i,
+            dims: x.shape,
+            by: strides(x.shape),
+            axis: d,
+        };
+        match (self.how, x.dtype.bits()) {
+            (ScatterReduce::Replace, 32) => p.combine::<f32>(y.bytes, u.bytes, |_, b| b),
+            (ScatterReduce::Replace, 64) => p.combine::<f64>(y.bytes, u.bytes, |_, b| b),
+            (ScatterReduce::Replace, 8) => p.combine::<u8>(y.bytes, u.bytes, |_, b| b),
+            (ScatterReduce::Replace, _) => Ok(false),
+            (how, _) => p.floats(how, x.dtype, y.bytes, u.bytes),
+        }
     }
 }

@@ -177,11 +177,16 @@ fn summed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, a: ValueId, b: ValueId, parts: 
 
 fn fused<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
-    let (a, b) = (n.input(0)?, n.input(1)?);
+    let (mut a, mut b) = (n.input(0)?, n.input(1)?);
     let alpha = n.float("alpha", 1.0)?;
     let t = (n.flag("transA", false)?, n.flag("transB", false)?);
-    if n.flag("transBatchA", false)? || n.flag("transBatchB", false)? {
-        return Err(crate::import::LowerError::Unsupported("moves batch dimensions; put a Transpose before it".into()));
+    for (side, flag) in [(&mut a, "transBatchA"), (&mut b, "transBatchB")] {
+        let rank = c.rank(*side);
+        if n.flag(flag, false)? && rank > 2 {
+            // The first dimension becomes the last but one.
+            let order: Vec<usize> = (1..rank - 1).chain([0, rank - 1]).collect();
+            *side = c.permute(n, n.tmp(flag), *side, order)?;
+        }
     }
     let d = c.dtype(a);
     let y = if alpha == 1.0 {

@@ -16,14 +16,16 @@ pub(crate) const OPS: &[OpDef] = &[
     other(ML, "Normalizer", normalizer), other(ML, "Scaler", scaler),
 ];
 
-/// One number, or one per column of `x`.
+/// One number, or one per column of `x`, where that is known.
 fn fits<'m>(c: &Ctx<'m>, x: ValueId, what: &str, count: usize) -> Lowered {
     let s = c.shape(x);
-    let width = s.last().and_then(Dim::known);
-    if count == 1 || width == Some(count as i64) {
-        return Ok(());
+    match s.last().map(Dim::known) {
+        _ if count == 1 => Ok(()),
+        Some(None) => Ok(()),
+        Some(Some(width)) if width == count as i64 => Ok(()),
+        Some(Some(width)) => Err(format!("attribute '{what}' has {count} entries for {width} columns").into()),
+        None => Err(format!("attribute '{what}' has {count} entries for a single number").into()),
     }
-    Err(format!("attribute '{what}' has {count} entries for columns {:?}", s.last()).into())
 }
 
 fn scaler<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

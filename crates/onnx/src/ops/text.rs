@@ -1,6 +1,6 @@
 //! Texts: host operators, and the operators that only move elements, which move numbers that stand
 //! for the texts instead.
-use super::{OpDef, op};
+use super::{OpDef, op, other};
 use crate::import::{Ctx, Item, LowerError, Lowered, NodeView};
 use graph::{Op, ValueId};
 use layout::{DType, Dim};
@@ -12,6 +12,7 @@ pub(crate) const OPS: &[OpDef] = &[
     op("StringNormalizer", normalize),
     op("StringSplit", split),
     op("TfIdfVectorizer", tf_idf),
+    other("com.microsoft", "Tokenizer", tokenizer),
 ];
 
 /// Operators whose data outputs hold elements of their inputs, with the number of such outputs from
@@ -140,6 +141,16 @@ fn split<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut parts = s.clone();
     parts.push(None);
     c.host(n, &[(DType::Str, parts), (DType::I64, s)])
+}
+
+fn tokenizer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    texts(c, n, 1)?;
+    let mut s: Vec<Option<Dim>> = c.shape(n.input(0)?).into_iter().map(Some).collect();
+    if !matches!(s.len(), 1 | 2) {
+        return Err("needs rank 1 or 2".into());
+    }
+    s.push(None);
+    c.host(n, &[(DType::Str, s)])
 }
 
 fn tf_idf<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

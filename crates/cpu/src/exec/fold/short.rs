@@ -5,7 +5,8 @@ use crate::exec::copy::strided_copy;
 use crate::exec::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
 use crate::exec::{MAX_AXES, View};
 
-/// Elements of a row that is reduced so.
+/// Elements of a row that is reduced so; twice as many where a program lifts them, which then runs on
+/// many rows at once.
 const SHORT: i64 = 16;
 
 /// The lift with every argument given element by element.
@@ -31,7 +32,8 @@ impl Walk<'_> {
         let rows = ctx.len[a];
         // What follows takes the lane axis as it is: neighbours that joined it make rows long.
         let plain = n == ctx.len[l] && self.reduced.iter().all(|&r| ctx.len[r] == 1);
-        if !plain || !(2..=SHORT).contains(&n) || rows < SHORT || s.st[a] != 1 {
+        let most = SHORT * if simple.lift == Lift::Program { 2 } else { 1 };
+        if !plain || !(2..=most).contains(&n) || rows < SHORT || s.st[a] != 1 {
             return false;
         }
         let flat = match (&f.flat, simple.lift) {
