@@ -1,9 +1,14 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
+use super::loops::{Region, regions};
 use super::{Again, Kind, Line, Parsed, SLOW, alive, count, has, starts, step};
 use std::collections::HashMap;
 
 /// Lines of a guarded part that becomes guarded instructions.
 const SHORT: usize = 8;
+/// Lines of a part that becomes guarded instructions beside others.
+const LONG: usize = 40;
+/// Accesses behind a group of loads whose addresses are computed while the loads are under way.
+const NEXT: usize = 6;
 /// Loads, and functions of the special unit, under way at once.
 const LOADS: usize = 16;
 /// Lines of a stretch that are put in another order at most: the search goes through all that are ready
@@ -27,21 +32,26 @@ pub(super) fn ahead(p: &Parsed) -> Parsed {
     out
 }
 
-/// `p` with short parts that are jumped over as instructions that depend on the condition.
+/// `p` with parts that are jumped over and are short, or stand beside others, as instructions that depend on the condition.
 pub(super) fn guarded(p: &Parsed) -> Parsed {
     let n = p.lines.len();
-    // End of the part that the jump in a line skips, where it is short and only runs through.
+    // End of the part that the jump in a line skips, where it only runs through.
     let end = |i: usize| -> Option<usize> {
         let l = &p.lines[i];
         let to = *p.labels.get(l.jump.as_ref()?)?;
-        let inside = l.partial && to > i && to - i - 1 <= SHORT;
         let through = |l: &Line| match &l.jump {
             Some(j) => l.partial && p.labels.get(j).is_some_and(|&t| t > i && t <= to),
-            None => !l.ends && !l.uses.is_empty() | !l.defs.is_empty(),
+            // All threads come to a barrier.
+            None => !l.ends && (l.kind != Kind::Fence || !l.uses.is_empty()),
         };
-        (inside && p.lines[i + 1..to].iter().all(through)).then_some(to)
+        (l.partial && to > i && p.lines[i + 1..to].iter().all(through)).then_some(to)
     };
-    let ends: Vec<Option<usize>> = (0..n).map(end).collect();
+    let mut ends: Vec<Option<usize>> = (0..n).map(end).collect();
+    let beside = beside(p, &ends);
+    for (i, end) in ends.iter_mut().enumerate() {
+        let guards = |to: usize| length(&p.lines[i + 1..to]) <= SHORT || beside[i];
+        *end = end.filter(|&to| guards(to));
+    }
     // Where each register is defined first and last.
     let mut defined = vec![(usize::MAX, 0); p.width.len()];
     for (i, l) in p.lines.iter().enumerate() {
@@ -85,6 +95,55 @@ pub(super) fn guarded(p: &Parsed) -> Parsed {
     }
 }
 
+/// Lines that are left of a part.
+fn length(part: &[Line]) -> usize {
+    let left = |l: &&Line| !l.uses.is_empty() || !l.defs.is_empty();
+    part.iter().filter(left).count()
+}
+
+/// For each line whether it is in a longer part that is jumped over and becomes guarded instructions all the same,
+/// so that its loads wait beside those of another. An assembler makes them of every such part of a loop; outside
+/// of loops of two that follow one another, where neither is the kernel's last, whose jump ends the thread. What
+/// has guarded instructions of its own, or calls a subroutine, is left as it is.
+fn beside(p: &Parsed, ends: &[Option<usize>]) -> Vec<bool> {
+    let n = p.lines.len();
+    let mut labels: Vec<usize> = p.labels.values().copied().collect();
+    labels.sort_unstable();
+    let loops: Vec<Region> = regions(&p.lines, &p.labels);
+    let waits = |l: &Line| matches!(l.kind, Kind::Load | Kind::Store);
+    let plain = |l: &Line| l.jump.is_some() || !(l.partial || l.kind == Kind::Slow);
+    let mut found = vec![false; n];
+    // The part before that has no partner, if nothing but arithmetic came since.
+    let mut alone: Option<(usize, usize)> = None;
+    let mut i = 0;
+    while i < n {
+        let whole = |to: &usize| {
+            let part = &p.lines[i + 1..*to];
+            let fits = *to < n && (SHORT + 1..=LONG).contains(&length(part));
+            fits && part.iter().all(plain) && part.iter().any(waits)
+        };
+        if let Some(to) = ends[i].filter(whole) {
+            if loops.iter().any(|g| g.round && g.inside(i)) {
+                found[i..to].fill(true);
+            } else if let Some((first, end)) = alone.take() {
+                found[first..end].fill(true);
+                found[i..to].fill(true);
+            } else {
+                alone = Some((i, to));
+            }
+            i = to;
+            continue;
+        }
+        let l = &p.lines[i];
+        let joined = labels.binary_search(&i).is_ok() && alone.is_none_or(|a| a.1 != i);
+        if joined || l.jump.is_some() || l.ends || waits(l) {
+            alone = None;
+        }
+        i += 1;
+    }
+    found
+}
+
 /// Lines of a stretch that have to come before each line of it.
 fn needs(part: &[Line]) -> Vec<Vec<usize>> {
     let n = part.len();
@@ -112,10 +171,34 @@ fn needs(part: &[Line]) -> Vec<Vec<usize>> {
     needs
 }
 
-/// A stretch that nothing moves out of, with its loads, some at a time, before what uses them.
+/// A stretch that nothing moves out of, with its loads, some at a time, before what uses them. While they are
+/// under way the addresses of what comes next are computed: arithmetic moves across stores, accesses do not.
 fn loads_first(part: &[Line]) -> Vec<Line> {
     let n = part.len();
-    let needs = needs(part);
+    let mut needs = needs(part);
+    let memory = |i: &usize| matches!(part[*i].kind, Kind::Load | Kind::Store);
+    let all: Vec<usize> = (0..n).filter(memory).collect();
+    // Loads and stores stay in order around stores.
+    let (mut store, mut since) = (None, vec![]);
+    for &i in &all {
+        needs[i].extend(store);
+        match part[i].kind {
+            Kind::Store => {
+                needs[i].append(&mut since);
+                store = Some(i);
+            }
+            _ => since.push(i),
+        }
+    }
+    // How many of the accesses have to be under way before each line.
+    let mut behind = vec![0; n];
+    for i in 0..n {
+        let own = match memory(&i) {
+            true => all.partition_point(|&a| a < i) + 1,
+            false => 0,
+        };
+        behind[i] = needs[i].iter().map(|&d| behind[d]).fold(own, usize::max);
+    }
     let mut done = vec![false; n];
     let mut order: Vec<usize> = Vec::with_capacity(n);
     let mut take = |i: usize| {
@@ -134,14 +217,24 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
             }
         }
     };
-    let loads: Vec<usize> = (0..n).filter(|&i| part[i].kind == Kind::Load).collect();
-    for (g, group) in loads.chunks(LOADS).enumerate() {
-        for &i in group {
-            needs[i].iter().for_each(|&d| take(d));
+    let mut at = 0;
+    while at < all.len() {
+        let loads = all[at..].iter().take(LOADS);
+        let loads = loads.take_while(|&&i| part[i].kind == Kind::Load).count();
+        let next = at + loads.max(1);
+        let group = &all[at..next];
+        if loads > 0 {
+            for &i in group {
+                needs[i].iter().for_each(|&d| take(d));
+            }
+            group.iter().for_each(|&i| take(i));
+            for &i in all[next..].iter().take(NEXT) {
+                let ready = |d: &&usize| behind[**d] <= next;
+                needs[i].iter().filter(ready).for_each(|&d| take(d));
+            }
         }
-        group.iter().for_each(|&i| take(i));
-        let next = loads.get((g + 1) * LOADS).copied().unwrap_or(n);
-        (0..next).for_each(&mut take);
+        (0..all.get(next).copied().unwrap_or(n)).for_each(&mut take);
+        at = next;
     }
     (0..n).for_each(&mut take);
     order.into_iter().map(|i| part[i].clone()).collect()
@@ -194,7 +287,8 @@ pub(super) fn lean(p: &Parsed) -> Parsed {
     for (b, &from) in live.starts.iter().enumerate() {
         let to = live.starts.get(b + 1).copied().unwrap_or(p.lines.len());
         let mut behind = live.out[b].clone();
-        let parts = p.lines[from..to].split_inclusive(|l| l.kind == Kind::Fence);
+        let parts =
+            p.lines[from..to].split_inclusive(|l| matches!(l.kind, Kind::Fence | Kind::Store));
         let mut end = to;
         for part in parts.rev() {
             let (most, before) = most_alive(part, &p.width, behind.clone(), 0..part.len());
@@ -253,7 +347,10 @@ fn frugal(part: &[Line], width: &[u32], mut live: Vec<u64>) -> Vec<usize> {
         return (0..part.len()).collect();
     }
     let mut needs = needs(part);
-    if let Some(last) = part.iter().rposition(|l| l.kind == Kind::Fence) {
+    if let Some(last) = part
+        .iter()
+        .rposition(|l| matches!(l.kind, Kind::Fence | Kind::Store))
+    {
         needs[last] = (0..last).collect();
     }
     let mut users = vec![0usize; part.len()];

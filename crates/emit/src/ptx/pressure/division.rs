@@ -1,0 +1,81 @@
+//! What an assembler makes of a division of integers.
+use super::{Kind, Line, Names};
+
+/// The division that was last, for the quotient or remainder of the same numbers.
+#[derive(Default)]
+pub(super) struct Divided {
+    of: Vec<u32>,
+    by: String,
+    /// Registers that the divisor is in.
+    reads: Vec<u32>,
+    /// Quotient and remainder, without their signs.
+    made: [u32; 2],
+}
+
+impl Divided {
+    /// `defs` have other values from now on.
+    pub fn forget(&mut self, defs: &[u32]) {
+        if defs
+            .iter()
+            .any(|d| self.of.contains(d) || self.reads.contains(d))
+        {
+            *self = Divided::default();
+        }
+    }
+
+    /// Lines for what `op` puts into `to`, the quotient or the remainder of `of` by `by`. No unit divides
+    /// integers: the divisor's reciprocal comes from the special unit, is made exact by a product of 64 bits,
+    /// and a high product with it gives both. Of numbers with signs the magnitudes are divided, and the
+    /// results get their signs in the end, for which the numbers are kept.
+    pub fn lines(
+        &mut self,
+        (op, to): (&str, &[u32]),
+        of: &[u32],
+        by: &str,
+        names: &mut Names,
+    ) -> Vec<Line> {
+        let signed = op.ends_with(".s32");
+        let mut out = vec![];
+        let mut put = |defs: &[u32], uses: &[&[u32]], kind: Kind| {
+            out.push(Line {
+                defs: defs.to_vec(),
+                uses: uses.concat(),
+                kind,
+                ..Line::default()
+            });
+        };
+        if (self.of.as_slice(), self.by.as_str()) != (of, by) {
+            let divisor = names.all(by);
+            let mut size = |of: &[u32], names: &mut Names| -> Vec<u32> {
+                if !signed || of.is_empty() {
+                    return of.to_vec();
+                }
+                let size = names.fresh(1);
+                put(&[size], &[of], Kind::Other);
+                vec![size]
+            };
+            let sizes = [size(&divisor, names), size(of, names)];
+            let [one, off, exact, q, r] = [(); 5].map(|()| names.fresh(1));
+            let wide = names.fresh(2);
+            put(&[one], &[&sizes[0]], Kind::Load);
+            put(&[wide], &[&[one]], Kind::Other);
+            put(&[off], &[&sizes[0], &[wide]], Kind::Other);
+            put(&[exact], &[&[wide, off]], Kind::Other);
+            put(&[q], &[&sizes[1], &[exact]], Kind::Other);
+            put(&[r], &[&sizes[1], &sizes[0], &[q]], Kind::Other);
+            *self = Divided {
+                of: of.to_vec(),
+                by: by.to_string(),
+                reads: divisor,
+                made: [q, r],
+            };
+        }
+        let [q, r] = self.made;
+        let signs: &[u32] = if signed { of } else { &[] };
+        match op.starts_with("div") {
+            true => put(to, &[&[q, r], signs, &self.reads], Kind::Other),
+            false => put(to, &[&[r], signs], Kind::Other),
+        }
+        out
+    }
+}

@@ -1,0 +1,195 @@
+//! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
+//! what is read into registers before it is used.
+use super::{Again, Kind, Line, Parsed, starts};
+use std::collections::HashMap;
+
+/// A stretch that is jumped over or gone round: its first line and the one behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Region {
+    from: usize,
+    to: usize,
+    /// It is a loop.
+    pub round: bool,
+}
+
+impl Region {
+    /// Line `at` is in it.
+    pub fn inside(&self, at: usize) -> bool {
+        self.from <= at && at < self.to
+    }
+}
+
+/// The regions of a text, one for each jump.
+pub(super) fn regions(lines: &[Line], labels: &HashMap<String, usize>) -> Vec<Region> {
+    let of = |(i, l): (usize, &Line)| {
+        let to = *labels.get(l.jump.as_ref()?)?;
+        Some(match to <= i {
+            true => Region {
+                from: to,
+                to: i + 1,
+                round: true,
+            },
+            false => Region {
+                from: i + 1,
+                to,
+                round: false,
+            },
+        })
+    };
+    lines.iter().enumerate().filter_map(of).collect()
+}
+
+/// What stands at line `at` was executed wherever line `then` behind it is: no jump goes around the one
+/// and not the other.
+fn comes_before(all: &[Region], at: usize, then: usize) -> bool {
+    let mut around = all.iter().filter(|g| !g.round && g.inside(at));
+    around.all(|g| g.inside(then))
+}
+
+/// Puts lines before the uses of each of `held` that read it, into a register of their own: a first one
+/// before the loops around the first use, others where jumps may have gone around those that are there.
+pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
+    let all = regions(&p.lines, &p.labels);
+    let mut reads: Vec<(usize, Line)> = vec![];
+    for &r in held {
+        let mut there: Vec<(usize, u32)> = vec![];
+        for i in 0..p.lines.len() {
+            if !p.lines[i].uses.contains(&r) {
+                continue;
+            }
+            let known = there.iter().find(|t| comes_before(&all, t.0, i));
+            let own = known.map(|t| t.1).unwrap_or_else(|| {
+                let loops = all.iter().filter(|g| g.round && g.inside(i));
+                let at = loops.map(|g| g.from).min().unwrap_or(i);
+                let own = p.width.len() as u32;
+                p.width.push(p.width[r as usize]);
+                p.truth.push(0);
+                let defs = vec![own];
+                let line = Line::default();
+                reads.push((at, Line { defs, ..line }));
+                there.push((at, own));
+                own
+            });
+            let uses = p.lines[i].uses.iter_mut();
+            uses.filter(|u| **u == r).for_each(|u| *u = own);
+        }
+    }
+    reads.sort_by_key(|r| r.0);
+    insert(p, reads);
+}
+
+/// Comparisons where what they compare is there, before the parts that would be jumped over in between: an
+/// assembler wants a condition early, which takes no register, and what it is made of is free for others then.
+pub(super) fn compared_early(p: &mut Parsed) {
+    // The line behind the last definition of each register, and how many there are.
+    let mut defined = vec![(0usize, 0u32); p.width.len()];
+    for (i, l) in p.lines.iter().enumerate() {
+        for &d in &l.defs {
+            defined[d as usize] = (i + 1, defined[d as usize].1 + 1);
+        }
+    }
+    let once = |r: u32| defined[r as usize].1 <= 1;
+    let all = regions(&p.lines, &p.labels);
+    let mut moved: Vec<(usize, Line)> = vec![];
+    for i in 0..p.lines.len() {
+        let l = &p.lines[i];
+        let compares = |&to: &u32| p.truth[to as usize] == 1 && once(to);
+        if l.partial || l.kind != Kind::Other || l.defs.is_empty() || !l.defs.iter().all(compares) {
+            continue;
+        }
+        // A sum with a number is made again of what it comes from.
+        let source = |&u: &u32| match defined[u as usize] {
+            (behind, 1) => match &p.lines[behind - 1] {
+                Line {
+                    again: Again::Number,
+                    uses,
+                    ..
+                } if uses.len() == 1 => uses[0],
+                _ => u,
+            },
+            _ => u,
+        };
+        let uses: Vec<u32> = l.uses.iter().map(source).collect();
+        let at = uses.iter().map(|&u| defined[u as usize].0).max();
+        let at = at.unwrap_or(i);
+        let jumps = |at: usize| p.lines[at..i].iter().any(|l| l.jump.is_some());
+        let enters = |g: &Region| g.round && g.inside(i) && !g.inside(at);
+        if uses.iter().all(|&u| once(u))
+            && at < i
+            && comes_before(&all, at, i)
+            && !all.iter().any(enters)
+            && jumps(at)
+        {
+            moved.push((at, Line { uses, ..l.clone() }));
+            p.lines[i] = Line::default();
+        }
+    }
+    moved.sort_by_key(|m| m.0);
+    insert(p, moved);
+}
+
+/// `p` with lines put before others. A loop begins behind what is put before its first line; who jumps over a
+/// part comes to what is put before the line behind it.
+fn insert(p: &mut Parsed, new: Vec<(usize, Line)>) {
+    let back = |(i, l): (usize, &Line)| {
+        let name = l.jump.as_ref()?;
+        (*p.labels.get(name)? <= i).then(|| name.clone())
+    };
+    let loops: Vec<String> = p.lines.iter().enumerate().filter_map(back).collect();
+    for (name, at) in &mut p.labels {
+        let round = loops.contains(name);
+        let before = |n: &&(usize, Line)| n.0 < *at || (round && n.0 == *at);
+        *at += new.iter().filter(before).count();
+    }
+    let old = std::mem::take(&mut p.lines);
+    let mut new = new.into_iter().peekable();
+    for (i, l) in old.into_iter().enumerate() {
+        while let Some((_, n)) = new.next_if(|n| n.0 <= i) {
+            p.lines.push(n);
+        }
+        p.lines.push(l);
+    }
+    p.lines.extend(new.map(|n| n.1));
+}
+
+/// `p` without copies of registers inside of basic blocks, whose readers read the original, and without what
+/// nobody reads.
+pub(super) fn settled(p: &mut Parsed) {
+    let starts = starts(p);
+    // Originals of copies; only looked up, never walked.
+    let mut of: HashMap<u32, u32> = HashMap::new();
+    for (i, l) in p.lines.iter_mut().enumerate() {
+        if starts.binary_search(&i).is_ok() {
+            of.clear();
+        }
+        for u in &mut l.uses {
+            *u = *of.get(u).unwrap_or(u);
+        }
+        if !of.is_empty() && !l.defs.is_empty() {
+            of.retain(|to, from| !l.defs.contains(to) && !l.defs.contains(from));
+        }
+        if let (true, false, &[to], &[from]) = (l.copy, l.partial, &l.defs[..], &l.uses[..])
+            && to != from
+        {
+            of.insert(to, from);
+        }
+    }
+    loop {
+        let mut read = vec![false; p.width.len()];
+        for &u in p.lines.iter().flat_map(|l| &l.uses) {
+            read[u as usize] = true;
+        }
+        let unread = |l: &&mut Line| {
+            let stays = matches!(l.kind, Kind::Fence | Kind::Store) || l.defs.is_empty();
+            !stays && l.defs.iter().all(|&d| !read[d as usize])
+        };
+        let mut any = false;
+        for l in p.lines.iter_mut().filter(unread) {
+            *l = Line::default();
+            any = true;
+        }
+        if !any {
+            return;
+        }
+    }
+}
