@@ -232,7 +232,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
         programs.push((name, p, d));
     }
     let (mut seen, mut jobs) = (BTreeSet::new(), vec![]);
-    let all = models.len() == MODELS.len();
+    let every = models.len() == MODELS.len();
     for (name, program, dims) in &programs {
         for (at, (machine, arch)) in GPUS.into_iter().enumerate() {
             for (i, p) in kernels(program, dims, machine, arch)
@@ -240,7 +240,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
                 .enumerate()
             {
                 // The kernels of a large model go to the architectures in turn.
-                if *name == MODELS[FEW - 1] && !all && i % GPUS.len() != at {
+                if *name == MODELS[FEW - 1] && !every && i % GPUS.len() != at {
                     continue;
                 }
                 let text = ptx::emit(&p, arch).unwrap();
@@ -286,30 +286,34 @@ fn every_kernel_of_these_models_is_what_it_says() {
             list.len()
         );
     }
-    let share = |&(e, t): &(u32, u32)| (f64::from(e) / f64::from(t) - 1.0).abs();
+    // In percent, of which the bounds below are exact.
+    let share = |&(e, t): &(u32, u32)| f64::from(100 * e.abs_diff(t)) / f64::from(t);
     let all: Vec<(u32, u32)> = off.values().flatten().copied().collect();
     let mut wrong: Vec<f64> = all.iter().map(share).collect();
     wrong.sort_by(f64::total_cmp);
     let (n, median) = (wrong.len(), wrong[wrong.len() / 2]);
-    let near = wrong.iter().filter(|w| **w <= 0.15).count();
     // A multiprocessor's 65,536 registers are 32 for each of the 2,048 threads that it can have: where
     // neither number is above that, none of them limits anything, and an assembler that is short of
     // nothing takes what it likes.
     let counts = |p: &&(u32, u32)| p.0.max(p.1) > 32;
     let off_by_more = |p: &&(u32, u32)| 100 * p.0.abs_diff(p.1) > 15 * p.1;
     let large = all.iter().filter(counts).count();
-    let other: Vec<_> = all.iter().filter(counts).filter(off_by_more).collect();
-    for (i, top) in [0.05, 0.1, 0.15, 0.2, 0.3, 0.5].into_iter().enumerate() {
+    let far: Vec<_> = all.iter().filter(off_by_more).collect();
+    let near = n - far.len();
+    let other: Vec<_> = far.iter().copied().filter(counts).collect();
+    for (i, top) in [5.0, 10.0, 15.0, 20.0, 30.0, 50.0].into_iter().enumerate() {
         let within = wrong.iter().filter(|w| **w <= top).count();
         let sign = if i == 0 { "" } else { ", " };
-        print!("{sign}{within} within {:.0} %", 100.0 * top);
+        print!("{sign}{within} within {top:.0} %");
     }
     println!(
-        " of {n} kernels; median {:.0} %; {large} have more than 32 registers, of these off by more than 15 %: {other:?}",
-        100.0 * median
+        " of {n} kernels; median {median:.0} %; off by more than 15 %: {far:?}; {large} have more than 32 registers, of these off by more: {other:?}"
     );
-    assert!(median < 0.1, "{median}");
-    assert!(near * 100 >= 90 * n, "{near} of {n}");
+    assert!(median < 10.0, "{median}");
+    // Of few registers one is more than 15%, and an assembler takes what it likes: of the kernels that are
+    // always taken 4 of 189 are off, of those of the large model more.
+    let least = if every { 95 } else { 97 };
+    assert!(near * 100 >= least * n, "{near} of {n}: {far:?}");
     // None takes more than the bound that keeps it within 15% of the estimate, and none spills for it; none
     // that counts takes 15% less.
     assert!(large >= 20, "{large}");
