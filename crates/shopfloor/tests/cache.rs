@@ -211,7 +211,8 @@ fn a_folder_that_cannot_be_used_costs_nothing_but_speed() {
 
 #[test]
 fn a_cache_never_takes_more_than_it_may() {
-    const LIMIT: u64 = 256 << 10;
+    // The plans of all sizes together take more, and the largest file, packed weights of 174 KB, less than half.
+    const LIMIT: u64 = 512 << 10;
     let dir = tempfile::tempdir().unwrap();
     let bytes = || -> u64 { files(dir.path()).iter().map(|f| f.1.len() as u64).sum() };
     let engine = default_engine(Some(1), None, None).unwrap();
