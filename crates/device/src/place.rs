@@ -11,7 +11,7 @@ pub fn this_thread() -> ThreadId {
 }
 
 /// The processor that the calling thread is on. Asked between tasks: the C library reads it off what the kernel
-/// keeps for every thread, in a sixth of the time of the call that rustix makes.
+/// keeps for every thread, where rustix makes a call.
 #[cfg(target_os = "linux")]
 pub fn this_cpu() -> Option<usize> {
     // SAFETY: it takes nothing and touches nothing of ours; a system that does not know gives a negative number.

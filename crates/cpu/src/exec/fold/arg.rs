@@ -27,7 +27,8 @@ pub(crate) struct Arg {
 }
 
 impl Arg {
-    /// The pick that `m` makes with states of `dtypes` of arguments of `args`.
+    /// The pick that `m` makes with states of `dtypes` of arguments of `args`. ArgMax and ArgMin of models are not
+    /// among them: there a NaN wins as little as in onnxruntime, which depends on what came first.
     pub(crate) fn of(m: &Monoid, dtypes: &[DType], args: &[DType]) -> Option<Arg> {
         let k = dtypes.len() / 2;
         let states = || dtypes.iter().enumerate();
