@@ -34,7 +34,7 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
     let time = how.seconds(4.0, 2.0);
     let seconds = time.as_secs_f64();
     let (mut over, mut left, mut alone99, mut beside99) = (vec![], vec![], vec![], vec![]);
-    let mut middle = vec![];
+    let (mut middle, mut ninety) = (vec![], vec![]);
     let (mut theirs, mut their_left) = (vec![], vec![]);
     let mut notes = Vec::new();
     let mut others = TwoProcesses::find(&how.python);
@@ -73,7 +73,9 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         let (a, t) = (p99(&first), p99(&both));
         alone99.push(1e3 * a);
         beside99.push(1e3 * t);
-        middle.push(1e3 * quantile(both.iter().map(|r| r.1).collect(), 0.5));
+        let share = |q| 1e3 * quantile(both.iter().map(|r| r.1).collect(), q);
+        middle.push(share(0.5));
+        ninety.push(share(0.9));
         over.push(t / (a + task));
         let room = most * (1.0 - busy(&first));
         left.push(rate(&beside?, 0.0, seconds) / room);
@@ -116,6 +118,12 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         Aim::Told,
         " ms",
         middle,
+    ));
+    figures.push(Figure::new(
+        "p90 beside the background",
+        Aim::Told,
+        " ms",
+        ninety,
     ));
     match others {
         Ok(_) => {
