@@ -1,0 +1,285 @@
+//! Small texts and what is alive in them.
+use super::{Again, Kind, PACKED, Parsed, ahead, estimate_threads, guarded, lean, parse, remade};
+
+fn pressure(text: &str) -> u32 {
+    alive(&parse(text, false))
+}
+
+fn alive(p: &Parsed) -> u32 {
+    super::pressure(p, &p.width, super::SLOW)
+}
+
+#[test]
+fn what_is_alive_together_is_counted() {
+    let text = "\t.reg .b32 %r<5>;\n\t.reg .b64 %d<3>;\n\t.reg .pred %p<2>;\n\
+        \tld.param.u64 %d0, [a];\n\
+        \tld.global.b32 %r0, [%d0];\n\
+        \tld.global.b32 %r1, [%d0+4];\n\
+        \tmov.b32 %r2, 7;\n\
+        \tadd.u32 %r3, %r0, %r1;\n\
+        \tadd.u32 %r3, %r3, %r2;\n\
+        \tst.global.b32 [%d0], %r3;\n\tret;\n";
+    // The pointer is a parameter and the 7 a number.
+    assert_eq!(pressure(text), 2);
+}
+
+#[test]
+fn what_a_loop_carries_lives_through_it() {
+    let text = "\t.reg .b32 %r<5>;\n\t.reg .pred %p<2>;\n\
+        \tmov.u32 %r0, %tid.x;\n\
+        \tadd.u32 %r1, %r0, 1;\n\
+        $L1:\n\
+        \tadd.u32 %r2, %r0, 3;\n\
+        \tadd.u32 %r1, %r1, %r2;\n\
+        \tsetp.lt.u32 %p0, %r1, 100;\n\
+        \t@%p0 bra $L1;\n\
+        \tst.global.b32 [%r0], %r1;\n\tret;\n";
+    assert_eq!(pressure(text), 3);
+}
+
+#[test]
+fn a_variable_that_begins_with_a_constant_takes_a_register() {
+    let text = "\t.reg .b32 %r<5>;\n\t.reg .f32 %f<5>;\n\
+        \tmov.f32 %f0, 0f00000000;\n\tmov.f32 %f1, 0f00000000;\n\
+        $L1:\n\
+        \tadd.f32 %f0, %f0, %f1;\n\tadd.f32 %f1, %f1, %f0;\n\
+        \tsetp.lt.f32 %p0, %f0, 0f00000000;\n\
+        \t@%p0 bra $L1;\n\tst.global.f32 [%r0], %f0;\n\tret;\n";
+    assert_eq!(pressure(text), 3);
+}
+
+#[test]
+fn loads_are_under_way_together() {
+    let text = |guarded: bool| {
+        let mut t = "\t.reg .b64 %d<3>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<2>;\n\
+            \tld.global.b64 %d0, [%d1];\n\tld.global.f32 %f1, [%d0];\n\tmov.f32 %f0, %f1;\n"
+            .to_string();
+        for i in 2..6 {
+            let load = format!("\tmov.f32 %f{i}, 0f00000000;\n\tld.global.f32 %f{i}, [%d0+{i}];\n");
+            let (before, after) = match guarded {
+                true => (format!("\t@!%p0 bra $s{i};\n"), format!("$s{i}:\n")),
+                false => (String::new(), String::new()),
+            };
+            t += &load.replace("\tld", &format!("{before}\tld"));
+            t += &format!("{after}\tadd.f32 %f0, %f0, %f{i};\n");
+        }
+        parse(&(t + "\tst.global.f32 [%d1], %f0;\n\tret;\n"), false)
+    };
+    // One after the other: two addresses, a sum and a value; together: five values.
+    assert_eq!(alive(&text(false)), 6);
+    for guarded in [false, true] {
+        let p = ahead(&text(guarded));
+        assert!(alive(&p) >= 8);
+        assert!(p.labels.is_empty());
+    }
+}
+
+#[test]
+fn the_order_is_one_that_keeps_little_alive() {
+    let mut text = "\t.reg .f32 %f<20>;\n\t.reg .b32 %r<5>;\n".to_string();
+    for i in 0..8 {
+        text += &format!("\tld.shared.f32 %f{i}, [%r0+{}];\n", 4 * i);
+    }
+    text += "\tadd.f32 %f10, %f0, %f1;\n";
+    for i in 2..8 {
+        text += &format!("\tadd.f32 %f10, %f10, %f{i};\n");
+    }
+    text += "\tst.shared.f32 [%r0], %f10;\n\tret;\n";
+    let p = parse(&text, false);
+    assert_eq!(alive(&p), 9);
+    let q = lean(&p);
+    // The address, the sum and what is added.
+    assert_eq!(alive(&q), 3);
+    assert_eq!(q.lines.len(), p.lines.len());
+}
+
+#[test]
+fn what_one_instruction_makes_of_a_number_is_not_kept() {
+    let mut text = "\t.reg .b32 %r<20>;\n\tld.global.b32 %r0, [%r19];\n".to_string();
+    text += "\tmov.u32 %r11, %tid.x;\n";
+    for i in 1..9 {
+        text += &format!("\tadd.s32 %r{i}, %r{}, {i};\n", i % 2 * (i - 1));
+    }
+    text += "$L1:\n";
+    for i in 0..9 {
+        text += &format!("\tst.shared.b32 [%r11], %r{i};\n");
+    }
+    text += "\tsetp.lt.s32 %p0, %r10, 100;\n\t@%p0 bra $L1;\n\tret;\n";
+    let p = parse(&text, false);
+    // What is counted, nine values, the thread.
+    assert_eq!(alive(&p), 11);
+    assert_eq!(alive(&remade(&p, Again::Special)), 10);
+    // One of them, and a place for what nobody reads any more.
+    assert_eq!(alive(&remade(&p, Again::Number)), 3);
+}
+
+#[test]
+fn a_pointer_has_registers_in_the_loops_that_use_it() {
+    let text = "\t.reg .b64 %l_<3>;\n\t.reg .f32 %f<5>;\n\t.reg .b64 %d<5>;\n\t.reg .pred %p<2>;\n\
+        \tld.param.u64 %l_0, [a];\n\tld.param.u64 %l_1, [b];\n\
+        \tadd.s64 %d0, %d1, %l_1;\n\tld.global.f32 %f0, [%d0];\n\
+        $L1:\n\tadd.s64 %d2, %d1, %l_0;\n\tld.global.f32 %f1, [%d2];\n\
+        \tadd.f32 %f0, %f0, %f1;\n\tsetp.lt.f32 %p0, %f0, 0f00000000;\n\
+        \t@%p0 bra $L1;\n\tst.global.f32 [%d1], %f0;\n\tret;\n";
+    let (few, more) = (parse(text, false), parse(text, true));
+    // The offset, the sum, and the address.
+    assert_eq!(alive(&few), 5);
+    assert_eq!(alive(&more), 7);
+}
+
+#[test]
+fn a_division_is_instructions_with_registers_of_their_own() {
+    let text = |by: &str| {
+        let mut t =
+            "\t.reg .b32 %r<9>;\n\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;\n".to_string();
+        t += &format!("\tdiv.s32 %r2, %r0, {by};\n\trem.s32 %r3, %r0, {by};\n");
+        parse(&(t + "\tst.shared.b32 [%r2], %r3;\n\tret;\n"), false)
+    };
+    let number = text("12");
+    // The thread and its magnitude, the reciprocal of 64 bits and what it is off by.
+    assert_eq!(alive(&number), 5);
+    // The divisor and its magnitude besides.
+    assert_eq!(alive(&text("%r1")), 7);
+    // Both come of one division.
+    let of = |k: Kind| number.lines.iter().filter(|l| l.kind == k).count();
+    assert_eq!(of(Kind::Load), 1);
+}
+
+#[test]
+fn a_copy_of_a_variable_takes_nothing() {
+    let text = "\t.reg .f32 %f<9>;\n\t.reg .f32 %vf<2>;\n\tld.shared.f32 %vf0, [%r0];\n\
+        \tmov.f32 %f0, %vf0;\n\tadd.rn.f32 %f1, %f0, %f0;\n\
+        \tmov.b32 %f2, %f1;\n\tst.shared.f32 [%r0], %f2;\n\
+        \tmov.f32 %f3, 0f3F800000;\n\t@%p0 mov.f32 %vf0, %f1;\n\
+        \tst.shared.f32 [%r0], %vf0;\n\tret;\n";
+    assert_eq!(pressure(text), 2);
+}
+
+#[test]
+fn a_condition_is_there_before_the_part_that_it_is_behind() {
+    let mut text = "\t.reg .b32 %r<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<4>;\n".to_string();
+    text += "\tld.shared.b32 %r0, [%r8];\n\tld.shared.b32 %r1, [%r8];\n\
+        \tsetp.lt.s32 %p0, %r0, 7;\n\t@!%p0 bra $skip;\n";
+    for i in 0..4 {
+        text += &format!("\tld.shared.f32 %f{i}, [%r8+{i}];\n");
+    }
+    text += "\tadd.f32 %f4, %f0, %f1;\n\tadd.f32 %f5, %f2, %f3;\n\tadd.f32 %f6, %f4, %f5;\n\
+        \tst.shared.f32 [%r8], %f6;\n\tst.shared.f32 [%r8], %f6;\n\tst.shared.f32 [%r8], %f6;\n\
+        $skip:\n\tadd.s32 %r2, %r0, 4;\n\tsetp.lt.s32 %p1, %r2, %r1;\n\
+        \t@!%p1 bra $end;\n\tst.shared.b32 [%r8], 1;\n$end:\n\tret;\n";
+    // The address and four values: the condition's two have been read.
+    assert_eq!(pressure(&text), 5);
+    // With a variable nothing moves.
+    let other = text.replace("$skip:", "$skip:\n\tadd.s32 %r1, %r1, 1;");
+    assert_eq!(pressure(&other), 7);
+}
+
+#[test]
+fn what_an_address_is_made_of_is_read_where_no_jump_goes_around_it() {
+    let part = |i: u32| {
+        format!(
+            "\tmul.wide.s32 %d{i}, %r0, 4;\n\tadd.s64 %d{i}, %d{i}, %l_0;\n\tst.global.b32 [%d{i}], %r0;\n"
+        )
+    };
+    let skipped = |i: u32| {
+        let filled = "\tst.shared.b32 [%r0], %r0;\n".repeat(8);
+        let inner = part(i);
+        format!("\tsetp.lt.s32 %p{i}, %r0, {i};\n\t@%p{i} bra $s{i};\n{filled}{inner}$s{i}:\n")
+    };
+    let head = "\t.reg .b64 %l_<2>;\n\t.reg .b64 %d<5>;\n\t.reg .b32 %r<2>;\n\t.reg .pred %p<5>;\n\
+        \tld.param.u64 %l_0, [a];\n\tld.shared.b32 %r0, [%r1];\n";
+    let reads = |body: &str, held: bool| {
+        let p = parse(&format!("{head}{body}\tret;\n"), held);
+        let read = |l: &&super::Line| l.uses.is_empty() && !l.defs.is_empty();
+        let width: Vec<u32> = p
+            .lines
+            .iter()
+            .filter(read)
+            .map(|l| p.width[l.defs[0] as usize])
+            .collect();
+        width.into_iter().filter(|&w| w > 0).collect::<Vec<_>>()
+    };
+    // The size of an element up to sm_80, the pointer later: once, or once more where it was jumped over.
+    assert_eq!(reads(&(part(0) + &part(1)), false), [1]);
+    assert_eq!(reads(&(part(0) + &part(1)), true), [2]);
+    assert_eq!(reads(&(skipped(0) + &part(1)), true), [2, 2]);
+    assert_eq!(reads(&(part(0) + &skipped(1)), true), [2]);
+}
+
+#[test]
+fn parts_beside_one_another_become_guarded_instructions() {
+    let part = |i: u32, guard: &str| {
+        let mut t = format!("\tsetp.lt.s32 %p{i}, %r0, {i};\n\t@%p{i} bra $s{i};\n");
+        t += &format!("\t{guard}ld.shared.f32 %f{i}, [%r0+{i}];\n");
+        t += &format!("\tadd.f32 %f{i}, %f{i}, %f{i};\n").repeat(10);
+        t + &format!("\tst.shared.f32 [%r0], %f{i};\n$s{i}:\n")
+    };
+    let jumps = |body: String| {
+        let head =
+            "\t.reg .b32 %r<2>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\tmov.u32 %r0, %tid.x;\n";
+        let p = guarded(&parse(&format!("{head}{body}"), false));
+        p.lines.iter().filter(|l| l.jump.is_some()).count()
+    };
+    let all = |n: u32| (1..=n).map(|i| part(i, "")).collect::<String>();
+    // The last one is jumped over to the kernel's end.
+    assert_eq!(jumps(all(1)), 1);
+    assert_eq!(jumps(all(2)), 2);
+    assert_eq!(jumps(all(3)), 1);
+    assert_eq!(jumps(all(4)), 2);
+    // In loops they need no partner; what is guarded itself is jumped over.
+    let round =
+        |body: String| format!("$l:\n{body}\tsetp.lt.s32 %p8, %r0, 9;\n\t@%p8 bra $l;\n\tret;\n");
+    assert_eq!(jumps(round(all(3))), 1);
+    assert_eq!(jumps(round(part(1, "@%p7 "))), 2);
+}
+
+#[test]
+fn addresses_of_what_comes_next_are_made_while_loads_are_under_way() {
+    let mut text = "\t.reg .b32 %r<30>;\n\t.reg .f32 %f<9>;\n\tmov.u32 %r0, %tid.x;\n".to_string();
+    for i in 1..4 {
+        text += &format!(
+            "\tmad.lo.s32 %r{i}, %r0, {i}, %r0;\n\tld.shared.f32 %f{i}, [%r{i}];\n\
+            \tmad.lo.s32 %r1{i}, %r0, 7, %r{i};\n\tst.shared.f32 [%r1{i}], %f{i};\n"
+        );
+    }
+    let p = parse(&(text + "\tret;\n"), false);
+    // The thread, an address and a value.
+    assert_eq!(alive(&p), 3);
+    let q = ahead(&p);
+    assert_eq!(q.lines.len(), p.lines.len());
+    // The first value and all addresses that are still needed.
+    assert_eq!(alive(&q), 6);
+    let kinds = |p: &Parsed| -> Vec<Kind> {
+        p.lines
+            .iter()
+            .map(|l| l.kind)
+            .filter(|&k| k != Kind::Other)
+            .collect()
+    };
+    // Accesses stay in order.
+    assert!(kinds(&p) == kinds(&q));
+}
+
+#[test]
+fn truth_values_that_do_not_fit_take_registers_also_where_there_are_plenty() {
+    let text = |n: u32, root: &str| {
+        let mut t = "\t.reg .b32 %r<3>;\n\t.reg .f32 %f<3>;\n\t.reg .pred %p<20>;\n\
+            \tld.shared.b32 %r0, [%r1];\n\tld.shared.f32 %f0, [%r1];\n"
+            .to_string();
+        for i in 0..n {
+            t += &format!("\tsetp.lt.s32 %p{i}, %r0, {i};\n");
+        }
+        t += root;
+        for i in 0..n {
+            t += &format!("\t@%p{i} st.shared.f32 [%r1], %f0;\n");
+        }
+        estimate_threads(&t, "sm_80", 255)
+    };
+    let plain = text(7, "");
+    assert_eq!(text(3, ""), plain);
+    assert_eq!(text(8, ""), plain + PACKED);
+    // A root's subroutine has three of its own, whatever registers it takes.
+    let root = "\tsqrt.rn.f32 %f0, %f0;\n";
+    assert_eq!(text(4, root), text(1, root));
+    assert_eq!(text(5, root), text(1, root) + PACKED);
+}
