@@ -4,7 +4,7 @@
 //! operands of instructions on the machine and take no register; truth values have a file of their
 //! own, and what does not fit it takes registers after all. A division of integers is many instructions with
 //! registers of their own ([`division`]); a copy is none, a comparison
-//! stands where it can be made first, and what an address is
+//! stands where it can be made first and again where it is joined with another, and what an address is
 //! multiplied by or added to is read into registers ([`loops`]). Kernels in threads are
 //! looked at as an assembler would leave them ([`order`]): short guarded parts, and some that stand beside
 //! others, become guarded instructions; loads of a stretch come before what uses them, as many as are kept
@@ -16,7 +16,7 @@ mod loops;
 mod order;
 
 use division::Divided;
-use loops::{compared_early, read_once, settled};
+use loops::{compared_again, compared_early, read_once, settled};
 use order::{ahead, guarded, lean, remade};
 use std::collections::HashMap;
 
@@ -59,6 +59,18 @@ struct Line {
     again: Again,
     /// Nothing but another name for what it reads.
     copy: bool,
+    truth: Truth,
+}
+
+/// How a truth value comes about.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Truth {
+    #[default]
+    Otherwise,
+    /// By one comparison.
+    Compared,
+    /// From two truth values.
+    Joined,
 }
 
 /// Names to numbers, and 32-bit registers that each takes.
@@ -225,6 +237,12 @@ fn parse(text: &str, held: bool) -> Parsed {
                 line.uses.push(factors[at].1);
             }
             line.copy = op.starts_with("mov") && !from.contains('{');
+            line.truth = match op {
+                "and.pred" | "or.pred" => Truth::Joined,
+                // Numbers of 64 bits are compared half by half.
+                _ if op.starts_with("setp.") && !op.ends_with("64") => Truth::Compared,
+                _ => Truth::Otherwise,
+            };
             // What an instruction takes from the constant bank, or as a number, has no register.
             let free = op.starts_with("ld.param")
                 || (op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
@@ -260,6 +278,7 @@ fn parse(text: &str, held: bool) -> Parsed {
         truth,
     };
     settled(&mut out);
+    compared_again(&mut out);
     compared_early(&mut out);
     settled(&mut out);
     read_once(&mut out, &factors);

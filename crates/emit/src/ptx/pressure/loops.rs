@@ -1,6 +1,6 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::{Again, Kind, Line, Parsed, starts};
+use super::{Again, Kind, Line, Parsed, Truth, starts};
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -76,6 +76,37 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
     }
     reads.sort_by_key(|r| r.0);
     insert(p, reads);
+}
+
+/// Truth values that are made of two as the comparison that gives one of them, which takes the other as an input:
+/// that is one instruction. It stands where the two are joined, so what is compared is alive until there, even if
+/// the comparison alone is there before.
+pub(super) fn compared_again(p: &mut Parsed) {
+    let mut defined = vec![0u32; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        defined[d as usize] += 1;
+    }
+    let once = |r: u32| defined[r as usize] <= 1;
+    // What each truth value compares; only looked up.
+    let mut of: HashMap<u32, Vec<u32>> = HashMap::new();
+    for l in &mut p.lines {
+        let &[to] = &l.defs[..] else { continue };
+        if l.partial || !once(to) {
+            continue;
+        }
+        match l.truth {
+            Truth::Compared if l.uses.iter().all(|&u| once(u)) => {
+                of.insert(to, l.uses.clone());
+            }
+            Truth::Joined => {
+                if let Some(at) = l.uses.iter().position(|u| of.contains_key(u)) {
+                    let compared = l.uses.remove(at);
+                    l.uses.extend(&of[&compared]);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Comparisons where what they compare is there, before the parts that would be jumped over in between: an

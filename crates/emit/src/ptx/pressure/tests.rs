@@ -261,6 +261,32 @@ fn addresses_of_what_comes_next_are_made_while_loads_are_under_way() {
 }
 
 #[test]
+fn a_condition_made_of_two_is_a_comparison_with_the_other_as_an_input() {
+    let text = |op: &str| {
+        format!(
+            "\t.reg .b32 %r<9>;\n\t.reg .pred %p<9>;\n\tld.shared.b32 %r0, [%r8];\n\
+            \tld.shared.b32 %r1, [%r8];\n\tld.shared.b32 %r2, [%r8];\n\
+            \tsetp.lt.s32 %p0, %r0, %r1;\n\tsetp.eq.s32 %p1, %r2, 7;\n$L1:\n\
+            \t{op} %p2, %p0, %p1;\n\tst.shared.b32 [%r8], 1;\n\t@%p2 bra $L1;\n\tret;\n"
+        )
+    };
+    // The address and what is compared: for the first condition until the two are joined.
+    let at_the_end = |op: &str| {
+        let p = parse(&text(op), false);
+        let last = super::alive(&p).out.len() - 1;
+        super::count(&super::alive(&p).out[last - 1], &p.width)
+    };
+    assert_eq!(at_the_end("and.pred"), 3);
+    assert_eq!(at_the_end("or.pred"), 3);
+    assert_eq!(at_the_end("xor.pred"), 1);
+    // Numbers of 64 bits are compared by two instructions.
+    let long = text("and.pred").replace("setp.lt.s32", "setp.lt.s64");
+    let p = parse(&long, false);
+    assert!(p.lines.iter().all(|l| l.defs.len() < 2));
+    assert_eq!(alive(&p), 4);
+}
+
+#[test]
 fn truth_values_that_do_not_fit_take_registers_also_where_there_are_plenty() {
     let text = |n: u32, root: &str| {
         let mut t = "\t.reg .b32 %r<3>;\n\t.reg .f32 %f<3>;\n\t.reg .pred %p<20>;\n\
