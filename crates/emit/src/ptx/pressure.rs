@@ -3,7 +3,7 @@
 //! Constants, parameters and what is made of parameters alone by a change of address space are
 //! operands of instructions on the machine and take no register; truth values have a file of their
 //! own, and what does not fit it takes registers after all. A division of integers is many instructions with
-//! registers of their own ([`division`]); a copy is none, a comparison
+//! registers of their own ([`division`]); a copy is none, what is made of numbers alone is a number, a comparison
 //! stands where it can be made first and again where it is joined with another, and what an address is
 //! multiplied by or added to is read into registers ([`loops`]). Kernels in threads are
 //! looked at as an assembler would leave them ([`order`]): short guarded parts, and some that stand beside
@@ -16,7 +16,7 @@ mod loops;
 mod order;
 
 use division::Divided;
-use loops::{compared_again, compared_early, read_once, settled};
+use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
 use std::collections::HashMap;
 
@@ -152,16 +152,38 @@ struct Parsed {
 /// Pointers that are parameters, in kernels in threads.
 const POINTERS: &str = "%l_";
 
-/// Lines of `text`; `held`: pointers that are parameters lie in registers where they are used, numbers that
-/// they are multiplied by do not.
-fn parse(text: &str, held: bool) -> Parsed {
+/// How the machine code of an architecture has its addresses.
+#[derive(Clone, Copy, Default)]
+struct Addresses {
+    /// Pointers that are parameters lie in registers where they are used, numbers that they are multiplied by
+    /// do not.
+    held: bool,
+    /// One that is the same for all threads is in registers that all threads share.
+    shared: bool,
+}
+
+impl Addresses {
+    fn of(arch: &str) -> Addresses {
+        Addresses {
+            held: arch == "sm_90",
+            shared: arch == "sm_75",
+        }
+    }
+}
+
+/// Lines of `text`.
+fn parse(text: &str, addresses: Addresses) -> Parsed {
+    let held = addresses.held;
     let mut names = Names::default();
     let mut lines = vec![];
     let mut labels = HashMap::new();
     // Registers that something other than a constant or a parameter is put into.
     let (mut fixed, mut computed) = (vec![], vec![]);
+    // Those of them that are numbers in the text.
+    let mut numbers = vec![];
     let mut divided = Divided::default();
-    // Sizes of elements that numbers of them are multiplied by, and a register for each.
+    // Sizes of elements that numbers of them are multiplied by, and a register for each: also for 1, as an
+    // address is made by the same instruction then.
     let mut factors: Vec<(u32, u32)> = vec![];
     for l in text.lines().map(str::trim) {
         if l.starts_with(".reg") {
@@ -228,7 +250,7 @@ fn parse(text: &str, held: bool) -> Parsed {
             if !held
                 && op.starts_with("mul.wide")
                 && let Some((_, by)) = from.rsplit_once(',')
-                && let Ok(by @ 2..) = by.trim().parse::<u32>()
+                && let Ok(by @ 1..) = by.trim().parse::<u32>()
             {
                 let at = factors.iter().position(|f| f.0 == by).unwrap_or_else(|| {
                     factors.push((by, names.fresh(1)));
@@ -254,6 +276,9 @@ fn parse(text: &str, held: bool) -> Parsed {
                 _ if number.contains(&op) => Again::Number,
                 _ => Again::No,
             };
+            if free && op.starts_with("mov") {
+                numbers.extend(&line.defs);
+            }
             let list: &mut Vec<u32> = if free { &mut fixed } else { &mut computed };
             list.extend(&line.defs);
         }
@@ -277,6 +302,8 @@ fn parse(text: &str, held: bool) -> Parsed {
         width,
         truth,
     };
+    numbers.retain(|n| computed.binary_search(n).is_err());
+    folded(&mut out, &numbers, &factors, &pointers, addresses.shared);
     settled(&mut out);
     compared_again(&mut out);
     compared_early(&mut out);
@@ -295,7 +322,7 @@ fn parse(text: &str, held: bool) -> Parsed {
 
 /// Registers per thread that an assembler is expected to take for `text`, which allows `most`.
 pub(super) fn estimate(text: &str, most: u32) -> u32 {
-    let p = parse(text, false);
+    let p = parse(text, Addresses::default());
     (pressure(&p, &p.width, SLOW).saturating_mul(AHEAD) / 100).min(most)
 }
 
@@ -310,7 +337,7 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
     // An address is a product of two numbers and a pointer, of which one may come from the constant
     // bank: up to sm_80 that is the pointer, and the factor takes a register. The later ones write the factor
     // into the instruction, which leaves the pointer a pair of registers.
-    let p = parse(text, arch == "sm_90");
+    let p = parse(text, Addresses::of(arch));
     let calm = guarded(&p);
     let alive = |p: &Parsed| pressure(p, &p.width, SLOW);
     // Hundredths of a register, from what is alive at least and with loads ahead.

@@ -78,6 +78,60 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
     insert(p, reads);
 }
 
+/// `p` without what is made of `numbers` alone: an assembler makes it. An address that is a parameter and such a
+/// number needs nothing then: it is read, into registers that all threads share if `shared`.
+pub(super) fn folded(
+    p: &mut Parsed,
+    numbers: &[u32],
+    factors: &[u32],
+    pointers: &[u32],
+    shared: bool,
+) {
+    let mut number = vec![false; p.width.len()];
+    for &n in numbers.iter().chain(factors) {
+        number[n as usize] = true;
+    }
+    let mut defined = vec![0u32; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        defined[d as usize] += 1;
+    }
+    let starts = starts(p);
+    for i in 0..p.lines.len() {
+        let (l, next) = (&p.lines[i], p.lines.get(i + 1));
+        let &[to] = &l.defs[..] else { continue };
+        let plain = l.kind == Kind::Other && !l.partial && p.truth[to as usize] == 0;
+        if !plain || l.uses.is_empty() || pointers.contains(&to) {
+            continue;
+        }
+        let made = |u: &&u32| !number[**u as usize];
+        let left: Vec<u32> = l.uses.iter().filter(made).copied().collect();
+        // An address is an offset first, and in the next line, under the same name, what it is with the pointer.
+        let goes_on = |n: &Line| n.defs == [to] && n.uses.contains(&to) && !n.partial;
+        let offset = defined[to as usize] == 2
+            && starts.binary_search(&(i + 1)).is_err()
+            && next.is_some_and(goes_on);
+        match left[..] {
+            [] if defined[to as usize] == 1 => {
+                number[to as usize] = true;
+                p.width[to as usize] = 0;
+                p.lines[i] = Line::default();
+            }
+            [] if offset => {
+                number[to as usize] = true;
+                p.lines[i] = Line::default();
+            }
+            [pointer] if pointers.contains(&pointer) && number[to as usize] => {
+                number[to as usize] = false;
+                if shared {
+                    p.width[to as usize] = 0;
+                }
+                p.lines[i].uses.clear();
+            }
+            _ => number[to as usize] = false,
+        }
+    }
+}
+
 /// Truth values that are made of two as the comparison that gives one of them, which takes the other as an input:
 /// that is one instruction. It stands where the two are joined, so what is compared is alive until there, even if
 /// the comparison alone is there before.

@@ -1,5 +1,12 @@
 //! Small texts and what is alive in them.
-use super::{Again, Kind, PACKED, Parsed, ahead, estimate_threads, guarded, lean, parse, remade};
+use super::{
+    Addresses, Again, Kind, PACKED, Parsed, ahead, estimate_threads, guarded, lean, remade,
+};
+
+fn parse(text: &str, held: bool) -> Parsed {
+    let shared = false;
+    super::parse(text, Addresses { held, shared })
+}
 
 fn pressure(text: &str) -> u32 {
     alive(&parse(text, false))
@@ -308,4 +315,41 @@ fn truth_values_that_do_not_fit_take_registers_also_where_there_are_plenty() {
     let root = "\tsqrt.rn.f32 %f0, %f0;\n";
     assert_eq!(text(4, root), text(1, root));
     assert_eq!(text(5, root), text(1, root) + PACKED);
+}
+
+#[test]
+fn an_address_that_is_a_parameter_and_a_number_is_only_read() {
+    let text = "\t.reg .b32 %r<3>;\n\t.reg .f32 %f<2>;\n\t.reg .b64 %tl<3>;\n\t.reg .b64 %l_<3>;\n\
+        \tld.param.u64 %l_0, [a];\n\tmov.b32 %r0, 3;\n\tmul.lo.s32 %r1, %r0, 5;\n\
+        \tmul.wide.s32 %tl1, %r1, 4;\n\tadd.s64 %tl1, %tl1, %l_0;\n\
+        \tld.global.f32 %f0, [%tl1];\n\tst.global.f32 [%tl1], %f0;\n\tret;\n";
+    let of = |arch: &str| alive(&super::parse(text, Addresses::of(arch)));
+    // The value alone: the address is in registers that all threads share.
+    assert_eq!(of("sm_75"), 1);
+    // With a pair; neither the offset nor what it is multiplied by is there.
+    assert_eq!(of("sm_80"), 3);
+    assert_eq!(of("sm_90"), 3);
+    // With a thread's number it is made as others are.
+    let thread = text.replace("mov.b32 %r0, 3", "mov.u32 %r0, %tid.x");
+    assert_eq!(alive(&super::parse(&thread, Addresses::of("sm_75"))), 3);
+    assert!(alive(&super::parse(&thread, Addresses::of("sm_90"))) > 3);
+}
+
+#[test]
+fn what_begins_with_a_number_and_goes_on_is_none() {
+    let text = "\t.reg .b32 %r<3>;\n\t.reg .b32 %vr<2>;\n\t.reg .pred %p<2>;\n\tmov.b32 %r0, 0;\n\
+        \tmov.b32 %vr0, %r0;\n$L1:\n\tadd.s32 %vr0, %vr0, 4;\n\tst.shared.b32 [%vr0], 1;\n\
+        \tsetp.lt.s32 %p0, %vr0, 9;\n\t@%p0 bra $L1;\n\tret;\n";
+    assert_eq!(pressure(text), 1);
+}
+
+#[test]
+fn the_size_of_an_element_is_in_a_register_even_if_it_is_one() {
+    let text = |by: u32| {
+        format!(
+            "\t.reg .b32 %r<2>;\n\t.reg .b64 %tl<2>;\n\tmov.u32 %r0, %tid.x;\n\
+            \tmul.wide.s32 %tl1, %r0, {by};\n\tst.global.u8 [%tl1], %r0;\n\tret;\n"
+        )
+    };
+    assert_eq!(pressure(&text(1)), pressure(&text(4)));
 }
