@@ -27,6 +27,8 @@ enum Kind {
     Other,
     /// What others wait for: a load, or a function of the special unit.
     Load,
+    /// What comes out of the constant bank into registers.
+    Read,
     /// A store: other accesses to memory do not move across it.
     Store,
     /// Nothing moves across it: a barrier, a jump.
@@ -308,14 +310,14 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
     compared_again(&mut out);
     compared_early(&mut out);
     settled(&mut out);
-    read_once(&mut out, &factors);
+    read_once(&mut out, &factors, Kind::Other);
     if held {
         pointers.iter().for_each(|&r| out.width[r as usize] = 2);
         let whole = |l: &&mut Line| l.defs.iter().any(|d| pointers.contains(d));
         let reads = out.lines.iter_mut().filter(whole);
         reads.for_each(|l| *l = Line::default());
         pointers.sort_unstable();
-        read_once(&mut out, &pointers);
+        read_once(&mut out, &pointers, Kind::Read);
     }
     out
 }

@@ -48,7 +48,7 @@ fn comes_before(all: &[Region], at: usize, then: usize) -> bool {
 
 /// Puts lines before the uses of each of `held` that read it, into a register of their own: a first one
 /// before the loops around the first use, others where jumps may have gone around those that are there.
-pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
+pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
     let all = regions(&p.lines, &p.labels);
     let mut reads: Vec<(usize, Line)> = vec![];
     for &r in held {
@@ -66,7 +66,8 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
                 p.truth.push(0);
                 let defs = vec![own];
                 let line = Line::default();
-                reads.push((at, Line { defs, ..line }));
+                let read = Line { defs, kind, ..line };
+                reads.push((at, read));
                 there.push((at, own));
                 own
             });

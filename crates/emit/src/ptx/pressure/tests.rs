@@ -353,3 +353,31 @@ fn the_size_of_an_element_is_in_a_register_even_if_it_is_one() {
     };
     assert_eq!(pressure(&text(1)), pressure(&text(4)));
 }
+
+#[test]
+fn pointers_are_read_before_the_loads_of_a_stretch() {
+    let mut text =
+        "\t.reg .b64 %l_<4>;\n\t.reg .b64 %d<5>;\n\t.reg .f32 %f<5>;\n\t.reg .b32 %r<2>;\n\
+        \tmov.u32 %r0, %tid.x;\n"
+            .to_string();
+    for i in 0..3 {
+        text += &format!(
+            "\tld.param.u64 %l_{i}, [p{i}];\n\tmul.wide.s32 %d{i}, %r0, 4;\n\tadd.s64 %d{i}, %d{i}, %l_{i};\n"
+        );
+        text += &match i {
+            2 => "\tadd.f32 %f2, %f0, %f1;\n\tst.global.f32 [%d2], %f2;\n\tret;\n".to_string(),
+            _ => format!("\tld.global.f32 %f{i}, [%d{i}];\n"),
+        };
+    }
+    let p = parse(&text, true);
+    let kinds = |p: &Parsed| -> Vec<Kind> { p.lines.iter().map(|l| l.kind).collect() };
+    let reads = |kinds: &[Kind]| kinds.iter().filter(|&&k| k == Kind::Read).count();
+    let before = |kinds: &[Kind]| {
+        let load = kinds.iter().position(|&k| k == Kind::Load).unwrap();
+        reads(&kinds[..load])
+    };
+    assert_eq!(reads(&kinds(&p)), 3);
+    // The one of the store comes behind the loads in the text.
+    assert_eq!(before(&kinds(&p)), 1);
+    assert_eq!(before(&kinds(&ahead(&p))), 3);
+}
