@@ -10,11 +10,14 @@
 //! others, become guarded instructions; loads of a stretch come before what uses them, as many as are kept
 //! under way at once, and the addresses of what comes next are made meanwhile; what is short of registers is
 //! put in the order that needs fewest; and a value that one instruction makes of another and a number is made
-//! again where it is used.
+//! again where it is used. Where there are plenty of registers the two operands of an instruction are in
+//! different banks ([`banks`]), which leaves some unused.
+mod banks;
 mod division;
 mod loops;
 mod order;
 
+use banks::banked;
 use division::Divided;
 use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
@@ -366,7 +369,11 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
     if short >= PLENTY {
         return short.min(most);
     }
-    let freely = taken(FREELY, alive(&calm), alive(&ahead(&p))) + OWN + packed;
+    let ahead = ahead(&p);
+    let pairs: Vec<u32> = ahead.width.iter().map(|&w| u32::from(w == 2)).collect();
+    let between = pressure(&ahead, &pairs, 0).min(BETWEEN);
+    let freely = taken(FREELY, alive(&calm), alive(&ahead)) + OWN + between;
+    let freely = packed + freely.max(banked(&ahead) + ON_TOP);
     short.max(freely.min(PLENTY)).min(most)
 }
 
@@ -386,9 +393,13 @@ const PLENTY: u32 = 32;
 const SHORT_OF: (u32, u32) = (107, 66);
 /// The other plane goes through what the small ones take.
 const FREELY: (u32, u32) = (96, 80);
-/// What is taken besides where registers are not short: the stack's address, two that are counted on top of the
-/// highest in use, and two that nothing fits into between aligned pairs.
-const OWN: u32 = 5;
+/// What is taken besides where registers are not short: the stack's address, and what is counted on top of the
+/// highest in use.
+const OWN: u32 = 1 + ON_TOP;
+const ON_TOP: u32 = 2;
+/// Registers that nothing fits into: beside the stack's address and between aligned pairs. Where fewer pairs are
+/// alive at once there are fewer of them.
+const BETWEEN: u32 = 2;
 /// Truth values that have a place of their own, and what it takes to keep more: one register with all of
 /// them as bits, and what puts them there and takes them out.
 const TRUTHS: u32 = 7;

@@ -1,6 +1,6 @@
 //! Small texts and what is alive in them.
 use super::{
-    Addresses, Again, Kind, PACKED, Parsed, ahead, estimate_threads, guarded, lean, remade,
+    Addresses, Again, Kind, PACKED, Parsed, ahead, banked, estimate_threads, guarded, lean, remade,
 };
 
 fn parse(text: &str, held: bool) -> Parsed {
@@ -380,4 +380,40 @@ fn pointers_are_read_before_the_loads_of_a_stretch() {
     // The one of the store comes behind the loads in the text.
     assert_eq!(before(&kinds(&p)), 1);
     assert_eq!(before(&kinds(&ahead(&p))), 3);
+}
+
+#[test]
+fn where_one_pair_is_alive_at_once_one_register_is_lost() {
+    let text = |arch: &str| {
+        let t = "\t.reg .b32 %r<3>;\n\t.reg .b64 %l<3>;\n\t.reg .b64 %tl<3>;\n\t.reg .b64 %l_<3>;\n\
+            \t.reg .pred %p<3>;\n\tld.param.u64 %l_0, [a];\n\tmov.b32 %r0, 0;\n\
+            \tmul.wide.s32 %tl1, %r0, 8;\n\tadd.s64 %tl1, %tl1, %l_0;\n\
+            \tld.global.b64 %l0, [%tl1];\n\tsetp.eq.s64 %p0, %l0, 7;\n\
+            \tselp.u32 %r1, 1, 0, %p0;\n\tst.global.u8 [%tl1], %r1;\n";
+        estimate_threads(t, arch, 255)
+    };
+    // The number, the stack's address, what is beside that, and two on top.
+    assert_eq!(text("sm_75"), 6);
+    // The address besides, and what is stored at an address has an odd number.
+    assert!((8..=10).contains(&text("sm_80")), "{}", text("sm_80"));
+}
+
+#[test]
+fn operands_of_an_instruction_are_in_different_banks() {
+    let head = "\t.reg .b32 %r<9>;\n\t.reg .b64 %d<9>;\n\tld.shared.b64 %d0, [%r8];\n\
+        \tld.shared.b32 %r0, [%r8];\n\tld.shared.b32 %r1, [%r8];\n";
+    let of = |body: &str| banked(&parse(&format!("{head}{body}\tret;\n"), false));
+    // The stack's address, a pair, and one of each: 1, 2 and 3, 4, 5.
+    let two = "\tadd.u32 %r2, %r0, %r1;\n\tst.shared.b64 [%r2], %d0;\n";
+    assert_eq!(of(two), 6);
+    // Both are stored at a pair, and have odd numbers as the stack's address: 1, 2 and 3, 5, 7.
+    let both = "\tst.global.b32 [%d0], %r0;\n\tst.global.b32 [%d0], %r1;\n";
+    assert_eq!(of(both), 8);
+    // What is settled stays: the sum of the two has them in one bank.
+    assert_eq!(
+        of(&format!(
+            "{both}\tadd.u32 %r2, %r0, %r1;\n\tst.global.b32 [%d0], %r2;\n"
+        )),
+        8
+    );
 }
