@@ -19,9 +19,7 @@ use tensor::WeightStore;
 use testkit::tools::tool;
 use testkit::zoo;
 
-const MODELS: [&str; 4] = ["digits_cnn", "silero_vad", "ppocr_cls", "magika"];
-/// Those of them that are taken where `SHOPFLOOR_CODE` does not ask for all.
-const FEW: usize = 3;
+const MODELS: [&str; 3] = ["digits_cnn", "silero_vad", "ppocr_cls"];
 const GPUS: [(&str, &str); 3] = [("t4", "sm_75"), ("a100", "sm_80"), ("h100", "sm_90")];
 
 fn root() -> PathBuf {
@@ -223,16 +221,15 @@ fn every_kernel_of_these_models_is_what_it_says() {
         }
     };
     let mut programs: Vec<(&str, Program, DimBox)> = others();
-    let models = match std::env::var_os("SHOPFLOOR_CODE") {
-        Some(_) => &MODELS[..],
-        None => &MODELS[..FEW],
-    };
-    for name in models {
+    // Names of more models, with commas between them, for which the large one is taken whole too.
+    let more = std::env::var("SHOPFLOOR_CODE").unwrap_or_default();
+    let more: Vec<&str> = more.split(',').filter(|m| !m.is_empty()).collect();
+    for name in MODELS.iter().chain(&more).copied() {
         let (p, d) = model(name);
         programs.push((name, p, d));
     }
     let (mut seen, mut jobs) = (BTreeSet::new(), vec![]);
-    let every = models.len() == MODELS.len();
+    let every = !more.is_empty();
     for (name, program, dims) in &programs {
         for (at, (machine, arch)) in GPUS.into_iter().enumerate() {
             for (i, p) in kernels(program, dims, machine, arch)
@@ -240,7 +237,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
                 .enumerate()
             {
                 // The kernels of a large model go to the architectures in turn.
-                if *name == MODELS[FEW - 1] && !every && i % GPUS.len() != at {
+                if *name == MODELS[MODELS.len() - 1] && !every && i % GPUS.len() != at {
                     continue;
                 }
                 let text = ptx::emit(&p, arch).unwrap();
@@ -310,9 +307,9 @@ fn every_kernel_of_these_models_is_what_it_says() {
         " of {n} kernels; median {median:.0} %; off by more than 15 %: {far:?}; {large} have more than 32 registers, of these off by more: {other:?}"
     );
     assert!(median < 10.0, "{median}");
-    // Of few registers one is more than 15%, and an assembler takes what it likes: of the kernels that are
-    // always taken 4 of 189 are off, of those of the large model more.
-    let least = if every { 95 } else { 97 };
+    // All kernels that are always taken; of more models, whose small kernels take one or two registers for reasons
+    // that the estimate does not know, 97 of 100.
+    let least = if every { 97 } else { 100 };
     assert!(near * 100 >= least * n, "{near} of {n}: {far:?}");
     // None takes more than the bound that keeps it within 15% of the estimate, and none spills for it; none
     // that counts takes 15% less.

@@ -3,19 +3,23 @@
 //! Constants, parameters and what is made of parameters alone by a change of address space are
 //! operands of instructions on the machine and take no register; truth values have a file of their
 //! own, and what does not fit it takes registers after all. A division of integers is many instructions with
-//! registers of their own ([`division`]); a copy is none, a comparison stands where it can be made first, and
-//! what an address is multiplied by or added to is read into registers ([`loops`]). Kernels in threads are
+//! registers of their own ([`division`]); a copy is none, what is made of numbers alone is a number, a comparison
+//! stands where it can be made first and again where it is joined with another, and what an address is
+//! multiplied by or added to is read into registers ([`loops`]). Kernels in threads are
 //! looked at as an assembler would leave them ([`order`]): short guarded parts, and some that stand beside
 //! others, become guarded instructions; loads of a stretch come before what uses them, as many as are kept
 //! under way at once, and the addresses of what comes next are made meanwhile; what is short of registers is
 //! put in the order that needs fewest; and a value that one instruction makes of another and a number is made
-//! again where it is used.
+//! again where it is used. Where there are plenty of registers the two operands of an instruction are in
+//! different banks ([`banks`]), which leaves some unused.
+mod banks;
 mod division;
 mod loops;
 mod order;
 
+use banks::banked;
 use division::Divided;
-use loops::{compared_early, read_once, settled};
+use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
 use std::collections::HashMap;
 
@@ -26,6 +30,8 @@ enum Kind {
     Other,
     /// What others wait for: a load, or a function of the special unit.
     Load,
+    /// What comes out of the constant bank into registers.
+    Read,
     /// A store: other accesses to memory do not move across it.
     Store,
     /// Nothing moves across it: a barrier, a jump.
@@ -58,6 +64,18 @@ struct Line {
     again: Again,
     /// Nothing but another name for what it reads.
     copy: bool,
+    truth: Truth,
+}
+
+/// How a truth value comes about.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Truth {
+    #[default]
+    Otherwise,
+    /// By one comparison.
+    Compared,
+    /// From two truth values.
+    Joined,
 }
 
 /// Names to numbers, and 32-bit registers that each takes.
@@ -139,16 +157,38 @@ struct Parsed {
 /// Pointers that are parameters, in kernels in threads.
 const POINTERS: &str = "%l_";
 
-/// Lines of `text`; `held`: pointers that are parameters lie in registers where they are used, numbers that
-/// they are multiplied by do not.
-fn parse(text: &str, held: bool) -> Parsed {
+/// How the machine code of an architecture has its addresses.
+#[derive(Clone, Copy, Default)]
+struct Addresses {
+    /// Pointers that are parameters lie in registers where they are used, numbers that they are multiplied by
+    /// do not.
+    held: bool,
+    /// One that is the same for all threads is in registers that all threads share.
+    shared: bool,
+}
+
+impl Addresses {
+    fn of(arch: &str) -> Addresses {
+        Addresses {
+            held: arch == "sm_90",
+            shared: arch == "sm_75",
+        }
+    }
+}
+
+/// Lines of `text`.
+fn parse(text: &str, addresses: Addresses) -> Parsed {
+    let held = addresses.held;
     let mut names = Names::default();
     let mut lines = vec![];
     let mut labels = HashMap::new();
     // Registers that something other than a constant or a parameter is put into.
     let (mut fixed, mut computed) = (vec![], vec![]);
+    // Those of them that are numbers in the text.
+    let mut numbers = vec![];
     let mut divided = Divided::default();
-    // Sizes of elements that numbers of them are multiplied by, and a register for each.
+    // Sizes of elements that numbers of them are multiplied by, and a register for each: also for 1, as an
+    // address is made by the same instruction then.
     let mut factors: Vec<(u32, u32)> = vec![];
     for l in text.lines().map(str::trim) {
         if l.starts_with(".reg") {
@@ -215,7 +255,7 @@ fn parse(text: &str, held: bool) -> Parsed {
             if !held
                 && op.starts_with("mul.wide")
                 && let Some((_, by)) = from.rsplit_once(',')
-                && let Ok(by @ 2..) = by.trim().parse::<u32>()
+                && let Ok(by @ 1..) = by.trim().parse::<u32>()
             {
                 let at = factors.iter().position(|f| f.0 == by).unwrap_or_else(|| {
                     factors.push((by, names.fresh(1)));
@@ -224,6 +264,12 @@ fn parse(text: &str, held: bool) -> Parsed {
                 line.uses.push(factors[at].1);
             }
             line.copy = op.starts_with("mov") && !from.contains('{');
+            line.truth = match op {
+                "and.pred" | "or.pred" => Truth::Joined,
+                // Numbers of 64 bits are compared half by half.
+                _ if op.starts_with("setp.") && !op.ends_with("64") => Truth::Compared,
+                _ => Truth::Otherwise,
+            };
             // What an instruction takes from the constant bank, or as a number, has no register.
             let free = op.starts_with("ld.param")
                 || (op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
@@ -235,6 +281,9 @@ fn parse(text: &str, held: bool) -> Parsed {
                 _ if number.contains(&op) => Again::Number,
                 _ => Again::No,
             };
+            if free && op.starts_with("mov") {
+                numbers.extend(&line.defs);
+            }
             let list: &mut Vec<u32> = if free { &mut fixed } else { &mut computed };
             list.extend(&line.defs);
         }
@@ -244,6 +293,7 @@ fn parse(text: &str, held: bool) -> Parsed {
     let known = known.filter(|(n, _)| n.starts_with(POINTERS));
     let mut pointers: Vec<u32> = known.map(|(_, &n)| n).collect();
     let (mut width, truth) = (names.width, names.truth);
+    let factors: Vec<u32> = factors.iter().map(|f| f.1).collect();
     computed.sort_unstable();
     for d in fixed {
         // A variable that begins with a constant is one all the same.
@@ -257,25 +307,28 @@ fn parse(text: &str, held: bool) -> Parsed {
         width,
         truth,
     };
+    numbers.retain(|n| computed.binary_search(n).is_err());
+    folded(&mut out, &numbers, &factors, &pointers, addresses.shared);
     settled(&mut out);
+    compared_again(&mut out);
     compared_early(&mut out);
     settled(&mut out);
-    read_once(&mut out, &factors.iter().map(|f| f.1).collect::<Vec<_>>());
+    read_once(&mut out, &factors, Kind::Other);
     if held {
         pointers.iter().for_each(|&r| out.width[r as usize] = 2);
         let whole = |l: &&mut Line| l.defs.iter().any(|d| pointers.contains(d));
         let reads = out.lines.iter_mut().filter(whole);
         reads.for_each(|l| *l = Line::default());
         pointers.sort_unstable();
-        read_once(&mut out, &pointers);
+        read_once(&mut out, &pointers, Kind::Read);
     }
     out
 }
 
 /// Registers per thread that an assembler is expected to take for `text`, which allows `most`.
 pub(super) fn estimate(text: &str, most: u32) -> u32 {
-    let p = parse(text, false);
-    (pressure(&p, &p.width).saturating_mul(AHEAD) / 100).min(most)
+    let p = parse(text, Addresses::default());
+    (pressure(&p, &p.width, SLOW).saturating_mul(AHEAD) / 100).min(most)
 }
 
 /// What ptxas takes for each register that is alive at once, in percent: over the GEMM, convolution
@@ -289,9 +342,9 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
     // An address is a product of two numbers and a pointer, of which one may come from the constant
     // bank: up to sm_80 that is the pointer, and the factor takes a register. The later ones write the factor
     // into the instruction, which leaves the pointer a pair of registers.
-    let p = parse(text, arch == "sm_90");
+    let p = parse(text, Addresses::of(arch));
     let calm = guarded(&p);
-    let alive = |p: &Parsed| pressure(p, &p.width);
+    let alive = |p: &Parsed| pressure(p, &p.width, SLOW);
     // Hundredths of a register, from what is alive at least and with loads ahead.
     let taken = |by: (u32, u32), least: u32, more: u32| {
         let least = least.min(more);
@@ -303,17 +356,25 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
             / 100
     };
     let few = lean(&remade(&calm, Again::Special));
-    let packed = match pressure(&few, &few.truth) {
+    let packed = match pressure(&few, &few.truth, SLOW_TRUTHS) {
         0..=TRUTHS => 0,
         _ => PACKED,
     };
-    let short = taken(
-        SHORT_OF,
-        alive(&few),
-        alive(&ahead(&remade(&p, Again::Number))),
-    );
-    let freely = taken(FREELY, alive(&calm), alive(&ahead(&p))) + OWN;
-    (short + packed).max(freely.min(PLENTY)).min(most)
+    let short = packed
+        + taken(
+            SHORT_OF,
+            alive(&few),
+            alive(&ahead(&remade(&p, Again::Number))),
+        );
+    if short >= PLENTY {
+        return short.min(most);
+    }
+    let ahead = ahead(&p);
+    let pairs: Vec<u32> = ahead.width.iter().map(|&w| u32::from(w == 2)).collect();
+    let between = pressure(&ahead, &pairs, 0).min(BETWEEN);
+    let freely = taken(FREELY, alive(&calm), alive(&ahead)) + OWN + between;
+    let freely = packed + freely.max(banked(&ahead) + ON_TOP);
+    short.max(freely.min(PLENTY)).min(most)
 }
 
 /// Registers per thread that a kernel is given whose estimate is `estimate`: what an assembler takes is
@@ -332,15 +393,21 @@ const PLENTY: u32 = 32;
 const SHORT_OF: (u32, u32) = (107, 66);
 /// The other plane goes through what the small ones take.
 const FREELY: (u32, u32) = (96, 80);
-/// What is taken besides where registers are not short: the stack's address, two that are counted on top of the
-/// highest in use, and two that nothing fits into between aligned pairs.
-const OWN: u32 = 5;
+/// What is taken besides where registers are not short: the stack's address, and what is counted on top of the
+/// highest in use.
+const OWN: u32 = 1 + ON_TOP;
+const ON_TOP: u32 = 2;
+/// Registers that nothing fits into: beside the stack's address and between aligned pairs. Where fewer pairs are
+/// alive at once there are fewer of them.
+const BETWEEN: u32 = 2;
 /// Truth values that have a place of their own, and what it takes to keep more: one register with all of
 /// them as bits, and what puts them there and takes them out.
 const TRUTHS: u32 = 7;
 const PACKED: u32 = 3;
 /// Registers that a division's or root's subroutine takes where it is called.
 const SLOW: u32 = 7;
+/// Truth values that it takes.
+const SLOW_TRUTHS: u32 = 3;
 
 /// First line of every basic block.
 fn starts(p: &Parsed) -> Vec<usize> {
@@ -447,8 +514,8 @@ fn alive(p: &Parsed) -> Alive {
     Alive { starts, out }
 }
 
-/// The most that is alive at once, where every name counts as `width` says.
-fn pressure(p: &Parsed, width: &[u32]) -> u32 {
+/// The most that is alive at once, where every name counts as `width` says, and a subroutine as `called`.
+fn pressure(p: &Parsed, width: &[u32], called: u32) -> u32 {
     let lines = &p.lines;
     let Alive { starts, out } = alive(p);
     let end = |b: usize| starts.get(b + 1).copied().unwrap_or(lines.len());
@@ -482,7 +549,7 @@ fn pressure(p: &Parsed, width: &[u32]) -> u32 {
                 .map(|&r| width[r as usize])
                 .sum();
             now = now - before + after;
-            let called = if l.kind == Kind::Slow { SLOW } else { 0 };
+            let called = if l.kind == Kind::Slow { called } else { 0 };
             most = most.max(now + called);
         }
     }
@@ -490,267 +557,4 @@ fn pressure(p: &Parsed, width: &[u32]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Again, Kind, ahead, guarded, lean, parse, remade};
-
-    fn pressure(text: &str) -> u32 {
-        alive(&parse(text, false))
-    }
-
-    fn alive(p: &super::Parsed) -> u32 {
-        super::pressure(p, &p.width)
-    }
-
-    #[test]
-    fn what_is_alive_together_is_counted() {
-        let text = "\t.reg .b32 %r<5>;\n\t.reg .b64 %d<3>;\n\t.reg .pred %p<2>;\n\
-            \tld.param.u64 %d0, [a];\n\
-            \tld.global.b32 %r0, [%d0];\n\
-            \tld.global.b32 %r1, [%d0+4];\n\
-            \tmov.b32 %r2, 7;\n\
-            \tadd.u32 %r3, %r0, %r1;\n\
-            \tadd.u32 %r3, %r3, %r2;\n\
-            \tst.global.b32 [%d0], %r3;\n\tret;\n";
-        // The pointer is a parameter and the 7 a number.
-        assert_eq!(pressure(text), 2);
-    }
-
-    #[test]
-    fn what_a_loop_carries_lives_through_it() {
-        let text = "\t.reg .b32 %r<5>;\n\t.reg .pred %p<2>;\n\
-            \tmov.u32 %r0, %tid.x;\n\
-            \tadd.u32 %r1, %r0, 1;\n\
-            $L1:\n\
-            \tadd.u32 %r2, %r0, 3;\n\
-            \tadd.u32 %r1, %r1, %r2;\n\
-            \tsetp.lt.u32 %p0, %r1, 100;\n\
-            \t@%p0 bra $L1;\n\
-            \tst.global.b32 [%r0], %r1;\n\tret;\n";
-        assert_eq!(pressure(text), 3);
-    }
-
-    #[test]
-    fn a_variable_that_begins_with_a_constant_takes_a_register() {
-        let text = "\t.reg .b32 %r<5>;\n\t.reg .f32 %f<5>;\n\
-            \tmov.f32 %f0, 0f00000000;\n\tmov.f32 %f1, 0f00000000;\n\
-            $L1:\n\
-            \tadd.f32 %f0, %f0, %f1;\n\tadd.f32 %f1, %f1, %f0;\n\
-            \tsetp.lt.f32 %p0, %f0, 0f00000000;\n\
-            \t@%p0 bra $L1;\n\tst.global.f32 [%r0], %f0;\n\tret;\n";
-        assert_eq!(pressure(text), 3);
-    }
-
-    #[test]
-    fn loads_are_under_way_together() {
-        let text = |guarded: bool| {
-            let mut t = "\t.reg .b64 %d<3>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<2>;\n\
-                \tld.global.b64 %d0, [%d1];\n\tld.global.f32 %f1, [%d0];\n\tmov.f32 %f0, %f1;\n"
-                .to_string();
-            for i in 2..6 {
-                let load =
-                    format!("\tmov.f32 %f{i}, 0f00000000;\n\tld.global.f32 %f{i}, [%d0+{i}];\n");
-                let (before, after) = match guarded {
-                    true => (format!("\t@!%p0 bra $s{i};\n"), format!("$s{i}:\n")),
-                    false => (String::new(), String::new()),
-                };
-                t += &load.replace("\tld", &format!("{before}\tld"));
-                t += &format!("{after}\tadd.f32 %f0, %f0, %f{i};\n");
-            }
-            parse(&(t + "\tst.global.f32 [%d1], %f0;\n\tret;\n"), false)
-        };
-        // One after the other: two addresses, a sum and a value; together: five values.
-        assert_eq!(alive(&text(false)), 6);
-        for guarded in [false, true] {
-            let p = ahead(&text(guarded));
-            assert!(alive(&p) >= 8);
-            assert!(p.labels.is_empty());
-        }
-    }
-
-    #[test]
-    fn the_order_is_one_that_keeps_little_alive() {
-        let mut text = "\t.reg .f32 %f<20>;\n\t.reg .b32 %r<5>;\n".to_string();
-        for i in 0..8 {
-            text += &format!("\tld.shared.f32 %f{i}, [%r0+{}];\n", 4 * i);
-        }
-        text += "\tadd.f32 %f10, %f0, %f1;\n";
-        for i in 2..8 {
-            text += &format!("\tadd.f32 %f10, %f10, %f{i};\n");
-        }
-        text += "\tst.shared.f32 [%r0], %f10;\n\tret;\n";
-        let p = parse(&text, false);
-        assert_eq!(alive(&p), 9);
-        let q = lean(&p);
-        // The address, the sum and what is added.
-        assert_eq!(alive(&q), 3);
-        assert_eq!(q.lines.len(), p.lines.len());
-    }
-
-    #[test]
-    fn what_one_instruction_makes_of_a_number_is_not_kept() {
-        let mut text = "\t.reg .b32 %r<20>;\n\tld.global.b32 %r0, [%r19];\n".to_string();
-        text += "\tmov.u32 %r11, %tid.x;\n";
-        for i in 1..9 {
-            text += &format!("\tadd.s32 %r{i}, %r{}, {i};\n", i % 2 * (i - 1));
-        }
-        text += "$L1:\n";
-        for i in 0..9 {
-            text += &format!("\tst.shared.b32 [%r11], %r{i};\n");
-        }
-        text += "\tsetp.lt.s32 %p0, %r10, 100;\n\t@%p0 bra $L1;\n\tret;\n";
-        let p = parse(&text, false);
-        // What is counted, nine values, the thread.
-        assert_eq!(alive(&p), 11);
-        assert_eq!(alive(&remade(&p, Again::Special)), 10);
-        // One of them, and a place for what nobody reads any more.
-        assert_eq!(alive(&remade(&p, Again::Number)), 3);
-    }
-
-    #[test]
-    fn a_pointer_has_registers_in_the_loops_that_use_it() {
-        let text = "\t.reg .b64 %l_<3>;\n\t.reg .f32 %f<5>;\n\t.reg .b64 %d<5>;\n\t.reg .pred %p<2>;\n\
-            \tld.param.u64 %l_0, [a];\n\tld.param.u64 %l_1, [b];\n\
-            \tadd.s64 %d0, %d1, %l_1;\n\tld.global.f32 %f0, [%d0];\n\
-            $L1:\n\tadd.s64 %d2, %d1, %l_0;\n\tld.global.f32 %f1, [%d2];\n\
-            \tadd.f32 %f0, %f0, %f1;\n\tsetp.lt.f32 %p0, %f0, 0f00000000;\n\
-            \t@%p0 bra $L1;\n\tst.global.f32 [%d1], %f0;\n\tret;\n";
-        let (few, more) = (parse(text, false), parse(text, true));
-        // The offset, the sum, and the address.
-        assert_eq!(alive(&few), 5);
-        assert_eq!(alive(&more), 7);
-    }
-
-    #[test]
-    fn a_division_is_instructions_with_registers_of_their_own() {
-        let text = |by: &str| {
-            let mut t = "\t.reg .b32 %r<9>;\n\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;\n"
-                .to_string();
-            t += &format!("\tdiv.s32 %r2, %r0, {by};\n\trem.s32 %r3, %r0, {by};\n");
-            parse(&(t + "\tst.shared.b32 [%r2], %r3;\n\tret;\n"), false)
-        };
-        let number = text("12");
-        // The thread and its magnitude, the reciprocal of 64 bits and what it is off by.
-        assert_eq!(alive(&number), 5);
-        // The divisor and its magnitude besides.
-        assert_eq!(alive(&text("%r1")), 7);
-        // Both come of one division.
-        let of = |k: Kind| number.lines.iter().filter(|l| l.kind == k).count();
-        assert_eq!(of(Kind::Load), 1);
-    }
-
-    #[test]
-    fn a_copy_of_a_variable_takes_nothing() {
-        let text = "\t.reg .f32 %f<9>;\n\t.reg .f32 %vf<2>;\n\tld.shared.f32 %vf0, [%r0];\n\
-            \tmov.f32 %f0, %vf0;\n\tadd.rn.f32 %f1, %f0, %f0;\n\
-            \tmov.b32 %f2, %f1;\n\tst.shared.f32 [%r0], %f2;\n\
-            \tmov.f32 %f3, 0f3F800000;\n\t@%p0 mov.f32 %vf0, %f1;\n\
-            \tst.shared.f32 [%r0], %vf0;\n\tret;\n";
-        assert_eq!(pressure(text), 2);
-    }
-
-    #[test]
-    fn a_condition_is_there_before_the_part_that_it_is_behind() {
-        let mut text = "\t.reg .b32 %r<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<4>;\n".to_string();
-        text += "\tld.shared.b32 %r0, [%r8];\n\tld.shared.b32 %r1, [%r8];\n\
-            \tsetp.lt.s32 %p0, %r0, 7;\n\t@!%p0 bra $skip;\n";
-        for i in 0..4 {
-            text += &format!("\tld.shared.f32 %f{i}, [%r8+{i}];\n");
-        }
-        text += "\tadd.f32 %f4, %f0, %f1;\n\tadd.f32 %f5, %f2, %f3;\n\tadd.f32 %f6, %f4, %f5;\n\
-            \tst.shared.f32 [%r8], %f6;\n\tst.shared.f32 [%r8], %f6;\n\tst.shared.f32 [%r8], %f6;\n\
-            $skip:\n\tadd.s32 %r2, %r0, 4;\n\tsetp.lt.s32 %p1, %r2, %r1;\n\
-            \t@!%p1 bra $end;\n\tst.shared.b32 [%r8], 1;\n$end:\n\tret;\n";
-        // The address and four values: the condition's two have been read.
-        assert_eq!(pressure(&text), 5);
-        // With a variable nothing moves.
-        let other = text.replace("$skip:", "$skip:\n\tadd.s32 %r1, %r1, 1;");
-        assert_eq!(pressure(&other), 7);
-    }
-
-    #[test]
-    fn what_an_address_is_made_of_is_read_where_no_jump_goes_around_it() {
-        let part = |i: u32| {
-            format!(
-                "\tmul.wide.s32 %d{i}, %r0, 4;\n\tadd.s64 %d{i}, %d{i}, %l_0;\n\tst.global.b32 [%d{i}], %r0;\n"
-            )
-        };
-        let skipped = |i: u32| {
-            let filled = "\tst.shared.b32 [%r0], %r0;\n".repeat(8);
-            let inner = part(i);
-            format!("\tsetp.lt.s32 %p{i}, %r0, {i};\n\t@%p{i} bra $s{i};\n{filled}{inner}$s{i}:\n")
-        };
-        let head = "\t.reg .b64 %l_<2>;\n\t.reg .b64 %d<5>;\n\t.reg .b32 %r<2>;\n\t.reg .pred %p<5>;\n\
-            \tld.param.u64 %l_0, [a];\n\tld.shared.b32 %r0, [%r1];\n";
-        let reads = |body: &str, held: bool| {
-            let p = parse(&format!("{head}{body}\tret;\n"), held);
-            let read = |l: &&super::Line| l.uses.is_empty() && !l.defs.is_empty();
-            let width: Vec<u32> = p
-                .lines
-                .iter()
-                .filter(read)
-                .map(|l| p.width[l.defs[0] as usize])
-                .collect();
-            width.into_iter().filter(|&w| w > 0).collect::<Vec<_>>()
-        };
-        // The size of an element up to sm_80, the pointer later: once, or once more where it was jumped over.
-        assert_eq!(reads(&(part(0) + &part(1)), false), [1]);
-        assert_eq!(reads(&(part(0) + &part(1)), true), [2]);
-        assert_eq!(reads(&(skipped(0) + &part(1)), true), [2, 2]);
-        assert_eq!(reads(&(part(0) + &skipped(1)), true), [2]);
-    }
-
-    #[test]
-    fn parts_beside_one_another_become_guarded_instructions() {
-        let part = |i: u32, guard: &str| {
-            let mut t = format!("\tsetp.lt.s32 %p{i}, %r0, {i};\n\t@%p{i} bra $s{i};\n");
-            t += &format!("\t{guard}ld.shared.f32 %f{i}, [%r0+{i}];\n");
-            t += &format!("\tadd.f32 %f{i}, %f{i}, %f{i};\n").repeat(10);
-            t + &format!("\tst.shared.f32 [%r0], %f{i};\n$s{i}:\n")
-        };
-        let jumps = |body: String| {
-            let head = "\t.reg .b32 %r<2>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\tmov.u32 %r0, %tid.x;\n";
-            let p = guarded(&parse(&format!("{head}{body}"), false));
-            p.lines.iter().filter(|l| l.jump.is_some()).count()
-        };
-        let all = |n: u32| (1..=n).map(|i| part(i, "")).collect::<String>();
-        // The last one is jumped over to the kernel's end.
-        assert_eq!(jumps(all(1)), 1);
-        assert_eq!(jumps(all(2)), 2);
-        assert_eq!(jumps(all(3)), 1);
-        assert_eq!(jumps(all(4)), 2);
-        // In loops they need no partner; what is guarded itself is jumped over.
-        let round = |body: String| {
-            format!("$l:\n{body}\tsetp.lt.s32 %p8, %r0, 9;\n\t@%p8 bra $l;\n\tret;\n")
-        };
-        assert_eq!(jumps(round(all(3))), 1);
-        assert_eq!(jumps(round(part(1, "@%p7 "))), 2);
-    }
-
-    #[test]
-    fn addresses_of_what_comes_next_are_made_while_loads_are_under_way() {
-        let mut text =
-            "\t.reg .b32 %r<30>;\n\t.reg .f32 %f<9>;\n\tmov.u32 %r0, %tid.x;\n".to_string();
-        for i in 1..4 {
-            text += &format!(
-                "\tmad.lo.s32 %r{i}, %r0, {i}, %r0;\n\tld.shared.f32 %f{i}, [%r{i}];\n\
-                \tmad.lo.s32 %r1{i}, %r0, 7, %r{i};\n\tst.shared.f32 [%r1{i}], %f{i};\n"
-            );
-        }
-        let p = parse(&(text + "\tret;\n"), false);
-        // The thread, an address and a value.
-        assert_eq!(alive(&p), 3);
-        let q = ahead(&p);
-        assert_eq!(q.lines.len(), p.lines.len());
-        // The first value and all addresses that are still needed.
-        assert_eq!(alive(&q), 6);
-        let kinds = |p: &super::Parsed| -> Vec<Kind> {
-            p.lines
-                .iter()
-                .map(|l| l.kind)
-                .filter(|&k| k != Kind::Other)
-                .collect()
-        };
-        // Accesses stay in order.
-        assert!(kinds(&p) == kinds(&q));
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::{Again, Kind, Line, Parsed, starts};
+use super::{Again, Kind, Line, Parsed, Truth, starts};
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -48,7 +48,7 @@ fn comes_before(all: &[Region], at: usize, then: usize) -> bool {
 
 /// Puts lines before the uses of each of `held` that read it, into a register of their own: a first one
 /// before the loops around the first use, others where jumps may have gone around those that are there.
-pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
+pub(super) fn read_once(p: &mut Parsed, held: &[u32], kind: Kind) {
     let all = regions(&p.lines, &p.labels);
     let mut reads: Vec<(usize, Line)> = vec![];
     for &r in held {
@@ -66,7 +66,8 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
                 p.truth.push(0);
                 let defs = vec![own];
                 let line = Line::default();
-                reads.push((at, Line { defs, ..line }));
+                let read = Line { defs, kind, ..line };
+                reads.push((at, read));
                 there.push((at, own));
                 own
             });
@@ -76,6 +77,91 @@ pub(super) fn read_once(p: &mut Parsed, held: &[u32]) {
     }
     reads.sort_by_key(|r| r.0);
     insert(p, reads);
+}
+
+/// `p` without what is made of `numbers` alone: an assembler makes it. An address that is a parameter and such a
+/// number needs nothing then: it is read, into registers that all threads share if `shared`.
+pub(super) fn folded(
+    p: &mut Parsed,
+    numbers: &[u32],
+    factors: &[u32],
+    pointers: &[u32],
+    shared: bool,
+) {
+    let mut number = vec![false; p.width.len()];
+    for &n in numbers.iter().chain(factors) {
+        number[n as usize] = true;
+    }
+    let mut defined = vec![0u32; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        defined[d as usize] += 1;
+    }
+    let starts = starts(p);
+    for i in 0..p.lines.len() {
+        let (l, next) = (&p.lines[i], p.lines.get(i + 1));
+        let &[to] = &l.defs[..] else { continue };
+        let plain = l.kind == Kind::Other && !l.partial && p.truth[to as usize] == 0;
+        if !plain || l.uses.is_empty() || pointers.contains(&to) {
+            continue;
+        }
+        let made = |u: &&u32| !number[**u as usize];
+        let left: Vec<u32> = l.uses.iter().filter(made).copied().collect();
+        // An address is an offset first, and in the next line, under the same name, what it is with the pointer.
+        let goes_on = |n: &Line| n.defs == [to] && n.uses.contains(&to) && !n.partial;
+        let offset = defined[to as usize] == 2
+            && starts.binary_search(&(i + 1)).is_err()
+            && next.is_some_and(goes_on);
+        match left[..] {
+            [] if defined[to as usize] == 1 => {
+                number[to as usize] = true;
+                p.width[to as usize] = 0;
+                p.lines[i] = Line::default();
+            }
+            [] if offset => {
+                number[to as usize] = true;
+                p.lines[i] = Line::default();
+            }
+            [pointer] if pointers.contains(&pointer) && number[to as usize] => {
+                number[to as usize] = false;
+                if shared {
+                    p.width[to as usize] = 0;
+                }
+                p.lines[i].uses.clear();
+            }
+            _ => number[to as usize] = false,
+        }
+    }
+}
+
+/// Truth values that are made of two as the comparison that gives one of them, which takes the other as an input:
+/// that is one instruction. It stands where the two are joined, so what is compared is alive until there, even if
+/// the comparison alone is there before.
+pub(super) fn compared_again(p: &mut Parsed) {
+    let mut defined = vec![0u32; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        defined[d as usize] += 1;
+    }
+    let once = |r: u32| defined[r as usize] <= 1;
+    // What each truth value compares; only looked up.
+    let mut of: HashMap<u32, Vec<u32>> = HashMap::new();
+    for l in &mut p.lines {
+        let &[to] = &l.defs[..] else { continue };
+        if l.partial || !once(to) {
+            continue;
+        }
+        match l.truth {
+            Truth::Compared if l.uses.iter().all(|&u| once(u)) => {
+                of.insert(to, l.uses.clone());
+            }
+            Truth::Joined => {
+                if let Some(at) = l.uses.iter().position(|u| of.contains_key(u)) {
+                    let compared = l.uses.remove(at);
+                    l.uses.extend(&of[&compared]);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Comparisons where what they compare is there, before the parts that would be jumped over in between: an

@@ -227,6 +227,10 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
             for &i in group {
                 needs[i].iter().for_each(|&d| take(d));
             }
+            // What is read out of the constant bank waits for no address.
+            let to = all.get(next).copied().unwrap_or(n);
+            let reads = (0..to).filter(|&i| part[i].kind == Kind::Read);
+            reads.for_each(&mut take);
             group.iter().for_each(|&i| take(i));
             for &i in all[next..].iter().take(NEXT) {
                 let ready = |d: &&usize| behind[**d] <= next;
