@@ -8,7 +8,7 @@
 //! on both sides in one order, or they would turn them: such values change together, as a region.
 use crate::join::split_axis;
 use crate::kernels::simplify::simplify;
-use kernel::{Access, AxisId, Family, Kernel, OperandId, Term};
+use kernel::{Access, AxisId, Family, Kernel, OperandId, Stmt, Term};
 use layout::{Dim, Layout, Leaf, Mode};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,17 +17,92 @@ use std::sync::Arc;
 /// Rounds of cutting axes before a kernel is given up.
 const CUTS: usize = 16;
 
-/// An order in memory.
+/// An order in memory, said by dimensions and not by how a value lies: a dimension of one position, as a
+/// batch often is, is in nobody's way then, and of values that lie differently all come to lie alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The innermost dimension goes behind the outermost one: of channels-last, row-major.
-    InnerForward,
-    /// The dimension behind the outermost one goes innermost: of row-major, channels-last.
+    /// The last dimension innermost.
+    RowMajor,
+    /// The second dimension innermost, the others in their order: of pictures, channels-last.
     SecondInner,
-    /// The innermost dimension in blocks of so many, which go behind the outermost dimension.
-    InnerBlocked(i64),
-    /// The dimension behind the outermost one in blocks of so many, which stay, each block innermost.
+    /// The last two dimensions in each other's place: of matrices, column by column.
+    LastTurned,
+    /// The second and the third dimension in each other's place: of heads, positions first.
+    SecondLater,
+    /// The second dimension in blocks of so many, each block innermost.
     SecondBlocked(i64),
+    /// The last dimension in blocks of so many, each block innermost and the blocks behind the first
+    /// dimension; behind none where there are two.
+    LastBlocked(i64),
+}
+
+/// Which part of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Whole,
+    Blocks,
+    Block,
+}
+
+impl Order {
+    /// All that are worth a look where a vector has so many `lanes`.
+    pub(crate) fn all(lanes: i64) -> [Order; 6] {
+        [
+            Order::RowMajor,
+            Order::SecondInner,
+            Order::LastTurned,
+            Order::SecondLater,
+            Order::SecondBlocked(lanes),
+            Order::LastBlocked(lanes),
+        ]
+    }
+
+    /// The dimension that is cut into blocks, and their size.
+    fn block(self, rank: usize) -> Option<(usize, i64)> {
+        match self {
+            Order::SecondBlocked(b) => Some((1, b)),
+            Order::LastBlocked(b) => Some((rank - 1, b)),
+            _ => None,
+        }
+    }
+
+    /// Dimensions, or parts of them, outermost first; `None` where there are too few for this order, or
+    /// where it is another one of the same rank.
+    fn of(self, rank: usize) -> Option<Vec<(usize, Which)>> {
+        let whole = |l: Vec<usize>| l.into_iter().map(|d| (d, Which::Whole)).collect::<Vec<_>>();
+        Some(match self {
+            Order::RowMajor => whole((0..rank).collect()),
+            Order::SecondInner if rank > 2 => {
+                whole([0].into_iter().chain(2..rank).chain([1]).collect())
+            }
+            Order::LastTurned if rank == 2 || rank > 3 => {
+                whole((0..rank - 2).chain([rank - 1, rank - 2]).collect())
+            }
+            Order::SecondLater if rank > 3 => whole([0, 2, 1].into_iter().chain(3..rank).collect()),
+            Order::SecondBlocked(_) if rank > 2 => {
+                let mut l = whole([0, 1].into_iter().chain(2..rank).chain([1]).collect());
+                (l[1].1, l[rank].1) = (Which::Blocks, Which::Block);
+                l
+            }
+            Order::LastBlocked(_) if rank > 1 => {
+                let last = rank - 1;
+                let first: Vec<usize> = if rank > 2 { vec![0] } else { vec![] };
+                let at = first.len();
+                let between = at..last;
+                let mut l = whole(
+                    first
+                        .into_iter()
+                        .chain([last])
+                        .chain(between)
+                        .chain([last])
+                        .collect(),
+                );
+                (l[at].1, l[rank].1) = (Which::Blocks, Which::Block);
+                l
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// Values that change together, and the items that touch them.
@@ -143,53 +218,37 @@ fn chain(v: &ProgramValue) -> Option<Vec<Part>> {
     Some(out)
 }
 
-/// The parts of `v`, innermost first as it lies, with their strides in the order `how`; and its new layout.
+/// The parts of `v`, innermost first as it lies, with their strides in the order `how`; and its layout then,
+/// which may be the one that it has.
 fn ordered(v: &ProgramValue, how: Order) -> Option<(Vec<Part>, Layout)> {
+    let rank = v.shape.len();
     let mut parts = chain(v)?;
-    let n = parts.len();
-    if n < 2 {
-        return None;
-    }
-    let block = |parts: &mut Vec<Part>, at: usize, b: i64| -> Option<()> {
-        let p = parts[at].clone();
-        let all = p.extent.known()?;
+    let memory = how.of(rank)?;
+    let cut = how.block(rank);
+    if let Some((dim, b)) = cut {
+        let at = parts.iter().position(|p| p.dim == dim)?;
+        let all = parts[at].extent.known()?;
         if b < 2 || all <= b || all % b != 0 {
             return None;
         }
-        parts[at].extent = Dim::Known(b);
-        let outer = Part {
+        let blocks = Part {
             extent: Dim::Known(all / b),
-            old: p.old.clone() * Dim::Known(b),
-            ..p
+            old: parts[at].old.clone() * Dim::Known(b),
+            ..parts[at].clone()
         };
-        parts.insert(at + 1, outer);
-        Some(())
-    };
-    // Numbers of parts in memory, innermost first.
-    let memory: Vec<usize> = match how {
-        Order::InnerForward => (1..n - 1).chain([0, n - 1]).collect(),
-        Order::SecondInner if n > 2 => [n - 2].into_iter().chain(0..n - 2).chain([n - 1]).collect(),
-        Order::InnerBlocked(b) if n > 2 => {
-            block(&mut parts, 0, b)?;
-            // The block, the dimensions between, the blocks, the outermost.
-            [0].into_iter().chain(2..n).chain([1, n]).collect()
-        }
-        Order::SecondBlocked(b) if n > 2 => {
-            block(&mut parts, n - 2, b)?;
-            [n - 2]
-                .into_iter()
-                .chain(0..n - 2)
-                .chain([n - 1, n])
-                .collect()
-        }
-        _ => return None,
-    };
-    let memory = match (how, n) {
-        (Order::InnerForward, 2) => vec![1, 0],
-        _ => memory,
-    };
+        parts[at].extent = Dim::Known(b);
+        parts.insert(at + 1, blocks);
+    }
     let mut stride = Dim::ONE;
-    for &i in &memory {
+    for (dim, which) in memory.into_iter().rev() {
+        // The block of a dimension comes before its blocks.
+        let mut own = (0..parts.len()).filter(|&i| parts[i].dim == dim);
+        let i = match which {
+            Which::Whole | Which::Block => own.next(),
+            Which::Blocks => own.nth(1),
+        };
+        // A dimension of one position has no part.
+        let Some(i) = i else { continue };
         parts[i].new = stride.clone();
         stride = stride * parts[i].extent.clone();
     }
@@ -206,39 +265,20 @@ fn ordered(v: &ProgramValue, how: Order) -> Option<(Vec<Part>, Layout)> {
             *m = Mode { leaves };
         }
     }
-    (layout != v.layout).then_some((parts, layout))
+    Some((parts, layout))
 }
 
-/// In what order the dimensions of `v` lie, for people.
-fn said(v: &ProgramValue, how: Order) -> Option<String> {
-    let (mut parts, _) = ordered(v, how)?;
-    let rank = v.shape.len();
-    // Strides of known sizes or not: each is a product of the extents inside it.
-    let inside = |p: &Part| {
-        parts
-            .iter()
-            .filter(|q| p.new.exact_div(&q.new).is_some())
-            .count()
-    };
-    let mut keys: Vec<(usize, usize)> = parts.iter().map(|p| (inside(p), p.dim)).collect();
-    let blocked = matches!(how, Order::InnerBlocked(_) | Order::SecondBlocked(_));
-    keys.sort_by(|a, b| b.cmp(a));
-    parts.clear();
-    let order: Vec<usize> = keys.into_iter().map(|k| k.1).collect();
-    let last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let dims = order
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    Some(match how {
-        Order::InnerBlocked(b) | Order::SecondBlocked(b) if blocked => {
-            format!("in blocks of {b} (dimensions {dims})")
-        }
-        _ if order.is_sorted() => "row-major".into(),
-        _ if rank > 2 && order == last => "channels-last".into(),
+/// The order `how` of a value of so many dimensions, for people.
+fn said(rank: usize, how: Order) -> String {
+    let order = how.of(rank).unwrap_or_default();
+    let dims: Vec<String> = order.iter().map(|d| d.0.to_string()).collect();
+    let dims = dims.join(", ");
+    match (how, how.block(rank)) {
+        (_, Some((_, b))) => format!("in blocks of {b} (dimensions {dims})"),
+        (Order::RowMajor, _) => "row-major".into(),
+        (Order::SecondInner, _) => "channels-last".into(),
         _ => format!("in the order {dims} of its dimensions"),
-    })
+    }
 }
 
 /// `program` with the values of `region` in the order `how`, and what that is for people; `None` where one
@@ -248,8 +288,14 @@ pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<(
     let mut parts: BTreeMap<ValueIx, Vec<Part>> = BTreeMap::new();
     for &v in &region.values {
         let (p, layout) = ordered(program.value(v), how)?;
-        out.values[v as usize].layout = layout;
-        parts.insert(v, p);
+        // One that lies so already stays, and the others come to lie as it does.
+        if layout != program.value(v).layout {
+            out.values[v as usize].layout = layout;
+            parts.insert(v, p);
+        }
+    }
+    if parts.is_empty() {
+        return None;
     }
     let Some(Segment::Straight(items)) = out.segments.get_mut(region.segment) else {
         return None;
@@ -271,8 +317,101 @@ pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<(
         }
         *kernel = Arc::new(k);
     }
-    let said = said(program.value(*region.values.first()?), how)?;
-    Some((out, said))
+    let rank = program.value(*region.values.first()?).shape.len();
+    Some((out, said(rank, how)))
+}
+
+/// `items` without those that copy a value of `program` to one of `free` as it lies: who reads the copy
+/// reads the value. What a region's other order makes of a step that turned something is such a copy.
+/// `free` are values that these items alone touch. With the names of what is gone.
+pub(crate) fn without_copies(
+    program: &Program,
+    items: &[Item],
+    free: &BTreeSet<ValueIx>,
+) -> (Vec<Item>, Vec<String>) {
+    let (mut out, mut gone) = (items.to_vec(), vec![]);
+    let mut i = 0;
+    while i < out.len() {
+        match copied(program, &out, i, free) {
+            Some((from, to)) => {
+                gone.push(out.remove(i).name);
+                for item in &mut out[i..] {
+                    if let ItemWork::Kernel { args, .. } = &mut item.work {
+                        args.iter_mut()
+                            .filter(|a| **a == to)
+                            .for_each(|a| *a = from);
+                    }
+                }
+            }
+            None => i += 1,
+        }
+    }
+    (out, gone)
+}
+
+/// What item `i` copies and where to, if it does nothing else and the copy may be missing.
+fn copied(
+    program: &Program,
+    items: &[Item],
+    i: usize,
+    free: &BTreeSet<ValueIx>,
+) -> Option<(ValueIx, ValueIx)> {
+    let ItemWork::Kernel { kernel, args } = &items[i].work else {
+        return None;
+    };
+    let (
+        [
+            Stmt::Load { dst, operand: a },
+            Stmt::Store { src, operand: b },
+        ],
+        2,
+        None,
+    ) = (
+        kernel.body.as_slice(),
+        kernel.operands.len(),
+        &items[i].given,
+    )
+    else {
+        return None;
+    };
+    let (from, to) = (*args.get(*a as usize)?, *args.get(*b as usize)?);
+    let (read, write) = (
+        kernel.operands.get(*a as usize)?,
+        kernel.operands.get(*b as usize)?,
+    );
+    let (v, w) = (program.value(from), program.value(to));
+    let asked = matches!(v.origin, ValueOrigin::Made | ValueOrigin::Input(_)) && free.contains(&to);
+    let plain = read.access == write.access && dense(kernel, &read.access)? == w.storage;
+    if dst != src || !asked || !plain || v.storage != w.storage || v.dtype != w.dtype {
+        return None;
+    }
+    // Nobody else writes the copy, and nobody who reads it reads the value too: a kernel's operands are
+    // different values. The value is whole when it is copied, and made once.
+    let others = items.iter().enumerate().filter(|o| o.0 != i);
+    for (j, o) in others {
+        let (reads, writes) = (o.reads(), o.writes());
+        let both = reads.contains(&to) && reads.contains(&from);
+        if writes.contains(&to) || both || (j > i && writes.contains(&from)) {
+            return None;
+        }
+    }
+    Some((from, to))
+}
+
+/// How many elements the axes of `k` reach by this access, where they lie side by side from the first.
+fn dense(k: &Kernel, a: &Access) -> Option<Dim> {
+    if !a.bounds.is_empty() || !a.indexed.is_empty() || !a.offset.is_zero() {
+        return None;
+    }
+    let mut left: Vec<&Term> = a.terms.iter().collect();
+    left.retain(|t| !k.axes[t.axis as usize].extent.is_one());
+    let mut inner = Dim::ONE;
+    while !left.is_empty() {
+        let at = left.iter().position(|t| t.stride() == Some(&inner))?;
+        let t = left.remove(at);
+        inner = inner * k.axes[t.axis as usize].extent.clone();
+    }
+    Some(inner)
 }
 
 /// Where a coordinate of an address goes along a dimension.
@@ -356,39 +495,52 @@ fn placed(k: &Kernel, o: OperandId, parts: &[Part]) -> Option<Placed> {
         }
         along[i].terms.push((t.axis, q));
     }
-    let mut sum = Dim::ZERO;
-    for (p, a_) in parts.iter().zip(&mut along) {
-        let sorted = |l: &[(AxisId, Dim)]| {
-            let mut l = l.to_vec();
-            l.sort_by_key(|t| t.0);
-            l
-        };
+    let sorted = |l: &[(AxisId, Dim)]| {
+        let mut l = l.to_vec();
+        l.sort_by_key(|t| t.0);
+        l
+    };
+    // What is outside a bound is no element, so that a coordinate with one is inside its dimension.
+    let (mut rest, mut bound) = (a.offset.clone(), vec![false; parts.len()]);
+    for ((p, a_), bound) in parts.iter().zip(&mut along).zip(&mut bound) {
         let own = sorted(&a_.terms);
-        let bound = a.bounds.iter().find(|b| {
+        let found = a.bounds.iter().find(|b| {
             let many = |t: &&(AxisId, Dim)| !k.axes[t.0 as usize].extent.is_one();
             let terms: Vec<(AxisId, Dim)> = b.terms.iter().filter(many).cloned().collect();
             !own.is_empty() && sorted(&terms) == own
         });
-        // What is outside the bound is no element.
-        if let Some(b) = bound {
-            a_.base = b.base.clone();
+        if let Some(b) = found {
             if !b.extent.provably_le(&p.extent) {
                 return None;
             }
-        } else {
-            let mut top = Dim::ONE;
-            for (axis, q) in &own {
-                let extent = k.axes[*axis as usize].extent.clone();
-                if q.known().is_none_or(|q| q < 0) {
-                    return None;
-                }
-                top = top + q.clone() * (extent - Dim::ONE);
-            }
-            if !top.provably_le(&p.extent) {
+            a_.base = b.base.clone();
+            rest = rest - b.base.clone() * p.old.clone();
+            *bound = true;
+        }
+    }
+    // The rest of the offset is where a part of the value begins, as of what is concatenated.
+    for ((p, a_), bound) in parts.iter().zip(&mut along).zip(&bound).rev() {
+        let whole = match (rest.known(), p.old.known()) {
+            (Some(rest), Some(old)) if rest >= 0 => Dim::Known(rest / old),
+            _ => rest.exact_div(&p.old).unwrap_or(Dim::ZERO),
+        };
+        if !*bound && !whole.is_zero() {
+            rest = rest - whole.clone() * p.old.clone();
+            a_.base = whole;
+        }
+    }
+    for ((p, a_), _) in parts.iter().zip(&along).zip(&bound).filter(|x| !*x.1) {
+        let mut top = a_.base.clone() + Dim::ONE;
+        for (axis, q) in &a_.terms {
+            let extent = k.axes[*axis as usize].extent.clone();
+            if q.known().is_none_or(|q| q < 0) {
                 return None;
             }
+            top = top + q.clone() * (extent - Dim::ONE);
         }
-        sum = sum + a_.base.clone() * p.old.clone();
+        if !Dim::ZERO.provably_le(&a_.base) || !top.provably_le(&p.extent) {
+            return None;
+        }
     }
-    (sum == a.offset).then_some(Placed::At(along))
+    rest.is_zero().then_some(Placed::At(along))
 }

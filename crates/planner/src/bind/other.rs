@@ -5,8 +5,9 @@
 //! what gains goes into one program, of which whoever asks makes a plan. Nothing is changed in place.
 use super::{PlanOptions, Planner};
 use crate::join::{Joining, join, joinings};
-use crate::relay::{Order, regions, relaid};
-use plan::{Alternative, Item, Plan, Program, Why};
+use crate::relay::{Order, Region, regions, relaid, without_copies};
+use layout::DimBox;
+use plan::{Alternative, Fate, Item, Plan, Program, Segment, ValueIx, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pairs and regions that are looked at: those that take longest.
@@ -108,6 +109,10 @@ impl Planner {
 
     /// `program` with activations in other layouts where that is predicted to take less, with a why for
     /// each region; otherwise as [`Planner::joined`].
+    ///
+    /// What a kernel between two regions gains may need both of them to lie otherwise, so that there are two
+    /// ways to begin: from the program as it is, and from all regions in one order. From either each region
+    /// then gets the order that is best for it, one after the other, and the better end counts.
     pub(super) fn relaid(
         &self,
         program: &Program,
@@ -117,15 +122,8 @@ impl Planner {
         if !program.states.is_empty() {
             return None;
         }
-        let (quick, took) = (self.quick(), took(plan));
-        let lanes = self.devices.first().map_or(1, |d| d.1.vector_bytes) / 4;
-        let orders = [
-            Order::SecondInner,
-            Order::InnerForward,
-            Order::InnerBlocked(lanes.into()),
-            Order::SecondBlocked(lanes.into()),
-        ];
-        let mut all: Vec<_> = regions(program)
+        let took = took(plan);
+        let mut all: Vec<(f64, Region)> = regions(program)
             .into_iter()
             .map(|r| {
                 let items = program.segments[r.segment].items();
@@ -136,47 +134,195 @@ impl Planner {
             .collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         all.truncate(LOOKED);
-        let mut now: Option<Program> = None;
-        for (_, r) in all {
-            let base = now.as_ref().unwrap_or(program);
-            let own = |p: &Program| -> Vec<Item> {
-                let items = p.segments[r.segment].items();
-                r.items.iter().map(|&i| items[i].clone()).collect()
+        let looked = Looked {
+            planner: self.quick(),
+            program,
+            dims: &plan.dims,
+            allotment,
+            regions: all.into_iter().map(|r| r.1).collect(),
+        };
+        let mut best = looked.each(Lain::of(program));
+        if let Some(start) = looked.together() {
+            let other = looked.each(start);
+            let every: Vec<&Region> = looked.regions.iter().collect();
+            let of = |l: &Lain| looked.alone(&l.program, &every);
+            if of(&other).is_some_and(|o| of(&best).is_none_or(|b| o < b)) {
+                best = other;
+            }
+        }
+        looked.named(best)
+    }
+}
+
+/// The regions of a program that are looked at, and what their kernels by themselves are planned with.
+struct Looked<'a> {
+    planner: Planner,
+    program: &'a Program,
+    dims: &'a DimBox,
+    allotment: &'a plan::Allotment,
+    regions: Vec<Region>,
+}
+
+/// The program with some of the regions in other orders, by their numbers.
+#[derive(Clone)]
+struct Lain {
+    program: Program,
+    regions: BTreeMap<usize, Laid>,
+}
+
+impl Lain {
+    fn of(program: &Program) -> Lain {
+        Lain {
+            program: program.clone(),
+            regions: BTreeMap::new(),
+        }
+    }
+}
+
+/// A region's other layout, and what the steps that it was looked at with were predicted to take before and
+/// take with it.
+#[derive(Clone)]
+struct Laid {
+    said: String,
+    was: f64,
+    now: f64,
+}
+
+impl Looked<'_> {
+    fn orders(&self) -> [Order; 6] {
+        let target = self.planner.devices.first();
+        Order::all(target.map_or(1, |d| i64::from(d.1.vector_bytes / 4)))
+    }
+
+    /// Predicted seconds of what touches these regions, by itself.
+    fn alone(&self, p: &Program, of: &[&Region]) -> Option<f64> {
+        let at: BTreeSet<(usize, usize)> = of
+            .iter()
+            .flat_map(|r| r.items.iter().map(|&i| (r.segment, i)))
+            .collect();
+        let own = at.iter().map(|&(s, i)| p.segments[s].items()[i].clone());
+        let own: Vec<Item> = own.collect();
+        let own = without_copies(p, &own, &self.moved(p, of)).0;
+        self.planner.alone(p, &own, &[], self.dims, self.allotment)
+    }
+
+    /// The values of these regions that do not lie in `p` as in the program.
+    fn moved(&self, p: &Program, of: &[&Region]) -> BTreeSet<ValueIx> {
+        let all = of.iter().flat_map(|r| &r.values).copied();
+        all.filter(|&v| p.value(v).layout != self.program.value(v).layout)
+            .collect()
+    }
+
+    /// All regions that can be in the one order that gains most, where that is several and gains.
+    fn together(&self) -> Option<Lain> {
+        let mut best: Option<(f64, Lain)> = None;
+        for how in self.orders() {
+            let mut p = self.program.clone();
+            let mut with = vec![];
+            for (i, r) in self.regions.iter().enumerate() {
+                if let Some((q, said)) = relaid(&p, r, how) {
+                    p = q;
+                    with.push((i, said));
+                }
+            }
+            let own: Vec<&Region> = with.iter().map(|w| &self.regions[w.0]).collect();
+            if own.len() < 2 {
+                continue;
+            }
+            let (Some(was), Some(now)) = (self.alone(self.program, &own), self.alone(&p, &own))
+            else {
+                continue;
             };
-            let alone = |p: &Program| quick.alone(p, &own(p), &[], &plan.dims, allotment);
-            let Some(was) = alone(base) else { continue };
+            // Of the whole, however many regions can be in an order.
+            let gains = now - was;
+            if now < (1.0 - LESS) * was && best.as_ref().is_none_or(|b| gains < b.0) {
+                let laid = |(i, said)| (i, Laid { said, was, now });
+                let regions = with.into_iter().map(laid).collect();
+                best = Some((
+                    gains,
+                    Lain {
+                        program: p,
+                        regions,
+                    },
+                ));
+            }
+        }
+        Some(best?.1)
+    }
+
+    /// Each region in the order that is best for it, as the others lie.
+    fn each(&self, from: Lain) -> Lain {
+        let mut now = from;
+        for (i, r) in self.regions.iter().enumerate() {
+            let Some(was) = self.alone(&now.program, &[r]) else {
+                continue;
+            };
             let mut best: Option<(f64, Program, String)> = None;
-            for how in orders {
-                let Some((p, said)) = relaid(base, &r, how) else {
+            for how in self.orders() {
+                let Some((p, said)) = relaid(&now.program, r, how) else {
                     continue;
                 };
-                if let Some(s) = alone(&p).filter(|s| *s < (1.0 - LESS) * was)
+                if let Some(s) = self.alone(&p, &[r]).filter(|s| *s < (1.0 - LESS) * was)
                     && best.as_ref().is_none_or(|b| s < b.0)
                 {
                     best = Some((s, p, said));
                 }
             }
-            let Some((s, mut p, said)) = best else {
-                continue;
-            };
-            let name = |v: u32| p.values[v as usize].name.clone();
-            let choice = match r.values.len() {
-                1 => said,
-                n => format!("{said}, with {} others", n - 1),
-            };
-            let why = Why {
-                pass: Plan::RELAID.into(),
-                subject: name(r.values[0]),
-                choice,
-                alternatives: vec![Alternative {
-                    what: "in the layout that the program gave it".into(),
-                    predicted_s: was,
-                }],
-                reason: format!("what touches it is predicted {:.4} ms", 1e3 * s),
-            };
-            p.whys.push(why);
-            now = Some(p);
+            if let Some((s, p, said)) = best {
+                now.program = p;
+                now.regions.insert(i, Laid { said, was, now: s });
+            }
         }
         now
+    }
+
+    /// The program of it, with its whys and without steps that only copy; `None` where all is as it was.
+    fn named(&self, l: Lain) -> Option<Program> {
+        let (mut p, mut laid) = (l.program, l.regions);
+        laid.retain(|&i, _| !self.moved(&p, &[&self.regions[i]]).is_empty());
+        if laid.is_empty() {
+            return None;
+        }
+        let of: Vec<&Region> = laid.keys().map(|&i| &self.regions[i]).collect();
+        for (r, l) in of.iter().zip(laid.values()) {
+            p.whys.push(l.why(&p, r));
+        }
+        let moved = self.moved(&p, &of);
+        let places: BTreeSet<usize> = of.iter().map(|r| r.segment).collect();
+        for s in places {
+            let (items, gone) = without_copies(&p, p.segments[s].items(), &moved);
+            if let Segment::Straight(own) = &mut p.segments[s] {
+                *own = items;
+            }
+            for f in &mut p.fates {
+                if let Fate::Items(names) = &mut f.fate {
+                    let were = names.len();
+                    names.retain(|n| !gone.contains(n));
+                    if names.is_empty() && were > 0 {
+                        f.fate = Fate::View;
+                    }
+                }
+            }
+        }
+        Some(p)
+    }
+}
+
+impl Laid {
+    fn why(&self, p: &Program, r: &Region) -> Why {
+        let choice = match r.values.len() {
+            1 => self.said.clone(),
+            n => format!("{}, with {} others", self.said, n - 1),
+        };
+        Why {
+            pass: Plan::RELAID.into(),
+            subject: p.value(r.values[0]).name.clone(),
+            choice,
+            alternatives: vec![Alternative {
+                what: "in the layout that the program gave it".into(),
+                predicted_s: self.was,
+            }],
+            reason: format!("what touches it is predicted {:.4} ms", 1e3 * self.now),
+        }
     }
 }

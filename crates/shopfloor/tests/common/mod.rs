@@ -25,14 +25,39 @@ fn text(f: u64, t: &str) -> Field {
 }
 
 fn node(op: &str, from: &[&str], to: &str) -> Field {
+    node_with(op, from, to, &[])
+}
+
+/// A node with attributes that are lists of numbers.
+fn node_with(op: &str, from: &[&str], to: &str, lists: &[(&str, &[u64])]) -> Field {
     let mut all: Vec<Field> = from.iter().map(|v| text(1, v)).collect();
     all.extend([text(2, to), text(3, to), text(4, op)]);
+    for (name, list) in lists {
+        let numbers: Field = list.iter().flat_map(|&i| int(8, i)).collect();
+        all.push(field(5, &[text(1, name), numbers, int(20, 7)].concat()));
+    }
     field(1, &all.concat())
 }
 
-/// An input (11) or output (12) of [1, `n`] numbers.
-fn port(f: u64, name: &str, n: u64) -> Field {
-    let dims = [1, n].map(|d| field(1, &int(1, d))).concat();
+/// A constant of numbers between -0.1 and 0.1.
+fn weight(name: &str, dims: &[u64]) -> Field {
+    let mut state = 1u32;
+    let mut data = Field::new();
+    for _ in 0..dims.iter().product() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let v = (state >> 8) as f32 / (1 << 24) as f32;
+        data.extend((0.2 * v - 0.1).to_le_bytes());
+    }
+    let shape: Field = dims.iter().flat_map(|&d| int(1, d)).collect();
+    field(
+        5,
+        &[shape, int(2, 1), text(8, name), field(9, &data)].concat(),
+    )
+}
+
+/// An input (11) or output (12) of numbers.
+fn port(f: u64, name: &str, dims: &[u64]) -> Field {
+    let dims: Field = dims.iter().flat_map(|&d| field(1, &int(1, d))).collect();
     let tensor = [int(1, 1), field(2, &dims)].concat();
     field(f, &[text(1, name), field(2, &field(1, &tensor))].concat())
 }
@@ -49,8 +74,8 @@ pub fn sums(n: u64) -> Vec<u8> {
         node("Exp", &["t"], "e"),
         node("ReduceSum", &["e"], "y"),
         text(2, "sums"),
-        port(11, "x", n),
-        port(12, "y", 1),
+        port(11, "x", &[1, n]),
+        port(12, "y", &[1, 1]),
     ])
 }
 
@@ -62,8 +87,31 @@ pub fn spread(n: u64, wide: u64) -> Vec<u8> {
         node("ReduceSum", &["x"], "r"),
         node("Mul", &["z", "r"], "y"),
         text(2, "spread"),
-        port(11, "x", n),
-        port(11, "z", wide),
-        port(12, "y", wide),
+        port(11, "x", &[1, n]),
+        port(11, "z", &[1, wide]),
+        port(12, "y", &[1, wide]),
+    ])
+}
+
+/// An ONNX file with a convolution of 3x3 from `from` to `to` channels, pooled and flattened for a product.
+#[allow(dead_code)] // Not every test's.
+pub fn pooled(from: u64, to: u64, side: u64) -> Vec<u8> {
+    let half = side / 2;
+    let two: &[u64] = &[2, 2];
+    model(&[
+        node_with("Conv", &["x", "w0"], "a", &[("pads", &[1, 1, 1, 1])]),
+        node_with(
+            "MaxPool",
+            &["a"],
+            "p",
+            &[("kernel_shape", two), ("strides", two)],
+        ),
+        node("Flatten", &["p"], "f"),
+        node("MatMul", &["f", "w1"], "y"),
+        text(2, "pooled"),
+        weight("w0", &[to, from, 3, 3]),
+        weight("w1", &[to * half * half, 64]),
+        port(11, "x", &[1, from, side, side]),
+        port(12, "y", &[1, 64]),
     ])
 }

@@ -222,11 +222,16 @@ pub fn gemm(m: i64, k: i64, w: i64) -> Program {
 
 /// Two 3x3 convolutions over channels-last memory, one after the other.
 pub fn convs(batch: i64, side: i64, ch: i64) -> Program {
+    convs_of(2, batch, side, ch)
+}
+
+/// So many of them.
+pub fn convs_of(layers: usize, batch: i64, side: i64, ch: i64) -> Program {
     let mut p = program("convs");
     let shape = [n(batch), n(side), n(side), n(ch)];
     let mut from = value(&mut p, "x", &shape, ValueOrigin::Input(0));
     let mut items = vec![];
-    for i in 0..2 {
+    for i in 0..layers {
         let w = weight(&mut p, &format!("w{i}"), &[n(ch), n(ch), n(3), n(3)]);
         let to = value(&mut p, &format!("y{i}"), &shape, ValueOrigin::Made);
         let axes = [

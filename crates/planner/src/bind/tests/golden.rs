@@ -1,4 +1,6 @@
 //! Decisions as text: a change of a choice shows up as a change here.
+use super::other::moved_first;
+use super::propose::{changed, seen, serving};
 use super::*;
 use kernel::{Mapping, Place};
 use plan::{Step, StepWork, Wait};
@@ -104,6 +106,20 @@ fn decisions() {
         let plan = bind(&p, &dims());
         let _ = writeln!(s, "== {name}\n{}", text(&plan));
         plan.verify().unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+    // A proposal by what steps took: another layout.
+    let p = moved_first((784, 64, 64), 256);
+    let (plan, all) = (bind(&p, &dims()), Allotment::default());
+    let seen = seen(&plan, &changed(&["l2.bandwidth=0.125x"]));
+    for c in planner().propose(&seen, &[serving(&p, &plan, &all)]) {
+        let _ = writeln!(s, "== proposed with a slow L2: {}", c.why.choice);
+        let _ = writeln!(
+            s,
+            "gain {:.0}%: {}",
+            100.0 * c.gain_s / c.now_s,
+            c.why.reason
+        );
+        let _ = writeln!(s, "{}", text(&c.changes[0].plan));
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bind/tests/golden.txt");
     if std::env::var_os("SHOPFLOOR_BLESS").is_some() {
