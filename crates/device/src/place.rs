@@ -292,9 +292,7 @@ impl Sleeper {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{
-        LONG_TURN_NS, SHORT_TURN_NS, Sleeper, long_turns, policy, short_turns, this_thread,
-    };
+    use super::{LONG_TURN_NS, SHORT_TURN_NS, Sleeper, long_turns, policy, short_turns};
     use std::sync::{Condvar, Mutex};
 
     #[test]
