@@ -6,7 +6,7 @@ use crate::seats::{Seats, Woken};
 use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
 use crossbeam_utils::CachePadded;
-use device::place::{ThreadId, pin, short_turns, this_cpu, this_thread};
+use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -294,7 +294,7 @@ impl Pool {
                 .name(format!("shopfloor-{}", i + 1))
                 .spawn(move || {
                     // It may be woken to help an urgent request.
-                    short_turns();
+                    step_forward();
                     reside(&shared, i, cpu);
                 })
                 .map_err(|_| DeviceError::Memory {
@@ -385,11 +385,10 @@ impl Pool {
         };
         let slot = &shared.slots[number];
         let priority = job.permit.priority;
-        let first = shared.shown.fetch_add(1, Ordering::SeqCst) == 0;
-        let urgent = shared.seats.above_others(priority);
-        if first || urgent {
+        if shared.shown.fetch_add(1, Ordering::SeqCst) == 0 {
             self.make_way();
         }
+        let urgent = shared.seats.above_others(priority);
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast(), room, priority);
         if urgent {
@@ -410,8 +409,7 @@ impl Pool {
                 shared.wake();
             }
         });
-        let want_no_more = || shared.seats.want(number, priority, false);
-        let woken = urgent.then(|| want_no_more().by(priority).elsewhere());
+        let woken = urgent.then(|| shared.seats.want(number, priority, false));
         // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
         drop(woken);
@@ -524,7 +522,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     worked = true;
                     left
                 });
-                drop(woken.into_inner().by_one_who_leaves());
+                drop(woken.into_inner());
                 stand.set(None);
                 if seated.get() {
                     shared.seats.release();

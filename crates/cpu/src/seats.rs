@@ -17,7 +17,7 @@ use std::{
 };
 
 #[cfg(not(loom))]
-use ::device::place::{Sleeper, long_turns, short_turns};
+use ::device::place::{Sleeper, step_forward};
 use crossbeam_utils::CachePadded;
 use std::ops::{Deref, DerefMut};
 
@@ -37,9 +37,6 @@ struct Waiter {
     /// Where it is to go on where whoever gives it the seat is.
     #[cfg(not(loom))]
     sleeper: Option<Sleeper>,
-    /// It was woken so that it takes no processor from anybody.
-    #[cfg(not(loom))]
-    no_turn: AtomicBool,
 }
 
 struct Table {
@@ -63,68 +60,22 @@ struct Held<'a> {
 }
 
 /// Those who were given a seat; they hear of it when this is dropped.
-pub struct Woken {
-    waiters: Vec<Arc<Waiter>>,
-    /// Waiters below this level take no processor from whoever wakes them.
-    #[cfg_attr(loom, allow(dead_code))]
-    by: i32,
-    /// Whoever wakes them had their seat, and is about to leave its processor.
-    #[cfg_attr(loom, allow(dead_code))]
-    follow: bool,
-}
-
-impl Default for Woken {
-    fn default() -> Self {
-        Woken {
-            waiters: Vec::new(),
-            by: NOBODY,
-            follow: true,
-        }
-    }
-}
+#[derive(Default)]
+pub struct Woken(Vec<Arc<Waiter>>);
 
 impl Woken {
     /// Has these woken with the others.
     pub fn and(&mut self, mut more: Woken) {
-        self.waiters.append(&mut more.waiters);
-    }
-
-    /// They are woken by the caller of a request of this priority, which has its answer still to give.
-    #[must_use = "they are woken when this is dropped"]
-    pub fn by(mut self, priority: i32) -> Woken {
-        self.by = level(priority);
-        self
-    }
-
-    /// They are woken by one who goes to sleep itself, and would else be in the way of somebody later.
-    #[must_use = "they are woken when this is dropped"]
-    pub fn by_one_who_leaves(mut self) -> Woken {
-        self.by = i32::MAX;
-        self
-    }
-
-    /// Their seats are not that of whoever wakes them: where those were is another processor for each.
-    #[must_use = "they are woken when this is dropped"]
-    pub fn elsewhere(mut self) -> Woken {
-        self.follow = false;
-        self
+        self.0.append(&mut more.0);
     }
 }
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        for w in &self.waiters {
+        for w in &self.0 {
             // Nobody goes on who was not told that it has a seat: it still sleeps.
             #[cfg(not(loom))]
-            if let Some(s) = &w.sleeper {
-                match self.follow {
-                    true => s.follow_me(),
-                    false => s.keep_off_me(),
-                }
-                if w.level < self.by {
-                    w.no_turn.store(s.take_no_turn(), Ordering::Relaxed);
-                }
-            }
+            w.sleeper.iter().for_each(Sleeper::follow_me);
             w.has.store(true, Ordering::Release);
             w.thread.unpark();
         }
@@ -262,7 +213,7 @@ impl Seats {
     pub fn sit(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
         #[cfg(not(loom))]
         if priority > 0 {
-            short_turns();
+            step_forward();
         }
         if priority < 0 {
             let mut t = self.table();
@@ -280,7 +231,7 @@ impl Seats {
     /// Gives a caller's seat back for good.
     pub fn leave(&self, priority: i32) {
         self.up(priority);
-        drop(self.hand_on().by(priority));
+        self.release();
     }
 
     fn up(&self, priority: i32) {
@@ -309,9 +260,9 @@ impl Seats {
         !self.pressed(priority, Sitter::Helper) && self.try_take()
     }
 
-    /// Gives a seat back, and goes to sleep.
+    /// Gives a seat back.
     pub fn release(&self) {
-        drop(self.hand_on().by_one_who_leaves());
+        drop(self.hand_on());
     }
 
     /// Gives a seat back; those who get it are woken when the result is dropped: they may take the processor
@@ -338,11 +289,7 @@ impl Seats {
 
     /// Waits until a caller that gave its seat back ([`Seats::release`]) for somebody more urgent has one
     /// again. False where it was called off meanwhile: it then has none.
-    ///
-    /// It takes long turns on its processor from now on: there is somebody who is to find one at once.
     pub fn sit_again(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
-        #[cfg(not(loom))]
-        long_turns();
         let has = self.wait(priority, gone);
         if !has {
             self.up(priority);
@@ -357,8 +304,6 @@ impl Seats {
             thread: thread::current(),
             #[cfg(not(loom))]
             sleeper: self.follow.then(Sleeper::here).flatten(),
-            #[cfg(not(loom))]
-            no_turn: AtomicBool::new(false),
         });
         {
             let mut t = self.table();
@@ -392,13 +337,7 @@ impl Seats {
             thread::park_timeout(LOOK);
         }
         #[cfg(not(loom))]
-        if let Some(s) = &me.sleeper {
-            s.awake();
-            // Written before it was told that it has the seat.
-            if me.no_turn.load(Ordering::Relaxed) {
-                s.take_turns();
-            }
-        }
+        me.sleeper.iter().for_each(Sleeper::awake);
         true
     }
 
@@ -453,7 +392,7 @@ impl Seats {
                 break;
             }
             let w = t.waiters.remove(at);
-            t.woken.waiters.push(w);
+            t.woken.0.push(w);
         }
         self.attention
             .store(t.waiters.len() + t.debt, Ordering::SeqCst);

@@ -38,42 +38,15 @@ pub fn stand_back() {
 
 /// Has the calling thread take short turns on its processor, the shortest there are: one that wakes with a
 /// shorter turn than whoever is on the processor goes before it at once, instead of after that one's turn of
-/// some milliseconds, and gives the processor back as soon. It gets no larger share by it. Where the system does
-/// not know of turns (Linux before 6.12) nothing changes.
+/// some milliseconds, and gives the processor back as soon. It gets no larger share by it. Done once per
+/// thread; where the system does not know of turns (Linux before 6.12) nothing changes.
 #[cfg(target_os = "linux")]
-pub fn short_turns() {
-    turns(SHORT_TURN_NS);
-}
-
-/// Has the calling thread take long turns, for work that is in no hurry: one that wakes with a shorter turn goes
-/// before it unless its own is about to end, and the longer it is the more seldom that is (one time in fourteen of Linux's own turns of
-/// 1.4 ms, after which the other waits for the system's next look, up to 4 ms later). It gets no other share by
-/// it.
-#[cfg(target_os = "linux")]
-pub fn long_turns() {
-    turns(LONG_TURN_NS);
-}
-
-/// Sets the length of the calling thread's turns where it is another one now.
-#[cfg(target_os = "linux")]
-fn turns(ns: u64) {
+pub fn step_forward() {
     use std::cell::Cell;
-    thread_local!(static SET: Cell<u64> = const { Cell::new(0) });
-    if SET.replace(ns) == ns {
+    thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
+    if DONE.replace(true) {
         return;
     }
-    let me: libc::pid_t = 0;
-    // Threads that the user runs under a policy of their own keep it.
-    if let Some(mut a) = policy(me).filter(|a| a.sched_policy == libc::SCHED_OTHER as u32) {
-        a.sched_runtime = ns;
-        set_policy(me, &a);
-    }
-}
-
-/// How the system shares processors out to a thread of this process, 0 for the calling one; `None` where it does
-/// not say.
-#[cfg(target_os = "linux")]
-fn policy(thread: libc::pid_t) -> Option<libc::sched_attr> {
     let size = size_of::<libc::sched_attr>() as u32;
     let mut a = libc::sched_attr {
         size,
@@ -85,28 +58,22 @@ fn policy(thread: libc::pid_t) -> Option<libc::sched_attr> {
         sched_deadline: 0,
         sched_period: 0,
     };
+    let me: libc::pid_t = 0;
     // SAFETY: the system writes at most `size` bytes to `a`, which has as many, all of them integers.
-    let known =
-        unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut a, size, 0u32) } == 0;
-    a.size = size;
-    known.then_some(a)
-}
-
-/// Has the system share processors out to a thread otherwise; where it refuses, the thread competes as before.
-#[cfg(target_os = "linux")]
-fn set_policy(thread: libc::pid_t, a: &libc::sched_attr) {
-    // SAFETY: the system reads `size` bytes of `a`, which is initialised and has as many.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::from_ref(a), 0u32) };
+    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, me, &raw mut a, size, 0u32) } == 0;
+    // Threads that the user runs under a policy of their own keep it.
+    if known && a.sched_policy == libc::SCHED_OTHER as u32 {
+        a.size = size;
+        a.sched_runtime = TURN_NS;
+        // SAFETY: the system reads `size` bytes of `a`, which is initialised. Where it refuses, the thread
+        // competes as before.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, me, &raw const a, 0u32) };
+    }
 }
 
 /// The shortest turn that Linux gives, in nanoseconds.
 #[cfg(target_os = "linux")]
-const SHORT_TURN_NS: u64 = 100_000;
-
-/// Long turns, in nanoseconds: what others wait at most where the system lets nobody go before a turn's end
-/// (Linux before 6.17 does so to those that had more than their share).
-#[cfg(target_os = "linux")]
-const LONG_TURN_NS: u64 = 20_000_000;
+const TURN_NS: u64 = 100_000;
 
 /// Nanoseconds that the calling thread has run so far, as the system counts; 0 where it does not say.
 #[cfg(target_os = "linux")]
@@ -144,11 +111,7 @@ pub fn stand_back() {}
 
 /// Not available on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn short_turns() {}
-
-/// Not available on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn long_turns() {}
+pub fn step_forward() {}
 
 /// Not known on this system.
 #[cfg(not(target_os = "linux"))]
@@ -188,45 +151,6 @@ impl Sleeper {
         }
     }
 
-    /// Has it go on where the calling thread is not, if it may; called right before it is woken. One that has just
-    /// gone to sleep is else woken where it was, though other processors are idle.
-    #[cfg(target_os = "linux")]
-    pub fn keep_off_me(&self) {
-        let mut others = self.own;
-        if let Some(cpu) = this_cpu().filter(|&c| self.may(c)) {
-            others.unset(cpu);
-        }
-        if others.count() > 0 {
-            let _ = rustix::thread::sched_setaffinity(Some(self.thread.0), &others);
-        }
-    }
-
-    /// Has it take no processor from anybody who is on one when it wakes: the system otherwise takes it from
-    /// whoever wakes another that slept for longer, and gives it back after that one's turn of some
-    /// milliseconds. Called right before it is woken; false where the system takes turns as it likes.
-    #[cfg(target_os = "linux")]
-    pub fn take_no_turn(&self) -> bool {
-        let id = rustix::thread::Pid::as_raw(Some(self.thread.0));
-        let own = policy(id).filter(|a| a.sched_policy == libc::SCHED_OTHER as u32);
-        let Some(mut a) = own else {
-            return false;
-        };
-        // Those that are in no hurry wait for the end of somebody's turn, and are otherwise like others.
-        a.sched_policy = libc::SCHED_BATCH as u32;
-        set_policy(id, &a);
-        true
-    }
-
-    /// It was woken so ([`Sleeper::take_no_turn`]), and is like others again; called by itself.
-    #[cfg(target_os = "linux")]
-    pub fn take_turns(&self) {
-        let now = policy(0).filter(|a| a.sched_policy == libc::SCHED_BATCH as u32);
-        if let Some(mut a) = now {
-            a.sched_policy = libc::SCHED_OTHER as u32;
-            set_policy(0, &a);
-        }
-    }
-
     /// Whether it may run on this processor.
     #[cfg(target_os = "linux")]
     pub fn may(&self, cpu: usize) -> bool {
@@ -261,20 +185,6 @@ impl Sleeper {
 
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
-    pub fn keep_off_me(&self) {}
-
-    /// Not available on this system.
-    #[cfg(not(target_os = "linux"))]
-    pub fn take_no_turn(&self) -> bool {
-        false
-    }
-
-    /// Not available on this system.
-    #[cfg(not(target_os = "linux"))]
-    pub fn take_turns(&self) {}
-
-    /// Not available on this system.
-    #[cfg(not(target_os = "linux"))]
     pub fn may(&self, _: usize) -> bool {
         false
     }
@@ -292,41 +202,28 @@ impl Sleeper {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{LONG_TURN_NS, SHORT_TURN_NS, Sleeper, long_turns, policy, short_turns};
+    use super::{Sleeper, TURN_NS, step_forward, this_thread};
     use std::sync::{Condvar, Mutex};
 
     #[test]
-    fn turns_are_short_and_long_where_the_system_has_them() {
-        let turn = || policy(0).map(|a| a.sched_runtime);
+    fn short_turns_are_taken_where_the_system_has_them() {
+        let turn = || {
+            let id = rustix::thread::Pid::as_raw(Some(this_thread().0));
+            let text = std::fs::read_to_string(format!("/proc/self/task/{id}/sched")).ok()?;
+            let line = text.lines().find(|l| l.starts_with("se.slice"))?;
+            line.split_whitespace().last()?.parse::<u64>().ok()
+        };
         std::thread::spawn(move || {
             let before = turn();
-            for _ in 0..2 {
-                short_turns();
-                short_turns();
-                let short = turn();
-                long_turns();
-                // Systems that have no such turns say that they last nothing.
-                let can = before.is_some_and(|b| b > 0);
-                let wanted = [Some(SHORT_TURN_NS), Some(LONG_TURN_NS)];
-                assert!(!can || [short, turn()] == wanted, "{before:?} {short:?}");
+            step_forward();
+            step_forward();
+            // Systems that do not say how long turns are may not have short ones.
+            if let (Some(before), Some(now)) = (before, turn()) {
+                assert!(now == TURN_NS || now == before, "{before} {now}");
             }
         })
         .join()
         .expect("no panic");
-    }
-
-    #[test]
-    fn who_was_woken_without_a_turn_takes_turns_again() {
-        let kind = || policy(0).map(|a| a.sched_policy as i32);
-        let before = kind();
-        let me = Sleeper::here().expect("the system says where it may run");
-        let taken = me.take_no_turn();
-        assert_eq!(taken, before == Some(libc::SCHED_OTHER));
-        if taken {
-            assert_eq!(kind(), Some(libc::SCHED_BATCH));
-        }
-        me.take_turns();
-        assert_eq!(kind(), before);
     }
 
     #[test]
