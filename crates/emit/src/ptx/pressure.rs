@@ -409,6 +409,15 @@ const SLOW: u32 = 7;
 /// Truth values that it takes.
 const SLOW_TRUTHS: u32 = 3;
 
+/// How many lines put something into each name.
+fn written(p: &Parsed) -> Vec<u32> {
+    let mut out = vec![0; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        out[d as usize] += 1;
+    }
+    out
+}
+
 /// First line of every basic block.
 fn starts(p: &Parsed) -> Vec<usize> {
     let mut starts = vec![0];

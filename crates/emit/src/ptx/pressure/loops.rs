@@ -1,6 +1,6 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::{Again, Kind, Line, Parsed, Truth, starts};
+use super::{Again, Kind, Line, Parsed, Truth, starts, written};
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -92,10 +92,7 @@ pub(super) fn folded(
     for &n in numbers.iter().chain(factors) {
         number[n as usize] = true;
     }
-    let mut defined = vec![0u32; p.width.len()];
-    for &d in p.lines.iter().flat_map(|l| &l.defs) {
-        defined[d as usize] += 1;
-    }
+    let defined = written(p);
     let starts = starts(p);
     for i in 0..p.lines.len() {
         let (l, next) = (&p.lines[i], p.lines.get(i + 1));
@@ -137,10 +134,7 @@ pub(super) fn folded(
 /// that is one instruction. It stands where the two are joined, so what is compared is alive until there, even if
 /// the comparison alone is there before.
 pub(super) fn compared_again(p: &mut Parsed) {
-    let mut defined = vec![0u32; p.width.len()];
-    for &d in p.lines.iter().flat_map(|l| &l.defs) {
-        defined[d as usize] += 1;
-    }
+    let defined = written(p);
     let once = |r: u32| defined[r as usize] <= 1;
     // What each truth value compares; only looked up.
     let mut of: HashMap<u32, Vec<u32>> = HashMap::new();

@@ -1,6 +1,6 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
 use super::loops::{Region, regions};
-use super::{Again, Kind, Line, Parsed, SLOW, alive, count, has, starts, step};
+use super::{Again, Kind, Line, Parsed, SLOW, alive, count, has, starts, step, written};
 use std::collections::HashMap;
 
 /// Lines of a guarded part that becomes guarded instructions.
@@ -247,10 +247,7 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
 /// `p` with what can be had again taken from where it comes, up to `most`: who used it uses the value that
 /// it is made of, or none.
 pub(super) fn remade(p: &Parsed, most: Again) -> Parsed {
-    let mut defined = vec![0u32; p.width.len()];
-    for &d in p.lines.iter().flat_map(|l| &l.defs) {
-        defined[d as usize] += 1;
-    }
+    let defined = written(p);
     let once = |r: u32| defined[r as usize] == 1;
     // What each value is made of, where it can be had again.
     let mut of: Vec<Option<Option<u32>>> = vec![None; p.width.len()];
