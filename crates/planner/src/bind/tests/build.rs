@@ -116,6 +116,13 @@ impl K {
         let c = b.constant(v, DType::F32);
         self.map(name, axes, b.finish(&[c]), &[])
     }
+    /// The product of two tiles, summed over axes; its tile has the axes `axes`.
+    pub fn contract(&mut self, axes: &[AxisId], a: TileId, b: TileId, over: &[AxisId]) -> TileId {
+        let acc = self.fill("acc", axes, 0.0);
+        let over = over.to_vec();
+        self.kernel.body.push(Stmt::Contract { acc, a, b, over });
+        acc
+    }
     pub fn store(&mut self, name: &str, access: Access, value: ValueIx, src: TileId) {
         let operand = self.operand(name, Role::Write, access, value);
         self.kernel.body.push(Stmt::Store { operand, src });
@@ -205,13 +212,7 @@ pub fn gemm(m: i64, k: i64, w: i64) -> Program {
         b.access(&[(0, n(w)), (1, n(1))]),
     );
     let (ta, tb) = (b.load("a", aa, x), b.load("b", ab, wt));
-    let acc = b.fill("acc", &[0, 1], 0.0);
-    b.kernel.body.push(Stmt::Contract {
-        acc,
-        a: ta,
-        b: tb,
-        over: vec![2],
-    });
+    let acc = b.contract(&[0, 1], ta, tb, &[2]);
     let tc = b.load("c", ac, c);
     let t = b.map("y", &[0, 1], add_gelu(), &[acc, tc]);
     b.store("out", ay, y, t);
@@ -264,13 +265,7 @@ pub fn convs_of(layers: usize, batch: i64, side: i64, ch: i64) -> Program {
         let aw = b.access(&[(3, n(ch * 9)), (4, n(3)), (5, n(1)), (6, n(9))]);
         let ay = b.access(&[(0, n(im)), (1, n(rs)), (2, n(ch)), (3, n(1))]);
         let (tx, tw) = (b.load("x", ax, from), b.load("w", aw, w));
-        let acc = b.fill("acc", &[0, 1, 2, 3], 0.0);
-        b.kernel.body.push(Stmt::Contract {
-            acc,
-            a: tx,
-            b: tw,
-            over: vec![4, 5, 6],
-        });
+        let acc = b.contract(&[0, 1, 2, 3], tx, tw, &[4, 5, 6]);
         b.store("y", ay, to, acc);
         items.push(b.item());
         from = to;

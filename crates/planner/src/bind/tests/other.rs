@@ -97,13 +97,7 @@ fn turned(m: i64, k: i64) -> Program {
         b.access(&[(0, n(k)), (1, n(1))]),
     );
     let (ta, tb) = (b.load("a", aa, y), b.load("b", ab, w));
-    let acc = b.fill("acc", &[0, 1], 0.0);
-    b.kernel.body.push(Stmt::Contract {
-        acc,
-        a: ta,
-        b: tb,
-        over: vec![2],
-    });
+    let acc = b.contract(&[0, 1], ta, tb, &[2]);
     b.store("out", ay, out, acc);
     let Segment::Straight(items) = &mut p.segments[0] else {
         panic!("items");
@@ -313,13 +307,7 @@ pub fn moved_first((m, k, w): (i64, i64, i64), long: i64) -> Program {
         b.access(&[(0, n(1)), (1, n(m))]),
     );
     let (ta, tb) = (b.load("a", aa, v), b.load("b", ab, wt));
-    let acc = b.fill("acc", &[0, 1], 0.0);
-    b.kernel.body.push(Stmt::Contract {
-        acc,
-        a: ta,
-        b: tb,
-        over: vec![2],
-    });
+    let acc = b.contract(&[0, 1], ta, tb, &[2]);
     b.store("out", ay, y, acc);
     let sums = row_sums("sums", (64, long), z, s);
     let items = vec![turn, b.item(), sums];
