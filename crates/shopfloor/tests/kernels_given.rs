@@ -139,6 +139,7 @@ fn said(plan: &Plan) -> Vec<String> {
 }
 
 /// The mapping that the plan's only step runs with, as the text says it.
+#[cfg(feature = "cuda")]
 fn mapping(plan: &Plan) -> String {
     let text = kernel_text(plan, "0").unwrap();
     let line = text.lines().find(|l| l.trim().starts_with("mapping"));
