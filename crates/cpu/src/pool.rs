@@ -391,7 +391,8 @@ impl Pool {
         let urgent = shared.seats.above_others(priority);
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast(), room, priority);
-        if urgent {
+        // Where nobody may help, a seat kept for a helper would be kept from others.
+        if urgent && room > 0 {
             drop(shared.seats.want(number, priority, true));
         }
         if room > 0 {
@@ -405,6 +406,9 @@ impl Pool {
                 return;
             }
             slot.resize(room as i32 - before as i32);
+            if urgent && (room > 0) != (before > 0) {
+                drop(shared.seats.want(number, priority, room > 0));
+            }
             if room > before {
                 shared.wake();
             }
@@ -514,7 +518,9 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     let left = job.help(me + 1, scratch, views, slot);
                     drop(own);
                     if urgent {
-                        wake(shared.seats.want(s, priority, left == Left::Early));
+                        // Unless it left because nobody is to help any more.
+                        let more = job.permit.helpers(shared.workers.len()) > 0;
+                        wake(shared.seats.want(s, priority, left == Left::Early && more));
                     }
                     // Before the job's caller can know that nobody is in it.
                     seated.set(false);

@@ -1,5 +1,7 @@
 //! Which processor a thread runs on.
 
+use std::time::{Duration, Instant};
+
 /// A thread as the system names it.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadId(#[cfg(target_os = "linux")] rustix::thread::Pid);
@@ -34,7 +36,27 @@ pub fn pin(t: ThreadId, cpu: usize) -> bool {
 pub fn stand_back() {
     // Where the system does not let it, it competes like others.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), STAND_BACK);
+    // Who steps aside gives up its turn: a long one would have it wait for as long.
+    take_turns(ASIDE_NS);
 }
+
+/// Lets others go first that wait for the calling thread's processor, if it worked for a while since it last
+/// did: for work beside the requests, called often.
+pub fn step_aside() {
+    use std::cell::Cell;
+    thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
+    if LAST.get().is_none_or(|t| t.elapsed() > BESIDE) {
+        std::thread::yield_now();
+        LAST.set(Some(Instant::now()));
+    }
+}
+
+/// How long work beside the requests goes on without stepping aside.
+const BESIDE: Duration = Duration::from_micros(200);
+
+/// How long its turns are, in nanoseconds: longer than those of urgent requests, which then go before it.
+#[cfg(target_os = "linux")]
+const ASIDE_NS: u64 = 400_000;
 
 /// Has the calling thread take short turns on its processor, the shortest there are: one that wakes with a
 /// shorter turn than whoever is on the processor goes before it at once, instead of after that one's turn of
@@ -47,6 +69,12 @@ pub fn step_forward() {
     if DONE.replace(true) {
         return;
     }
+    take_turns(TURN_NS);
+}
+
+/// Has the calling thread take turns so long, in nanoseconds.
+#[cfg(target_os = "linux")]
+fn take_turns(ns: u64) {
     let size = size_of::<libc::sched_attr>() as u32;
     let mut a = libc::sched_attr {
         size,
@@ -64,7 +92,7 @@ pub fn step_forward() {
     // Threads that the user runs under a policy of their own keep it.
     if known && a.sched_policy == libc::SCHED_OTHER as u32 {
         a.size = size;
-        a.sched_runtime = TURN_NS;
+        a.sched_runtime = ns;
         // SAFETY: the system reads `size` bytes of `a`, which is initialised. Where it refuses, the thread
         // competes as before.
         unsafe { libc::syscall(libc::SYS_sched_setattr, me, &raw const a, 0u32) };

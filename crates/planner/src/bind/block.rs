@@ -380,6 +380,7 @@ impl<'a> BlockBuilder<'a> {
     }
 
     fn item(&mut self, item: &Item) -> Result<(), PlanError> {
+        crate::pause::pause();
         self.number += 1;
         let place = self.homes.items.get(self.number - 1);
         self.lower(item, place.copied().unwrap_or_default(), false)

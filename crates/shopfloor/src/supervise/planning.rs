@@ -122,7 +122,7 @@ fn propose(engine: &Engine, seen: &Observations, asked: &[Asked]) -> Vec<Candida
             }
         })
         .collect();
-    engine.planner().propose(seen, &serving)
+    planner::with_pauses(cpu::step_aside, || engine.planner().propose(seen, &serving))
 }
 
 /// Whether the other plan gives the outputs that one plan gave for a live request.

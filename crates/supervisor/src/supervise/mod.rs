@@ -31,6 +31,9 @@ const PATIENCE_S: f64 = 30.0;
 const ASK_S: f64 = 0.2;
 /// Longest time between them when the answers were of no use.
 const SELDOM_S: f64 = 10.0;
+/// An answer of no use is followed by a rest so many times as long as it took: planning takes processors from
+/// requests, and what is measured swings a little all the time.
+const REST: f64 = 4.0;
 /// Longest that a trial has to last where something has been changed to and fro, seconds.
 const LONG_TRIAL_S: f64 = 20.0;
 /// Each further wait is longer by this.
@@ -81,6 +84,8 @@ pub struct Supervisor {
     last_asked: f64,
     /// Answers in a row that were of no use.
     in_vain: i32,
+    /// Earliest time of the next question.
+    rests: f64,
     settled: f64,
     past: BTreeMap<String, Past>,
     decisions: VecDeque<Decision>,
@@ -99,6 +104,7 @@ impl Supervisor {
             open: Vec::new(),
             last_asked: f64::NEG_INFINITY,
             in_vain: 0,
+            rests: f64::NEG_INFINITY,
             settled: f64::NEG_INFINITY,
             past: BTreeMap::new(),
             decisions: VecDeque::new(),
@@ -196,6 +202,9 @@ impl Supervisor {
         if f.pressing {
             self.in_vain = 0;
         }
+        if f.at_once {
+            self.rests = f64::NEG_INFINITY;
+        }
         self.open.push(format!("{}: {}", f.subject, f.what));
         if self.open.len() > 16 {
             self.open.remove(0);
@@ -288,6 +297,7 @@ impl Supervisor {
     fn ask(&mut self, out: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Idle)
             || self.open.is_empty()
+            || self.now < self.rests
             || self.now - self.last_asked
                 < (ASK_S * 2f64.powi(self.in_vain.clamp(0, 10))).min(SELDOM_S)
         {
@@ -310,11 +320,12 @@ impl Supervisor {
     }
 
     fn proposed(&mut self, mut list: Vec<Proposal>, out: &mut Vec<Action>) {
-        if !matches!(self.phase, Phase::Asked { .. }) {
+        let Phase::Asked { since } = self.phase else {
             return;
-        }
+        };
         self.phase = Phase::Idle;
         self.in_vain += 1;
+        self.rests = self.now + (REST * (self.now - since)).min(SELDOM_S);
         list.retain(|p| p.gain.is_finite());
         list.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.id.cmp(&b.id)));
         let others = |list: &[Proposal], chosen: u64| -> Vec<Alternative> {
@@ -368,7 +379,7 @@ impl Supervisor {
                 reason: format!("predicted gain {:.0}%: {}", 100.0 * p.gain, p.why.reason),
             };
             let chosen = p.clone();
-            self.in_vain = 0;
+            (self.in_vain, self.rests) = (0, f64::NEG_INFINITY);
             self.note(out, why);
             if self.options.mode == Mode::On {
                 out.push(Action::Prepare(chosen.id));

@@ -178,6 +178,31 @@ fn a_machine_file_that_lies_is_noticed_and_the_planner_hears_by_how_much() {
 }
 
 #[test]
+fn an_answer_of_no_use_is_followed_by_a_rest_that_only_workers_and_shapes_end() {
+    let asked = |h: &mut Host, w: &Window, most: usize| -> Option<f64> {
+        let from = h.now;
+        (0..most).find_map(|_| {
+            let did = h.window(w.clone());
+            let asks = did.iter().any(|a| matches!(a, Action::Propose(_)));
+            asks.then_some(h.now - from)
+        })
+    };
+    for (lost, least, most) in [(false, 2.0, 3.5), (true, 0.1, 1.0)] {
+        let mut h = Host::new(Options::default());
+        h.until_asked(&window(2.0, 1.0), 10);
+        // It takes half a second, in which things change again.
+        for _ in 0..5 {
+            h.window(window(3.0, 1.0));
+        }
+        h.tell(Observation::Proposed(vec![]));
+        let mut w = window(3.0, 1.0);
+        w.workers[1] = if lost { 0.1 } else { 1.0 };
+        let after = asked(&mut h, &w, 60).unwrap();
+        assert!((least..most).contains(&after), "lost {lost}: {after}");
+    }
+}
+
+#[test]
 fn lost_cores_are_no_slow_machine_and_come_back() {
     let mut h = Host::new(Options::default());
     let mut all = Vec::new();

@@ -108,8 +108,10 @@ pub(super) struct Fact {
     pub reason: String,
     /// Whether the workers to be granted change.
     pub workers: bool,
-    /// Whether the planner is asked at once, however often it knew nothing better before.
+    /// Whether the planner is asked soon, however often it knew nothing better before.
     pub pressing: bool,
+    /// Whether it is asked even if it rests: not a number that may swing, but other workers or requests.
+    pub at_once: bool,
 }
 
 /// What is held to be true.
@@ -184,7 +186,8 @@ impl Watch {
                     o.persist.max(1)
                 ),
                 workers: true,
- pressing: true,
+                pressing: true,
+                at_once: true,
             });
         }
         quiet
@@ -254,6 +257,7 @@ impl Watch {
                 reason: format!("{diagnosis}: {} windows in a row agree", o.persist.max(1)),
                 workers: false,
                 pressing: true,
+                at_once: false,
             });
         }
     }
@@ -282,6 +286,7 @@ impl Watch {
                     reason: "traffic has shifted".into(),
                     workers: false,
                     pressing: false,
+                    at_once: false,
                 });
             }
         }
@@ -308,7 +313,8 @@ impl Watch {
                         s.outside
                     ),
                     workers: false,
- pressing: true,
+                    pressing: true,
+                    at_once: true,
                 });
             }
         }
@@ -326,6 +332,7 @@ impl Watch {
                 reason: "its queue has grown for several windows in a row".into(),
                 workers: false,
                 pressing: false,
+                at_once: false,
             });
         }
         let ratio = s.run_s / s.predicted_s;
@@ -347,6 +354,7 @@ impl Watch {
                     reason: "measured for several windows in a row".into(),
                     workers: false,
                     pressing: true,
+                    at_once: false,
                 });
             }
         }

@@ -1,0 +1,45 @@
+//! Pauses of a planner that works beside requests.
+use std::cell::Cell;
+
+thread_local!(static PAUSE: Cell<Option<fn()>> = const { Cell::new(None) });
+
+/// Runs `work`, and has whatever is planned in it call `pause` before every prediction, and between the other
+/// parts of planning: thousands of times a second. A system that shares processors out by clock ticks leaves one to a planner for
+/// milliseconds, though requests with tasks of microseconds wait for it; `pause` is where it steps aside.
+pub fn with_pauses<T>(pause: fn(), work: impl FnOnce() -> T) -> T {
+    /// Puts back what was there, even when `work` panics.
+    struct Back(Option<fn()>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PAUSE.set(self.0);
+        }
+    }
+    let _back = Back(PAUSE.replace(Some(pause)));
+    work()
+}
+
+/// Others may go first, where somebody asked for it.
+pub(crate) fn pause() {
+    if let Some(p) = PAUSE.get() {
+        p();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pause, with_pauses};
+    use std::cell::Cell;
+
+    thread_local!(static COUNT: Cell<usize> = const { Cell::new(0) });
+
+    #[test]
+    fn pauses_end_with_the_work_that_asked_for_them() {
+        let count = || COUNT.set(COUNT.get() + 1);
+        pause();
+        with_pauses(count, pause);
+        let panics = std::panic::catch_unwind(|| with_pauses(count, || panic!("on purpose")));
+        assert!(panics.is_err());
+        pause();
+        assert_eq!(COUNT.get(), 1);
+    }
+}
