@@ -4,8 +4,9 @@ use std::cell::Cell;
 thread_local!(static PAUSE: Cell<Option<fn()>> = const { Cell::new(None) });
 
 /// Runs `work`, and has whatever is planned in it call `pause` before every prediction, and between the other
-/// parts of planning: thousands of times a second. A system that shares processors out by clock ticks leaves one to a planner for
-/// milliseconds, though requests with tasks of microseconds wait for it; `pause` is where it steps aside.
+/// parts of planning: thousands of times a second. A system that shares processors out by clock ticks leaves
+/// one to a planner for milliseconds, though requests with tasks of microseconds wait for it; `pause` is where
+/// it steps aside.
 pub fn with_pauses<T>(pause: fn(), work: impl FnOnce() -> T) -> T {
     /// Puts back what was there, even when `work` panics.
     struct Back(Option<fn()>);

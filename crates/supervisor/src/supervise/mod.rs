@@ -405,6 +405,7 @@ impl Supervisor {
                 .fold(f64::INFINITY, f64::min);
             if next.is_finite() {
                 (self.last_asked, self.in_vain) = (next - ASK_S, 0);
+                self.rests = f64::NEG_INFINITY;
             }
         }
         if let Some((subject, choice, reason)) = first {
