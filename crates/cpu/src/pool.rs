@@ -6,7 +6,7 @@ use crate::seats::{Seats, Woken};
 use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
 use crossbeam_utils::CachePadded;
-use device::place::{ThreadId, pin, step_forward, this_cpu, this_thread};
+use device::place::{Hurry, ThreadId, Turn, pin, take_turns, this_cpu, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -102,6 +102,8 @@ pub(crate) struct Seat<'a> {
     /// While it has the seat.
     stand: Cell<Option<Stand<'a>>>,
     has: Cell<bool>,
+    /// Of a request above others.
+    _hurry: Option<Hurry>,
 }
 
 impl Seat<'_> {
@@ -117,10 +119,9 @@ impl Seat<'_> {
         // Set first: the seat is not this caller's any more even if something in here were to unwind.
         self.has.set(false);
         self.stand.set(None);
-        self.shared.seats.release();
-        // It may be left for a helper of what is more urgent, who found none and sleeps.
-        self.shared.call();
-        let has = self.shared.seats.sit_again(self.permit.priority, gone);
+        // The seat may be left for a helper of what is more urgent, who found none and sleeps.
+        let call = || self.shared.call();
+        let has = (self.shared.seats).give_way(self.permit.priority, gone, call);
         self.has.set(has);
         if has {
             self.stand.set(self.shared.stand());
@@ -294,7 +295,7 @@ impl Pool {
                 .name(format!("shopfloor-{}", i + 1))
                 .spawn(move || {
                     // It may be woken to help an urgent request.
-                    step_forward();
+                    take_turns(Turn::Short);
                     reside(&shared, i, cpu);
                 })
                 .map_err(|_| DeviceError::Memory {
@@ -334,6 +335,7 @@ impl Pool {
     pub(crate) fn sit<'a>(&'a self, permit: Permit<'a>) -> Result<Seat<'a>, DeviceError> {
         let gone = || permit.called_off();
         let gone: Option<&dyn Fn() -> bool> = permit.cancel.is_some().then_some(&gone);
+        let hurry = (permit.priority > 0).then(Hurry::on);
         if !self.shared.seats.sit(permit.priority, gone) {
             return Err(DeviceError::Cancelled);
         }
@@ -342,6 +344,7 @@ impl Pool {
             permit,
             stand: Cell::new(self.shared.stand()),
             has: Cell::new(true),
+            _hurry: hurry,
         })
     }
 
@@ -513,6 +516,10 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     if urgent && full {
                         drop(shared.seats.want(s, priority, false));
                     }
+                    take_turns(match shared.seats.below_urgent(priority) {
+                        true => Turn::Long,
+                        false => Turn::Short,
+                    });
                     let own = stand.take();
                     own.iter().for_each(|s| shared.part(me, s));
                     let left = job.help(me + 1, scratch, views, slot);
@@ -563,6 +570,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                 shared.stop.load(Ordering::SeqCst) || open()
             };
             shared.asleep.fetch_add(1, Ordering::SeqCst);
+            take_turns(Turn::Short);
             worker.bed.sleep(work, std::thread::park);
             shared.asleep.fetch_sub(1, Ordering::SeqCst);
             idle = None;

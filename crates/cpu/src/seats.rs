@@ -17,7 +17,7 @@ use std::{
 };
 
 #[cfg(not(loom))]
-use ::device::place::{Sleeper, step_forward};
+use ::device::place::{Sleeper, Turn, take_turns};
 use crossbeam_utils::CachePadded;
 use std::ops::{Deref, DerefMut};
 
@@ -29,10 +29,18 @@ const NOBODY: i32 = i32::MIN;
 #[cfg(not(loom))]
 const LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
+/// What whoever leaves a seat to somebody less urgent has to bring its answer away before that one works: who
+/// slept has more of the processor due to it than who worked, and would keep it until the system's next tick.
+#[cfg(not(loom))]
+const AWAY: std::time::Duration = std::time::Duration::from_micros(50);
+
 /// A caller that waits for a seat.
 struct Waiter {
     level: i32,
     has: AtomicBool,
+    /// Its seat was left by somebody more urgent, who is on its way out.
+    #[cfg(not(loom))]
+    after: AtomicBool,
     thread: Thread,
     /// Where it is to go on where whoever gives it the seat is.
     #[cfg(not(loom))]
@@ -120,6 +128,8 @@ pub struct Seats {
     /// gives it is about to leave it.
     #[cfg_attr(loom, allow(dead_code))]
     follow: bool,
+    /// There were callers above others.
+    urgent: AtomicBool,
     table: Mutex<Table>,
 }
 
@@ -141,6 +151,7 @@ impl Seats {
     fn made(seats: usize, follow: bool) -> Seats {
         Seats {
             follow,
+            urgent: AtomicBool::new(false),
             free: CachePadded::new(AtomicUsize::new(seats)),
             attention: CachePadded::new(AtomicUsize::new(0)),
             wanted: CachePadded::new(AtomicI32::new(NOBODY)),
@@ -200,6 +211,12 @@ impl Seats {
         self.wanted.load(Ordering::Relaxed) > level(priority) + i32::from(who == Sitter::Caller)
     }
 
+    /// Whether there were callers above a job of `priority`: who helps it is to let them go first on its
+    /// processor.
+    pub fn below_urgent(&self, priority: i32) -> bool {
+        priority <= 0 && self.urgent.load(Ordering::Relaxed)
+    }
+
     /// Whether a job of `priority` has others below it, so that helpers are to leave those for it.
     pub fn above_others(&self, priority: i32) -> bool {
         priority > self.floor.load(Ordering::SeqCst)
@@ -209,11 +226,14 @@ impl Seats {
     /// then nothing is taken and this is false.
     ///
     /// Who is more urgent than others also takes short turns on its processor from now on, so that it finds
-    /// one at once when it wakes for its next request.
+    /// one at once when it wakes for its next request; who had to give way for it, long ones.
     pub fn sit(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
         #[cfg(not(loom))]
         if priority > 0 {
-            step_forward();
+            take_turns(Turn::Short);
+            if !self.urgent.load(Ordering::Relaxed) {
+                self.urgent.store(true, Ordering::Relaxed);
+            }
         }
         if priority < 0 {
             let mut t = self.table();
@@ -231,7 +251,12 @@ impl Seats {
     /// Gives a caller's seat back for good.
     pub fn leave(&self, priority: i32) {
         self.up(priority);
-        self.release();
+        let woken = self.hand_on();
+        #[cfg(not(loom))]
+        for w in woken.0.iter().filter(|w| w.level < level(priority)) {
+            w.after.store(true, Ordering::Relaxed);
+        }
+        drop(woken);
     }
 
     fn up(&self, priority: i32) {
@@ -287,33 +312,66 @@ impl Seats {
         woken
     }
 
-    /// Waits until a caller that gave its seat back ([`Seats::release`]) for somebody more urgent has one
-    /// again. False where it was called off meanwhile: it then has none.
-    pub fn sit_again(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
-        let has = self.wait(priority, gone);
+    /// Gives a caller's seat to somebody more urgent and waits until there is one again; `meanwhile` is
+    /// called before it waits. False where it was called off meanwhile: it then has none.
+    pub fn give_way(
+        &self,
+        priority: i32,
+        gone: Option<&dyn Fn() -> bool>,
+        meanwhile: impl FnOnce(),
+    ) -> bool {
+        #[cfg(not(loom))]
+        if priority <= 0 {
+            take_turns(Turn::Long);
+        }
+        let me = self.waiter(priority);
+        {
+            let mut t = self.table();
+            self.queue(&mut t, &me);
+            // Queued already: should whoever gets the seat take the processor at once, nothing is left to this
+            // thread but to sleep.
+            self.free.fetch_add(1, Ordering::SeqCst);
+            self.serve(&mut t);
+        }
+        meanwhile();
+        let has = self.wait_for(&me, gone);
         if !has {
             self.up(priority);
         }
         has
     }
 
-    fn wait(&self, priority: i32, mut gone: Option<&dyn Fn() -> bool>) -> bool {
-        let me = Arc::new(Waiter {
+    fn wait(&self, priority: i32, gone: Option<&dyn Fn() -> bool>) -> bool {
+        let me = self.waiter(priority);
+        {
+            let mut t = self.table();
+            self.queue(&mut t, &me);
+            self.serve(&mut t);
+        }
+        self.wait_for(&me, gone)
+    }
+
+    fn queue(&self, t: &mut Held<'_>, me: &Arc<Waiter>) {
+        t.waiters.push(me.clone());
+        self.attention
+            .store(t.waiters.len() + t.debt, Ordering::SeqCst);
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+    }
+
+    fn waiter(&self, priority: i32) -> Arc<Waiter> {
+        Arc::new(Waiter {
             level: level(priority),
             has: AtomicBool::new(false),
+            #[cfg(not(loom))]
+            after: AtomicBool::new(false),
             thread: thread::current(),
             #[cfg(not(loom))]
             sleeper: self.follow.then(Sleeper::here).flatten(),
-        });
-        {
-            let mut t = self.table();
-            t.waiters.push(me.clone());
-            self.attention
-                .store(t.waiters.len() + t.debt, Ordering::SeqCst);
-            #[cfg(loom)]
-            fence(Ordering::SeqCst);
-            self.serve(&mut t);
-        }
+        })
+    }
+
+    fn wait_for(&self, me: &Arc<Waiter>, mut gone: Option<&dyn Fn() -> bool>) -> bool {
         while !me.has.load(Ordering::Acquire) {
             let Some(off) = gone else {
                 thread::park();
@@ -321,7 +379,7 @@ impl Seats {
             };
             if off() {
                 let mut t = self.table();
-                let at = t.waiters.iter().position(|w| Arc::ptr_eq(w, &me));
+                let at = t.waiters.iter().position(|w| Arc::ptr_eq(w, me));
                 if let Some(at) = at {
                     t.waiters.remove(at);
                     self.serve(&mut t);
@@ -337,7 +395,12 @@ impl Seats {
             thread::park_timeout(LOOK);
         }
         #[cfg(not(loom))]
-        me.sleeper.iter().for_each(Sleeper::awake);
+        {
+            me.sleeper.iter().for_each(Sleeper::awake);
+            if self.follow && me.after.load(Ordering::Relaxed) {
+                std::thread::sleep(AWAY);
+            }
+        }
         true
     }
 
@@ -404,9 +467,9 @@ impl Seats {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Seats, Sitter};
+    use super::{AWAY, Seats, Sitter};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     /// Waits until `n` callers wait.
     fn queued(s: &Seats, n: usize) {
@@ -430,8 +493,7 @@ mod tests {
                         most.fetch_max(n, Ordering::SeqCst);
                         at_work.fetch_sub(1, Ordering::SeqCst);
                         if i % 5 == 0 && seats.pressed(p, Sitter::Caller) {
-                            seats.release();
-                            assert!(seats.sit_again(p, None));
+                            assert!(seats.give_way(p, None, || {}));
                         }
                         seats.leave(p);
                     }
@@ -478,8 +540,7 @@ mod tests {
             });
             queued(&seats, 1);
             assert!(seats.pressed(0, Sitter::Caller));
-            seats.release();
-            assert!(seats.sit_again(0, None));
+            assert!(seats.give_way(0, None, || {}));
             assert!(done.load(Ordering::SeqCst));
         });
         seats.leave(0);
@@ -493,10 +554,7 @@ mod tests {
         drop(seats.want(7, 1, true));
         assert!(seats.pressed(0, Sitter::Caller) && !seats.pressed(1, Sitter::Helper));
         std::thread::scope(|s| {
-            let t = s.spawn(|| {
-                seats.release();
-                seats.sit_again(0, None)
-            });
+            let t = s.spawn(|| seats.give_way(0, None, || {}));
             queued(&seats, 1);
             std::thread::sleep(Duration::from_millis(5));
             assert!(!t.is_finished() && seats.free() == 1);
@@ -508,6 +566,38 @@ mod tests {
             assert!(t.join().unwrap());
         });
         assert_eq!(seats.free(), 0);
+    }
+
+    #[test]
+    fn whoever_is_less_urgent_works_when_the_one_before_is_away() {
+        let seats = Seats::on_all_processors(1);
+        for (first, second) in [(1, 0), (0, 0)] {
+            assert!(seats.sit(first, None));
+            let took = std::thread::scope(|s| {
+                let t = s.spawn(|| {
+                    assert!(seats.sit(second, None));
+                    let now = Instant::now();
+                    seats.leave(second);
+                    now
+                });
+                queued(&seats, 1);
+                let left = Instant::now();
+                seats.leave(first);
+                t.join().unwrap().duration_since(left)
+            });
+            // Between equals there is no such wait, but the system may take as long.
+            assert!(first == second || took >= AWAY, "{took:?}");
+        }
+        assert_eq!((seats.free(), seats.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn only_where_urgent_callers_were_do_others_work_below_them() {
+        let seats = Seats::new(1);
+        assert!(!seats.below_urgent(0));
+        assert!(seats.sit(1, None));
+        seats.leave(1);
+        assert!(seats.below_urgent(0) && !seats.below_urgent(1));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which processor a thread runs on.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A thread as the system names it.
@@ -37,44 +38,85 @@ pub fn stand_back() {
     // Where the system does not let it, it competes like others.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), STAND_BACK);
     // Who steps aside gives up its turn: a long one would have it wait for as long.
-    take_turns(ASIDE_NS);
+    turns_of(ASIDE_NS);
 }
 
 /// Lets others go first that wait for the calling thread's processor, if it worked for a while since it last
-/// did: for work beside the requests, called often.
+/// did, and waits while requests hurry: for work beside the requests, called often.
 pub fn step_aside() {
     use std::cell::Cell;
     thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
-    if LAST.get().is_none_or(|t| t.elapsed() > BESIDE) {
-        std::thread::yield_now();
-        LAST.set(Some(Instant::now()));
+    let hurried = || HURRIED.load(Ordering::Relaxed) > 0;
+    if !hurried() && LAST.get().is_some_and(|t| t.elapsed() < BESIDE) {
+        return;
     }
+    std::thread::yield_now();
+    let since = Instant::now();
+    while hurried() && since.elapsed() < WAIT {
+        std::thread::sleep(BESIDE);
+    }
+    LAST.set(Some(Instant::now()));
 }
 
 /// How long work beside the requests goes on without stepping aside.
 const BESIDE: Duration = Duration::from_micros(200);
 
+/// How long it waits at most for requests that hurry: there may be some all the time.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// Requests that hurry, of the whole process.
+static HURRIED: AtomicUsize = AtomicUsize::new(0);
+
+/// A request that work beside the requests waits for, as long as this lives.
+#[derive(Debug)]
+pub struct Hurry(());
+
+impl Hurry {
+    /// From now on.
+    pub fn on() -> Hurry {
+        HURRIED.fetch_add(1, Ordering::Relaxed);
+        Hurry(())
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        HURRIED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How long its turns are, in nanoseconds: longer than those of urgent requests, which then go before it.
 #[cfg(target_os = "linux")]
 const ASIDE_NS: u64 = 400_000;
 
-/// Has the calling thread take short turns on its processor, the shortest there are: one that wakes with a
-/// shorter turn than whoever is on the processor goes before it at once, instead of after that one's turn of
-/// some milliseconds, and gives the processor back as soon. It gets no larger share by it. Done once per
-/// thread; where the system does not know of turns (Linux before 6.12) nothing changes.
+/// How long a thread's turns on its processor are. They change nothing of its share: one that wakes with a
+/// shorter turn than whoever is on the processor goes before it at once, instead of at the end of that one's
+/// turn, and gives the processor back as soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The shortest there are: for one that is to have a processor at once when it wakes.
+    Short,
+    /// Longer than those that the system gives: for one that others may go before at any time.
+    Long,
+}
+
+/// Has the calling thread take such turns from now on. Where the system does not know of turns (Linux before
+/// 6.12), nothing changes.
 #[cfg(target_os = "linux")]
-pub fn step_forward() {
+pub fn take_turns(turn: Turn) {
     use std::cell::Cell;
-    thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
-    if DONE.replace(true) {
-        return;
+    thread_local!(static NOW: Cell<Option<Turn>> = const { Cell::new(None) });
+    if NOW.replace(Some(turn)) != Some(turn) {
+        turns_of(match turn {
+            Turn::Short => SHORT_NS,
+            Turn::Long => LONG_NS,
+        });
     }
-    take_turns(TURN_NS);
 }
 
 /// Has the calling thread take turns so long, in nanoseconds.
 #[cfg(target_os = "linux")]
-fn take_turns(ns: u64) {
+fn turns_of(ns: u64) {
     let size = size_of::<libc::sched_attr>() as u32;
     let mut a = libc::sched_attr {
         size,
@@ -93,6 +135,11 @@ fn take_turns(ns: u64) {
     if known && a.sched_policy == libc::SCHED_OTHER as u32 {
         a.size = size;
         a.sched_runtime = ns;
+        // Threads that this one starts are to have turns of their own. It would take their priority as well,
+        // where that is above the usual.
+        if a.sched_nice >= 0 {
+            a.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        }
         // SAFETY: the system reads `size` bytes of `a`, which is initialised. Where it refuses, the thread
         // competes as before.
         unsafe { libc::syscall(libc::SYS_sched_setattr, me, &raw const a, 0u32) };
@@ -101,7 +148,12 @@ fn take_turns(ns: u64) {
 
 /// The shortest turn that Linux gives, in nanoseconds.
 #[cfg(target_os = "linux")]
-const TURN_NS: u64 = 100_000;
+const SHORT_NS: u64 = 100_000;
+
+/// Long turns, in nanoseconds. Who wakes with a short turn goes first unless less than that is left of the
+/// other one's: the longer that is, the more rarely it happens.
+#[cfg(target_os = "linux")]
+const LONG_NS: u64 = 20_000_000;
 
 /// Nanoseconds that the calling thread has run so far, as the system counts; 0 where it does not say.
 #[cfg(target_os = "linux")]
@@ -139,7 +191,7 @@ pub fn stand_back() {}
 
 /// Not available on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn step_forward() {}
+pub fn take_turns(_: Turn) {}
 
 /// Not known on this system.
 #[cfg(not(target_os = "linux"))]
@@ -230,11 +282,15 @@ impl Sleeper {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{Sleeper, TURN_NS, step_forward, this_thread};
+    use super::{
+        HURRIED, Hurry, LONG_NS, SHORT_NS, Sleeper, Turn, WAIT, step_aside, take_turns, this_thread,
+    };
+    use std::sync::atomic::Ordering;
     use std::sync::{Condvar, Mutex};
+    use std::time::Instant;
 
     #[test]
-    fn short_turns_are_taken_where_the_system_has_them() {
+    fn turns_are_taken_where_the_system_has_them_and_not_handed_down() {
         let turn = || {
             let id = rustix::thread::Pid::as_raw(Some(this_thread().0));
             let text = std::fs::read_to_string(format!("/proc/self/task/{id}/sched")).ok()?;
@@ -242,16 +298,37 @@ mod tests {
             line.split_whitespace().last()?.parse::<u64>().ok()
         };
         std::thread::spawn(move || {
-            let before = turn();
-            step_forward();
-            step_forward();
-            // Systems that do not say how long turns are may not have short ones.
-            if let (Some(before), Some(now)) = (before, turn()) {
-                assert!(now == TURN_NS || now == before, "{before} {now}");
-            }
+            // Systems that do not say how long turns are may not have them.
+            let Some(own) = turn() else { return };
+            let taken = [Turn::Short, Turn::Short, Turn::Long, Turn::Short].map(|t| {
+                take_turns(t);
+                turn()
+            });
+            let known = [SHORT_NS, SHORT_NS, LONG_NS, SHORT_NS].map(Some);
+            assert!(taken == known || taken == [Some(own); 4], "{own} {taken:?}");
+            let child = std::thread::spawn(turn).join().expect("no panic");
+            assert_eq!(child, Some(own));
         })
         .join()
         .expect("no panic");
+    }
+
+    #[test]
+    fn work_beside_requests_waits_while_some_hurry_but_not_for_ever() {
+        let took = || {
+            let since = Instant::now();
+            step_aside();
+            since.elapsed()
+        };
+        let hurry = Hurry::on();
+        assert!(took() >= WAIT);
+        std::thread::scope(|s| {
+            let t = s.spawn(took);
+            std::thread::sleep(WAIT / 4);
+            drop(hurry);
+            t.join().expect("no panic");
+        });
+        assert_eq!(HURRIED.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -281,28 +281,55 @@ fn said(rank: usize, how: Order) -> String {
     }
 }
 
-/// `program` with the values of `region` in the order `how`, and what that is for people; `None` where one
-/// of the kernels has an address that cannot follow, or nothing would change.
-pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<(Program, String)> {
-    let mut out = program.clone();
+/// What a region's other order changes in a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Relay {
+    layouts: Vec<(ValueIx, Layout)>,
+    segment: usize,
+    kernels: Vec<(usize, Arc<Kernel>)>,
+    /// The order, for people.
+    pub said: String,
+}
+
+impl Relay {
+    /// Has `program` as it says, and itself as the program was: again, and both are as before.
+    pub fn swap(&mut self, program: &mut Program) {
+        for (v, layout) in &mut self.layouts {
+            std::mem::swap(&mut program.values[*v as usize].layout, layout);
+        }
+        let Some(Segment::Straight(items)) = program.segments.get_mut(self.segment) else {
+            return;
+        };
+        for (i, new) in &mut self.kernels {
+            if let Some(ItemWork::Kernel { kernel, .. }) = items.get_mut(*i).map(|i| &mut i.work) {
+                std::mem::swap(kernel, new);
+            }
+        }
+    }
+}
+
+/// How the values of `region` come to lie in the order `how`; `None` where one of the kernels has an address
+/// that cannot follow, or nothing would change.
+pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<Relay> {
+    let mut layouts = vec![];
     let mut parts: BTreeMap<ValueIx, Vec<Part>> = BTreeMap::new();
     for &v in &region.values {
         let (p, layout) = ordered(program.value(v), how)?;
         // One that lies so already stays, and the others come to lie as it does.
         if layout != program.value(v).layout {
-            out.values[v as usize].layout = layout;
+            layouts.push((v, layout));
             parts.insert(v, p);
         }
     }
     if parts.is_empty() {
         return None;
     }
-    let Some(Segment::Straight(items)) = out.segments.get_mut(region.segment) else {
+    let Some(Segment::Straight(items)) = program.segments.get(region.segment) else {
         return None;
     };
+    let mut kernels = vec![];
     for &i in &region.items {
-        let item: &mut Item = items.get_mut(i)?;
-        let ItemWork::Kernel { kernel, args } = &mut item.work else {
+        let ItemWork::Kernel { kernel, args } = &items.get(i)?.work else {
             return None;
         };
         let mut k = Kernel::clone(kernel);
@@ -315,10 +342,15 @@ pub(crate) fn relaid(program: &Program, region: &Region, how: Order) -> Option<(
         if k.operands.len() != args.len() || k.verify().is_err() {
             return None;
         }
-        *kernel = Arc::new(k);
+        kernels.push((i, Arc::new(k)));
     }
     let rank = program.value(*region.values.first()?).shape.len();
-    Some((out, said(rank, how)))
+    Some(Relay {
+        layouts,
+        segment: region.segment,
+        kernels,
+        said: said(rank, how),
+    })
 }
 
 /// `items` without those that copy a value of `program` to one of `free` as it lies: who reads the copy

@@ -136,6 +136,7 @@ impl<'a> BlockBuilder<'a> {
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
         self.homes = self.assign(items, rim, states)?;
+        crate::pause::pause();
         self.ports(rim, states)?;
         self.recency = Recency::of_items(self.program, self.ctx, items);
         // Mostly a step each: growing lists of them are copied again and again.

@@ -7,9 +7,10 @@ use super::prior::Prior;
 use super::{PlanOptions, Planner, Thrift};
 use crate::apart::{Parting, apart, partings};
 use kernel::Kernel;
-use layout::DimBox;
+use layout::{Dim, DimBox, Layout};
 use plan::{
-    Allotment, Alternative, Item, ItemWork, Plan, Program, Segment, ValueIx, ValueOrigin, Why,
+    Allotment, Alternative, Item, ItemWork, Plan, Program, ProgramValue, Segment, ValueIx,
+    ValueOrigin, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,9 +114,8 @@ impl Planner {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Option<f64> {
-        let mut values = program.values.clone();
-        let own = values.len() as ValueIx;
-        values.extend(more.iter().cloned());
+        crate::pause::pause();
+        let own = program.values.len() as ValueIx;
         // What they need that is computed once.
         let mut needed: BTreeSet<ValueIx> = items.iter().flat_map(Item::reads).collect();
         let mut init: Vec<Item> = Vec::new();
@@ -126,6 +126,14 @@ impl Planner {
             }
         }
         init.reverse();
+        needed.extend(items.iter().flat_map(Item::writes));
+        let each = program.values.iter().enumerate();
+        let each = each.map(|(v, value)| match needed.contains(&(v as ValueIx)) {
+            true => value.clone(),
+            false => size_of(value),
+        });
+        let mut values: Vec<ProgramValue> = each.collect();
+        values.extend(more.iter().cloned());
         let written = items.iter().flat_map(Item::writes).filter(|v| *v < own);
         let made = written.filter(|v| values[*v as usize].origin == ValueOrigin::Made);
         let made: Vec<ValueIx> = made.collect();
@@ -150,9 +158,25 @@ impl Planner {
             whys: vec![],
             weights: program.weights.clone(),
         };
-        let none = Prior::default();
-        let plan = self.bind_as(&by_itself, dims, allotment, Thrift::None, (None, &none));
+        // Nobody asks what its plan is for.
+        let prior = Prior::of_program(String::new());
+        let plan = self.bind_as(&by_itself, dims, allotment, Thrift::None, (None, &prior));
         Some(plan.ok()?.predicted.time_s)
+    }
+}
+
+/// A value that nobody touches: of it counts how large it is.
+fn size_of(value: &ProgramValue) -> ProgramValue {
+    ProgramValue {
+        name: String::new(),
+        dtype: value.dtype,
+        shape: vec![],
+        layout: Layout {
+            offset: Dim::ZERO,
+            modes: vec![],
+        },
+        storage: value.storage.clone(),
+        origin: value.origin,
     }
 }
 

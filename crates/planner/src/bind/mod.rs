@@ -291,17 +291,18 @@ impl Planner {
                 far: &[],
             })
             .collect();
+        crate::pause::pause();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
-        let hash = match prior.like() {
-            Some(like) => {
-                whys.push(why(
-                    Plan::LIKE,
-                    &program.name,
-                    &like.dims.to_string(),
-                    "schedules of other boxes, the nearest first, are taken where they are as good here",
-                ));
-                like.program_hash.clone()
-            }
+        if let Some(like) = prior.like() {
+            whys.push(why(
+                Plan::LIKE,
+                &program.name,
+                &like.dims.to_string(),
+                "schedules of other boxes, the nearest first, are taken where they are as good here",
+            ));
+        }
+        let hash = match prior.hash() {
+            Some(hash) => hash.into(),
             None => program_hash(program)?,
         };
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
@@ -309,8 +310,10 @@ impl Planner {
             false => (vec![], None),
         };
         let program = rewritten.as_ref().unwrap_or(program);
+        crate::pause::pause();
         let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
+        crate::pause::pause();
         let rims = rims(program, &states);
         let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
@@ -329,6 +332,7 @@ impl Planner {
                         .chain(&rims[i].outputs)
                         .copied()
                         .collect();
+                    crate::pause::pause();
                     let tight = thrift != Thrift::None;
                     let near = prior.order(items).filter(|_| !tight);
                     let other = match (states.is_empty(), near) {
@@ -350,6 +354,7 @@ impl Planner {
                         }
                         None => items,
                     };
+                    crate::pause::pause();
                     let b = BlockBuilder::new(
                         &ctxs,
                         &self.options.placement,

@@ -5,7 +5,7 @@
 //! what gains goes into one program, of which whoever asks makes a plan. Nothing is changed in place.
 use super::{PlanOptions, Planner};
 use crate::join::{Joining, join, joinings};
-use crate::relay::{Order, Region, regions, relaid, without_copies};
+use crate::relay::{Order, Region, Relay, regions, relaid, without_copies};
 use layout::DimBox;
 use plan::{Alternative, Fate, Item, Plan, Program, Segment, ValueIx, Why};
 use std::collections::{BTreeMap, BTreeSet};
@@ -220,9 +220,10 @@ impl Looked<'_> {
             let mut p = self.program.clone();
             let mut with = vec![];
             for (i, r) in self.regions.iter().enumerate() {
-                if let Some((q, said)) = relaid(&p, r, how) {
-                    p = q;
-                    with.push((i, said));
+                crate::pause::pause();
+                if let Some(mut other) = relaid(&p, r, how) {
+                    other.swap(&mut p);
+                    with.push((i, other.said));
                 }
             }
             let own: Vec<&Region> = with.iter().map(|w| &self.regions[w.0]).collect();
@@ -257,19 +258,24 @@ impl Looked<'_> {
             let Some(was) = self.alone(&now.program, &[r]) else {
                 continue;
             };
-            let mut best: Option<(f64, Program, String)> = None;
+            let mut best: Option<(f64, Relay)> = None;
             for how in self.orders() {
-                let Some((p, said)) = relaid(&now.program, r, how) else {
+                crate::pause::pause();
+                let Some(mut other) = relaid(&now.program, r, how) else {
                     continue;
                 };
-                if let Some(s) = self.alone(&p, &[r]).filter(|s| *s < (1.0 - LESS) * was)
+                other.swap(&mut now.program);
+                let seconds = self.alone(&now.program, &[r]);
+                other.swap(&mut now.program);
+                if let Some(s) = seconds.filter(|s| *s < (1.0 - LESS) * was)
                     && best.as_ref().is_none_or(|b| s < b.0)
                 {
-                    best = Some((s, p, said));
+                    best = Some((s, other));
                 }
             }
-            if let Some((s, p, said)) = best {
-                now.program = p;
+            if let Some((s, mut other)) = best {
+                other.swap(&mut now.program);
+                let said = other.said;
                 now.regions.insert(i, Laid { said, was, now: s });
             }
         }

@@ -24,6 +24,8 @@ pub(crate) struct Prior<'a> {
     packings: HashMap<&'a str, Vec<Arc<Kernel>>>,
     /// Plans of other boxes, the nearest first.
     likes: Vec<Like<'a>>,
+    /// The hash of the program, where it is known.
+    hash: Option<String>,
 }
 
 /// An earlier plan.
@@ -91,6 +93,20 @@ impl<'a> Like<'a> {
 }
 
 impl<'a> Prior<'a> {
+    /// No plans, of a program whose hash is known.
+    pub fn of_program(hash: String) -> Prior<'a> {
+        Prior {
+            hash: Some(hash),
+            ..Prior::default()
+        }
+    }
+
+    /// The hash of the program, where it is known: it takes as long as a few steps' schedules.
+    pub fn hash(&self) -> Option<&str> {
+        let like = self.like().map(|p| p.program_hash.as_str());
+        like.or(self.hash.as_deref())
+    }
+
     /// What `plans`, the nearest first, pack, and their schedules. `devices` are those of the new plan.
     pub fn of(plans: &[&'a VerifiedPlan], dims: &DimBox, devices: &[DeviceRef]) -> Prior<'a> {
         let mut out = Prior::default();

@@ -11,12 +11,13 @@
 //! with one thing.
 use super::Planner;
 use super::again::{self, Again};
+use super::prior::Prior;
 use kernel::{Kernel, Schedule, Target};
 use layout::DimBox;
 use machine::{Cost, Machine, explain};
 use plan::{
-    Allotment, Alternative, Candidate, Change, Goal, Observations, Plan, Planner as _, Program,
-    Serving, StepWork, Why,
+    Allotment, Alternative, Candidate, Change, Goal, Observations, Plan, Program, Serving,
+    StepWork, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -99,12 +100,15 @@ impl Planner {
             }
             _ => vec![s.items],
         };
+        // However it is fused and laid, it is the same program.
+        let prior = Prior::of_program(s.plan.program_hash.clone());
         let way = |program: &Program, workers: u32, n: u32| -> Option<Way> {
             let allotment = Allotment {
                 workers: vec![workers],
                 ..s.allotment.clone()
             };
-            let plan = self.bind(program, &sized(s, n), &allotment).ok()?;
+            let plan = self.bind_within(program, &sized(s, n), &allotment, &prior);
+            let plan = plan.ok()?;
             let prediction = prediction(&plan, (machine, target), workers, n, shares);
             Some(Way {
                 plan,
