@@ -29,18 +29,10 @@ const NOBODY: i32 = i32::MIN;
 #[cfg(not(loom))]
 const LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// What whoever leaves a seat to somebody less urgent has to bring its answer away before that one works: who
-/// slept has more of the processor due to it than who worked, and would keep it until the system's next tick.
-#[cfg(not(loom))]
-const AWAY: std::time::Duration = std::time::Duration::from_micros(50);
-
 /// A caller that waits for a seat.
 struct Waiter {
     level: i32,
     has: AtomicBool,
-    /// Its seat was left by somebody more urgent, who is on its way out.
-    #[cfg(not(loom))]
-    after: AtomicBool,
     thread: Thread,
     /// Where it is to go on where whoever gives it the seat is.
     #[cfg(not(loom))]
@@ -67,23 +59,33 @@ struct Held<'a> {
     woken: Woken,
 }
 
-/// Those who were given a seat; they hear of it when this is dropped.
+/// Those who were given a seat, and whether they go on after whoever tells them; they hear of it when this is
+/// dropped.
 #[derive(Default)]
-pub struct Woken(Vec<Arc<Waiter>>);
+pub struct Woken(Vec<(Arc<Waiter>, bool)>);
 
 impl Woken {
     /// Has these woken with the others.
     pub fn and(&mut self, mut more: Woken) {
         self.0.append(&mut more.0);
     }
+
+    /// As told by one of `priority`, after whom those go on that are less urgent, or as urgent.
+    fn by(mut self, priority: i32) -> Woken {
+        let urgent = level(priority) + i32::from(priority > 0);
+        let all = self.0.iter_mut();
+        all.for_each(|(w, after)| *after = w.level < urgent);
+        self
+    }
 }
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        for w in &self.0 {
+        #[cfg_attr(loom, allow(unused_variables))]
+        for (w, after) in &self.0 {
             // Nobody goes on who was not told that it has a seat: it still sleeps.
             #[cfg(not(loom))]
-            w.sleeper.iter().for_each(Sleeper::follow_me);
+            w.sleeper.iter().for_each(|s| s.follow_me(*after));
             w.has.store(true, Ordering::Release);
             w.thread.unpark();
         }
@@ -251,12 +253,7 @@ impl Seats {
     /// Gives a caller's seat back for good.
     pub fn leave(&self, priority: i32) {
         self.up(priority);
-        let woken = self.hand_on();
-        #[cfg(not(loom))]
-        for w in woken.0.iter().filter(|w| w.level < level(priority)) {
-            w.after.store(true, Ordering::Relaxed);
-        }
-        drop(woken);
+        drop(self.hand_on().by(priority));
     }
 
     fn up(&self, priority: i32) {
@@ -363,8 +360,6 @@ impl Seats {
         Arc::new(Waiter {
             level: level(priority),
             has: AtomicBool::new(false),
-            #[cfg(not(loom))]
-            after: AtomicBool::new(false),
             thread: thread::current(),
             #[cfg(not(loom))]
             sleeper: self.follow.then(Sleeper::here).flatten(),
@@ -395,12 +390,7 @@ impl Seats {
             thread::park_timeout(LOOK);
         }
         #[cfg(not(loom))]
-        {
-            me.sleeper.iter().for_each(Sleeper::awake);
-            if self.follow && me.after.load(Ordering::Relaxed) {
-                std::thread::sleep(AWAY);
-            }
-        }
+        me.sleeper.iter().for_each(Sleeper::awake);
         true
     }
 
@@ -413,7 +403,7 @@ impl Seats {
         if wants {
             t.wants.push((key, level(priority)));
         }
-        self.served(t)
+        self.served(t).by(priority)
     }
 
     /// Makes it `seats` seats: new ones are free at once, those that are too many go when they are free.
@@ -455,7 +445,7 @@ impl Seats {
                 break;
             }
             let w = t.waiters.remove(at);
-            t.woken.0.push(w);
+            t.woken.0.push((w, false));
         }
         self.attention
             .store(t.waiters.len() + t.debt, Ordering::SeqCst);
@@ -467,9 +457,9 @@ impl Seats {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{AWAY, Seats, Sitter};
+    use super::{Seats, Sitter};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// Waits until `n` callers wait.
     fn queued(s: &Seats, n: usize) {
@@ -566,29 +556,6 @@ mod tests {
             assert!(t.join().unwrap());
         });
         assert_eq!(seats.free(), 0);
-    }
-
-    #[test]
-    fn whoever_is_less_urgent_works_when_the_one_before_is_away() {
-        let seats = Seats::on_all_processors(1);
-        for (first, second) in [(1, 0), (0, 0)] {
-            assert!(seats.sit(first, None));
-            let took = std::thread::scope(|s| {
-                let t = s.spawn(|| {
-                    assert!(seats.sit(second, None));
-                    let now = Instant::now();
-                    seats.leave(second);
-                    now
-                });
-                queued(&seats, 1);
-                let left = Instant::now();
-                seats.leave(first);
-                t.join().unwrap().duration_since(left)
-            });
-            // Between equals there is no such wait, but the system may take as long.
-            assert!(first == second || took >= AWAY, "{took:?}");
-        }
-        assert_eq!((seats.free(), seats.waiting()), (1, 0));
     }
 
     #[test]

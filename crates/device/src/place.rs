@@ -1,5 +1,7 @@
 //! Which processor a thread runs on.
 
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,8 +54,13 @@ pub fn step_aside() {
     }
     std::thread::yield_now();
     let since = Instant::now();
-    while hurried() && since.elapsed() < WAIT {
+    // Until none did at two looks: the answer of the last one is to be away.
+    let mut calm = !hurried();
+    while !calm && since.elapsed() < WAIT {
         std::thread::sleep(BESIDE);
+        calm = !hurried();
+        std::thread::sleep(BESIDE);
+        calm &= !hurried();
     }
     LAST.set(Some(Instant::now()));
 }
@@ -211,7 +218,15 @@ pub struct Sleeper {
     /// The processors that it may use, but for the moment of its waking.
     #[cfg(target_os = "linux")]
     own: rustix::thread::CpuSet,
+    /// Whoever wakes it has something left to do that is more urgent.
+    #[cfg(target_os = "linux")]
+    after: AtomicBool,
 }
+
+/// What that one has to tell others and bring an answer away. Who slept has more of the processor due to it
+/// than who worked, and would keep it until the system's next tick.
+#[cfg(target_os = "linux")]
+const AWAY: Duration = Duration::from_micros(150);
 
 impl Sleeper {
     /// The calling thread; `None` where the system does not say where it may run.
@@ -220,12 +235,15 @@ impl Sleeper {
         Some(Sleeper {
             thread: this_thread(),
             own: rustix::thread::sched_getaffinity(None).ok()?,
+            after: AtomicBool::new(false),
         })
     }
 
-    /// Has it go on where the calling thread is; called right before it is woken.
+    /// Has it go on where the calling thread is, `after` that is away with what it has left to do; called
+    /// right before it is woken.
     #[cfg(target_os = "linux")]
-    pub fn follow_me(&self) {
+    pub fn follow_me(&self, after: bool) {
+        self.after.store(after, Ordering::Relaxed);
         if let Some(cpu) = this_cpu().filter(|&c| self.may(c)) {
             pin(self.thread, cpu);
         }
@@ -251,6 +269,9 @@ impl Sleeper {
     pub fn awake(&self) {
         // Nothing to be done where the system refuses: it may take processors away at any time.
         let _ = rustix::thread::sched_setaffinity(None, &self.own);
+        if self.after.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(AWAY);
+        }
     }
 
     /// Not available on this system.
@@ -261,7 +282,7 @@ impl Sleeper {
 
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
-    pub fn follow_me(&self) {}
+    pub fn follow_me(&self, _: bool) {}
 
     /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
@@ -283,7 +304,8 @@ impl Sleeper {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::{
-        HURRIED, Hurry, LONG_NS, SHORT_NS, Sleeper, Turn, WAIT, step_aside, take_turns, this_thread,
+        AWAY, HURRIED, Hurry, LONG_NS, SHORT_NS, Sleeper, Turn, WAIT, step_aside, take_turns,
+        this_thread,
     };
     use std::sync::atomic::Ordering;
     use std::sync::{Condvar, Mutex};
@@ -347,19 +369,21 @@ mod tests {
                 }
                 let during = allowed();
                 p.0.take().expect("it slept").awake();
-                (before, during, allowed())
+                (before, during, allowed(), Instant::now())
             });
             let mut p = place.lock().expect("nobody panics");
             while p.0.is_none() {
                 p = called.wait(p).expect("nobody panics");
             }
-            p.0.iter().for_each(Sleeper::follow_me);
+            p.0.iter().for_each(|s| s.follow_me(true));
+            let told = Instant::now();
             p.1 = true;
             drop(p);
             called.notify_all();
-            let (before, during, after) = t.join().expect("nobody panics");
+            let (before, during, after, on) = t.join().expect("nobody panics");
             assert_eq!(during.count(), 1);
             assert!(before == after);
+            assert!(on.duration_since(told) >= AWAY);
         });
     }
 }

@@ -8,6 +8,7 @@ use crate::cancel::Cancel;
 use crate::ticket::{Aboard, Fate, Mates, Ticket};
 use device::Permit;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,6 +77,7 @@ impl Drop for Turn<'_> {
             let free = &self.desk.state;
             if (free.compare_exchange(state, IDLE, Ordering::SeqCst, Ordering::SeqCst)).is_err() {
                 let mut inner = self.desk.inner();
+                inner.calls.by = self.priority;
                 let event = match inner.alone.take() {
                     Some(run) => Event::Finish(run),
                     // The scheduler was told and has not let it run yet, or never will.
@@ -85,7 +87,9 @@ impl Drop for Turn<'_> {
             }
             return;
         };
-        self.desk.step(&mut self.desk.inner(), Event::Finish(*run));
+        let mut inner = self.desk.inner();
+        inner.calls.by = self.priority;
+        self.desk.step(&mut inner, Event::Finish(*run));
     }
 }
 
@@ -109,6 +113,62 @@ struct Inner {
     sessions: BTreeMap<SessionId, std::sync::Weak<Book>>,
     next_session: SessionId,
     drained: BTreeSet<SessionId>,
+}
+
+/// The desk, locked; those who may go on hear of it once it is not: whoever is called may take the processor at
+/// once, and others want the lock.
+struct Held<'a> {
+    // In this order: fields are dropped in that of their declaration.
+    inner: MutexGuard<'a, Inner>,
+    calls: Calls,
+}
+
+/// Those who are called when this is dropped, and the priority of who calls.
+struct Calls {
+    tickets: Vec<Arc<Ticket>>,
+    by: i32,
+}
+
+impl Held<'_> {
+    /// Waits until something has changed.
+    fn wait(self, changed: &Condvar) -> Self {
+        let Held { inner, calls } = self;
+        drop(calls);
+        let inner = changed.wait(inner);
+        Held::of(inner.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<'a> Held<'a> {
+    fn of(inner: MutexGuard<'a, Inner>) -> Held<'a> {
+        let calls = Calls {
+            tickets: Vec::new(),
+            by: i32::MIN,
+        };
+        Held { inner, calls }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        for t in &self.tickets {
+            t.call(self.by);
+        }
+    }
 }
 
 /// When a caller that waits is to come by: for itself, since nobody else may be left to, or for all.
@@ -155,8 +215,8 @@ impl Desk {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> Held<'_> {
+        Held::of(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Seconds of the scheduler's clock.
@@ -196,10 +256,7 @@ impl Desk {
         inner.drained.remove(&book.id);
         self.step(&mut inner, Event::Drain(book.id));
         while !inner.drained.contains(&book.id) {
-            inner = self
-                .quiet
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+            inner = inner.wait(&self.quiet);
         }
     }
 
@@ -277,7 +334,8 @@ impl Desk {
         ask: &Ask<'a>,
         bring: impl FnOnce() -> Vec<tensor::Tensor>,
     ) -> Result<Admitted<'a>, RunError> {
-        let ticket = Ticket::new(ask.brings, self.follow);
+        let priority = ask.book.priority.load(Ordering::Relaxed);
+        let ticket = Ticket::new(ask.brings, self.follow, priority);
         if let Some(c) = ask.cancel {
             c.follow(&ticket);
         }
@@ -322,7 +380,7 @@ impl Desk {
                 let turn = Turn {
                     desk: self,
                     session: ask.book.id,
-                    priority: ask.book.priority.load(Ordering::Relaxed),
+                    priority,
                     run: Some((run, workers)),
                     cancel: ask.cancel.map(Cancel::flag),
                     aboard,
@@ -373,7 +431,7 @@ impl Desk {
     }
 
     /// Tells the scheduler of what runs that it does not know of.
-    fn settle(&self, inner: &mut Inner) {
+    fn settle(&self, inner: &mut Held<'_>) {
         loop {
             let s = self.state.load(Ordering::SeqCst);
             if s == KNOWN {
@@ -410,13 +468,13 @@ impl Desk {
         }
     }
 
-    fn step(&self, inner: &mut Inner, event: Event) {
+    fn step(&self, inner: &mut Held<'_>, event: Event) {
         self.settle(inner);
         self.tell(inner, event);
         self.unsettle(inner);
     }
 
-    fn tell(&self, inner: &mut Inner, event: Event) {
+    fn tell(&self, inner: &mut Held<'_>, event: Event) {
         if let Event::Finish(run) = event {
             inner.runs.remove(&run);
         }
@@ -428,7 +486,7 @@ impl Desk {
         inner.actions = actions;
     }
 
-    fn act(&self, inner: &mut Inner, action: Action) {
+    fn act(&self, inner: &mut Held<'_>, action: Action) {
         match action {
             Action::Start {
                 run,
@@ -451,20 +509,25 @@ impl Desk {
                 }
                 let first = tickets.remove(0);
                 let (mates, aboard) = Mates::new(&first, tickets);
-                first.decide(Fate::Lead {
+                let sleeps = first.decide(Fate::Lead {
                     run,
                     workers,
                     mates,
                     aboard,
                 });
+                if sleeps {
+                    inner.calls.tickets.push(first);
+                }
             }
             Action::Resize { run, workers } => match inner.runs.get(&run) {
                 Some(w) => w.store(workers, Ordering::Relaxed),
                 None => self.alone.store(workers, Ordering::Relaxed),
             },
             Action::Reject { request, why } | Action::Expire { request, why } => {
-                if let Some(t) = inner.waiting.remove(&request) {
-                    t.decide(Fate::Refused(why));
+                if let Some(t) = inner.waiting.remove(&request)
+                    && t.decide(Fate::Refused(why))
+                {
+                    inner.calls.tickets.push(t);
                 }
             }
             Action::Drained(s) => {

@@ -58,6 +58,8 @@ struct Wait {
     off: bool,
     /// The run that it is part of, with others.
     aboard: Option<Arc<Aboard>>,
+    /// Its caller sleeps.
+    sleeps: bool,
     /// Its caller, where that sleeps and is to be told where to go on.
     sleeper: Option<Sleeper>,
 }
@@ -67,6 +69,7 @@ pub(crate) struct Ticket {
     wait: Mutex<Wait>,
     /// Whether its caller is to go on where whoever starts it is.
     follows: bool,
+    priority: i32,
     luggage: Mutex<Luggage>,
     called: Condvar,
     brought: Condvar,
@@ -79,15 +82,17 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Ticket {
     /// A new one; `brings`: its inputs will be put down here; `follows`: when it may run, its caller takes
     /// the processor of whoever said so.
-    pub fn new(brings: bool, follows: bool) -> Arc<Ticket> {
+    pub fn new(brings: bool, follows: bool, priority: i32) -> Arc<Ticket> {
         Arc::new(Ticket {
             wait: Mutex::new(Wait {
                 fate: Fate::Waiting,
                 off: false,
                 aboard: None,
+                sleeps: false,
                 sleeper: None,
             }),
             follows,
+            priority,
             luggage: Mutex::new(match brings {
                 true => Luggage::Coming,
                 false => Luggage::None,
@@ -116,21 +121,41 @@ impl Ticket {
         w.aboard = Some(run.clone());
     }
 
-    pub fn decide(&self, fate: Fate) {
+    /// Decides what becomes of it; true where its caller sleeps and is to be called.
+    #[must_use = "its caller sleeps on until it is called"]
+    pub fn decide(&self, fate: Fate) -> bool {
         let mut w = lock(&self.wait);
-        if let (Fate::Lead { .. }, Some(s)) = (&fate, &w.sleeper) {
-            s.follow_me();
-        }
         w.fate = fate;
+        w.sleeps
+    }
+
+    /// Has its caller, if it sleeps, look at what was decided; where it may run now and is less urgent than
+    /// `by`, the calling thread's priority, or as urgent, it begins when that one is away.
+    pub fn call(&self, by: i32) {
+        let w = lock(&self.wait);
+        if let (Fate::Lead { .. }, Some(s)) = (&w.fate, &w.sleeper) {
+            s.follow_me(self.priority < by || (self.priority == by && by > 0));
+        }
+        // Without the lock, which whoever is called wants at once.
+        drop(w);
         self.called.notify_all();
+    }
+
+    /// Tells its caller.
+    fn tell(&self, fate: Fate) {
+        if self.decide(fate) {
+            self.call(i32::MIN);
+        }
     }
 
     /// What was decided; with `wait`, waits for it until the time is up or `stop`, which is asked each
     /// time the caller is called.
     pub fn fate(&self, wait: Option<Duration>, stop: &dyn Fn() -> bool) -> Option<Fate> {
         let mut w = lock(&self.wait);
+        let mut sleeper = None;
         if matches!(w.fate, Fate::Waiting | Fate::Rides) && !stop() {
             w.sleeper = self.follows.then(Sleeper::here).flatten();
+            w.sleeps = true;
             w = match wait {
                 Some(t) => {
                     let r = self.called.wait_timeout(w, t);
@@ -141,14 +166,16 @@ impl Ticket {
                     r.unwrap_or_else(PoisonError::into_inner)
                 }
             };
-            if let Some(s) = w.sleeper.take() {
-                s.awake();
-            }
+            w.sleeps = false;
+            sleeper = w.sleeper.take();
         }
-        match &w.fate {
+        let fate = match &w.fate {
             Fate::Waiting | Fate::Rides => None,
             _ => Some(std::mem::replace(&mut w.fate, Fate::Rides)),
-        }
+        };
+        drop(w);
+        sleeper.iter().for_each(Sleeper::awake);
+        fate
     }
 
     /// Puts the inputs down, or says that there will be none.
@@ -205,7 +232,7 @@ impl Mates {
                 true
             }
             None => {
-                t.decide(Fate::Done(Err(RunError::Cancelled)));
+                t.tell(Fate::Done(Err(RunError::Cancelled)));
                 false
             }
         });
@@ -224,7 +251,7 @@ impl Mates {
             if self.0.is_empty() {
                 return;
             }
-            self.0.remove(0).decide(Fate::Done(r));
+            self.0.remove(0).tell(Fate::Done(r));
         }
     }
 }
@@ -232,7 +259,7 @@ impl Mates {
 impl Drop for Mates {
     fn drop(&mut self) {
         for t in self.0.drain(..) {
-            t.decide(Fate::Done(Err(RunError::Abandoned)));
+            t.tell(Fate::Done(Err(RunError::Abandoned)));
         }
     }
 }
