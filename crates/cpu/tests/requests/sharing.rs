@@ -241,6 +241,58 @@ fn who_helps_the_urgent_is_woken_when_a_seat_is_left_for_it() {
     });
 }
 
+/// An urgent request that is granted one worker has no helpers, and no seat is kept for them: the other one
+/// works for whoever comes meanwhile.
+#[test]
+fn no_seat_is_kept_for_helpers_that_may_not_come() {
+    let (begun, done) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(true)),
+    );
+    let (b, d) = (begun.clone(), done.clone());
+    let device = device(
+        2,
+        Arc::new(move |step: &str| {
+            if step.starts_with('u') {
+                b.store(true, Ordering::SeqCst);
+                wait_until(|| d.load(Ordering::SeqCst));
+            }
+            Ok(())
+        }),
+    );
+    let w = values(N * K, 3);
+    let other = compiled(&device, &w, "other", 8);
+    let urgent = compiled(&device, &w, "urgent", 8);
+    let (x, want) = (values(M * K, 1), want(&values(M * K, 1), &w));
+    begun.store(false, Ordering::SeqCst);
+    done.store(false, Ordering::SeqCst);
+    std::thread::scope(|s| {
+        let alone = AtomicU32::new(1);
+        let (urgent, x, done) = (&urgent, &x, &done);
+        let t = s.spawn(move || {
+            let mut f = urgent.new_frame().expect("a frame");
+            let permit = Permit {
+                priority: 1,
+                workers: Some(&alone),
+                ..Permit::default()
+            };
+            let waited = Instant::now();
+            let got = run(&**urgent, &mut f, x, permit).expect("runs");
+            (got, waited.elapsed())
+        });
+        wait_until(|| begun.load(Ordering::SeqCst));
+        let mut f = other.new_frame().expect("a frame");
+        let got = run(&*other, &mut f, x, Permit::default()).expect("runs");
+        done.store(true, Ordering::SeqCst);
+        let (urgent, waited) = t.join().expect("no panic");
+        assert!(got == want && urgent == want);
+        assert!(
+            waited < Duration::from_secs(5),
+            "the other one had to wait for the end of the urgent one: {waited:?}"
+        );
+    });
+}
+
 #[test]
 fn a_request_that_is_called_off_ends_at_the_next_task() {
     let w = values(N * K, 3);
