@@ -60,6 +60,7 @@ impl Steps {
         let (mut work, mut specs, mut maps) = (Vec::new(), Vec::new(), Vec::new());
         let (mut scratch, mut views, mut zeros) = (0, 0, 0);
         for (s, program) in steps.iter().zip(programs) {
+            plan::pause();
             let fail = |why: String| DeviceError::Unsupported {
                 device: "cpu".into(),
                 step: s.name.clone(),

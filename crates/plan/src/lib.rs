@@ -10,6 +10,7 @@ mod at;
 mod error;
 mod made;
 mod params;
+mod pause;
 mod plan;
 mod planner;
 mod program;
@@ -23,6 +24,7 @@ pub use at::Bound;
 pub use error::PlanError;
 pub use made::Made;
 pub use params::{Params, Size};
+pub use pause::{pause, with_pauses};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
     StateRef, Step, StepId, StepWork, TileMap, TileNeeds, TiledPlan, VerifiedPlan, Wait,

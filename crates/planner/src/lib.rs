@@ -12,7 +12,6 @@ mod fuse;
 mod join;
 mod kernels;
 mod located;
-mod pause;
 mod program;
 mod relay;
 mod state;
@@ -21,5 +20,4 @@ pub use bind::{
     Placement, PlanOptions, Planner, Sweep, predict_again, predict_over, predict_steps,
 };
 pub use error::PlannerError;
-pub use pause::with_pauses;
 pub use program::{Precision, ProgramOptions, program};

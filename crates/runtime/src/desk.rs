@@ -115,8 +115,12 @@ struct Inner {
     drained: BTreeSet<SessionId>,
 }
 
-/// The desk, locked; those who may go on hear of it once it is not: whoever is called may take the processor at
-/// once, and others want the lock.
+/// The desk, locked.
+///
+/// Those who go on after the calling thread hear of it once the desk is not locked any more, so that nobody has
+/// to wait for that thread should it lose the processor. Others hear of it at once: they run on the processor
+/// of a thread with an answer to give back, and find the desk locked when they are done; it is not kept from
+/// the processor for longer than that.
 struct Held<'a> {
     // In this order: fields are dropped in that of their declaration.
     inner: MutexGuard<'a, Inner>,
@@ -140,6 +144,14 @@ impl Held<'_> {
 }
 
 impl<'a> Held<'a> {
+    /// Has a caller that sleeps go on.
+    fn call(&mut self, t: Arc<Ticket>) {
+        match t.goes_after(self.calls.by) {
+            true => self.calls.tickets.push(t),
+            false => t.call(false),
+        }
+    }
+
     fn of(inner: MutexGuard<'a, Inner>) -> Held<'a> {
         let calls = Calls {
             tickets: Vec::new(),
@@ -166,7 +178,7 @@ impl DerefMut for Held<'_> {
 impl Drop for Calls {
     fn drop(&mut self) {
         for t in &self.tickets {
-            t.call(self.by);
+            t.call(true);
         }
     }
 }
@@ -516,7 +528,7 @@ impl Desk {
                     aboard,
                 });
                 if sleeps {
-                    inner.calls.tickets.push(first);
+                    inner.call(first);
                 }
             }
             Action::Resize { run, workers } => match inner.runs.get(&run) {
@@ -527,7 +539,7 @@ impl Desk {
                 if let Some(t) = inner.waiting.remove(&request)
                     && t.decide(Fate::Refused(why))
                 {
-                    inner.calls.tickets.push(t);
+                    inner.call(t);
                 }
             }
             Action::Drained(s) => {

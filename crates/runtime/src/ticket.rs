@@ -129,22 +129,26 @@ impl Ticket {
         w.sleeps
     }
 
-    /// Has its caller, if it sleeps, look at what was decided; where it may run now and is less urgent than
-    /// `by`, the calling thread's priority, or as urgent, it begins when that one is away.
-    pub fn call(&self, by: i32) {
+    /// Whether its caller goes on after whoever calls, of priority `by`, is away with its answer: where that
+    /// one is more urgent, or as urgent.
+    pub fn goes_after(&self, by: i32) -> bool {
+        self.priority < by || (self.priority == by && by > 0)
+    }
+
+    /// Has its caller, if it sleeps, look at what was decided, and go on where the calling thread is if it may
+    /// run; `after` that one is away.
+    pub fn call(&self, after: bool) {
         let w = lock(&self.wait);
         if let (Fate::Lead { .. }, Some(s)) = (&w.fate, &w.sleeper) {
-            s.follow_me(self.priority < by || (self.priority == by && by > 0));
+            s.follow_me(after);
         }
-        // Without the lock, which whoever is called wants at once.
-        drop(w);
         self.called.notify_all();
     }
 
     /// Tells its caller.
     fn tell(&self, fate: Fate) {
         if self.decide(fate) {
-            self.call(i32::MIN);
+            self.call(false);
         }
     }
 

@@ -253,6 +253,7 @@ fn compile(
         StepWork::Kernel {
             kernel, schedule, ..
         } => {
+            crate::pause();
             let there = like.get(i).and_then(Option::as_ref);
             let there = there.and_then(|p| p.again(kernel, schedule));
             if let Some(p) = there.or_else(|| known.find(kernel, schedule)) {

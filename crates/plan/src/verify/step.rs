@@ -49,6 +49,7 @@ pub(super) fn names(plan: &Plan, k: &Block, b: &Blame, budget: &mut i64) -> Chec
     for (list, equal) in [(&k.init, None), (&k.steps, equal.as_ref())] {
         p.equal = equal;
         for (at, s) in list.iter().enumerate() {
+            crate::pause();
             let b = b.of(format!("{}, step '{}'", b.subject, s.name));
             ids(plan, k, s, at, &b)?;
             if let StepWork::Kernel { kernel, .. } = &s.work {
@@ -87,6 +88,7 @@ fn uses(
 ) -> Result<Vec<Use>, PlanError> {
     let mut out = Vec::new();
     for (at, s) in list.iter().enumerate() {
+        crate::pause();
         let b = b.of(format!("{}, step '{}'", b.subject, s.name));
         let from = out.len();
         match (&s.work, made.get(at).and_then(Option::as_ref)) {

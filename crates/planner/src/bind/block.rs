@@ -136,7 +136,7 @@ impl<'a> BlockBuilder<'a> {
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
         self.homes = self.assign(items, rim, states)?;
-        crate::pause::pause();
+        plan::pause();
         self.ports(rim, states)?;
         self.recency = Recency::of_items(self.program, self.ctx, items);
         // Mostly a step each: growing lists of them are copied again and again.
@@ -381,7 +381,7 @@ impl<'a> BlockBuilder<'a> {
     }
 
     fn item(&mut self, item: &Item) -> Result<(), PlanError> {
-        crate::pause::pause();
+        plan::pause();
         self.number += 1;
         let place = self.homes.items.get(self.number - 1);
         self.lower(item, place.copied().unwrap_or_default(), false)

@@ -114,7 +114,7 @@ impl Planner {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Option<f64> {
-        crate::pause::pause();
+        plan::pause();
         let own = program.values.len() as ValueIx;
         // What they need that is computed once.
         let mut needed: BTreeSet<ValueIx> = items.iter().flat_map(Item::reads).collect();

@@ -291,7 +291,7 @@ impl Planner {
                 far: &[],
             })
             .collect();
-        crate::pause::pause();
+        plan::pause();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
         if let Some(like) = prior.like() {
             whys.push(why(
@@ -310,10 +310,10 @@ impl Planner {
             false => (vec![], None),
         };
         let program = rewritten.as_ref().unwrap_or(program);
-        crate::pause::pause();
+        plan::pause();
         let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
-        crate::pause::pause();
+        plan::pause();
         let rims = rims(program, &states);
         let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
@@ -332,7 +332,7 @@ impl Planner {
                         .chain(&rims[i].outputs)
                         .copied()
                         .collect();
-                    crate::pause::pause();
+                    plan::pause();
                     let tight = thrift != Thrift::None;
                     let near = prior.order(items).filter(|_| !tight);
                     let other = match (states.is_empty(), near) {
@@ -354,7 +354,7 @@ impl Planner {
                         }
                         None => items,
                     };
-                    crate::pause::pause();
+                    plan::pause();
                     let b = BlockBuilder::new(
                         &ctxs,
                         &self.options.placement,

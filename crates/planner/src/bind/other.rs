@@ -220,7 +220,7 @@ impl Looked<'_> {
             let mut p = self.program.clone();
             let mut with = vec![];
             for (i, r) in self.regions.iter().enumerate() {
-                crate::pause::pause();
+                plan::pause();
                 if let Some(mut other) = relaid(&p, r, how) {
                     other.swap(&mut p);
                     with.push((i, other.said));
@@ -260,7 +260,7 @@ impl Looked<'_> {
             };
             let mut best: Option<(f64, Relay)> = None;
             for how in self.orders() {
-                crate::pause::pause();
+                plan::pause();
                 let Some(mut other) = relaid(&now.program, r, how) else {
                     continue;
                 };

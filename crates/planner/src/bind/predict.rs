@@ -20,7 +20,7 @@ pub(crate) fn predict_step(
     kernel: &Arc<Kernel>,
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
-    crate::pause::pause();
+    plan::pause();
     let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
     predict_program(ctx, &program)
 }
@@ -32,7 +32,7 @@ pub(crate) fn sketch_step(
     kernel: &Arc<Kernel>,
     schedule: &Arc<Schedule>,
 ) -> Option<(Work, Cost)> {
-    crate::pause::pause();
+    plan::pause();
     let program = TileProgram::new(kernel.clone(), schedule.clone()).ok()?;
     predict_by(ctx, &program, None)
 }

@@ -382,7 +382,7 @@ pub(super) fn corrections(
     steps.truncate(JUDGED);
     let measured: Vec<f64> = steps.iter().map(|s| s.3).collect();
     explain(told, &measured, &|m, i| {
-        crate::pause::pause();
+        plan::pause();
         let (a, dims, workers, _) = &steps[i];
         Some(a.cost(m, target, dims, *workers)?.time_s)
     })

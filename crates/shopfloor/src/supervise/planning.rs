@@ -45,7 +45,8 @@ pub(super) fn start(
         .spawn(move || {
             cpu::stand_back();
             for task in tasks {
-                let Some(answer) = answer(&engine, task) else {
+                let answer = plan::with_pauses(cpu::step_aside, || answer(&engine, task));
+                let Some(answer) = answer else {
                     return;
                 };
                 counters
@@ -122,7 +123,7 @@ fn propose(engine: &Engine, seen: &Observations, asked: &[Asked]) -> Vec<Candida
             }
         })
         .collect();
-    planner::with_pauses(cpu::step_aside, || engine.planner().propose(seen, &serving))
+    engine.planner().propose(seen, &serving)
 }
 
 /// Whether the other plan gives the outputs that one plan gave for a live request.

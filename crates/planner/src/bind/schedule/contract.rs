@@ -451,7 +451,7 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
         }
     }
     for shape in shapes {
-        crate::pause::pause();
+        plan::pause();
         let (mr, nr) = shape.map_or((1, ctx.lanes()), |s| (i64::from(s.mr), i64::from(s.nr)));
         // Columns: panels that stay near while the rows go by.
         let widest = ((cache / (depth as f64 * b_size)) as i64 / nr * nr).max(nr);

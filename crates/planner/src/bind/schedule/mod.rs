@@ -126,7 +126,7 @@ pub(crate) fn choose(
     if let Some(taken) = near::take(ctx, &kernel.name, facts, whys) {
         return Ok(taken);
     }
-    crate::pause::pause();
+    plan::pause();
     let kernel = &ordered(kernel);
     let space = Space {
         packings: facts.packings,
@@ -159,7 +159,7 @@ pub(crate) fn choose(
         ));
     }
     list.truncate(ctx.effort.max(1));
-    crate::pause::pause();
+    plan::pause();
     let mut best = ranked(ctx, &list, 0, constant);
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);

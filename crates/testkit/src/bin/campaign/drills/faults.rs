@@ -157,7 +157,8 @@ pub fn million(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         };
         let swap = |i: u64| -> Result<(), String> {
             let plan = if i.is_multiple_of(2) { &one } else { &two };
-            s.swap_plan(plan.clone()).map(drop).map_err(text)
+            let swapped = plan::with_pauses(cpu::step_aside, || s.swap_plan(plan.clone()));
+            swapped.map(drop).map_err(text)
         };
         // Even, since half of them is asked for.
         let share = requests / how.blocks as u64 / 2 * 2;

@@ -1,12 +1,12 @@
-//! Pauses of a planner that works beside requests.
+//! Pauses of what makes plans beside requests.
 use std::cell::Cell;
 
 thread_local!(static PAUSE: Cell<Option<fn()>> = const { Cell::new(None) });
 
-/// Runs `work`, and has whatever is planned in it call `pause` before every prediction, and between the other
-/// parts of planning: thousands of times a second. A system that shares processors out by clock ticks leaves
-/// one to a planner for milliseconds, though requests with tasks of microseconds wait for it; `pause` is where
-/// it steps aside.
+/// Runs `work`, and has whatever is planned, proved or compiled in it call `pause` before every prediction and
+/// between steps: thousands of times a second. A system that shares processors out by clock ticks leaves one to
+/// such work for milliseconds, though requests with tasks of microseconds wait for it; `pause` is where it
+/// steps aside.
 pub fn with_pauses<T>(pause: fn(), work: impl FnOnce() -> T) -> T {
     /// Puts back what was there, even when `work` panics.
     struct Back(Option<fn()>);
@@ -19,8 +19,8 @@ pub fn with_pauses<T>(pause: fn(), work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Others may go first, where somebody asked for it.
-pub(crate) fn pause() {
+/// Others may go first, where [`with_pauses`] asked for it on this thread.
+pub fn pause() {
     if let Some(p) = PAUSE.get() {
         p();
     }
