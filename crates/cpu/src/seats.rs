@@ -16,6 +16,7 @@ use std::{
     thread::{self, Thread},
 };
 
+use ::device::place::goes_after;
 #[cfg(not(loom))]
 use ::device::place::{Sleeper, Turn, take_turns};
 use crossbeam_utils::CachePadded;
@@ -72,9 +73,9 @@ impl Woken {
 
     /// As told by one of `priority`, after whom those go on that are less urgent, or as urgent.
     fn by(mut self, priority: i32) -> Woken {
-        let urgent = level(priority) + i32::from(priority > 0);
-        let all = self.0.iter_mut();
-        all.for_each(|(w, after)| *after = w.level < urgent);
+        for (w, after) in &mut self.0 {
+            *after = goes_after(w.level, level(priority));
+        }
         self
     }
 }

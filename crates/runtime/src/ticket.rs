@@ -1,6 +1,6 @@
 //! A request that waits at the engine's desk.
 use crate::RunError;
-use device::place::Sleeper;
+use device::place::{Sleeper, goes_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -129,10 +129,9 @@ impl Ticket {
         w.sleeps
     }
 
-    /// Whether its caller goes on after whoever calls, of priority `by`, is away with its answer: where that
-    /// one is more urgent, or as urgent.
+    /// Whether its caller goes on after whoever calls, of priority `by`, is away with its answer.
     pub fn goes_after(&self, by: i32) -> bool {
-        self.priority < by || (self.priority == by && by > 0)
+        goes_after(self.priority, by)
     }
 
     /// Has its caller, if it sleeps, look at what was decided, and go on where the calling thread is if it may

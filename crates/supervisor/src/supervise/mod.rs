@@ -23,7 +23,7 @@ pub use types::{
 use crate::stats::{median, quantile, rank_test};
 use plan::{Alternative, Why};
 use std::collections::{BTreeMap, VecDeque};
-use watch::{Fact, Watch};
+use watch::{Fact, Urgency, Watch};
 
 /// Seconds after which an answer that did not come is not waited for any more.
 const PATIENCE_S: f64 = 30.0;
@@ -199,10 +199,10 @@ impl Supervisor {
     }
 
     fn noticed(&mut self, f: Fact, out: &mut Vec<Action>) {
-        if f.pressing {
+        if f.urgency >= Urgency::Soon {
             self.in_vain = 0;
         }
-        if f.at_once {
+        if f.urgency == Urgency::AtOnce {
             self.rests = f64::NEG_INFINITY;
         }
         self.open.push(format!("{}: {}", f.subject, f.what));

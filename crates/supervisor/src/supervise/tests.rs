@@ -202,6 +202,36 @@ fn an_answer_of_no_use_is_followed_by_a_rest_that_only_workers_and_shapes_end() 
     }
 }
 
+/// What would pay and only came too early is asked for again when its time has come, and not after the rest that
+/// follows an answer of no use, which would last longer here.
+#[test]
+fn a_change_that_came_too_early_is_not_put_off_by_a_rest() {
+    let mut h = Host::new(Options {
+        back_off_s: 4.0,
+        ..Options::default()
+    });
+    h.until_asked(&window(3.0, 1.0), 5);
+    h.tell(Observation::Proposed(vec![proposal(1, 0.3)]));
+    h.tell(Observation::Ready {
+        proposal: 1,
+        failed: Some("no memory".into()),
+    });
+    let due = h.now + 4.0;
+    let w = window(6.0, 1.0);
+    h.until_asked(&w, 15);
+    for _ in 0..15 {
+        h.window(w.clone());
+    }
+    h.tell(Observation::Proposed(vec![proposal(2, 0.3)]));
+    assert!(h.now < due, "it came too early");
+    assert!(
+        h.now + super::REST * 1.5 > due + 2.0,
+        "and the rest is longer"
+    );
+    h.until_asked(&w, 40);
+    assert!((due..due + 0.5).contains(&h.now), "{} for {due}", h.now);
+}
+
 #[test]
 fn lost_cores_are_no_slow_machine_and_come_back() {
     let mut h = Host::new(Options::default());

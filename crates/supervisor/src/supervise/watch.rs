@@ -97,6 +97,17 @@ impl Default for SessionState {
     }
 }
 
+/// When the planner is to be asked about something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// When it is asked next.
+    Someday,
+    /// Soon, however often it knew nothing better before.
+    Soon,
+    /// Even if it rests: not a number that may swing, but other workers or requests.
+    AtOnce,
+}
+
 /// Something that has changed for good, as far as one can tell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fact {
@@ -108,10 +119,8 @@ pub(super) struct Fact {
     pub reason: String,
     /// Whether the workers to be granted change.
     pub workers: bool,
-    /// Whether the planner is asked soon, however often it knew nothing better before.
-    pub pressing: bool,
-    /// Whether it is asked even if it rests: not a number that may swing, but other workers or requests.
-    pub at_once: bool,
+    /// When the planner is to be asked.
+    pub urgency: Urgency,
 }
 
 /// What is held to be true.
@@ -186,8 +195,7 @@ impl Watch {
                     o.persist.max(1)
                 ),
                 workers: true,
-                pressing: true,
-                at_once: true,
+                urgency: Urgency::AtOnce,
             });
         }
         quiet
@@ -256,8 +264,7 @@ impl Watch {
                 what: format!("{:.2} times the predicted time, was {before:.2}", now),
                 reason: format!("{diagnosis}: {} windows in a row agree", o.persist.max(1)),
                 workers: false,
-                pressing: true,
-                at_once: false,
+                urgency: Urgency::Soon,
             });
         }
     }
@@ -285,8 +292,7 @@ impl Watch {
                     what: format!("{:.1} requests/s, were {before:.1}", level.held),
                     reason: "traffic has shifted".into(),
                     workers: false,
-                    pressing: false,
-                    at_once: false,
+                    urgency: Urgency::Someday,
                 });
             }
         }
@@ -313,8 +319,7 @@ impl Watch {
                         s.outside
                     ),
                     workers: false,
-                    pressing: true,
-                    at_once: true,
+                    urgency: Urgency::AtOnce,
                 });
             }
         }
@@ -331,8 +336,7 @@ impl Watch {
                 what: format!("{} requests wait", s.queued),
                 reason: "its queue has grown for several windows in a row".into(),
                 workers: false,
-                pressing: false,
-                at_once: false,
+                urgency: Urgency::Someday,
             });
         }
         let ratio = s.run_s / s.predicted_s;
@@ -353,8 +357,7 @@ impl Watch {
                     ),
                     reason: "measured for several windows in a row".into(),
                     workers: false,
-                    pressing: true,
-                    at_once: false,
+                    urgency: Urgency::Soon,
                 });
             }
         }
