@@ -84,10 +84,11 @@ impl Job<'_> {
         if done { Left::Empty } else { Left::Early }
     }
 
-    /// Whether this worker has to look up from its work: somebody wants its seat, or the request was
-    /// called off.
+    /// Asked between two tasks. Whether this worker has to look up from its work: somebody wants its seat, or
+    /// the request was called off.
     #[inline]
     fn pressed(&self, who: Sitter) -> bool {
+        self.seats.step_back(self.permit.priority);
         (self.seats.pressed(self.permit.priority, who) || self.permit.called_off())
             && !self.flow.failed()
     }

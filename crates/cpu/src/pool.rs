@@ -6,7 +6,8 @@ use crate::seats::{Seats, Woken};
 use crate::stands::{Stand, Stands};
 use crate::track::Tracks;
 use crossbeam_utils::CachePadded;
-use device::place::{Hurry, ThreadId, Turn, pin, take_turns, this_cpu, this_thread};
+use device::place::{ThreadId, pin, this_cpu, this_thread};
+use device::turns::{Hurry, Turn, take_turns};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -504,7 +505,11 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                 let Desk { scratch, views } = &mut *desk;
                 let scratch = scratch.as_ptr();
                 let seated = Cell::new(true);
-                let stand = Cell::new(shared.stand());
+                // Before the job is entered, whose caller waits for whoever is in it: both may take a while.
+                take_turns(shared.seats.turn(priority));
+                let stand = shared.stand();
+                stand.iter().for_each(|s| shared.part(me, s));
+                let stand = Cell::new(stand);
                 // The caller waits until this worker has left, who must not lose the processor before.
                 let woken = RefCell::new(Woken::default());
                 let slot = &shared.slots[s];
@@ -516,12 +521,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     if urgent && full {
                         drop(shared.seats.want(s, priority, false));
                     }
-                    take_turns(match shared.seats.below_urgent(priority) {
-                        true => Turn::Long,
-                        false => Turn::Short,
-                    });
                     let own = stand.take();
-                    own.iter().for_each(|s| shared.part(me, s));
                     let left = job.help(me + 1, scratch, views, slot);
                     drop(own);
                     if urgent {
@@ -531,7 +531,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     }
                     // Before the job's caller can know that nobody is in it.
                     seated.set(false);
-                    wake(shared.seats.hand_on());
+                    wake(shared.seats.hand_on(priority));
                     worked = true;
                     left
                 });

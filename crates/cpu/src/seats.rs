@@ -16,11 +16,15 @@ use std::{
     thread::{self, Thread},
 };
 
-use ::device::place::goes_after;
 #[cfg(not(loom))]
-use ::device::place::{Sleeper, Turn, take_turns};
+use ::device::place::Sleeper;
+use ::device::place::wait_after;
+#[cfg(not(loom))]
+use ::device::turns::take_turns;
+use ::device::turns::{Lately, Turn};
 use crossbeam_utils::CachePadded;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 /// Priorities beyond this are taken for this one, on either side of 0.
 const FAR: i32 = 1 << 28;
@@ -60,10 +64,9 @@ struct Held<'a> {
     woken: Woken,
 }
 
-/// Those who were given a seat, and whether they go on after whoever tells them; they hear of it when this is
-/// dropped.
+/// Those who were given a seat, and how long after being told they go on; they hear of it when this is dropped.
 #[derive(Default)]
-pub struct Woken(Vec<(Arc<Waiter>, bool)>);
+pub struct Woken(Vec<(Arc<Waiter>, Duration)>);
 
 impl Woken {
     /// Has these woken with the others.
@@ -74,7 +77,7 @@ impl Woken {
     /// As told by one of `priority`, after whom those go on that are less urgent, or as urgent.
     fn by(mut self, priority: i32) -> Woken {
         for (w, after) in &mut self.0 {
-            *after = goes_after(w.level, level(priority));
+            *after = wait_after(w.level, level(priority));
         }
         self
     }
@@ -132,7 +135,7 @@ pub struct Seats {
     #[cfg_attr(loom, allow(dead_code))]
     follow: bool,
     /// There were callers above others.
-    urgent: AtomicBool,
+    urgent: Lately,
     table: Mutex<Table>,
 }
 
@@ -154,7 +157,7 @@ impl Seats {
     fn made(seats: usize, follow: bool) -> Seats {
         Seats {
             follow,
-            urgent: AtomicBool::new(false),
+            urgent: Lately::default(),
             free: CachePadded::new(AtomicUsize::new(seats)),
             attention: CachePadded::new(AtomicUsize::new(0)),
             wanted: CachePadded::new(AtomicI32::new(NOBODY)),
@@ -214,10 +217,22 @@ impl Seats {
         self.wanted.load(Ordering::Relaxed) > level(priority) + i32::from(who == Sitter::Caller)
     }
 
-    /// Whether there were callers above a job of `priority`: who helps it is to let them go first on its
-    /// processor.
-    pub fn below_urgent(&self, priority: i32) -> bool {
-        priority <= 0 && self.urgent.load(Ordering::Relaxed)
+    /// The turns that whoever works for a job of `priority` takes on its processor: where there were callers
+    /// above it, they are to go before it.
+    pub fn turn(&self, priority: i32) -> Turn {
+        match priority <= 0 && self.urgent.ever() {
+            true => Turn::Long,
+            false => Turn::Short,
+        }
+    }
+
+    /// Asked between two tasks of a job of `priority`: now and then lets those go first that want the calling
+    /// thread's processor, where there were callers above it of late.
+    #[inline]
+    pub fn step_back(&self, priority: i32) {
+        if priority <= 0 {
+            self.urgent.step_back();
+        }
     }
 
     /// Whether a job of `priority` has others below it, so that helpers are to leave those for it.
@@ -234,9 +249,7 @@ impl Seats {
         #[cfg(not(loom))]
         if priority > 0 {
             take_turns(Turn::Short);
-            if !self.urgent.load(Ordering::Relaxed) {
-                self.urgent.store(true, Ordering::Relaxed);
-            }
+            self.urgent.now();
         }
         if priority < 0 {
             let mut t = self.table();
@@ -254,7 +267,7 @@ impl Seats {
     /// Gives a caller's seat back for good.
     pub fn leave(&self, priority: i32) {
         self.up(priority);
-        drop(self.hand_on().by(priority));
+        drop(self.hand_on(priority));
     }
 
     fn up(&self, priority: i32) {
@@ -285,13 +298,17 @@ impl Seats {
 
     /// Gives a seat back.
     pub fn release(&self) {
-        drop(self.hand_on());
+        drop(self.given_back());
     }
 
-    /// Gives a seat back; those who get it are woken when the result is dropped: they may take the processor
-    /// at once from whoever has something left to do.
+    /// Gives back a seat of one who worked for a job of `priority`; those who get it are woken when the result is
+    /// dropped: they may take the processor at once from whoever has something left to do.
     #[must_use = "those who get the seat are woken when this is dropped"]
-    pub fn hand_on(&self) -> Woken {
+    pub fn hand_on(&self, priority: i32) -> Woken {
+        self.given_back().by(priority)
+    }
+
+    fn given_back(&self) -> Woken {
         self.free.fetch_add(1, Ordering::SeqCst);
         // Either this sees who waits, or that one sees the free seat. (Loom orders only fences so.)
         #[cfg(loom)]
@@ -446,7 +463,7 @@ impl Seats {
                 break;
             }
             let w = t.waiters.remove(at);
-            t.woken.0.push((w, false));
+            t.woken.0.push((w, Duration::ZERO));
         }
         self.attention
             .store(t.waiters.len() + t.debt, Ordering::SeqCst);
@@ -458,7 +475,7 @@ impl Seats {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Seats, Sitter};
+    use super::{Seats, Sitter, Turn};
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -562,10 +579,11 @@ mod tests {
     #[test]
     fn only_where_urgent_callers_were_do_others_work_below_them() {
         let seats = Seats::new(1);
-        assert!(!seats.below_urgent(0));
+        let turns = || (seats.turn(0), seats.turn(1));
+        assert_eq!(turns(), (Turn::Short, Turn::Short));
         assert!(seats.sit(1, None));
         seats.leave(1);
-        assert!(seats.below_urgent(0) && !seats.below_urgent(1));
+        assert_eq!(turns(), (Turn::Long, Turn::Short));
     }
 
     #[test]

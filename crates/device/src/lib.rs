@@ -13,6 +13,7 @@ mod recycle;
 pub mod ring;
 mod state;
 mod store;
+pub mod turns;
 mod unified;
 
 pub use buffer::AlignedBytes;

@@ -146,9 +146,9 @@ impl Held<'_> {
 impl<'a> Held<'a> {
     /// Has a caller that sleeps go on.
     fn call(&mut self, t: Arc<Ticket>) {
-        match t.goes_after(self.calls.by) {
-            true => self.calls.tickets.push(t),
-            false => t.call(false),
+        match t.wait_after(self.calls.by) {
+            Duration::ZERO => t.call(Duration::ZERO),
+            _ => self.calls.tickets.push(t),
         }
     }
 
@@ -178,7 +178,7 @@ impl DerefMut for Held<'_> {
 impl Drop for Calls {
     fn drop(&mut self) {
         for t in &self.tickets {
-            t.call(true);
+            t.call(t.wait_after(self.by));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A request that waits at the engine's desk.
 use crate::RunError;
-use device::place::{Sleeper, goes_after};
+use device::place::{Sleeper, wait_after};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -129,14 +129,14 @@ impl Ticket {
         w.sleeps
     }
 
-    /// Whether its caller goes on after whoever calls, of priority `by`, is away with its answer.
-    pub fn goes_after(&self, by: i32) -> bool {
-        goes_after(self.priority, by)
+    /// How long its caller leaves the processor to whoever calls it, of priority `by`.
+    pub fn wait_after(&self, by: i32) -> Duration {
+        wait_after(self.priority, by)
     }
 
     /// Has its caller, if it sleeps, look at what was decided, and go on where the calling thread is if it may
-    /// run; `after` that one is away.
-    pub fn call(&self, after: bool) {
+    /// run, so long `after` it is called.
+    pub fn call(&self, after: Duration) {
         let w = lock(&self.wait);
         if let (Fate::Lead { .. }, Some(s)) = (&w.fate, &w.sleeper) {
             s.follow_me(after);
@@ -147,7 +147,7 @@ impl Ticket {
     /// Tells its caller.
     fn tell(&self, fate: Fate) {
         if self.decide(fate) {
-            self.call(false);
+            self.call(Duration::ZERO);
         }
     }
 

@@ -65,6 +65,7 @@ pub(crate) fn steps(plan: &Plan, block: &Block) -> Vec<Option<Again>> {
     let footprint = recency.everything;
     let mut out = Vec::with_capacity(all.len());
     for (step, operands) in block.steps.iter().zip(&all) {
+        plan::pause();
         let far = operands
             .iter()
             .map(|&(b, n, written, made)| recency.distance(b, n, written && made))
@@ -93,6 +94,7 @@ pub fn predict_steps(plan: &Plan, machine: &Machine, target: &Target, workers: u
     let mut out = Vec::new();
     for block in plan.blocks() {
         for (step, again) in block.steps.iter().zip(steps(plan, block)) {
+            plan::pause();
             let cost = again.and_then(|a| a.cost(machine, target, &plan.dims, workers));
             out.push(cost.unwrap_or_else(|| step.predicted.clone()));
         }

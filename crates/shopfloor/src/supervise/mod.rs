@@ -152,7 +152,9 @@ impl Supervision {
                     let Some(engine) = weak.upgrade() else {
                         break Ok(());
                     };
-                    if let Err(e) = live.window(&engine) {
+                    // Steps are priced anew where a run had other workers than its plan.
+                    let window = || live.window(&engine);
+                    if let Err(e) = plan::with_pauses(cpu::step_aside, window) {
                         break Err(e);
                     }
                     own.windows.fetch_add(1, Ordering::Relaxed);

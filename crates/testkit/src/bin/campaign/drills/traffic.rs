@@ -60,8 +60,8 @@ pub fn shift(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
             bts.extend(poisson(0.5 / tl, at, end, seed + 300));
             let b_due = bts.clone();
             let (sa, sb) = std::thread::scope(|s| {
-                let first = s.spawn(|| open(SENDERS, &ats, &|_| a.run(&xa).is_ok()));
-                let second = open(SENDERS, &bts, &|i| {
+                let first = s.spawn(|| open(SENDERS, &ats, &|| {}, &|_| a.run(&xa).is_ok()));
+                let second = open(SENDERS, &bts, &|| {}, &|i| {
                     let x = if b_due[i] < at { &xs } else { &xl };
                     b.run(x).is_ok()
                 });
@@ -160,7 +160,7 @@ pub fn burst(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         ats.extend(poisson(9.0 * usual, from, to, 140 + block as u64));
         ats.sort_by(f64::total_cmp);
         // Who sends waits for the answer: enough of them that nobody is late to send.
-        let all = open(128, &ats, &|_| {
+        let all = open(128, &ats, &|| {}, &|_| {
             let sent = std::time::Instant::now();
             let ok = s.run(&x).is_ok();
             (ok, sent.elapsed().as_secs_f64())

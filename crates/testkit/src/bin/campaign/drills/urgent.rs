@@ -50,7 +50,9 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         let task = longest_task(&b, &gb)?;
         let watching = supervise(&e)?;
         let ats = poisson(RATE, 0.0, seconds, 7 + block as u64);
-        let urgent = || open(4, &ats, &|_| u.run(&gu).is_ok());
+        // Callers that have called before: who has not takes its turns on the processors like anybody else, and
+        // as many as the callers are one in a hundred of the requests.
+        let urgent = || open(4, &ats, &|| drop(u.run(&gu)), &|_| u.run(&gu).is_ok());
         let p99 = |all: &[(f64, f64, bool)]| quantile(all.iter().map(|r| r.1).collect(), 0.99);
         let busy = |all: &[(f64, f64, bool)]| -> f64 {
             // What it keeps the engine from, as a share of the time.

@@ -6,8 +6,8 @@ use shopfloor::{
 };
 use std::collections::BTreeMap;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// First argument that makes this process a neighbour.
@@ -122,15 +122,20 @@ pub fn closed(
 }
 
 /// Calls `call` at the times `at` (seconds), from as many of `threads` threads as that takes; gives when each
-/// was due and how long after that it was answered, with what `call` says of it.
+/// was due and how long after that it was answered, with what `call` says of it. Time begins when every thread
+/// has done `first`.
 pub fn open<T: Send>(
     threads: usize,
     at: &[f64],
+    first: &(dyn Fn() + Sync),
     call: &(dyn Fn(usize) -> T + Sync),
 ) -> Vec<(f64, f64, T)> {
-    let began = Instant::now();
+    let (ready, began) = (Barrier::new(threads), OnceLock::new());
     let next = AtomicUsize::new(0);
     let one = || {
+        first();
+        ready.wait();
+        let began = *began.get_or_init(Instant::now);
         let mut all = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);

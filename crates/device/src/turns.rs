@@ -1,0 +1,271 @@
+//! When a thread has its turn on a processor that others want as well: urgent requests, what works below
+//! them, and what goes on beside all requests.
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a thread's turns on its processor are. They change nothing of its share: one that wakes with a
+/// shorter turn than whoever is on the processor goes before it at once, instead of at the end of that one's
+/// turn, and gives the processor back as soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The shortest there are: for one that is to have a processor at once when it wakes.
+    Short,
+    /// Longer than those that the system gives: for one that others may go before at any time.
+    Long,
+}
+
+/// Has the calling thread take such turns from now on. Where the system does not know of turns (Linux before
+/// 6.12), nothing changes.
+#[cfg(target_os = "linux")]
+pub fn take_turns(turn: Turn) {
+    thread_local!(static NOW: Cell<Option<Turn>> = const { Cell::new(None) });
+    if NOW.replace(Some(turn)) != Some(turn) {
+        turns_of(match turn {
+            Turn::Short => SHORT_NS,
+            Turn::Long => LONG_NS,
+        });
+    }
+}
+
+/// Has the calling thread take turns so long, in nanoseconds.
+#[cfg(target_os = "linux")]
+fn turns_of(ns: u64) {
+    let size = size_of::<libc::sched_attr>() as u32;
+    let mut a = libc::sched_attr {
+        size,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    let me: libc::pid_t = 0;
+    // SAFETY: the system writes at most `size` bytes to `a`, which has as many, all of them integers.
+    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, me, &raw mut a, size, 0u32) } == 0;
+    // Threads that the user runs under a policy of their own keep it.
+    if known && a.sched_policy == libc::SCHED_OTHER as u32 {
+        a.size = size;
+        a.sched_runtime = ns;
+        // Threads that this one starts are to have turns of their own. It would take their priority as well,
+        // where that is above the usual.
+        if a.sched_nice >= 0 {
+            a.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        }
+        // SAFETY: the system reads `size` bytes of `a`, which is initialised. Where it refuses, the thread
+        // competes as before.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, me, &raw const a, 0u32) };
+    }
+}
+
+/// The shortest turn that Linux gives, in nanoseconds.
+#[cfg(target_os = "linux")]
+const SHORT_NS: u64 = 100_000;
+
+/// Long turns, in nanoseconds: twice those that Linux gives on two processors, and more than on any number. Who
+/// wakes with a short turn goes first unless less than that is left of the other one's.
+#[cfg(target_os = "linux")]
+const LONG_NS: u64 = 3_000_000;
+
+/// How long its turns are, in nanoseconds: longer than those of urgent requests, which then go before it.
+#[cfg(target_os = "linux")]
+const ASIDE_NS: u64 = 400_000;
+
+/// The niceness of work beside the requests: about a tenth of a processor that is wanted all the time.
+#[cfg(target_os = "linux")]
+const STAND_BACK: i32 = 10;
+
+/// The last time at which something urgent was seen.
+#[derive(Debug, Default)]
+pub struct Lately(AtomicU64);
+
+/// For how long urgent requests are expected to come again, in nanoseconds.
+const LATELY_NS: u64 = 10_000_000_000;
+
+/// How long work below urgent requests goes on without letting others go first, in nanoseconds.
+const EVERY_NS: u64 = 1_000_000;
+
+impl Lately {
+    /// It is seen now.
+    pub fn now(&self) {
+        self.0.store(since_start().max(1), Ordering::Relaxed);
+    }
+
+    /// Whether it ever was.
+    pub fn ever(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets those go first that want the calling thread's processor, if it worked for a while since it last did
+    /// and this was seen of late; asked between two tasks. True where it did.
+    ///
+    /// A thread to which the system thinks that nothing is due just now does not go before others when it wakes,
+    /// however short its turns are, and loses the processor to them in the midst of its work. It then waits for a
+    /// clock tick, which comes after milliseconds. Who gives up its turn is owed the less for it, so that the
+    /// other one is due.
+    #[inline]
+    pub fn step_back(&self) -> bool {
+        let seen = self.0.load(Ordering::Relaxed);
+        seen > 0 && step_back(seen)
+    }
+}
+
+/// As [`Lately::step_back`] for what was seen at that time.
+fn step_back(seen: u64) -> bool {
+    thread_local!(static LAST: Cell<Option<u64>> = const { Cell::new(None) });
+    let now = since_start();
+    let since = |t: u64| now.saturating_sub(t);
+    let does = since(seen) < LATELY_NS && LAST.get().is_none_or(|l| since(l) > EVERY_NS);
+    if does {
+        LAST.set(Some(now));
+        std::thread::yield_now();
+    }
+    does
+}
+
+/// Nanoseconds since this was first asked.
+fn since_start() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Has the calling thread stand back for others that want its processor: for work beside the requests.
+#[cfg(target_os = "linux")]
+pub fn stand_back() {
+    // Where the system does not let it, it competes like others.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), STAND_BACK);
+    // Who steps aside gives up its turn: a long one would have it wait for as long.
+    turns_of(ASIDE_NS);
+}
+
+/// How long work beside the requests goes on without stepping aside.
+const BESIDE: Duration = Duration::from_micros(200);
+
+/// How long it waits at most for requests that hurry: there may be some all the time.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// Requests that hurry, of the whole process.
+static HURRIED: AtomicUsize = AtomicUsize::new(0);
+
+/// A request that work beside the requests waits for, as long as this lives.
+#[derive(Debug)]
+pub struct Hurry(());
+
+impl Hurry {
+    /// From now on.
+    pub fn on() -> Hurry {
+        HURRIED.fetch_add(1, Ordering::Relaxed);
+        Hurry(())
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        HURRIED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets others go first that wait for the calling thread's processor, if it worked for a while since it last
+/// did, and waits while requests hurry: for work beside the requests, called often.
+pub fn step_aside() {
+    thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
+    let hurried = || HURRIED.load(Ordering::Relaxed) > 0;
+    if !hurried() && LAST.get().is_some_and(|t| t.elapsed() < BESIDE) {
+        return;
+    }
+    std::thread::yield_now();
+    let since = Instant::now();
+    // Until none did at two looks: the answer of the last one is to be away.
+    let mut calm = !hurried();
+    while !calm && since.elapsed() < WAIT {
+        std::thread::sleep(BESIDE);
+        calm = !hurried();
+        std::thread::sleep(BESIDE);
+        calm &= !hurried();
+    }
+    LAST.set(Some(Instant::now()));
+}
+
+/// Nanoseconds that the calling thread has run so far, as the system counts; 0 where it does not say.
+#[cfg(target_os = "linux")]
+pub fn thread_time_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|w| w.parse().ok()).unwrap_or(0)
+}
+
+/// Not available on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn take_turns(_: Turn) {}
+
+/// Not available on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn stand_back() {}
+
+/// Not known on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn thread_time_ns() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EVERY_NS, HURRIED, Hurry, Lately, WAIT, step_aside};
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn turns_are_taken_where_the_system_has_them_and_not_handed_down() {
+        let turn = || {
+            let id = rustix::thread::gettid().as_raw_nonzero();
+            let text = std::fs::read_to_string(format!("/proc/self/task/{id}/sched")).ok()?;
+            let line = text.lines().find(|l| l.starts_with("se.slice"))?;
+            line.split_whitespace().last()?.parse::<u64>().ok()
+        };
+        std::thread::spawn(move || {
+            // Systems that do not say how long turns are may not have them.
+            let Some(own) = turn() else { return };
+            use super::{LONG_NS, SHORT_NS, Turn, take_turns};
+            let taken = [Turn::Short, Turn::Short, Turn::Long, Turn::Short].map(|t| {
+                take_turns(t);
+                turn()
+            });
+            let known = [SHORT_NS, SHORT_NS, LONG_NS, SHORT_NS].map(Some);
+            assert!(taken == known || taken == [Some(own); 4], "{own} {taken:?}");
+            let child = std::thread::spawn(turn).join().expect("no panic");
+            assert_eq!(child, Some(own));
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn who_works_below_urgent_requests_steps_back_now_and_then_while_there_are_some() {
+        let lately = Lately::default();
+        assert!(!lately.ever() && !lately.step_back());
+        lately.now();
+        assert!(lately.ever() && lately.step_back());
+        let since = Instant::now();
+        while !lately.step_back() {
+            assert!(since.elapsed() < Duration::from_secs(10));
+        }
+        assert!(since.elapsed() >= Duration::from_nanos(EVERY_NS / 2));
+    }
+
+    #[test]
+    fn work_beside_requests_waits_while_some_hurry_but_not_for_ever() {
+        let took = || {
+            let since = Instant::now();
+            step_aside();
+            since.elapsed()
+        };
+        let hurry = Hurry::on();
+        assert!(took() >= WAIT);
+        drop(hurry);
+        assert_eq!(HURRIED.load(Ordering::Relaxed), 0);
+    }
+}
