@@ -346,6 +346,7 @@ impl Desk {
         ask: &Ask<'a>,
         bring: impl FnOnce() -> Vec<tensor::Tensor>,
     ) -> Result<Admitted<'a>, RunError> {
+        let came = Instant::now();
         let priority = ask.book.priority.load(Ordering::Relaxed);
         let ticket = Ticket::new(ask.brings, self.follow, priority);
         if let Some(c) = ask.cancel {
@@ -363,6 +364,8 @@ impl Desk {
                 items: ask.items,
                 shape: ask.shape,
                 deadline_s: ask.deadline_s,
+                // Where many come at once, they wait for the desk.
+                since_s: came.elapsed().as_secs_f64(),
             };
             self.step(&mut inner, Event::Arrive(request));
             (id, wake(&inner.scheduler, ask.book.id, id))
@@ -467,6 +470,7 @@ impl Desk {
                 items: 1,
                 shape: 0,
                 deadline_s: None,
+                since_s: 0.0,
             };
             self.tell(inner, Event::Arrive(request));
             return;

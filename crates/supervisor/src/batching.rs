@@ -244,6 +244,7 @@ mod tests {
                 items,
                 shape,
                 deadline_s: None,
+                since_s: 0.0,
             },
             arrived,
             due: f64::INFINITY,

@@ -444,6 +444,7 @@ impl<'a> World<'a> {
             items: live.items,
             shape: u64::from(live.size),
             deadline_s: None,
+            since_s: 0.0,
         })
     }
 

@@ -17,7 +17,7 @@ impl Scheduler {
             return Some(Refusal::Draining);
         }
         let deadline_s = request.deadline_s.or(s.policy.deadline)?;
-        let predicted_s = self.predicted(request)?;
+        let predicted_s = request.since_s + self.predicted(request)?;
         // A deadline that is not a number is kept by nothing.
         if predicted_s <= deadline_s {
             return None;

@@ -78,6 +78,13 @@ pub struct Request {
     /// Seconds from arrival within which it must be done; `None`: the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<f64>,
+    /// Seconds ago that it arrived, where it had to wait before the scheduler heard of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub since_s: f64,
+}
+
+fn is_zero(v: &f64) -> bool {
+    *v == 0.0
 }
 
 /// Something that happened.

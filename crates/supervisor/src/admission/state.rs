@@ -108,10 +108,11 @@ impl Session {
 
     pub fn push(&mut self, now: f64, request: Request) {
         let within = request.deadline_s.or(self.policy.deadline);
+        let arrived = now - request.since_s;
         self.queue.push(Waiting {
             request,
-            arrived: now,
-            due: within.map_or(f64::INFINITY, |d| now + d),
+            arrived,
+            due: within.map_or(f64::INFINITY, |d| arrived + d),
         });
     }
 
@@ -130,9 +131,10 @@ impl Session {
         self.queue.backlog_s() * f64::from(self.policy.workers) * self.ratio()
     }
 
-    /// Latest time at which a request may start and be done in time, by its prediction.
+    /// Latest time at which a request may start and be done in time, by its prediction and the margin on it:
+    /// in a long queue most are as late as they may be when their turn comes.
     pub fn latest_start(&self, w: &Waiting) -> f64 {
-        w.due - w.request.cost_s * self.ratio()
+        w.due - w.request.cost_s * self.stretch()
     }
 
     fn gave_up(&mut self, w: &Waiting, now: f64, out: &mut Vec<Action>) {
@@ -141,7 +143,7 @@ impl Session {
         out.push(Action::Expire {
             request: w.request.id,
             why: Refusal::Late {
-                predicted_s: now - w.arrived + w.request.cost_s * self.ratio(),
+                predicted_s: now - w.arrived + w.request.cost_s * self.stretch(),
                 deadline_s: w.due - w.arrived,
             },
         });
@@ -149,10 +151,10 @@ impl Session {
 
     /// Gives up what waits and cannot be done in time any more.
     pub fn expire(&mut self, now: f64, out: &mut Vec<Action>) {
-        let ratio = self.ratio();
+        let stretch = self.stretch();
         let late = self
             .queue
-            .remove_late(|w| w.due - w.request.cost_s * ratio < now);
+            .remove_late(|w| w.due - w.request.cost_s * stretch < now);
         for w in late {
             self.gave_up(&w, now, out);
         }
