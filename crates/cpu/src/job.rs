@@ -88,7 +88,7 @@ impl Job<'_> {
     /// the request was called off.
     #[inline]
     fn pressed(&self, who: Sitter) -> bool {
-        self.seats.step_back(self.permit.priority);
+        self.seats.yield_turn(self.permit.priority);
         (self.seats.pressed(self.permit.priority, who) || self.permit.called_off())
             && !self.flow.failed()
     }

@@ -227,11 +227,11 @@ impl Seats {
     }
 
     /// Asked between two tasks of a job of `priority`: now and then lets those go first that want the calling
-    /// thread's processor, where there were callers above it of late.
+    /// thread's processor, where there were callers above that job of late.
     #[inline]
-    pub fn step_back(&self, priority: i32) {
+    pub fn yield_turn(&self, priority: i32) {
         if priority <= 0 {
-            self.urgent.step_back();
+            self.urgent.yield_turn();
         }
     }
 
@@ -553,6 +553,24 @@ mod tests {
         });
         seats.leave(0);
         assert_eq!(seats.free(), 1);
+    }
+
+    #[test]
+    fn who_follows_a_helper_of_an_urgent_job_leaves_it_the_processor_for_a_while() {
+        let seats = Seats::new(1);
+        for (helped, waits) in [(1, true), (0, false)] {
+            assert!(seats.sit_to_help(helped));
+            std::thread::scope(|s| {
+                let t = s.spawn(|| seats.sit(0, None));
+                queued(&seats, 1);
+                let woken = seats.hand_on(helped);
+                assert_eq!(woken.0.len(), 1);
+                assert_eq!(woken.0[0].1 > Duration::ZERO, waits);
+                drop(woken);
+                assert!(t.join().unwrap());
+            });
+            seats.leave(0);
+        }
     }
 
     #[test]

@@ -65,8 +65,8 @@ fn turns_of(ns: u64) {
 #[cfg(target_os = "linux")]
 const SHORT_NS: u64 = 100_000;
 
-/// Long turns, in nanoseconds: twice those that Linux gives on two processors, and more than on any number. Who
-/// wakes with a short turn goes first unless less than that is left of the other one's.
+/// Long turns, in nanoseconds: longer than those that Linux gives, which are 2.8 ms on eight processors and more.
+/// Who wakes with a short turn goes first unless less than that is left of the other one's.
 #[cfg(target_os = "linux")]
 const LONG_NS: u64 = 3_000_000;
 
@@ -107,14 +107,14 @@ impl Lately {
     /// clock tick, which comes after milliseconds. Who gives up its turn is owed the less for it, so that the
     /// other one is due.
     #[inline]
-    pub fn step_back(&self) -> bool {
+    pub fn yield_turn(&self) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
-        seen > 0 && step_back(seen)
+        seen > 0 && yield_turn(seen)
     }
 }
 
-/// As [`Lately::step_back`] for what was seen at that time.
-fn step_back(seen: u64) -> bool {
+/// As [`Lately::yield_turn`] for what was seen at that time.
+fn yield_turn(seen: u64) -> bool {
     thread_local!(static LAST: Cell<Option<u64>> = const { Cell::new(None) });
     let now = since_start();
     let since = |t: u64| now.saturating_sub(t);
@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn who_works_below_urgent_requests_steps_back_now_and_then_while_there_are_some() {
         let lately = Lately::default();
-        assert!(!lately.ever() && !lately.step_back());
+        assert!(!lately.ever() && !lately.yield_turn());
         lately.now();
-        assert!(lately.ever() && lately.step_back());
+        assert!(lately.ever() && lately.yield_turn());
         let since = Instant::now();
-        while !lately.step_back() {
+        while !lately.yield_turn() {
             assert!(since.elapsed() < Duration::from_secs(10));
         }
         assert!(since.elapsed() >= Duration::from_nanos(EVERY_NS / 2));
