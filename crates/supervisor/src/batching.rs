@@ -49,6 +49,14 @@ pub struct Waiting {
     pub due: f64,
 }
 
+impl Waiting {
+    /// Latest time at which it may start and be done in time, seconds, where a run takes `stretch` times what was
+    /// predicted.
+    pub fn latest_start(&self, stretch: f64) -> f64 {
+        self.due - self.request.cost_s * stretch
+    }
+}
+
 /// Requests that run as one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
@@ -134,26 +142,27 @@ impl Batcher {
     }
 
     /// When the head may start, seconds: at once where a full batch waits or nothing is held back,
-    /// else when it was held back for long enough. `None` when nothing waits.
-    pub fn ready_at(&self) -> Option<f64> {
+    /// else when it was held back for long enough; `stretch` as in [`Waiting::latest_start`]. `None` when nothing
+    /// waits.
+    pub fn ready_at(&self, stretch: f64) -> Option<f64> {
         let head = self.queue.front()?;
         match self.is_full() {
             true => Some(head.arrived),
-            false => Some(self.held_until(head)),
+            false => Some(self.held_until(head, stretch)),
         }
     }
 
     /// Until when a request is held back at most, seconds.
-    fn held_until(&self, w: &Waiting) -> f64 {
-        // Holding back must not be what makes it late.
-        let latest = w.due - 2.0 * w.request.cost_s;
+    fn held_until(&self, w: &Waiting, stretch: f64) -> f64 {
+        // Holding back must not be what makes it late: a run's time is left.
+        let latest = w.latest_start(stretch + 1.0);
         (w.arrived + self.batching.max_delay_s.max(0.0)).min(latest.max(w.arrived))
     }
 
     /// Request `id` and until when it is held back at most, whatever waits before it.
-    pub fn find(&self, id: u64) -> Option<(&Waiting, f64)> {
+    pub fn find(&self, id: u64, stretch: f64) -> Option<(&Waiting, f64)> {
         let w = self.queue.iter().find(|w| w.request.id == id)?;
-        Some((w, self.held_until(w)))
+        Some((w, self.held_until(w, stretch)))
     }
 
     /// Takes the head and, behind it, what agrees with it in shape, as long as the batch holds it. A
@@ -295,14 +304,14 @@ mod tests {
     fn a_head_is_held_back_until_the_batch_is_full_or_time_is_up() {
         let mut b = batcher(2, 0.010);
         b.push(waiting(1, 1, 0, 1.0));
-        assert_eq!(b.ready_at(), Some(1.010));
+        assert_eq!(b.ready_at(1.0), Some(1.010));
         b.push(waiting(2, 1, 0, 1.004));
-        assert_eq!(b.ready_at(), Some(1.0));
+        assert_eq!(b.ready_at(1.0), Some(1.0));
         b.take();
-        assert_eq!(b.ready_at(), None);
+        assert_eq!(b.ready_at(1.0), None);
         let mut due = waiting(3, 1, 0, 2.0);
         due.due = 2.006;
         b.push(due);
-        assert!((b.ready_at().unwrap() - 2.004).abs() < 1e-12);
+        assert!((b.ready_at(1.0).unwrap() - 2.004).abs() < 1e-12);
     }
 }

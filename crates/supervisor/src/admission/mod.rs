@@ -292,8 +292,8 @@ impl Scheduler {
     pub fn wake_at(&self) -> Option<f64> {
         let of = |s: &Session| {
             let head = s.queue.head()?;
-            let ready = s.queue.ready_at().filter(|r| *r > self.now);
-            let late = s.latest_start(head).max(self.now);
+            let ready = s.queue.ready_at(s.stretch()).filter(|r| *r > self.now);
+            let late = head.latest_start(s.stretch()).max(self.now);
             let late = late.is_finite().then_some(late);
             match (ready, late) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -307,8 +307,8 @@ impl Scheduler {
     /// waits and keeps to this sees to it that what is left behind a batch is not left for good.
     pub fn wake_for(&self, session: SessionId, request: RequestId) -> Option<f64> {
         let s = self.sessions.get(&session)?;
-        let (w, held) = s.queue.find(request)?;
-        let late = s.latest_start(w);
+        let (w, held) = s.queue.find(request, s.stretch())?;
+        let late = w.latest_start(s.stretch());
         let after = |t: &f64| *t > self.now && t.is_finite();
         [held, late]
             .into_iter()
@@ -635,7 +635,9 @@ impl Scheduler {
         for (id, s) in &self.sessions {
             // Nothing is turned away because others are held back.
             let ready = s.queue.len() > s.policy.max_queued
-                || s.queue.ready_at().is_some_and(|at| at <= self.now);
+                || s.queue
+                    .ready_at(s.stretch())
+                    .is_some_and(|at| at <= self.now);
             if s.queue.is_empty() || !ready || s.running >= s.policy.max_running.max(1) {
                 continue;
             }

@@ -121,7 +121,8 @@ impl Session {
         self.ratios.median().unwrap_or(1.0)
     }
 
-    /// By how much predicted times are stretched where a deadline is to be kept.
+    /// By how much predicted times are stretched where a deadline is to be kept: in a long queue most requests
+    /// are as late as they may be when their turn comes.
     pub fn stretch(&self) -> f64 {
         self.ratio() * self.margin
     }
@@ -129,12 +130,6 @@ impl Session {
     /// Worker seconds that wait.
     pub fn backlog_s(&self) -> f64 {
         self.queue.backlog_s() * f64::from(self.policy.workers) * self.ratio()
-    }
-
-    /// Latest time at which a request may start and be done in time, by its prediction and the margin on it:
-    /// in a long queue most are as late as they may be when their turn comes.
-    pub fn latest_start(&self, w: &Waiting) -> f64 {
-        w.due - w.request.cost_s * self.stretch()
     }
 
     fn gave_up(&mut self, w: &Waiting, now: f64, out: &mut Vec<Action>) {
@@ -152,9 +147,7 @@ impl Session {
     /// Gives up what waits and cannot be done in time any more.
     pub fn expire(&mut self, now: f64, out: &mut Vec<Action>) {
         let stretch = self.stretch();
-        let late = self
-            .queue
-            .remove_late(|w| w.due - w.request.cost_s * stretch < now);
+        let late = self.queue.remove_late(|w| w.latest_start(stretch) < now);
         for w in late {
             self.gave_up(&w, now, out);
         }
@@ -163,7 +156,7 @@ impl Session {
     /// As [`Session::expire`] for the head alone, until one can be done in time.
     pub fn expire_head(&mut self, now: f64, out: &mut Vec<Action>) {
         while let Some(head) = self.queue.head()
-            && self.latest_start(head) < now
+            && head.latest_start(self.stretch()) < now
         {
             let id = head.request.id;
             if let Some(w) = self.queue.remove(id) {

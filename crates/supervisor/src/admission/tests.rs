@@ -204,6 +204,29 @@ fn a_deadline_counts_from_the_call_and_not_from_the_desk() {
 }
 
 #[test]
+fn who_is_held_back_for_company_starts_before_it_would_be_given_up() {
+    let mut s = scheduler(
+        2,
+        &[policy(|p| {
+            p.deadline = Some(1.0);
+            p.workers = 1;
+            p.max_running = 2;
+            p.batching.max_items = 8;
+            p.batching.max_delay_s = 0.8;
+        })],
+    );
+    s.step(0.0, Event::Arrive(request(1, 0, 0.1)));
+    let first = started(&s.step(0.8, Event::Tick));
+    assert_eq!(first.len(), 1);
+    s.step(0.81, Event::Arrive(request(2, 0, 0.1)));
+    // The first takes more than twice what was predicted and is late: predictions and their margin widen.
+    s.step(1.05, Event::Finish(first[0].0));
+    let wake = s.wake_at().unwrap();
+    let a = s.step(wake, Event::Tick);
+    assert_eq!(started(&a).len(), 1, "{wake} {a:?}");
+}
+
+#[test]
 fn what_waited_in_vain_is_given_up_on_a_tick() {
     let mut s = scheduler(1, &[policy(|p| p.deadline = Some(1.0))]);
     s.step(0.0, Event::Arrive(request(1, 0, 0.2)));
@@ -480,7 +503,7 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
                 assert!(runs.values().all(|r| r.1 > 0), "{seed}");
                 for (i, l) in load.iter().enumerate() {
                     let p = &s.sessions[&(i as u32)];
-                    let held = p.queue.ready_at().is_none_or(|at| at > now);
+                    let held = p.queue.ready_at(p.stretch()).is_none_or(|at| at > now);
                     assert!(
                         l.queued == 0 || held || l.running >= p.policy.max_running,
                         "{seed}"
