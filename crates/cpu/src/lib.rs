@@ -29,6 +29,6 @@ pub mod ukr;
 pub use crate::code::{Called, called};
 pub use crate::device::{CpuDevice, CpuOptions};
 pub use crate::pool::Fault;
-pub use ::device::turns::{stand_back, step_aside, thread_time_ns};
+pub use ::device::turns::{let_others_first, stand_back, step_aside, thread_time_ns};
 pub use isa::Isa;
 pub use target::target;

@@ -74,7 +74,8 @@ pub struct Sleeper {
 /// than it gives.
 ///
 /// Who slept has more of the processor due to it than who worked, and would keep it until the system's next tick.
-/// The less urgent take longer: of two that wake at once, either may be the first.
+/// The less urgent take longer: of two that wake at once, either may be the first, and the system lets timers within
+/// 50 us of each other go off together.
 pub fn wait_after(waits: i32, leaves: i32) -> Duration {
     match waits.cmp(&leaves) {
         Less => Duration::from_micros(250),

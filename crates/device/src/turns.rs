@@ -70,7 +70,8 @@ const SHORT_NS: u64 = 100_000;
 #[cfg(target_os = "linux")]
 const LONG_NS: u64 = 3_000_000;
 
-/// How long its turns are, in nanoseconds: longer than those of urgent requests, which then go before it.
+/// Turns of work beside the requests, in nanoseconds: longer than those of urgent requests, which then go before
+/// it.
 #[cfg(target_os = "linux")]
 const ASIDE_NS: u64 = 400_000;
 
@@ -115,10 +116,15 @@ impl Lately {
 
 /// As [`Lately::yield_turn`] for what was seen at that time.
 fn yield_turn(seen: u64) -> bool {
-    thread_local!(static LAST: Cell<Option<u64>> = const { Cell::new(None) });
     let now = since_start();
-    let since = |t: u64| now.saturating_sub(t);
-    let does = since(seen) < LATELY_NS && LAST.get().is_none_or(|l| since(l) > EVERY_NS);
+    now.saturating_sub(seen) < LATELY_NS && yield_after(EVERY_NS, now)
+}
+
+/// Lets others have the calling thread's processor at `now`, unless it did within the last `ns` nanoseconds; true
+/// where it does.
+fn yield_after(ns: u64, now: u64) -> bool {
+    thread_local!(static LAST: Cell<Option<u64>> = const { Cell::new(None) });
+    let does = LAST.get().is_none_or(|l| now.saturating_sub(l) > ns);
     if does {
         LAST.set(Some(now));
         std::thread::yield_now();
@@ -141,7 +147,7 @@ pub fn stand_back() {
     turns_of(ASIDE_NS);
 }
 
-/// How long work beside the requests goes on without stepping aside.
+/// How long work beside the requests goes on without letting others go first.
 const BESIDE: Duration = Duration::from_micros(200);
 
 /// How long it waits at most for requests that hurry: there may be some all the time.
@@ -169,14 +175,15 @@ impl Drop for Hurry {
 }
 
 /// Lets others go first that wait for the calling thread's processor, if it worked for a while since it last
-/// did, and waits while requests hurry: for work beside the requests, called often.
+/// did: for work beside the requests that must not be late itself, called often.
+pub fn let_others_first() {
+    yield_after(BESIDE.as_nanos() as u64, since_start());
+}
+
+/// As [`let_others_first`], and waits while requests hurry: for work beside the requests that has time.
 pub fn step_aside() {
-    thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
+    let_others_first();
     let hurried = || HURRIED.load(Ordering::Relaxed) > 0;
-    if !hurried() && LAST.get().is_some_and(|t| t.elapsed() < BESIDE) {
-        return;
-    }
-    std::thread::yield_now();
     let since = Instant::now();
     // Until none did at two looks: the answer of the last one is to be away.
     let mut calm = !hurried();
@@ -186,7 +193,6 @@ pub fn step_aside() {
         std::thread::sleep(BESIDE);
         calm &= !hurried();
     }
-    LAST.set(Some(Instant::now()));
 }
 
 /// Nanoseconds that the calling thread has run so far, as the system counts; 0 where it does not say.
@@ -248,12 +254,12 @@ mod tests {
         let lately = Lately::default();
         assert!(!lately.ever() && !lately.yield_turn());
         lately.now();
-        assert!(lately.ever() && lately.yield_turn());
         let since = Instant::now();
+        assert!(lately.ever() && lately.yield_turn());
         while !lately.yield_turn() {
             assert!(since.elapsed() < Duration::from_secs(10));
         }
-        assert!(since.elapsed() >= Duration::from_nanos(EVERY_NS / 2));
+        assert!(since.elapsed() >= Duration::from_nanos(EVERY_NS));
     }
 
     #[test]

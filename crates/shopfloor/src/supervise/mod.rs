@@ -154,7 +154,7 @@ impl Supervision {
                     };
                     // Steps are priced anew where a run had other workers than its plan.
                     let window = || live.window(&engine);
-                    if let Err(e) = plan::with_pauses(cpu::step_aside, window) {
+                    if let Err(e) = plan::with_pauses(cpu::let_others_first, window) {
                         break Err(e);
                     }
                     own.windows.fetch_add(1, Ordering::Relaxed);

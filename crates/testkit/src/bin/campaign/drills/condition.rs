@@ -51,7 +51,7 @@ pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
     let (mut share, mut time, mut back, mut back_time) = (vec![], vec![], vec![], vec![]);
     let (mut unchanged, mut notes) = (vec![], vec![]);
     let best = |row: [f64; 2]| row[0].max(row[1]);
-    let mut again = 0;
+    let (mut again, mut unsteady) = (0, 0);
     for block in 0..how.blocks {
         quiet.hold()?;
         // Workers pinned to either core are hit in turn.
@@ -110,7 +110,9 @@ pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
             // A shared machine may give two processors or two halves of one for a while: then the oracle is of
             // another machine than what it is compared with.
             let changed = |a: f64, b: f64| a.max(b) > STEADY * a.min(b);
-            if again == MOST_AGAIN || !(0..2).any(|i| changed(best(o[i]), best(now[i]))) {
+            let steady = !(0..2).any(|i| changed(best(o[i]), best(now[i])));
+            if steady || again == MOST_AGAIN {
+                unsteady += usize::from(!steady);
                 break s;
             }
             again += 1;
@@ -132,7 +134,7 @@ pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         }
     }
     notes.push(format!(
-        "The oracle is measured before and after; {again} further blocks were left out, since what it could do changed by more than {:.0}%.",
+        "The oracle is measured before and after. {again} further blocks were left out, since what it could do changed by more than {:.0}%; of those counted {unsteady} changed as much (at most {MOST_AGAIN} are left out).",
         100.0 * (STEADY - 1.0)
     ));
     Ok(Outcome {

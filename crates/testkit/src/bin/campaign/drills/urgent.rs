@@ -83,7 +83,7 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         left.push(rate(&beside?, 0.0, seconds) / room);
         if block == 0 {
             notes.push(format!(
-                "{URGENT} at {RATE} requests/s with priority 10 beside {BACKGROUND} with {CALLERS} callers; the background's longest task takes {:.3} ms.",
+                "{URGENT} at {RATE} requests/s with priority 10 from callers that have called before, beside {BACKGROUND} with {CALLERS} callers; the background's longest task takes {:.3} ms.",
                 1e3 * task
             ));
         }
