@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 pub struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
+    /// Bytes before `start` that came with it from the allocator.
+    ahead: usize,
     /// Keeps the memory where it came as pages.
     pages: Option<Pages>,
 }
@@ -21,6 +23,10 @@ unsafe impl Sync for AlignedBytes {}
 /// From this size on memory comes as pages of its own.
 const LARGE: usize = 1 << 20;
 
+/// Alignment that is asked of the allocator: at this one it may have pages at hand that are zero already, at
+/// [`AlignedBytes::ALIGN`] it writes zeros to every one.
+const PLAIN: usize = 16;
+
 impl AlignedBytes {
     /// Alignment in bytes.
     pub const ALIGN: usize = 64;
@@ -31,6 +37,7 @@ impl AlignedBytes {
             return Ok(AlignedBytes {
                 start: NonNull::<AlignUnit>::dangling().cast(),
                 len,
+                ahead: 0,
                 pages: None,
             });
         }
@@ -45,15 +52,27 @@ impl AlignedBytes {
             return Ok(AlignedBytes {
                 start: pages.start(),
                 len,
+                ahead: 0,
                 pages: Some(pages),
             });
         }
-        let layout = Layout::from_size_align(len, Self::ALIGN).map_err(|_| fail())?;
+        let whole = len.checked_add(Self::ALIGN).ok_or_else(fail)?;
+        let layout = Layout::from_size_align(whole, PLAIN).map_err(|_| fail())?;
         // SAFETY: the layout's size is not 0.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(fail)?;
+        let given = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(fail)?;
+        let ahead = given.align_offset(Self::ALIGN);
+        // An allocator whose memory cannot be aligned is one that has none.
+        if ahead >= Self::ALIGN {
+            // SAFETY: just allocated with this layout.
+            unsafe { dealloc(given.as_ptr(), layout) };
+            return Err(fail());
+        }
+        // SAFETY: less than `ALIGN` further, which the allocation is longer than `len`.
+        let start = unsafe { given.add(ahead) };
         Ok(AlignedBytes {
             start,
             len,
+            ahead,
             pages: None,
         })
     }
@@ -123,11 +142,11 @@ impl std::ops::DerefMut for AlignedBytes {
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if self.len > 0 && self.pages.is_none() {
-            // SAFETY: allocated in `new` with this size and alignment, not freed before.
+            // SAFETY: allocated in `new` that far ahead with this size and alignment, not freed before.
             unsafe {
                 dealloc(
-                    self.start.as_ptr(),
-                    Layout::from_size_align_unchecked(self.len, Self::ALIGN),
+                    self.start.as_ptr().sub(self.ahead),
+                    Layout::from_size_align_unchecked(self.len + Self::ALIGN, PLAIN),
                 )
             }
         }

@@ -1,4 +1,3 @@
-use crate::profile::median;
 use crate::units;
 use crate::{Align, Style, Table};
 use serde::{Deserialize, Serialize};
@@ -41,18 +40,13 @@ pub struct PlanningMs {
 }
 
 impl PlanningMs {
-    /// The median of each time over several tries.
-    pub fn median(all: &[PlanningMs]) -> PlanningMs {
-        let of = |time: fn(&PlanningMs) -> Option<f64>| {
-            let mut each: Vec<f64> = all.iter().filter_map(time).collect();
-            (!each.is_empty()).then(|| median(&mut each))
-        };
-        PlanningMs {
-            model: of(|p| Some(p.model)).unwrap_or_default(),
-            bind: of(|p| Some(p.bind)).unwrap_or_default(),
-            first: of(|p| Some(p.first)).unwrap_or_default(),
-            outside: of(|p| p.outside),
-        }
+    /// The process of median share of a shape outside the box, or of median first planning where none lies
+    /// outside: all times of one process, since what slows a machine down for a while slows all of them.
+    pub fn typical(all: &[PlanningMs]) -> PlanningMs {
+        let mut sorted = all.to_vec();
+        let by = |p: &PlanningMs| p.outside_share().unwrap_or(p.model + p.first);
+        sorted.sort_by(|a, b| by(a).total_cmp(&by(b)));
+        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
     /// What planning for a shape outside the box takes, over what the first planning took. Both are
@@ -93,7 +87,7 @@ pub struct LoadReport {
     pub first: ProcessMs,
     /// Processes that found what the first one left, in order.
     pub second: Vec<ProcessMs>,
-    /// Planning, in the median over the processes that did.
+    /// Planning in the typical one of the processes that did.
     pub planning: PlanningMs,
     /// Plans made by requests inside the box of the first; 0 is right.
     pub plans_inside: usize,

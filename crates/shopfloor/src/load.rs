@@ -8,9 +8,9 @@ use supervisor::stats::median;
 use tensor::Tensor;
 
 /// Processes that are started with an empty cache, each with one of its own.
-const FIRSTS: usize = 3;
+const FIRSTS: usize = 5;
 /// Processes that are started with a filled cache.
-const SECONDS: usize = 7;
+const SECONDS: usize = 11;
 
 fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
@@ -109,7 +109,7 @@ pub fn load_times(
         steps: one.steps,
         first,
         second,
-        planning: PlanningMs::median(&times),
+        planning: PlanningMs::typical(&times),
         plans_inside: planned.iter().map(|p| p.plans_inside).sum(),
     })
 }

@@ -18,7 +18,7 @@ const CHILD: &str = "--measure";
 /// The same for one that plans without a cache.
 const PLANS: &str = "--plans";
 /// Processes that plan without a cache.
-const PLANNINGS: usize = 3;
+const PLANNINGS: usize = 9;
 
 /// First loads of less than this are listed, but break no bound: beside them the fixed cost of
 /// starting an engine and opening a handful of files counts, milliseconds.
@@ -234,10 +234,11 @@ pub fn run(args: &[String]) -> ExitCode {
          the page cache for all of them.\n\n\
          `planned` is reading, rewriting, fusing and binding in a process that has no cache and plans for the \
          first time. The *first planning* is what such a process takes from the file to a plan that runs: the \
-         same with proof, compiling and packing of weights (medians of {PLANNINGS} processes). `outside` is \
+         same with proof, compiling and packing of weights. `outside` is \
          what a request of a shape outside all boxes at hand takes before it runs there (the median of those \
          of five shapes that need a plan, one to five further along a dimension): schedules, proof, \
-         compiling, and packing where it packs anew; its share is of the first planning.\n\n\
+         compiling, and packing where it packs anew; its share is of the first planning. These are the times of one \
+         of {PLANNINGS} processes, that of median share: what slows the machine down for a while slows all of them.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
          within a second, and a shape inside the box makes no plan: {wrong} of {} models break one of \
