@@ -36,6 +36,15 @@ fn highest(b: &mut ExprBuilder, d: DType) -> Ref {
     b.int(n, d)
 }
 
+/// What a NaN is to a pick.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nans {
+    /// Better than every number.
+    Win,
+    /// With index 0 better, else worse than every number.
+    FirstStays,
+}
+
 /// Two elements with their indices, the one that comes first in sorted order first.
 fn ordered(
     b: &mut ExprBuilder,
@@ -313,13 +322,38 @@ impl Monoid {
     /// `select_last`. A NaN counts as largest. State (value, index), index -1 for nothing; ties
     /// are decided by index, so `combine` may be used in any order.
     pub fn argmax(dtype: DType, axis: u32, select_last: bool) -> Monoid {
-        Monoid::arg("argmax", dtype, axis, select_last, Compare::Gt)
+        Monoid::arg("argmax", dtype, axis, select_last, Compare::Gt, Nans::Win)
     }
 
     /// Index (I64) of the smallest element along `axis`; else as [`Monoid::argmax`]. A NaN counts
     /// as smallest.
     pub fn argmin(dtype: DType, axis: u32, select_last: bool) -> Monoid {
-        Monoid::arg("argmin", dtype, axis, select_last, Compare::Lt)
+        Monoid::arg("argmin", dtype, axis, select_last, Compare::Lt, Nans::Win)
+    }
+
+    /// As [`Monoid::argmax`], but for NaNs what who goes along the axis finds by taking what is larger than
+    /// what it has: a NaN of index 0 stays, any other is never taken. onnxruntime finds the same.
+    pub fn argmax_along(dtype: DType, axis: u32, select_last: bool) -> Monoid {
+        Monoid::arg(
+            "argmax",
+            dtype,
+            axis,
+            select_last,
+            Compare::Gt,
+            Nans::FirstStays,
+        )
+    }
+
+    /// The smallest, else as [`Monoid::argmax_along`].
+    pub fn argmin_along(dtype: DType, axis: u32, select_last: bool) -> Monoid {
+        Monoid::arg(
+            "argmin",
+            dtype,
+            axis,
+            select_last,
+            Compare::Lt,
+            Nans::FirstStays,
+        )
     }
 
     /// The `k` first elements in order along `axis` (the largest, or the smallest, first) and their I64
@@ -379,7 +413,14 @@ impl Monoid {
         }
     }
 
-    fn arg(name: &str, d: DType, axis: u32, select_last: bool, better: Compare) -> Monoid {
+    fn arg(
+        name: &str,
+        d: DType,
+        axis: u32,
+        select_last: bool,
+        better: Compare,
+        nans: Nans,
+    ) -> Monoid {
         Monoid {
             name: name.into(),
             identity: program(|b| {
@@ -396,17 +437,23 @@ impl Monoid {
                 let (v2, i2) = (b.input(2, d), b.input(3, DType::I64));
                 let wins = b.compare(better, v2, v1);
                 let equal = b.compare(Compare::Eq, v2, v1);
-                let (wins, equal) = if d.is_float() {
-                    let (nan1, nan2) = (b.unary(Unary::IsNan, v1), b.unary(Unary::IsNan, v2));
-                    let number1 = b.unary(Unary::Not, nan1);
-                    let by_nan = b.binary(Binary::And, nan2, number1);
-                    let both = b.binary(Binary::And, nan1, nan2);
-                    (
-                        b.binary(Binary::Or, wins, by_nan),
-                        b.binary(Binary::Or, equal, both),
-                    )
-                } else {
-                    (wins, equal)
+                let nan = |b: &mut ExprBuilder, v| b.unary(Unary::IsNan, v);
+                let nans_of = d.is_float().then(|| (nan(b, v1), nan(b, v2)));
+                let (wins, equal) = match nans_of {
+                    Some((nan1, nan2)) => {
+                        let (won, lost) = match nans {
+                            Nans::Win => (nan2, nan1),
+                            Nans::FirstStays => (nan1, nan2),
+                        };
+                        let other = b.unary(Unary::Not, lost);
+                        let by_nan = b.binary(Binary::And, won, other);
+                        let both = b.binary(Binary::And, nan1, nan2);
+                        (
+                            b.binary(Binary::Or, wins, by_nan),
+                            b.binary(Binary::Or, equal, both),
+                        )
+                    }
+                    None => (wins, equal),
                 };
                 let order = if select_last {
                     Compare::Gt
@@ -415,9 +462,22 @@ impl Monoid {
                 };
                 let ordered = b.compare(order, i2, i1);
                 let tie = b.binary(Binary::And, equal, ordered);
-                let wins = b.binary(Binary::Or, wins, tie);
-                // A side without elements never wins.
+                let mut wins = b.binary(Binary::Or, wins, tie);
                 let zero = b.int(0, DType::I64);
+                if let (Some((nan1, nan2)), Nans::FirstStays) = (nans_of, nans) {
+                    let (at1, at2) = (
+                        b.compare(Compare::Eq, i1, zero),
+                        b.compare(Compare::Eq, i2, zero),
+                    );
+                    let (first1, first2) = (
+                        b.binary(Binary::And, nan1, at1),
+                        b.binary(Binary::And, nan2, at2),
+                    );
+                    let open = b.unary(Unary::Not, first1);
+                    let taken = b.binary(Binary::And, wins, open);
+                    wins = b.binary(Binary::Or, taken, first2);
+                }
+                // A side without elements never wins.
                 let (none1, some2) = (
                     b.compare(Compare::Lt, i1, zero),
                     b.compare(Compare::Ge, i2, zero),

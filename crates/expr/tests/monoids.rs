@@ -73,6 +73,8 @@ fn every(d: DType) -> Vec<Monoid> {
         Monoid::argmax(d, 0, true),
         Monoid::argmin(d, 0, false),
         Monoid::argmin(d, 0, true),
+        Monoid::argmax_along(d, 0, false),
+        Monoid::argmin_along(d, 0, true),
         Monoid::any(d),
         Monoid::all(d),
     ];
@@ -230,6 +232,23 @@ fn results_are_those_of_plain_loops() {
                 best(|a, b| a < b, last),
                 "seed {seed}"
             );
+            // With a NaN somewhere, `best` is who goes along and takes what is better.
+            let with = |at: usize| {
+                let mut s = s.clone();
+                s[at] = Scalar::Float(f64::NAN);
+                s
+            };
+            for at in [0, n / 2, n - 1] {
+                let got = reduce(&Monoid::argmax_along(d, 0, last), &with(at));
+                let mut want = 0;
+                for (i, x) in xs.iter().enumerate().skip(1) {
+                    let held = if want == at { f64::NAN } else { xs[want] };
+                    if i != at && (*x > held || (last && *x == held)) {
+                        want = i;
+                    }
+                }
+                assert_eq!(got, [Scalar::Int(want as i64)], "seed {seed}, NaN at {at}");
+            }
         }
         assert_eq!(
             reduce(&Monoid::any(d), &s),

@@ -13,6 +13,7 @@ use super::dot::Dot;
 use super::gemm::{GemmKernel, gemm_kernel, shapes};
 use super::lines::Lines;
 use super::nibbles::Nibbles;
+use super::picks::{Pick, Picks};
 use crate::isa::Isa;
 
 /// A unary function over `n` elements: (src, dst, n). In place is allowed.
@@ -157,6 +158,10 @@ macro_rules! list {
             col_max: fn(d: &Columns) = columns::max;
             /// The smallest of each column and `acc`, NaN when any is NaN; as `col_sum`.
             col_min: fn(d: &Columns) = columns::min;
+            /// The best of each column with what is at hand, into `values` and `ranks`; the elements named by [`Picks`] are valid and what is written overlaps nothing else.
+            col_pick: fn(d: &Picks) = picks::columns;
+            /// Where the best of a row is (pick, x, n): 0 for none.
+            row_pick: fn(pick: &Pick, x: *const f32, n: usize) -> usize = picks::row;
             /// Packs B (k, n, src, row stride, column stride, nr, dst) into panels of nr columns: dst\[panel\]\[p\]\[j\], the last panel zero-padded; dst has n.div_ceil(nr) * k * nr elements; no overlap.
             pack_b: fn(k: usize, n: usize, src: *const f32, row_stride: usize, col_stride: usize, nr: usize, dst: *mut f32) = pack::pack_b;
             /// dst\[c * dst_ld + r\] = src\[r * src_ld + c\] (rows, cols, src, src_ld, dst, dst_ld) for 32-bit elements, as bits; no overlap.
@@ -218,7 +223,7 @@ macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
-            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, quant, row, slice};
+            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice};
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]

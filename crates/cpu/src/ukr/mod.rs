@@ -35,6 +35,7 @@ pub mod lines;
 pub mod math;
 pub mod nibbles;
 pub mod pack;
+pub mod picks;
 pub mod portable;
 #[allow(
     clippy::missing_safety_doc,
@@ -58,3 +59,4 @@ pub use kernels::{BinaryFn, Kernels, ReduceFn, ScalarFn, UnaryFn, kernels};
 pub use lines::{Line, Lines, Taps};
 pub use nibbles::Nibbles;
 pub use pack::copy_strided;
+pub use picks::{Nan, Pick, Picks};

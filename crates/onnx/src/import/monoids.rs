@@ -201,37 +201,8 @@ pub(crate) fn log_sum_exp(d: DType) -> Monoid {
 
 /// Position of the largest (`largest`) or smallest element; of equal ones the first, or the last.
 pub(crate) fn arg(d: DType, largest: bool, last: bool) -> Monoid {
-    let mut i = ExprBuilder::new();
-    let worst = if largest { lowest(d) } else { highest(d) };
-    let v = i.inline(&worst, &[], None)[0];
-    let none = i.int(-1, DType::I64);
-    let mut l = ExprBuilder::new();
-    let (x, at) = (l.input(0, d), l.index(0));
-    let mut c = ExprBuilder::new();
-    let (lv, li) = (c.input(0, d), c.input(1, DType::I64));
-    let (rv, ri) = (c.input(2, d), c.input(3, DType::I64));
-    let better = match (largest, last) {
-        (true, false) => Compare::Gt,
-        (true, true) => Compare::Ge,
-        (false, false) => Compare::Lt,
-        (false, true) => Compare::Le,
-    };
-    let wins = c.compare(better, rv, lv);
-    let zero = c.int(0, DType::I64);
-    // A state without an element loses.
-    let left_empty = c.compare(Compare::Lt, li, zero);
-    let right_full = c.compare(Compare::Ge, ri, zero);
-    let wins = c.binary(Binary::And, wins, right_full);
-    let take = c.binary(Binary::Or, wins, left_empty);
-    let (ov, oi) = (c.select(take, rv, lv), c.select(take, ri, li));
-    let mut f = ExprBuilder::new();
-    let _ = f.input(0, d);
-    let out = f.input(1, DType::I64);
-    Monoid {
-        name: if largest { "argmax" } else { "argmin" }.into(),
-        identity: i.finish(&[v, none]),
-        lift: l.finish(&[x, at]),
-        combine: c.finish(&[ov, oi]),
-        finish: f.finish(&[out]),
+    match largest {
+        true => Monoid::argmax_along(d, 0, last),
+        false => Monoid::argmin_along(d, 0, last),
     }
 }

@@ -1,34 +1,26 @@
 //! The greatest or smallest few of f32 elements with their ranks, kept in order: by comparisons with what
-//! is kept, without programs.
+//! is kept, without programs. Pieces of a row come in the order of their ranks.
 use super::{Walk, next};
 use crate::exec::vm::Lane;
+use crate::ukr::{Nan, Pick, Picks};
 use expr::Monoid;
 use layout::DType;
 
 /// What is kept at most.
 const MOST: usize = 4;
 
-/// Columns that go down rows together.
-const WIDE: usize = 16;
-
-/// Elements of a row from which on the extreme is looked for first, and then where it is.
+/// Elements of a row from which on a micro-kernel looks for the best.
 const LONG: usize = 32;
 
 /// A monoid that picks elements: the best one, or the first `k` in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arg {
     k: usize,
-    /// The greatest, not the smallest.
-    largest: bool,
-    /// Of equal elements the last one.
-    last: bool,
-    /// A NaN is better than any number.
-    nan_wins: bool,
+    pick: Pick,
 }
 
 impl Arg {
-    /// The pick that `m` makes with states of `dtypes` of arguments of `args`. ArgMax and ArgMin of models are not
-    /// among them: there a NaN wins as little as in onnxruntime, which depends on what came first.
+    /// The pick that `m` makes with states of `dtypes` of arguments of `args`.
     pub(crate) fn of(m: &Monoid, dtypes: &[DType], args: &[DType]) -> Option<Arg> {
         let k = dtypes.len() / 2;
         let states = || dtypes.iter().enumerate();
@@ -39,25 +31,26 @@ impl Arg {
         let f = DType::F32;
         for largest in [true, false] {
             for last in [true, false] {
-                let one = match largest {
-                    true => Monoid::argmax(f, 0, last),
-                    false => Monoid::argmin(f, 0, last),
+                let (one, along): (Monoid, Monoid) = match largest {
+                    true => (Monoid::argmax(f, 0, last), Monoid::argmax_along(f, 0, last)),
+                    false => (Monoid::argmin(f, 0, last), Monoid::argmin_along(f, 0, last)),
                 };
-                if k == 1 && *m == one {
-                    return Some(Arg {
-                        k,
-                        largest,
-                        last,
-                        nan_wins: true,
-                    });
-                }
-            }
-            if *m == Monoid::first(k, f, 0, largest) {
+                let nan = match () {
+                    () if *m == one => Nan::Wins,
+                    () if *m == along => Nan::FirstStays,
+                    () => continue,
+                };
                 return Some(Arg {
                     k,
-                    largest,
-                    last: false,
-                    nan_wins: largest,
+                    pick: Pick { largest, last, nan },
+                });
+            }
+            if *m == Monoid::first(k, f, 0, largest) {
+                let nan = if largest { Nan::Wins } else { Nan::Loses };
+                let last = false;
+                return Some(Arg {
+                    k,
+                    pick: Pick { largest, last, nan },
                 });
             }
         }
@@ -67,18 +60,21 @@ impl Arg {
     /// Whether element `v` of rank `i` comes before what is kept, `s` of rank `j`.
     #[inline(always)]
     fn before(self, v: f32, i: i64, s: f32, j: i64) -> bool {
-        let better = match self.largest {
+        let Pick { largest, last, nan } = self.pick;
+        let better = match largest {
             true => v > s,
             false => v < s,
         };
-        let (nan, kept_nan) = (v.is_nan(), s.is_nan());
-        let by_nan = match self.nan_wins {
-            true => nan & !kept_nan,
-            false => kept_nan & !nan,
+        let (is, was) = (v.is_nan(), s.is_nan());
+        let first = nan == Nan::FirstStays;
+        let (came, stays) = (first & is & (i == 0), first & was & (j == 0));
+        let by_nan = match nan {
+            Nan::Wins => is & !was,
+            Nan::Loses | Nan::FirstStays => was & !is,
         };
-        let equal = (v == s) | (nan & kept_nan);
-        let ordered = if self.last { i > j } else { i < j };
-        (j < 0) | better | by_nan | (equal & ordered)
+        let equal = (v == s) | (is & was);
+        let ordered = if last { i > j } else { i < j };
+        (j < 0) | came | (!stays & (better | by_nan | (equal & ordered)))
     }
 }
 
@@ -176,9 +172,12 @@ impl Walk<'_> {
         // SAFETY: a row of n elements `st` apart in a tile; the state is one of its own.
         unsafe {
             if a.k == 1 && x.st == 1 && self.n >= LONG {
-                let row = std::slice::from_raw_parts(p, self.n);
-                let e = extreme(a, row);
-                kept.put(a, row[e], rank(e));
+                let mut pick = a.pick;
+                if pick.nan == Nan::FirstStays && rank(0) != 0 {
+                    pick.nan = Nan::Loses;
+                }
+                let e = (self.ctx.kernel.kernels.row_pick)(&pick, p, self.n);
+                kept.put(a, *p.add(e), rank(e));
                 return;
             }
             for e in 0..self.n {
@@ -208,27 +207,32 @@ impl Walk<'_> {
             self.c[i] = 0;
         }
         let states = self.kept(a);
-        let mut lane = 0;
         // SAFETY: rows of n elements `st` apart in a tile, `ld` apart from one another; every lane has a
         // state of its own.
         unsafe {
-            // Ranks within the piece have 32 bits.
-            if a.k == 1 && x.st == 1 && rows < 1 << 30 {
-                while lane + WIDE <= self.n {
-                    let (v, r) = down(a, p.add(lane), rows, ld as isize);
-                    for l in 0..WIDE {
-                        let rank = base + by * i64::from(r[l]);
-                        states.of(lane + l).put(a, v[l], rank);
+            let unit = [x.st, states.v[0].st, states.i[0].st] == [1; 3];
+            // Ranks within the piece have 32 bits, and come in their order.
+            if a.k == 1 && (unit || self.n == 1) && rows < 1 << 30 && by >= 0 {
+                let Kept { v, i } = states.of(0);
+                (ctx.kernel.kernels.col_pick)(&Picks {
+                    pick: a.pick,
+                    rows,
+                    n: self.n,
+                    x: p,
+                    ld: ld as isize,
+                    base,
+                    by,
+                    values: v[0],
+                    ranks: i[0],
+                });
+            } else {
+                for l in 0..self.n {
+                    let kept = states.of(l);
+                    for r in 0..rows {
+                        let off = l as i64 * x.st + r as i64 * ld;
+                        let v = *p.wrapping_offset(off as isize);
+                        kept.put(a, v, base + by * r as i64);
                     }
-                    lane += WIDE;
-                }
-            }
-            for l in lane..self.n {
-                let kept = states.of(l);
-                for r in 0..rows {
-                    let off = l as i64 * x.st + r as i64 * ld;
-                    let v = *p.wrapping_offset(off as isize);
-                    kept.put(a, v, base + by * r as i64);
                 }
             }
         }
@@ -236,106 +240,38 @@ impl Walk<'_> {
     }
 }
 
-/// Where the best of a row is.
-fn extreme(a: Arg, row: &[f32]) -> usize {
-    let sign = if a.largest { 1.0 } else { -1.0 };
-    let (wide, rest) = row.as_chunks::<WIDE>();
-    let mut best = [f32::NEG_INFINITY; WIDE];
-    let mut nans = [0u32; WIDE];
-    for c in wide {
-        for l in 0..WIDE {
-            let v = c[l] * sign;
-            best[l] = if v > best[l] { v } else { best[l] };
-            nans[l] |= u32::from(v.is_nan());
-        }
-    }
-    let most = best.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let most = rest.iter().map(|v| v * sign).fold(most, f32::max) * sign;
-    let any = nans.iter().any(|n| *n != 0) || rest.iter().any(|v| v.is_nan());
-    let found = |is: &dyn Fn(f32) -> bool| match a.last {
-        true => row.iter().rposition(|v| is(*v)),
-        false => row.iter().position(|v| is(*v)),
-    };
-    let numbers = || row.iter().any(|v| !v.is_nan());
-    let nan = any && (a.nan_wins || !numbers());
-    let at = match nan {
-        true => found(&f32::is_nan),
-        false => found(&|v| v == most),
-    };
-    at.unwrap_or(0)
-}
-
-/// The best of each of `WIDE` columns of `rows` rows, `ld` elements apart, and its row.
-///
-/// # Safety
-/// The elements are there, and `rows` is not 0.
-unsafe fn down(a: Arg, p: *const f32, rows: usize, ld: isize) -> ([f32; WIDE], [i32; WIDE]) {
-    // SAFETY: as the caller says.
-    unsafe {
-        match (a.largest, a.last) {
-            (true, false) => walk::<true, false>(a, p, rows, ld),
-            (true, true) => walk::<true, true>(a, p, rows, ld),
-            (false, false) => walk::<false, false>(a, p, rows, ld),
-            (false, true) => walk::<false, true>(a, p, rows, ld),
-        }
-    }
-}
-
-/// [`down`] with the comparison known to the compiler.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn walk<const LARGEST: bool, const LAST: bool>(
-    a: Arg,
-    p: *const f32,
-    rows: usize,
-    ld: isize,
-) -> ([f32; WIDE], [i32; WIDE]) {
-    // SAFETY: as the caller says.
-    let row = |r: usize| unsafe { &*p.offset(r as isize * ld).cast::<[f32; WIDE]>() };
-    let (mut v, mut at) = (*row(0), [0i32; WIDE]);
-    for r in 1..rows {
-        let x = row(r);
-        for l in 0..WIDE {
-            let better = match (LARGEST, LAST) {
-                (true, false) => x[l] > v[l],
-                (true, true) => x[l] >= v[l],
-                (false, false) => x[l] < v[l],
-                (false, true) => x[l] <= v[l],
-            };
-            let (nan, kept) = (x[l].is_nan(), v[l].is_nan());
-            let by_nan = match a.nan_wins {
-                true => nan & (LAST | !kept),
-                false => kept & (LAST | !nan),
-            };
-            let takes = better | by_nan;
-            v[l] = if takes { x[l] } else { v[l] };
-            at[l] = if takes { r as i32 } else { at[l] };
-        }
-    }
-    (v, at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::isa::Isa;
+    use crate::ukr::{Kernels, kernels};
 
-    const ALL: [(bool, bool); 4] = [(true, false), (true, true), (false, false), (false, true)];
-
-    fn monoid(largest: bool, last: bool) -> Monoid {
-        match largest {
-            true => Monoid::argmax(DType::F32, 0, last),
-            false => Monoid::argmin(DType::F32, 0, last),
-        }
+    /// Every way to pick one.
+    fn monoids() -> Vec<Monoid> {
+        let f = DType::F32;
+        let of = |last| {
+            [
+                Monoid::argmax(f, 0, last),
+                Monoid::argmin(f, 0, last),
+                Monoid::argmax_along(f, 0, last),
+                Monoid::argmin_along(f, 0, last),
+            ]
+        };
+        [false, true].into_iter().flat_map(of).collect()
     }
 
-    fn of(largest: bool, last: bool) -> Arg {
-        let kept = [DType::F32, DType::I64];
-        Arg::of(&monoid(largest, last), &kept, &[DType::F32]).expect("a pick")
+    fn of(m: &Monoid) -> Arg {
+        let kept = m.identity.output_types().expect("types");
+        Arg::of(m, &kept, &[DType::F32]).expect("a pick")
     }
 
-    /// Rows with many ties, infinities, zeros of both signs, and NaNs in two of three.
+    fn all() -> impl Iterator<Item = (&'static Kernels, Arg)> {
+        let isas = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+        let here = isas.into_iter().filter(|i| i.available());
+        here.flat_map(|i| monoids().into_iter().map(move |m| (kernels(i), of(&m))))
+    }
+
+    /// Rows with many ties, infinities, zeros of both signs, and NaNs in some.
     fn rows() -> Vec<Vec<f32>> {
         let mut seed = 1u64;
         let mut draw = move |n: u64| {
@@ -346,7 +282,7 @@ mod tests {
         };
         let odd = [f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0];
         let mut out = Vec::new();
-        for n in [1usize, 2, 15, 16, 17, 33, 100] {
+        for n in [1usize, 2, 15, 16, 17, 33, 100, 128, 129, 300, 1000] {
             for nans in [0, 3, 40] {
                 let one = |_| match draw(100) {
                     x if x < nans => f32::NAN,
@@ -356,54 +292,109 @@ mod tests {
                 out.push((0..n).map(one).collect());
             }
             out.push(vec![f32::NAN; n]);
-            out.push(vec![f32::NEG_INFINITY; n]);
+            for worst in [f32::NEG_INFINITY, f32::INFINITY] {
+                out.push(vec![worst; n]);
+                let mut mixed = vec![f32::NAN; n];
+                mixed[n / 2] = worst;
+                out.push(mixed);
+            }
+            for first in [f32::NAN, 9.0] {
+                let mut row: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
+                row[n - 1] = f32::NAN;
+                row[0] = first;
+                out.push(row);
+            }
         }
         out
     }
 
-    /// One after the other.
-    fn plainly(a: Arg, row: &[f32]) -> usize {
-        let mut best = (0.0, -1);
-        for (i, v) in row.iter().enumerate() {
-            if a.before(*v, i as i64, best.0, best.1) {
-                best = (*v, i as i64);
+    /// One after the other, from `first` on, beside what is kept.
+    fn plainly(a: Arg, row: &[f32], first: i64, kept: (f32, i64)) -> (f32, i64) {
+        let mut best = kept;
+        for (i, v) in (first..).zip(row) {
+            if a.before(*v, i, best.0, best.1) {
+                best = (*v, i);
             }
         }
-        best.1 as usize
+        best
     }
 
     #[test]
     fn a_row_and_its_columns_have_the_same_best() {
-        for (largest, last) in ALL {
-            let a = of(largest, last);
+        for (k, a) in all() {
             for row in rows() {
-                let want = plainly(a, &row);
-                assert_eq!(extreme(a, &row), want, "{a:?} of {row:?}");
-                let wide: Vec<f32> = row.iter().flat_map(|v| [*v; WIDE]).collect();
-                // SAFETY: as many rows of WIDE elements.
-                let (v, at) = unsafe { down(a, wide.as_ptr(), row.len(), WIDE as isize) };
-                assert_eq!(at, [want as i32; WIDE], "{a:?} of {row:?}");
-                assert!(v.iter().all(|v| v.to_bits() == row[want].to_bits()));
+                let nothing = (0.0, -1);
+                let want = plainly(a, &row, 0, nothing);
+                // SAFETY: the row's elements.
+                let got = unsafe { (k.row_pick)(&a.pick, row.as_ptr(), row.len()) };
+                assert_eq!(got as i64, want.1, "{k:?} {a:?} of {row:?}");
+                // In two pieces, and columns that are not whole vectors.
+                for n in [1usize, 16, 21] {
+                    let wide: Vec<f32> = row.iter().flat_map(|v| vec![*v; n]).collect();
+                    let (mut values, mut ranks) = (vec![0f32; n], vec![-1i64; n]);
+                    let half = row.len() / 2;
+                    for (from, rows) in [(0, half), (half, row.len() - half)] {
+                        let d = Picks {
+                            pick: a.pick,
+                            rows,
+                            n,
+                            x: wide[from * n..].as_ptr(),
+                            ld: n as isize,
+                            base: from as i64,
+                            by: 1,
+                            values: values.as_mut_ptr(),
+                            ranks: ranks.as_mut_ptr(),
+                        };
+                        // SAFETY: as many rows of n elements; as many values and ranks.
+                        unsafe { (k.col_pick)(&d) };
+                    }
+                    assert_eq!(ranks, vec![want.1; n], "{k:?} {a:?} of {row:?}");
+                    let bits = row[want.1 as usize].to_bits();
+                    assert!(values.iter().all(|v| v.to_bits() == bits));
+                }
             }
         }
     }
 
     #[test]
-    fn what_is_kept_is_what_the_monoid_keeps() {
-        let eval = |e: &expr::Expr, inputs: &[expr::Scalar], i: i64| {
-            let ctx = expr::EvalContext {
-                inputs,
-                index: &[i],
-                symbols: &|_| None,
-            };
-            e.eval(&ctx).expect("an element")
+    fn parts_of_a_row_are_combined_in_any_order() {
+        for m in monoids() {
+            let a = of(&m);
+            for row in rows() {
+                let (left, right) = row.split_at(row.len() / 3);
+                let nothing = (0.0, -1);
+                let parts = [
+                    plainly(a, left, 0, nothing),
+                    plainly(a, right, left.len() as i64, nothing),
+                ];
+                let want = plainly(a, &row, 0, nothing).1;
+                for (x, y) in [(0, 1), (1, 0)] {
+                    let of =
+                        |p: (f32, i64)| [expr::Scalar::Float(p.0.into()), expr::Scalar::Int(p.1)];
+                    let both = [of(parts[x]), of(parts[y])].concat();
+                    let got = eval(&m.combine, &both, 0)[1].as_i64();
+                    assert_eq!(got, want, "{} of {row:?}", m.name);
+                }
+            }
+        }
+    }
+
+    fn eval(e: &expr::Expr, inputs: &[expr::Scalar], i: i64) -> Vec<expr::Scalar> {
+        let ctx = expr::EvalContext {
+            inputs,
+            index: &[i],
+            symbols: &|_| None,
         };
+        e.eval(&ctx).expect("an element")
+    }
+
+    #[test]
+    fn what_is_kept_is_what_the_monoid_keeps() {
         let firsts =
             (1..=MOST).flat_map(|k| [true, false].map(|l| (k, Monoid::first(k, DType::F32, 0, l))));
-        let picks = ALL.map(|(g, l)| (1, monoid(g, l)));
+        let picks = monoids().into_iter().map(|m| (1, m));
         for (k, m) in firsts.chain(picks) {
-            let kept: Vec<DType> = m.identity.output_types().expect("types");
-            let a = Arg::of(&m, &kept, &[DType::F32]).expect("a pick");
+            let a = of(&m);
             for row in rows().into_iter().filter(|r| r.len() >= k) {
                 let mut state = eval(&m.identity, &[], 0);
                 let (mut v, mut r) = ([0f32; MOST], [-1i64; MOST]);
