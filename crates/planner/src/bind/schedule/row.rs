@@ -27,7 +27,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         .map(|t| space.tile_bytes(&s, t) as f64)
         .sum();
     let per_point = (bytes / points as f64).max(1.0);
-    let most = (space.ctx.share() / per_point).floor();
+    let most = space.ctx.share() / per_point;
     let mut out = Vec::new();
     if most < 1.0
         && let Some(c) = walked(space, lanes, most)
@@ -78,8 +78,8 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
     out
 }
 
-/// The outermost reduced axis walked in pieces, for reductions of one pass.
-fn walked(space: &Space, lanes: Option<AxisId>, rows: f64) -> Option<Candidate> {
+/// The outermost reduced axis walked in pieces of `share` of it, for reductions of one pass.
+fn walked(space: &Space, lanes: Option<AxisId>, share: f64) -> Option<Candidate> {
     let mut kernel = space.kernel.clone();
     let over: Vec<AxisId> = kernel
         .body
@@ -106,8 +106,13 @@ fn walked(space: &Space, lanes: Option<AxisId>, rows: f64) -> Option<Candidate> 
     if stored_inside || folds != 1 {
         return None;
     }
-    let tile = ((space.extent(axis) as f64 * rows) as i64).max(1);
-    let tile = tiles::even(space.extent(axis), tile, 1);
+    let tile = (space.extent(axis) as f64 * share) as i64;
+    let multiple = if lanes == Some(axis) {
+        space.ctx.lanes()
+    } else {
+        1
+    };
+    let tile = tiles::even(space.extent(axis), tile, multiple);
     let lead = space.main_input()?;
     let cut: Vec<AxisTile> = space
         .inner_first(lead, &parallel)
