@@ -22,6 +22,7 @@ mod recurrent;
 mod resample;
 mod run;
 mod shapes;
+mod stages;
 mod views;
 
 pub use error::Error;

@@ -1,7 +1,7 @@
 use crate::edit::tidy;
 use crate::{
     Error, attention, cse, dead, fold, hoist, integer, labels, maps, pads, recurrent, resample,
-    shapes, views,
+    shapes, stages, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -146,6 +146,12 @@ pub const PASSES: &[Pass] = &[
         run: fold::run,
         needs: &["simple maps", "no dead code"],
         establishes: &["folded scales"],
+    },
+    Pass {
+        name: "stages",
+        run: stages::run,
+        needs: &["simple maps", "merged views"],
+        establishes: &[],
     },
     Pass {
         name: "hoist",

@@ -129,6 +129,9 @@ impl Fuser<'_> {
                 }
             }
         }
+        if let Some(g) = self.beside(n) {
+            return self.joined(n, g);
+        }
         let shape = |v: ValueId| self.graph.value(v).shape.clone();
         let (anchor, full, reduced) = match &node.op {
             Op::Map(_) => (Anchor::Map, shape(node.outputs[0]), vec![]),
@@ -221,6 +224,33 @@ impl Fuser<'_> {
             alternatives: vec![],
             reason,
         });
+    }
+
+    /// Puts a reduction beside another one of the same rows, whose tile it shares. Nothing that is in a group
+    /// yet reads it, so that no path leads from it to what that group reads.
+    fn beside(&mut self, n: NodeId) -> Option<usize> {
+        let node = self.graph.node(n);
+        let (Op::Reduce { axes, keep, .. }, &[x]) = (&node.op, node.inputs.as_slice()) else {
+            return None;
+        };
+        let full = &self.graph.value(x).shape;
+        let same = |g: &Group| {
+            let reads = |m: &NodeId| {
+                let m = self.graph.node(*m);
+                matches!(m.op, Op::Reduce { .. }) && m.inputs == [x]
+            };
+            let rows = g.anchor == Anchor::Row && g.full == *full && g.reduced == *axes;
+            rows && g.nodes.len() < MAX_NODES && g.nodes.iter().any(reads)
+        };
+        let g = self.groups.iter().rposition(same)?;
+        let m = space::reduced_mapping(full.len(), axes, *keep);
+        let group = &mut self.groups[g];
+        for &o in &node.outputs {
+            group.mapping.insert(o, m.clone());
+        }
+        group.nodes.push(n);
+        self.of_node[n.0 as usize] = Some(g);
+        Some(g)
     }
 
     fn try_join(&mut self, n: NodeId, g: usize) -> Result<(), Option<String>> {

@@ -3,7 +3,7 @@
 //! reduced axis is walked in pieces.
 use super::{Candidate, flat, gather_loops, places, tiles, wanted_tasks, whole};
 use crate::bind::ctx::Space;
-use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
+use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule, Stmt};
 
 /// Elements below which a row is short.
 const SHORT: i64 = 48;
@@ -102,8 +102,17 @@ fn walked(space: &Space, lanes: Option<AxisId>, share: f64) -> Option<Candidate>
         .stores()
         .iter()
         .any(|(_, t)| kernel.tiles[*t as usize].axes.contains(&axis));
-    let folds = kernel.body.iter().filter(|s| !s.over().is_empty()).count();
-    if stored_inside || folds != 1 {
+    let folds = || kernel.body.iter().filter(|s| !s.over().is_empty());
+    let inside = |s: &Stmt| {
+        let with_axis = |t: &u16| kernel.tiles[*t as usize].axes.contains(&axis);
+        s.reads().iter().chain(&s.writes()).any(with_axis)
+    };
+    let second_pass = folds().any(|f| {
+        let reads = |s: &&Stmt| s.reads().iter().any(|t| f.writes().contains(t));
+        let others = kernel.body.iter().filter(|s| !std::ptr::eq(*s, f));
+        others.filter(reads).any(inside)
+    });
+    if stored_inside || second_pass || folds().count() == 0 {
         return None;
     }
     let tile = (space.extent(axis) as f64 * share) as i64;
