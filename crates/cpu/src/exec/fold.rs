@@ -4,6 +4,7 @@
 //! row (ascending along the reduced axes); where it is reduced, a row is reduced by itself, then combined
 //! with the state. Either order is fixed by the program and its extents.
 mod arg;
+mod ints;
 mod short;
 
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
@@ -11,6 +12,7 @@ use super::{Ctx, MAX_AXES, View};
 use crate::ukr::Columns;
 use crate::ukr::kernels::{BinaryFn, ReduceFn};
 pub(crate) use arg::Arg;
+pub(crate) use ints::Ints;
 use layout::DType;
 pub(crate) use short::Flat;
 
@@ -59,6 +61,8 @@ pub(crate) struct CFold {
     pub simple: Option<Simple>,
     /// The short way of picks of f32 elements.
     pub arg: Option<Arg>,
+    /// The short way of rows of integers.
+    pub ints: Option<Ints>,
     /// Offset of `combine`'s scratch in the operation's area.
     pub combine_at: usize,
     /// For rows of a few elements, of which many are lifted at once.
@@ -668,6 +672,11 @@ impl Walk<'_> {
             let mut m = CH.min(self.n - from);
             self.lifted(from, m, 0);
             from += m;
+            if let Some(i) = f.ints {
+                // SAFETY: a row of m lifted elements; the state is one of its own.
+                unsafe { i.row(self.state(0).ptr, self.temp(0, 0).ptr, m) };
+                continue;
+            }
             let (mut set, mut to) = (0, 1);
             // Neighbours are combined in pairs until one is left: a fixed order that keeps left left.
             while m > 1 {

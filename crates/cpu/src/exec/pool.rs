@@ -2,7 +2,7 @@
 //! where what lies outside changes nothing.
 use super::contract::wide::CWide;
 use super::fold::{CFold, Lift, Simple, next};
-use super::vm::{narrow, widen};
+use super::vm::{CH, narrow, widen};
 use super::{Ctx, Fault, MAX_AXES, Op, View, run as tasks};
 
 /// A load and a fold (in loops or not) that may run as one.
@@ -68,19 +68,39 @@ fn fast(ctx: &Ctx, c: &CPool) -> bool {
     done
 }
 
+/// `to[i] = from[i * step]` for i below n.
+///
+/// # Safety
+/// They are there, and apart.
+unsafe fn apart(from: *const f32, step: isize, to: *mut f32, n: usize) {
+    // SAFETY: as the caller says.
+    unsafe {
+        if step == 2 {
+            // Known to the compiler, it is a matter of shuffles.
+            let mut i = 0;
+            while i + 8 < n {
+                let pairs = *from.add(2 * i).cast::<[[f32; 2]; 8]>();
+                *to.add(i).cast::<[f32; 8]>() = pairs.map(|p| p[0]);
+                i += 8;
+            }
+            (i..n).for_each(|i| *to.add(i) = *from.add(2 * i));
+            return;
+        }
+        (0..n).for_each(|i| *to.add(i) = *from.offset(i as isize * step));
+    }
+}
+
 /// Folds windows of `a` into `s`, both f32.
 fn windows(ctx: &Ctx, c: &CPool, lane: usize, a: View, s: View) -> bool {
     let f = &c.fold;
     let o = &ctx.kernel.operands[c.operand];
     let n = ctx.len[lane];
-    let bounded = o
-        .access
-        .bounds
-        .iter()
-        .any(|b| b.terms.iter().any(|t| t.0 == lane && ctx.param(t.1) != 0));
-    if bounded || n > 1 && (a.st[lane] != 1 || s.st[lane] != 1) || c.simple.lift != Lift::Identity {
+    if n > 1 && s.st[lane] != 1 || c.simple.lift != Lift::Identity {
         return false;
     }
+    // Lanes that lie apart are brought together first, in the row of the fold's temporaries.
+    let step = if n > 1 { a.st[lane] } else { 1 };
+    let near = ctx.area(f.rows).cast::<f32>();
     // The innermost kept axis is swept for each position of the window.
     let x = f.kept.iter().rev().copied().find(|&k| ctx.len[k] > 1);
     let (mut rows, mut count) = ([0usize; MAX_AXES], 0);
@@ -89,6 +109,14 @@ fn windows(ctx: &Ctx, c: &CPool, lane: usize, a: View, s: View) -> bool {
         count += 1;
     }
     let rows = &rows[..count];
+    let moves = |b: &super::access::CBound, axis| {
+        let own = |t: &&(usize, u32)| Some(t.0) == axis && ctx.param(t.1) != 0;
+        b.terms.iter().find(own).is_some()
+    };
+    let both = |b: &super::access::CBound| moves(b, x) && moves(b, Some(lane));
+    if o.access.bounds.iter().any(both) {
+        return false;
+    }
     let m = x.map_or(1, |x| ctx.len[x]);
     let (sx, ax) = x.map_or((0, 0), |x| (s.st[x], a.st[x]));
     let at = |v: &View, r: &[i64; MAX_AXES], t: &[i64; MAX_AXES]| {
@@ -100,32 +128,55 @@ fn windows(ctx: &Ctx, c: &CPool, lane: usize, a: View, s: View) -> bool {
     loop {
         let mut t = [0i64; MAX_AXES];
         loop {
+            // Positions of the innermost kept axis, and lanes, whose element is there.
             let (mut lo, mut hi) = (0, m);
+            let (mut from, mut to) = (0, n);
             for b in &o.access.bounds {
-                let (mut v, mut per) = (ctx.param(b.base), 0);
+                let (mut v, mut per, mut across) = (ctx.param(b.base), 0, 0);
                 for &(axis, k) in &b.terms {
                     let k = ctx.param(k);
                     v += k * (ctx.org[axis] + r[axis] + t[axis]);
                     if Some(axis) == x {
                         per = k;
+                    } else if axis == lane {
+                        across = k;
                     }
                 }
-                super::contract::clip(v, per, ctx.param(b.extent), &mut lo, &mut hi);
+                let extent = ctx.param(b.extent);
+                match across {
+                    0 => super::contract::clip(v, per, extent, &mut lo, &mut hi),
+                    _ => super::contract::clip(v, across, extent, &mut from, &mut to),
+                }
             }
             let (lo, hi) = (lo.clamp(0, m), hi.clamp(0, m));
+            let (from, to) = (from.clamp(0, n), to.clamp(0, n));
             let (p, q) = (at(&s, &r, &[0; MAX_AXES]), at(&a, &r, &t));
-            let row = |i: i64, n: i64| {
-                let (p, q) = (
-                    p.wrapping_offset((i * sx) as isize),
-                    q.wrapping_offset((i * ax) as isize),
+            let row = |i: i64, lanes: std::ops::Range<i64>| {
+                let (mut p, mut q) = (
+                    p.wrapping_offset((i * sx + lanes.start) as isize),
+                    q.wrapping_offset((i * ax + lanes.start * step) as isize),
                 );
-                // SAFETY: elements of the state's and of the operand's current piece, inside the bounds.
-                unsafe { (c.simple.combine)(p, q, p, n as usize) };
+                let mut left = (lanes.end - lanes.start).max(0) as usize;
+                // SAFETY: elements of the state's and of the operand's current piece, inside the bounds; the
+                // row of temporaries has CH elements and more.
+                unsafe {
+                    if step == 1 {
+                        (c.simple.combine)(p, q, p, left);
+                        return;
+                    }
+                    while left > 0 {
+                        let some = left.min(CH);
+                        apart(q, step as isize, near, some);
+                        (c.simple.combine)(p, near, p, some);
+                        (p, q) = (p.add(some), q.offset(some as isize * step as isize));
+                        left -= some;
+                    }
+                }
             };
-            if lo < hi && sx == n && ax == n {
-                row(lo, (hi - lo) * n);
+            if lo < hi && sx == n && ax == n && step == 1 && (from, to) == (0, n) {
+                row(lo, 0..(hi - lo) * n);
             } else {
-                (lo..hi).for_each(|i| row(i, n));
+                (lo..hi).for_each(|i| row(i, from..to));
             }
             if !next(&f.reduced, &mut t, ctx) {
                 break;

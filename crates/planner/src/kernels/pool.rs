@@ -164,55 +164,68 @@ fn divide_by_count(
     include_pad: bool,
     dtype: DType,
 ) -> kernel::TileId {
-    let mut b = ExprBuilder::new();
-    let mut count = b.int(1, DType::I64);
+    let from = body.builder.tile_dtype(sum);
+    let mut whole = 1i64;
+    let mut counts = Vec::new();
     for d in 0..spec.kernel.len() {
+        if spec.before[d].is_zero() && spec.after[d].is_zero() {
+            whole = whole.saturating_mul(spec.kernel[d]);
+            continue;
+        }
+        let mut b = ExprBuilder::new();
         let dil = spec.dilations[d];
         let size = b.int(spec.kernel[d], DType::I64);
-        let plain = spec.before[d].is_zero() && spec.after[d].is_zero();
-        let c = if plain {
-            size
+        // Taps t with lo <= start + t*dil < hi, start = o*stride - before.
+        let o = body.index(&mut b, &body.dims[2 + d]);
+        let stride = b.int(spec.strides[d], DType::I64);
+        let start = b.mul(o, stride);
+        let before = b.dim(&spec.before[d]);
+        let start = b.sub(start, before);
+        let (lo, hi) = if include_pad {
+            (
+                -spec.before[d].clone(),
+                xs[2 + d].clone() + spec.after[d].clone(),
+            )
         } else {
-            // Taps t with lo <= start + t*dil < hi, start = o*stride - before.
-            let o = body.index(&mut b, &body.dims[2 + d]);
-            let stride = b.int(spec.strides[d], DType::I64);
-            let start = b.mul(o, stride);
-            let before = b.dim(&spec.before[d]);
-            let start = b.sub(start, before);
-            let (lo, hi) = if include_pad {
-                (
-                    -spec.before[d].clone(),
-                    xs[2 + d].clone() + spec.after[d].clone(),
-                )
-            } else {
-                (Dim::ZERO, xs[2 + d].clone())
-            };
-            let (lo, hi) = (b.dim(&lo), b.dim(&hi));
-            let zero = b.int(0, DType::I64);
-            let dil_ref = b.int(dil, DType::I64);
-            let round = b.int(dil - 1, DType::I64);
-            // first = max(0, ceil((lo - start) / dil)); last = min(kernel, ceil((hi - start) / dil))
-            let ceil = |b: &mut ExprBuilder, edge| {
-                let gap = b.sub(edge, start);
-                let gap = b.binary(Binary::Max, gap, zero);
-                let gap = b.add(gap, round);
-                b.div(gap, dil_ref)
-            };
-            let first = ceil(&mut b, lo);
-            let last = ceil(&mut b, hi);
-            let last = b.binary(Binary::Min, last, size);
-            let c = b.sub(last, first);
-            let one = b.int(1, DType::I64);
-            b.binary(Binary::Max, c, one)
+            (Dim::ZERO, xs[2 + d].clone())
         };
+        let (lo, hi) = (b.dim(&lo), b.dim(&hi));
+        let zero = b.int(0, DType::I64);
+        let dil_ref = b.int(dil, DType::I64);
+        let round = b.int(dil - 1, DType::I64);
+        // first = max(0, ceil((lo - start) / dil)); last = min(kernel, ceil((hi - start) / dil))
+        let ceil = |b: &mut ExprBuilder, edge| {
+            let gap = b.sub(edge, start);
+            let gap = b.binary(Binary::Max, gap, zero);
+            let gap = b.add(gap, round);
+            b.div(gap, dil_ref)
+        };
+        let first = ceil(&mut b, lo);
+        let last = ceil(&mut b, hi);
+        let last = b.binary(Binary::Min, last, size);
+        let c = b.sub(last, first);
+        let one = b.int(1, DType::I64);
+        let c = b.binary(Binary::Max, c, one);
+        let c = b.cast(c, from);
+        // It depends on one dimension, and need not be counted for every element.
+        let expr = b.finish(&[c]);
+        let axes = body.dims[2 + d].clone();
+        let name = format!("taps{d}");
+        counts.push(body.builder.map(&name, from, &axes, expr, &[]));
+    }
+    let mut b = ExprBuilder::new();
+    let s = b.input(0, from);
+    let whole = b.int(whole, DType::I64);
+    let mut count = b.cast(whole, from);
+    for slot in 1..=counts.len() as u32 {
+        let c = b.input(slot, from);
         count = b.mul(count, c);
     }
-    let from = body.builder.tile_dtype(sum);
-    let s = b.input(0, from);
-    let count = b.cast(count, from);
     let q = b.div(s, count);
     let q = if from == dtype { q } else { b.cast(q, dtype) };
     let axes = body.builder.tile_axes(sum).to_vec();
+    let mut args = vec![sum];
+    args.extend(counts);
     body.builder
-        .map("mean", dtype, &axes, b.finish(&[q]), &[sum])
+        .map("mean", dtype, &axes, b.finish(&[q]), &args)
 }

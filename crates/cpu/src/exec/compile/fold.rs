@@ -1,6 +1,6 @@
 //! Folds: the short ways of known monoids, and the general one.
 use super::super::Op;
-use super::super::fold::{Arg, CFold, Flat, Lift, Simple};
+use super::super::fold::{Arg, CFold, Flat, Ints, Lift, Simple};
 use super::super::vm::{self, CH};
 use super::{Compiler, round};
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
@@ -114,6 +114,7 @@ impl Compiler<'_> {
         let simple = self.simple(m, &dtypes, &args, &lanes, &over, horizontal, lift.identity);
         let arg_types: Vec<DType> = args.iter().map(|&t| self.out.tiles[t].dtype).collect();
         let arg = Arg::of(m, &dtypes, &arg_types);
+        let ints = Ints::of(m, &dtypes);
         let combine_at = round(lift.bytes);
         let rows = combine_at + round(combine.bytes);
         self.area = self.area.max(rows + 2 * n * CH * 8);
@@ -153,6 +154,7 @@ impl Compiler<'_> {
             combine,
             simple,
             arg,
+            ints,
             combine_at,
             flat,
             rows,

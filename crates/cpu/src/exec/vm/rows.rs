@@ -449,6 +449,24 @@ unsafe fn binary_loop(
         (_, DType::I64, Binary::Mul) => go!(i64, |x, y| x.wrapping_mul(y)),
         (_, DType::I64, Binary::Min) => go!(i64, |x, y| x.min(y)),
         (_, DType::I64, Binary::Max) => go!(i64, |x, y| x.max(y)),
+        (_, DType::I64, Binary::And) => go!(i64, |x, y| x & y),
+        (_, DType::I64, Binary::Or) => go!(i64, |x, y| x | y),
+        (_, DType::I64, Binary::Xor) => go!(i64, |x, y| x ^ y),
+        (_, DType::I64, Binary::Div) => {
+            go!(i64, |x, y| if y == 0 { 0 } else { x.wrapping_div(y) })
+        }
+        (_, DType::I64, Binary::Fmod) => {
+            go!(i64, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) })
+        }
+        (_, DType::I64, Binary::Mod) => go!(i64, |x, y| {
+            // A remainder has the sign of the divisor.
+            let r = if y == 0 { 0 } else { x.wrapping_rem(y) };
+            if r != 0 && (r < 0) != (y < 0) {
+                r + y
+            } else {
+                r
+            }
+        }),
         (_, DType::I32, Binary::Add) => words!(|x, y| x.wrapping_add(y)),
         (_, DType::I32, Binary::Sub) => words!(|x, y| x.wrapping_sub(y)),
         (_, DType::I32, Binary::Mul) => words!(|x, y| x.wrapping_mul(y)),
