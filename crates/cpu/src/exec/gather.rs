@@ -63,21 +63,28 @@ impl Index {
             ($t:ty) => {{
                 let step = self.st[axis] as isize;
                 let p = self.ptr.wrapping_offset(at as isize).cast::<$t>();
-                for (i, o) in offsets.iter_mut().enumerate() {
-                    // SAFETY: verified plans keep accesses inside their buffers.
-                    let v = unsafe { p.offset(i as isize * step).read_unaligned() } as i64;
-                    let x = if v < 0 {
+                // SAFETY: verified plans keep accesses inside their buffers.
+                let of = |i: usize| unsafe { p.offset(i as isize * step).read_unaligned() } as i64;
+                let from_start = |v: i64| {
+                    if v < 0 {
                         v.wrapping_add(self.extent)
                     } else {
                         v
-                    };
-                    if x < 0 || x >= self.extent {
-                        return Err(Fault::Index {
-                            value: v,
-                            extent: self.extent,
-                        });
                     }
-                    *o += x * self.stride;
+                };
+                // Without a branch per element: what is outside is looked for afterwards.
+                let mut outside = false;
+                for (i, o) in offsets.iter_mut().enumerate() {
+                    let x = from_start(of(i));
+                    outside |= x as u64 >= self.extent as u64;
+                    *o = o.wrapping_add(x.wrapping_mul(self.stride));
+                }
+                let is_outside = |v: &i64| from_start(*v) as u64 >= self.extent as u64;
+                if outside && let Some(value) = (0..offsets.len()).map(of).find(is_outside) {
+                    return Err(Fault::Index {
+                        value,
+                        extent: self.extent,
+                    });
                 }
             }};
         }

@@ -1,5 +1,5 @@
 //! Contractions of any layout and type, element by element.
-use super::{CContract, Job, next};
+use super::{CContract, Job, blocks, next};
 use crate::exec::{Ctx, MAX_AXES};
 use expr::{Binary, Scalar};
 use half::{bf16, f16};
@@ -7,6 +7,15 @@ use layout::DType;
 
 /// Runs a contraction; factors have the accumulator's type.
 pub(in crate::exec) fn run(ctx: &Ctx, c: &CContract, job: &Job) {
+    let done = match c.dtype {
+        DType::F64 => blocks::run::<f64>(ctx, c, job),
+        DType::I32 | DType::U32 => blocks::run::<i32>(ctx, c, job),
+        DType::I64 | DType::U64 => blocks::run::<i64>(ctx, c, job),
+        _ => false,
+    };
+    if done {
+        return;
+    }
     match c.dtype {
         DType::F32 => typed::<f32>(ctx, c, job, |x, y, z| x + y * z),
         DType::F64 => typed::<f64>(ctx, c, job, |x, y, z| x + y * z),

@@ -4,6 +4,7 @@
 //! matrix product and the other is A; where both have it, the product is depthwise. Axes of the accumulator
 //! and A only are rows, axes in all three are batch axes, summed axes are one contiguous block (`kin`) and taps.
 
+mod blocks;
 mod depthwise;
 mod gemm;
 mod generic;
