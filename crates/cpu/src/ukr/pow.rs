@@ -8,8 +8,8 @@
 
 use super::simd::Simd;
 
-/// x^y: at most 4 ULP where 0 < x < inf is normal, y is finite and the result is normal; every other case is the
-/// scalar function's, with its IEEE special values. Instruction sets without FMA take the scalar function always.
+/// x^y: at most 4 ULP where x is normal, and positive or y a whole number, y is finite and the result is normal; every
+/// other case is the scalar function's, with its IEEE special values. Instruction sets without FMA take the scalar function always.
 #[inline(always)]
 pub unsafe fn pow<S: Simd>(x: S::F, y: S::F) -> S::F {
     // SAFETY: the caller vouches for the instruction set.
@@ -17,11 +17,12 @@ pub unsafe fn pow<S: Simd>(x: S::F, y: S::F) -> S::F {
         if !S::FUSED {
             return scalar::<S>(x, y, S::zero(), true);
         }
-        let bits = S::bits(x);
+        let size = S::abs(x);
+        let bits = S::bits(size);
         let e = S::sar23(S::isub(bits, S::isplat(0x3f35_04f3)));
         let f = S::sub(S::from_bits(S::isub(bits, S::shl23(e))), S::splat(1.0));
         let e = S::from_int(e);
-        // log(1 + f) = f - f^2/2 + f^3/3 + f^4 R(f), the first three terms in two words.
+        // log(1 + f) = f - f^2/2 + f^3/3 + c f^4 + f^5 R(f), all but the last in two words.
         let f2 = S::mul(f, f);
         let f2_lo = S::fma(f, f, S::neg(f2));
         let f3 = S::mul(f, f2);
@@ -38,18 +39,24 @@ pub unsafe fn pow<S: Simd>(x: S::F, y: S::F) -> S::F {
             1.423_954_4e-1,
             -1.666_815_4e-1,
             2.000_097_8e-1,
-            -2.499_999_6e-1,
         ] {
             r = S::fma(r, f, S::splat(c));
         }
-        let rest = S::mul(S::mul(f2, f2), r);
+        let fourth = S::splat(-2.499_999_6e-1);
+        let f4 = S::mul(f2, f2);
+        let f4_lo = S::fma(S::add(f2, f2), f2_lo, S::fma(f2, f2, S::neg(f4)));
+        let t4 = S::mul(f4, fourth);
+        let t4_lo = S::fma(f4_lo, fourth, S::fma(f4, fourth, S::neg(t4)));
+        let rest = S::mul(S::mul(f4, f), r);
         let half = S::splat(0.5);
-        // s = e ln2_hi + f - f2/2 + t3, each sum with its error.
+        // s = e ln2_hi + f - f2/2 + t3 + t4, each sum with its error.
         let (s, l) = two_sum::<S>(S::mul(e, S::splat(0.693_145_75)), f);
         let (s, l2) = two_sum::<S>(s, S::neg(S::mul(half, f2)));
         let (s, l3) = two_sum::<S>(s, t3);
-        let low = S::add(S::add(l, l2), l3);
-        let low = S::add(low, S::fnma(half, f2_lo, S::add(t3_lo, rest)));
+        let (s, l4) = two_sum::<S>(s, t4);
+        let low = S::add(S::add(l, l2), S::add(l3, l4));
+        let rest = S::add(S::add(t3_lo, t4_lo), rest);
+        let low = S::add(low, S::fnma(half, f2_lo, rest));
         let low = S::fma(e, S::splat(1.428_606_8e-6), low);
         // ln 2 in three words: the third matters when y is large and x close to a power of two.
         let low = S::fma(e, S::splat(LN2_THIRD), low);
@@ -66,11 +73,19 @@ pub unsafe fn pow<S: Simd>(x: S::F, y: S::F) -> S::F {
         }
         let p = S::add(S::fma(S::mul(q, q), p, q), S::splat(1.0));
         let z = S::scale2(p, n);
-        // Odd: x not a positive normal number, or an exponent near or beyond the ends (which also catches y not finite).
+        // An odd power of a negative number is negative.
+        let even = S::mul(half, y);
+        let even = S::eq(S::trunc(even), even);
+        let negative = S::lt(x, S::zero());
+        let z = S::select(even, z, S::select(negative, S::neg(z), z));
+        // Out of the way: x no normal number, or negative with a broken power, or an exponent near or beyond the ends
+        // (which also catches y not finite).
         let fine_x = S::m_and(
-            S::le(S::splat(f32::MIN_POSITIVE), x),
-            S::lt(x, S::splat(f32::INFINITY)),
+            S::le(S::splat(f32::MIN_POSITIVE), size),
+            S::lt(size, S::splat(f32::INFINITY)),
         );
+        let whole = S::eq(S::trunc(y), y);
+        let fine_x = S::m_and(fine_x, S::m_or(S::le(S::zero(), x), whole));
         let fine = S::m_and(fine_x, S::lt(S::abs(h), S::splat(87.0)));
         if S::m_all(fine) {
             z

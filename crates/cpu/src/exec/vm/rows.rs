@@ -7,6 +7,29 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use layout::DType;
 
+/// `$put(i, x, y)` for i below `$n`, x and y read from `$a` and `$b` by strides of which 0 stands for one value: a
+/// loop of its own for each way, since the compiler makes vectors of those with strides that it knows.
+macro_rules! pairs {
+    ($n:expr, ($a:expr, $sa:expr), ($b:expr, $sb:expr), $put:expr) => {{
+        let (n, a, b, sa, sb, put) = ($n, $a, $b, $sa, $sb, $put);
+        // SAFETY: the contract of the loop's caller.
+        unsafe {
+            match (sa, sb) {
+                (1, 1) => (0..n).for_each(|i| put(i, *a.add(i), *b.add(i))),
+                (1, 0) if n > 0 => {
+                    let y = *b;
+                    (0..n).for_each(|i| put(i, *a.add(i), y));
+                }
+                (0, 1) if n > 0 => {
+                    let x = *a;
+                    (0..n).for_each(|i| put(i, x, *b.add(i)));
+                }
+                _ => (0..n).for_each(|i| put(i, *a.add(i * sa), *b.add(i * sb))),
+            }
+        }
+    }};
+}
+
 /// Compiles a plain loop for each instruction set.
 macro_rules! by_isa {
     ($(#[$doc:meta])* fn $name:ident = $body:ident($($a:ident: $t:ty),*)) => {
@@ -412,36 +435,17 @@ unsafe fn binary_loop(
     let k = Kind::of(d);
     macro_rules! go {
         ($t:ty, |$x:ident, $y:ident| $e:expr) => {{
-            let (a, b, dst) = (a.cast::<$t>(), b.cast::<$t>(), dst.cast::<$t>());
-            for i in 0..n {
-                // SAFETY: the caller's contract.
-                unsafe {
-                    let ($x, $y) = (*a.add(i * sa), *b.add(i * sb));
-                    *dst.add(i) = $e;
-                }
-            }
+            let dst = dst.cast::<$t>();
+            // SAFETY: the caller's contract.
+            let put = |i: usize, $x: $t, $y: $t| unsafe { *dst.add(i) = $e };
+            pairs!(n, (a.cast::<$t>(), sa), (b.cast::<$t>(), sb), put)
         }};
     }
-    // Integers of a register's width: loops for either argument being uniform.
+    // Integers of a register's width.
     macro_rules! words {
-        (|$x:ident, $y:ident| $e:expr) => {{
-            let (a, b, dst) = (a.cast::<i32>(), b.cast::<i32>(), dst.cast::<i32>());
-            let go = |i: usize, $x: i32, $y: i32| {
-                // SAFETY: the caller's contract.
-                unsafe { *dst.add(i) = $e }
-            };
-            // SAFETY: the caller's contract.
-            unsafe {
-                match (sa, sb) {
-                    (1, 1) => (0..n).for_each(|i| go(i, *a.add(i), *b.add(i))),
-                    (1, _) => {
-                        let y = *b;
-                        (0..n).for_each(|i| go(i, *a.add(i), y));
-                    }
-                    _ => (0..n).for_each(|i| go(i, *a.add(i * sa), *b.add(i * sb))),
-                }
-            }
-        }};
+        (|$x:ident, $y:ident| $e:expr) => {
+            go!(i32, |$x, $y| $e)
+        };
     }
     match (k, d, g) {
         (_, DType::I64, Binary::Add) => go!(i64, |x, y| x.wrapping_add(y)),
@@ -511,11 +515,9 @@ unsafe fn compare_loop(
 ) {
     macro_rules! go {
         ($t:ty, $op:tt) => {{
-            let (a, b) = (a.cast::<$t>(), b.cast::<$t>());
-            for i in 0..n {
-                // SAFETY: the caller's contract.
-                unsafe { *dst.add(i) = if *a.add(i * sa) $op *b.add(i * sb) { 1.0 } else { 0.0 } }
-            }
+            // SAFETY: the caller's contract.
+            let put = |i: usize, x: $t, y: $t| unsafe { *dst.add(i) = if x $op y { 1.0 } else { 0.0 } };
+            pairs!(n, (a.cast::<$t>(), sa), (b.cast::<$t>(), sb), put)
         }};
     }
     macro_rules! all {
@@ -556,6 +558,13 @@ unsafe fn select_loop(
     macro_rules! go {
         ($t:ty) => {{
             let (a, b, dst) = (a.cast::<$t>(), b.cast::<$t>(), dst.cast::<$t>());
+            if s[0] == 1 {
+                // SAFETY: the caller's contract.
+                let put = |i: usize, x: $t, y: $t| unsafe {
+                    *dst.add(i) = if *c.add(i) != 0.0 { x } else { y };
+                };
+                return pairs!(n, (a, s[1]), (b, s[2]), put);
+            }
             for i in 0..n {
                 // SAFETY: the caller's contract.
                 unsafe {

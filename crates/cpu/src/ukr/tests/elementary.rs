@@ -264,6 +264,9 @@ fn powers() {
         // Bases near 1 with large exponents.
         a.push(1.0 + 0.01 * rng.value());
         b.push(rng.value() * 8000.0);
+        // Negative ones, with whole powers and with broken ones.
+        a.push(-x - 1e-3);
+        b.push([1.0, 2.0, 3.0, 4.0, -1.0, -3.0, 7.0, 0.5, 2.5, 1e4][rng.below(10)]);
     }
     for isa in isas() {
         let k = kernels(isa);
