@@ -2,7 +2,7 @@
 use super::builder::single;
 use super::simplify::magnitude;
 use super::{Builder, Lowering, Result, stored_values, touched};
-use crate::fuse::{Group, Mapping};
+use crate::fuse::{Anchor, Group, Mapping};
 use crate::located::Located;
 use expr::{Expr, ExprBuilder, Ref};
 use graph::{NodeId, Op, ValueId};
@@ -208,13 +208,23 @@ impl Lowering<'_> {
 
     /// Stores every value that somebody outside reads; the memory order of each follows the axes'
     /// order (model outputs are row-major).
-    pub fn stores(&mut self, body: &mut Body, g: &Group, readers: &[Vec<NodeId>]) -> Result<()> {
+    /// Gives the values that are stored in the kernel's own order first, for a move to make row-major.
+    pub fn stores(
+        &mut self,
+        body: &mut Body,
+        g: &Group,
+        readers: &[Vec<NodeId>],
+    ) -> Result<Vec<ValueId>> {
+        let mut to_move = Vec::new();
+        let apart = self.lanes_are_channels(g);
         for v in stored_values(self, g, readers) {
             let m = g.mapping[&v].clone();
             let shape = self.shape(v).to_vec();
             let mut order: Vec<usize> = (0..shape.len()).collect();
             let size = magnitude(&Dim::product(&shape));
-            if !self.is_output[v.0 as usize] && !self.grows_into_output(v, size, readers) {
+            let own_order =
+                !self.is_output[v.0 as usize] && !self.grows_into_output(v, size, readers);
+            if own_order || apart {
                 let dims = body.axes_of(&m);
                 order.sort_by_key(|&d| (dims[d].first().copied().unwrap_or(0), d));
             }
@@ -228,6 +238,11 @@ impl Lowering<'_> {
                 Some(layout) => {
                     let size = Dim::product(&shape);
                     self.new_value_with(self.name(v), self.dtype(v), &shape, layout, size)
+                }
+                None if apart && !own_order => {
+                    to_move.push(v);
+                    let name = format!("{}.channels", self.name(v));
+                    self.new_value(&name, self.dtype(v), &shape, &order)
                 }
                 None => match self.join(v, &order, body.builder.values()) {
                     Some(place) => place,
@@ -254,7 +269,20 @@ impl Lowering<'_> {
             );
             self.located[v.0 as usize] = Some(to);
         }
-        Ok(())
+        Ok(to_move)
+    }
+
+    /// Whether the kernel of `g` is a depthwise convolution: its lanes are channels, and writing them row-major
+    /// means element by element, which takes many times what the move of the result does.
+    fn lanes_are_channels(&self, g: &Group) -> bool {
+        let Anchor::Node(n) = g.anchor else {
+            return false;
+        };
+        let node = self.graph.node(n);
+        let Op::Conv(spec) = &node.op else {
+            return false;
+        };
+        !spec.transposed && spec.groups > 1 && self.shape(node.inputs[1])[1].is_one()
     }
 
     /// Whether all readers see a value of this layout through views in which every dimension has a
@@ -317,7 +345,7 @@ impl Lowering<'_> {
         let readers = std::mem::take(&mut self.readers);
         let stored = self.stores(&mut body, g, &readers);
         self.readers = readers;
-        stored?;
+        let to_move = stored?;
         let mut members: Vec<NodeId> = body.folded.iter().chain(&g.nodes).copied().collect();
         for &n in &g.nodes {
             for &o in &self.graph.node(n).outputs {
@@ -331,7 +359,13 @@ impl Lowering<'_> {
             .iter()
             .any(|s| matches!(s, kernel::Stmt::Store { .. }))
         {
-            self.emit(kernel, args, nodes);
+            self.emit(kernel, args, nodes.clone());
+        }
+        for v in to_move {
+            if let Some(from) = self.located[v.0 as usize].clone() {
+                let rows = self.materialise(&from, self.dtype(v), self.name(v), &nodes)?;
+                self.located[v.0 as usize] = Some(rows);
+            }
         }
         Ok(())
     }

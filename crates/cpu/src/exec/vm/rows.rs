@@ -414,9 +414,40 @@ pub(super) unsafe fn unary(g: Unary, d: DType, a: *const u8, dst: *mut u8, n: us
     } else {
         k
     };
-    for i in 0..n {
-        // SAFETY: the caller's contract.
-        unsafe { set(dst, to, i, get(a, k, i).unary(g, d)) }
+    macro_rules! go {
+        ($t:ty, $to:ty, |$x:ident| $e:expr) => {{
+            let (a, dst) = (a.cast::<$t>(), dst.cast::<$to>());
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe {
+                    let $x = *a.add(i);
+                    *dst.add(i) = $e;
+                }
+            }
+        }};
+    }
+    let mask = |b: bool| f32::from(u8::from(b));
+    match (g, d) {
+        (Unary::Sign, DType::F32) => go!(f32, f32, |x| match x.is_nan() {
+            true => x,
+            false => mask(x > 0.0) - mask(x < 0.0),
+        }),
+        (Unary::IsNan, DType::F32) => go!(f32, f32, |x| mask(x.is_nan())),
+        (Unary::IsInf, DType::F32) => go!(f32, f32, |x| mask(x.is_infinite())),
+        (Unary::Not, DType::Bool) => go!(f32, f32, |x| mask(x == 0.0)),
+        (Unary::Neg, DType::I64) => go!(i64, i64, |x| x.wrapping_neg()),
+        (Unary::Abs, DType::I64) => go!(i64, i64, |x| x.wrapping_abs()),
+        (Unary::Neg, DType::I32) => go!(i32, i32, |x| x.wrapping_neg()),
+        (Unary::Abs, DType::I32) => go!(i32, i32, |x| x.wrapping_abs()),
+        (Unary::Neg, DType::F64) => go!(f64, f64, |x| -x),
+        (Unary::Abs, DType::F64) => go!(f64, f64, |x| x.abs()),
+        (Unary::Sqrt, DType::F64) => go!(f64, f64, |x| x.sqrt()),
+        _ => {
+            for i in 0..n {
+                // SAFETY: the caller's contract.
+                unsafe { set(dst, to, i, get(a, k, i).unary(g, d)) }
+            }
+        }
     }
 }
 
