@@ -100,6 +100,10 @@ macro_rules! known {
 
 /// See [`Picks`].
 #[inline(always)]
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "every kernel of the table is wrapped for an instruction set"
+)]
 pub(super) unsafe fn columns<S: Simd>(d: &Picks) {
     if d.rows == 0 {
         return;

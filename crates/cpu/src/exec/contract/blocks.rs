@@ -204,10 +204,10 @@ unsafe fn sums<T: Element, const R: usize, const L: usize>(d: &Block<T>, fused: 
             let (mut a, mut b) = (d.a.wrapping_offset(qa), d.b.wrapping_offset(qb));
             for _ in 0..n {
                 let y = *b.cast::<[T; L]>();
-                for r in 0..R {
+                for (r, sum) in sum.iter_mut().enumerate() {
                     let x = *a.wrapping_offset(r as isize * d.rows.0);
-                    for l in 0..L {
-                        sum[r][l] = T::step(sum[r][l], x, y[l], fused);
+                    for (s, y) in sum.iter_mut().zip(y) {
+                        *s = T::step(*s, x, y, fused);
                     }
                 }
                 (a, b) = (a.wrapping_offset(sa), b.wrapping_offset(sb));
