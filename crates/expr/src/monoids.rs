@@ -332,7 +332,8 @@ impl Monoid {
     }
 
     /// As [`Monoid::argmax`], but for NaNs what who goes along the axis finds by taking what is larger than
-    /// what it has: a NaN of index 0 stays, any other is never taken. onnxruntime finds the same.
+    /// what it has: a NaN of index 0 stays, any other is never taken. onnxruntime finds the same, but in tensors
+    /// of one dimension, where the place of a NaN in its vectors counts.
     pub fn argmax_along(dtype: DType, axis: u32, select_last: bool) -> Monoid {
         Monoid::arg(
             "argmax",

@@ -240,7 +240,9 @@ impl Fuser<'_> {
                 matches!(m.op, Op::Reduce { .. }) && m.inputs == [x]
             };
             let rows = g.anchor == Anchor::Row && g.full == *full && g.reduced == *axes;
-            rows && g.nodes.len() < MAX_NODES && g.nodes.iter().any(reads)
+            // A group has the dimensions of what it reads from outside in their order.
+            let outside = !g.mapping.contains_key(&x);
+            rows && outside && g.nodes.len() < MAX_NODES && g.nodes.iter().any(reads)
         };
         let g = self.groups.iter().rposition(same)?;
         let m = space::reduced_mapping(full.len(), axes, *keep);
