@@ -1,4 +1,4 @@
-use crate::Expr;
+use crate::{Binary, Expr, Inst, Ref};
 use serde::{Deserialize, Serialize};
 
 /// A reduction with a state of one or more scalars, given by programs, so that every reader
@@ -29,5 +29,21 @@ impl Monoid {
     /// Number of results.
     pub fn result_len(&self) -> usize {
         self.finish.outputs.len()
+    }
+
+    /// The one operation that `combine` is, on two states of one scalar; `None` where there is more to it.
+    pub fn operation(&self) -> Option<Binary> {
+        let e = &self.combine;
+        let &[out] = e.outputs.as_slice() else {
+            return None;
+        };
+        let Some(Inst::Binary(op, x, y)) = e.insts.get(out as usize) else {
+            return None;
+        };
+        let slot = |r: &Ref| match e.insts.get(*r as usize) {
+            Some(Inst::Input { slot, .. }) => Some(*slot),
+            _ => None,
+        };
+        matches!((slot(x)?, slot(y)?), (0, 1) | (1, 0)).then_some(*op)
     }
 }

@@ -96,7 +96,7 @@ fn what_no_cache_holds_is_walked_in_pieces_that_one_does() {
             StepWork::Host { .. } => None,
         });
     assert!(
-        loops.is_none_or(|tile| tile >= 1 << 14),
+        loops.is_some_and(|tile| tile >= 1 << 14),
         "pieces of {loops:?}"
     );
 }

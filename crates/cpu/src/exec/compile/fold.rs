@@ -201,11 +201,8 @@ impl Compiler<'_> {
         if dtypes != [DType::F32] {
             return None;
         }
-        let e = &m.combine;
+        let op = m.operation()?;
         let inst = |e: &Expr, r: u32| e.insts.get(r as usize).cloned();
-        let Some(Inst::Binary(op, x, y)) = inst(e, *e.outputs.first()?) else {
-            return None;
-        };
         let slot = |e: &Expr, r| match inst(e, r) {
             Some(Inst::Input {
                 slot,
@@ -213,11 +210,6 @@ impl Compiler<'_> {
             }) => Some(slot),
             _ => None,
         };
-        let mut slots = [slot(e, x)?, slot(e, y)?];
-        slots.sort_unstable();
-        if slots != [0, 1] {
-            return None;
-        }
         let k = self.kernels;
         let (combine, reduce): (_, Option<crate::ukr::ReduceFn>) = match op {
             Binary::Add => (k.add, Some(k.row_sum)),

@@ -1,6 +1,5 @@
 //! Sums, products and extremes of rows of integers, without programs. Sums and products wrap.
-use expr::Binary;
-use expr::{Expr, Inst, Monoid};
+use expr::{Binary, Monoid};
 use layout::DType;
 
 /// How a row of lifted integers becomes one.
@@ -18,18 +17,9 @@ impl Ints {
             [DType::I64] => true,
             _ => return None,
         };
-        let e = &m.combine;
-        let Inst::Binary(op, x, y) = *e.insts.get(*e.outputs.first()? as usize)? else {
-            return None;
-        };
-        let slot = |e: &Expr, r: u32| match e.insts.get(r as usize) {
-            Some(Inst::Input { slot, .. }) => Some(*slot),
-            _ => None,
-        };
-        let mut slots = [slot(e, x)?, slot(e, y)?];
-        slots.sort_unstable();
+        let op = m.operation()?;
         let known = matches!(op, Binary::Add | Binary::Mul | Binary::Max | Binary::Min);
-        (slots == [0, 1] && known).then_some(Ints { op, wide })
+        known.then_some(Ints { op, wide })
     }
 
     /// Combines `state` with the `n` elements from `x` on.
