@@ -58,7 +58,8 @@ pub(crate) fn compile_in(
         let r = c.value(o, params)?;
         outputs.push((r, c.types[o as usize]));
     }
-    let identity = matches!(outputs.as_slice(), [(r, _)] if matches!(c.insts[*r].op, VOp::Arg(0)));
+    let identity = matches!(outputs.as_slice(), [(r, d)]
+        if matches!(c.insts[*r].op, VOp::Arg(0)) && c.insts[*r].dtype == *d);
     let unary = match outputs.as_slice() {
         [(r, DType::F32)] => match c.insts[*r].op {
             VOp::FUn(f, a) => match c.insts[a] {
@@ -332,11 +333,16 @@ impl Compiler<'_> {
             Inst::Binary(g, ..) => !matches!(g, Binary::Min | Binary::Max),
             _ => false,
         };
-        if rounds && matches!(own, DType::F16 | DType::BF16) {
+        if rounds && matches!(own, DType::F16 | DType::BF16) && !self.is_only_stored(r) {
             let class = self.insts[v].class;
             return Ok(self.push(VOp::Round(v), own, Kind::F, class));
         }
         Ok(v)
+    }
+
+    /// Whether nothing but a store reads `r`: what is stored as 16 bits is rounded by it.
+    fn is_only_stored(&self, r: Ref) -> bool {
+        self.uses[r as usize] == 1 && self.e.outputs.contains(&r)
     }
 
     fn exact(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
@@ -460,7 +466,8 @@ impl Compiler<'_> {
                 }
                 let from = self.types[a as usize];
                 let x = self.value(a, params)?;
-                if from == to {
+                let rounded = matches!(to, DType::F16 | DType::BF16) && self.is_only_stored(r);
+                if from == to || rounded && Kind::of(from) == Kind::F {
                     return Ok(x);
                 }
                 let class = self.class(&[x]);

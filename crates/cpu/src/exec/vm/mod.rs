@@ -59,6 +59,15 @@ pub(crate) enum Class {
     Lane,
 }
 
+/// Bytes of an element of type `d`, where registers hold it as memory does: such rows are read in place.
+fn as_it_lies(d: DType) -> Option<i64> {
+    match d {
+        DType::F32 | DType::I32 => Some(4),
+        DType::F64 | DType::I64 | DType::U64 => Some(8),
+        _ => None,
+    }
+}
+
 type R = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +180,7 @@ impl Program {
         let own = |name: String, code: usize| (Some(name), code);
         for i in self.insts.iter().filter(|i| i.class == Class::Lane) {
             out.extend(match i.op {
-                VOp::Arg(_) if matches!(i.dtype, DType::F32 | DType::I32) => None,
+                VOp::Arg(_) if as_it_lies(i.dtype).is_some() => None,
                 VOp::Arg(_) => {
                     let name = format!("load of a row of {}", i.dtype);
                     Some(own(name, rows::load::code(k.isa)))
@@ -332,11 +341,10 @@ impl<'a> Run<'a> {
                 VOp::Arg(slot) => {
                     let Some((args, _)) = row else { return };
                     let a = args[slot];
-                    let in_memory = matches!(inst.dtype, DType::F32 | DType::I32)
-                        && (a.st == 1 || inst.class != Class::Lane);
-                    if in_memory {
+                    let dense = a.st == 1 || inst.class != Class::Lane;
+                    if let Some(elem) = as_it_lies(inst.dtype).filter(|_| dense) {
                         *self.ptrs.add(i) =
-                            a.ptr.wrapping_offset((from as i64 * a.st * 4) as isize);
+                            a.ptr.wrapping_offset((from as i64 * a.st * elem) as isize);
                     } else {
                         // The pointer may still be that of an earlier row's memory.
                         let own = self.base.wrapping_add(inst.at);
