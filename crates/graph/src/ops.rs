@@ -31,11 +31,14 @@ pub enum Op {
         mode: PadMode,
     },
     /// `data` (0), `indices` (1): slices of `data` along `axis` picked by integer indices, which
-    /// may be negative (counted from the end) and are checked when executed. Output shape:
-    /// data[..axis] ++ indices ++ data[axis+1..].
+    /// may be negative (counted from the end) and are checked when executed. The first `batch`
+    /// dimensions are common to both: each of their positions has indices of its own. Output shape:
+    /// data[..axis] ++ indices[batch..] ++ data[axis+1..].
     Gather {
-        /// Dimension of `data`.
+        /// Dimension of `data`, at least `batch`.
         axis: usize,
+        /// How many dimensions both inputs begin with.
+        batch: usize,
     },
     /// `data` (0), `indices` (1), `updates` (2): a copy of `data` with slices replaced or combined;
     /// the ONNX ScatterND rule.

@@ -180,7 +180,7 @@ fn products_and_views() {
             .contains("permutation")
     );
     let i = b.input(DType::I64, "3, s");
-    let y = b.node(Op::Gather { axis: 1 }, &[q, i]);
+    let y = b.node(Op::Gather { axis: 1, batch: 0 }, &[q, i]);
     assert_eq!(b.shape(y), "[b, 3, s, s, 64]");
     let mean = Op::Reduce {
         monoid: prod(),
@@ -198,7 +198,7 @@ fn shape_arithmetic() {
     let s = b.shape_of(x);
     assert_eq!(format!("{:?}", b.0.value(s).ints), "Some([batch, seq, 64])");
     let first = b.ints(&[0, -2]);
-    let picked = b.node(Op::Gather { axis: 0 }, &[s, first]);
+    let picked = b.node(Op::Gather { axis: 0, batch: 0 }, &[s, first]);
     let two = b.ints(&[2]);
     let doubled = b.node(binary(Binary::Mul, DType::I64), &[picked, two]);
     let all = b.node(Op::Concat { axis: 0 }, &[doubled, two]);

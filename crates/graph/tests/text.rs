@@ -17,6 +17,7 @@ weight %scale: f32[2] @3 = 1.0, 0.333
 %top: f32[5, 2], %at: i64[5, 2] = sort axis=1 k=[2] descending=true %c
 %sum: f32[5] = reduce axes=[1] keep=false monoid sum { identity: %0 = const 0.0 f32; out %0 } { lift: %0 = input 0 f32; out %0 } { combine: %0 = input 0 f32; %1 = input 1 f32; %2 = add %0 %1; out %2 } { finish: %0 = input 0 f32; out %0 } %top
 %g: f32[5, 5, 2] = gather axis=1 %top, %at
+%own: f32[5, 2] = gather axis=1 batch=1 %top, %at
 %found: i64[late.d0] = host "NonZero" {"axis":{"int":1}} %g  # nz:NonZero
 %cond: bool[] = map {%0 = int 1 bool; out %0}
 %picked: f32[5] = if %cond, %sum {  # if_1:If

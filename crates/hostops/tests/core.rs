@@ -354,10 +354,17 @@ fn movement() {
     assert_eq!(c.to_f32().unwrap(), [0., 1., 2., 8., 3., 4., 5., 9.]);
     let at = Tensor::from_i64(&[2], &[-1, 0]).unwrap();
     assert_eq!(
-        gather(&x, &at, 1).unwrap().to_f32().unwrap(),
+        gather(&x, &at, 1, 0).unwrap().to_f32().unwrap(),
         [2., 0., 5., 3.]
     );
-    assert!(gather(&x, &Tensor::from_i64(&[1], &[3]).unwrap(), 1).is_err());
+    assert!(gather(&x, &Tensor::from_i64(&[1], &[3]).unwrap(), 1, 0).is_err());
+    // Each row by indices of its own.
+    let own = Tensor::from_i64(&[2, 2], &[2, 2, 0, -2]).unwrap();
+    assert_eq!(
+        gather(&x, &own, 1, 1).unwrap().to_f32().unwrap(),
+        [2., 2., 3., 4.]
+    );
+    assert!(gather(&x, &Tensor::from_i64(&[1, 1], &[0]).unwrap(), 1, 1).is_err());
     let ix = Tensor::from_i64(&[2, 1], &[1, 1]).unwrap();
     let u = f(&[2, 3], &[1.; 6]);
     let y = scatter_nd(&x, &ix, &u, ScatterReduce::Add).unwrap();

@@ -609,7 +609,7 @@ fn weights_pools_sorts_and_errors_that_name_the_node() {
         op_type: "Gather".into(),
     };
     let y = b
-        .node(Op::Gather { axis: 2 }, &[w, at], &["y"], &o)
+        .node(Op::Gather { axis: 2, batch: 0 }, &[w, at], &["y"], &o)
         .unwrap()[0];
     let g = b.finish(&[p, s[0], s[1], y]);
     let out = run_graph(&g, &[i(&[1], &[-1])]).unwrap();

@@ -276,7 +276,7 @@ impl Gen {
                 let axis = s.iter().position(|d| d.known().is_some_and(|n| n >= 2))?;
                 let t = Tensor::from_i64(&[3], &[1, 0, -1]).unwrap();
                 let i = self.b.constant("at", t).unwrap();
-                self.node(Op::Gather { axis }, &[x, i])
+                self.node(Op::Gather { axis, batch: 0 }, &[x, i])
             }
             13 => {
                 // The shape as numbers that go into the data.
@@ -303,7 +303,7 @@ impl Gen {
                 )[0];
                 let one = Tensor::from_i64(&[1], &[0]).unwrap();
                 let first = self.b.constant("first", one).unwrap();
-                let n = self.node(Op::Gather { axis: 0 }, &[v, first])?;
+                let n = self.node(Op::Gather { axis: 0, batch: 0 }, &[v, first])?;
                 let two = self.map(&[n], |e, a| {
                     let k = e.int(2, DType::I64);
                     e.mul(a[0], k)

@@ -2,10 +2,11 @@
 //! whole rows at those offsets.
 use super::access::{CIndexed, Piece, piece};
 use super::{Axes, COperand, CTile, Ctx, Fault, MAX_AXES, View};
+use crate::ukr::{Kernels, Ranks};
 use layout::DType;
 
 /// Positions whose offsets are known at a time.
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 /// Bytes from which on a row is copied as one.
 const ROW: usize = 32;
 
@@ -17,9 +18,8 @@ struct Index {
     elem: i64,
     /// Elements per position of each axis.
     st: Axes<i64>,
-    /// What an index is multiplied by, and how many are valid.
-    stride: i64,
-    extent: i64,
+    /// What an index stands for, in bytes of the source.
+    ranks: Ranks,
 }
 
 /// A loop over the piece: destination and source strides in bytes.
@@ -32,7 +32,12 @@ struct Step {
 }
 
 impl Index {
-    fn new(ctx: &Ctx, i: &CIndexed, org: &Axes<i64>, len: &Axes<i64>) -> Option<Index> {
+    fn new(
+        ctx: &Ctx,
+        i: &CIndexed,
+        (org, len): (&Axes<i64>, &Axes<i64>),
+        source: i64,
+    ) -> Option<Index> {
         let o = &ctx.kernel.operands[i.by];
         if !o.access.indexed.is_empty() || o.elem == 0 {
             return None;
@@ -51,51 +56,66 @@ impl Index {
             dtype: o.dtype,
             elem: o.elem as i64,
             st,
-            stride: ctx.param(i.stride),
-            extent: ctx.param(i.extent),
+            ranks: Ranks {
+                extent: ctx.param(i.extent),
+                stride: ctx.param(i.stride).wrapping_mul(source),
+            },
         })
     }
 
-    /// Adds the addresses (in elements) of `offsets.len()` positions along `axis`, beginning `at`
-    /// bytes behind the first.
-    fn add(&self, at: i64, axis: usize, offsets: &mut [i64]) -> Result<(), Fault> {
+    /// Adds the addresses (in bytes) of `offsets.len()` positions along `axis`, the indices beginning `at`
+    /// bytes behind the first, to what is there or to a beginning and a stride.
+    fn add(
+        &self,
+        k: &Kernels,
+        (at, axis): (i64, usize),
+        begin: Option<(i64, i64)>,
+        offsets: &mut [i64],
+    ) -> Result<(), Fault> {
+        let (step, n) = (self.st[axis] as isize, offsets.len());
+        let p = self.ptr.wrapping_offset(at as isize);
         macro_rules! run {
-            ($t:ty) => {{
-                let step = self.st[axis] as isize;
-                let p = self.ptr.wrapping_offset(at as isize).cast::<$t>();
+            ($t:ty, $add:expr) => {{
+                let p = p.cast::<$t>();
                 // SAFETY: verified plans keep accesses inside their buffers.
                 let of = |i: usize| unsafe { p.offset(i as isize * step).read_unaligned() } as i64;
-                let from_start = |v: i64| {
-                    if v < 0 {
-                        v.wrapping_add(self.extent)
-                    } else {
-                        v
-                    }
-                };
-                // Without a branch per element: what is outside is looked for afterwards.
-                let mut outside = false;
-                for (i, o) in offsets.iter_mut().enumerate() {
-                    let x = from_start(of(i));
-                    outside |= x as u64 >= self.extent as u64;
-                    *o = o.wrapping_add(x.wrapping_mul(self.stride));
-                }
-                let is_outside = |v: &i64| from_start(*v) as u64 >= self.extent as u64;
-                if outside && let Some(value) = (0..offsets.len()).map(of).find(is_outside) {
-                    return Err(Fault::Index {
-                        value,
-                        extent: self.extent,
-                    });
+                let outside: bool = $add(p, &of);
+                let value = (0..n).map(of).find(|v| outside && self.ranks.is_outside(*v));
+                if let Some(value) = value {
+                    let extent = self.ranks.extent;
+                    return Err(Fault::Index { value, extent });
                 }
             }};
         }
+        macro_rules! plain {
+            ($t:ty) => {
+                run!($t, |_, of: &dyn Fn(usize) -> i64| {
+                    for (i, o) in offsets.iter_mut().enumerate() {
+                        if let Some((b, s)) = begin {
+                            *o = b + i as i64 * s;
+                        }
+                        let x = self.ranks.position(of(i));
+                        *o = o.wrapping_add(x.wrapping_mul(self.ranks.stride));
+                    }
+                    true
+                })
+            };
+        }
+        let to = offsets.as_mut_ptr();
         match self.dtype {
-            DType::I64 | DType::U64 => run!(i64),
-            DType::I32 => run!(i32),
-            DType::U32 => run!(u32),
-            DType::I16 => run!(i16),
-            DType::U16 => run!(u16),
-            DType::I8 => run!(i8),
-            _ => run!(u8),
+            // SAFETY: verified plans keep accesses inside their buffers; the offsets are `n`.
+            DType::I64 | DType::U64 => run!(i64, |p, _: &dyn Fn(usize) -> i64| unsafe {
+                (k.ranks64)(p, step, &self.ranks, begin, to, n)
+            }),
+            // SAFETY: as above.
+            DType::I32 => run!(i32, |p, _: &dyn Fn(usize) -> i64| unsafe {
+                (k.ranks32)(p, step, &self.ranks, begin, to, n)
+            }),
+            DType::U32 => plain!(u32),
+            DType::I16 => plain!(i16),
+            DType::U16 => plain!(u16),
+            DType::I8 => plain!(i8),
+            _ => plain!(u8),
         }
         Ok(())
     }
@@ -111,14 +131,14 @@ pub(in crate::exec) fn gather(
     dst: *mut u8,
     (org, len): (&Axes<i64>, &Axes<i64>),
 ) -> Result<bool, Fault> {
-    let e = op.elem as i64;
+    let (e, k) = (op.elem as i64, ctx.kernel.kernels);
     if e == 0 || op.access.indexed.len() > 4 {
         return Ok(false);
     }
     let mut by: [Option<Index>; 4] = [const { None }; 4];
     let mut vary = 0u32;
     for (slot, i) in by.iter_mut().zip(&op.access.indexed) {
-        let Some(x) = Index::new(ctx, i, org, len) else {
+        let Some(x) = Index::new(ctx, i, (org, len), e) else {
             return Ok(false);
         };
         for &a in &tile.axes {
@@ -187,13 +207,10 @@ pub(in crate::exec) fn gather(
         let mut first = 0;
         while first < inner.len {
             let count = (inner.len - first).min(CHUNK as i64) as usize;
-            offsets[..count].fill(0);
+            let mut begin = Some((from + first * inner.src, inner.src));
             for x in by.iter().flatten() {
                 let i = outer(&|s| x.st[s.axis]) + first * x.st[inner.axis];
-                x.add(i * x.elem, inner.axis, &mut offsets[..count])?;
-            }
-            for (i, o) in offsets[..count].iter_mut().enumerate() {
-                *o = *o * e + from + (first + i as i64) * inner.src;
+                x.add(k, (i * x.elem, inner.axis), begin.take(), &mut offsets[..count])?;
             }
             let to = dst.wrapping_offset((to + first * inner.dst) as isize);
             others(&rest[..m], to, src, |to, src| {
@@ -201,6 +218,7 @@ pub(in crate::exec) fn gather(
                 // the tile's memory is its own.
                 unsafe {
                     copy(
+                        k,
                         to,
                         inner.dst as isize,
                         src,
@@ -265,6 +283,7 @@ fn others(
 ///
 /// Every address is valid; source and destination do not overlap.
 unsafe fn copy(
+    k: &Kernels,
     dst: *mut u8,
     step: isize,
     src: *const u8,
@@ -275,24 +294,12 @@ unsafe fn copy(
     macro_rules! elements {
         ($t:ty) => {
             for (i, &o) in offsets.iter().enumerate() {
-                // SAFETY: the caller vouches for every address.
-                unsafe {
+                {
                     let (d, s) = (dst.offset(i as isize * step), src.offset(o as isize));
                     for j in 0..row / size_of::<$t>() {
                         let v = s.cast::<$t>().add(j).read_unaligned();
                         d.cast::<$t>().add(j).write_unaligned(v);
                     }
-                }
-            }
-        };
-    }
-    macro_rules! dense {
-        ($t:ty) => {
-            for (i, &o) in offsets.iter().enumerate() {
-                // SAFETY: the caller vouches for every address.
-                unsafe {
-                    let v = src.offset(o as isize).cast::<$t>().read_unaligned();
-                    dst.cast::<$t>().add(i).write_unaligned(v);
                 }
             }
         };
@@ -307,11 +314,18 @@ unsafe fn copy(
         }
         return;
     }
-    match (elem, row == elem && step == elem as isize) {
-        (4, true) => dense!(u32),
-        (1, _) => elements!(u8),
-        (2, _) => elements!(u16),
-        (4, _) => elements!(u32),
-        _ => elements!(u64),
+    let (o, n) = (offsets.as_ptr(), offsets.len());
+    // SAFETY: the caller vouches for every address.
+    unsafe {
+        match (elem, row == elem && step == elem as isize) {
+            (1, true) => (k.take8)(src, o, dst, n),
+            (2, true) => (k.take16)(src.cast(), o, dst.cast(), n),
+            (4, true) => (k.take32)(src.cast(), o, dst.cast(), n),
+            (_, true) => (k.take64)(src.cast(), o, dst.cast(), n),
+            (1, _) => elements!(u8),
+            (2, _) => elements!(u16),
+            (4, _) => elements!(u32),
+            _ => elements!(u64),
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::gemm::{GemmKernel, gemm_kernel, shapes};
 use super::lines::Lines;
 use super::nibbles::Nibbles;
 use super::picks::{Pick, Picks};
+use super::take::Ranks;
 use crate::isa::Isa;
 
 /// A unary function over `n` elements: (src, dst, n). In place is allowed.
@@ -182,6 +183,18 @@ macro_rules! list {
             depthwise8: fn(d: &Depthwise8) = depthwise8::depthwise8;
             /// Depthwise convolution of whole planes, where [`Lines::fits`]; the operands' elements named by [`Lines`] are valid and no output overlaps anything.
             lines: fn(d: &Lines) = lines::lines;
+            /// n offsets of n indices that are `step` elements apart: what they stand for, behind a beginning and a stride or, without, added to what is there; gives whether any is outside.
+            ranks64: fn(by: *const i64, step: isize, r: &Ranks, begin: Option<(i64, i64)>, offsets: *mut i64, n: usize) -> bool = take::ranks64;
+            /// As `ranks64`.
+            ranks32: fn(by: *const i32, step: isize, r: &Ranks, begin: Option<(i64, i64)>, offsets: *mut i64, n: usize) -> bool = take::ranks32;
+            /// dst\[i\] = what lies offsets\[i\] bytes behind src, which may be anywhere valid; no overlap.
+            take8: fn(src: *const u8, offsets: *const i64, dst: *mut u8, n: usize) = take::take8;
+            /// As `take8`.
+            take16: fn(src: *const u16, offsets: *const i64, dst: *mut u16, n: usize) = take::take16;
+            /// As `take8`.
+            take32: fn(src: *const u32, offsets: *const i64, dst: *mut u32, n: usize) = take::take32;
+            /// As `take8`.
+            take64: fn(src: *const u64, offsets: *const i64, dst: *mut u64, n: usize) = take::take64;
         }
     };
 }
@@ -223,7 +236,7 @@ macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
-            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice};
+            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice, take, take::Ranks};
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]

@@ -46,6 +46,7 @@ pub mod quant;
 mod row;
 pub mod simd;
 mod slice;
+pub mod take;
 #[cfg(test)]
 mod tests;
 
@@ -60,3 +61,4 @@ pub use lines::{Line, Lines, Taps};
 pub use nibbles::Nibbles;
 pub use pack::copy_strided;
 pub use picks::{Nan, Pick, Picks};
+pub use take::Ranks;

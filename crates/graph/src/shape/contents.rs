@@ -204,16 +204,18 @@ fn evaluate(op: &Op, v: &[Operand], types: &[Type]) -> Option<Contents> {
                 x.get(g.rank(&from)).cloned()
             })
         }
-        Op::Gather { axis } => {
+        Op::Gather { axis, batch } => {
             let (g, x) = v.first()?.known()?;
             let (ig, indices) = v.get(1)?.numbers()?;
             let n = *g.0.get(*axis)? as i64;
             one(&mut |c| {
-                let i = *indices.get(ig.rank(&c[*axis..*axis + ig.0.len()]))?;
+                let behind = *axis + ig.0.len() - batch;
+                let by = [&c[..*batch], &c[*axis..behind]].concat();
+                let i = *indices.get(ig.rank(&by))?;
                 let i = if i < 0 { i + n } else { i };
                 let mut from = c[..*axis].to_vec();
                 from.push(usize::try_from(i).ok().filter(|i| (*i as i64) < n)?);
-                from.extend_from_slice(&c[*axis + ig.0.len()..]);
+                from.extend_from_slice(&c[behind..]);
                 x.get(g.rank(&from)).cloned()
             })
         }

@@ -73,14 +73,25 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
                 .collect();
             vec![(x.dtype, shape)]
         }
-        Op::Gather { axis } => {
+        Op::Gather { axis, batch } => {
             let v = exactly(v, 2)?;
             in_rank(*axis, v[0])?;
+            if batch > axis || *batch > v[1].shape.len() {
+                return Err(format!(
+                    "{batch} common dimensions do not fit axis {axis} and indices of rank {}",
+                    v[1].shape.len()
+                ));
+            }
+            for (d, (x, i)) in v[0].shape.iter().zip(v[1].shape.iter()).take(*batch).enumerate() {
+                if x.known().is_some() && i.known().is_some() && x != i {
+                    return Err(format!("dimension {d} is {x} of the data and {i} of the indices"));
+                }
+            }
             if !v[1].dtype.is_int() {
                 return Err(format!("indices are {}, not integers", v[1].dtype));
             }
             let mut shape = v[0].shape[..*axis].to_vec();
-            shape.extend(v[1].shape.iter().cloned());
+            shape.extend(v[1].shape[*batch..].iter().cloned());
             shape.extend(v[0].shape[axis + 1..].iter().cloned());
             vec![(v[0].dtype, shape)]
         }

@@ -27,7 +27,8 @@ pub(super) fn head(op: &Op) -> String {
             list(starts),
             list(extents)
         ),
-        Op::Concat { axis } | Op::Gather { axis } => format!("{name} axis={axis}"),
+        Op::Concat { axis } | Op::Gather { axis, batch: 0 } => format!("{name} axis={axis}"),
+        Op::Gather { axis, batch } => format!("{name} axis={axis} batch={batch}"),
         Op::Pad {
             before,
             after,
@@ -175,7 +176,13 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
             let axis = c.number()?;
             match name {
                 "concat" => Op::Concat { axis },
-                _ => Op::Gather { axis },
+                _ => Op::Gather {
+                    axis,
+                    batch: match c.given("batch") {
+                        true => c.number()?,
+                        false => 0,
+                    },
+                },
             }
         }
         "pad" => {

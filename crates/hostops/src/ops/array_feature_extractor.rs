@@ -18,7 +18,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         .checked_sub(1)
         .ok_or("X must have a dimension")?;
     let y = y.clone().reshaped(&[y.len()])?;
-    core::gather(&x, &y, last)
+    core::gather(&x, &y, last, 0)
         .map(|t| vec![t])
         .map_err(|e| e.to_string().into())
 }

@@ -16,7 +16,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         .filter(|i| condition.get_i64(*i as usize) != 0)
         .collect();
     let at = from_i64s(&[at.len()], &at)?;
-    core::gather(&x, &at, d)
+    core::gather(&x, &at, d, 0)
         .map(|t| vec![t])
         .map_err(|e| e.to_string().into())
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         g.iter().for_each(|j| back[*j] = k as i64);
     }
     let first = from_i64s(&[m], &first)?;
-    let y = core::gather(&x, &first, d).map_err(|e| e.to_string())?;
+    let y = core::gather(&x, &first, d, 0).map_err(|e| e.to_string())?;
     Ok(vec![
         y,
         first,

@@ -302,7 +302,7 @@ impl<'m> Ctx<'m> {
             Op::Concat { axis: 0 } if shape.len() == 1 => {
                 Some(args.into_iter().flat_map(|a| a.0).collect())
             }
-            Op::Gather { axis: 0 } if args.first()?.1.len() == 1 => {
+            Op::Gather { axis: 0, batch: 0 } if args.first()?.1.len() == 1 => {
                 let (data, index) = (&args[0].0, &args.get(1)?.0);
                 index
                     .iter()

@@ -2,7 +2,7 @@
 use super::indexed::{element_ranks, or_nowhere, strides, wrapped};
 use super::{OpDef, op, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, axis_of};
-use graph::Op;
+use graph::{Op, ValueId};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[
@@ -14,7 +14,7 @@ fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (x, i) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", 0)?, c.rank(x))?;
-    let y = c.add1(n, Op::Gather { axis }, &[x, i], n.name(0))?;
+    let y = c.add1(n, Op::Gather { axis, batch: 0 }, &[x, i], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -24,11 +24,41 @@ fn elements<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, i) = (n.input(0)?, n.input(1)?);
     let s = c.shape(x);
     let axis = axis_of(n.int("axis", 0)?, s.len())?;
+    if let Some(y) = along(c, n, (x, i), axis)? {
+        c.set(n, 0, y);
+        return Ok(());
+    }
     let ranks = element_ranks(c, n, i, &s, axis)?;
     let flat = c.reshaped(n, n.tmp("flat"), x, vec![Dim::product(&s)])?;
-    let y = c.add1(n, Op::Gather { axis: 0 }, &[flat, ranks], n.name(0))?;
+    let y = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[flat, ranks], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// Elements picked along `axis`, each position of the other dimensions by indices of its own: one gather where
+/// these dimensions are known to agree.
+fn along<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, (x, i): (ValueId, ValueId), axis: usize) -> Lowered<Option<ValueId>> {
+    let (s, t) = (c.shape(x), c.shape(i));
+    let within = |d: usize| matches!((s[d].known(), t[d].known()), (Some(s), Some(t)) if t <= s);
+    let others: Vec<usize> = (0..s.len()).filter(|&d| d != axis).collect();
+    if t.len() != s.len() || !others.iter().all(|&d| s[d] == t[d] || within(d)) {
+        return Ok(None);
+    }
+    let mut data = x;
+    for &d in others.iter().filter(|&&d| s[d] != t[d]) {
+        data = c.slice(n, n.tmp(&format!("part{d}")), data, d, Dim::ZERO, t[d].clone())?;
+    }
+    let (batch, mut by) = (others.len(), i);
+    let op = Op::Gather { axis: batch, batch };
+    if axis == batch {
+        return Ok(Some(c.add1(n, op, &[data, by], n.name(0))?));
+    }
+    let perm: Vec<usize> = others.into_iter().chain([axis]).collect();
+    data = c.permute(n, n.tmp("last"), data, perm.clone())?;
+    by = c.permute(n, n.tmp("indices.last"), by, perm)?;
+    let y = c.add1(n, op, &[data, by], n.tmp("picked"))?;
+    let back = (0..axis).chain([batch]).chain(axis..batch).collect();
+    Ok(Some(c.permute(n, n.name(0), y, back)?))
 }
 
 fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -50,6 +80,12 @@ fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if k > 16 {
         let shape: Vec<Option<Dim>> = lead.iter().chain(&s[from..]).cloned().map(Some).collect();
         return c.host(n, &[(d, shape)]);
+    }
+    if k == 1 && s[..b] == t[..b] && b < t.len() {
+        let by = c.reshape(n, n.tmp("indices"), i, lead.to_vec())?;
+        let y = c.add1(n, Op::Gather { axis: b, batch: b }, &[x, by], n.name(0))?;
+        c.set(n, 0, y);
+        return Ok(());
     }
     // Rank among the slices that the indexed dimensions pick.
     let by = strides(&s[..from]);
@@ -85,7 +121,7 @@ fn nd<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut flat = vec![Dim::product(&s[..from])];
     flat.extend_from_slice(&s[from..]);
     let x = c.reshaped(n, n.tmp("flat"), x, flat)?;
-    let y = c.add1(n, Op::Gather { axis: 0 }, &[x, ranks], n.name(0))?;
+    let y = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[x, ranks], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -104,7 +140,7 @@ fn features<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     let count = Dim::product(&c.shape(i));
     let i = c.reshaped(n, n.tmp("indices"), i, vec![count])?;
-    let y = c.add1(n, Op::Gather { axis }, &[x, i], n.name(0))?;
+    let y = c.add1(n, Op::Gather { axis, batch: 0 }, &[x, i], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -11,6 +11,10 @@ pub(crate) const OPS: &[OpDef] = &[op("GridSample", lower)];
 /// Most corners that are gathered one by one.
 const CORNERS: usize = 16;
 
+/// The weight of what lies outside and counts as 0, whatever the element that is taken for it holds: more than
+/// any weight.
+const NOTHING: f64 = 8.0;
+
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,
@@ -181,7 +185,9 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let rows = c.reshape(n, n.tmp("rows"), rows, vec![pixels, s[1].clone()])?;
     // Which of a dimension's elements corner `corner` takes.
     let digit = |corner: usize, k: usize| corner / taps.pow((r - 1 - k) as u32) % taps;
-    let mut inputs: Vec<ValueId> = Vec::new();
+    let (mut inputs, mut weights): (Vec<ValueId>, Vec<ValueId>) = Default::default();
+    let mut thin = shape;
+    thin.push(Dim::ONE);
     for corner in 0..corners {
         let ranks = c.map(n, n.tmp(&format!("rank{corner}")), &at, |e, a| {
             let mut rank = e.index(0);
@@ -198,24 +204,16 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             }
             rank
         })?;
-        inputs.push(c.add1(n, Op::Gather { axis: 0 }, &[rows, ranks], n.tmp(&format!("corner{corner}")))?);
-    }
-    let mut thin = shape.clone();
-    thin.push(Dim::ONE);
-    for (k, v) in at.into_iter().enumerate() {
-        inputs.push(c.reshape(n, n.tmp(&format!("at{k}.thin")), v, thin.clone())?);
-    }
-    let y = c.map(n, n.tmp("sum"), &inputs, |e, a| {
-        let mut sum = e.constant(0.0, F);
-        for (corner, value) in a[..corners].iter().enumerate() {
+        inputs.push(c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[rows, ranks], n.tmp(&format!("corner{corner}")))?);
+        // Once for all channels.
+        let w = c.map(n, n.tmp(&format!("weight{corner}")), &at, |e, a| {
             let mut w = e.constant(1.0, F);
             let mut inside = e.int(1, DType::Bool);
             for (k, extent) in space.iter().enumerate() {
-                let x = a[corners + k];
-                let part = weight(e, mode, x, digit(corner, k));
+                let part = weight(e, mode, a[k], digit(corner, k));
                 w = e.mul(w, part);
                 if outside == Outside::Zeros {
-                    let i = element(e, mode, x, digit(corner, k));
+                    let i = element(e, mode, a[k], digit(corner, k));
                     let (zero, end) = (e.constant(0.0, F), e.dim(extent));
                     let end = e.cast(end, F);
                     let (low, high) = (e.compare(Compare::Ge, i, zero), e.compare(Compare::Lt, i, end));
@@ -223,9 +221,21 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                     inside = e.binary(Binary::And, inside, both);
                 }
             }
-            let zero = e.constant(0.0, F);
-            let part = e.mul(*value, w);
-            let part = if outside == Outside::Zeros { e.select(inside, part, zero) } else { part };
+            let none = e.constant(NOTHING, F);
+            if outside == Outside::Zeros { e.select(inside, w, none) } else { w }
+        })?;
+        weights.push(c.reshape(n, n.tmp(&format!("weight{corner}.thin")), w, thin.clone())?);
+    }
+    inputs.extend(weights);
+    let y = c.map(n, n.tmp("sum"), &inputs, |e, a| {
+        let mut sum = e.constant(0.0, F);
+        for (value, w) in a[..corners].iter().zip(&a[corners..]) {
+            let mut part = e.mul(*value, *w);
+            if outside == Outside::Zeros {
+                let (zero, bound) = (e.constant(0.0, F), e.constant(NOTHING / 2.0, F));
+                let inside = e.compare(Compare::Lt, *w, bound);
+                part = e.select(inside, part, zero);
+            }
             sum = e.add(sum, part);
         }
         sum

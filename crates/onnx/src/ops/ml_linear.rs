@@ -68,7 +68,7 @@ impl Labels {
         let y = match self {
             Labels::Ints(v) => {
                 let table = c.constant(&n.tmp("labels"), Tensor::from_i64(&[v.len()], v)?)?;
-                c.add1(n, Op::Gather { axis: 0 }, &[table, at], n.name(0))?
+                c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[table, at], n.name(0))?
             }
             Labels::Texts(t) => {
                 let s = c.shape(at).into_iter().map(Some).collect();

@@ -209,13 +209,13 @@ fn embed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if s.len() != 2 || c.rank(positions) != 2 {
         return Err(format!("its ids have rank {} and its positions {}, not 2", s.len(), c.rank(positions)).into());
     }
-    let mut inputs = vec![c.add1(n, Op::Gather { axis: 0 }, &[words, ids], n.tmp("words"))?];
+    let mut inputs = vec![c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[words, ids], n.tmp("words"))?];
     inputs.push(match at {
-        Some(at) => c.add1(n, Op::Gather { axis: 0 }, &[positions, at], n.tmp("positions"))?,
+        Some(at) => c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[positions, at], n.tmp("positions"))?,
         None => c.slice(n, n.tmp("positions"), positions, 0, Dim::ZERO, s[1].clone())?,
     });
     if let (Some(k), Some(at)) = (kinds, segments) {
-        inputs.push(c.add1(n, Op::Gather { axis: 0 }, &[k, at], n.tmp("segments"))?);
+        inputs.push(c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[k, at], n.tmp("segments"))?);
     }
     let name = if n.wants(2) { n.name(2) } else { n.tmp("sum") };
     let sum = c.map(n, name, &inputs, sums)?;

@@ -167,7 +167,7 @@ fn turned<'m>(
     }
     let mut angles = Vec::new();
     for (name, table) in [("cos", cos), ("sin", sin)] {
-        let rows = c.add1(n, Op::Gather { axis: 0 }, &[table, at], n.tmp(&format!("{what}.{name}")))?;
+        let rows = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[table, at], n.tmp(&format!("{what}.{name}")))?;
         let t = c.shape(rows);
         let four = vec![t[0].clone(), Dim::ONE, t[1].clone(), t[2].clone()];
         angles.push(c.reshape(n, n.tmp(&format!("{what}.{name}.rows")), rows, four)?);
@@ -266,7 +266,7 @@ fn present<'m>(
                 let base = e.mul(base, rows);
                 e.add(base, row)
             })?;
-            let picked = c.add1(n, Op::Gather { axis: 0 }, &[table, at], format!("{name}.picked"))?;
+            let picked = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[table, at], format!("{name}.picked"))?;
             let d = c.dtype(picked);
             let lens = c.reshape(n, format!("{name}.lens4"), l.lens, vec![s[0].clone(), Dim::ONE, Dim::ONE, Dim::ONE])?;
             c.map(n, name, &[picked, lens], |e, a| {

@@ -194,7 +194,7 @@ fn round<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, way: &Way, ins: &[BodyInput]) ->
         }
     };
     let gates = c.capture(at, way.gates)?;
-    let given = c.add1(n, Op::Gather { axis: 0 }, &[gates, place], name("given"))?;
+    let given = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[gates, place], name("given"))?;
     let (q, step) = measured(c, n, &format!("round{d}.h"), h)?;
     let weights = c.capture(at, way.weights)?;
     let sums = matmul::product(c, n, name("sums"), q, weights, (false, false))?;

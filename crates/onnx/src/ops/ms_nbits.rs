@@ -164,7 +164,7 @@ fn gather<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         table = c.cast(n, n.tmp("table.bytes"), table, wide)?;
         zero = zero.map(|z| c.cast(n, n.tmp("zeros.bytes"), z, wide)).transpose()?;
     }
-    let pick = |c: &mut Ctx<'m>, what: &str, v: ValueId| c.add1(n, Op::Gather { axis }, &[v, at], n.tmp(what));
+    let pick = |c: &mut Ctx<'m>, what: &str, v: ValueId| c.add1(n, Op::Gather { axis, batch: 0 }, &[v, at], n.tmp(what));
     let mut rows = pick(c, "rows", table)?;
     if packed {
         // The bytes are gathered, for rows of a large table are few.

@@ -34,7 +34,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut flat = vec![s[0].clone() * s[1].clone()];
     flat.extend_from_slice(&s[2..]);
     let x = c.reshape(n, n.tmp("flat"), x, flat)?;
-    let y = c.add1(n, Op::Gather { axis: 0 }, &[x, ranks], n.name(0))?;
+    let y = c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[x, ranks], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -175,7 +175,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             let name = |what: &str| n.tmp(&format!("{what}{i}.{j}"));
             let rank = c.map(n, name("rank"), &[*row, *column], |e, v| e.add(v[0], v[1]))?;
             let rank = c.reshape(n, name("rank.thin"), rank, vec![r[0].clone(), Dim::Known(oh), Dim::Known(ow)])?;
-            inputs.push(c.add1(n, Op::Gather { axis: 0 }, &[pixels, rank], name("corner"))?);
+            inputs.push(c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[pixels, rank], name("corner"))?);
         }
     }
     let (taps, corners) = (parts[1].len(), inputs.len());

@@ -76,7 +76,7 @@ fn rotate<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, cos: ValueId, sin: 
                         e.add(a[0], i)
                     })?;
                 }
-                c.add1(n, Op::Gather { axis: 0 }, &[table, at], n.tmp(what))?
+                c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[table, at], n.tmp(what))?
             }
             None => table,
         };

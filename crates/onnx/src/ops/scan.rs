@@ -201,7 +201,7 @@ fn open<'m>(
                 })?
             }
         };
-        let x = c.add1(n, Op::Gather { axis }, &[x, i], f.name.clone())?;
+        let x = c.add1(n, Op::Gather { axis, batch: 0 }, &[x, i], f.name.clone())?;
         c.bind(&f.name, Item::Value(x));
     }
     c.nodes(&body.nodes)?;

@@ -11,7 +11,7 @@ impl Lowering<'_> {
         let node = graph.node(n);
         match &node.op {
             Op::Concat { axis } => self.concat(n, *axis),
-            Op::Gather { axis } => self.gather(n, *axis),
+            Op::Gather { axis, batch } => self.gather(n, *axis, *batch),
             Op::Pad {
                 before,
                 after: _,

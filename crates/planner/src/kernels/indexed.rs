@@ -54,8 +54,8 @@ impl Lowering<'_> {
                     })
                 })())
             }
-            Op::Gather { axis } if self.is_folded(n) => {
-                let (axis, value) = (*axis, node.inputs[1]);
+            Op::Gather { axis, batch } if self.is_folded(n) => {
+                let (axis, batch, value) = (*axis, *batch, node.inputs[1]);
                 let data = self.locate(node.inputs[0])?;
                 let index = self.locate(value)?;
                 let picked = data.layout.modes[axis].coalesce();
@@ -64,21 +64,24 @@ impl Lowering<'_> {
                     [l] => l.stride.clone(),
                     _ => return Ok(None),
                 };
-                let q = index.layout.modes.len();
+                let q = index.layout.modes.len() - batch;
                 let shape = graph.value(v).shape.clone();
-                // The same positions for both, one of them standing still.
+                // The same positions for both, one of them standing still but for what both begin with.
                 let still = |d: usize| Mode::flat(shape[d].clone(), Dim::ZERO);
                 let (mut modes, mut by, mut lead) = (vec![], vec![], vec![]);
                 for d in 0..shape.len() {
                     if (axis..axis + q).contains(&d) {
                         modes.push(still(d));
-                        by.push(index.layout.modes[d - axis].clone());
+                        by.push(index.layout.modes[batch + d - axis].clone());
                         let below = Dim::product(&shape[d + 1..axis + q]);
                         lead.push(Mode::flat(shape[d].clone(), stride.clone() * below));
                     } else {
                         let from = if d < axis { d } else { d + 1 - q };
                         modes.push(data.layout.modes[from].clone());
-                        by.push(still(d));
+                        by.push(match d < batch {
+                            true => index.layout.modes[d].clone(),
+                            false => still(d),
+                        });
                         lead.push(data.layout.modes[from].clone());
                     }
                 }

@@ -152,11 +152,11 @@ impl<'a> Lowering<'a> {
             }
             ValueSource::Node(n, _) => {
                 let node = self.graph.node(n);
-                if let Op::Gather { axis } = &node.op
+                if let Op::Gather { axis, batch } = &node.op
                     && self.is_folded(n)
                 {
                     // Left to its reader, which cannot load through indices after all.
-                    self.gather(n, *axis)?;
+                    self.gather(n, *axis, *batch)?;
                     if let Some(l) = &self.located[v.0 as usize] {
                         return Ok(l.clone());
                     }

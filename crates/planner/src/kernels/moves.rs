@@ -213,7 +213,7 @@ impl Lowering<'_> {
     }
 
     /// Slices picked by indices: an indexed access, checked when executed.
-    pub(crate) fn gather(&mut self, n: NodeId, axis: usize) -> Result<()> {
+    pub(crate) fn gather(&mut self, n: NodeId, axis: usize, batch: usize) -> Result<()> {
         let node = self.graph.node(n);
         let (data, idx, out) = (node.inputs[0], node.inputs[1], node.outputs[0]);
         let mut from = self.locate(data)?;
@@ -225,15 +225,21 @@ impl Lowering<'_> {
                 &self.origins(&[n]),
             )?;
         }
-        let by = self.locate(idx)?;
-        let want: Vec<Option<Dim>> = self.shape(out)[axis..]
-            .iter()
-            .take(self.shape(idx).len())
-            .cloned()
-            .map(Some)
-            .collect();
+        let mut by = self.locate(idx)?;
+        let q = self.shape(idx).len() - batch;
+        let places = |s: &[Dim]| [&s[..batch], &s[axis..axis + q]].concat();
+        let want: Vec<Option<Dim>> = places(self.shape(out)).into_iter().map(Some).collect();
+        let in_parts = |m: &Mode| m.coalesce().leaves.len() > 1;
+        if by.layout.modes[..batch].iter().any(in_parts) {
+            // Common dimensions are split as the data lies.
+            by = self.materialise(
+                &by,
+                self.dtype(idx),
+                self.name(idx),
+                &self.origins(&[n]),
+            )?;
+        }
         let by = self.fit(by, &want, self.dtype(idx), self.name(idx))?;
-        let q = self.shape(idx).len();
         let rank = self.shape(data).len();
         let to = self.new_value(
             self.name(out),
@@ -249,7 +255,7 @@ impl Lowering<'_> {
             let mode = if d < axis {
                 &from.layout.modes[d]
             } else if d < axis + q {
-                &by.layout.modes[d - axis]
+                &by.layout.modes[batch + d - axis]
             } else {
                 &from.layout.modes[d + 1 - q]
             };
@@ -279,7 +285,8 @@ impl Lowering<'_> {
                 Ok,
             )
         };
-        let index_access = fit(b.access(&by.layout, &dims[axis..axis + q]), self)?;
+        let places = [&dims[..batch], &dims[axis..axis + q]].concat();
+        let index_access = fit(b.access(&by.layout, &places), self)?;
         let mut modes = from.layout.modes.clone();
         let picked = modes.remove(axis);
         let mut other_dims: Vec<Vec<AxisId>> = dims[..axis].to_vec();

@@ -139,7 +139,9 @@ fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R
             &symbols.dims(after)?,
             *mode,
         )?],
-        Op::Gather { axis } => vec![hostops::gather(input(0)?, input(1)?, *axis)?],
+        Op::Gather { axis, batch } => {
+            vec![hostops::gather(input(0)?, input(1)?, *axis, *batch)?]
+        }
         Op::ScatterNd(r) => vec![hostops::scatter_nd(input(0)?, input(1)?, input(2)?, *r)?],
         Op::Contract(s) => vec![contract::run(s, input(0)?, input(1)?, declared()?.0)?],
         Op::Conv(s) => {

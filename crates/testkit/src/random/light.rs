@@ -280,7 +280,12 @@ fn move_some(g: &mut Gen, x: ValueId) -> Option<ValueId> {
     }
     match g.r.below(3) {
         0 => {
-            let axis = s.iter().position(|d| d.known().is_some_and(|n| n >= 2))?;
+            // The last as often as the first: those before it may be common with the indices.
+            let long = |d: &Dim| d.known().is_some_and(|n| n >= 2);
+            let axis = match g.r.once_in(2) {
+                true => s.iter().position(long)?,
+                false => s.iter().rposition(long)?,
+            };
             let most = s[axis].known()?;
             let i = if g.r.once_in(2) {
                 let t = tensor::Tensor::from_i64(&[3], &[1, 0, -1]).ok()?;
@@ -294,7 +299,11 @@ fn move_some(g: &mut Gen, x: ValueId) -> Option<ValueId> {
                     e.binary(Binary::Mod, a[0], n)
                 })?
             };
-            g.node(Op::Gather { axis }, &[x, i])
+            let by = g.shape(i);
+            let common = (0..axis.min(by.len())).take_while(|&k| s[k] == by[k]);
+            let batch = common.count();
+            let batch = g.r.below(batch + 1);
+            g.node(Op::Gather { axis, batch }, &[x, i])
         }
         1 => {
             let mode = g.r.of(&[

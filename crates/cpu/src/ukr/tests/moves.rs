@@ -1,7 +1,7 @@
 //! Packing, transposing and strided copies.
 
 use super::{GUARD, Guarded, Rng, fenced, isas};
-use crate::ukr::{copy_strided, kernels};
+use crate::ukr::{Ranks, copy_strided, kernels};
 
 #[test]
 fn packing_places_and_pads() {
@@ -117,4 +117,95 @@ fn strided_copies_of_every_size() {
     check(|i| i as u32 * 3);
     check(|i| i * 5);
     check(|i| i as f32);
+}
+
+/// Offsets of indices from both ends, dense and apart, from a beginning or on top of others; one outside is
+/// told of wherever it stands.
+#[test]
+fn indices_become_offsets() {
+    let mut rng = Rng::new(31);
+    for isa in isas() {
+        let table = kernels(isa);
+        for round in 0..400 {
+            let (n, step) = (rng.extent(200), 1 + rng.below(3));
+            let extent = 1 + rng.below(50) as i64;
+            let r = Ranks {
+                extent,
+                stride: [4, 8, 12, 1, 0, 4096][rng.below(6)],
+            };
+            let one = |rng: &mut Rng| rng.below(2 * extent as usize) as i64 - extent;
+            let mut by: Vec<i64> = (0..n * step).map(|_| one(&mut rng)).collect();
+            let wrong = (round % 3 == 0).then(|| rng.below(n) * step);
+            if let Some(at) = wrong {
+                by[at] = [extent, -extent - 1, i64::MAX, i64::MIN][rng.below(4)];
+            }
+            let before: Vec<i64> = (0..n).map(|_| rng.below(1000) as i64).collect();
+            let begin = [None, Some((7, 0)), Some((-5, 16))][rng.below(3)];
+            let narrow: Vec<i32> = by.iter().map(|v| *v as i32).collect();
+            let (mut wide, mut short) = (before.clone(), before.clone());
+            let step = step as isize;
+            // SAFETY: n indices, `step` apart, and n offsets.
+            let outside = unsafe {
+                let to = wide.as_mut_ptr();
+                (table.ranks64)(by.as_ptr(), step, &r, begin, to, n)
+            };
+            // SAFETY: as above.
+            let outside32 = unsafe {
+                let to = short.as_mut_ptr();
+                (table.ranks32)(narrow.as_ptr(), step, &r, begin, to, n)
+            };
+            assert_eq!(outside, wrong.is_some(), "{isa} {r:?} {by:?}");
+            if outside {
+                continue;
+            }
+            let want: Vec<i64> = (0..n)
+                .map(|i| {
+                    let from = begin.map_or(before[i], |(b, s)| b + s * i as i64);
+                    from + by[i * step as usize].rem_euclid(extent) * r.stride
+                })
+                .collect();
+            assert_eq!((&wide, &short), (&want, &want), "{isa} {r:?} {begin:?}");
+            assert!(!outside32);
+        }
+    }
+}
+
+/// Elements at offsets that jump, go on for a while, and end before a whole vector.
+#[test]
+fn elements_at_offsets() {
+    let mut rng = Rng::new(32);
+    for isa in isas() {
+        let table = kernels(isa);
+        for _ in 0..300 {
+            let n = rng.extent(150);
+            let src: Vec<u64> = (0..400).map(|_| rng.next()).collect();
+            let mut at = rng.below(400);
+            let ranks: Vec<usize> = (0..n)
+                .map(|_| {
+                    at = match rng.below(20) {
+                        0 => rng.below(400),
+                        _ => (at + 1) % 400,
+                    };
+                    at
+                })
+                .collect();
+            macro_rules! check {
+                ($take:ident, $t:ty) => {{
+                    let src: Vec<$t> = src.iter().map(|v| *v as $t).collect();
+                    let size = size_of::<$t>();
+                    let offsets: Vec<i64> = ranks.iter().map(|r| (r * size) as i64).collect();
+                    let mut dst = vec![0 as $t; n + 1];
+                    // SAFETY: n offsets inside the source, n places.
+                    unsafe { (table.$take)(src.as_ptr(), offsets.as_ptr(), dst.as_mut_ptr(), n) };
+                    let mut want: Vec<$t> = ranks.iter().map(|r| src[*r]).collect();
+                    want.push(0);
+                    assert_eq!(dst, want, "{isa} {ranks:?}");
+                }};
+            }
+            check!(take8, u8);
+            check!(take16, u16);
+            check!(take32, u32);
+            check!(take64, u64);
+        }
+    }
 }
