@@ -27,8 +27,9 @@ pub fn reason(name: &str) -> &'static str {
             "only where the region says how many samples a bin has, for the largest sample, or other types than f32"
         }
         "DeformConv" => PLACES,
-        "Col2Im" | "MaxUnpool" => "it adds or puts elements at places that are not its own",
-        "MaxPool" => "only where the positions of the maxima are asked for",
+        "Col2Im" => "it adds elements at places that are not its own",
+        "MaxUnpool" => LATE,
+        "MaxPool" => "only where the positions of the maxima in windows of more than 27 elements are asked for",
         "Cast" => CODES,
         "BitCast" => "no scalar program sees the bits of a float",
         "Det" => "elimination with pivots, which data picks",

@@ -1,8 +1,9 @@
 //! MaxPool, AveragePool, LpPool.
-use super::conv::window;
+use super::conv::{Window, window};
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
-use graph::{Op, PadMode, PoolKind, PoolSpec, ValueId};
+use expr::{Binary, Compare, ExprBuilder, Unary};
+use graph::{Op, PadMode, PoolKind, PoolSpec, ValueId, View};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("MaxPool", lower), op("AveragePool", lower), op("LpPool", lower)];
@@ -21,7 +22,98 @@ pub(crate) fn average<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: Va
     pooled(c, n, name, x, "AveragePool")?.ok_or_else(|| "an average pool has no indices".into())
 }
 
-/// The pool of `x`; nothing where a host operator has set the node's outputs.
+/// Most elements of a window that are compared one after the other in one kernel, which reads each by itself.
+const TAPS: i64 = 27;
+
+/// The greatest of each window and its rank in the whole input, the first of equal ones, a NaN before any number:
+/// the window's elements are strided parts of the padded input, compared in turn.
+fn picked<'m>(
+    c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, w: &Window, out: &[Dim], column_major: bool,
+) -> Lowered<Vec<ValueId>> {
+    let (d, s) = (c.dtype(x), c.shape(x));
+    let r = w.kernel.len();
+    let lowest = |e: &mut ExprBuilder| match d {
+        _ if d.is_float() => e.constant(f64::NEG_INFINITY, d),
+        _ if d.is_signed_int() => e.int(-1i64 << (d.bits() - 1), d),
+        _ => e.int(0, d),
+    };
+    let mut padded = x;
+    if w.before.iter().chain(&w.after).any(|p| !p.is_zero()) {
+        let rim = |by: &[Dim]| [&[Dim::ZERO, Dim::ZERO], by].concat();
+        let outside = c.fill(n, n.tmp("outside"), &[], d, lowest)?;
+        let op = Op::Pad { before: rim(&w.before), after: rim(&w.after), mode: PadMode::Constant };
+        padded = c.add1(n, op, &[x, outside], n.tmp("padded"))?;
+    }
+    // Taps in row-major order, each as its position in every dimension.
+    let mut taps: Vec<Vec<i64>> = vec![vec![]];
+    for &k in &w.kernel {
+        taps = taps.into_iter().flat_map(|t| (0..k).map(move |j| [&t[..], &[j]].concat())).collect();
+    }
+    let mut inputs = Vec::new();
+    for (i, tap) in taps.iter().enumerate() {
+        let at = tap.iter().zip(&w.dilations).map(|(t, by)| Dim::Known(t * by));
+        let starts = [Dim::ZERO, Dim::ZERO].into_iter().chain(at).collect();
+        let steps = [1, 1].into_iter().chain(w.strides.iter().copied()).collect();
+        let part = View::Slice { starts, steps, extents: out.to_vec() };
+        inputs.push(c.add1(n, Op::View(part), &[padded], n.tmp(&format!("tap{i}")))?);
+    }
+    let i64s = DType::I64;
+    let mut e = ExprBuilder::new();
+    // What a step along each spatial dimension adds to a rank.
+    let by: Vec<Dim> = (0..r)
+        .map(|k| Dim::product(if column_major { &s[2..2 + k] } else { &s[3 + k..] }))
+        .collect();
+    let (mut first, mut base) = (e.int(0, i64s), e.int(0, i64s));
+    let plane = Dim::product(&s[2..]);
+    let (image, channel, channels) = (e.index(0), e.index(1), e.dim(&s[1]));
+    let of = e.mul(image, channels);
+    let of = e.add(of, channel);
+    let plane = e.dim(&plane);
+    let of = e.mul(of, plane);
+    for k in 0..r {
+        let (o, step, pad, stride) = (e.index(2 + k as u32), e.int(w.strides[k], i64s), e.dim(&w.before[k]), e.dim(&by[k]));
+        let begin = e.mul(o, step);
+        let begin = e.sub(begin, pad);
+        let at = e.mul(begin, stride);
+        base = e.add(base, at);
+        if w.before[k].is_zero() {
+            continue;
+        }
+        // The first element of a window that lies in the input: the answer where none is above the lowest number.
+        let (zero, dilation, most) = (e.int(0, i64s), e.int(w.dilations[k], i64s), e.int(w.dilations[k] - 1, i64s));
+        let missing = e.sub(zero, begin);
+        let missing = e.binary(Binary::Max, missing, zero);
+        let missing = e.add(missing, most);
+        let skipped = e.div(missing, dilation);
+        let skipped = e.mul(skipped, dilation);
+        let skipped = e.mul(skipped, stride);
+        first = e.add(first, skipped);
+    }
+    let (mut best, mut place) = (lowest(&mut e), first);
+    for (i, tap) in taps.iter().enumerate() {
+        let v = e.input(i as u32, d);
+        let mut here = e.int(0, i64s);
+        for k in 0..r {
+            let (by, stride) = (e.int(tap[k] * w.dilations[k], i64s), e.dim(&by[k]));
+            let part = e.mul(by, stride);
+            here = e.add(here, part);
+        }
+        let wins = if d.is_float() {
+            let (below, number) = (e.compare(Compare::Le, v, best), e.compare(Compare::Eq, best, best));
+            let above = e.unary(Unary::Not, below);
+            e.binary(Binary::And, above, number)
+        } else {
+            e.compare(Compare::Gt, v, best)
+        };
+        best = e.select(wins, v, best);
+        place = e.select(wins, here, place);
+    }
+    let place = e.add(base, place);
+    let place = e.add(place, of);
+    c.add(n, Op::Map(e.finish(&[best, place])), &inputs, &[n.name(0), n.name(1)])
+}
+
+/// The pool of `x`; nothing where the node's outputs are set.
 fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, op: &str) -> Lowered<Option<ValueId>> {
     let shape = c.shape(x);
     if shape.len() < 3 {
@@ -32,8 +124,7 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
     let mut w = window(n, kernel, extents)?;
     let ceil = n.flag("ceil_mode", false)?;
     let include_pad = n.flag("count_include_pad", false)?;
-    // It orders indices only; with indices the host gets it.
-    n.int("storage_order", 0)?;
+    let column_major = n.flag("storage_order", false)?;
     let mut out = shape[..2].to_vec();
     let mut reached = false;
     for (i, d) in extents.iter().enumerate() {
@@ -62,8 +153,15 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
     }
     let d = c.dtype(x);
     if op == "MaxPool" && n.wants(1) {
-        let s: Vec<Option<Dim>> = out.into_iter().map(Some).collect();
-        return c.host(n, &[(d, s.clone()), (DType::I64, s)]).map(|()| None);
+        let taps = w.kernel.iter().try_fold(1i64, |all, k| all.checked_mul(*k));
+        if taps.is_none_or(|t| t > TAPS) {
+            let s: Vec<Option<Dim>> = out.into_iter().map(Some).collect();
+            return c.host(n, &[(d, s.clone()), (DType::I64, s)]).map(|()| None);
+        }
+        let both = picked(c, n, x, &w, &out, column_major)?;
+        c.set(n, 0, both[0]);
+        c.set(n, 1, both[1]);
+        return Ok(None);
     }
     let kind = match op {
         "MaxPool" => PoolKind::Max,

@@ -1,7 +1,8 @@
-//! Operators that gather or scatter at places that data gives, run by the host: Col2Im, MaxUnpool,
-//! DeformConv; and MelWeightMatrix, a small table.
+//! Operators that gather or scatter at places that data gives: MaxUnpool, and Col2Im and DeformConv by the
+//! host; and MelWeightMatrix, a small table.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, to_dtype};
+use graph::{Op, PadMode, ScatterReduce};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] =
@@ -35,21 +36,43 @@ fn max_unpool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if s.len() != r + 2 || strides.len() != r || pads.len() != 2 * r {
         return Err("its kernel, strides and pads must fit its spatial dimensions".into());
     }
-    let out: Vec<Option<Dim>> = match size {
-        Some(v) => match c.sizes(v)?.filter(|o| o.len() == s.len()) {
-            Some(o) => o.into_iter().map(Some).collect(),
-            None => vec![None; s.len()],
-        },
-        None => {
-            let mut o = s[..2].to_vec();
-            for (i, d) in s[2..].iter().enumerate() {
-                let pad = pads[i].saturating_add(pads[r + i]);
-                o.push((d.clone() - Dim::ONE) * Dim::Known(strides[i]) + Dim::Known(kernel[i].saturating_sub(pad)));
-            }
-            o.into_iter().map(Some).collect()
-        }
+    // The pool's input by the attributes; indices count its elements.
+    let mut own = s[..2].to_vec();
+    for (i, d) in s[2..].iter().enumerate() {
+        let pad = pads[i].saturating_add(pads[r + i]);
+        own.push((d.clone() - Dim::ONE) * Dim::Known(strides[i]) + Dim::Known(kernel[i].saturating_sub(pad)));
+    }
+    let out = match size {
+        Some(v) => c.sizes(v)?.filter(|o| o.len() == s.len()),
+        None => Some(own.clone()),
     };
-    c.host(n, &[(d, out)])
+    let Some(out) = out else {
+        return c.host(n, &[(d, vec![None; s.len()])]);
+    };
+    let at = n.input(1)?;
+    if c.shape(at) != s {
+        return Err("its indices must have the shape of its input".into());
+    }
+    let count = Dim::product(&s);
+    let zeros = c.fill(n, n.tmp("zeros"), &[Dim::product(&own)], d, |e| match d.is_float() {
+        true => e.constant(0.0, d),
+        false => e.int(0, d),
+    })?;
+    let places = c.reshape(n, n.tmp("places"), at, vec![count.clone(), Dim::ONE])?;
+    let values = c.reshaped(n, n.tmp("values"), x, vec![count])?;
+    let put = Op::ScatterNd(ScatterReduce::Replace);
+    let y = c.add1(n, put, &[zeros, places, values], n.tmp("put"))?;
+    if own == out {
+        let y = c.reshape(n, n.name(0), y, own)?;
+        c.set(n, 0, y);
+        return Ok(());
+    }
+    let y = c.reshape(n, n.tmp("pooled"), y, own.clone())?;
+    let after = out.iter().zip(&own).map(|(o, d)| o.clone() - d.clone()).collect();
+    let fit = Op::Pad { before: vec![Dim::ZERO; s.len()], after, mode: PadMode::Constant };
+    let y = c.add1(n, fit, &[y], n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 fn deform_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
