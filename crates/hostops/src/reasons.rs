@@ -29,7 +29,9 @@ pub fn reason(name: &str) -> &'static str {
         "DeformConv" => PLACES,
         "Col2Im" => "it adds elements at places that are not its own",
         "MaxUnpool" => LATE,
-        "MaxPool" => "only where the positions of the maxima in windows of more than 27 elements are asked for",
+        "MaxPool" => {
+            "only where the positions of the maxima in windows of more than 27 elements are asked for"
+        }
         "Cast" => CODES,
         "BitCast" => "no scalar program sees the bits of a float",
         "Det" => "elimination with pivots, which data picks",

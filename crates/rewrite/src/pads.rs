@@ -142,7 +142,15 @@ fn lower(e: &mut Edit, n: NodeId, axes: &[Axis], mode: PadMode, out: &[Dim]) -> 
         let shape = g.iter().map(|a| a.to.clone()).collect();
         let at = format!("{hint}.at");
         let table = e.add_typed(op, &[], vec![(I, shape)], &at, &origins)?;
-        x = e.add(Op::Gather { axis: first, batch: 0 }, &[x, table], &hint, &origins)?;
+        x = e.add(
+            Op::Gather {
+                axis: first,
+                batch: 0,
+            },
+            &[x, table],
+            &hint,
+            &origins,
+        )?;
     }
     // Extents that differ in form only are declared as they were.
     if e.value(x).shape != out || axes.is_empty() {

@@ -325,7 +325,15 @@ fn lower(
                 let mut b = ExprBuilder::new();
                 let at = nearest(&mut b, spec, a, rounding);
                 let table = table(e, b, at, DType::I64, a, &format!("{hint}.at"), &origins)?;
-                e.add(Op::Gather { axis: a.dim, batch: 0 }, &[x, table], &hint, &origins)?
+                e.add(
+                    Op::Gather {
+                        axis: a.dim,
+                        batch: 0,
+                    },
+                    &[x, table],
+                    &hint,
+                    &origins,
+                )?
             }
             _ => {
                 // Sums stay in f32 until the last dimension is done.
@@ -384,7 +392,15 @@ fn sum(
             origins,
         )?;
         let tap = format!("{hint}.tap{k}");
-        values.push(e.add(Op::Gather { axis: a.dim, batch: 0 }, &[x, at], &tap, origins)?);
+        values.push(e.add(
+            Op::Gather {
+                axis: a.dim,
+                batch: 0,
+            },
+            &[x, at],
+            &tap,
+            origins,
+        )?);
         let mut b = ExprBuilder::new();
         let (_, w) = taps(&mut b, spec, a);
         let w = table(e, b, w[k], F, a, &format!("{hint}.weight{k}"), origins)?;

@@ -49,7 +49,12 @@ fn graph(nodes: usize, picks: bool) -> Graph {
         let index = b.input("index", DType::I64, vec![Dim::from(4usize)]);
         let o = origin("pick".into(), "Gather");
         x = b
-            .node(Op::Gather { axis: 0, batch: 0 }, &[x, index], &["picked"], &o)
+            .node(
+                Op::Gather { axis: 0, batch: 0 },
+                &[x, index],
+                &["picked"],
+                &o,
+            )
             .unwrap()[0];
     }
     for (i, id) in ids.into_iter().enumerate() {

@@ -80,7 +80,9 @@ impl Index {
                 // SAFETY: verified plans keep accesses inside their buffers.
                 let of = |i: usize| unsafe { p.offset(i as isize * step).read_unaligned() } as i64;
                 let outside: bool = $add(p, &of);
-                let value = (0..n).map(of).find(|v| outside && self.ranks.is_outside(*v));
+                let value = (0..n)
+                    .map(of)
+                    .find(|v| outside && self.ranks.is_outside(*v));
                 if let Some(value) = value {
                     let extent = self.ranks.extent;
                     return Err(Fault::Index { value, extent });
@@ -210,7 +212,12 @@ pub(in crate::exec) fn gather(
             let mut begin = Some((from + first * inner.src, inner.src));
             for x in by.iter().flatten() {
                 let i = outer(&|s| x.st[s.axis]) + first * x.st[inner.axis];
-                x.add(k, (i * x.elem, inner.axis), begin.take(), &mut offsets[..count])?;
+                x.add(
+                    k,
+                    (i * x.elem, inner.axis),
+                    begin.take(),
+                    &mut offsets[..count],
+                )?;
             }
             let to = dst.wrapping_offset((to + first * inner.dst) as isize);
             others(&rest[..m], to, src, |to, src| {

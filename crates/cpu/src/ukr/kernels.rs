@@ -41,6 +41,8 @@ macro_rules! list {
             log1p: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::log1p;
             /// Hyperbolic tangent, at most 4 ULP.
             tanh: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::tanh;
+            /// Arc tangent, at most 3 ULP.
+            atan: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::atan;
             /// 1 / (1 + e^-x), at most 4 ULP.
             sigmoid: fn(src: *const f32, dst: *mut f32, n: usize) = slice::one::sigmoid;
             /// x / (1 + e^-x), at most 5 ULP for x > -87.
@@ -139,6 +141,8 @@ macro_rules! list {
             select: fn(c: *const f32, a: *const f32, b: *const f32, dst: *mut f32, n: usize) = row::select;
             /// The sum of a row.
             row_sum: fn(x: *const f32, n: usize) -> f32 = row::sum;
+            /// The product of a row.
+            row_prod: fn(x: *const f32, n: usize) -> f32 = row::prod;
             /// The greatest of a row: -inf for none, NaN when any is NaN.
             row_max: fn(x: *const f32, n: usize) -> f32 = row::max;
             /// The smallest of a row: inf for none, NaN when any is NaN.

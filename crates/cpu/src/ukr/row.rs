@@ -73,6 +73,18 @@ pub(super) unsafe fn sum<S: Simd>(x: *const f32, n: usize) -> f32 {
     unsafe { S::hsum(fold!(S, x, n, S::zero(), |v| v, |a, b| S::add(a, b))) }
 }
 
+/// The product of n elements.
+#[inline(always)]
+pub(super) unsafe fn prod<S: Simd>(x: *const f32, n: usize) -> f32 {
+    // SAFETY: the caller gives n readable elements; no vector has more than 16 lanes.
+    unsafe {
+        let v = fold!(S, x, n, S::splat(1.0), |v| v, |a, b| S::mul(a, b));
+        let mut lanes = [1.0f32; 16];
+        S::store(lanes.as_mut_ptr(), v);
+        lanes.into_iter().product()
+    }
+}
+
 /// The greatest of n elements; -inf for none, NaN when any is NaN.
 #[inline(always)]
 pub(super) unsafe fn max<S: Simd>(x: *const f32, n: usize) -> f32 {

@@ -71,6 +71,7 @@ unary! {
     log |x| math::log::<S>(x);
     log1p |x| math::log1p::<S>(x);
     tanh |x| math::tanh::<S>(x);
+    atan |x| math::atan::<S>(x);
     sigmoid |x| math::sigmoid::<S>(x);
     silu |x| math::silu::<S>(x);
     softplus |x| math::softplus::<S>(x);

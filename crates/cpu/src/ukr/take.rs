@@ -122,7 +122,9 @@ macro_rules! take {
                     // SAFETY: the caller vouches for every offset, and these follow each other.
                     unsafe {
                         let v = src.offset(first as isize).cast::<[$t; RUN]>();
-                        dst.add(i).cast::<[$t; RUN]>().write_unaligned(v.read_unaligned());
+                        dst.add(i)
+                            .cast::<[$t; RUN]>()
+                            .write_unaligned(v.read_unaligned());
                     }
                 } else {
                     (i..i + RUN).for_each(one);

@@ -45,7 +45,12 @@ fn model(nodes: usize, picks: bool) -> Result<Model, String> {
         let index = b.input("index", DType::I64, vec![Dim::from(4usize)]);
         let o = origin("pick".into(), "Gather");
         x = b
-            .node(Op::Gather { axis: 0, batch: 0 }, &[x, index], &["picked"], &o)
+            .node(
+                Op::Gather { axis: 0, batch: 0 },
+                &[x, index],
+                &["picked"],
+                &o,
+            )
             .map_err(|e| text(&e))?[0];
     }
     for (i, id) in ids.into_iter().enumerate() {

@@ -82,9 +82,17 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
                     v[1].shape.len()
                 ));
             }
-            for (d, (x, i)) in v[0].shape.iter().zip(v[1].shape.iter()).take(*batch).enumerate() {
+            for (d, (x, i)) in v[0]
+                .shape
+                .iter()
+                .zip(v[1].shape.iter())
+                .take(*batch)
+                .enumerate()
+            {
                 if x.known().is_some() && i.known().is_some() && x != i {
-                    return Err(format!("dimension {d} is {x} of the data and {i} of the indices"));
+                    return Err(format!(
+                        "dimension {d} is {x} of the data and {i} of the indices"
+                    ));
                 }
             }
             if !v[1].dtype.is_int() {

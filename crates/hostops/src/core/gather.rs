@@ -22,7 +22,10 @@ fn pick(data: &Tensor, indices: &Tensor, axis: usize, batch: usize) -> R<Tensor>
     }
     let t = indices.shape();
     if batch > axis || batch > t.len() || s[..batch] != t[..batch] {
-        return Err(format!("data {s:?} and indices {t:?} do not begin with {batch} equal dimensions").into());
+        return Err(format!(
+            "data {s:?} and indices {t:?} do not begin with {batch} equal dimensions"
+        )
+        .into());
     }
     let shape: Vec<usize> = [&s[..axis], &t[batch..], &s[axis + 1..]].concat();
     let mut out = RawOut::new(data.dtype(), &shape)?;

@@ -232,12 +232,7 @@ impl Lowering<'_> {
         let in_parts = |m: &Mode| m.coalesce().leaves.len() > 1;
         if by.layout.modes[..batch].iter().any(in_parts) {
             // Common dimensions are split as the data lies.
-            by = self.materialise(
-                &by,
-                self.dtype(idx),
-                self.name(idx),
-                &self.origins(&[n]),
-            )?;
+            by = self.materialise(&by, self.dtype(idx), self.name(idx), &self.origins(&[n]))?;
         }
         let by = self.fit(by, &want, self.dtype(idx), self.name(idx))?;
         let rank = self.shape(data).len();

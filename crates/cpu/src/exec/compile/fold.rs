@@ -215,7 +215,7 @@ impl Compiler<'_> {
             Binary::Add => (k.add, Some(k.row_sum)),
             Binary::Max => (k.max, Some(k.row_max)),
             Binary::Min => (k.min, Some(k.row_min)),
-            Binary::Mul => (k.mul, None),
+            Binary::Mul => (k.mul, Some(k.row_prod)),
             _ => return None,
         };
         let l = &m.lift;

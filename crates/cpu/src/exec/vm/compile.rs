@@ -623,6 +623,7 @@ impl Compiler<'_> {
             Unary::Log => k.log,
             Unary::Sin => k.sin,
             Unary::Cos => k.cos,
+            Unary::Atan => k.atan,
             Unary::Tanh => k.tanh,
             Unary::Erf => k.erf,
             Unary::Sigmoid => k.sigmoid,

@@ -217,7 +217,8 @@ impl Program {
                     let name = format!("rounding to {}", i.dtype);
                     Some(own(name, rows::round_half as *const () as usize))
                 }
-                VOp::Const(_) | VOp::Index(_) | VOp::Dim(_) | VOp::Splat(_) => None,
+                VOp::Index(_) => Some(own("coordinates of a row".into(), rows::count::code(k.isa))),
+                VOp::Const(_) | VOp::Dim(_) | VOp::Splat(_) => None,
             });
         }
         if !self.direct {
@@ -356,11 +357,8 @@ impl<'a> Run<'a> {
                 VOp::Dim(d) => *dst.cast::<i64>() = self.p[d as usize],
                 VOp::Index(a) => {
                     let Some((_, c)) = row else { return };
-                    let d = dst.cast::<i64>();
                     let first = c.at[a] + c.step[a] * from as i64;
-                    for j in 0..n {
-                        *d.add(j) = first + c.step[a] * j as i64;
-                    }
+                    rows::count(k.isa, dst.cast(), first, c.step[a], n);
                 }
                 VOp::Splat(a) => rows::splat(dst, self.ptr(a), inst.kind, n),
                 VOp::FUn(g, a) => g(f(a), dst.cast(), n),

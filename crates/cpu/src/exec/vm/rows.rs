@@ -133,6 +133,27 @@ by_isa! {
     fn cast = cast_loop(a: *const u8, from: DType, dst: *mut u8, to: DType, n: usize)
 }
 
+by_isa! {
+    /// `first`, `first + step` and so on.
+    ///
+    /// # Safety
+    ///
+    /// A register of `n` integers of 64 bits.
+    fn count = count_loop(dst: *mut i64, first: i64, step: i64, n: usize)
+}
+
+/// # Safety
+/// `dst` has room for `n` integers.
+#[inline(always)]
+unsafe fn count_loop(dst: *mut i64, first: i64, step: i64, n: usize) {
+    let mut at = first;
+    for i in 0..n {
+        // SAFETY: the caller's contract.
+        unsafe { *dst.add(i) = at };
+        at = at.wrapping_add(step);
+    }
+}
+
 /// Rounds `n` numbers to a type of 16 bits.
 ///
 /// # Safety

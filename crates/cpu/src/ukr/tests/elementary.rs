@@ -136,6 +136,7 @@ fn exponentials_and_logarithms() {
     check("exp", |k| k.exp, -104.0, 89.0, any, f64::exp, 2.0);
     check("expm1", |k| k.expm1, -3.0, 3.0, any, f64::exp_m1, 3.0);
     check("log", |k| k.log, 0.5, 2.0, any, f64::ln, 2.0);
+    check("atan", |k| k.atan, -3.0, 3.0, any, f64::atan, 3.0);
     check("log1p", |k| k.log1p, -0.9, 3.0, any, f64::ln_1p, 4.0);
     check(
         "softplus",

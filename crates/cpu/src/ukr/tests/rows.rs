@@ -19,6 +19,12 @@ fn reductions_match_f64() {
             unsafe {
                 close((k.row_sum)(p, n), row.iter().sum(), 1.0 + n as f64, "sum");
                 close(
+                    (k.row_prod)(p, n.min(30)),
+                    row[..n.min(30)].iter().product(),
+                    1.0,
+                    "product",
+                );
+                close(
                     (k.row_max)(p, n),
                     row.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                     1.0,
