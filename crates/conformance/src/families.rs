@@ -40,6 +40,7 @@ pub fn cases(rng: &mut Rng) -> Vec<Case> {
         dense::product(rng),
         dense::conv(rng),
         dense::depthwise(rng),
+        dense::grouped(rng),
         moves::map(rng),
         moves::unary(rng),
         moves::mover(rng),

@@ -3,8 +3,8 @@ use super::Case;
 use crate::Rng;
 use crate::build::{B, at, bound, expr, n};
 use expr::functions;
-use kernel::Family;
-use layout::DType;
+use kernel::{Family, Term};
+use layout::{DType, Leaf};
 
 const F: DType = DType::F32;
 
@@ -174,6 +174,57 @@ pub(super) fn depthwise(rng: &mut Rng) -> Case {
     let x = b.load(ox, &[0, 1, 2, 3, 4]);
     let w = b.load(ow, &[2, 3, 4]);
     b.contract(acc, x, w, &[2, 3]);
+    b.store(oy, acc);
+    Case::new(b.k, 2e-5)
+}
+
+/// A convolution of small groups: every channel is a lane that reads its group's channels in turn.
+pub(super) fn grouped(rng: &mut Rng) -> Case {
+    let q = rng.of(&[2, 4, 8]);
+    let (r, stride, pad) = rng.of(&[(3, 1, 1), (5, 1, 2), (3, 2, 1), (1, 1, 0)]);
+    let c = q * rng.some(9);
+    let h = rng.some(9).max(r);
+    let o = (h + 2 * pad - r) / stride + 1;
+    let axes = [
+        ("oh", n(o)),
+        ("ow", n(o)),
+        ("r", n(r)),
+        ("s", n(r)),
+        ("k", n(q)),
+        ("c", n(c)),
+    ];
+    let mut b = B::new("grouped", Family::Conv, &axes);
+    let mut x = at(&[
+        (0, h * stride * c),
+        (1, stride * c),
+        (2, h * c),
+        (3, c),
+        (4, 1),
+    ]);
+    let leaf = |extent, stride| Leaf {
+        extent: n(extent),
+        stride: n(stride),
+    };
+    x.terms.push(Term {
+        axis: 5,
+        leaves: vec![leaf(c / q, q), leaf(q, 0)],
+    });
+    x.offset = n(-pad * h * c - pad * c);
+    x.bounds = vec![
+        bound(&[(0, stride), (2, 1)], -pad, h),
+        bound(&[(1, stride), (3, 1)], -pad, h),
+    ];
+    let ox = b.read(F, h * h * c, x);
+    let ow = b.read(
+        F,
+        r * r * q * c,
+        at(&[(2, r * q * c), (3, q * c), (4, c), (5, 1)]),
+    );
+    let oy = b.write(F, o * o * c, at(&[(0, o * c), (1, c), (5, 1)]));
+    let acc = b.fill(F, &[0, 1, 5], 0.0);
+    let x = b.load(ox, &[0, 1, 2, 3, 4, 5]);
+    let w = b.load(ow, &[2, 3, 4, 5]);
+    b.contract(acc, x, w, &[2, 3, 4]);
     b.store(oy, acc);
     Case::new(b.k, 2e-5)
 }

@@ -1,5 +1,6 @@
 //! The functions that a compiled tile program calls, with the addresses of their code: what tools show
 //! of a step beside its statements. Read off the operations that run, so that nothing is listed twice.
+use super::access::CTerm;
 use super::contract::CContract;
 use super::fold::{CFold, Lift};
 use super::map::CMap;
@@ -109,7 +110,7 @@ impl List<'_> {
                 }
                 Op::Map(m) => self.map(m),
                 Op::Fold(f) => self.fold(f),
-                Op::Contract(c) => self.contract(c),
+                Op::Contract(c) => self.contract(c, false),
                 Op::Nest(n) => {
                     for (w, operand) in n.wide.iter().zip([n.a, n.b]) {
                         let tile = if operand == n.a {
@@ -125,7 +126,9 @@ impl List<'_> {
                     if n.copied {
                         self.copy(n.contract.a, n.a, "");
                     }
-                    self.contract(&n.contract);
+                    let in_turn = |t: &CTerm| Some(t.axis) == n.contract.lane && t.leaves.len() > 1;
+                    let shared = self.k.operands[n.a].access.terms.iter().any(in_turn);
+                    self.contract(&n.contract, shared);
                     if let Some(rest) = n.post.as_ref().and_then(|p| p.rest.as_ref()) {
                         self.map(rest);
                     }
@@ -236,13 +239,15 @@ impl List<'_> {
         }
     }
 
-    fn contract(&mut self, c: &CContract) {
+    /// `shared`: neighbouring lanes read the same inputs.
+    fn contract(&mut self, c: &CContract, shared: bool) {
         let at = ("product", c.acc);
         let k = self.kernels();
         if c.depthwise && (c.dtype == DType::F32 || c.bytes) {
-            let (code, planes) = match c.bytes {
-                true => (k.depthwise8 as *const () as usize, false),
-                false => (k.depthwise as *const () as usize, true),
+            let (code, planes) = match (c.bytes, shared) {
+                (true, _) => (k.depthwise8 as *const () as usize, false),
+                (_, true) => (k.grouped as *const () as usize, false),
+                _ => (k.depthwise as *const () as usize, true),
             };
             self.known(at, code, "");
             if planes {

@@ -41,6 +41,12 @@ unsafe impl Simd for Avx2 {
     ops! {
         fn zero() -> __m256 = _mm256_setzero_ps();
         fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn spread(q: usize, r: usize) -> __m256i = {
+            let own = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let first = _mm256_and_si256(own, _mm256_set1_epi32(-(q as i32)));
+            _mm256_add_epi32(first, _mm256_set1_epi32(r as i32))
+        };
+        fn lanes(a: __m256, at: __m256i) -> __m256 = _mm256_permutevar8x32_ps(a, at);
         fn load(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
         fn store(p: *mut f32, v: __m256) = _mm256_storeu_ps(p, v);
         fn tail(n: usize) -> __m256i = _mm256_loadu_si256(LANES.as_ptr().add(8 - n).cast());

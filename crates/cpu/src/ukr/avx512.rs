@@ -46,6 +46,12 @@ unsafe impl Simd for Avx512 {
     ops! {
         fn zero() -> __m512 = _mm512_setzero_ps();
         fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn spread(q: usize, r: usize) -> __m512i = {
+            let own = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let first = _mm512_and_si512(own, _mm512_set1_epi32(-(q as i32)));
+            _mm512_add_epi32(first, _mm512_set1_epi32(r as i32))
+        };
+        fn lanes(a: __m512, at: __m512i) -> __m512 = _mm512_permutexvar_ps(at, a);
         fn load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
         fn store(p: *mut f32, v: __m512) = _mm512_storeu_ps(p, v);
         fn tail(n: usize) -> __mmask16 = lanes(n);

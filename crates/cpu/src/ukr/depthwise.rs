@@ -119,24 +119,38 @@ unsafe fn tile<S: Simd, const P: usize, const CV: usize, const RUN: usize, const
         for p in 0..P {
             for v in 0..CV {
                 let o = d.out.add((pixel + p) * d.out_step + c + v * S::W);
-                let r = if d.accumulate {
-                    S::add(acc[p][v], load::<S, MASKED>(o, tail))
-                } else {
-                    acc[p][v]
-                };
-                let r = S::min(S::splat(d.hi), S::max(S::splat(d.lo), r));
-                if MASKED {
-                    S::store_t(o, r, tail)
-                } else {
-                    S::store(o, r)
-                }
+                finish::<S, MASKED>(d, o, acc[p][v], tail);
             }
         }
     }
 }
 
+/// Puts finished sums to `o`.
 #[inline(always)]
-unsafe fn load<S: Simd, const MASKED: bool>(p: *const f32, tail: S::T) -> S::F {
+pub(super) unsafe fn finish<S: Simd, const MASKED: bool>(
+    d: &Depthwise,
+    o: *mut f32,
+    sums: S::F,
+    tail: S::T,
+) {
+    // SAFETY: the caller vouches for the lanes.
+    unsafe {
+        let r = if d.accumulate {
+            S::add(sums, load::<S, MASKED>(o, tail))
+        } else {
+            sums
+        };
+        let r = S::min(S::splat(d.hi), S::max(S::splat(d.lo), r));
+        if MASKED {
+            S::store_t(o, r, tail)
+        } else {
+            S::store(o, r)
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn load<S: Simd, const MASKED: bool>(p: *const f32, tail: S::T) -> S::F {
     // SAFETY: the caller vouches for the lanes.
     unsafe {
         if MASKED {

@@ -175,6 +175,8 @@ macro_rules! list {
             dot: fn(d: &Dot) = dot::dot;
             /// Depthwise convolution; the operands' elements named by [`Depthwise`] are valid and `out` overlaps none.
             depthwise: fn(d: &Depthwise) = depthwise::depthwise;
+            /// As `depthwise` with inputs shared by groups of 2, 4 or 8 channels (d, group): `out\[p * out_step + c\] (+)= sum_t sum_r x(p, t)\[c / group * group + r\] * w\[(t * group + r) * ldw + c\]`.
+            grouped: fn(d: &Depthwise, group: usize) = grouped::grouped;
             /// Products with weights of 4 bits; the elements named by [`Nibbles`] are valid and C overlaps none.
             nibbles: fn(d: &Nibbles) = nibbles::nibbles;
             /// dst = (f32(acc + off * times) + before) * scale + after, rows that are null left out.
@@ -240,7 +242,7 @@ macro_rules! table {
     ([$module:ident $simd:ident $features:literal] $($(#[doc = $doc:literal])* $name:ident : fn($($a:ident : $t:ty),*) $(-> $r:ty)? = $($path:ident)::+;)*) => {
         mod $module {
             #[allow(unused_imports, reason = "which of them a list names may change")]
-            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice, take, take::Ranks};
+            use super::super::{columns, columns::Columns, depthwise, depthwise::Depthwise, depthwise8, depthwise8::Depthwise8, dot, dot::Dot, grouped, lines, lines::Lines, nibbles, nibbles::Nibbles, pack, picks, picks::{Pick, Picks}, quant, row, slice, take, take::Ranks};
             use super::super::$module::$simd;
             $(
                 #[target_feature(enable = $features)]

@@ -25,6 +25,7 @@ pub mod depthwise;
 pub mod depthwise8;
 pub mod dot;
 pub mod gemm;
+mod grouped;
 pub mod groups;
 pub mod kernels;
 pub mod lines;

@@ -136,6 +136,14 @@ unsafe impl Simd for Portable {
         map1(a, |a| -a)
     }
     #[inline(always)]
+    unsafe fn spread(q: usize, r: usize) -> I {
+        std::array::from_fn(|i| (i / q * q + r) as i32)
+    }
+    #[inline(always)]
+    unsafe fn lanes(a: F, at: I) -> F {
+        at.map(|i| a[i as usize % a.len()])
+    }
+    #[inline(always)]
     unsafe fn with_sign(a: F, s: F) -> F {
         map2(a, s, |a, s| {
             f32::from_bits(a.to_bits() | (s.to_bits() & 0x8000_0000))

@@ -76,6 +76,11 @@ pub unsafe trait Simd: Copy + 'static {
     /// `a * 2^n` for whole -252 <= n <= 254, rounded once unless it overflows.
     unsafe fn scale2(a: Self::F, n: Self::F) -> Self::F;
 
+    /// The lanes `i / q * q + r` for every lane i; q is 2, 4 or 8 and r below it.
+    unsafe fn spread(q: usize, r: usize) -> Self::I;
+    /// Lane i takes what lane `at[i]` of `a` has.
+    unsafe fn lanes(a: Self::F, at: Self::I) -> Self::F;
+
     unsafe fn isplat(x: i32) -> Self::I;
     unsafe fn bits(a: Self::F) -> Self::I;
     unsafe fn from_bits(a: Self::I) -> Self::F;

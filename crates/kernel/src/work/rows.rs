@@ -24,7 +24,7 @@ const REDUCED: f64 = 0.3;
 /// Moves of an element of 16 bits that is widened.
 const WIDENED: f64 = 0.2;
 /// Moves of an element whose address is looked up: the index, its bounds and the element.
-const LOOKED_UP: f64 = 3.0;
+const LOOKED_UP: f64 = 0.6;
 /// Rows that the end of a reduced row counts as: sums of lanes, then the state.
 const ENDS: f64 = 4.0;
 /// Squares turned in registers: moves of an element.

@@ -70,8 +70,8 @@ fn picked<'m>(
     let of = e.add(of, channel);
     let plane = e.dim(&plane);
     let of = e.mul(of, plane);
-    for k in 0..r {
-        let (o, step, pad, stride) = (e.index(2 + k as u32), e.int(w.strides[k], i64s), e.dim(&w.before[k]), e.dim(&by[k]));
+    for (k, by) in by.iter().enumerate() {
+        let (o, step, pad, stride) = (e.index(2 + k as u32), e.int(w.strides[k], i64s), e.dim(&w.before[k]), e.dim(by));
         let begin = e.mul(o, step);
         let begin = e.sub(begin, pad);
         let at = e.mul(begin, stride);
@@ -93,9 +93,9 @@ fn picked<'m>(
     for (i, tap) in taps.iter().enumerate() {
         let v = e.input(i as u32, d);
         let mut here = e.int(0, i64s);
-        for k in 0..r {
-            let (by, stride) = (e.int(tap[k] * w.dilations[k], i64s), e.dim(&by[k]));
-            let part = e.mul(by, stride);
+        for ((at, dilation), by) in tap.iter().zip(&w.dilations).zip(&by) {
+            let (steps, stride) = (e.int(at * dilation, i64s), e.dim(by));
+            let part = e.mul(steps, stride);
             here = e.add(here, part);
         }
         let wins = if d.is_float() {

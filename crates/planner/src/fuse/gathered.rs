@@ -40,7 +40,7 @@ pub(super) fn folds(graph: &Graph, readers: &[Vec<NodeId>], n: NodeId) -> bool {
 const DEPTH: usize = 16;
 
 /// Whether `v` is computed from constants only, as far as a short look shows.
-fn constant(graph: &Graph, v: ValueId, depth: usize) -> bool {
+pub(crate) fn constant(graph: &Graph, v: ValueId, depth: usize) -> bool {
     match graph.value(v).source {
         ValueSource::Weight(_) => true,
         ValueSource::Input(_) => false,

@@ -6,6 +6,7 @@
 mod gathered;
 mod space;
 
+pub(crate) use gathered::constant;
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 use layout::Dim;
 use plan::{Saving, Why};

@@ -7,8 +7,11 @@ use crate::fuse::Group;
 use crate::located::Located;
 use graph::{ConvSpec, NodeId, Op};
 use kernel::{Access, AxisId, Family, Role, Term};
-use layout::{Dim, Layout, Leaf};
+use layout::{DType, Dim, Layout, Leaf};
 use std::collections::BTreeMap;
+
+/// Inputs per group, as many as outputs, that lanes of channels read one after the other.
+const FEW: [i64; 3] = [2, 4, 8];
 
 impl Lowering<'_> {
     pub(crate) fn conv(&mut self, g: &Group, n: NodeId) -> Result<()> {
@@ -47,6 +50,7 @@ impl Lowering<'_> {
             [x, w] = both.map(|f| f.0);
         }
         let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
+        let shared = self.shares_inputs(n) && types == [DType::F32; 2];
         let (cg, og) = (ws[1].clone(), ws[0].exact_div(&groups).unwrap_or(Dim::ONE));
         let mut b = Builder::new(&self.group_name(g), Family::Conv);
         // Axes in the order of channels-last memory: batch, spatial, group, channel; then taps.
@@ -63,8 +67,14 @@ impl Lowering<'_> {
             };
             dims[2 + d].extend(axis(&mut b, name, &os[2 + d]));
         }
-        let ag = axis(&mut b, "g", &groups);
-        let ao = axis(&mut b, "oc", &og);
+        // All output channels in a row where a few of them read the same inputs, else group by group.
+        let (ag, ao) = match shared {
+            true => (None, axis(&mut b, "oc", &ws[0])),
+            false => {
+                let g = axis(&mut b, "g", &groups);
+                (g, axis(&mut b, "oc", &og))
+            }
+        };
         dims[1].extend(ag.into_iter().chain(ao));
         let taps: Vec<Option<AxisId>> = (0..spatial)
             .map(|d| {
@@ -100,6 +110,14 @@ impl Lowering<'_> {
         let sc = step(&x.layout, 1);
         plain(&mut access, &b, ab, step(&x.layout, 0));
         plain(&mut access, &b, ag, sc.clone() * cg.clone());
+        if let Some(a) = ao.filter(|_| shared) {
+            let leaf = |extent: &Dim, stride| Leaf {
+                extent: extent.clone(),
+                stride,
+            };
+            let leaves = vec![leaf(&groups, sc.clone() * cg.clone()), leaf(&og, Dim::ZERO)];
+            access.terms.push(Term { axis: a, leaves });
+        }
         plain(&mut access, &b, ac, sc);
         let xs = x.layout.shape();
         for d in 0..spatial {
@@ -152,6 +170,23 @@ impl Lowering<'_> {
             folded: Vec::new(),
         };
         self.close(body, g, Some(n))
+    }
+
+    /// Whether the output channels of convolution `n` are lanes that read their group's few inputs one after the
+    /// other, rather than columns of a product per group, which so few would hardly fill.
+    pub(crate) fn shares_inputs(&self, n: NodeId) -> bool {
+        let node = self.graph.node(n);
+        let Op::Conv(spec) = &node.op else {
+            return false;
+        };
+        let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+        let w = self.shape(vw);
+        let few = w[1].known().filter(|c| FEW.contains(c));
+        let alike = few.is_some_and(|c| w[0].known() == Some(c * spec.groups));
+        let floats = [vx, vw, vo].iter().all(|&v| self.dtype(v) == DType::F32);
+        // Weights are packed for it when the model is loaded.
+        let known = crate::fuse::constant(self.graph, vw, 0);
+        !spec.transposed && spec.groups > 1 && alike && floats && known
     }
 
     /// A tensor whose dimensions all have plain strides.

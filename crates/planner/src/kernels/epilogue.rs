@@ -272,7 +272,7 @@ impl Lowering<'_> {
         Ok(to_move)
     }
 
-    /// Whether the kernel of `g` is a depthwise convolution: its lanes are channels, and writing them row-major
+    /// Whether the kernel of `g` is a depthwise convolution or one of small groups: its lanes are channels, and writing them row-major
     /// means element by element, which takes many times what the move of the result does.
     fn lanes_are_channels(&self, g: &Group) -> bool {
         let Anchor::Node(n) = g.anchor else {
@@ -283,6 +283,7 @@ impl Lowering<'_> {
             return false;
         };
         !spec.transposed && spec.groups > 1 && self.shape(node.inputs[1])[1].is_one()
+            || self.shares_inputs(n)
     }
 
     /// Whether all readers see a value of this layout through views in which every dimension has a

@@ -152,12 +152,17 @@ fn conv(g: &mut Gen) -> Option<ValueId> {
     let (x, s, c) = image(g, true)?;
     let spatial = s.len() - 2;
     let transposed = g.dtype(x).is_float() && g.r.once_in(5);
-    let groups = match g.r.below(4) {
+    let groups = match g.r.below(5) {
         0 => c,
         1 if c % 2 == 0 => 2,
+        2 if c % 2 == 0 => c / 2,
         _ => 1,
     };
-    let per = g.r.of(&[1i64, 2, 5, 16]);
+    // Small groups of as many outputs as inputs are a case of their own.
+    let per = match groups > 1 && g.r.once_in(2) {
+        true => c / groups,
+        false => g.r.of(&[1i64, 2, 5, 16]),
+    };
     let kernel: Vec<i64> = (0..spatial).map(|_| g.r.of(&[1i64, 2, 3])).collect();
     let spec = ConvSpec {
         strides: (0..spatial).map(|_| g.r.of(&[1i64, 1, 2])).collect(),

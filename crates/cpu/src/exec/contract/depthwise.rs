@@ -24,6 +24,8 @@ struct Plan<'a> {
     call: Depthwise,
     /// Taps whose pointers lie a pixel apart come in runs of this many.
     run: usize,
+    /// So many neighbouring lanes read as many neighbours of the input each; 1 for lanes that read their own.
+    group: usize,
 }
 
 /// Taps at most: the table begins with one pointer per tap and five lists of one number per tap.
@@ -39,15 +41,18 @@ fn shift(p: *const u8, n: i64, size: i64) -> *const f32 {
     p.wrapping_offset((n * size) as isize).cast()
 }
 
-/// Runs `d`; of 8-bit integers where an element has one byte.
+/// Runs `d`; of 8-bit integers where an element has one byte, with inputs shared by `group` lanes.
 ///
 /// # Safety
 ///
 /// As the micro-kernels.
-unsafe fn call(ctx: &Ctx, d: &Depthwise, size: i64) {
+unsafe fn call(ctx: &Ctx, d: &Depthwise, size: i64, group: usize) {
     let k = ctx.kernel.kernels;
     // SAFETY: the caller's contract; pointers are those of the factors' own elements.
     unsafe {
+        if group > 1 {
+            return (k.grouped)(d, group);
+        }
         if size != 1 {
             return (k.depthwise)(d);
         }
@@ -85,7 +90,14 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         return job.accumulate;
     }
     let n = len[lane];
-    if n > 1 && [&job.a, &job.b, &job.c].iter().any(|v| v.st[lane] != 1) || job.b.block.is_some() {
+    let Some(group) = shared(c, job, len, lane) else {
+        return false;
+    };
+    let own = match group {
+        1 => [&job.a, &job.b, &job.c].iter().all(|v| v.st[lane] == 1),
+        _ => [&job.b, &job.c].iter().all(|v| v.st[lane] == 1),
+    };
+    if n > 1 && !own || job.b.block.is_some() {
         return false;
     }
     let bounded = |a: usize| {
@@ -99,9 +111,27 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         return false;
     }
     let mut taps = List::long(&c.over, len);
+    let mut ldw = None;
+    if group > 1 {
+        // The inputs of a group are the innermost of what is summed; the micro-kernel takes them together.
+        let Some(i) = (0..taps.n).find(|&i| job.a.st[taps.a[i]] == 1 && len[taps.a[i]] == group)
+        else {
+            return false;
+        };
+        ldw = Some(job.b.st[taps.a[i]]);
+        taps.a.copy_within(i + 1..taps.n, i);
+        taps.n -= 1;
+    }
     taps.a[..taps.n].sort_unstable_by_key(|&a| std::cmp::Reverse(job.b.st[a]));
     let mut outer = List::NONE;
     taps.merge(len, &job.b.st, &mut outer);
+    if let Some(ldw) = ldw
+        && taps.inner(&job.b.st) != ldw * group
+    {
+        // Weights of neighbouring taps lie further apart than one tap's.
+        taps.as_slice().iter().for_each(|&a| outer.push(a));
+        taps.n = 0;
+    }
     let summed = outer.n;
     let mut rows = List::long(&c.rows, len);
     let x = rows.as_slice().last().copied();
@@ -116,6 +146,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     }
     let floats = c.dtype == DType::F32;
     if floats
+        && group == 1
         && !job.accumulate
         && summed == 0
         && !job.post.added
@@ -124,7 +155,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         return true;
     }
     let nt = taps.count(len);
-    let ldw = taps.inner(&job.b.st);
+    let ldw = ldw.unwrap_or_else(|| taps.inner(&job.b.st));
     let (x_step, out_step) = x.map_or((0, 0), |a| (job.a.st[a], job.c.st[a]));
     let room = ctx.kernel.pointers() - 6 * TAPS as i64;
     if nt > (TAPS as i64).min(room) || ldw < 0 || out_step < 0 {
@@ -166,6 +197,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             hi: job.post.hi,
         },
         run,
+        group: group as usize,
     };
     let axes = outer.as_slice();
     let moving = p.prepare(axes);
@@ -192,6 +224,20 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
             return true;
         }
     }
+}
+
+/// How many neighbouring lanes read as many neighbours of `a` each: 1 where every lane reads its own, `None`
+/// where lanes lie otherwise.
+fn shared(c: &CContract, job: &Job, len: &Axes<i64>, lane: usize) -> Option<i64> {
+    let size = match job.a.block {
+        Some(b) if b.axis == lane && b.size == b.stride && job.a.st[lane] == 0 => b.size,
+        Some(_) => return None,
+        // One group alone.
+        None if job.a.st[lane] == 0 && len[lane] > 1 => len[lane],
+        None => return Some(1),
+    };
+    let fits = matches!(size, 2 | 4 | 8) && len[lane] % size == 0;
+    (fits && c.dtype == DType::F32 && !c.bytes).then_some(size)
 }
 
 /// Where the lists of lines begin in the table, in pointers.
@@ -457,12 +503,16 @@ impl Plan<'_> {
             table_step: 0,
             x_step: x_step as usize,
             x_offset: (lo * x_step) as usize,
-            w: shift(w.cast(), (from * self.call.ldw) as i64, self.size),
+            w: shift(
+                w.cast(),
+                (from * self.call.ldw * self.group) as i64,
+                self.size,
+            ),
             out: out.wrapping_add(lo as usize * self.call.out_step),
             ..self.call
         };
         // SAFETY: every tap of these pixels is inside the tensor.
-        unsafe { call(self.ctx, &d, self.size) };
+        unsafe { call(self.ctx, &d, self.size, self.group) };
         self.rim(0, lo, w, out);
         self.rim(hi, m, w, out);
     }
@@ -510,7 +560,7 @@ impl Plan<'_> {
                 ..self.call
             };
             // SAFETY: the table names rows of the piece, or zeros as long as the lanes.
-            unsafe { call(self.ctx, &d, self.size) };
+            unsafe { call(self.ctx, &d, self.size, self.group) };
             row += count;
         }
     }

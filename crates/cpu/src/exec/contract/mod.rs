@@ -298,7 +298,8 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
             ctx.len[a] = t.min(whole - at[i]);
         }
         let views = (
-            copy.or_else(|| oa.access.view(ctx, ta.mask, oa, false)),
+            // Where every lane has its own sum, groups of lanes may share what they read.
+            copy.or_else(|| oa.access.view(ctx, ta.mask, oa, c.depthwise)),
             ob.access.view(ctx, tb.mask, ob, true),
         );
         let (Some(a), Some(b)) = views else {

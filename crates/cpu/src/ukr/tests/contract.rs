@@ -302,3 +302,77 @@ fn depthwise_matches_f64() {
         }
     }
 }
+
+/// Groups of channels that share their inputs, in runs of taps and without, inside and at the rim.
+#[test]
+fn grouped_matches_f64() {
+    let mut rng = Rng::new(15);
+    for isa in isas() {
+        let table = kernels(isa);
+        for _ in 0..300 {
+            let group = [2, 4, 8][rng.below(3)];
+            let run = [1, 3, 5][rng.below(3)];
+            let channels = group * rng.extent(12);
+            let (pixels, taps) = (rng.extent(20), run * rng.extent(4));
+            let (bias, accumulate, affine) =
+                (rng.below(2) == 0, rng.below(2) == 0, rng.below(2) == 0);
+            let (table_step, x_step, run) = match affine {
+                true => (0, channels + 1, run),
+                false => (taps, 0, 1),
+            };
+            let pool = rng.values(2000 + (pixels + run) * (channels + 1));
+            let offsets: Vec<usize> = (0..pixels * table_step + taps)
+                .map(|_| rng.below(2000 - channels))
+                .collect();
+            // Taps of a run lie x_step apart.
+            let offsets: Vec<usize> = (0..offsets.len())
+                .map(|i| offsets[i - i % run] + i % run * x_step)
+                .collect();
+            let pointers: Vec<*const f32> = offsets.iter().map(|&o| pool[o..].as_ptr()).collect();
+            let (ldw, out_step) = (channels + rng.below(3), channels + rng.below(4));
+            let (w, b) = (rng.values(taps * group * ldw), rng.values(channels));
+            let mut out = Guarded::new((pixels - 1) * out_step + channels);
+            let before = if accumulate { 1.0 } else { f32::NAN };
+            for p in 0..pixels {
+                out.inner_mut()[p * out_step..][..channels].fill(before);
+            }
+            let d = Depthwise {
+                pixels,
+                channels,
+                taps,
+                run,
+                table: pointers.as_ptr(),
+                table_step,
+                x_step,
+                x_offset: 0,
+                w: w.as_ptr(),
+                ldw,
+                out: out.ptr(),
+                out_step,
+                bias: if bias { b.as_ptr() } else { std::ptr::null() },
+                accumulate,
+                lo: -2.0,
+                hi: 2.0,
+            };
+            // SAFETY: the pool holds every offset plus the steps.
+            unsafe { (table.grouped)(&d, group) };
+            out.check();
+            for p in 0..pixels {
+                for c in 0..channels {
+                    let mut want = if bias { f64::from(b[c]) } else { 0.0 };
+                    for t in 0..taps {
+                        let at = offsets[p * table_step + t] + p * x_step;
+                        for r in 0..group {
+                            let x = pool[at + c / group * group + r];
+                            want += f64::from(x) * f64::from(w[(t * group + r) * ldw + c]);
+                        }
+                    }
+                    want += if accumulate { 1.0 } else { 0.0 };
+                    let what = format!("{isa} groups of {group}, {taps} taps in runs of {run}");
+                    let got = out.inner()[p * out_step + c];
+                    close(got, want.clamp(-2.0, 2.0), (taps * group) as f64, &what);
+                }
+            }
+        }
+    }
+}

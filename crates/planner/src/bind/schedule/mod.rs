@@ -23,7 +23,7 @@ use super::prior::{Earlier, alike};
 pub(crate) use contract::reach;
 use kernel::{
     AxisId, CpuMapping, Family, Given, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt,
-    TileId,
+    Term, TileId,
 };
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
@@ -460,9 +460,14 @@ pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
             continue;
         };
         let o = &k.operands[*operand as usize];
-        let affine =
-            o.access.indexed.is_empty() && o.access.terms.iter().all(|t| t.leaves.len() == 1);
         let contracted = only_contracted(k, *dst);
+        // Lanes of a product may read a few neighbours in turn, as many as there are such lanes side by side.
+        let in_turn = |t: &Term| match t.leaves.as_slice() {
+            [outer, inner] => inner.stride.is_zero() && outer.stride == inner.extent && contracted,
+            _ => false,
+        };
+        let plain = |t: &Term| t.leaves.len() == 1 || Some(t.axis) == lanes && in_turn(t);
+        let affine = o.access.indexed.is_empty() && o.access.terms.iter().all(plain);
         let bounds = o.access.bounds.is_empty()
             || (contracted && (o.access.outside == 0.0 || o.dtype.bits() == 8));
         // Lanes that lie apart are brought together once instead of at each use.
