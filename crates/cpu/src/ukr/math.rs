@@ -192,8 +192,8 @@ pub unsafe fn atan<S: Simd>(x: S::F) -> S::F {
         let z = S::mul(y, y);
         let p = S::splat(8.053_744_5e-2);
         let p = S::fma(p, z, S::splat(-1.387_768_6e-1));
-        let p = S::fma(p, z, S::splat(1.997_771_1e-1));
-        let p = S::fma(p, z, S::splat(-3.333_294_9e-1));
+        let p = S::fma(p, z, S::splat(1.997_771e-1));
+        let p = S::fma(p, z, S::splat(-3.333_295e-1));
         let r = S::fma(S::mul(p, z), y, y);
         let r = S::with_sign(S::add(base, r), x);
         S::select(S::is_nan(x), x, r)

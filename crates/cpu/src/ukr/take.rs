@@ -6,6 +6,11 @@
 //! and because pointers, strides and counts must describe memory that is valid for the access named in
 //! each function's comment; callers are the wrappers of `kernels.rs`, whose table states the contracts.
 
+#![allow(
+    clippy::extra_unused_type_parameters,
+    reason = "plain loops, compiled once for each instruction set as all others are"
+)]
+
 use super::simd::Simd;
 
 /// What indices along one axis of a source stand for.
