@@ -301,12 +301,10 @@ unsafe fn copy(
     macro_rules! elements {
         ($t:ty) => {
             for (i, &o) in offsets.iter().enumerate() {
-                {
-                    let (d, s) = (dst.offset(i as isize * step), src.offset(o as isize));
-                    for j in 0..row / size_of::<$t>() {
-                        let v = s.cast::<$t>().add(j).read_unaligned();
-                        d.cast::<$t>().add(j).write_unaligned(v);
-                    }
+                let (d, s) = (dst.offset(i as isize * step), src.offset(o as isize));
+                for j in 0..row / size_of::<$t>() {
+                    let v = s.cast::<$t>().add(j).read_unaligned();
+                    d.cast::<$t>().add(j).write_unaligned(v);
                 }
             }
         };

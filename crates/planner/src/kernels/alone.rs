@@ -22,7 +22,7 @@ impl Lowering<'_> {
                     Some(&v) => super::moves::scalar(self, v),
                 };
                 match value {
-                    Some(value) if value.is_finite() => self.pad_constant(n, before, value),
+                    Some(value) if !value.is_nan() => self.pad_constant(n, before, value),
                     _ => self.host(
                         n,
                         "core.pad",
