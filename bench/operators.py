@@ -181,7 +181,8 @@ def main():
             f"onnxruntime {onnxruntime.__version__}, milliseconds. Made by `python bench/operators.py`, which has the shapes.\n\n"
             "Each model is one node between inputs and outputs of the model, which are row-major: what a neighbour in a "
             "model would save is not saved here. Medians of half a second of requests, the better of two turns; the last "
-            "column is onnxruntime's time over ours, slowest first.\n\n"
+            "column is onnxruntime's time over ours, slowest first. Where threads share no cache at the time, operators of several "
+            "steps (depthwise convolutions with a move before and behind) take up to three times as long.\n\n"
             f"{closing}.\n\n| operator | onnxruntime | shopfloor | times |\n|---|---|---|---|\n"
         )
         with open(args.out, "w", encoding="utf-8") as f:
