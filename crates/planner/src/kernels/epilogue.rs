@@ -272,8 +272,8 @@ impl Lowering<'_> {
         Ok(to_move)
     }
 
-    /// Whether the kernel of `g` is a depthwise convolution or one of small groups: its lanes are channels, and writing them row-major
-    /// means element by element, which takes many times what the move of the result does.
+    /// Whether the kernel of `g` is a depthwise convolution or one of small groups: its lanes are channels, and
+    /// writing them row-major means element by element, which takes many times what the move of the result does.
     fn lanes_are_channels(&self, g: &Group) -> bool {
         let Anchor::Node(n) = g.anchor else {
             return false;

@@ -227,14 +227,17 @@ fn dot_matches_f64() {
     }
 }
 
+/// Channels of their own, and groups of them that share their inputs; in runs of taps and without, inside and at
+/// the rim.
 #[test]
-fn depthwise_matches_f64() {
+fn depthwise_and_grouped_match_f64() {
     let mut rng = Rng::new(14);
     for isa in isas() {
         let table = kernels(isa);
         for _ in 0..300 {
-            let run = 1 + rng.below(7);
-            let (pixels, channels, taps) = (rng.extent(20), rng.extent(70), run * rng.extent(5));
+            let (run, group) = (1 + rng.below(7), [1, 2, 4, 8][rng.below(4)]);
+            let channels = group * rng.extent(70 / group);
+            let (pixels, taps) = (rng.extent(20), run * rng.extent(5));
             let (bias, accumulate, affine) =
                 (rng.below(2) == 0, rng.below(2) == 0, rng.below(2) == 0);
             let (table_step, x_step) = if affine {
@@ -253,7 +256,7 @@ fn depthwise_matches_f64() {
                 .collect();
             let pointers: Vec<*const f32> = offsets.iter().map(|&o| pool[o..].as_ptr()).collect();
             let (ldw, out_step) = (channels + rng.below(3), channels + rng.below(4));
-            let (w, b) = (rng.values(taps * ldw), rng.values(channels));
+            let (w, b) = (rng.values(taps * group * ldw), rng.values(channels));
             let mut out = Guarded::new((pixels - 1) * out_step + channels);
             for p in 0..pixels {
                 out.inner_mut()[p * out_step..p * out_step + channels].fill(if accumulate {
@@ -262,6 +265,7 @@ fn depthwise_matches_f64() {
                     f32::NAN
                 });
             }
+            let bounds = [(f32::NEG_INFINITY, f32::INFINITY), (-2.0, 2.0)][rng.below(2)];
             let d = Depthwise {
                 pixels,
                 channels,
@@ -277,11 +281,16 @@ fn depthwise_matches_f64() {
                 out_step,
                 bias: if bias { b.as_ptr() } else { std::ptr::null() },
                 accumulate,
-                lo: f32::NEG_INFINITY,
-                hi: f32::INFINITY,
+                lo: bounds.0,
+                hi: bounds.1,
             };
             // SAFETY: the pool holds every offset plus the steps.
-            unsafe { (table.depthwise)(&d) };
+            unsafe {
+                match group {
+                    1 => (table.depthwise)(&d),
+                    _ => (table.grouped)(&d, group),
+                }
+            }
             out.check();
             for p in 0..pixels {
                 for c in 0..out_step.min(out.n - p * out_step) {
@@ -293,84 +302,20 @@ fn depthwise_matches_f64() {
                     let mut want =
                         f64::from(u8::from(accumulate)) + if bias { f64::from(b[c]) } else { 0.0 };
                     for t in 0..taps {
-                        let x = pool[offsets[p * table_step + t] + p * x_step + c];
-                        want += f64::from(x) * f64::from(w[t * ldw + c]);
-                    }
-                    close(got, want, 40.0, &format!("{isa} {d:?} at {p},{c}"));
-                }
-            }
-        }
-    }
-}
-
-/// Groups of channels that share their inputs, in runs of taps and without, inside and at the rim.
-#[test]
-fn grouped_matches_f64() {
-    let mut rng = Rng::new(15);
-    for isa in isas() {
-        let table = kernels(isa);
-        for _ in 0..300 {
-            let group = [2, 4, 8][rng.below(3)];
-            let run = [1, 3, 5][rng.below(3)];
-            let channels = group * rng.extent(12);
-            let (pixels, taps) = (rng.extent(20), run * rng.extent(4));
-            let (bias, accumulate, affine) =
-                (rng.below(2) == 0, rng.below(2) == 0, rng.below(2) == 0);
-            let (table_step, x_step, run) = match affine {
-                true => (0, channels + 1, run),
-                false => (taps, 0, 1),
-            };
-            let pool = rng.values(2000 + (pixels + run) * (channels + 1));
-            let offsets: Vec<usize> = (0..pixels * table_step + taps)
-                .map(|_| rng.below(2000 - channels))
-                .collect();
-            // Taps of a run lie x_step apart.
-            let offsets: Vec<usize> = (0..offsets.len())
-                .map(|i| offsets[i - i % run] + i % run * x_step)
-                .collect();
-            let pointers: Vec<*const f32> = offsets.iter().map(|&o| pool[o..].as_ptr()).collect();
-            let (ldw, out_step) = (channels + rng.below(3), channels + rng.below(4));
-            let (w, b) = (rng.values(taps * group * ldw), rng.values(channels));
-            let mut out = Guarded::new((pixels - 1) * out_step + channels);
-            let before = if accumulate { 1.0 } else { f32::NAN };
-            for p in 0..pixels {
-                out.inner_mut()[p * out_step..][..channels].fill(before);
-            }
-            let d = Depthwise {
-                pixels,
-                channels,
-                taps,
-                run,
-                table: pointers.as_ptr(),
-                table_step,
-                x_step,
-                x_offset: 0,
-                w: w.as_ptr(),
-                ldw,
-                out: out.ptr(),
-                out_step,
-                bias: if bias { b.as_ptr() } else { std::ptr::null() },
-                accumulate,
-                lo: -2.0,
-                hi: 2.0,
-            };
-            // SAFETY: the pool holds every offset plus the steps.
-            unsafe { (table.grouped)(&d, group) };
-            out.check();
-            for p in 0..pixels {
-                for c in 0..channels {
-                    let mut want = if bias { f64::from(b[c]) } else { 0.0 };
-                    for t in 0..taps {
-                        let at = offsets[p * table_step + t] + p * x_step;
+                        let at = offsets[p * table_step + t] + p * x_step + c / group * group;
                         for r in 0..group {
-                            let x = pool[at + c / group * group + r];
+                            let x = pool[at + r];
                             want += f64::from(x) * f64::from(w[(t * group + r) * ldw + c]);
                         }
                     }
-                    want += if accumulate { 1.0 } else { 0.0 };
-                    let what = format!("{isa} groups of {group}, {taps} taps in runs of {run}");
-                    let got = out.inner()[p * out_step + c];
-                    close(got, want.clamp(-2.0, 2.0), (taps * group) as f64, &what);
+                    let want = want.clamp(f64::from(bounds.0), f64::from(bounds.1));
+                    let scale = 40.0 * group as f64;
+                    close(
+                        got,
+                        want,
+                        scale,
+                        &format!("{isa} groups of {group} {d:?} at {p},{c}"),
+                    );
                 }
             }
         }
