@@ -195,6 +195,26 @@ fn convolutions() {
     }
 }
 
+/// Weights whose rows lie backwards can be taken while a piece has several channels, and not in the last piece,
+/// which has one: the rest of the sum goes statement by statement, from where it stands.
+#[test]
+fn a_later_piece_lies_otherwise() {
+    for (h, c, oc, r, pad) in [(8, 5, 32, 3, 0), (9, 3, 20, 2, 0), (9, 7, 16, 3, 1)] {
+        let (mut k, _) = conv(2, h, c, oc, r, 1, pad, false);
+        let mut w = at(&[(3, -r * c * oc), (4, c * oc), (5, oc), (6, 1)]);
+        w.offset = n((r - 1) * r * c * oc);
+        k.operands[1].access = w;
+        let s = [
+            schedule(&k, &[(0, 1), (1, 2)], &[(5, 2)], true, Some((6, 16))),
+            schedule(&k, &[(1, 3)], &[(4, 1), (5, 2)], true, Some((4, 16))),
+            schedule(&k, &[(6, 16)], &[(5, 2), (4, 2)], true, Some((6, 16))),
+            schedule(&k, &[(6, 16)], &[(5, 2), (3, 2)], false, Some((6, 16))),
+        ];
+        let t = tensors(&k, 1);
+        check(&k, &s, &[], t, 2e-5);
+    }
+}
+
 #[test]
 fn depthwise() {
     for (h, c, r, stride, pad, apart) in [

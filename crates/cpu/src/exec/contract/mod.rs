@@ -183,7 +183,7 @@ fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     if let Some(p) = &n.post
         && let Some((dst, post, sources)) = p.resolve(ctx, &n.contract)
     {
-        let done = fast_nest(ctx, n, Some((dst, post, sources)));
+        let done = fast_nest(ctx, n, Some((dst, post, sources)))?;
         (ctx.org, ctx.len) = (org, len);
         if done {
             ctx.views[p.dst] = dst;
@@ -193,7 +193,7 @@ fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
             return Ok(());
         }
     }
-    let done = fast_nest(ctx, n, None);
+    let done = fast_nest(ctx, n, None)?;
     (ctx.org, ctx.len) = (org, len);
     if !done {
         if let Some(z) = &n.zero {
@@ -207,8 +207,8 @@ fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `post`: where finished sums go and what is done to them on the way.
-fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> bool {
+/// `post`: where finished sums go and what is done to them on the way. False when nothing was computed.
+fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> Result<bool, Fault> {
     let c = &n.contract;
     let k = ctx.kernel;
     let mut copy = None;
@@ -219,7 +219,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
                 let t = if a == x { t * by } else { t };
                 t < ctx.len[a]
             }) {
-                return false;
+                return Ok(false);
             }
             let mut v = ctx.scratch_view(c.a);
             // Accesses of a nest gather nothing, so that loading cannot fail.
@@ -229,7 +229,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
                 .iter()
                 .any(|&a| a != x && v.st[a] % by != 0);
             if odd || v.st[x] != 1 {
-                return false;
+                return Ok(false);
             }
             let others = k.tiles[c.a].axes.iter().filter(|a| **a != x);
             others.for_each(|&a| v.st[a] /= by);
@@ -240,7 +240,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     }
     if (c.dtype != DType::F32 && !c.grouped && !c.bytes) || c.over.iter().any(|&a| ctx.len[a] <= 0)
     {
-        return false;
+        return Ok(false);
     }
     let (mut cut, mut cuts) = ([(0usize, 0i64, 0i64); MAX_AXES], 0);
     for &(a, t) in &n.loops {
@@ -251,7 +251,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     }
     // A later piece that lies otherwise is run statement by statement, which knows no groups.
     if n.grouped.is_some() && cuts > 0 {
-        return false;
+        return Ok(false);
     }
     let acc = match (&n.zero, post) {
         (Some(_), Some((dst, ..))) => dst,
@@ -259,7 +259,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
         (None, _) => ctx.views[c.acc],
     };
     if post.is_some() && (cuts > 0 || n.zero.is_none()) {
-        return false;
+        return Ok(false);
     }
     let (ta, tb) = (&k.tiles[c.a], &k.tiles[c.b]);
     let (oa, ob) = (&k.operands[n.a], &k.operands[n.b]);
@@ -268,7 +268,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
     if bounded && oa.access.outside != 0.0 && n.outside.is_none()
         || !ob.access.bounds_hold(ctx, tb.mask)
     {
-        return false;
+        return Ok(false);
     }
     let mut widened = [None; 2];
     for (w, (wide, (o, t))) in widened
@@ -278,7 +278,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
         if let Some(wide) = wide {
             *w = wide.fill(ctx, o, t.mask);
             if w.is_none() {
-                return false;
+                return Ok(false);
             }
         }
     }
@@ -289,10 +289,10 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
         unsafe { std::ptr::write_bytes(p, oa.outside[0], bytes) };
         outside = p;
     }
-    let mut started = n.zero.is_none();
+    let mut started = false;
     let mut at = [0i64; MAX_AXES];
     let org = ctx.org;
-    'pieces: loop {
+    loop {
         for (i, &(a, t, whole)) in cut[..cuts].iter().enumerate() {
             ctx.org[a] = org[a] + at[i];
             ctx.len[a] = t.min(whole - at[i]);
@@ -302,33 +302,26 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
             copy.or_else(|| oa.access.view(ctx, ta.mask, oa, c.depthwise)),
             ob.access.view(ctx, tb.mask, ob, true),
         );
-        let (Some(a), Some(b)) = views else {
-            // Only before anything was computed: layouts are the same for every piece of a tile.
-            if started && n.zero.is_some() {
-                generic_piece(ctx, n, acc);
-                if !advance(&cut[..cuts], &mut at) {
-                    break 'pieces;
-                }
-                continue;
-            }
-            return false;
+        let done = if let (Some(a), Some(b)) = views {
+            let job = Job {
+                a: widened[0].map_or(a, |w: wide::Widened| w.view(a)),
+                b: widened[1].map_or(b, |w| w.view(b)),
+                c: acc,
+                bounds: bounded.then_some(&oa.access),
+                outside,
+                accumulate: started || n.zero.is_none(),
+                post: post.map_or(Post::NONE, |p| p.1),
+                sources: post.map_or(Sources::NONE, |p| p.2),
+            };
+            fast(ctx, c, &job)
+        } else {
+            false
         };
-        let job = Job {
-            a: widened[0].map_or(a, |w: wide::Widened| w.view(a)),
-            b: widened[1].map_or(b, |w| w.view(b)),
-            c: acc,
-            bounds: bounded.then_some(&oa.access),
-            outside,
-            accumulate: started,
-            post: post.map_or(Post::NONE, |p| p.1),
-            sources: post.map_or(Sources::NONE, |p| p.2),
-        };
-        if !fast(ctx, c, &job) {
-            if started && n.zero.is_some() {
-                generic_piece(ctx, n, acc);
-            } else {
-                return false;
-            }
+        match (done, started) {
+            (true, _) => {}
+            (false, false) => return Ok(false),
+            // A later piece may be shorter and lie otherwise.
+            (false, true) => by_statements(ctx, n, acc)?,
         }
         started = true;
         if !advance(&cut[..cuts], &mut at) {
@@ -336,32 +329,17 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> b
         }
     }
     ctx.views[c.acc] = acc;
-    true
+    Ok(true)
 }
 
-/// A later piece that cannot run on the fast way although an earlier one did: statement by statement.
-fn generic_piece(ctx: &mut Ctx, n: &CNest, acc: View) {
-    let c = &n.contract;
-    ctx.views[c.acc] = acc;
-    if n.wide.iter().any(Option::is_some) {
-        // The statements cast the factors themselves; those before the first product were done.
-        let _ = tasks::ops(ctx, inner(&n.body));
-        return;
-    }
-    for (t, o) in [(c.a, n.a), (c.b, n.b)] {
-        ctx.views[t] = ctx.scratch_view(t);
-        // Accesses of a nest gather nothing, so that loading cannot fail.
-        let _ = super::transfer::load(ctx, o, t, ctx.views[t]);
-    }
-    run(ctx, c);
-}
-
-/// The statements inside all loops.
-fn inner(mut body: &[Op]) -> &[Op] {
-    while let [Op::Loop { body: b, .. }] = body {
-        body = b;
-    }
-    body
+/// Adds the current piece to `acc` statement by statement: of a loop that was cut this is one round, and all
+/// rounds of one that was not.
+fn by_statements(ctx: &mut Ctx, n: &CNest, acc: View) -> Result<(), Fault> {
+    let kept = (ctx.org, ctx.len);
+    ctx.views[n.contract.acc] = acc;
+    tasks::ops(ctx, &n.body)?;
+    (ctx.org, ctx.len) = kept;
+    Ok(())
 }
 
 fn advance(cut: &[(usize, i64, i64)], at: &mut [i64; MAX_AXES]) -> bool {
