@@ -137,10 +137,11 @@ impl Seat<'_> {
             return;
         }
         let stand = self.stand.take();
-        if let Some(s) = &stand {
-            s.settle();
-        }
+        let went = stand.as_ref().is_some_and(Stand::settle);
         self.stand.set(stand);
+        if went && self.shared.seats.above_others(self.permit.priority) {
+            self.shared.make_way();
+        }
     }
 }
 
@@ -187,6 +188,27 @@ impl Shared {
             self.free.store(own, Ordering::Relaxed);
         }
         went
+    }
+
+    /// Moves a worker off the caller's processor, should the system have put the caller on one: the
+    /// worker takes the processor that was left free for callers.
+    fn make_way(&self) {
+        let free = self.free.load(Ordering::Relaxed);
+        if free == ANY {
+            return;
+        }
+        let Some(here) = this_cpu().filter(|&c| c != free) else {
+            return;
+        };
+        for w in &self.workers {
+            let Ok(mut p) = w.pinned.try_lock() else {
+                return;
+            };
+            if let Some(p) = p.as_mut().filter(|p| p.1 == here) {
+                self.swap(p, free);
+                return;
+            }
+        }
     }
 
     /// Wakes sleeping residents where a job takes more workers than it has, if there is a free seat: who
@@ -389,10 +411,12 @@ impl Pool {
         };
         let slot = &shared.slots[number];
         let priority = job.permit.priority;
-        if shared.shown.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.make_way();
-        }
         let urgent = shared.seats.above_others(priority);
+        // A resident that is to help somebody else may be on the caller's processor; one that is to help this caller
+        // would wait there until it is done.
+        if shared.shown.fetch_add(1, Ordering::SeqCst) == 0 || urgent {
+            shared.make_way();
+        }
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast(), room, priority);
         // Where nobody may help, a seat kept for a helper would be kept from others.
@@ -417,7 +441,7 @@ impl Pool {
                 shared.wake();
             }
         });
-        let woken = urgent.then(|| shared.seats.want(number, priority, false));
+        let woken = urgent.then(|| shared.seats.ended(number, priority));
         // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
         drop(woken);
@@ -448,27 +472,6 @@ impl Pool {
         slot.retire();
         shared.shown.fetch_sub(1, Ordering::SeqCst);
         Ok(())
-    }
-
-    /// Moves a worker off the caller's processor, should the system have put the caller on one: the
-    /// worker takes the processor that was left free for callers.
-    fn make_way(&self) {
-        let free = self.shared.free.load(Ordering::Relaxed);
-        if free == ANY {
-            return;
-        }
-        let Some(here) = this_cpu().filter(|&c| c != free) else {
-            return;
-        };
-        for w in &self.shared.workers {
-            let Ok(mut p) = w.pinned.try_lock() else {
-                return;
-            };
-            if let Some(p) = p.as_mut().filter(|p| p.1 == here) {
-                self.shared.swap(p, free);
-                return;
-            }
-        }
     }
 }
 
@@ -519,7 +522,7 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     let urgent = shared.seats.above_others(priority);
                     let wake = |w| woken.borrow_mut().and(w);
                     if urgent && full {
-                        drop(shared.seats.want(s, priority, false));
+                        drop(shared.seats.want_as_helper(s, priority, false));
                     }
                     let own = stand.take();
                     let left = job.help(me + 1, scratch, views, slot);
@@ -527,7 +530,8 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
                     if urgent {
                         // Unless it left because nobody is to help any more.
                         let more = job.permit.helpers(shared.workers.len()) > 0;
-                        wake(shared.seats.want(s, priority, left == Left::Early && more));
+                        let more = left == Left::Early && more;
+                        wake(shared.seats.want_as_helper(s, priority, more));
                     }
                     // Before the job's caller can know that nobody is in it.
                     seated.set(false);

@@ -21,7 +21,7 @@ use ::device::place::Sleeper;
 use ::device::place::wait_after;
 #[cfg(not(loom))]
 use ::device::turns::take_turns;
-use ::device::turns::{Lately, Turn};
+use ::device::turns::{Lately, Turn, yield_to_others_like_it};
 use crossbeam_utils::CachePadded;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -48,12 +48,20 @@ struct Table {
     /// In the order in which they came.
     waiters: Vec<Arc<Waiter>>,
     /// Jobs with places for helpers, by number, and the level that they want them from.
-    wants: Vec<(usize, i32)>,
+    wants: Vec<Want>,
     /// Jobs of less than no priority.
     low: Vec<i32>,
     /// Seats to be taken out as soon as they are free.
     debt: usize,
     seats: usize,
+}
+
+/// A job that may have places for helpers.
+struct Want {
+    key: usize,
+    level: i32,
+    /// It has some.
+    now: bool,
 }
 
 /// The table, locked; those who were given a seat hear of it once it is not: who was woken may take the processor
@@ -227,11 +235,13 @@ impl Seats {
     }
 
     /// Asked between two tasks of a job of `priority`: now and then lets those go first that want the calling
-    /// thread's processor, where there were callers above that job of late.
+    /// thread's processor, where there were callers above that job of late, or may be more of them beside it.
     #[inline]
     pub fn yield_turn(&self, priority: i32) {
         if priority <= 0 {
             self.urgent.yield_turn();
+        } else {
+            yield_to_others_like_it();
         }
     }
 
@@ -412,15 +422,35 @@ impl Seats {
         true
     }
 
-    /// Job number `key` of `priority` has places for helpers and wants them, or does not any more; those who
-    /// get a seat by it are woken as by [`Seats::hand_on`].
+    /// Job number `key` of `priority` has places for helpers and wants them, or does not for now: told by its caller,
+    /// until it says that the job [has ended](Seats::ended). Those who get a seat by it are woken as by
+    /// [`Seats::hand_on`].
     #[must_use = "those who get a seat are woken when this is dropped"]
-    pub fn want(&self, key: usize, priority: i32, wants: bool) -> Woken {
+    pub fn want(&self, key: usize, priority: i32, now: bool) -> Woken {
         let mut t = self.table();
-        t.wants.retain(|w| w.0 != key);
-        if wants {
-            t.wants.push((key, level(priority)));
+        let level = level(priority);
+        t.wants.retain(|w| w.key != key);
+        t.wants.push(Want { key, level, now });
+        self.served(t).by(priority)
+    }
+
+    /// As [`Seats::want`], told by a helper: nothing where the job's caller told of none, or of its end. A place that
+    /// stayed wanted after that would be kept from all others for ever.
+    #[must_use = "those who get a seat are woken when this is dropped"]
+    pub fn want_as_helper(&self, key: usize, priority: i32, now: bool) -> Woken {
+        let mut t = self.table();
+        match t.wants.iter_mut().find(|w| w.key == key) {
+            Some(w) => w.now = now,
+            None => return Woken::default(),
         }
+        self.served(t).by(priority)
+    }
+
+    /// Job number `key` of `priority` wants no helpers any more, whatever those say who are about to leave it.
+    #[must_use = "those who get a seat are woken when this is dropped"]
+    pub fn ended(&self, key: usize, priority: i32) -> Woken {
+        let mut t = self.table();
+        t.wants.retain(|w| w.key != key);
         self.served(t).by(priority)
     }
 
@@ -450,7 +480,7 @@ impl Seats {
         while t.debt > 0 && self.try_take() {
             t.debt -= 1;
         }
-        let helpers = t.wants.iter().map(|w| w.1).max();
+        let helpers = t.wants.iter().filter(|w| w.now).map(|w| w.level).max();
         loop {
             let best = t.waiters.iter().map(|w| w.level).max();
             let Some(best) = best.filter(|b| helpers.is_none_or(|h| *b >= h)) else {
@@ -586,12 +616,29 @@ mod tests {
             assert!(!t.is_finished() && seats.free() == 1);
             assert!(!seats.sit_to_help(0));
             assert!(seats.sit_to_help(1));
-            drop(seats.want(7, 1, false));
+            drop(seats.ended(7, 1));
             assert!(!t.is_finished() && seats.free() == 0);
             seats.release();
             assert!(t.join().unwrap());
         });
         assert_eq!(seats.free(), 0);
+    }
+
+    #[test]
+    fn a_helper_that_leaves_after_the_end_wants_nobody_in_its_place() {
+        let seats = Seats::new(2);
+        assert!(seats.sit(1, None) && seats.sit_to_help(1));
+        drop(seats.want(7, 1, true));
+        drop(seats.want_as_helper(7, 1, false));
+        drop(seats.want_as_helper(7, 1, true));
+        assert!(seats.pressed(0, Sitter::Helper));
+        drop(seats.ended(7, 1));
+        // It left early, and says so late.
+        drop(seats.want_as_helper(7, 1, true));
+        seats.release();
+        seats.leave(1);
+        assert!(!seats.pressed(0, Sitter::Helper));
+        assert!(seats.sit(0, None) && seats.sit(0, None));
     }
 
     #[test]

@@ -88,30 +88,32 @@ impl Stand<'_> {
     }
 
     /// Has `go` take the calling thread to a processor that nobody is on, of those that `may` says, if
-    /// another one is on its own.
-    fn part(&self, may: impl Fn(usize) -> bool, go: impl FnOnce(usize) -> bool) {
-        if let Some(cpu) = self.stands.free(may) {
-            match go(cpu) {
-                true => {
-                    self.away();
-                    self.at.set(cpu);
-                }
-                false => {
-                    self.stands.on[cpu].fetch_sub(1, Ordering::Relaxed);
-                }
-            }
+    /// another one is on its own; true where it went.
+    fn part(&self, may: impl Fn(usize) -> bool, go: impl FnOnce(usize) -> bool) -> bool {
+        let Some(cpu) = self.stands.free(may) else {
+            return false;
+        };
+        // Not here any more from now on: moving may take longer than others take to look.
+        self.away();
+        let went = go(cpu);
+        if went {
+            self.at.set(cpu);
+        } else {
+            self.stands.on[cpu].fetch_sub(1, Ordering::Relaxed);
+            self.note();
         }
+        went
     }
 
     /// As a caller, who may run anywhere and keeps that right: goes to a free processor if another one with a
-    /// seat is on the same.
-    pub(crate) fn settle(&self) {
-        if self.beside() {
+    /// seat is on the same; true where it went.
+    pub(crate) fn settle(&self) -> bool {
+        self.beside() && {
             let me = Sleeper::here();
             self.part(
                 |c| me.as_ref().is_some_and(|m| m.may(c)),
                 |c| me.as_ref().is_some_and(|m| m.go(c)),
-            );
+            )
         }
     }
 
@@ -173,5 +175,35 @@ mod tests {
             n.load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(stands.on.iter().all(|n| left(n) == 0));
+    }
+
+    #[test]
+    fn who_moves_is_on_neither_processor_for_others_until_it_is_there() {
+        let set = rustix::thread::sched_getaffinity(None).expect("its own processors");
+        let each = 0..rustix::thread::CpuSet::MAX_CPU;
+        let cpus: Vec<usize> = each.filter(|&c| set.is_set(c)).take(2).collect();
+        let stands = Stands::new(&cpus);
+        let on = |c: usize| stands.on[c].load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                assert!(pin(this_thread(), cpus[0]));
+                let stand = stands.stand();
+                let mut seen = None;
+                let went = stand.part(
+                    |_| true,
+                    |cpu| {
+                        seen = Some((on(cpus[0]), on(cpu)));
+                        false
+                    },
+                );
+                // With one processor there is nowhere to go.
+                assert!(
+                    !went && seen == (cpus.len() == 2).then_some((0, 1)),
+                    "{seen:?}"
+                );
+                assert_eq!(on(cpus[0]), 1);
+            });
+        });
+        assert!(cpus.iter().all(|&c| on(c) == 0));
     }
 }

@@ -86,8 +86,15 @@ pub struct Lately(AtomicU64);
 /// For how long urgent requests are expected to come again, in nanoseconds.
 const LATELY_NS: u64 = 10_000_000_000;
 
-/// How long work below urgent requests goes on without letting others go first, in nanoseconds.
-const EVERY_NS: u64 = 1_000_000;
+/// How long work below urgent requests goes on without letting others go first, in nanoseconds: one that wakes near
+/// the end of a long turn does not go before it, and is kept waiting for so long (one in thirty: the shortest turn as
+/// a share of a long one).
+const EVERY_NS: u64 = 250_000;
+
+/// How long work for an urgent request goes on without letting others go first, in nanoseconds: another urgent
+/// request that wakes on its processor has turns as short, and would wait until the first one is done though it is to
+/// have a seat of its own.
+const ALIKE_NS: u64 = 100_000;
 
 impl Lately {
     /// It is seen now.
@@ -114,16 +121,27 @@ impl Lately {
     }
 }
 
+/// Lets those go first that want the calling thread's processor, if it worked for a while since it last did: for one
+/// that works for an urgent request, asked between two tasks.
+#[inline]
+pub fn yield_to_others_like_it() {
+    yield_after(ALIKE_NS, since_start());
+}
+
 /// As [`Lately::yield_turn`] for what was seen at that time.
 fn yield_turn(seen: u64) -> bool {
     let now = since_start();
     now.saturating_sub(seen) < LATELY_NS && yield_after(EVERY_NS, now)
 }
 
+thread_local! {
+    /// When the calling thread last let others go first.
+    static LAST: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
 /// Lets others have the calling thread's processor at `now`, unless it did within the last `ns` nanoseconds; true
 /// where it does.
 fn yield_after(ns: u64, now: u64) -> bool {
-    thread_local!(static LAST: Cell<Option<u64>> = const { Cell::new(None) });
     let does = LAST.get().is_none_or(|l| now.saturating_sub(l) > ns);
     if does {
         LAST.set(Some(now));
@@ -174,15 +192,27 @@ impl Drop for Hurry {
     }
 }
 
-/// Lets others go first that wait for the calling thread's processor, if it worked for a while since it last
-/// did: for work beside the requests that must not be late itself, called often.
+/// Lets others go first that wait for the calling thread's processor, and waits while requests hurry, if it worked
+/// for a while since it last did: for work beside the requests that must not be late itself, called often.
+///
+/// Yielding alone is not enough: who was kept waiting is owed the processor, and takes it from an urgent request at
+/// the first chance, for as long as there is something left to do.
 pub fn let_others_first() {
-    yield_after(BESIDE.as_nanos() as u64, since_start());
+    if yield_after(BESIDE.as_nanos() as u64, since_start()) {
+        wait_while_hurried();
+        // It goes on for a while before it waits again.
+        LAST.set(Some(since_start()));
+    }
 }
 
-/// As [`let_others_first`], and waits while requests hurry: for work beside the requests that has time.
+/// As [`let_others_first`], and waits whenever requests hurry: for work beside the requests that has time.
 pub fn step_aside() {
-    let_others_first();
+    yield_after(BESIDE.as_nanos() as u64, since_start());
+    wait_while_hurried();
+}
+
+/// Waits while requests hurry, but not for ever.
+fn wait_while_hurried() {
     let hurried = || HURRIED.load(Ordering::Relaxed) > 0;
     let since = Instant::now();
     // Until none did at two looks: the answer of the last one is to be away.

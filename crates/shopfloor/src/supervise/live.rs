@@ -103,6 +103,7 @@ impl Live {
 
     /// A window has ended.
     pub fn window(&mut self, engine: &Arc<Engine>) -> Result<(), LogError> {
+        plan::pause();
         while let Ok(a) = self.answers.try_recv() {
             self.answered(engine, a)?;
         }
@@ -115,6 +116,7 @@ impl Live {
         let all = engine.served();
         self.known.retain(|id, _| all.iter().any(|s| s.id() == *id));
         for s in &all {
+            plan::pause();
             let trying = self.trial.as_ref().is_some_and(|t| t.session == s.id());
             let new = !self.known.contains_key(&s.id());
             let known = self.known.entry(s.id()).or_default();
@@ -149,6 +151,7 @@ impl Live {
         if let Some(t) = &mut self.trial {
             w.trial = Some(t.turn());
         }
+        plan::pause();
         self.tell(engine, Observation::Window(Box::new(w)))?;
         self.ready(engine)
     }

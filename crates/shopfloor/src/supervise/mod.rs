@@ -152,7 +152,8 @@ impl Supervision {
                     let Some(engine) = weak.upgrade() else {
                         break Ok(());
                     };
-                    // Steps are priced anew where a run had other workers than its plan.
+                    // It looks and prices for parts of a millisecond: urgent requests come first when it begins
+                    // and after every piece of it.
                     let window = || live.window(&engine);
                     if let Err(e) = plan::with_pauses(cpu::let_others_first, window) {
                         break Err(e);
