@@ -94,7 +94,7 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
         left.push(beside / (done * (1.0 - busy(&first))));
         if block == 0 {
             notes.push(format!(
-                "{URGENT} at {RATE} requests/s with priority 10 from callers that have called before, beside {BACKGROUND} with {CALLERS} callers; the background's longest task takes {:.3} ms.",
+                "{URGENT} at {RATE} requests/s with priority 10 from callers that have called before, beside {BACKGROUND} with {CALLERS} callers, alone and beside it in turns, {TURNS} times in a block; the background's longest task takes {:.3} ms.",
                 1e3 * task
             ));
         }
