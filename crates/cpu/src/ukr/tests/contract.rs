@@ -309,7 +309,7 @@ fn depthwise_and_grouped_match_f64() {
                         }
                     }
                     let want = want.clamp(f64::from(bounds.0), f64::from(bounds.1));
-                    let scale = 40.0 * group as f64;
+                    let scale = (taps * group) as f64 + 2.0;
                     close(
                         got,
                         want,

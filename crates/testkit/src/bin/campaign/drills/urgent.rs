@@ -75,6 +75,9 @@ pub fn urgent(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
                 (t.join().unwrap_or_default(), rest)
             });
             both.extend(all);
+            if both.len() != first.len() {
+                return Err("an urgent caller panicked: its requests are missing".into());
+            }
             beside += rate(&rest?, 0.0, seconds) / TURNS as f64;
         }
         watching.finish().map_err(text)?;
