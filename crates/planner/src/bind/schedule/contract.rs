@@ -404,23 +404,17 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
             Some(_) => PAIRED * ctx.lanes(),
             None => i64::MAX,
         };
-        let mut ranked: Vec<&MicroShape> = ctx
-            .target
-            .micro
-            .iter()
-            .filter(|s| i64::from(s.nr) <= widest)
-            .collect();
         // Shapes that compute about equally fast differ in what they read per multiply-add.
         let score = |s: &MicroShape| {
             let (mr, nr) = (f64::from(s.mr), f64::from(s.nr));
             let lie = lie(space, p, lane, packs, i64::from(s.mr).min(m), depth);
             share(ctx, s, m, n) * lie - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
         };
-        ranked.sort_by(|a, b| {
-            score(b)
-                .total_cmp(&score(a))
-                .then((b.nr, b.mr).cmp(&(a.nr, a.mr)))
-        });
+        let narrow = ctx.target.micro.iter();
+        let narrow = narrow.filter(|s| i64::from(s.nr) <= widest);
+        let mut scored: Vec<(f64, &MicroShape)> = narrow.map(|s| (score(s), s)).collect();
+        scored.sort_by(|(x, a), (y, b)| y.total_cmp(x).then((b.nr, b.mr).cmp(&(a.nr, a.mr))));
+        let ranked: Vec<&MicroShape> = scored.into_iter().map(|s| s.1).collect();
         shapes = ranked.iter().take(ctx.most(3)).map(|s| Some(**s)).collect();
         // The best of those that read the weight as it is packed already is tried too.
         if let (true, Some(o)) = (packs, space.source(p.b)) {

@@ -109,6 +109,9 @@ impl Facts<'_> {
 /// in another way.
 const REUSE: f64 = 1.2;
 
+/// One in so many candidates may be taken for what is packed already.
+const REUSING: usize = 4;
+
 /// Chooses the schedule of `kernel`.
 ///
 /// # Errors
@@ -158,21 +161,21 @@ pub(crate) fn choose(
             ctx.target.name, kernel.family
         ));
     }
-    list.truncate(ctx.effort.max(1));
+    let there = facts.packings.iter().any(|p| !p.is_empty());
+    let reuses = |c: &Candidate| {
+        let mut packed = c.packed.iter().filter(|(o, _)| constant(*o));
+        packed.all(|(o, p)| facts.packings(*o).iter().any(|k| alike(k, &p.kernel)))
+    };
+    tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
     plan::pause();
     let mut best = ranked(ctx, &list, 0, constant);
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
-    let reuses = |b: &&(f64, usize, Work, Cost)| {
-        let mut packed = list[b.1].packed.iter().filter(|(o, _)| constant(*o));
-        packed.all(|(o, p)| facts.packings(*o).iter().any(|k| alike(k, &p.kernel)))
-    };
-    let there = facts.packings.iter().any(|p| !p.is_empty());
     let mut reused = false;
-    if let Some(first) = best.first().filter(|b| there && !reuses(b)) {
+    if let Some(first) = best.first().filter(|b| there && !reuses(&list[b.1])) {
         let limit = REUSE * first.0;
-        if let Some(at) = best.iter().position(|b| b.0 <= limit && reuses(&b)) {
+        if let Some(at) = best.iter().position(|b| b.0 <= limit && reuses(&list[b.1])) {
             best[..=at].rotate_right(1);
             reused = true;
         }
@@ -236,6 +239,19 @@ pub(crate) fn choose(
         cost,
         taken: false,
     })
+}
+
+/// Leaves `most` of `list`: the first, and of those behind that `reuse` what is there as many as one in
+/// [`REUSING`], since what ranks first of its own kind may come late in the list.
+fn tried(list: &mut Vec<Candidate>, most: usize, reuse: &dyn Fn(&Candidate) -> bool) {
+    if list.len() <= most {
+        return;
+    }
+    let first = list.drain(..most - most / REUSING);
+    let mut kept: Vec<Candidate> = first.collect();
+    let (late, others): (Vec<Candidate>, Vec<Candidate>) = list.drain(..).partition(|c| reuse(c));
+    kept.extend(late.into_iter().chain(others).take(most - kept.len()));
+    *list = kept;
 }
 
 /// The choice of a sum of parts in place of `whole`.

@@ -32,16 +32,49 @@ fn same_arguments_same_bytes() {
     }
 }
 
+/// The kernels that pack weights.
+fn packings(p: &Plan) -> Vec<Kernel> {
+    let steps = p.blocks().flat_map(|b| &b.init);
+    let kernels = steps.filter_map(|s| match &s.work {
+        plan::StepWork::Kernel { kernel, .. } => Some((**kernel).clone()),
+        plan::StepWork::Host { .. } => None,
+    });
+    kernels.collect()
+}
+
+/// Candidates that read what is packed are late in the list where other shapes suit the rows better: they
+/// are among those tried all the same.
+#[test]
+fn what_is_packed_is_tried_among_many() {
+    let mut target = build::target();
+    let shapes = [(64, 6), (48, 8), (32, 14), (16, 14)];
+    let each = shapes
+        .iter()
+        .flat_map(|&(nr, most)| (1..=most).map(move |mr| (mr, nr)));
+    target.micro = each
+        .map(|(mr, nr)| kernel::MicroShape {
+            mr,
+            nr,
+            efficiency: 0.95,
+        })
+        .collect();
+    let machine = machine::lookup("zen5-2core").unwrap();
+    let planner = Planner::new(vec![(machine, target)], PlanOptions::default());
+    let rest = Allotment::default();
+    for (k, w) in [(192, 640), (384, 1536), (768, 768)] {
+        let first = planner.bind(&gemm(6, k, w), &dims(), &rest).unwrap();
+        let first = first.verify().unwrap();
+        for m in [15, 18, 24, 30, 48] {
+            let plan = planner
+                .bind_like(&gemm(m, k, w), &dims(), &rest, &[&first])
+                .unwrap();
+            assert_eq!(packings(&plan), packings(first.plan()), "{k} {w} {m}");
+        }
+    }
+}
+
 #[test]
 fn another_box_reads_what_is_packed() {
-    let packings = |p: &Plan| -> Vec<Kernel> {
-        let steps = p.blocks().flat_map(|b| &b.init);
-        let kernels = steps.filter_map(|s| match &s.work {
-            plan::StepWork::Kernel { kernel, .. } => Some((**kernel).clone()),
-            plan::StepWork::Host { .. } => None,
-        });
-        kernels.collect()
-    };
     let mut other = 0;
     for first in [8, 32, 384] {
         let verified = bind(&gemm(first, 768, 768), &dims()).verify().unwrap();
