@@ -1,4 +1,5 @@
 //! The CPU as a device.
+use crate::digests::Digests;
 use crate::executable::{CompiledBlock, CpuExecutable, Unproved};
 use crate::init;
 use crate::isa::Isa;
@@ -46,6 +47,7 @@ pub struct CpuDevice {
     kernels: &'static Kernels,
     pool: Arc<Pool>,
     shares: Shares,
+    digests: Digests,
 }
 
 /// Workers at most: more than any machine has.
@@ -71,6 +73,7 @@ impl CpuDevice {
             kernels: kernels(isa),
             pool: Arc::new(Pool::new(workers, &cpus, options.fault)?),
             shares: Shares::new(cpus),
+            digests: Digests::default(),
         })
     }
 
@@ -150,6 +153,7 @@ impl Device for CpuDevice {
             weights,
             packed,
             shelf,
+            digests: &self.digests,
         }
         .kept()?;
         let made = prepared.and_then(|p| p.downcast::<Unproved>().ok());

@@ -1,4 +1,5 @@
 //! The init segment: constants computed once, kept under a key that names how they came about.
+use crate::digests::{Digests, unwritten};
 use crate::executable::{Kept, Steps, aligned, block_of, run_once};
 use crate::pool::Pool;
 use device::{AlignedBytes, DeviceError, PackedBytes, PackedKey, PackedStore, Shelf};
@@ -18,6 +19,7 @@ pub(crate) struct Init<'a> {
     pub weights: &'a WeightStore,
     pub packed: &'a PackedStore,
     pub shelf: &'a dyn Shelf,
+    pub digests: &'a Digests,
 }
 
 impl Init<'_> {
@@ -32,7 +34,7 @@ impl Init<'_> {
         let mut kept: Vec<Kept> = keys.iter().map(|_| Kept::No).collect();
         // Keys of init buffers: over everything that writes them.
         for s in &b.init {
-            let key = step_key(s, &keys, b)?;
+            let key = step_key(self.digests, s, &keys, b)?;
             for (n, &w) in written(s).iter().enumerate() {
                 let mut h = blake3::Hasher::new();
                 if let Some(k) = keys[w as usize] {
@@ -289,12 +291,12 @@ fn written(s: &Step) -> Vec<u32> {
     }
 }
 
-fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey, DeviceError> {
-    let fail = |e: postcard::Error| DeviceError::Unsupported {
-        device: "cpu".into(),
-        step: s.name.clone(),
-        why: format!("it has no binary form: {e}"),
-    };
+fn step_key(
+    digests: &Digests,
+    s: &Step,
+    keys: &[Option<PackedKey>],
+    b: &Block,
+) -> Result<PackedKey, DeviceError> {
     let mut h = blake3::Hasher::new();
     let source = |h: &mut blake3::Hasher, buffer: u32| {
         h.update(&keys[buffer as usize].unwrap_or([0; 32]));
@@ -306,7 +308,7 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
             schedule,
             args,
         } => {
-            h.update(&postcard::to_allocvec(&(kernel, schedule)).map_err(fail)?);
+            h.update(&digests.of(kernel, schedule, &s.name)?);
             for (o, &a) in kernel.operands.iter().zip(args) {
                 if o.role == kernel::Role::Read {
                     source(&mut h, a);
@@ -318,7 +320,8 @@ fn step_key(s: &Step, keys: &[Option<PackedKey>], b: &Block) -> Result<PackedKey
             inputs,
             outputs,
         } => {
-            h.update(&postcard::to_allocvec(&(op, inputs, outputs)).map_err(fail)?);
+            let bytes = postcard::to_allocvec(&(op, inputs, outputs));
+            h.update(&bytes.map_err(|e| unwritten(&s.name, &e))?);
             inputs
                 .iter()
                 .flatten()

@@ -8,6 +8,7 @@ pub mod calibrate;
 mod code;
 pub mod detect;
 mod device;
+mod digests;
 mod exec;
 mod executable;
 #[doc(hidden)]

@@ -1,11 +1,11 @@
+use foldhash::HashMap;
 use layout::{DType, Dim, DimBox, DimMap, DimProgram, Sym};
-use std::collections::BTreeMap;
 
 /// The parameters of a block: every dimension expression that its steps use, once each, with a
 /// compiled program that evaluates them all.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    index: BTreeMap<Dim, u32>,
+    index: HashMap<Dim, u32>,
     places: DimMap<u32>,
     dims: Vec<Dim>,
     within: DimBox,

@@ -115,7 +115,11 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             });
         }
     }
-    let mut program = lowering.program;
+    let (mut program, mut dims) = (lowering.program, lowering.dims);
+    for v in &mut program.values {
+        v.shape.iter_mut().for_each(|d| dims.share(d));
+        dims.share(&mut v.storage);
+    }
     program.fates = fates(graph, &program, options);
     unique_names(&mut program);
     Ok(program)

@@ -9,8 +9,9 @@ use std::thread::JoinHandle;
 
 type Errand = Box<dyn FnOnce() + Send>;
 
-/// Bytes that are asked for between two looks whether somebody waits for the memory: a huge page.
-const STRIDE: usize = 2 << 20;
+/// Bytes that are asked for between two looks whether somebody waits for the memory: of small pages so many as
+/// the system gives in about 20 us.
+const STRIDE: usize = 64 << 10;
 /// Bytes of a small page.
 const PAGE: usize = 4096;
 /// Bytes that are asked for ahead at most.

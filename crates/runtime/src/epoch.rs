@@ -84,9 +84,9 @@ pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
     env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
 }
 
-/// Steps from which on a plan is proved on a thread of its own while it is compiled. The proof of 130 takes 1.6 ms
-/// on a Zen 4; that fewer than these do not make up for waking a thread is an estimate.
-const ASIDE: usize = 40;
+/// Steps from which on a plan is proved on a thread of its own while it is compiled: with 12 steps that took 8%
+/// of the planning away on a Zen 5, with fewer there is little to share.
+const ASIDE: usize = 8;
 
 /// Bytes that a request may work in for a plan to be made for larger sizes than were asked for.
 const WIDE_BYTES: u64 = 256 << 20;

@@ -2,6 +2,7 @@
 use super::access::product;
 use super::{Blame, MAX_BYTES, MAX_LIST, MAX_STEPS, MAX_SYMBOLS};
 use crate::{Block, BufferKind, Plan, PlanError, Port, Step, StepWork, Wait};
+use foldhash::HashSet;
 use layout::{Atom, DType, Dim, DimBox, DimMap, Sym};
 use std::collections::BTreeSet;
 
@@ -263,7 +264,7 @@ fn divisors(d: &Dim, dims: &DimBox) -> bool {
 }
 
 fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
-    let mut seen: BTreeSet<Dim> = BTreeSet::new();
+    let mut seen: HashSet<Dim> = HashSet::default();
     let mut met = DimMap::default();
     for s in list {
         let mut bad: Option<Dim> = None;

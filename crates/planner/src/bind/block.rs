@@ -65,6 +65,8 @@ pub(crate) struct BlockBuilder<'a> {
     recency: Recency,
     /// Sizes that have a value at the top of the box.
     valued: DimMap<()>,
+    /// Elements of buffers, by the size of what they store.
+    stored: DimMap<Option<i64>>,
 }
 
 impl<'a> BlockBuilder<'a> {
@@ -117,6 +119,7 @@ impl<'a> BlockBuilder<'a> {
             names: BTreeSet::new(),
             recency: Recency::default(),
             valued: DimMap::default(),
+            stored: DimMap::default(),
         }
     }
 
@@ -260,7 +263,7 @@ impl<'a> BlockBuilder<'a> {
         let value = self.program.value(v);
         let n = match elements {
             Some(n) => n,
-            None => self.elements(&value.storage).ok_or_else(|| {
+            None => self.known_elements(&value.storage).ok_or_else(|| {
                 self.error(
                     &value.name,
                     format!(
@@ -272,6 +275,15 @@ impl<'a> BlockBuilder<'a> {
         };
         let name = value.name.clone();
         self.raw_buffer(name, kind, value.dtype, n, place)
+    }
+
+    fn known_elements(&mut self, storage: &Dim) -> Option<i64> {
+        if let Some(n) = self.stored.get(storage) {
+            return *n;
+        }
+        let n = self.elements(storage);
+        self.stored.insert(storage, n);
+        n
     }
 
     pub(super) fn raw_buffer(

@@ -34,7 +34,7 @@ pub use again::{predict_again, predict_steps};
 use block::{BlockBuilder, Rim};
 use ctx::Ctx;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
-use layout::{DType, Dim, DimBox, Symbols};
+use layout::{DType, Dim, DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
 pub use places::Placement;
 use plan::{
@@ -422,10 +422,17 @@ pub(crate) fn program_hash(program: &Program) -> Result<String, PlanError> {
 
 /// Bytes of all values at the top of the box; late ones do not count.
 fn footprint(program: &Program, dims: &DimBox) -> f64 {
-    let bytes = |v: &plan::ProgramValue| {
-        dims.at_top(&v.storage).unwrap_or(0).max(0) as f64 * f64::from(v.dtype.bits()) / 8.0
-    };
-    program.values.iter().map(bytes).sum()
+    let mut known: DimMap<Option<i64>> = DimMap::default();
+    let mut bytes = 0.0;
+    for v in &program.values {
+        let top = known.get(&v.storage).copied().unwrap_or_else(|| {
+            let top = dims.at_top(&v.storage);
+            known.insert(&v.storage, top);
+            top
+        });
+        bytes += top.unwrap_or(0).max(0) as f64 * f64::from(v.dtype.bits()) / 8.0;
+    }
+    bytes
 }
 
 /// Bytes of arenas, packed weights and the workers' scratch.

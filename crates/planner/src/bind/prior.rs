@@ -322,14 +322,21 @@ fn writer(b: &Block, buffer: BufferId) -> Option<(&Arc<Kernel>, &Arc<Schedule>)>
         let StepWork::Kernel { args, .. } = &s.work else {
             return None;
         };
+        if args.get(1) != Some(&buffer) {
+            return None;
+        }
         let (kernel, schedule, _) = packing(b, s)?;
-        (args.get(1) == Some(&buffer)).then_some((kernel, schedule))
+        Some((kernel, schedule))
     })
 }
 
 /// Whether no size of a kernel is a symbol's.
 fn fixed(k: &Kernel) -> bool {
-    let mut all = true;
+    // Most kernels that have one have one along an axis.
+    let mut all = k.axes.iter().all(|a| a.extent.known().is_some());
+    if !all {
+        return false;
+    }
     k.for_each_dim(&mut |d| all &= d.known().is_some());
     all
 }

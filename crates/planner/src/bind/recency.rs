@@ -2,6 +2,7 @@
 //! to find it there.
 use super::ctx::Ctx;
 use kernel::{Kernel, Role};
+use layout::DimMap;
 use plan::{Item, ItemWork, Program, ValueIx, ValueOrigin};
 use std::collections::BTreeMap;
 
@@ -12,9 +13,15 @@ fn touched(
     ctx: Ctx,
     kernel: &Kernel,
     args: &[ValueIx],
+    tops: &mut DimMap<i64>,
 ) -> Vec<(u32, f64, bool, bool)> {
     let one = |(o, &v): (&kernel::Operand, &ValueIx)| {
-        let elements = ctx.top(&o.elements).max(0) as f64;
+        let top = tops.get(&o.elements).copied().unwrap_or_else(|| {
+            let top = ctx.top(&o.elements);
+            tops.insert(&o.elements, top);
+            top
+        });
+        let elements = top.max(0) as f64;
         let bytes = elements * f64::from(o.dtype.bits()) / 8.0;
         let made = matches!(program.value(v).origin, ValueOrigin::Made);
         (v, bytes, o.role == Role::Write, made)
@@ -32,6 +39,8 @@ pub(crate) struct Recency {
     pub everything: f64,
     /// Bytes that what a request makes lies in.
     pub arena: f64,
+    /// Sizes of operands at the top of the box.
+    tops: DimMap<i64>,
 }
 
 impl Recency {
@@ -64,20 +73,25 @@ impl Recency {
             last: BTreeMap::new(),
             everything: kept + arena,
             arena,
+            tops: DimMap::default(),
         }
     }
 
     /// Of a block's items in their order.
     pub fn of_items(program: &Program, ctx: Ctx, items: &[Item]) -> Recency {
+        let mut tops = DimMap::default();
         let step = |i: &Item| match &i.work {
             ItemWork::Kernel { kernel, args } => {
-                let all = touched(program, ctx, kernel, args).into_iter();
+                let all = touched(program, ctx, kernel, args, &mut tops).into_iter();
                 all.map(|(v, b, _, made)| (v, b, made)).collect()
             }
             ItemWork::Host { .. } => vec![],
         };
         let steps: Vec<Vec<(u32, f64, bool)>> = items.iter().map(step).collect();
-        Recency::of(&steps, None)
+        Recency {
+            tops,
+            ..Recency::of(&steps, None)
+        }
     }
 
     /// Goes on to the next step: how far away each of its operands is.
@@ -88,7 +102,7 @@ impl Recency {
         kernel: &Kernel,
         args: &[ValueIx],
     ) -> Vec<f64> {
-        let list = touched(program, ctx, kernel, args);
+        let list = touched(program, ctx, kernel, args, &mut self.tops);
         let far =
             |&(v, b, written, made): &(u32, f64, bool, bool)| self.distance(v, b, written && made);
         let out = list.iter().map(far).collect();

@@ -60,13 +60,10 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     let least = |w: &Work| least_seconds(ctx, e.kernel.family, w);
     // All that another schedule could gain is not worth a search.
     let enough = |c: &Cost, least: f64| busy(c) <= least + NOTHING;
-    let good = |w: &Work, c: &Cost| {
+    let alike = |w: &Work, c: &Cost| {
         let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
         let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
         let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
-        if !shared(w, c) {
-            return false;
-        }
         // Where tasks cost more than what they do, it is their number that grows with the size.
         let launches = [c, e.cost].iter().all(|c| c.bound == Bound::Launch);
         let time = |c: &Cost| if launches { c.time_s } else { busy(c) };
@@ -86,17 +83,25 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if !e.unchanged && !e.near && !enough(&cost, least(&work)) && outgrown(ctx, e) {
         return None;
     }
-    if !e.unchanged && !good(&work, &cost) {
+    if !e.unchanged && !(shared(&work, &cost) && alike(&work, &cost)) {
         if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
             return None;
         }
         // The first that is as good: to predict the others takes longer than what they could still gain.
         let costed = cut_further(ctx, e).find_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
-            good(&w, &c).then_some((s, w, c))
+            let good = shared(&w, &c) && alike(&w, &c) && c.time_s < cost.time_s;
+            good.then_some((s, w, c))
         });
-        (schedule, work, cost) = costed?;
-        how.push_str(", in more tasks");
+        match costed {
+            Some(cut) => {
+                (schedule, work, cost) = cut;
+                how.push_str(", in more tasks");
+            }
+            // To hand out more tasks takes longer than what they share.
+            None if cost.bound == Bound::Launch && alike(&work, &cost) => {}
+            None => return None,
+        }
     }
     set_chunk(ctx, &mut schedule, &work, cost.time_s);
     whys.push(Why {
