@@ -12,7 +12,7 @@ use crate::{AxisId, Kernel, Mapping, Node, Place, Schedule, Stmt, TileProgram};
 use expr::{Class, Expr};
 use layout::{DType, Dim, DimBox};
 use machine::{Machine, NumType, UnitClass, Work};
-use space::Space;
+use space::{Space, runs_over};
 
 /// Bytes that scratch tiles are aligned to.
 const ALIGN: u64 = 64;
@@ -191,9 +191,8 @@ fn padding(p: &TileProgram, s: &Space, stmt: &Stmt) -> f64 {
     let Mapping::Gpu(_) = &p.schedule().mapping else {
         return 1.0;
     };
-    let axes = s.axes_of(p.kernel(), stmt);
     let cuts = p.schedule().grid.iter().chain(&p.schedule().loops);
-    cuts.filter(|t| axes.contains(&t.axis))
+    cuts.filter(|t| runs_over(p.kernel(), stmt, t.axis))
         .map(|t| {
             let (extent, tile) = (s.extent[t.axis as usize], t.tile.max(1) as f64);
             match extent > 0.0 {

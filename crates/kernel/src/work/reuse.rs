@@ -7,11 +7,10 @@
 //!
 //! A capacity that workers share holds what a wave of concurrent tasks touches in step: the grid
 //! entries of one wave are walked before the loops. Private capacities hold a copy per worker.
-use super::space::Space;
+use super::space::{Space, runs_over};
 use super::{byte_size, rows};
 use crate::{AxisId, Mapping, Place, Stmt, TileProgram};
 use machine::{Machine, Work};
-use std::collections::BTreeSet;
 
 /// One loop of the nest: `axis` grows from `inner` to `outer` positions in `n` passes.
 #[derive(Clone, Copy)]
@@ -152,20 +151,24 @@ fn micro(p: &TileProgram, machine: &Machine, s: &Space) -> (Vec<AxisId>, f64, Ve
     }
 }
 
-/// For every tile, the statements that go through it: those that read it, and for a map that is computed
+/// For every tile, which statements go through it: those that read it, and for a map that is computed
 /// where it is used those that use it.
-fn users(p: &TileProgram) -> Vec<BTreeSet<usize>> {
+fn users(p: &TileProgram) -> Vec<Vec<bool>> {
     let k = p.kernel();
-    let mut users = vec![BTreeSet::new(); k.tiles.len()];
+    let mut users = vec![vec![false; k.body.len()]; k.tiles.len()];
     for (at, stmt) in k.body.iter().enumerate().rev() {
-        let own = match stmt {
+        let passed_on = match stmt {
             Stmt::Map { dst, .. } if p.schedule().place(*dst) == Place::Recompute => {
-                users[*dst as usize].clone()
+                Some(users[*dst as usize].clone())
             }
-            _ => BTreeSet::from([at]),
+            _ => None,
         };
         for t in stmt.reads() {
-            users[t as usize].extend(&own);
+            let own = &mut users[t as usize];
+            match &passed_on {
+                Some(more) => own.iter_mut().zip(more).for_each(|(o, m)| *o |= m),
+                None => own[at] = true,
+            }
         }
     }
     users
@@ -194,14 +197,16 @@ impl<'a> Model<'a> {
             }
         }
         let users = users(p);
+        let reads: Vec<Vec<u16>> = k.body.iter().map(Stmt::reads).collect();
         for o in 0..n {
             let Some(t) = m.tile[o] else { continue };
-            m.readers[o] = users[t].len() as f64;
-            for stmt in &k.body {
-                let reads = stmt.reads().contains(&(t as u16));
+            m.readers[o] = users[t].iter().filter(|u| **u).count() as f64;
+            for (stmt, list) in k.body.iter().zip(&reads) {
+                let reads = list.contains(&(t as u16));
                 m.contracted[o] |= reads && matches!(stmt, Stmt::Contract { .. });
                 if reads {
-                    m.run[o].extend(s.axes_of(k, stmt));
+                    let axes = 0..s.extent.len() as AxisId;
+                    m.run[o].extend(axes.filter(|&a| runs_over(k, stmt, a)));
                 }
             }
         }

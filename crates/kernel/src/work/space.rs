@@ -148,8 +148,12 @@ impl Space {
 
     /// Positions of `axes`, times the tasks that repeat them.
     pub fn positions(&self, axes: &[AxisId]) -> f64 {
+        self.positions_where(&|a| axes.contains(&a))
+    }
+
+    fn positions_where(&self, among: &dyn Fn(AxisId) -> bool) -> f64 {
         (0..self.extent.len())
-            .map(|a| match (axes.contains(&(a as AxisId)), self.grid[a]) {
+            .map(|a| match (among(a as AxisId), self.grid[a]) {
                 (true, _) => self.extent[a],
                 (false, true) if self.extent[a] > 0.0 => (self.extent[a] / self.piece[a]).ceil(),
                 (false, true) => 0.0,
@@ -160,27 +164,7 @@ impl Space {
 
     /// How often the program of `stmt` runs, all tasks together.
     pub fn times(&self, k: &Kernel, stmt: &Stmt) -> f64 {
-        self.positions(&self.axes_of(k, stmt))
-    }
-
-    /// Axes that `stmt` runs over.
-    pub fn axes_of(&self, k: &Kernel, stmt: &Stmt) -> Vec<AxisId> {
-        let axes = |t: TileId| k.tiles[t as usize].axes.clone();
-        match stmt {
-            Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => axes(*dst),
-            Stmt::Store { src, .. } => axes(*src),
-            Stmt::Contract { acc, over, .. } => [axes(*acc), over.clone()].concat(),
-            Stmt::Relabel { dst, along, .. } => {
-                let mut all = axes(*dst);
-                all.extend(along);
-                all
-            }
-            Stmt::Fold { args, over, .. } => args
-                .iter()
-                .flat_map(|&t| axes(t))
-                .chain(over.iter().copied())
-                .collect(),
-        }
+        self.positions_where(&|a| runs_over(k, stmt, a))
     }
 
     /// Distinct elements of operand `o` when every axis has `len` positions.
@@ -213,5 +197,17 @@ impl Space {
         } else {
             0.0
         }
+    }
+}
+
+/// Whether `stmt` runs over axis `a`.
+pub(crate) fn runs_over(k: &Kernel, stmt: &Stmt, a: AxisId) -> bool {
+    let has = |t: &TileId| k.tiles[*t as usize].axes.contains(&a);
+    match stmt {
+        Stmt::Load { dst, .. } | Stmt::Map { dst, .. } => has(dst),
+        Stmt::Store { src, .. } => has(src),
+        Stmt::Contract { acc, over, .. } => has(acc) || over.contains(&a),
+        Stmt::Relabel { dst, along, .. } => has(dst) || *along == Some(a),
+        Stmt::Fold { args, over, .. } => args.iter().any(has) || over.contains(&a),
     }
 }

@@ -83,15 +83,15 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     if !e.unchanged && !e.near && !enough(&cost, least(&work)) && outgrown(ctx, e) {
         return None;
     }
-    if !e.unchanged && !(shared(&work, &cost) && alike(&work, &cost)) {
+    let good = |w: &Work, c: &Cost| shared(w, c) && alike(w, c);
+    if !e.unchanged && !good(&work, &cost) {
         if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
             return None;
         }
         // The first that is as good: to predict the others takes longer than what they could still gain.
         let costed = cut_further(ctx, e).find_map(|s| {
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
-            let good = shared(&w, &c) && alike(&w, &c) && c.time_s < cost.time_s;
-            good.then_some((s, w, c))
+            (good(&w, &c) && c.time_s < cost.time_s).then_some((s, w, c))
         });
         match costed {
             Some(cut) => {
