@@ -9,7 +9,7 @@ use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
 use crate::bind::ctx::Space;
 use crate::bind::predict::{least_seconds, predict_program, predict_step};
 use crate::bind::prior::Earlier;
-use kernel::{AxisId, AxisTile, Mapping, Schedule};
+use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};
 use layout::DimBox;
 use machine::{Bound, Cost, Work};
 use plan::Why;
@@ -60,18 +60,19 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
     let least = |w: &Work| least_seconds(ctx, e.kernel.family, w);
     // All that another schedule could gain is not worth a search.
     let enough = |c: &Cost, least: f64| busy(c) <= least + NOTHING;
-    let alike = |w: &Work, c: &Cost| {
+    let as_long = |w: &Work, c: &Cost| {
         let ((ops, bytes), (ops_then, bytes_then)) = (size(w), size(e.work));
         let grown = |now: f64, then: f64| if then > 0.0 { now / then } else { 1.0 };
         let growth = grown(ops, ops_then).max(grown(bytes, bytes_then));
         // Where tasks cost more than what they do, it is their number that grows with the size.
         let launches = [c, e.cost].iter().all(|c| c.bound == Bound::Launch);
         let time = |c: &Cost| if launches { c.time_s } else { busy(c) };
-        if e.near && time(c) <= SLACK * growth * time(e.cost) + NOTHING {
-            return true;
-        }
+        e.near && time(c) <= SLACK * growth * time(e.cost) + NOTHING
+    };
+    let alike = |w: &Work, c: &Cost| {
         let (least, least_then) = (least(w), least(e.work));
-        enough(c, least)
+        as_long(w, c)
+            || enough(c, least)
             || busy(c) * least_then <= FARTHER * least * busy(e.cost) + NOTHING * least_then
     };
     let (mut work, mut cost) = match e.unchanged {
@@ -84,6 +85,18 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         return None;
     }
     let good = |w: &Work, c: &Cost| shared(w, c) && alike(w, c);
+    // Tiles of the same size make a small task behind the others of what is a little longer here.
+    if e.near
+        && !e.unchanged
+        && !as_long(&work, &cost)
+        && let Some(s) = as_many_tasks(ctx, e)
+        && let Some((w, c)) = predict_step(ctx, e.kernel, &s)
+        && good(&w, &c)
+        && c.time_s < cost.time_s
+    {
+        (schedule, work, cost) = (s, w, c);
+        how.push_str(", in as many tasks");
+    }
     if !e.unchanged && !good(&work, &cost) {
         if shared(&work, &cost) && work.tasks >= ENOUGH * workers {
             return None;
@@ -153,6 +166,34 @@ fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
     })
 }
 
+/// The earlier schedule with every axis of the grid cut into as many pieces as there; `None` where that is
+/// the same.
+fn as_many_tasks(ctx: Ctx, e: &Earlier) -> Option<Arc<Schedule>> {
+    let Mapping::Cpu(c) = &e.schedule.mapping else {
+        return None;
+    };
+    let mut schedule = Schedule::clone(e.schedule);
+    for t in &mut schedule.grid {
+        let extent = &e.kernel.axes[t.axis as usize].extent;
+        let (then, now) = (e.dims.at_top(extent)?, ctx.dims.at_top(extent)?);
+        if now == then {
+            continue;
+        }
+        let pieces = (then.max(1) + t.tile - 1).checked_div(t.tile)?.max(1);
+        let multiple = match c.lanes == Some(t.axis) {
+            true => lanes_of(ctx, c),
+            false => 1,
+        };
+        t.tile = tiles::even(now, (now + pieces - 1) / pieces, multiple);
+    }
+    (schedule.grid != e.schedule.grid).then(|| schedule.into())
+}
+
+/// Lanes that a task's lanes are a multiple of: they stay in whole registers.
+fn lanes_of(ctx: Ctx, c: &CpuMapping) -> i64 {
+    c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr))
+}
+
 /// The earlier schedule with the tasks halved and quartered along one axis, one after the other.
 fn cut_further<'a>(ctx: Ctx<'a>, e: &'a Earlier) -> impl Iterator<Item = Arc<Schedule>> + 'a {
     let found = match &e.schedule.mapping {
@@ -168,8 +209,7 @@ fn cut_further<'a>(ctx: Ctx<'a>, e: &'a Earlier) -> impl Iterator<Item = Arc<Sch
             .collect();
         axes.sort_by(|a, b| b.cmp(a));
         let mut out = Vec::new();
-        // Lanes stay in whole registers.
-        let lanes = c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr));
+        let lanes = lanes_of(ctx, c);
         for &(len, axis) in axes.iter().take(CUTS) {
             let multiple = if c.lanes == Some(axis) { lanes } else { 1 };
             for parts in [2, 4] {
