@@ -103,6 +103,9 @@ pub(super) fn take(ctx: Ctx, name: &str, facts: &Facts, whys: &mut Vec<Why>) -> 
         }
         // The first that is as good: to predict the others takes longer than what they could still gain.
         let costed = cut_further(ctx, e).find_map(|s| {
+            if !may_gain(ctx, e, &s, &work, &cost) {
+                return None;
+            }
             let (w, c) = predict_step(ctx, e.kernel, &s)?;
             (good(&w, &c) && c.time_s < cost.time_s).then_some((s, w, c))
         });
@@ -164,6 +167,18 @@ fn outgrown(ctx: Ctx, e: &Earlier) -> bool {
         let (then, now) = (points(e.dims, axes), points(ctx.dims, axes));
         then < LONG && now >= 2 * then
     })
+}
+
+/// Whether `cut`, one task in several, could take less time: each of them is handed out, waits and begins
+/// as the one did, and they share what it does at best evenly.
+fn may_gain(ctx: Ctx, e: &Earlier, cut: &Schedule, work: &Work, cost: &Cost) -> bool {
+    let tasks = ctx.dims.at_top(&kernel::work::tasks(e.kernel, cut));
+    let Some(tasks) = tasks.filter(|_| work.tasks == 1) else {
+        return true;
+    };
+    let workers = ctx.workers.max(1) as f64;
+    let turns = (tasks as f64 / workers).ceil();
+    turns * cost.launch_s + busy(cost) / workers < cost.time_s
 }
 
 /// The earlier schedule with every axis of the grid cut into as many pieces as there; `None` where that is
