@@ -67,3 +67,63 @@ pub(crate) fn unwritten(step: &str, e: &postcard::Error) -> DeviceError {
         why: format!("it has no binary form: {e}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::{CpuMapping, Family, Mapping};
+
+    fn kernel(name: &str) -> Arc<Kernel> {
+        Arc::new(Kernel {
+            name: name.into(),
+            family: Family::Move,
+            axes: vec![],
+            operands: vec![],
+            tiles: vec![],
+            body: vec![],
+        })
+    }
+
+    fn schedule(chunk: i64) -> Arc<Schedule> {
+        Arc::new(Schedule {
+            grid: vec![],
+            loops: vec![],
+            places: vec![],
+            chunk,
+            raster: 1,
+            mapping: Mapping::Cpu(CpuMapping {
+                micro: None,
+                rows: vec![],
+                lanes: None,
+            }),
+        })
+    }
+
+    #[test]
+    fn equal_things_have_equal_digests_wherever_they_lie() {
+        let all = Digests::default();
+        let of = |k: &Arc<Kernel>, s: &Arc<Schedule>| all.of(k, s, "step").unwrap();
+        let (k, s) = (kernel("a"), schedule(1));
+        let first = of(&k, &s);
+        assert_eq!(of(&k, &s), first);
+        assert_eq!(of(&kernel("a"), &schedule(1)), first);
+        assert_ne!(of(&kernel("b"), &s), first);
+        assert_ne!(of(&k, &schedule(2)), first);
+        // What is changed in its place is another.
+        let mut changed = k.clone();
+        drop(k);
+        Arc::make_mut(&mut changed).name = "c".into();
+        assert_ne!(of(&changed, &s), first);
+    }
+
+    #[test]
+    fn what_is_gone_is_thrown_away() {
+        let all = Digests::default();
+        let s = schedule(1);
+        let digests: std::collections::BTreeSet<Digest> = (0..10 * FEW)
+            .map(|i| all.of(&kernel(&i.to_string()), &s, "step").unwrap())
+            .collect();
+        assert_eq!(digests.len(), 10 * FEW);
+        assert!(all.known.lock().unwrap().len() <= 4 * FEW);
+    }
+}

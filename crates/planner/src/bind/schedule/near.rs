@@ -194,12 +194,13 @@ fn as_many_tasks(ctx: Ctx, e: &Earlier) -> Option<Arc<Schedule>> {
         if now == then {
             continue;
         }
-        let pieces = (then.max(1) + t.tile - 1).checked_div(t.tile)?.max(1);
+        let ceil = |n: i64, by: i64| n.max(1).saturating_add(by - 1).checked_div(by);
+        let pieces = ceil(then, t.tile)?;
         let multiple = match c.lanes == Some(t.axis) {
             true => lanes_of(ctx, c),
             false => 1,
         };
-        t.tile = tiles::even(now, (now + pieces - 1) / pieces, multiple);
+        t.tile = tiles::even(now, ceil(now, pieces)?, multiple);
     }
     (schedule.grid != e.schedule.grid).then(|| schedule.into())
 }
