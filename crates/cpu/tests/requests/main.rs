@@ -2,6 +2,7 @@
 #[path = "../programs/build.rs"]
 #[allow(dead_code)]
 mod build;
+mod levels;
 mod sharing;
 
 use build::{B, at, blocked, expr, n};

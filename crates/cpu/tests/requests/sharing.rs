@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-fn device(threads: usize, fault: Arc<Fault>) -> CpuDevice {
+pub(super) fn device(threads: usize, fault: Arc<Fault>) -> CpuDevice {
     CpuDevice::new(CpuOptions {
         threads: Some(threads),
         machine: Some(shopfloor_cpu::detect::detect()),
@@ -30,13 +30,13 @@ fn named(name: &str, mut p: Plan) -> Plan {
     p
 }
 
-fn compiled(d: &CpuDevice, w: &[f32], name: &str, tile: i64) -> Arc<dyn Executable> {
+pub(super) fn compiled(d: &CpuDevice, w: &[f32], name: &str, tile: i64) -> Arc<dyn Executable> {
     let plan = Arc::new(named(name, model(tile)).verify().expect("valid"));
     d.compile(plan, 0, &store(w, false), &PackedStore::new())
         .expect("compiles")
 }
 
-fn run(
+pub(super) fn run(
     e: &dyn Executable,
     f: &mut Frame,
     x: &[f32],
