@@ -333,10 +333,10 @@ fn writer(b: &Block, buffer: BufferId) -> Option<(&Arc<Kernel>, &Arc<Schedule>)>
 /// Whether no size of a kernel is a symbol's.
 fn fixed(k: &Kernel) -> bool {
     // Most kernels that have one have one along an axis.
-    let mut all = k.axes.iter().all(|a| a.extent.known().is_some());
-    if !all {
+    if k.axes.iter().any(|a| a.extent.known().is_none()) {
         return false;
     }
+    let mut all = true;
     k.for_each_dim(&mut |d| all &= d.known().is_some());
     all
 }

@@ -1,6 +1,6 @@
 //! The schedule of another box, taken without looking for another where it is predicted to be as
-//! good here as it was there; as it is, or cut into more tasks, since what another size changes first
-//! is how tasks share out among the workers.
+//! good here as it was there; as it is, cut into as many tasks as there, or into more, since what another
+//! size changes first is how tasks share out among the workers.
 //!
 //! As good is: no more time for its size than there, where the boxes are near; or about as close to the
 //! least that its work can take; or next to nothing beyond that least. From a box far away no product is
@@ -196,18 +196,17 @@ fn as_many_tasks(ctx: Ctx, e: &Earlier) -> Option<Arc<Schedule>> {
         }
         let ceil = |n: i64, by: i64| n.max(1).saturating_add(by - 1).checked_div(by);
         let pieces = ceil(then, t.tile)?;
-        let multiple = match c.lanes == Some(t.axis) {
-            true => lanes_of(ctx, c),
-            false => 1,
-        };
-        t.tile = tiles::even(now, ceil(now, pieces)?, multiple);
+        t.tile = tiles::even(now, ceil(now, pieces)?, multiple(ctx, c, t.axis));
     }
     (schedule.grid != e.schedule.grid).then(|| schedule.into())
 }
 
-/// Lanes that a task's lanes are a multiple of: they stay in whole registers.
-fn lanes_of(ctx: Ctx, c: &CpuMapping) -> i64 {
-    c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr))
+/// What a tile along `axis` is a multiple of: lanes stay in whole registers.
+fn multiple(ctx: Ctx, c: &CpuMapping, axis: AxisId) -> i64 {
+    match c.lanes == Some(axis) {
+        true => c.micro.map_or(ctx.lanes(), |m| i64::from(m.nr)),
+        false => 1,
+    }
 }
 
 /// The earlier schedule with the tasks halved and quartered along one axis, one after the other.
@@ -225,9 +224,8 @@ fn cut_further<'a>(ctx: Ctx<'a>, e: &'a Earlier) -> impl Iterator<Item = Arc<Sch
             .collect();
         axes.sort_by(|a, b| b.cmp(a));
         let mut out = Vec::new();
-        let lanes = lanes_of(ctx, c);
         for &(len, axis) in axes.iter().take(CUTS) {
-            let multiple = if c.lanes == Some(axis) { lanes } else { 1 };
+            let multiple = multiple(ctx, c, axis);
             for parts in [2, 4] {
                 let most = (len / parts).max(1);
                 let tile = tiles::even(space.extent(axis), most, multiple);
