@@ -185,6 +185,10 @@ impl Handle {
 }
 
 impl Context for Handle {
+    fn key(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+
     fn info(&self) -> &DeviceInfo {
         self.0.info()
     }

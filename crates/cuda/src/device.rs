@@ -6,7 +6,7 @@ use device::{Device, DeviceError, Executable, PackedStore, Place, Prepared, Resi
 use kernel::Target;
 use machine::{Machine, Source, Sourced};
 use plan::{HostOp, VerifiedPlan};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tensor::{Tensor, WeightStore};
 
@@ -206,7 +206,7 @@ impl Device for CudaDevice {
 
     fn round_trip_ns(&self) -> Result<Option<u64>, DeviceError> {
         let gpu = &self.gpu;
-        let live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = gpu.stays.now();
         gpu.alive()?;
         match &*live {
             None => Ok(None),

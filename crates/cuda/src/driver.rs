@@ -195,12 +195,15 @@ pub trait Driver: Send + Sync {
 
 /// An open GPU. All calls may come from any thread.
 ///
-/// Functions without a stream return when they are done. Loading or unloading a module and getting or
-/// freeing memory may block until running kernels are over: what a resident kernel needs is made
-/// before it starts.
+/// Functions without a stream return when they are done. Loading a module and getting memory may block
+/// until running kernels are over, those of every context with the same [`Context::key`]: what a resident
+/// kernel needs is made before it starts. What is let go of, pinned memory too, goes back to the driver
+/// with the next such call, because that may block as well and comes at any time.
 pub trait Context: Send + Sync {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
+    /// The same number for all contexts in which calls wait for each other's kernels.
+    fn key(&self) -> usize;
     /// Of a GPU that exists only here: its clock in nanoseconds, as far as the host has waited for it.
     fn emulated_ns(&self) -> Option<u64> {
         None
@@ -215,7 +218,7 @@ pub trait Context: Send + Sync {
     /// # Errors
     /// [`DriverError::OutOfMemory`].
     fn allocate(&self, bytes: u64) -> Result<DevicePtr, DriverError>;
-    /// Gives memory back.
+    /// Lets go of memory.
     ///
     /// # Errors
     /// `ptr` is not from [`Context::allocate`].
@@ -284,7 +287,7 @@ pub trait Context: Send + Sync {
     /// # Errors
     /// [`DriverError::Module`] with what the compiler printed.
     fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError>;
-    /// Unloads a module; its functions are gone.
+    /// Lets go of a module; its functions are gone.
     ///
     /// # Errors
     /// The driver fails.

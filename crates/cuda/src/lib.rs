@@ -29,6 +29,7 @@ mod nvidia;
 mod place;
 mod pool;
 mod resident;
+mod stays;
 mod steps;
 mod sys;
 mod watch;

@@ -5,12 +5,12 @@ use crate::driver::{
 };
 use crate::error::DriverError;
 use crate::sys::{self, Device, Functions, Handle, Status, attribute, function, status};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes of the driver's compiler's log that are kept.
 const LOG: usize = 8192;
@@ -124,6 +124,7 @@ impl Driver for Nvidia {
                 device,
                 handle: Shared(handle),
                 pinned: Mutex::default(),
+                gone: Gone::of(device),
             }),
             info,
             names: Mutex::default(),
@@ -148,9 +149,68 @@ struct Open {
     handle: Shared,
     /// Pinned memory there is, by address, with its size.
     pinned: Mutex<HashMap<u64, usize>>,
+    gone: Arc<Mutex<Gone>>,
+}
+
+/// What was let go of in a GPU's primary context, which all who open the GPU share: giving it back may
+/// block behind a kernel that stays, so it waits for a call that may as well.
+#[derive(Default)]
+struct Gone {
+    /// Sizes of all device memory there is, by address.
+    sizes: HashMap<u64, u64>,
+    memory: Vec<u64>,
+    pinned: Vec<Shared>,
+    modules: Vec<Shared>,
+}
+
+static GONE: Mutex<BTreeMap<Device, Weak<Mutex<Gone>>>> = Mutex::new(BTreeMap::new());
+
+impl Gone {
+    fn of(device: Device) -> Arc<Mutex<Gone>> {
+        let mut all = GONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(g) = all.get(&device).and_then(Weak::upgrade) {
+            return g;
+        }
+        let new = Arc::new(Mutex::default());
+        all.insert(device, Arc::downgrade(&new));
+        new
+    }
 }
 
 impl Open {
+    fn gone(&self) -> MutexGuard<'_, Gone> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what was let go of.
+    fn settle(&self, api: &Functions) {
+        let (memory, pinned, modules) = {
+            let mut g = self.gone();
+            let memory = std::mem::take(&mut g.memory);
+            for at in &memory {
+                g.sizes.remove(at);
+            }
+            (
+                memory,
+                std::mem::take(&mut g.pinned),
+                std::mem::take(&mut g.modules),
+            )
+        };
+        // Nothing can be done about a failure here, and a lost GPU has let go already.
+        for at in memory {
+            // SAFETY: from `cuMemAlloc`, let go of once; nothing of Rust's lies in device memory.
+            unsafe { (api.free)(at) };
+        }
+        for p in pinned {
+            // SAFETY: from `cuMemHostAlloc`, and nobody else has it.
+            unsafe { (api.host_free)(p.0) };
+        }
+        for m in modules {
+            // SAFETY: a module of this context that nobody has any more.
+            unsafe { (api.module_unload)(m.0) };
+        }
+    }
+
     fn pinned(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,6 +226,12 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // Others who have the GPU open give it back later: a kernel of theirs may stay for long.
+        if Arc::strong_count(&self.gone) == 1
+            && let Ok(api) = self.enter()
+        {
+            self.settle(api);
+        }
         // SAFETY: retained once, when it was opened.
         unsafe { (self.api.context_release)(self.device) };
     }
@@ -245,20 +311,27 @@ impl Context for Gpu {
         &self.info
     }
 
+    fn key(&self) -> usize {
+        self.open.handle.0 as usize
+    }
+
     fn memory(&self) -> Result<MemoryInfo, DriverError> {
         let api = self.open.enter()?;
         let (mut free, mut total) = (0usize, 0usize);
         // SAFETY: writes two numbers.
         let r = unsafe { (api.memory_info)(&mut free, &mut total) };
         check(api, "cuMemGetInfo", r)?;
+        let gone = self.open.gone();
+        let back: u64 = gone.memory.iter().filter_map(|at| gone.sizes.get(at)).sum();
         Ok(MemoryInfo {
-            free: free as u64,
+            free: free as u64 + back,
             total: total as u64,
         })
     }
 
     fn allocate(&self, bytes: u64) -> Result<DevicePtr, DriverError> {
         let api = self.open.enter()?;
+        self.open.settle(api);
         let mut at = 0;
         // SAFETY: writes an address.
         let r = unsafe { (api.allocate)(&mut at, bytes.max(1) as usize) };
@@ -271,18 +344,25 @@ impl Context for Gpu {
             });
         }
         check(api, "cuMemAlloc", r)?;
+        self.open.gone().sizes.insert(at, bytes);
         Ok(DevicePtr(at))
     }
 
     fn free(&self, ptr: DevicePtr) -> Result<(), DriverError> {
-        let api = self.open.enter()?;
-        // SAFETY: the driver checks the address; nothing of Rust's lies in device memory.
-        let r = unsafe { (api.free)(ptr.0) };
-        check(api, "cuMemFree", r)
+        let mut gone = self.open.gone();
+        if !gone.sizes.contains_key(&ptr.0) || gone.memory.contains(&ptr.0) {
+            return Err(DriverError::Argument {
+                call: "cuMemFree",
+                why: format!("no memory begins at {:#x}", ptr.0),
+            });
+        }
+        gone.memory.push(ptr.0);
+        Ok(())
     }
 
     fn pinned(&self, bytes: usize) -> Result<Arc<dyn Pinned>, DriverError> {
         let api = self.open.enter()?;
+        self.open.settle(api);
         if !self.info.maps_host_memory {
             return Err(DriverError::Argument {
                 call: "cuMemHostAlloc",
@@ -407,6 +487,7 @@ impl Context for Gpu {
     fn load_module(&self, ptx: &str) -> Result<ModuleId, DriverError> {
         const CALL: &str = "cuModuleLoadDataEx";
         let api = self.open.enter()?;
+        self.open.settle(api);
         let text = CString::new(ptx).map_err(|_| DriverError::Argument {
             call: CALL,
             why: "the module's text has a zero byte".into(),
@@ -445,10 +526,8 @@ impl Context for Gpu {
     }
 
     fn unload_module(&self, module: ModuleId) -> Result<(), DriverError> {
-        let api = self.open.enter()?;
-        // SAFETY: a module of this context; the driver checks it.
-        let r = unsafe { (api.module_unload)(handle(module.0)) };
-        check(api, "cuModuleUnload", r)
+        self.open.gone().modules.push(Shared(handle(module.0)));
+        Ok(())
     }
 
     fn function(&self, module: ModuleId, entry: &str) -> Result<FunctionId, DriverError> {
@@ -697,9 +776,9 @@ impl Drop for PinnedHost {
         self.open
             .pinned()
             .remove(&(self.at.as_ptr() as usize as u64));
-        if let Ok(api) = self.open.enter() {
-            // SAFETY: from `cuMemHostAlloc`, and nobody else has it.
-            unsafe { (api.host_free)(self.at.as_ptr().cast()) };
-        }
+        self.open
+            .gone()
+            .pinned
+            .push(Shared(self.at.as_ptr().cast()));
     }
 }

@@ -3,17 +3,14 @@ use crate::device::{CudaOptions, Moved};
 use crate::driver::{Context, DevicePtr, Pinned};
 use crate::handles::Stream;
 use crate::pool::{Block as Memory, Pool};
-use crate::resident::Live;
+use crate::stays::{Stays, Unchanged};
 use crate::{DriverError, Modules};
 use device::{DeviceError, Place, Remote};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tensor::WeightStore;
-
-/// While this is held, no kernel stays on the GPU.
-pub(crate) type Rested<'a> = MutexGuard<'a, Option<Arc<Live>>>;
 
 /// What all executables of a device share.
 pub(crate) struct Gpu {
@@ -28,10 +25,8 @@ pub(crate) struct Gpu {
     constants: Mutex<BTreeMap<(usize, u32), Weak<Constant>>>,
     to_device: AtomicU64,
     to_host: AtomicU64,
-    /// The kernel that stays, while one does.
-    pub live: Mutex<Option<Arc<Live>>>,
-    /// Why nothing is asked of the driver any more: a kernel stays for ever.
-    pub stuck: OnceLock<String>,
+    /// The kernel that stays, while one does; it may be of another device.
+    pub stays: Arc<Stays>,
 }
 
 /// A constant in device memory.
@@ -51,14 +46,13 @@ impl Gpu {
             name: name.into(),
             pool: Pool::new(context.clone()),
             modules: Modules::new(context.clone()),
+            stays: Stays::of(&*context),
             context,
             arch,
             options,
             constants: Mutex::default(),
             to_device: AtomicU64::new(0),
             to_host: AtomicU64::new(0),
-            live: Mutex::new(None),
-            stuck: OnceLock::new(),
         }
     }
 
@@ -102,7 +96,7 @@ impl Gpu {
 
     /// Fails when a kernel is known to stay for ever: the driver would wait for it.
     pub fn alive(&self) -> Result<(), DeviceError> {
-        match self.stuck.get() {
+        match self.stays.stuck.get() {
             None => Ok(()),
             Some(why) => Err(DeviceError::Failed {
                 device: self.name.clone(),
@@ -114,17 +108,19 @@ impl Gpu {
     /// Lets a kernel that stays finish what it was given and leave; none is started while what this
     /// gives is held. Calls of the driver that may wait for running kernels, and kernels that would
     /// wait for its SMs, come meanwhile.
-    pub fn rest(&self) -> Result<Option<Rested<'_>>, DeviceError> {
-        if !self.options.resident {
-            return Ok(None);
+    pub fn rest(&self) -> Result<Unchanged<'_>, DeviceError> {
+        loop {
+            let now = self.stays.now();
+            self.alive()?;
+            if now.is_none() {
+                return Ok(now);
+            }
+            drop(now);
+            if let Some(l) = self.stays.change().take() {
+                let left = l.leave();
+                left.map_err(|e| self.failed("the resident kernel", e))?;
+            }
         }
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        self.alive()?;
-        if let Some(l) = live.take() {
-            let left = l.leave();
-            left.map_err(|e| self.failed("the resident kernel", e))?;
-        }
-        Ok(Some(live))
     }
 
     /// Counts a copy to the device; where memory is one, it crosses no link.

@@ -84,20 +84,23 @@ struct Bench {
 fn bench(resident: bool, watchdog: Duration) -> Bench {
     let gpu = EmulatedGpu::named("a100").unwrap().with_sms(3);
     let driver = EmulatedDriver::new(vec![gpu]);
+    let engine = engine(&driver, resident, watchdog);
+    Bench { driver, engine }
+}
+
+/// An engine on the GPU of `driver`.
+fn engine(driver: &EmulatedDriver, resident: bool, watchdog: Duration) -> Arc<Engine> {
     let machine = Machine::load("a100").unwrap();
     let options = CudaOptions {
         resident,
         watchdog,
         ..CudaOptions::default()
     };
-    let device = CudaDevice::open("emulated:a100", &driver, 0, machine, options).unwrap();
+    let device = CudaDevice::open("emulated:a100", driver, 0, machine, options).unwrap();
     let device = Arc::new(device);
     let own = (device.machine().clone(), device.target().clone());
     let planner = planner::Planner::new(vec![own], planner::PlanOptions::default());
-    Bench {
-        driver,
-        engine: Engine::new(device, Arc::new(planner)),
-    }
+    Engine::new(device, Arc::new(planner))
 }
 
 /// Long enough that nothing here is taken for a hang.
@@ -199,6 +202,28 @@ fn plans_take_turns_without_loading_anything() {
     // One of them goes, memory and module with it; the other goes on.
     drop(two);
     assert_eq!(run(&one, &x).unwrap(), first);
+}
+
+#[test]
+fn engines_of_one_gpu_make_room_for_each_other() {
+    // On a real GPU all of a process share its primary context: what one asks of the driver waits for a
+    // kernel of another, for as long as that stays.
+    let b = bench(true, LONG);
+    let x = input(0);
+    let stays = session(&b, model(3, false));
+    let first = run(&stays, &x).unwrap();
+    for resident in [false, true] {
+        let other = Bench {
+            driver: EmulatedDriver::new(vec![]),
+            engine: engine(&b.driver, resident, LONG),
+        };
+        let s = session(&other, model(3, false));
+        assert_eq!(run(&s, &x).unwrap(), first);
+        assert_eq!(run(&stays, &x).unwrap(), first);
+        assert_eq!(run(&s, &x).unwrap(), first);
+        drop(s);
+        assert_eq!(run(&stays, &x).unwrap(), first);
+    }
 }
 
 #[test]

@@ -23,6 +23,8 @@ use text::{CHASE_ROUND, END, FMA_ROUND, MMA_ROUND, UNDER_WAY};
 const STREAM_THREADS: u32 = 1024;
 const COMPUTE_THREADS: u32 = 256;
 const ALONE_THREADS: u32 = 512;
+/// Warps that an SM issues for at once.
+const QUARTERS: u32 = 4;
 /// How long an answer of the GPU may take before the measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A word that no sum is.
@@ -299,7 +301,7 @@ impl Measured<'_> {
         let shape = self.compute(sms, 2);
         let threads = u64::from(shape.0 * shape.1);
         let (out, clocks) = (self.memory(threads * 4)?, self.memory(8)?);
-        let launch = |n: u32| {
+        let launch = |shape: (u32, u32), n: u32| {
             let args = [
                 Arg::Pointer(out.ptr()),
                 Arg::Pointer(clocks.ptr()),
@@ -310,12 +312,15 @@ impl Measured<'_> {
             self.launch(f, shape, &args)
         };
         let (few, many) = self.effort.rounds;
-        let took = positive(self.slope((few, many), &launch)?, "multiply-adds")?;
+        let slope = self.slope((few, many), &|n| launch(shape, n))?;
+        let took = positive(slope, "multiply-adds")?;
         let each = 2 * FMA_ROUND as u64 * threads;
         let rate = f64::from(many - few) * each as f64 / took;
-        // The first CTA's clocks over the time of its rounds.
+        // The first warp's clocks over the time of its rounds. It has its quarter of the SM alone: of
+        // several there the oldest comes first, and is over long before the others.
+        let alone = (sms, QUARTERS * 32);
         let counted = |n: u32| {
-            let seconds = self.time(&|| launch(n))?;
+            let seconds = self.time(&|| launch(alone, n))?;
             let mut word = [0; 8];
             self.context.download(&mut word, clocks.ptr())?;
             Ok::<_, DriverError>((seconds, u64::from_le_bytes(word) as f64))

@@ -391,10 +391,18 @@ impl ResidentExecutable {
         push: &Push<'_, '_>,
     ) -> Result<Option<(u32, Arc<Live>)>, DeviceError> {
         let gpu = &self.inner.gpu;
-        let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let own =
+            |live: &Option<Arc<Live>>| live.as_ref().filter(|l| l.owner == self.owner).cloned();
+        let now = gpu.stays.now();
         gpu.alive()?;
-        let own = match live.as_ref().filter(|l| l.owner == self.owner) {
-            Some(l) => l.clone(),
+        if let Some(l) = own(&now) {
+            return self.push_to(l, taken, push);
+        }
+        drop(now);
+        let mut live = gpu.stays.change();
+        gpu.alive()?;
+        let own = match own(&live) {
+            Some(l) => l,
             None => {
                 if let Some(l) = live.take() {
                     l.leave().map_err(|e| self.failed(e))?;
@@ -405,7 +413,17 @@ impl ResidentExecutable {
                 new
             }
         };
-        // Slots are cleared while nobody else has the kernel.
+        self.push_to(own, taken, push)
+    }
+
+    /// Pushes to a kernel that is not told to leave meanwhile.
+    fn push_to(
+        &self,
+        own: Arc<Live>,
+        taken: &Taken<'_>,
+        push: &Push<'_, '_>,
+    ) -> Result<Option<(u32, Arc<Live>)>, DeviceError> {
+        // Slots are cleared by whoever tells a kernel to leave.
         let fresh = push.fresh || self.uses.cleared_since(taken);
         if fresh {
             self.write(taken.slot, push)?;
@@ -505,7 +523,7 @@ impl ResidentExecutable {
     /// Ends a kernel that stands still, and says what it did.
     fn hang(&self, live: &Arc<Live>, table: &str) -> String {
         let gpu = &self.inner.gpu;
-        let mut now = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = gpu.stays.change();
         let patience = gpu.options.watchdog;
         let why = format!("nothing of it moved for {patience:?}; its workers:{table}");
         if !now.as_ref().is_some_and(|l| Arc::ptr_eq(l, live)) {
@@ -522,7 +540,7 @@ impl ResidentExecutable {
                 zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
             }
             Ok(false) => {
-                let told = gpu.stuck.get_or_init(|| why);
+                let told = gpu.stays.stuck.get_or_init(|| why);
                 told.clone()
             }
             Err(e) => format!("{why}{e}"),
@@ -669,7 +687,7 @@ impl ResidentExecutable {
                 }
                 Err(_) => {
                     // What failed is not asked again.
-                    let mut now = e.gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut now = e.gpu.stays.change();
                     if now.take_if(|l| Arc::ptr_eq(l, &live)).is_some() {
                         live.abandon();
                     }
@@ -775,7 +793,7 @@ impl Executable for ResidentExecutable {
 impl Drop for ResidentExecutable {
     fn drop(&mut self) {
         let gpu = &self.inner.gpu;
-        let mut live = gpu.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = gpu.stays.change();
         if let Some(l) = live.take_if(|l| l.owner == self.owner) {
             // Its memory goes away: it must have left; a lost GPU has.
             if gpu.alive().is_ok() {
