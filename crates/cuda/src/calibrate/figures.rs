@@ -157,11 +157,12 @@ impl Calibration {
         self.rate(what, UnitClass::Tensor, NumType::F16, one, all);
     }
 
-    pub(super) fn launches(&mut self, gap: f64, host: f64) {
+    pub(super) fn launches(&mut self, gap: f64, host: f64, watched: f64) {
         let c = &self.machine.costs;
         let (step, launch) = (c.step_s, c.launch_s);
         self.figure("kernel behind kernel in a stream", "s", gap, Some(step));
         self.figure("launch and wait, by the host", "s", host, Some(launch));
+        self.figure("a kernel of nothing, between events", "s", watched, None);
         self.gap_s = Some(gap);
         self.launch_s = Some(host);
     }

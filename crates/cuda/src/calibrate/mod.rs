@@ -345,8 +345,9 @@ impl Measured<'_> {
         Ok(f64::from(many - few) * (each * warps) as f64 / positive(took, "products")?)
     }
 
-    /// Seconds between two kernels of nothing in a stream, and those that the host waits for one.
-    fn launches(&self) -> Result<(f64, f64), DriverError> {
+    /// Seconds between two kernels of nothing in a stream, those that the host waits for one, and those
+    /// between two events around one.
+    fn launches(&self) -> Result<(f64, f64, f64), DriverError> {
         let f = self.function("talk", "nothing")?;
         let (few, many) = self.effort.launches;
         let gap = self.slope((few, many), &|n| {
@@ -361,7 +362,10 @@ impl Measured<'_> {
             let clock = self.context.emulated_ns().zip(then);
             all.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
         }
-        Ok((gap / f64::from(many - few), median(all)))
+        let count = self.effort.trips.clamp(5, 200);
+        let watched = (0..count).map(|_| self.time(&|| self.launch(f, (1, 32), &[])));
+        let watched = watched.collect::<Result<Vec<f64>, _>>()?;
+        Ok((gap / f64::from(many - few), median(all), median(watched)))
     }
 
     /// Seconds of a word to a kernel that stays and back, as the host sees it: from before its store to
@@ -514,8 +518,8 @@ pub fn calibrate(
     };
     parts.push(("f16 products".into(), Box::new(mma)));
     let launches = |m: &Measured<'_>, out: &mut Calibration| {
-        let (gap, host) = m.launches()?;
-        out.launches(gap, host);
+        let (gap, host, watched) = m.launches()?;
+        out.launches(gap, host, watched);
         Ok(())
     };
     parts.push(("launches".into(), Box::new(launches)));

@@ -16,8 +16,9 @@ use layout::Dim;
 use plan::{Activity, Block, BufferId, Params, StepWork, Wait};
 use std::collections::BTreeMap;
 
-/// Bytes that one task copies.
-pub(super) const PIECE: u64 = 16 << 10;
+/// Bytes that one task copies: few, because each of its loads crosses the link and back, and many tasks'
+/// loads do so at once.
+pub(super) const PIECE: u64 = 4 << 10;
 
 /// The tables of a request without work: one step of no tasks. Those of any block are as long.
 pub(super) fn nothing(body: u32) -> Result<Vec<u8>, TableError> {

@@ -92,7 +92,9 @@ pub struct PayloadHead {
     pub tasks: u32,
     /// 64 bits: address of the memory for [`super::Times`], which both sides see; 0 where nobody asks.
     pub times: [u32; 2],
-    _rest: [u32; 12],
+    /// Bytes of the records of steps and their waits, which follow: a multiple of 16.
+    pub records: u32,
+    _rest: [u32; 11],
 }
 
 /// A step in the payload; offsets count from the slot's start, and 0 is none.
@@ -171,7 +173,7 @@ pub fn offsets(capacity: u32) -> Vec<(&'static str, usize)> {
         "header" Header: stop offs state next late;
         "answer" AnswerEntry: seq error begin end off;
         "slot" SlotHead: turn error arrived off begin;
-        "payload" PayloadHead: steps tasks times;
+        "payload" PayloadHead: steps tasks times records;
         "step" StepRecord: body first turns tasks params waits wait_count total groups group fault;
         "wait" WaitRecord: kind counters group turns map;
         "status" StatusEntry: phase seq step task counter goal seen;
@@ -199,7 +201,7 @@ mod tests {
              header.bytes=256 answer.seq=0 answer.error=4 answer.begin=8 answer.end=16 \
              answer.off=24 answer.bytes=32 \
              slot.turn=0 slot.error=4 slot.arrived=8 slot.off=12 slot.begin=16 slot.bytes=64 \
-             payload.steps=0 payload.tasks=4 payload.times=8 payload.bytes=64 \
+             payload.steps=0 payload.tasks=4 payload.times=8 payload.records=16 payload.bytes=64 \
              step.body=0 step.first=4 step.turns=8 step.tasks=12 step.params=16 step.waits=20 \
              step.wait_count=24 step.total=28 step.groups=32 step.group=36 step.fault=40 \
              step.bytes=64 \

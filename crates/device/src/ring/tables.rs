@@ -87,6 +87,7 @@ pub struct Tables {
     shapes: Vec<StepShape>,
     needs: Vec<Vec<Need>>,
     places: Vec<Places>,
+    records: u32,
     payload_bytes: u32,
     fault_from: u32,
     zero_from: u32,
@@ -148,8 +149,13 @@ impl Tables {
             }
         };
         let mut places = vec![Places::default(); shapes.len()];
-        for ((p, s), n) in places.iter_mut().zip(&shapes).zip(&needs) {
+        // What every worker reads of every step lies together: it keeps a copy of its own.
+        for (p, n) in places.iter_mut().zip(&needs) {
             p.waits = take((n.len() * size_of::<WaitRecord>()) as u64)?;
+        }
+        let head = size_of::<SlotHead>() + size_of::<PayloadHead>();
+        let records = take(0)? - head as u32;
+        for (p, s) in places.iter_mut().zip(&shapes) {
             p.params = take(8 * u64::from(s.params))?;
         }
         let end = take(0)?;
@@ -176,6 +182,7 @@ impl Tables {
             shapes,
             needs,
             places,
+            records,
             payload_bytes: zero_from - size_of::<SlotHead>() as u32,
             fault_from,
             zero_from,
@@ -370,6 +377,7 @@ impl Tables {
             return bad(calls.len(), "the number of tasks");
         };
         put(offset_of!(PayloadHead, tasks), all);
+        put(offset_of!(PayloadHead, records), self.records);
         Ok(())
     }
 }

@@ -43,7 +43,8 @@ pub struct AnswerAbi {
     pub off: u32,
 }
 
-/// Offsets of a request slot in device memory; `steps`, `tasks`, `times` and `table` are from its payload on.
+/// Offsets of a request slot in device memory; `steps`, `tasks`, `times`, `records` and `table` are from its
+/// payload on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SlotAbi {
@@ -56,6 +57,7 @@ pub struct SlotAbi {
     pub steps: u32,
     pub tasks: u32,
     pub times: u32,
+    pub records: u32,
     pub table: u32,
 }
 
@@ -159,6 +161,7 @@ impl Abi {
                 steps: o("payload.steps")?,
                 tasks: o("payload.tasks")?,
                 times: o("payload.times")?,
+                records: o("payload.records")?,
                 table: o("payload.bytes")?,
             },
             step: StepAbi {

@@ -3,9 +3,34 @@ use super::{Abi, Idle, PARAMS, ResidentShape};
 
 /// Name of the entry.
 pub(super) const NAME: &str = "resident";
-/// Bytes of the entry's own shared memory: two commands, used in turn, whether to leave at once, and
-/// which request was called off.
-pub(super) const STATIC_SHARED: u32 = 32;
+/// Bytes of the entry's shared memory for commands: two, used in turn, whether to leave at once, and which
+/// request was called off.
+const COMMANDS: u32 = 32;
+/// Bytes of the records of steps and waits of which a worker keeps a copy in shared memory, so that it does
+/// not go to L2 for each word: whoever acquires a counter empties the SM's L1.
+const KEPT: u32 = 6 << 10;
+/// Shared memory that a CTA may have at most on the smallest GPU of each architecture.
+const MOST_SHARED: [(&str, u32); 3] = [
+    ("sm_75", 64 << 10),
+    ("sm_80", 99 << 10),
+    ("sm_90", 227 << 10),
+];
+/// Polls of a counter before the first pause: most waits are shorter than a pause.
+const EAGER: u32 = 256;
+
+/// Bytes of records that workers keep beside `shared` bytes of their bodies: all, or none where there is no room.
+pub(super) fn kept(arch: &str, shared: u32) -> u32 {
+    let most = MOST_SHARED.iter().find(|m| m.0 == arch).map_or(0, |m| m.1);
+    match shared + KEPT + COMMANDS <= most {
+        true => KEPT,
+        false => 0,
+    }
+}
+
+/// Bytes of the entry's own shared memory where it keeps `kept` bytes of records.
+pub(super) fn static_shared(kept: u32) -> u32 {
+    COMMANDS + kept.max(16)
+}
 
 /// Shortest pause, in nanoseconds.
 const PAUSE: u32 = 32;
@@ -13,11 +38,12 @@ const PAUSE: u32 = 32;
 /// Copies a piece of memory: record = from, to, bytes, bytes per task.
 pub(super) fn copy(n: u32, threads: u32) -> String {
     let stride = 16 * threads;
+    let (twice, ahead) = (2 * stride, stride + 16);
     format!(
         "// copies\n.func body_{n}(.reg .b64 %record, .reg .b32 %task)
 {{
 	.reg .pred %p;
-	.reg .b32 %r<5>;
+	.reg .b32 %r<9>;
 	.reg .b64 %from, %to, %end, %piece, %i, %k, %x;
 	ld.global.u64 %from, [%record];
 	ld.global.u64 %to, [%record+8];
@@ -32,6 +58,18 @@ pub(super) fn copy(n: u32, threads: u32) -> String {
 	mov.u32 %r4, %tid.x;
 	mul.wide.u32 %k, %r4, 16;
 	add.u64 %i, %i, %k;
+$copy_two:
+	add.u64 %k, %i, {ahead};
+	setp.gt.u64 %p, %k, %end;
+	@%p bra $copy_wide;
+	add.u64 %x, %from, %i;
+	ld.global.v4.u32 {{%r0, %r1, %r2, %r3}}, [%x];
+	ld.global.v4.u32 {{%r5, %r6, %r7, %r8}}, [%x+{stride}];
+	add.u64 %x, %to, %i;
+	st.global.v4.u32 [%x], {{%r0, %r1, %r2, %r3}};
+	st.global.v4.u32 [%x+{stride}], {{%r5, %r6, %r7, %r8}};
+	add.u64 %i, %i, {twice};
+	bra $copy_two;
 $copy_wide:
 	add.u64 %k, %i, 16;
 	setp.gt.u64 %p, %k, %end;
@@ -43,14 +81,16 @@ $copy_wide:
 	add.u64 %i, %i, {stride};
 	bra $copy_wide;
 $copy_rest:
+	// A last piece may end within 16 bytes: one thread for each of them.
+	and.b64 %i, %end, -16;
+	cvt.u64.u32 %k, %r4;
+	add.u64 %i, %i, %k;
 	setp.ge.u64 %p, %i, %end;
 	@%p bra $copy_end;
 	add.u64 %x, %from, %i;
 	ld.global.u8 %r0, [%x];
 	add.u64 %x, %to, %i;
 	st.global.u8 [%x], %r0;
-	add.u64 %i, %i, 1;
-	bra $copy_rest;
 $copy_end:
 	ret;
 }}
@@ -75,17 +115,22 @@ fn pause(label: &str, idle: Idle) -> String {
 }
 
 /// The entry for bodies of so many threads each.
-pub(super) fn entry(bodies: &[u32], shape: &ResidentShape, abi: &Abi, idle: Idle) -> String {
-    let mut out = head(shape);
+pub(super) fn entry(
+    bodies: &[u32],
+    (shape, kept): (&ResidentShape, u32),
+    abi: &Abi,
+    idle: Idle,
+) -> String {
+    let mut out = head(shape, kept);
     out += &dispatcher(shape, abi, idle);
-    out += &worker(abi, idle);
+    out += &worker((shape, kept), abi, idle);
     out += &waits(abi, idle);
     out += &run(bodies, shape, abi);
     out += &done(abi);
     out + "}\n"
 }
 
-fn head(shape: &ResidentShape) -> String {
+fn head(shape: &ResidentShape, kept: u32) -> String {
     let list: Vec<String> = PARAMS
         .iter()
         .map(|p| format!("\t.param .u64 {p}"))
@@ -96,12 +141,15 @@ fn head(shape: &ResidentShape) -> String {
         shape.threads,
         shape.registers
     );
+    out += &format!(
+        "	.shared .align 16 .b8 commands[{COMMANDS}];\n	.shared .align 16 .b8 records[{}];\n",
+        kept.max(16)
+    );
     out += "	.reg .pred %p, %q, %one, %kept, %timed;
 	.reg .b32 %t, %cta, %seq, %flip, %command, %cmd, %idle, %ns, %stop, %ticket, %want, %low, %high, %slot, %r1, %r2, %r3, %r4;
 	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
-	.reg .b32 %offs, %called, %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls;
-	.reg .b64 %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
-	.shared .align 16 .b8 commands[32];
+	.reg .b32 %offs, %called, %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls, %eager;
+	.reg .b64 %table, %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
 	ld.param.u64 %ring, [ring];
 	ld.param.u64 %feed, [feed];
 	ld.param.u64 %slots, [slots];
@@ -132,8 +180,11 @@ fn head(shape: &ResidentShape) -> String {
 	setp.eq.u32 %one, %t, 0;
 	@%one st.shared.u32 [%command+16], 0;
 	setp.ne.u32 %p, %cta, 0;
-	@%p bra WORKER;
 ";
+    // Late is who has polled on behind the eager ones.
+    out += &format!(
+        "	shr.u32 %eager, %patience, 1;\n	min.u32 %eager, %eager, {EAGER};\n	@%p bra WORKER;\n"
+    );
     out
 }
 
@@ -264,14 +315,14 @@ DISPATCH_ZEROED:
 	@!%one bra DISPATCH_NEXT;
 	mov.u32 %turn, 0;
 	@%kept ld.global.u32 %turn, [%base+{turn}];
-	add.u32 %turn, %turn, 1;
-	st.global.u32 [%base+{turn}], %turn;
+	ld.global.u32 %tasks, [%base+{tasks}];
+	mov.u64 %x, %globaltimer;
+	st.global.u64 [%base+{begin}], %x;
 	st.global.u32 [%base+{error}], 0;
 	not.b32 %r1, %seq;
 	st.relaxed.gpu.global.u32 [%base+{off}], %r1;
-	mov.u64 %x, %globaltimer;
-	st.global.u64 [%base+{begin}], %x;
-	ld.global.u32 %tasks, [%base+{tasks}];
+	add.u32 %turn, %turn, 1;
+	st.global.u32 [%base+{turn}], %turn;
 	min.u32 %tasks, %tasks, 2097151;
 	shl.b32 %slot, %slot, 21;
 	or.b32 %low, %slot, %tasks;
@@ -313,8 +364,9 @@ END:
     )
 }
 
-fn worker(abi: &Abi, idle: Idle) -> String {
+fn worker((shape, kept): (&ResidentShape, u32), abi: &Abi, idle: Idle) -> String {
     let (slot, st) = (&abi.slot, &abi.status);
+    let wide = 16 * shape.threads;
     format!(
         "WORKER:
 	sub.u32 %w, %cta, 1;
@@ -362,9 +414,31 @@ WORKER_SHARE:
 	ld.global.u32 %steps, [%base+{steps}];
 	// One thread tells the time, of requests that have a place for it.
 	ld.global.u64 %x, [%base+{times}];
+	ld.global.u32 %r1, [%base+{records}];
 	setp.ne.u64 %timed, %x, 0;
 	and.pred %timed, %timed, %one;
-	add.u64 %step, %base, {table};
+	// Steps and waits are read from a copy where that is short enough. Offsets in them count from the slot.
+	cvta.global.u64 %table, %base;
+	setp.gt.u32 %p, %r1, {kept};
+	@%p bra WORKER_BEGIN;
+	cvt.u64.u32 %word, %r1;
+	mov.u64 %table, records;
+	mul.wide.u32 %i, %t, 16;
+WORKER_COPY:
+	setp.ge.u64 %p, %i, %word;
+	@%p bra WORKER_COPIED;
+	add.u64 %x, %base, %i;
+	ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%x+{table}];
+	add.u64 %x, %table, %i;
+	st.shared.v4.u32 [%x], {{%r1, %r2, %r3, %r4}};
+	add.u64 %i, %i, {wide};
+	bra WORKER_COPY;
+WORKER_COPIED:
+	bar.sync 0;
+	cvta.shared.u64 %table, %table;
+	sub.u64 %table, %table, {table};
+WORKER_BEGIN:
+	add.u64 %step, %table, {table};
 	mov.u32 %s, 0;
 ",
         status_bytes = st.bytes,
@@ -375,6 +449,7 @@ WORKER_SHARE:
         turn = slot.turn,
         steps = slot.payload + slot.steps,
         times = slot.payload + slot.times,
+        records = slot.payload + slot.records,
         table = slot.payload + slot.table,
         pause = pause("WORKER_POLL", idle),
     )
@@ -388,8 +463,8 @@ fn waits(abi: &Abi, idle: Idle) -> String {
         "STEP:
 	setp.ge.u32 %p, %s, %steps;
 	@%p bra ARRIVE;
-	ld.global.u32 %turns, [%step+{turns}];
-	ld.global.u32 %r1, [%step+{first}];
+	ld.u32 %turns, [%step+{turns}];
+	ld.u32 %r1, [%step+{first}];
 	rem.u32 %r1, %r1, %workers;
 	add.u32 %local, %w, %workers;
 	sub.u32 %local, %local, %r1;
@@ -403,43 +478,43 @@ TASK:
 	@%one st.relaxed.sys.global.u32 [%status+{phase}], 1;
 	setp.ge.u32 %p, %t, 32;
 	@%p bra READY;
-	ld.global.u32 %n, [%step+{wait_count}];
-	ld.global.u32 %r1, [%step+{waits}];
+	ld.u32 %n, [%step+{wait_count}];
+	ld.u32 %r1, [%step+{waits}];
 	cvt.u64.u32 %x, %r1;
-	add.u64 %wait, %base, %x;
+	add.u64 %wait, %table, %x;
 WAIT:
 	setp.eq.u32 %p, %n, 0;
 	@%p bra WAITED;
-	ld.global.u32 %kind, [%wait+{kind}];
-	ld.global.u32 %group, [%wait+{group}];
-	ld.global.u32 %earlier, [%wait+{earlier}];
+	ld.u32 %kind, [%wait+{kind}];
+	ld.u32 %group, [%wait+{group}];
+	ld.u32 %earlier, [%wait+{earlier}];
 	mov.u32 %from, 0;
 	mov.b32 %to, %earlier;
 	setp.eq.u32 %p, %kind, 0;
 	@%p bra WAIT_RANGE;
-	ld.global.u32 %r1, [%wait+{m0}];
+	ld.u32 %r1, [%wait+{m0}];
 	setp.eq.u32 %p, %kind, 1;
 	@!%p bra WAIT_SPANS;
 	mul.lo.u32 %from, %local, %r1;
 	add.u32 %to, %from, %r1;
 	bra WAIT_CLAMP;
 WAIT_SPANS:
-	ld.global.u32 %r2, [%wait+{m1}];
+	ld.u32 %r2, [%wait+{m1}];
 	div.u32 %r1, %local, %r1;
 	mul.lo.u32 %r1, %r1, %r2;
 	add.u32 %to, %r1, %r2;
-	ld.global.u32 %r3, [%wait+{m2}];
+	ld.u32 %r3, [%wait+{m2}];
 	sub.s32 %from, %r1, %r3;
 	max.s32 %from, %from, 0;
-	ld.global.u32 %r3, [%wait+{m3}];
+	ld.u32 %r3, [%wait+{m3}];
 	add.s32 %to, %to, %r3;
 	max.s32 %to, %to, 0;
-	ld.global.u32 %r3, [%wait+{m5}];
+	ld.u32 %r3, [%wait+{m5}];
 	div.u32 %from, %from, %r3;
 	add.u32 %to, %to, %r3;
 	sub.u32 %to, %to, 1;
 	div.u32 %to, %to, %r3;
-	ld.global.u32 %r3, [%wait+{m4}];
+	ld.u32 %r3, [%wait+{m4}];
 	mul.lo.u32 %from, %from, %r3;
 	mul.lo.u32 %to, %to, %r3;
 WAIT_CLAMP:
@@ -461,7 +536,7 @@ WAIT_LANE:
 	sub.u32 %r1, %earlier, %r1;
 	min.u32 %r1, %r1, %group;
 	mul.lo.u32 %goal, %r1, %turn;
-	ld.global.u32 %r1, [%wait+{counters}];
+	ld.u32 %r1, [%wait+{counters}];
 	shl.b32 %r2, %c, 2;
 	add.u32 %r4, %r1, %r2;
 	cvt.u64.u32 %x, %r4;
@@ -473,6 +548,9 @@ WAIT_POLL:
 	sub.u32 %r1, %seen, %goal;
 	setp.ge.s32 %p, %r1, 0;
 	@%p bra WAIT_MET;
+	setp.lt.u32 %p, %polls, %eager;
+	@%p add.u32 %polls, %polls, 1;
+	@%p bra WAIT_POLL;
 	setp.lt.u32 %p, %polls, %patience;
 	@!%p bra WAIT_PAUSE;
 	add.u32 %polls, %polls, 1;
@@ -568,13 +646,13 @@ fn run(bodies: &[u32], shape: &ResidentShape, abi: &Abi) -> String {
 {}	st.global.u64 [%x], %y;
 STARTED:
 	@%one st.relaxed.sys.global.u32 [%status+{}], 3;
-	ld.global.u32 %r1, [%step+{}];
+	ld.u32 %r1, [%step+{}];
 	setp.eq.u32 %p, %r1, 0;
 	@%p bra RAN;
-	ld.global.u32 %r1, [%step+{}];
+	ld.u32 %r1, [%step+{}];
 	cvt.u64.u32 %x, %r1;
 	add.u64 %record, %base, %x;
-	ld.global.u32 %r1, [%step+{}];
+	ld.u32 %r1, [%step+{}];
 ",
         now(abi),
         abi.status.phase,
@@ -610,7 +688,7 @@ fn done(abi: &Abi) -> String {
 	@!%timed bra TIMED;
 {now}	st.global.u64 [%x+8], %y;
 TIMED:
-	ld.global.u32 %r1, [%step+{fault}];
+	ld.u32 %r1, [%step+{fault}];
 	setp.eq.u32 %p, %r1, 0;
 	@%p bra RELEASE;
 	cvt.u64.u32 %x, %r1;
@@ -626,8 +704,8 @@ TIMED:
 	or.b32 %r1, %r1, %r2;
 	red.relaxed.gpu.global.max.u32 [%base+{error}], %r1;
 RELEASE:
-	ld.global.u32 %r1, [%step+{total}];
-	ld.global.u32 %r2, [%step+{groups}];
+	ld.u32 %r1, [%step+{total}];
+	ld.u32 %r2, [%step+{groups}];
 	or.b32 %r3, %r1, %r2;
 	setp.eq.u32 %p, %r3, 0;
 	@%p bra RELEASED;
@@ -638,7 +716,7 @@ RELEASE:
 	@!%p red.relaxed.gpu.global.add.u32 [%x], 1;
 	setp.eq.u32 %p, %r2, 0;
 	@%p bra RELEASED;
-	ld.global.u32 %r3, [%step+{group}];
+	ld.u32 %r3, [%step+{group}];
 	div.u32 %r3, %local, %r3;
 	shl.b32 %r3, %r3, 2;
 	add.u32 %r3, %r3, %r2;
@@ -667,15 +745,15 @@ ARRIVE:
 	mul.wide.u32 %y, %r1, {answer_bytes};
 	add.u64 %y, %y, %ring;
 	ld.relaxed.gpu.global.u32 %r1, [%base+{error}];
-	st.global.u32 [%y+{a_error}], %r1;
-	ld.relaxed.gpu.global.u32 %r1, [%base+{off}];
-	setp.eq.u32 %p, %r1, %seq;
-	selp.u32 %r1, 1, 0, %p;
-	st.global.u32 [%y+{a_off}], %r1;
+	ld.relaxed.gpu.global.u32 %r2, [%base+{off}];
 	ld.global.u64 %x, [%base+{begin}];
+	mov.u64 %word, %globaltimer;
+	st.global.u64 [%y+{a_end}], %word;
+	st.global.u32 [%y+{a_error}], %r1;
+	setp.eq.u32 %p, %r2, %seq;
+	selp.u32 %r2, 1, 0, %p;
+	st.global.u32 [%y+{a_off}], %r2;
 	st.global.u64 [%y+{a_begin}], %x;
-	mov.u64 %x, %globaltimer;
-	st.global.u64 [%y+{a_end}], %x;
 	st.release.sys.global.u32 [%y+{a_seq}], %seq;
 WORKER_PASS:
 	add.u32 %seq, %seq, 1;

@@ -259,17 +259,18 @@ pub fn emit(
         .next_multiple_of(8)
         .clamp(40, most.max(40));
     let threads: Vec<u32> = bodies.iter().map(|b| b.threads).collect();
+    let kept = entry::kept(arch, shape.shared_bytes);
     let text = module("resident", arch)
         + &functions
         + &entry::copy(bodies.len() as u32, shape.threads)
-        + &entry::entry(&threads, &shape, abi, idle);
+        + &entry::entry(&threads, (&shape, kept), abi, idle);
     Ok(Resident {
         text,
         entry: entry::NAME.into(),
         bodies,
         of_program,
         shape,
-        static_shared: entry::STATIC_SHARED,
+        static_shared: entry::static_shared(kept),
     })
 }
 
