@@ -406,9 +406,14 @@ impl Context for Gpu {
 
     fn upload(&self, to: DevicePtr, from: &[u8]) -> Result<(), DriverError> {
         let api = self.open.enter()?;
-        // SAFETY: reads `from`, and is over when it returns.
+        // SAFETY: reads `from`, and is through with it when it returns.
         let r = unsafe { (api.upload)(to.0, from.as_ptr().cast(), from.len()) };
-        check(api, "cuMemcpyHtoD", r)
+        check(api, "cuMemcpyHtoD", r)?;
+        // The copy may still be under way to the device then, and kernels in streams of their own do not
+        // wait for the default stream, in which it is.
+        // SAFETY: 0 is the default stream.
+        let r = unsafe { (api.stream_synchronize)(null_mut()) };
+        check(api, "cuStreamSynchronize", r)
     }
 
     fn download(&self, to: &mut [u8], from: DevicePtr) -> Result<(), DriverError> {
