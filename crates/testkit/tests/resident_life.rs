@@ -255,6 +255,7 @@ fn a_hang_shows_what_every_worker_does_and_the_next_request_works() {
     for text in [
         "@!%p red.relaxed.gpu.global.add.u32 [%x], 1;",
         "red.relaxed.gpu.global.add.u32 [%x], 1;",
+        "red.relaxed.gpu.global.add.u32 [%x], %count;",
     ] {
         b.driver.inject(0, Fault::Compiled { from: text, to: "" });
     }

@@ -578,6 +578,7 @@ fn a_wait_that_never_ends_is_shown() {
     // Tasks no longer count.
     rig.edit("\tred.relaxed.gpu.global.add.u32 [%x], 1;\n", "");
     rig.edit("\t@!%p red.relaxed.gpu.global.add.u32 [%x], 1;\n", "");
+    rig.edit("\tred.relaxed.gpu.global.add.u32 [%x], %count;\n", "");
     rig.start();
     let seq = rig.ring.push(0, true).unwrap();
     for _ in 0..2000 {

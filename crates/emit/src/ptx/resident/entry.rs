@@ -148,7 +148,7 @@ fn head(shape: &ResidentShape, kept: u32) -> String {
     out += "	.reg .pred %p, %q, %one, %kept, %timed;
 	.reg .b32 %t, %cta, %seq, %flip, %command, %cmd, %idle, %ns, %stop, %ticket, %want, %low, %high, %slot, %r1, %r2, %r3, %r4;
 	.reg .b32 %w, %workers, %tasks, %turn, %steps, %s, %turns, %local, %epoch, %patience;
-	.reg .b32 %offs, %called, %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls, %eager;
+	.reg .b32 %offs, %called, %n, %kind, %group, %earlier, %from, %to, %c, %goal, %seen, %polls, %eager, %kinds, %met, %count;
 	.reg .b64 %table, %ring, %feed, %slots, %payloads, %status, %slot_bytes, %payload_bytes, %zero_to, %base, %step, %wait, %record, %x, %y, %i, %word;
 	ld.param.u64 %ring, [ring];
 	ld.param.u64 %feed, [feed];
@@ -177,6 +177,7 @@ fn head(shape: &ResidentShape, kept: u32) -> String {
 	sub.u32 %workers, %workers, 1;
 	mov.u32 %command, commands;
 	mov.u32 %flip, 0;
+	mov.u32 %count, 0;
 	setp.eq.u32 %one, %t, 0;
 	@%one st.shared.u32 [%command+16], 0;
 	setp.ne.u32 %p, %cta, 0;
@@ -463,6 +464,8 @@ fn waits(abi: &Abi, idle: Idle) -> String {
         "STEP:
 	setp.ge.u32 %p, %s, %steps;
 	@%p bra ARRIVE;
+	mov.u32 %kinds, 0;
+	mov.u32 %met, 0;
 	ld.u32 %turns, [%step+{turns}];
 	ld.u32 %r1, [%step+{first}];
 	rem.u32 %r1, %r1, %workers;
@@ -478,6 +481,9 @@ TASK:
 	@%one st.relaxed.sys.global.u32 [%status+{phase}], 1;
 	setp.ge.u32 %p, %t, 32;
 	@%p bra READY;
+	// What waits for whole steps waits once.
+	setp.ne.u32 %p, %met, 0;
+	@%p bra READY;
 	ld.u32 %n, [%step+{wait_count}];
 	ld.u32 %r1, [%step+{waits}];
 	cvt.u64.u32 %x, %r1;
@@ -486,6 +492,7 @@ WAIT:
 	setp.eq.u32 %p, %n, 0;
 	@%p bra WAITED;
 	ld.u32 %kind, [%wait+{kind}];
+	or.b32 %kinds, %kinds, %kind;
 	ld.u32 %group, [%wait+{group}];
 	ld.u32 %earlier, [%wait+{earlier}];
 	mov.u32 %from, 0;
@@ -582,6 +589,8 @@ WAIT_NEXT:
 	sub.u32 %n, %n, 1;
 	bra WAIT;
 WAITED:
+	setp.eq.u32 %p, %kinds, 0;
+	selp.u32 %met, 1, 0, %p;
 	bar.warp.sync -1;
 	// Behind the waits: when a task was left out, so is all that waited for it.
 	@%one ld.relaxed.gpu.global.u32 %r1, [%base+{off}];
@@ -706,16 +715,15 @@ TIMED:
 RELEASE:
 	ld.u32 %r1, [%step+{total}];
 	ld.u32 %r2, [%step+{groups}];
-	or.b32 %r3, %r1, %r2;
-	setp.eq.u32 %p, %r3, 0;
+	// Where nobody waits for some of its tasks, all of this worker's count together.
+	setp.eq.u32 %p, %r2, 0;
+	@%p add.u32 %count, %count, 1;
 	@%p bra RELEASED;
 	fence.acq_rel.gpu;
 	setp.eq.u32 %p, %r1, 0;
 	cvt.u64.u32 %x, %r1;
 	add.u64 %x, %base, %x;
 	@!%p red.relaxed.gpu.global.add.u32 [%x], 1;
-	setp.eq.u32 %p, %r2, 0;
-	@%p bra RELEASED;
 	ld.u32 %r3, [%step+{group}];
 	div.u32 %r3, %local, %r3;
 	shl.b32 %r3, %r3, 2;
@@ -727,6 +735,17 @@ RELEASED:
 	add.u32 %local, %local, %workers;
 	bra TASK;
 STEP_NEXT:
+	setp.eq.u32 %p, %count, 0;
+	@%p bra STEP_ON;
+	ld.u32 %r1, [%step+{total}];
+	setp.eq.u32 %p, %r1, 0;
+	@%p bra STEP_ON;
+	fence.acq_rel.gpu;
+	cvt.u64.u32 %x, %r1;
+	add.u64 %x, %base, %x;
+	red.relaxed.gpu.global.add.u32 [%x], %count;
+STEP_ON:
+	mov.u32 %count, 0;
 	add.u32 %s, %s, 1;
 	add.u64 %step, %step, {step_bytes};
 	bra STEP;

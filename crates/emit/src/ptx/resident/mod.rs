@@ -47,7 +47,8 @@
 //!
 //! - *No deadlock*: waits name earlier tasks only, every worker goes through its tasks in order, and all
 //!   CTAs are on the device: the earliest task that is not done can always run.
-//! - *Counters are monotonic*: a task adds one. The `turn`-th request with the same tables waits for
+//! - *Counters are monotonic*: a task adds one, or a worker adds all its tasks of a step of which nobody waits
+//!   for some, once they are done. The `turn`-th request with the same tables waits for
 //!   `turn` times as many. They are set to zero only with fresh tables, by the dispatcher, after the
 //!   answer of the slot's last request was read by the host, so nobody is in the slot.
 //! - *Nothing is overtaken*: the host has at most as many requests under way as the ring has entries.
@@ -56,8 +57,8 @@
 //!   knows that it had no part in what it missed.
 //! - *A failed task* leaves the number of its fault in a word of the step; worker 0 of the arrival puts
 //!   the first failed step's into the answer. The request runs to its end.
-//! - *A request that was called off* has its number in a word of its slot, which a worker reads behind the
-//!   waits of every task: it then counts the task without running it. Who waited for that task acquired
+//! - *A request that was called off* has its number in a word of its slot, which a worker reads behind
+//!   every wait: it then counts the tasks that waited without running them. Who waited for that task acquired
 //!   its counter and so reads the number too, hence no task runs on what was left out. The host lists such
 //!   requests beside the tickets; the dispatcher looks at their number whenever it looks for a ticket.
 //! - *Times*: a request with a place for them has the clock at every worker's first task of a step and
