@@ -497,7 +497,12 @@ impl CudaExecutable {
         let streamed = (0..all).filter(|&s| !self.kept.loads[s].is_empty());
         let ring = self.kept.ring.as_ref();
         let watch = match &r.timeline {
-            Some(_) => Some(Watch::new(&self.gpu, start, &f.compute)?),
+            Some(_) => Some(Watch::new(
+                &self.gpu,
+                start,
+                [&f.compute, &f.copies],
+                count,
+            )?),
             None => None,
         };
         let given: Vec<&[u8]> = r
@@ -633,7 +638,6 @@ impl CudaExecutable {
             t.spans.clear();
             t.device.clear();
             w.write(&self.gpu, t)?;
-            t.total_ns = start.elapsed().as_nanos() as u64;
         }
         Ok(())
     }

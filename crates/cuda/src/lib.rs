@@ -22,6 +22,7 @@ mod error;
 mod executable;
 mod going;
 mod handles;
+mod hold;
 mod host;
 mod kept;
 mod modules;

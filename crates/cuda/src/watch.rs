@@ -1,5 +1,6 @@
 //! What happened when, by the device's clock.
 use crate::handles::{Event, Stream};
+use crate::hold;
 use crate::place::Gpu;
 use device::DeviceError;
 use plan::{Activity, DeviceSpan, Span, Timeline};
@@ -16,12 +17,17 @@ struct Watched {
     to: Event,
 }
 
+/// The host's calls for a step, two events among them, take so long at most: the queue is held up so that
+/// the GPU never waits for them.
+const CALLS_NS: u64 = 10_000;
+/// It is not held up for longer.
+const HELD_NS: u64 = 5_000_000;
+
 /// Collects events during a request and makes spans of them when all is done.
 pub(crate) struct Watch {
     start: Instant,
-    /// The device's clock's zero, and when it was set by the host's.
+    /// The device's clock's zero.
     zero: Event,
-    zero_ns: u64,
     list: Vec<Watched>,
     host: Vec<(u32, u64, u64)>,
 }
@@ -30,15 +36,28 @@ pub(crate) struct Watch {
 pub(crate) const LANES: [&str; 2] = ["compute", "copies"];
 
 impl Watch {
-    pub fn new(gpu: &Gpu, start: Instant, compute: &Stream) -> Result<Watch, DeviceError> {
-        let zero = Event::new(&gpu.context).map_err(|e| gpu.failed("an event", e))?;
-        zero.record(compute)
-            .and_then(|()| zero.synchronize())
-            .map_err(|e| gpu.failed("an event", e))?;
+    /// Begins when the GPU comes to what is queued from now on, that of `steps` steps.
+    pub fn new(
+        gpu: &Gpu,
+        start: Instant,
+        [compute, copies]: [&Stream; 2],
+        steps: usize,
+    ) -> Result<Watch, DeviceError> {
+        let begin = || {
+            let zero = Event::new(&gpu.context)?;
+            // An emulated host takes no time.
+            if gpu.context.emulated_ns().is_none() {
+                let f = hold::function(&gpu.modules)?;
+                let ns = (steps as u64).saturating_mul(CALLS_NS).min(HELD_NS);
+                hold::hold(&*gpu.context, f, ns, compute.id())?;
+            }
+            zero.record(compute)?;
+            copies.wait(&zero)?;
+            Ok(zero)
+        };
         Ok(Watch {
             start,
-            zero,
-            zero_ns: start.elapsed().as_nanos() as u64,
+            zero: begin().map_err(|e| gpu.failed("an event", e))?,
             list: vec![],
             host: vec![],
         })
@@ -88,16 +107,20 @@ impl Watch {
         self.host.push(span);
     }
 
-    /// Writes what was collected; every stream is done.
+    /// Writes what was collected; every stream is done. Times count from the zero of the device's clock, as
+    /// the host's last look at its own has it.
     pub fn write(self, gpu: &Gpu, t: &mut Timeline) -> Result<(), DeviceError> {
+        let now = self.start.elapsed().as_nanos() as u64;
         t.lanes = LANES.iter().map(|l| format!("{} {l}", gpu.name)).collect();
         let since = |e: &Event| {
             let ms = e.since_ms(&self.zero);
             ms.map(|ms| (f64::from(ms).max(0.0) * 1e6) as u64)
                 .map_err(|e| gpu.failed("an event", e))
         };
+        let mut last = 0;
         for w in &self.list {
             let (from, to) = (since(&w.from)?, since(&w.to)?);
+            last = last.max(to);
             t.device.push(DeviceSpan {
                 lane: w.lane,
                 what: w.what,
@@ -112,21 +135,27 @@ impl Watch {
                     worker: 0,
                     first_task: 0,
                     tasks: w.tasks,
-                    start_ns: self.zero_ns + from,
-                    end_ns: self.zero_ns + to,
+                    start_ns: from,
+                    end_ns: to,
                 });
             }
         }
+        // A step of the host behind all of the device's began when these were over.
+        let device = self.list.iter().map(|w| w.step).max();
+        let behind = self.host.iter().filter(|h| Some(h.0) > device);
+        let over = behind.map(|h| h.1).min().unwrap_or(now);
+        let zero = over.saturating_sub(last);
         for (step, start_ns, end_ns) in self.host {
             t.spans.push(Span {
                 step,
                 worker: 0,
                 first_task: 0,
                 tasks: 1,
-                start_ns,
-                end_ns,
+                start_ns: start_ns.saturating_sub(zero),
+                end_ns: end_ns.saturating_sub(zero),
             });
         }
+        t.total_ns = now.saturating_sub(zero);
         Ok(())
     }
 }

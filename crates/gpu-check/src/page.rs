@@ -60,7 +60,7 @@ fn kernels(all: &[Timed], torch: &BTreeMap<String, f64>) -> String {
     let percent = |v: Option<f64>| v.map_or("-".into(), units::percent);
     let _ = writeln!(
         out,
-        "{} kernels; weighted by their time they are {} off the prediction in the median and reach {} of the roof. `n` is the launches in a request, `roof` what would bound the kernel at best (its distinct bytes from device memory, or its operations; what L2 holds may do better), `share` that time over the measured. A launch is timed between two events, which itself takes about a microsecond.",
+        "{} kernels; weighted by their time they are {} off the prediction in the median and reach {} of the roof. `n` is the launches in a request, `roof` what would bound the kernel at best (its distinct bytes from device memory, or its operations; what L2 holds may do better), `share` that time over the measured. A launch is timed between two events, with the host ahead of the GPU.",
         all.len(),
         percent(weighted(all.iter().map(off).collect())),
         percent(weighted(all.iter().map(share).collect())),

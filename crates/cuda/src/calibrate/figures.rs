@@ -1,4 +1,5 @@
 //! What was measured, and the machine that it makes.
+use super::Launches;
 use crate::DeviceInfo;
 use machine::{
     BandwidthPoint, LatencyPoint, LevelMeasure, Machine, Measurements, NumType, OpRate, Sourced,
@@ -157,14 +158,17 @@ impl Calibration {
         self.rate(what, UnitClass::Tensor, NumType::F16, one, all);
     }
 
-    pub(super) fn launches(&mut self, gap: f64, host: f64, watched: f64) {
+    pub(super) fn launches(&mut self, l: &Launches) {
         let c = &self.machine.costs;
         let (step, launch) = (c.step_s, c.launch_s);
-        self.figure("kernel behind kernel in a stream", "s", gap, Some(step));
-        self.figure("launch and wait, by the host", "s", host, Some(launch));
-        self.figure("a kernel of nothing, between events", "s", watched, None);
-        self.gap_s = Some(gap);
-        self.launch_s = Some(host);
+        self.figure("kernel behind kernel in a stream", "s", l.gap, Some(step));
+        self.figure("the same, the host ahead", "s", l.ahead, None);
+        let what = "a kernel of nothing between events";
+        self.figure(what, "s", l.watched, None);
+        let what = "launch and wait, by the host";
+        self.figure(what, "s", l.alone, Some(launch));
+        self.gap_s = Some(l.gap);
+        self.launch_s = Some(l.alone);
     }
 
     pub(super) fn copies(&mut self, ways: [(f64, f64); 2]) {

@@ -12,6 +12,7 @@ pub use figures::{Calibration, Figure};
 
 use crate::driver::{Arg, Context, DevicePtr, FunctionId, Launch};
 use crate::handles::{Event, Stream};
+use crate::hold;
 use crate::pool::{Block, Pool};
 use crate::{DriverError, Modules};
 use machine::Machine;
@@ -27,6 +28,8 @@ const ALONE_THREADS: u32 = 512;
 const QUARTERS: u32 = 4;
 /// How long an answer of the GPU may take before the measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A call of the driver's takes so long at most, in nanoseconds.
+const CALL_NS: u64 = 10_000;
 /// A word that no sum is.
 const NEVER: u32 = 0x9e37_79b9;
 
@@ -118,6 +121,18 @@ impl Effort {
     }
 }
 
+/// What kernels of nothing take, in seconds.
+pub(crate) struct Launches {
+    /// One behind another in a stream, as fast as the host calls.
+    gap: f64,
+    /// The same where the host is ahead.
+    ahead: f64,
+    /// One, until the host knows that it is over.
+    alone: f64,
+    /// One between two events, where the host is ahead.
+    watched: f64,
+}
+
 /// A GPU that is being measured.
 struct Measured<'a> {
     context: &'a Arc<dyn Context>,
@@ -146,6 +161,26 @@ fn positive(seconds: f64, what: &'static str) -> Result<f64, DriverError> {
 fn median(mut v: Vec<f64>) -> f64 {
     v.sort_by(f64::total_cmp);
     v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl<'a> Measured<'a> {
+    fn new(
+        context: &'a Arc<dyn Context>,
+        options: &CalibrateOptions,
+    ) -> Result<Measured<'a>, DriverError> {
+        let compute = context.info().compute;
+        Ok(Measured {
+            context,
+            stream: Stream::new(context, 0)?,
+            from: Event::new(context)?,
+            to: Event::new(context)?,
+            pool: Pool::new(context.clone()),
+            modules: Modules::new(context.clone()),
+            effort: Effort::of(&**context, context.memory()?.free),
+            until: Instant::now() + options.budget,
+            arch: compute.major * 10 + compute.minor,
+        })
+    }
 }
 
 impl Measured<'_> {
@@ -345,27 +380,39 @@ impl Measured<'_> {
         Ok(f64::from(many - few) * (each * warps) as f64 / positive(took, "products")?)
     }
 
-    /// Seconds between two kernels of nothing in a stream, those that the host waits for one, and those
-    /// between two events around one.
-    fn launches(&self) -> Result<(f64, f64, f64), DriverError> {
+    /// What kernels of nothing take.
+    fn launches(&self) -> Result<Launches, DriverError> {
         let f = self.function("talk", "nothing")?;
+        let nothing = || self.launch(f, (1, 32), &[]);
         let (few, many) = self.effort.launches;
-        let gap = self.slope((few, many), &|n| {
-            (0..n).try_for_each(|_| self.launch(f, (1, 32), &[]))
-        })?;
-        let mut all = vec![];
+        let each = |seconds: f64| seconds / f64::from(many - few);
+        let gap = self.slope((few, many), &|n| (0..n).try_for_each(|_| nothing()))?;
+        let mut alone = vec![];
         for _ in 0..self.effort.trips.clamp(5, 200) {
             let (began, then) = (Instant::now(), self.context.emulated_ns());
-            self.launch(f, (1, 32), &[])?;
+            nothing()?;
             self.stream.synchronize()?;
             let host = began.elapsed().as_secs_f64();
             let clock = self.context.emulated_ns().zip(then);
-            all.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
+            alone.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
         }
-        let count = self.effort.trips.clamp(5, 200);
-        let watched = (0..count).map(|_| self.time(&|| self.launch(f, (1, 32), &[])));
+        // The same with the host's calls over before the GPU begins.
+        let held = hold::function(&self.modules)?;
+        let behind = |n: u32, queue: &dyn Fn() -> Result<(), DriverError>| {
+            let ns = u64::from(n + 2) * CALL_NS;
+            hold::hold(&**self.context, held, ns, self.stream.id())?;
+            self.time(queue)
+        };
+        let ahead = |n: u32| behind(n, &|| (0..n).try_for_each(|_| nothing()));
+        let ahead = each(ahead(many)? - ahead(few)?);
+        let watched = (0..self.effort.trips.clamp(5, 200)).map(|_| behind(1, &nothing));
         let watched = watched.collect::<Result<Vec<f64>, _>>()?;
-        Ok((gap / f64::from(many - few), median(all), median(watched)))
+        Ok(Launches {
+            gap: each(gap),
+            ahead,
+            alone: median(alone),
+            watched: median(watched),
+        })
     }
 
     /// Seconds of a word to a kernel that stays and back, as the host sees it: from before its store to
@@ -441,6 +488,16 @@ impl Measured<'_> {
     }
 }
 
+/// Seconds that two events add to a kernel between them, beside others in a stream: what a timeline's kernels
+/// are longer by than they take in a request that nobody times.
+///
+/// # Errors
+/// The driver fails.
+pub fn events_add(context: &Arc<dyn Context>) -> Result<f64, DriverError> {
+    let l = Measured::new(context, &CalibrateOptions::default())?.launches()?;
+    Ok((l.watched - l.ahead).max(0.0))
+}
+
 /// Measures the GPU of `context`, which `base` describes as far as that is known. `progress` hears the
 /// share done (0 to 1) and what comes next. What could not be measured is in [`Calibration::failed`], and
 /// keeps the figures of `base`.
@@ -454,18 +511,7 @@ pub fn calibrate(
     progress: &mut dyn FnMut(f64, &str),
 ) -> Result<Calibration, DriverError> {
     let info = context.info().clone();
-    let free = context.memory()?.free;
-    let m = Measured {
-        context,
-        stream: Stream::new(context, 0)?,
-        from: Event::new(context)?,
-        to: Event::new(context)?,
-        pool: Pool::new(context.clone()),
-        modules: Modules::new(context.clone()),
-        effort: Effort::of(&**context, free),
-        until: Instant::now() + options.budget,
-        arch: info.compute.major * 10 + info.compute.minor,
-    };
+    let m = Measured::new(context, options)?;
     let mut out = Calibration::new(base, &info, context.emulated_ns().is_some());
     let sms = m.sms();
     let e = &m.effort;
@@ -518,8 +564,7 @@ pub fn calibrate(
     };
     parts.push(("f16 products".into(), Box::new(mma)));
     let launches = |m: &Measured<'_>, out: &mut Calibration| {
-        let (gap, host, watched) = m.launches()?;
-        out.launches(gap, host, watched);
+        out.launches(&m.launches()?);
         Ok(())
     };
     parts.push(("launches".into(), Box::new(launches)));

@@ -176,12 +176,6 @@ impl ResidentExecutable {
             .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
         let code = emit::ptx::resident::emit(&programs, gpu.arch, &abi_, Idle::default())
             .map_err(|e| fail(e.to_string()))?;
-        let mut params = inner.params.clone();
-        let cut = stretch::cut(&inner, b, &code, &mut params).map_err(|e| fail(e.to_string()))?;
-        let tables = match cut.stretches.first() {
-            Some(s) => &s.tables,
-            None => return Err(fail("none of its steps is on the GPU".into())),
-        };
         // The kernel, and how many of its CTAs are on the GPU at once.
         let failed = |e| gpu.failed("the resident kernel", e);
         let module = gpu.modules.load(&code.text).map_err(failed)?;
@@ -201,6 +195,13 @@ impl ResidentExecutable {
                 "{room} of its CTAs fit on the GPU, two are needed"
             )));
         }
+        let mut params = inner.params.clone();
+        let cut = stretch::cut(&inner, b, (&code, room - 1), &mut params)
+            .map_err(|e| fail(e.to_string()))?;
+        let tables = match cut.stretches.first() {
+            Some(s) => &s.tables,
+            None => return Err(fail("none of its steps is on the GPU".into())),
+        };
         let workers = (room - 1).min(cut.most.max(1)) as u32;
         // A slot's tables for every stretch, and those of requests without work.
         let own = slots * cut.stretches.len();

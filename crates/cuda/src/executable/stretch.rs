@@ -48,6 +48,11 @@ pub(super) enum From {
     Fault,
 }
 
+/// Seconds that a task of a step takes at least to be worth waiting for some tasks of another. Who waits so
+/// does it anew for each of its tasks, and who is waited for counts each by itself, which takes some
+/// microseconds a task (an H200: steps of 1 us a task took 5 with it).
+const LONG_S: f64 = 20e-6;
+
 /// What says how many bytes are copied.
 #[derive(Clone, Copy)]
 pub(super) enum Amount {
@@ -190,9 +195,17 @@ impl Making {
         self.faults.push(vec![]);
     }
 
-    /// What step `i` waits for within the stretch; by tiles only where both are kernels.
-    fn waits(&self, e: &CudaExecutable, b: &Block, i: usize) -> Vec<Wait> {
-        let kernel = |s: usize| matches!(e.steps.work[s], Work::Kernel(_));
+    /// What step `i` waits for within the stretch; by tiles only where both are kernels, and no worker has
+    /// several short tasks of one of them.
+    fn waits(&self, e: &CudaExecutable, b: &Block, i: usize, workers: u64) -> Vec<Wait> {
+        let dims = &e.plan.plan().dims;
+        let kernel = |s: usize| {
+            let step = &b.steps[s];
+            let tasks = dims.at_top(&step.tasks).unwrap_or(0).max(0) as u64;
+            let rounds = tasks.div_ceil(workers.max(1));
+            let long = step.predicted.time_s >= rounds as f64 * LONG_S;
+            matches!(e.steps.work[s], Work::Kernel(_)) && (rounds <= 1 || long)
+        };
         let mut out = vec![];
         for w in &b.steps[i].waits {
             let (Wait::Step(j) | Wait::Tiles { step: j, .. }) = w;
@@ -237,14 +250,14 @@ pub(super) fn count(e: &CudaExecutable) -> usize {
     parts(e).iter().filter(|p| !p.0).count()
 }
 
-/// Cuts the block of `e`, whose kernels' bodies are those of `code` in their order.
+/// Cuts the block of `e`, whose kernels' bodies are those of `code` in their order, for `workers` at most.
 ///
 /// # Errors
 /// The tables are too large.
 pub(super) fn cut(
     e: &CudaExecutable,
     b: &Block,
-    code: &Resident,
+    (code, workers): (&Resident, u64),
     params: &mut Params,
 ) -> Result<Cut, TableError> {
     let top = |d: &Dim| -> u64 { e.plan.plan().dims.at_top(d).unwrap_or(0).max(0) as u64 };
@@ -283,7 +296,7 @@ pub(super) fn cut(
             m.load((e, body), b, step, None);
         }
         for &i in list {
-            let (s, waits) = (&b.steps[i], m.waits(e, b, i));
+            let (s, waits) = (&b.steps[i], m.waits(e, b, i, workers));
             let here = m.entries.len() as u32;
             match (&e.steps.work[i], &s.work) {
                 (Work::Road(r), _) => {

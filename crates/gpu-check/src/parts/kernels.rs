@@ -1,12 +1,13 @@
 //! Every kernel of the models, timed by the GPU's clock beside its prediction.
-use crate::device;
-use crate::lines::{Line, Timed, Torch, check, item, left, say};
+use crate::device::{self, Gpu};
+use crate::lines::{Line, Timed, Torch, check, fact, item, left, say};
 use crate::options::Options;
 use crate::parts::{BROKEN, caught, models};
 use kernel::{Axis, Family, Kernel, Stmt, TileProgram};
 use layout::DType;
 use machine::{Machine, NumType, UnitClass, Work};
 use plan::{Activity, StepWork, Timeline};
+use report::units;
 use shopfloor::{Session, inputs};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -170,7 +171,7 @@ fn median(v: &mut [f64]) -> f64 {
     v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn one(o: &Options, model: &ZooModel) -> Result<String, String> {
+fn one(o: &Options, model: &ZooModel, events_us: f64) -> Result<String, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let prepared = model.prepare_temporary().map_err(|e| text(&e))?;
     let engine = device::engine(o, &o.on)?;
@@ -196,8 +197,8 @@ fn one(o: &Options, model: &ZooModel) -> Result<String, String> {
         requests += 1;
         for s in t.device.iter().filter(|s| s.what == Activity::Kernel) {
             if let Some(name) = t.steps.get(s.step as usize) {
-                let us = (s.end_ns.saturating_sub(s.start_ns)) as f64 * 1e-3;
-                times.entry(name.clone()).or_default().push(us);
+                let us = (s.end_ns.saturating_sub(s.start_ns)) as f64 * 1e-3 - events_us;
+                times.entry(name.clone()).or_default().push(us.max(0.1));
             }
         }
         if began.elapsed() > limit {
@@ -246,6 +247,10 @@ pub fn run(o: &Options) -> Result<(), String> {
     if all.is_empty() {
         return Err("there are no models beside the program; pack it again".into());
     }
+    let context = Gpu::open(o)?.context()?;
+    let events = cuda::calibrate::events_add(&context).map_err(|e| e.to_string())?;
+    let taken = units::seconds(events);
+    fact("what two events add, which is taken off", taken);
     let mut longest = Duration::ZERO;
     for (n, model) in all.into_iter().enumerate() {
         if (n as u64) < o.past {
@@ -257,7 +262,7 @@ pub fn run(o: &Options) -> Result<(), String> {
         }
         item(n as u64, model.name());
         let began = Instant::now();
-        let well = check(model.name(), caught(|| one(o, &model)));
+        let well = check(model.name(), caught(|| one(o, &model, events * 1e6)));
         longest = longest.max(began.elapsed());
         if !well && !device::sound(o) {
             std::process::exit(i32::from(BROKEN));

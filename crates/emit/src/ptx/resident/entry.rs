@@ -15,8 +15,10 @@ const MOST_SHARED: [(&str, u32); 3] = [
     ("sm_80", 99 << 10),
     ("sm_90", 227 << 10),
 ];
-/// Polls of a counter before the first pause: most waits are shorter than a pause.
-const EAGER: u32 = 256;
+/// A worker's polls before the first pause, of a counter and for a request. There are hundreds of workers,
+/// and all look at one place of L2.
+const EAGER: u32 = 16;
+const EAGER_IDLE: u32 = 256;
 
 /// Bytes of records that workers keep beside `shared` bytes of their bodies: all, or none where there is no room.
 pub(super) fn kept(arch: &str, shared: u32) -> u32 {
@@ -391,6 +393,13 @@ WORKER_POLL:
 	@%p bra WORKER_FOUND;
 	setp.gt.s32 %p, %r1, 0;
 	@%p bra WORKER_MISSED;
+WORKER_LOOK:
+	// As while it waits: others compute on this SM.
+	ld.relaxed.gpu.global.u64 %word, [%y];
+	mov.b64 {{%low, %high}}, %word;
+	sub.u32 %r1, %high, %seq;
+	setp.ge.s32 %p, %r1, 0;
+	@%p bra WORKER_POLL;
 {pause}WORKER_MISSED:
 	// Requests without a task for this CTA went by; what is that old is answered.
 	sub.u32 %seq, %high, {capacity};
@@ -452,7 +461,7 @@ WORKER_BEGIN:
         times = slot.payload + slot.times,
         records = slot.payload + slot.records,
         table = slot.payload + slot.table,
-        pause = pause("WORKER_POLL", idle),
+        pause = pause("WORKER_LOOK", Idle { spins: EAGER_IDLE.min(idle.spins), ..idle }),
     )
 }
 
@@ -555,9 +564,15 @@ WAIT_POLL:
 	sub.u32 %r1, %seen, %goal;
 	setp.ge.s32 %p, %r1, 0;
 	@%p bra WAIT_MET;
+WAIT_LOOK:
+	// Whoever acquires empties the L1 of its SM, out of which others compute: looks without.
+	ld.relaxed.gpu.global.u32 %seen, [%y];
+	sub.u32 %r1, %seen, %goal;
+	setp.ge.s32 %p, %r1, 0;
+	@%p bra WAIT_POLL;
 	setp.lt.u32 %p, %polls, %eager;
 	@%p add.u32 %polls, %polls, 1;
-	@%p bra WAIT_POLL;
+	@%p bra WAIT_LOOK;
 	setp.lt.u32 %p, %polls, %patience;
 	@!%p bra WAIT_PAUSE;
 	add.u32 %polls, %polls, 1;
@@ -574,11 +589,11 @@ WAIT_PAUSE:
 	shl.b32 %ns, %ns, 1;
 	min.u32 %ns, %ns, {pause_ns};
 	setp.lt.u32 %p, %polls, %patience;
-	@%p bra WAIT_POLL;
+	@%p bra WAIT_LOOK;
 	// Who is late asks whether to leave.
 	ld.relaxed.sys.global.u32 %r1, [%ring+{stop}];
 	setp.ne.u32 %p, %r1, 2;
-	@%p bra WAIT_POLL;
+	@%p bra WAIT_LOOK;
 	st.relaxed.cta.shared.u32 [%command+16], 1;
 	bra WAITED;
 WAIT_MET:

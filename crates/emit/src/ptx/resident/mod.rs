@@ -109,7 +109,7 @@ impl Default for Idle {
     fn default() -> Idle {
         Idle {
             spins: 1024,
-            pause_ns: 512,
+            pause_ns: 256,
         }
     }
 }
