@@ -15,10 +15,10 @@ const MOST_SHARED: [(&str, u32); 3] = [
     ("sm_80", 99 << 10),
     ("sm_90", 227 << 10),
 ];
-/// A worker's polls before the first pause, of a counter and for a request. There are hundreds of workers,
-/// and all look at one place of L2.
-const EAGER: u32 = 16;
-const EAGER_IDLE: u32 = 256;
+/// A worker's polls with the shortest pause, of a counter and for a request. There are hundreds of workers that
+/// all look at one place of L2, which answers one of them a clock or so.
+const EAGER: u32 = 64;
+const EAGER_IDLE: u32 = 1024;
 
 /// Bytes of records that workers keep beside `shared` bytes of their bodies: all, or none where there is no room.
 pub(super) fn kept(arch: &str, shared: u32) -> u32 {
@@ -101,7 +101,7 @@ $copy_end:
     )
 }
 
-/// Waits a little before the next poll: `spins` polls at once, then pauses that double up to a cap.
+/// Waits before the next poll: `spins` polls at once, then pauses that double up to a cap.
 fn pause(label: &str, idle: Idle) -> String {
     let Idle { spins, pause_ns } = idle;
     format!(
@@ -109,6 +109,22 @@ fn pause(label: &str, idle: Idle) -> String {
 	@%p add.u32 %idle, %idle, 1;
 	@%p bra {label};
 	nanosleep.u32 %ns;
+	shl.b32 %ns, %ns, 1;
+	min.u32 %ns, %ns, {};
+	bra {label};\n",
+        pause_ns.max(PAUSE)
+    )
+}
+
+/// The same for one of many, who all look at one place of L2: none polls at once, and the pauses of the first
+/// `spins` polls stay short.
+fn pauses(label: &str, idle: Idle) -> String {
+    let Idle { spins, pause_ns } = idle;
+    format!(
+        "	nanosleep.u32 %ns;
+	setp.lt.u32 %p, %idle, {spins};
+	@%p add.u32 %idle, %idle, 1;
+	@%p bra {label};
 	shl.b32 %ns, %ns, 1;
 	min.u32 %ns, %ns, {};
 	bra {label};\n",
@@ -461,7 +477,7 @@ WORKER_BEGIN:
         times = slot.payload + slot.times,
         records = slot.payload + slot.records,
         table = slot.payload + slot.table,
-        pause = pause("WORKER_LOOK", Idle { spins: EAGER_IDLE.min(idle.spins), ..idle }),
+        pause = pauses("WORKER_LOOK", Idle { spins: EAGER_IDLE.min(idle.spins), ..idle }),
     )
 }
 
@@ -572,6 +588,7 @@ WAIT_LOOK:
 	@%p bra WAIT_POLL;
 	setp.lt.u32 %p, %polls, %eager;
 	@%p add.u32 %polls, %polls, 1;
+	@%p nanosleep.u32 {PAUSE};
 	@%p bra WAIT_LOOK;
 	setp.lt.u32 %p, %polls, %patience;
 	@!%p bra WAIT_PAUSE;
