@@ -658,15 +658,20 @@ fn broken_by(edits: &[(&str, &str)]) -> Vec<Finding> {
 #[test]
 fn broken_variants_are_found() {
     // No release before the counters.
-    let kinds = broken("\tfence.acq_rel.gpu;\n", "");
+    let counted = "\tfence.acq_rel.gpu;\n\tsetp.eq.u32 %p, %r1, 0;\n";
+    let kinds = broken(counted, "\tsetp.eq.u32 %p, %r1, 0;\n");
     assert!(kinds.contains(&Finding::GlobalRace), "{kinds:?}");
     // A release that reaches the CTA only.
-    let kinds = broken("\tfence.acq_rel.gpu;\n", "\tfence.acq_rel.cta;\n");
+    let kinds = broken(counted, "\tfence.acq_rel.cta;\n\tsetp.eq.u32 %p, %r1, 0;\n");
+    assert!(kinds.contains(&Finding::GlobalRace), "{kinds:?}");
+    // The same of tasks that count together.
+    let counted = "\tfence.acq_rel.gpu;\n\tcvt.u64.u32 %x, %r1;\n";
+    let kinds = broken(counted, "\tcvt.u64.u32 %x, %r1;\n");
     assert!(kinds.contains(&Finding::GlobalRace), "{kinds:?}");
     // Waits that acquire nothing.
     let kinds = broken(
-        "ld.acquire.gpu.global.u32 %seen",
-        "ld.relaxed.gpu.global.u32 %seen",
+        "\tfence.acq_rel.gpu;\n\tbar.warp.sync -1;\n",
+        "\tbar.warp.sync -1;\n",
     );
     assert!(kinds.contains(&Finding::GlobalRace), "{kinds:?}");
     // An answer that the device alone sees.

@@ -410,7 +410,7 @@ WORKER_POLL:
 	setp.gt.s32 %p, %r1, 0;
 	@%p bra WORKER_MISSED;
 WORKER_LOOK:
-	// As while it waits: others compute on this SM.
+	// Whoever acquires empties the L1 of its SM, out of which others compute: looks without.
 	ld.relaxed.gpu.global.u64 %word, [%y];
 	mov.b64 {{%low, %high}}, %word;
 	sub.u32 %r1, %high, %seq;
@@ -575,17 +575,12 @@ WAIT_LANE:
 	add.u64 %y, %base, %x;
 	mov.u32 %polls, 0;
 	mov.u32 %ns, {PAUSE};
-WAIT_POLL:
-	ld.acquire.gpu.global.u32 %seen, [%y];
-	sub.u32 %r1, %seen, %goal;
-	setp.ge.s32 %p, %r1, 0;
-	@%p bra WAIT_MET;
 WAIT_LOOK:
-	// Whoever acquires empties the L1 of its SM, out of which others compute: looks without.
+	// Acquired is once, behind all of them.
 	ld.relaxed.gpu.global.u32 %seen, [%y];
 	sub.u32 %r1, %seen, %goal;
 	setp.ge.s32 %p, %r1, 0;
-	@%p bra WAIT_POLL;
+	@%p bra WAIT_MET;
 	setp.lt.u32 %p, %polls, %eager;
 	@%p add.u32 %polls, %polls, 1;
 	@%p nanosleep.u32 {PAUSE};
@@ -623,6 +618,7 @@ WAIT_NEXT:
 WAITED:
 	setp.eq.u32 %p, %kinds, 0;
 	selp.u32 %met, 1, 0, %p;
+	fence.acq_rel.gpu;
 	bar.warp.sync -1;
 	// Behind the waits: when a task was left out, so is all that waited for it.
 	@%one ld.relaxed.gpu.global.u32 %r1, [%base+{off}];
