@@ -55,6 +55,8 @@ pub struct Trips {
     pub way: Way,
     /// Nanoseconds of every trip without the clock's own, ascending.
     pub ns: Vec<f64>,
+    /// Medians of the rounds, in their order: all ways take a turn in each.
+    pub rounds: Vec<f64>,
 }
 
 impl Trips {
@@ -66,6 +68,16 @@ impl Trips {
             .copied()
             .unwrap_or(0.0)
     }
+
+    /// How many times as long as those of `other` these take: the median over the rounds, in each of which
+    /// both are measured within the same milliseconds. A guest's processors move, and what lay on two threads
+    /// of one core in one round lies far apart in the next.
+    pub fn times(&self, other: &Trips) -> f64 {
+        let both = self.rounds.iter().zip(&other.rounds);
+        let mut all: Vec<f64> = both.map(|(a, b)| a / b.max(1.0)).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    }
 }
 
 /// Elements of the task: one vector register.
@@ -73,7 +85,7 @@ const WIDTH: i64 = 16;
 /// Trips of every way at least, and before they are looked at.
 const LEAST: usize = 50;
 /// Rounds over which every way's time is spread, so that what disturbs the machine disturbs all ways.
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 15;
 
 /// One task of a compiled step: `y = max(x, 0)` on one row.
 struct Task {
@@ -436,6 +448,7 @@ pub fn handoffs(
     let measure = || {
         pin(this_thread(), from);
         let clock_ns = clock_ns();
+        let mut rounds = vec![Vec::new(); Way::ALL.len()];
         let mut meters: Vec<Meter> = Way::ALL
             .iter()
             .map(|_| Meter {
@@ -450,6 +463,7 @@ pub fn handoffs(
                     (round as usize * Way::ALL.len() + i) as f64
                         / (ROUNDS as usize * Way::ALL.len()) as f64,
                 );
+                let before = m.ns.len();
                 match way {
                     Way::PingPong => ping_pong(to, m)?,
                     Way::Ring => ring(&task, cpus, m)?,
@@ -457,11 +471,16 @@ pub fn handoffs(
                     Way::Parked => parked(&task, to, m)?,
                     Way::ForkJoin => fork_join(&task, m)?,
                 }
+                let own = &mut m.ns[before..];
+                own.sort_by(f64::total_cmp);
+                rounds[i].extend(own.get(own.len() / 2));
             }
         }
-        let all = Way::ALL.iter().zip(meters).map(|(&way, mut m)| {
+        let all = Way::ALL.iter().zip(meters).zip(rounds);
+        let all = all.map(|((&way, mut m), rounds)| {
             m.ns.sort_by(f64::total_cmp);
-            Trips { way, ns: m.ns }
+            let ns = m.ns;
+            Trips { way, ns, rounds }
         });
         Ok(all.collect())
     };

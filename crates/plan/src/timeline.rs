@@ -28,6 +28,10 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Nanoseconds from the request's start to its end.
     pub total_ns: u64,
+    /// Nanoseconds for which a device was held up, so that the host was ahead of it all the time: neither
+    /// spans nor `total_ns` have them.
+    #[serde(default)]
+    pub held_ns: u64,
     /// Names of the queues that [`Timeline::device`] tells of.
     #[serde(default)]
     pub lanes: Vec<String>,

@@ -20,7 +20,7 @@ pub struct HandoffRow {
     pub median_ns: f64,
     /// What 99 of 100 do not exceed, nanoseconds.
     pub p99_ns: f64,
-    /// Median over the ping-pong's.
+    /// Median over the ping-pong's of the same round, the median of the rounds.
     pub ratio: f64,
 }
 
@@ -75,7 +75,8 @@ impl HandoffReport {
         let _ = writeln!(
             out,
             "\nthe task is y = max(x, 0) on 16 numbers, the same tile program for every way; each answer is\n\
-             looked at; every trip is timed by itself, what reading the clock takes is taken off\n\
+             looked at; every trip is timed by itself, what reading the clock takes is taken off; all ways\n\
+             take turns, and a ratio is the median of those of the turns\n\
              the ring is {} the ping-pong; the aim is at most {}: {}",
             ring.map_or("?".into(), |r| format!("{:.2} times", r.ratio)),
             units::count(self.ring_aim),

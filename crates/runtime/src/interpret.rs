@@ -49,6 +49,8 @@ impl Context<'_> {
         let Some(all) = self.timeline.as_deref_mut() else {
             return;
         };
+        let at = at.saturating_sub(all.held_ns);
+        all.held_ns += own.held_ns;
         let same = |r: &&(Arc<dyn Executable>, usize)| Arc::ptr_eq(&r.0, &block.exe);
         let known = self.recorded.iter().find(same).map(|r| r.1);
         let base = known.unwrap_or_else(|| {
@@ -78,7 +80,8 @@ impl Context<'_> {
                 s.end_ns += at;
                 s
             }));
-        all.total_ns = self.began.elapsed().as_nanos() as u64;
+        let took = self.began.elapsed().as_nanos() as u64;
+        all.total_ns = took.saturating_sub(all.held_ns);
     }
 }
 

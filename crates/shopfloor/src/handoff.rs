@@ -24,7 +24,6 @@ pub fn handoff(seconds: f64, progress: &(dyn Fn(f64) + Sync)) -> Result<HandoffR
     let slice = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
     let all = handoffs(&cpus, slice, progress)?;
     let first = all.iter().find(|t| t.way == Way::PingPong);
-    let base = first.map_or(0.0, |t| t.quantile(0.5)).max(1.0);
     let row = |t: &Trips| {
         let (way, what) = words(t.way);
         let median_ns = t.quantile(0.5);
@@ -34,7 +33,7 @@ pub fn handoff(seconds: f64, progress: &(dyn Fn(f64) + Sync)) -> Result<HandoffR
             trips: t.ns.len(),
             median_ns,
             p99_ns: t.quantile(0.99),
-            ratio: median_ns / base,
+            ratio: first.map_or(0.0, |f| t.times(f)),
         }
     };
     let rows: Vec<HandoffRow> = all.iter().map(row).collect();

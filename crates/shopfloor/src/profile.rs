@@ -33,7 +33,8 @@ pub fn profile(
         let began = std::time::Instant::now();
         session.run_timed(&borrowed, &mut t)?;
         // The whole request as its caller sees it, transfers and control flow included.
-        t.total_ns = began.elapsed().as_nanos() as u64;
+        let took = began.elapsed().as_nanos() as u64;
+        t.total_ns = took.saturating_sub(t.held_ns);
         t.marks = engine.marks(began);
         timelines.push(t);
     }

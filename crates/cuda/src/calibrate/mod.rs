@@ -14,6 +14,7 @@ use crate::driver::{Arg, Context, DevicePtr, FunctionId, Launch};
 use crate::handles::{Event, Stream};
 use crate::hold;
 use crate::pool::{Block, Pool};
+use crate::stays::Stays;
 use crate::{DriverError, Modules};
 use machine::Machine;
 use std::sync::Arc;
@@ -168,6 +169,10 @@ impl<'a> Measured<'a> {
         context: &'a Arc<dyn Context>,
         options: &CalibrateOptions,
     ) -> Result<Measured<'a>, DriverError> {
+        // Whoever's kernel stays there would be measured with it, and be waited for by calls of the driver.
+        if let Some(l) = Stays::of(&**context).change().take() {
+            l.leave()?;
+        }
         let compute = context.info().compute;
         Ok(Measured {
             context,

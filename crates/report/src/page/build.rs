@@ -561,6 +561,7 @@ mod tests {
                 span(2, 3, 1000, 1100),
             ],
             total_ns: 4000,
+            held_ns: 0,
             lanes: vec!["queue".into()],
             device: vec![DeviceSpan {
                 lane: 0,
