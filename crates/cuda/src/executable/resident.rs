@@ -24,16 +24,18 @@
 //!
 //! Whoever waits also looks whether the request was called off: it then says so in the ring, the workers
 //! leave the rest of its tasks out, and the answer comes when those under way are done.
+mod hang;
+
 use super::clocks::Clocks;
 use super::slots::{Slots, Taken, wanted};
-use super::stretch::{self, Amount, Entry, From, PIECE, Phase, Stretch};
+use super::stretch::{self, Entry, From, PIECE, Phase, Stretch};
 use super::{CudaExecutable, CudaFrame, Kept, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
 use crate::pool::{Block as Memory, Pool};
 use crate::resident::{Live, PinnedWords, Start, answer};
 use crate::steps::Work;
-use device::ring::{Answer, Call, Dump, Ring, RingError, Tables, Times, abi};
+use device::ring::{Answer, Call, Ring, RingError, Tables, Times, abi};
 use device::{
     DeviceError, Executable, Frame, HostMemory, HostView, Permit, Request, UnifiedRequest,
 };
@@ -435,27 +437,6 @@ impl ResidentExecutable {
         Ok(seq.map(|seq| (seq, own)))
     }
 
-    /// What every worker is doing, in tables of stretch `k`.
-    fn dump(&self, k: usize) -> Option<Dump> {
-        let s = &self.stretches[k];
-        let mut page = vec![0; self.workers as usize * size_of::<abi::StatusEntry>()];
-        let context = &self.inner.gpu.context;
-        context.download(&mut page, self.start.status).ok()?;
-        let name = |(e, s): (&Entry, &usize)| match e {
-            Entry::Step { .. } => self.inner.steps.names[*s].clone(),
-            Entry::Load { .. } => {
-                format!("copy of weights for {}", self.inner.steps.names[*s])
-            }
-            Entry::Copy { amount, .. } => match amount {
-                Amount::Input(_) => "copy of an input".into(),
-                Amount::Output(_) => "copy of an output".into(),
-                Amount::Road(_) => self.inner.steps.names[*s].clone(),
-            },
-        };
-        let names: Vec<String> = s.entries.iter().zip(&s.steps).map(name).collect();
-        Some(Dump::read(&page, &names, &s.tables.counters()))
-    }
-
     /// Waits for the answer to `seq`, a push of stretch `k`, by reading memory alone as long as all goes
     /// well, and tells the workers when the request is called off.
     fn wait(
@@ -519,33 +500,6 @@ impl ResidentExecutable {
         let why = why.unwrap_or_else(|| format!("fault {}", f.fault));
         let at = s.steps.get(step).copied().unwrap_or(0);
         Err(self.inner.steps.error(at, why))
-    }
-
-    /// Ends a kernel that stands still, and says what it did.
-    fn hang(&self, live: &Arc<Live>, table: &str) -> String {
-        let gpu = &self.inner.gpu;
-        let mut now = gpu.stays.change();
-        let patience = gpu.options.watchdog;
-        let why = format!("nothing of it moved for {patience:?}; its workers:{table}");
-        if !now.as_ref().is_some_and(|l| Arc::ptr_eq(l, live)) {
-            return why;
-        }
-        *now = None;
-        match live.abort(&gpu.context, patience) {
-            // Slots were left as they were: they begin anew.
-            Ok(true) => {
-                self.uses.clear();
-                let tables = self.slots.len() * self.stretches.len() + 1;
-                let zeros = vec![0; self.start.slot_bytes as usize * tables];
-                let zeroed = gpu.context.upload(self.start.slots, &zeros);
-                zeroed.err().map_or(why.clone(), |e| format!("{why}{e}"))
-            }
-            Ok(false) => {
-                let told = gpu.stays.stuck.get_or_init(|| why);
-                told.clone()
-            }
-            Err(e) => format!("{why}{e}"),
-        }
     }
 
     /// Runs a request.

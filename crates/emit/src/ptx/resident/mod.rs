@@ -69,6 +69,7 @@
 //! The bodies are printed by what prints a step's own kernel ([`super::emit`]); only where parameters and
 //! the task's number come from differs, so that both ways give the same bits.
 mod abi;
+mod copy;
 mod entry;
 
 use super::source::{Printed, Source, module};
@@ -263,7 +264,7 @@ pub fn emit(
     let kept = entry::kept(arch, shape.shared_bytes);
     let text = module("resident", arch)
         + &functions
-        + &entry::copy(bodies.len() as u32, shape.threads)
+        + &copy::body(bodies.len() as u32, shape.threads)
         + &entry::entry(&threads, (&shape, kept), abi, idle);
     Ok(Resident {
         text,
