@@ -233,7 +233,8 @@ fn a_kernel_that_stays_leaves_the_rest_out() {
             right(&s, 0, &want);
             took
         };
-        let polls: Vec<u64> = (0..12).map(|i| polled(1 + i * (all - 1) / 11)).collect();
+        // Not at the very end: the next request may take some polls less, as its workers' pauses fall.
+        let polls: Vec<u64> = (0..12).map(|i| polled(1 + i * (all - 4) / 11)).collect();
         println!("{all} polls for a whole request; called off from early to late: {polls:?}");
         assert!(polls[0] * 2 <= all, "{polls:?} of {all}");
         // A poll more or less is how the workers' turns fell.
