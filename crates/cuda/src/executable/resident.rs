@@ -176,7 +176,8 @@ impl ResidentExecutable {
         let capacity = (all as u32).next_power_of_two();
         let abi_ = Abi::new(capacity, &abi::offsets(capacity))
             .ok_or_else(|| fail("an offset of the protocol is missing".into()))?;
-        let code = emit::ptx::resident::emit(&programs, gpu.arch, &abi_, Idle::default())
+        let optin = gpu.context.info().shared_per_block_optin;
+        let code = emit::ptx::resident::emit(&programs, (gpu.arch, optin), &abi_, Idle::default())
             .map_err(|e| fail(e.to_string()))?;
         // The kernel, and how many of its CTAs are on the GPU at once.
         let failed = |e| gpu.failed("the resident kernel", e);

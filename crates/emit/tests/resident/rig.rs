@@ -51,7 +51,7 @@ const PIECE: u64 = 256;
 impl Model {
     pub fn emit(&self, arch: &str, capacity: u32, idle: Idle) -> Resident {
         let programs: Vec<&TileProgram> = self.programs();
-        shopfloor_emit::ptx::resident::emit(&programs, arch, &protocol(capacity), idle)
+        shopfloor_emit::ptx::resident::emit(&programs, (arch, 99 << 10), &protocol(capacity), idle)
             .unwrap_or_else(|e| panic!("{e}"))
     }
 

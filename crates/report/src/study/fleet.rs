@@ -313,7 +313,7 @@ impl FleetView {
         }
         if self.rows.iter().any(|r| r.kernels == "vendor") {
             out.push(
-                "ours: the kernels that our backends emit; on GPUs they are unvalidated: only an H200's were measured, where 240 kernels of small models were 17% off in the median (bench/gpu/h200.md). vendor: the tiles and efficiencies of the vendor's library, fitted to published measurements. Both are costed by the same model."
+                "ours: the kernels that our backends emit; on GPUs they are unvalidated: only an H200's were measured, with small models (bench/gpu/h200.md). vendor: the tiles and efficiencies of the vendor's library, fitted to published measurements. Both are costed by the same model."
                     .into(),
             );
         }

@@ -9,21 +9,15 @@ const COMMANDS: u32 = 32;
 /// Bytes of the records of steps and waits of which a worker keeps a copy in shared memory, so that it does
 /// not go to L2 for each word: whoever acquires a counter empties the SM's L1.
 const KEPT: u32 = 6 << 10;
-/// Shared memory that a CTA may have at most on the smallest GPU of each architecture.
-const MOST_SHARED: [(&str, u32); 3] = [
-    ("sm_75", 64 << 10),
-    ("sm_80", 99 << 10),
-    ("sm_90", 227 << 10),
-];
-/// A worker's polls with the shortest pause, of a counter and for a request. There are hundreds of workers that
-/// all look at one place of L2, which answers one of them a clock or so.
+/// A worker's polls with the shortest pause, of a counter and for a request. There are hundreds of workers, and
+/// all look at one place of L2.
 const EAGER: u32 = 64;
 const EAGER_IDLE: u32 = 1024;
 
-/// Bytes of records that workers keep beside `shared` bytes of their bodies: all, or none where there is no room.
-pub(super) fn kept(arch: &str, shared: u32) -> u32 {
-    let most = MOST_SHARED.iter().find(|m| m.0 == arch).map_or(0, |m| m.1);
-    match shared + KEPT + COMMANDS <= most {
+/// Bytes of records that workers keep beside `shared` bytes of their bodies, of `most` that a CTA may have: all,
+/// or none where there is no room.
+pub(super) fn kept(most: u32, shared: u32) -> u32 {
+    match shared.saturating_add(KEPT + COMMANDS) <= most {
         true => KEPT,
         false => 0,
     }

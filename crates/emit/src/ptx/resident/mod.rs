@@ -24,16 +24,16 @@
 //!                       take: fresh tables → device memory, counters := 0, turn := 1
 //!                             else turn += 1;  faults := 0
 //!                             │
-//!                             └─ st.release.gpu feed ───────────▶ idle: ld.acquire.gpu feed
+//!                             └─ st.release.gpu feed ───────────▶ idle: looks at feed (relaxed), ld.acquire.gpu
 //!                                                                 │  no task of it is mine ─▶ idle
 //!                                                                 ▼
-//!                                                          ┌▶ wait: ld.acquire.gpu counters
+//!                                                          ┌▶ wait: looks at counters (relaxed), fence.acq_rel.gpu
 //!                                                          │      │ (late after `patience` polls:
 //!                                                          │      │  status words, late flag)
 //!                                                          │   bar.sync
 //!                                                          │  run: the step's body
 //!                                                          │   bar.sync
-//!                                                          │  done: fence.acq_rel.gpu, counters += 1
+//!                                                          │  done: fence.acq_rel.gpu, counters += tasks
 //!                                                          └──────┤ another task of mine
 //!                                                                 ▼
 //!                                                           arrive: atom.acq_rel.gpu; the last one
@@ -167,13 +167,14 @@ fn essence(code: &str) -> String {
         .fold(String::new(), |s, l| s + l + "\n")
 }
 
-/// Prints `programs` as one module with a resident entry. Programs that print alike share a body.
+/// Prints `programs` as one module with a resident entry, for a GPU on which a CTA may have `most_shared` bytes
+/// of shared memory. Programs that print alike share a body.
 ///
 /// # Errors
 /// As [`super::emit`]; or the steps need more than one CTA can have together.
 pub fn emit(
     programs: &[&TileProgram],
-    arch: &str,
+    (arch, most_shared): (&str, u32),
     abi: &Abi,
     idle: Idle,
 ) -> Result<Resident, EmitError> {
@@ -261,7 +262,7 @@ pub fn emit(
         .next_multiple_of(8)
         .clamp(40, most.max(40));
     let threads: Vec<u32> = bodies.iter().map(|b| b.threads).collect();
-    let kept = entry::kept(arch, shape.shared_bytes);
+    let kept = entry::kept(most_shared, shape.shared_bytes);
     let text = module("resident", arch)
         + &functions
         + &copy::body(bodies.len() as u32, shape.threads)
