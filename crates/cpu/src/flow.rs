@@ -11,6 +11,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
+use crate::lines::{bring, own_line};
 use crossbeam_utils::CachePadded;
 
 /// Rounds of a spin loop before the processor is offered to another thread: only where threads
@@ -63,29 +64,6 @@ impl StepSpec {
             }
         }
     }
-}
-
-/// Has the first lines of what `p` points to brought near; it need not point to anything.
-fn prefetch<T>(p: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    for line in 0..size_of::<T>().div_ceil(64).min(4) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address does nothing but bring a line near, if there is one.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast::<i8>().wrapping_add(64 * line)) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = p;
-}
-
-/// Has the line of `p` fetched to be written to.
-fn own<T>(p: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: as a prefetch; processors that do not know this one take it for no instruction.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) p, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = p;
 }
 
 /// Shares of a step's tasks at most: further workers begin with a share of somebody else's.
@@ -475,6 +453,11 @@ impl<T> Slot<T> {
             .is_ok()
     }
 
+    /// Whether a caller has it.
+    pub fn taken(&self) -> bool {
+        self.owner.taken.load(Ordering::Relaxed)
+    }
+
     /// Shows `job` of `priority` to the workers, of whom it takes `room`. Only after [`Slot::claim`];
     /// `job` lives until [`Slot::retire`] returns.
     pub fn publish(&self, job: *const T, room: usize, priority: i32) {
@@ -548,8 +531,8 @@ impl<T> Slot<T> {
     /// Has the job that is shown, and the board to write on it, brought near: whoever is about to enter has
     /// other things to do before.
     pub fn approach(&self) {
-        own(&self.board.crew);
-        prefetch(self.board.job.load(Ordering::Relaxed));
+        own_line(std::ptr::from_ref(&self.board.crew).cast());
+        bring(self.board.job.load(Ordering::Relaxed).cast_const());
     }
 
     /// Runs `work` on the job that is shown, if there is one other than that of generation `seen` that

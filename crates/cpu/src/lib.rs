@@ -18,6 +18,7 @@ mod host;
 mod init;
 pub mod isa;
 mod job;
+mod lines;
 mod pool;
 #[doc(hidden)]
 pub mod seats;

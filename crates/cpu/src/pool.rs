@@ -77,8 +77,6 @@ struct Shared {
     stands: Option<Stands>,
     workers: Vec<Worker>,
     stop: AtomicBool,
-    /// Jobs that are shown: every request writes here, and nobody who looks for work is to lose a line by it.
-    shown: CachePadded<AtomicUsize>,
     /// Residents that sleep, or are about to.
     asleep: CachePadded<AtomicUsize>,
     /// The processor left for the caller, where workers are pinned.
@@ -217,7 +215,6 @@ impl Shared {
         // Who is awake looks by itself, and what callers write to is only read where it matters.
         if self.seats.free() > 0
             && self.asleep.load(Ordering::SeqCst) > 0
-            && self.shown.load(Ordering::SeqCst) > 0
             && self.in_use().iter().any(|s| s.open(0).is_some())
         {
             self.wake();
@@ -235,6 +232,12 @@ impl Shared {
             self.used.fetch_max(number + 1, Ordering::SeqCst);
         }
         Some(number)
+    }
+
+    /// Whether another caller has a slot. Nobody counts them: that would be a line which every request writes to.
+    fn others_than(&self, number: usize) -> bool {
+        let mut all = self.in_use().iter().enumerate();
+        all.any(|(i, s)| i != number && s.taken())
     }
 
     fn wake(&self) {
@@ -297,7 +300,6 @@ impl Pool {
                 })
                 .collect::<Result<_, DeviceError>>()?,
             stop: AtomicBool::new(false),
-            shown: CachePadded::default(),
             asleep: CachePadded::default(),
             free: AtomicUsize::new(if workers <= cpus.len() { cpus[0] } else { ANY }),
         });
@@ -414,7 +416,7 @@ impl Pool {
         let urgent = shared.seats.above_others(priority);
         // A resident that is to help somebody else may be on the caller's processor; one that is to help this caller
         // would wait there until it is done.
-        if shared.shown.fetch_add(1, Ordering::SeqCst) == 0 || urgent {
+        if urgent || !shared.others_than(number) {
             shared.make_way();
         }
         // The slot forgets the job's lifetime; `retire` returns before it ends.
@@ -445,7 +447,6 @@ impl Pool {
         // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
         drop(woken);
-        shared.shown.fetch_sub(1, Ordering::SeqCst);
         if urgent {
             shared.call();
         }
@@ -465,12 +466,10 @@ impl Pool {
             });
         };
         let slot = &shared.slots[number];
-        shared.shown.fetch_add(1, Ordering::SeqCst);
         slot.publish(std::ptr::from_ref(job).cast(), 1, job.permit.priority);
         shared.wake();
         slot.wait_until_done();
         slot.retire();
-        shared.shown.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }
 }

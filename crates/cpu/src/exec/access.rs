@@ -1,5 +1,5 @@
 //! Operand addresses with parameters for every number.
-use super::{Axes, Block, COperand, Ctx, MAX_AXES, View};
+use super::{Axes, Block, COperand, Ctx, View};
 use kernel::Access;
 use plan::Params;
 
@@ -127,16 +127,23 @@ impl CAccess {
     /// Strides of the current piece of the axes in `mask`, when addresses are affine there.
     /// Bounds are not looked at. `blocks`: one axis may lie in blocks.
     pub(crate) fn view(&self, ctx: &Ctx, mask: u32, o: &COperand, blocks: bool) -> Option<View> {
+        let mut v = View::EMPTY;
+        self.lay(ctx, mask, o, blocks, &mut v).then_some(v)
+    }
+
+    /// [`CAccess::view`] into a tile's own view; where it is false, what that holds means nothing.
+    pub(crate) fn lay(
+        &self,
+        ctx: &Ctx,
+        mask: u32,
+        o: &COperand,
+        blocks: bool,
+        v: &mut View,
+    ) -> bool {
         if !self.indexed.is_empty() || o.elem == 0 {
-            return None;
+            return false;
         }
-        let mut v = View {
-            ptr: std::ptr::null_mut(),
-            st: [0; MAX_AXES],
-            block: None,
-            direct: false,
-            buffer: o.buffer as u32,
-        };
+        v.clear(o.buffer as u32);
         let at = self.address(ctx.p, &ctx.org);
         v.ptr = ctx.bufs[o.buffer].wrapping_offset((at * o.elem as i64) as isize);
         for t in &self.terms {
@@ -153,18 +160,23 @@ impl CAccess {
                         stride: outer,
                     });
                 }
-                _ => return None,
+                _ => return false,
             }
         }
-        Some(v)
+        true
     }
 }
 
 /// Address part of coordinate `c` of a term's axis.
+#[inline]
 pub(crate) fn term_address(t: &CTerm, p: &[i64], c: i64) -> i64 {
-    if let [(_, s)] = t.leaves.as_slice() {
-        return c * p[*s as usize];
+    match t.leaves.as_slice() {
+        [(_, s)] => c * p[*s as usize],
+        _ => leaves_address(t, p, c),
     }
+}
+
+fn leaves_address(t: &CTerm, p: &[i64], c: i64) -> i64 {
     let (mut at, mut rank) = (0, c);
     for &(e, s) in t.leaves.iter().rev() {
         let e = p[e as usize].max(1);
@@ -185,17 +197,19 @@ pub(crate) enum Piece {
 }
 
 /// Looks at positions `org..org + len` of a term's axis.
+#[inline]
 pub(crate) fn piece(t: &CTerm, p: &[i64], org: i64, len: i64) -> Piece {
+    match t.leaves.as_slice() {
+        [] => Piece::Affine(0),
+        [.., (_, s)] if t.leaves.len() == 1 || len <= 1 => Piece::Affine(p[*s as usize]),
+        _ => piece_of_leaves(t, p, org, len),
+    }
+}
+
+fn piece_of_leaves(t: &CTerm, p: &[i64], org: i64, len: i64) -> Piece {
     let at = |i: usize| (p[t.leaves[i].0 as usize].max(1), p[t.leaves[i].1 as usize]);
-    let n = t.leaves.len();
-    if n == 0 {
-        return Piece::Affine(0);
-    }
-    let (mut size, mut stride) = at(n - 1);
-    if n == 1 || len <= 1 {
-        return Piece::Affine(stride);
-    }
-    let mut i = n - 1;
+    let mut i = t.leaves.len() - 1;
+    let (mut size, mut stride) = at(i);
     loop {
         let r = org.rem_euclid(size);
         if r + len <= size || i == 0 {

@@ -19,15 +19,23 @@ pub(crate) struct CMap {
 /// Rows up to this length are run several at a time.
 const SHORT: i64 = CH as i64 / 4;
 
+/// Arguments that most programs have at most.
+const FEW: usize = 4;
+
 /// Runs a map on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
-    let old = ctx.views[m.dst];
-    let dst = ctx.define(m.dst);
+    // Where it was, if that is read.
+    let old = m.args.contains(&m.dst).then(|| ctx.views[m.dst]);
+    ctx.lay_with(|ctx, v| ctx.lay_out(m.dst, &mut v[m.dst]));
+    let ctx = &*ctx;
     let k = ctx.kernel;
-    let view = |t: usize| if t == m.dst { &old } else { &ctx.views[t] };
+    let dst = &ctx.views[m.dst];
+    let view = |t: usize| match &old {
+        Some(old) if t == m.dst => old,
+        _ => &ctx.views[t],
+    };
     let axes = &k.tiles[m.dst].axes;
     if axes.iter().any(|&a| ctx.len[a] <= 0) {
-        ctx.views[m.dst] = dst;
         return;
     }
     // Outer axes, outermost first; the lane axis takes in its neighbours where all sides continue.
@@ -49,7 +57,7 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         // A reader without either axis repeats its value: it may merge only when its lanes are uniform.
         if m.prog.index >> a & 1 == 1
             || m.prog.index >> l & 1 == 1
-            || !merges(&dst)
+            || !merges(dst)
             || !m.args.iter().all(|&t| merges(view(t)))
         {
             break;
@@ -62,18 +70,24 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
         && dst.st[l] == 1
         && view(m.args[slot]).st[l] == 1
     {
-        one_function(ctx, f, (&dst, view(m.args[slot])), &outer[..count], n);
-        ctx.views[m.dst] = dst;
+        one_function(ctx, f, (dst, view(m.args[slot])), &outer[..count], n);
         return;
     }
     if let (Some(flat), Some(l), true) = (&m.flat, lane, count > 0 && n > 1 && n <= SHORT)
         && dst.st[l] == 1
     {
-        short_rows(ctx, m, flat, (&dst, &old), &outer[..count], n);
-        ctx.views[m.dst] = dst;
+        short_rows(ctx, m, flat, (dst, old.as_ref()), &outer[..count], n);
         return;
     }
-    let mut rows = [Lane::NONE; MAX_ARGS];
+    // To clear room for all that there may be takes as long as a short row.
+    let (mut few, mut many);
+    let rows = if n_args <= FEW {
+        few = [Lane::NONE; FEW];
+        &mut few[..]
+    } else {
+        many = [Lane::NONE; MAX_ARGS];
+        &mut many[..]
+    };
     for (r, &t) in rows.iter_mut().zip(&m.args) {
         let v = view(t);
         *r = Lane {
@@ -83,7 +97,7 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
     }
     let mut out = [Lane {
         ptr: dst.ptr,
-        st: lane_st(&dst),
+        st: lane_st(dst),
     }];
     if lane.is_none() {
         out[0].st = 1;
@@ -129,7 +143,6 @@ pub(crate) fn run(ctx: &mut Ctx, m: &CMap) {
             }
         }
     }
-    ctx.views[m.dst] = dst;
 }
 
 /// Elements of a row from which on a call of a function is worth it.
@@ -158,7 +171,7 @@ fn short_rows(
     ctx: &Ctx,
     m: &CMap,
     flat: &Program,
-    (dst, old): (&View, &View),
+    (dst, old): (&View, Option<&View>),
     outer: &[usize],
     n: i64,
 ) {
@@ -174,7 +187,10 @@ fn short_rows(
     };
     let rest = &outer[..split - 1];
     let l = m.lane.unwrap_or(a);
-    let view = |t: usize| if t == m.dst { old } else { &ctx.views[t] };
+    let view = |t: usize| match old {
+        Some(old) if t == m.dst => old,
+        _ => &ctx.views[t],
+    };
     let per = (CH as i64 / block).max(1);
     let prog = Run::new(flat, k.kernels, ctx.area(0), ctx.p);
     let buffers = flat.bytes.div_ceil(64) * 64;

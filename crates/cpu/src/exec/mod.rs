@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod transfer;
 pub(crate) mod vm;
 
+use crate::lines::own_line;
 use crate::ukr::Kernels;
 use access::CAccess;
 use layout::DType;
@@ -60,6 +61,16 @@ impl View {
         direct: false,
         buffer: View::SCRATCH,
     };
+
+    /// As [`View::EMPTY`], in `buffer`. A view is three lines of memory: it is written where it stays, for to
+    /// copy one right after it was written takes longer than all else that is done to find a tile.
+    fn clear(&mut self, buffer: u32) {
+        self.ptr = std::ptr::null_mut();
+        self.st.fill(0);
+        self.block = None;
+        self.direct = false;
+        self.buffer = buffer;
+    }
 }
 
 /// A tensor in memory as a compiled kernel sees it.
@@ -206,11 +217,16 @@ impl Ctx<'_> {
 
     /// The dense view of `tile` in scratch memory.
     pub(crate) fn scratch_view(&self, tile: usize) -> View {
+        let mut v = View::EMPTY;
+        self.lay_scratch(tile, &mut v);
+        v
+    }
+
+    /// [`Ctx::scratch_view`] into a tile's own view.
+    pub(crate) fn lay_scratch(&self, tile: usize, v: &mut View) {
         let t = &self.kernel.tiles[tile];
-        let mut v = View {
-            ptr: self.scratch.wrapping_add(t.offset),
-            ..View::EMPTY
-        };
+        v.clear(View::SCRATCH);
+        v.ptr = self.scratch.wrapping_add(t.offset);
         let mut st = 1;
         for (i, &a) in t.axes.iter().rev().enumerate() {
             v.st[a] = st;
@@ -219,25 +235,38 @@ impl Ctx<'_> {
                 st += SPACING / t.elem as i64;
             }
         }
-        v
     }
 
     /// Where `tile` is to be written: the operand it is stored to when that is legal and fast,
     /// otherwise scratch memory.
     pub(crate) fn define(&self, tile: usize) -> View {
+        let mut v = View::EMPTY;
+        self.lay_out(tile, &mut v);
+        v
+    }
+
+    /// [`Ctx::define`] into a tile's own view.
+    pub(crate) fn lay_out(&self, tile: usize, v: &mut View) {
         let t = &self.kernel.tiles[tile];
         if let Some(o) = t.direct {
             let o = &self.kernel.operands[o];
-            if o.access.bounds_hold(self, t.mask)
-                && let Some(mut v) = o.access.view(self, t.mask, o, false)
-            {
+            if o.access.bounds_hold(self, t.mask) && o.access.lay(self, t.mask, o, false, v) {
                 let lane = t.axes.iter().rev().find(|&&a| self.len[a] > 1);
                 if lane.is_none_or(|&a| v.st[a] == 1) {
                     v.direct = true;
-                    return v;
+                    own_line(v.ptr);
+                    return;
                 }
             }
         }
-        self.scratch_view(tile)
+        self.lay_scratch(tile, v);
+    }
+
+    /// Has `lay` write the views of tiles, which it is given beside the rest.
+    pub(crate) fn lay_with<R>(&mut self, lay: impl FnOnce(&Self, &mut [View]) -> R) -> R {
+        let views = std::mem::take(&mut self.views);
+        let r = lay(self, views);
+        self.views = views;
+        r
     }
 }

@@ -1,5 +1,6 @@
 //! Running a compiled tile program's tasks.
 use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
+use crate::lines::bring_line;
 
 /// Number of tasks under the parameters `p`; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
@@ -52,22 +53,18 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
                 operand,
                 in_place,
             } => {
-                let view = load_view(ctx, *dst, *operand, *in_place);
-                let v = match view {
-                    Some(v) => v,
-                    None => {
-                        if let Some(t) = ctx.trace {
-                            t.spoil();
-                        }
-                        let v = ctx.scratch_view(*dst);
-                        transfer::load(ctx, *operand, *dst, v)?;
-                        v
+                let in_place = *in_place
+                    && ctx.lay_with(|ctx, v| lay_in_place(ctx, *dst, *operand, &mut v[*dst]));
+                if !in_place {
+                    if let Some(t) = ctx.trace {
+                        t.spoil();
                     }
-                };
-                ctx.views[*dst] = v;
+                    ctx.lay_with(|ctx, v| ctx.lay_scratch(*dst, &mut v[*dst]));
+                    transfer::load(ctx, *operand, *dst, &ctx.views[*dst])?;
+                }
             }
             Op::Store { operand, src } => {
-                let v = ctx.views[*src];
+                let v = &ctx.views[*src];
                 if !v.direct {
                     if let Some(t) = ctx.trace {
                         t.spoil();
@@ -87,17 +84,16 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The operand's own memory as the tile, where that is possible for the current piece.
-pub(crate) fn load_view(ctx: &Ctx, dst: usize, operand: usize, in_place: bool) -> Option<View> {
-    if !in_place {
-        return None;
-    }
+/// Makes `v` the operand's own memory as the tile, where that is possible for the current piece.
+fn lay_in_place(ctx: &Ctx, dst: usize, operand: usize, v: &mut View) -> bool {
     let o = &ctx.kernel.operands[operand];
     let mask = ctx.kernel.tiles[dst].mask;
-    if !o.access.bounds_hold(ctx, mask) {
-        return None;
+    let lies = o.access.bounds_hold(ctx, mask) && o.access.lay(ctx, mask, o, false, v);
+    if lies {
+        // Whatever is done with it finds out first how to go about it.
+        bring_line(v.ptr);
     }
-    o.access.view(ctx, mask, o, false)
+    lies
 }
 
 /// A context for `kernel` over this worker's memory.

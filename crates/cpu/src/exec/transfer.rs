@@ -10,21 +10,21 @@ struct Transfer<'a> {
     ctx: &'a Ctx<'a>,
     op: &'a COperand,
     tile: &'a CTile,
-    view: View,
+    view: &'a View,
     load: bool,
 }
 
 /// Copies the current piece of `operand` into `view` (a tile's memory).
-pub(crate) fn load(ctx: &Ctx, operand: usize, tile: usize, view: View) -> Result<(), Fault> {
+pub(crate) fn load(ctx: &Ctx, operand: usize, tile: usize, view: &View) -> Result<(), Fault> {
     run(ctx, operand, tile, view, true)
 }
 
 /// Copies `view` (a tile's memory) to the current piece of `operand`.
-pub(crate) fn store(ctx: &Ctx, operand: usize, tile: usize, view: View) -> Result<(), Fault> {
+pub(crate) fn store(ctx: &Ctx, operand: usize, tile: usize, view: &View) -> Result<(), Fault> {
     run(ctx, operand, tile, view, false)
 }
 
-fn run(ctx: &Ctx, operand: usize, tile: usize, view: View, load: bool) -> Result<(), Fault> {
+fn run(ctx: &Ctx, operand: usize, tile: usize, view: &View, load: bool) -> Result<(), Fault> {
     let t = Transfer {
         ctx,
         op: &ctx.kernel.operands[operand],
@@ -181,7 +181,7 @@ impl Transfer<'_> {
             return self.go(&o, &l, depth + 1);
         }
         let gathers = self.load && !op.access.indexed.is_empty();
-        if gathers && gather(ctx, op, t, &self.view, self.tile_ptr(org), (org, len))? {
+        if gathers && gather(ctx, op, t, self.view, self.tile_ptr(org), (org, len))? {
             return Ok(());
         }
         let mut extra = 0;

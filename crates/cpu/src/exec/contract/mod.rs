@@ -223,7 +223,7 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> R
             }
             let mut v = ctx.scratch_view(c.a);
             // Accesses of a nest gather nothing, so that loading cannot fail.
-            let _ = super::transfer::load(ctx, n.a, c.a, v);
+            let _ = super::transfer::load(ctx, n.a, c.a, &v);
             let odd = k.tiles[c.a]
                 .axes
                 .iter()
