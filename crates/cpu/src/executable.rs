@@ -21,6 +21,8 @@ use tensor::WeightStore;
 
 /// Below this predicted time a request runs on the calling thread alone.
 const TINY_S: f64 = 20e-6;
+/// How many times as long steps of one task each must take one after the other to be run side by side.
+const ABREAST: f64 = 1.25;
 /// Tasks of one step at most: counters are 32 bits and overshoot by a chunk per worker.
 const MAX_TASKS: u32 = 1 << 30;
 /// Tasks that one ticket takes at most.
@@ -199,6 +201,8 @@ pub(crate) struct CpuExecutable {
     inputs: Vec<CPort>,
     outputs: Vec<CPort>,
     tiny: bool,
+    /// Steps that do not wait for each other are worth to be run side by side.
+    abreast: bool,
     /// Bytes of the arena, a multiple of the alignment of scratch, which lies behind it.
     arena: usize,
     packed: u64,
@@ -329,6 +333,9 @@ impl CpuExecutable {
                 bytes: b.arena_bytes,
             })?;
         let tiny = b.predicted.time_s > 0.0 && b.predicted.time_s < TINY_S;
+        let each = |i: usize| b.steps[i].predicted.time_s;
+        let workers = pool.workers() as u32;
+        let abreast = b.elapsed_s(1, each) > ABREAST * b.elapsed_s(workers, each);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(CpuExecutable {
             id,
@@ -339,6 +346,7 @@ impl CpuExecutable {
             inputs,
             outputs,
             tiny,
+            abreast,
             arena,
             packed,
             _weights: weights.clone(),
@@ -440,7 +448,7 @@ impl CpuExecutable {
         self.steps.needs(p, &mut f.needs);
         f.flow.lay(&self.steps.specs, &f.tasks);
         f.known.fill_with(Known::default);
-        f.single = f.tasks.iter().all(|&t| t <= 1);
+        f.single = !self.abreast && f.tasks.iter().all(|&t| t <= 1);
         last.clear();
         last.extend_from_slice(symbols);
         f.dims = Some(last);
@@ -465,7 +473,7 @@ struct CpuFrame {
     needs: Vec<Vec<Option<TileNeeds>>>,
     /// What was learned of each step under these symbols.
     known: Vec<Known>,
-    /// No step of these dims has several tasks.
+    /// No step of these dims has several tasks, and none is to be run beside another one.
     single: bool,
     flow: Flow,
     desk: Desk,

@@ -189,6 +189,16 @@ impl Cost {
         }
     }
 
+    /// Makes this the cost of the same within `seconds`, where parts of it run side by side: what each level and
+    /// unit has to do stays.
+    pub fn within(&mut self, seconds: f64) {
+        if self.time_s > 0.0 {
+            let share = seconds / self.time_s;
+            self.interval = (self.interval.0 * share, self.interval.1 * share);
+            self.time_s = seconds;
+        }
+    }
+
     /// Makes this the cost of this and `other`, one after the other: times and shares add; the bound is that of
     /// the larger part.
     pub fn add(&mut self, other: &Cost) {

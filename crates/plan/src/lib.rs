@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod at;
+mod elapsed;
 mod error;
 mod made;
 mod params;

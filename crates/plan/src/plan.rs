@@ -318,7 +318,7 @@ pub struct Block {
     pub far_arenas: Vec<u64>,
     /// Scratch bytes per worker.
     pub scratch_bytes: u64,
-    /// Sum over the steps.
+    /// Sum over the steps, within the time that they take together ([`Block::elapsed_s`]).
     pub predicted: Cost,
 }
 

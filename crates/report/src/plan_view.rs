@@ -330,6 +330,14 @@ impl PlanView {
             units::bytes(self.unique_bytes),
             units::plural(self.steps.len() as u64, "step"),
         );
+        let steps: f64 = self.steps.iter().map(|s| s.predicted_us).sum();
+        if self.bodies.is_empty() && steps > ABREAST * self.predicted_us {
+            let _ = writeln!(
+                out,
+                "  some steps do not wait for each other and run side by side: {} one after the other",
+                units::seconds(steps * 1e-6),
+            );
+        }
         for line in bodies_text(&self.bodies) {
             let _ = writeln!(out, "  {line}");
         }
@@ -341,6 +349,9 @@ impl PlanView {
         out
     }
 }
+
+/// How many times as long steps must be predicted to take one after the other for that to be told.
+const ABREAST: f64 = 1.02;
 
 /// Decisions grouped by pass, in the order in which passes first decided.
 fn whys_text(whys: &[Why], style: Style) -> String {

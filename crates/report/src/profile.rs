@@ -164,6 +164,9 @@ pub struct Profile {
     pub queues: Vec<crate::QueueView>,
 }
 
+/// How many times a request's time the sum of its steps is where some run side by side.
+const ABREAST: f64 = 1.05;
+
 pub(crate) fn median(v: &mut [f64]) -> f64 {
     v.sort_by(f64::total_cmp);
     match v.len() {
@@ -422,9 +425,14 @@ impl Profile {
         };
         let _ = writeln!(
             out,
-            "  measured {} (steps {}), predicted {} ({}), {}",
+            "  measured {} (steps {}{}), predicted {} ({}), {}",
             us(self.request_us),
             us(self.steps_us),
+            // Their times add up to more than the request's.
+            match self.steps_us > ABREAST * self.request_us {
+                true => ", some side by side",
+                false => "",
+            },
             us(self.predicted_us),
             units::signed_percent(off),
             units::flop_rate(rate)

@@ -140,16 +140,11 @@ impl Book {
     /// A plan is in use that covers `items` items. Gives the workers that its requests are to have,
     /// should that change.
     pub fn planned(&self, plan: &plan::Plan, items: i64, workers: u32) -> Option<u32> {
-        let (mut one, mut all) = (0.0, 0.0);
-        for s in plan.blocks().flat_map(|b| &b.steps) {
-            let t = s.predicted.time_s;
-            let tasks = s
-                .tasks
-                .known()
-                .map_or(u32::MAX, |n| n.clamp(1, i64::from(u32::MAX)) as u32);
-            all += t;
-            one += t * f64::from(tasks.min(workers));
-        }
+        let steps = plan.blocks().flat_map(|b| &b.steps);
+        let one: f64 = steps
+            .map(|s| s.predicted.time_s * s.cost_work.tasks.clamp(1, u64::from(workers)) as f64)
+            .sum();
+        let all: f64 = plan.blocks().map(|b| b.predicted.time_s).sum();
         let cost = plan.predicted.time_s / items.max(1) as f64;
         self.cost.store(cost.to_bits(), Ordering::Relaxed);
         if self.chosen.load(Ordering::Relaxed) {

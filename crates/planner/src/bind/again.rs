@@ -102,6 +102,15 @@ pub fn predict_steps(plan: &Plan, machine: &Machine, target: &Target, workers: u
     out
 }
 
+/// How many of the workers may be at different steps at once: on a GPU a step begins when the one before it is
+/// over.
+pub(super) fn abreast(target: &Target, workers: usize) -> u32 {
+    match target.gpu {
+        Some(_) => 1,
+        None => workers.max(1) as u32,
+    }
+}
+
 /// What the cost model says of a step of `plan` on `machine` with the kernels of `target`; `None` for a
 /// host step.
 pub fn predict_again(

@@ -770,6 +770,13 @@ impl<'a> BlockBuilder<'a> {
             .iter_mut()
             .zip(iw)
             .for_each(|(s, w)| s.waits = w);
+        let together = match self.ctxs {
+            [one] => super::again::abreast(one.target, one.workers),
+            _ => 1,
+        };
+        let each = |i: usize| self.block.steps[i].predicted.time_s;
+        let elapsed = self.block.elapsed_s(together, each);
+        self.block.predicted.within(elapsed);
         let mut used = self.symbols();
         self.block.constraints = self.constraints(&mut used);
         self.block.symbols = self

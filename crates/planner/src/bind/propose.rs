@@ -309,8 +309,12 @@ fn prediction(
     let reach = memory.read.at(workers as usize) / memory.read.at(machine.worker_count());
     let (mut seconds, mut memory_s) = (0.0, 0.0);
     let costs = again::predict_steps(plan, machine, target, workers as usize);
+    let (together, mut first) = (again::abreast(target, workers as usize), 0);
+    for block in plan.blocks() {
+        seconds += block.elapsed_s(together, |i| costs[first + i].time_s);
+        first += block.steps.len();
+    }
     for c in &costs {
-        seconds += c.time_s;
         let level = c.levels.iter().filter(|l| l.name == memory.name);
         memory_s += level.map(|l| l.seconds).fold(0.0, f64::max) * reach.min(1.0);
     }
@@ -325,11 +329,11 @@ fn prediction(
 /// Gives a plan's steps the predictions of the machine's own description.
 fn redescribe(plan: &mut Plan, (machine, target): (&Machine, &Target), workers: u32) {
     let costs = again::predict_steps(plan, machine, target, workers as usize);
-    described(plan, costs);
+    described(plan, costs, again::abreast(target, workers as usize));
 }
 
-/// Gives a plan's steps these predictions, in order.
-pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>) {
+/// Gives a plan's steps these predictions, in order; `abreast` workers may be at different steps.
+pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>, abreast: u32) {
     let mut costs = costs.into_iter();
     let mut whole = Cost::zero();
     for segment in &mut plan.segments {
@@ -343,6 +347,7 @@ pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>) {
             }
             sum.add(&step.predicted);
         }
+        sum.within(block.elapsed_s(abreast, |i| block.steps[i].predicted.time_s));
         block.predicted = sum;
         whole.add(&block.predicted);
     }

@@ -107,7 +107,7 @@ impl Planner {
             reason = format!("{reason}; what steps and copies took is explained by {corrected}");
         }
         let costs = predict_over(&plan, told);
-        described(&mut plan, costs);
+        described(&mut plan, costs, 1);
         Some(Candidate {
             now_s,
             gain_s: now_s - then_s,
