@@ -37,7 +37,7 @@ fn fast(ctx: &Ctx, c: &CPool) -> bool {
     }
     let o = &ctx.kernel.operands[c.operand];
     let mask = ctx.kernel.tiles[c.tile].mask;
-    let Some(a) = o.access.view(ctx, mask, o, false) else {
+    let Some(mut a) = o.access.view(ctx, mask, o, false) else {
         return false;
     };
     let s = ctx.views[f.state[0]];
@@ -60,7 +60,8 @@ fn fast(ctx: &Ctx, c: &CPool) -> bool {
     let n = dense as usize;
     // SAFETY: the state's elements, and as many of its copy.
     unsafe { widen(wide.dtype, s.ptr.cast(), state.ptr.cast(), n) };
-    let done = windows(ctx, c, lane, window.view(a), state);
+    window.turn(&mut a);
+    let done = windows(ctx, c, lane, a, state);
     if done {
         // SAFETY: as above.
         unsafe { narrow(wide.dtype, state.ptr.cast(), s.ptr.cast(), n) };

@@ -15,25 +15,23 @@ pub(crate) struct CRelabel {
 
 /// Runs a relabelling on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {
-    let from = ctx.views[r.src];
-    let elem = ctx.kernel.tiles[r.src].elem as i64;
-    let mut v = View {
-        direct: false,
-        ..from
-    };
-    for &(a, to, first) in &r.labels {
-        let st = from.st[a];
-        v.ptr = v
-            .ptr
-            .wrapping_offset((ctx.param(first) * st * elem) as isize);
-        v.st[to] = st;
-        v.st[a] = 0;
+    if !r.copied && r.dst != r.src {
+        ctx.lay_with(|ctx, views| {
+            if let Ok([v, from]) = views.get_disjoint_mut([r.dst, r.src]) {
+                lay(ctx, r, from, v);
+            }
+        });
+        return;
     }
+    let mut v = View::EMPTY;
+    lay(ctx, r, &ctx.views[r.src], &mut v);
     if !r.copied {
         ctx.views[r.dst] = v;
         return;
     }
-    let own = ctx.scratch_view(r.dst);
+    ctx.lay_with(|ctx, views| ctx.lay_scratch(r.dst, &mut views[r.dst]));
+    let own = &ctx.views[r.dst];
+    let elem = ctx.kernel.tiles[r.src].elem;
     let axes = &ctx.kernel.tiles[r.dst].axes;
     let (mut to, mut at, mut len) = ([0; MAX_AXES], [0; MAX_AXES], [0; MAX_AXES]);
     for (i, &a) in axes.iter().enumerate() {
@@ -46,7 +44,7 @@ pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {
         unsafe {
             strided_copy(
                 ctx.kernel.kernels,
-                elem as usize,
+                elem,
                 own.ptr,
                 &to[..n],
                 v.ptr,
@@ -55,5 +53,21 @@ pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {
             );
         }
     }
-    ctx.views[r.dst] = own;
+}
+
+/// The source `from` under the result's labels.
+fn lay(ctx: &Ctx, r: &CRelabel, from: &View, v: &mut View) {
+    let tile = &ctx.kernel.tiles[r.src];
+    v.clear(from.buffer);
+    (v.ptr, v.block) = (from.ptr, from.block);
+    for &a in &tile.axes {
+        v.st[a] = from.st[a];
+    }
+    for &(a, to, first) in &r.labels {
+        let st = from.st[a];
+        let off = ctx.param(first) * st * tile.elem as i64;
+        v.ptr = v.ptr.wrapping_offset(off as isize);
+        v.st[to] = st;
+        v.st[a] = 0;
+    }
 }

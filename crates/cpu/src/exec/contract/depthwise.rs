@@ -94,8 +94,8 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         return false;
     };
     let own = match group {
-        1 => [&job.a, &job.b, &job.c].iter().all(|v| v.st[lane] == 1),
-        _ => [&job.b, &job.c].iter().all(|v| v.st[lane] == 1),
+        1 => [job.a, job.b, job.c].iter().all(|v| v.st[lane] == 1),
+        _ => [job.b, job.c].iter().all(|v| v.st[lane] == 1),
     };
     if n > 1 && !own || job.b.block.is_some() {
         return false;
@@ -173,7 +173,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         ctx,
         taps,
         x,
-        view: &job.a,
+        view: job.a,
         bounds: job.bounds,
         table: ctx.scratch.wrapping_add(ctx.kernel.table).cast(),
         outside: job.outside,

@@ -43,7 +43,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
     }
     let n = c.lane.map_or(1, |a| len[a]);
     let lane_st = |v: &crate::exec::View| c.lane.map_or(1, |a| v.st[a]);
-    if n > 1 && lane_st(&job.c) != 1 {
+    if n > 1 && lane_st(job.c) != 1 {
         return false;
     }
     let bounded = |a: usize| {
@@ -154,11 +154,11 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
         Some(a) => job.b.st[a],
         None => taps.inner(&job.b.st),
     };
-    if b_k < 0 || (n > 1 && lane_st(&job.b) < 0) {
+    if b_k < 0 || (n > 1 && lane_st(job.b) < 0) {
         return false;
     }
     // How B lies.
-    let unit = n == 1 || lane_st(&job.b) == 1 || job.b.block.is_some();
+    let unit = n == 1 || lane_st(job.b) == 1 || job.b.block.is_some();
     let how = if unit {
         How::Panels
     } else if b_k == 1 && p.lda.is_some() && a_ks(&p) == 1 && m < 16 {
@@ -266,7 +266,7 @@ pub(super) fn run(ctx: &Ctx, c: &CContract, job: &Job) -> bool {
                     n as usize,
                     b.cast(),
                     b_k as usize,
-                    lane_st(&job.b) as usize,
+                    lane_st(job.b) as usize,
                     nr,
                     to.cast(),
                 );
@@ -424,7 +424,7 @@ impl Plan<'_> {
                 let rows = Rows {
                     ctx,
                     rows: self.rows.as_slice(),
-                    view: &self.job.a,
+                    view: self.job.a,
                     bounds: self.job.bounds,
                     outside: self.job.outside,
                     org: here,

@@ -78,9 +78,9 @@ pub(crate) struct CNest {
 
 /// What a contraction works on: the current piece's views.
 pub(crate) struct Job<'a> {
-    pub a: View,
-    pub b: View,
-    pub c: View,
+    pub a: &'a View,
+    pub b: &'a View,
+    pub c: &'a View,
     /// Bounds of A that do not hold everywhere: elements outside count as zeros.
     pub bounds: Option<&'a CAccess>,
     /// What is read outside them, as long as any row's block.
@@ -102,11 +102,12 @@ impl Sources {
 /// Runs a contraction on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
     if let Some(p) = &c.post {
-        if let Some((dst, post, sources)) = p.resolve(ctx, c) {
+        let mut dst = View::EMPTY;
+        if let Some((post, sources)) = p.resolve(ctx, c, &mut dst) {
             let job = Job {
-                a: ctx.views[c.a],
-                b: ctx.views[c.b],
-                c: dst,
+                a: &ctx.views[c.a],
+                b: &ctx.views[c.b],
+                c: &dst,
                 bounds: None,
                 outside: ctx.zeros,
                 accumulate: false,
@@ -132,23 +133,27 @@ pub(crate) fn run(ctx: &mut Ctx, c: &CContract) {
 /// The product alone.
 fn sums(ctx: &mut Ctx, c: &CContract) {
     if c.zero.is_some() {
-        ctx.views[c.acc] = ctx.define(c.acc);
+        ctx.lay_with(|ctx, v| ctx.lay_out(c.acc, &mut v[c.acc]));
     }
-    let job = Job {
-        a: ctx.views[c.a],
-        b: ctx.views[c.b],
-        c: ctx.views[c.acc],
+    if !fast(ctx, c, &plain(ctx, c)) {
+        if let Some(z) = &c.zero {
+            super::map::run(ctx, z);
+        }
+        generic::run(ctx, c, &plain(ctx, c));
+    }
+}
+
+/// The product of the tiles as they lie, and nothing else.
+fn plain<'a>(ctx: &'a Ctx, c: &CContract) -> Job<'a> {
+    Job {
+        a: &ctx.views[c.a],
+        b: &ctx.views[c.b],
+        c: &ctx.views[c.acc],
         bounds: None,
         outside: ctx.zeros,
         accumulate: c.zero.is_none(),
         post: Post::NONE,
         sources: Sources::NONE,
-    };
-    if !fast(ctx, c, &job) {
-        if let Some(z) = &c.zero {
-            super::map::run(ctx, z);
-        }
-        generic::run(ctx, c, &job);
     }
 }
 
@@ -180,10 +185,11 @@ pub(crate) fn nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
 
 fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
     let (org, len) = (ctx.org, ctx.len);
+    let mut dst = View::EMPTY;
     if let Some(p) = &n.post
-        && let Some((dst, post, sources)) = p.resolve(ctx, &n.contract)
+        && let Some((post, sources)) = p.resolve(ctx, &n.contract, &mut dst)
     {
-        let done = fast_nest(ctx, n, Some((dst, post, sources)))?;
+        let done = fast_nest(ctx, n, Some((&dst, post, sources)))?;
         (ctx.org, ctx.len) = (org, len);
         if done {
             ctx.views[p.dst] = dst;
@@ -208,7 +214,11 @@ fn run_nest(ctx: &mut Ctx, n: &CNest) -> Result<(), Fault> {
 }
 
 /// `post`: where finished sums go and what is done to them on the way. False when nothing was computed.
-fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> Result<bool, Fault> {
+fn fast_nest(
+    ctx: &mut Ctx,
+    n: &CNest,
+    post: Option<(&View, Post, Sources)>,
+) -> Result<bool, Fault> {
     let c = &n.contract;
     let k = ctx.kernel;
     let mut copy = None;
@@ -253,10 +263,17 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> R
     if n.grouped.is_some() && cuts > 0 {
         return Ok(false);
     }
+    let mut own = View::EMPTY;
     let acc = match (&n.zero, post) {
         (Some(_), Some((dst, ..))) => dst,
-        (Some(_), None) => ctx.define(c.acc),
-        (None, _) => ctx.views[c.acc],
+        (Some(_), None) => {
+            ctx.lay_out(c.acc, &mut own);
+            &own
+        }
+        (None, _) => {
+            own = ctx.views[c.acc];
+            &own
+        }
     };
     if post.is_some() && (cuts > 0 || n.zero.is_none()) {
         return Ok(false);
@@ -292,20 +309,22 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> R
     let mut started = false;
     let mut at = [0i64; MAX_AXES];
     let org = ctx.org;
+    let (mut a, mut b) = (copy.unwrap_or(View::EMPTY), View::EMPTY);
     loop {
         for (i, &(a, t, whole)) in cut[..cuts].iter().enumerate() {
             ctx.org[a] = org[a] + at[i];
             ctx.len[a] = t.min(whole - at[i]);
         }
-        let views = (
-            // Where every lane has its own sum, groups of lanes may share what they read.
-            copy.or_else(|| oa.access.view(ctx, ta.mask, oa, c.depthwise)),
-            ob.access.view(ctx, tb.mask, ob, true),
-        );
-        let done = if let (Some(a), Some(b)) = views {
+        // Where every lane has its own sum, groups of lanes may share what they read.
+        let lies = (copy.is_some() || oa.access.lay(ctx, ta.mask, oa, c.depthwise, &mut a))
+            && ob.access.lay(ctx, tb.mask, ob, true, &mut b);
+        let done = if lies {
+            for (w, v) in widened.iter().zip([&mut a, &mut b]) {
+                w.iter().for_each(|w: &wide::Widened| w.turn(v));
+            }
             let job = Job {
-                a: widened[0].map_or(a, |w: wide::Widened| w.view(a)),
-                b: widened[1].map_or(b, |w| w.view(b)),
+                a: &a,
+                b: &b,
                 c: acc,
                 bounds: bounded.then_some(&oa.access),
                 outside,
@@ -321,14 +340,14 @@ fn fast_nest(ctx: &mut Ctx, n: &CNest, post: Option<(View, Post, Sources)>) -> R
             (true, _) => {}
             (false, false) => return Ok(false),
             // A later piece may be shorter and lie otherwise.
-            (false, true) => by_statements(ctx, n, acc)?,
+            (false, true) => by_statements(ctx, n, *acc)?,
         }
         started = true;
         if !advance(&cut[..cuts], &mut at) {
             break;
         }
     }
-    ctx.views[c.acc] = acc;
+    ctx.views[c.acc] = *acc;
     Ok(true)
 }
 

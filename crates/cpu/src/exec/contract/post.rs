@@ -23,9 +23,14 @@ pub(crate) struct CPost {
 }
 
 impl CPost {
-    /// Where the result goes and what is done on the way; `None` where tiles do not lie so.
-    pub(super) fn resolve(&self, ctx: &Ctx, c: &CContract) -> Option<(View, Post, Sources)> {
-        let dst = ctx.define(self.dst);
+    /// Where the result goes, to `dst`, and what is done on the way; `None` where tiles do not lie so.
+    pub(super) fn resolve(
+        &self,
+        ctx: &Ctx,
+        c: &CContract,
+        dst: &mut View,
+    ) -> Option<(Post, Sources)> {
+        ctx.lay_out(self.dst, dst);
         let long = |a: &usize| ctx.len[*a] > 1;
         let lane = c.lane?;
         let mut p = Post {
@@ -60,6 +65,6 @@ impl CPost {
                 return None;
             }
         }
-        Some((dst, p, sources))
+        Some((p, sources))
     }
 }

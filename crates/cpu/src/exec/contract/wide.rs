@@ -101,10 +101,9 @@ impl CWide {
 }
 
 impl Widened {
-    /// `v`, a view of the operand, as one of its widened copy.
-    pub(crate) fn view(&self, mut v: View) -> View {
+    /// Makes `v`, a view of the operand, one of its widened copy.
+    pub(crate) fn turn(&self, v: &mut View) {
         let bytes = (v.ptr as isize).wrapping_sub(self.from as isize);
         v.ptr = self.to.wrapping_offset(bytes * 2);
-        v
     }
 }
