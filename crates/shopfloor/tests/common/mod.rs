@@ -68,6 +68,7 @@ fn model(graph: &[Field]) -> Vec<u8> {
 }
 
 /// An ONNX file with the sum over all of exp(tanh(x)) for `n` numbers.
+#[allow(dead_code)] // Not every test's.
 pub fn sums(n: u64) -> Vec<u8> {
     model(&[
         node("Tanh", &["x"], "t"),
@@ -113,5 +114,23 @@ pub fn pooled(from: u64, to: u64, side: u64) -> Vec<u8> {
         weight("w1", &[to * half * half, 64]),
         port(11, "x", &[1, from, side, side]),
         port(12, "y", &[1, 64]),
+    ])
+}
+
+/// An ONNX file with a recurrence over `time` steps of `wide` numbers each, forwards and backwards: two
+/// kernels of one task each, neither of which waits for the other.
+#[allow(dead_code)] // Not every test's.
+pub fn both_ways(time: u64, wide: u64) -> Vec<u8> {
+    let hidden = [text(1, "hidden_size"), int(3, wide), int(20, 2)].concat();
+    let ways = [text(1, "direction"), text(4, "bidirectional"), int(20, 3)].concat();
+    let ports = ["x", "w", "r"].map(|v| text(1, v)).concat();
+    let lstm = [ports, text(2, "y"), text(3, "y"), text(4, "LSTM")].concat();
+    model(&[
+        field(1, &[lstm, field(5, &hidden), field(5, &ways)].concat()),
+        text(2, "both_ways"),
+        weight("w", &[2, 4 * wide, wide]),
+        weight("r", &[2, 4 * wide, wide]),
+        port(11, "x", &[time, 1, wide]),
+        port(12, "y", &[time, 2, 1, wide]),
     ])
 }
