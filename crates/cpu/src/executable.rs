@@ -12,7 +12,7 @@ use device::{
 use layout::{DType, Dim, DimBox};
 use plan::{
     Block, Bound, BufferKind, Params, Plan, Size, Span, Step, TileMap, TileNeeds, TiledPlan,
-    VerifiedPlan, Wait,
+    VerifiedPlan, WORKERS_PAY, Wait,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +21,6 @@ use tensor::WeightStore;
 
 /// Below this predicted time a request runs on the calling thread alone.
 const TINY_S: f64 = 20e-6;
-/// How many times as long steps of one task each must take one after the other to be run side by side.
-const ABREAST: f64 = 1.25;
 /// Tasks of one step at most: counters are 32 bits and overshoot by a chunk per worker.
 const MAX_TASKS: u32 = 1 << 30;
 /// Tasks that one ticket takes at most.
@@ -335,7 +333,7 @@ impl CpuExecutable {
         let tiny = b.predicted.time_s > 0.0 && b.predicted.time_s < TINY_S;
         let each = |i: usize| b.steps[i].predicted.time_s;
         let workers = pool.workers() as u32;
-        let abreast = b.elapsed_s(1, each) > ABREAST * b.elapsed_s(workers, each);
+        let abreast = b.elapsed_s(1, each) > WORKERS_PAY * b.elapsed_s(workers, each);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(CpuExecutable {
             id,

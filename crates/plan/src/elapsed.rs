@@ -3,6 +3,9 @@ use crate::{Block, Wait};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// How many times as fast a plan must be with several workers as with one for a request to be given several.
+pub const WORKERS_PAY: f64 = 1.25;
+
 /// Rounds of tasks of one step that are told apart: of more, each worker takes as many.
 const ROUNDS: u64 = 4;
 

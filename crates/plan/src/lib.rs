@@ -22,6 +22,7 @@ mod verify;
 mod why;
 
 pub use at::Bound;
+pub use elapsed::WORKERS_PAY;
 pub use error::PlanError;
 pub use made::Made;
 pub use params::{Params, Size};

@@ -1,15 +1,12 @@
 //! What an engine keeps of a session while it lives: its policy, what it takes, how it fares.
 use crate::stats::Stats;
 use device::Worked;
-use plan::{StepWork, VerifiedPlan};
+use plan::{StepWork, VerifiedPlan, WORKERS_PAY};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use supervisor::admission::{SessionId, SessionPolicy};
 use tensor::WeightStore;
-
-/// How many times as fast a plan must be with all workers as with one to be given more than one.
-const PAYS: f64 = 1.25;
 
 pub(crate) struct Book {
     pub id: SessionId,
@@ -150,7 +147,7 @@ impl Book {
         if self.chosen.load(Ordering::Relaxed) {
             return None;
         }
-        let now = if one > PAYS * all { workers } else { 1 };
+        let now = if one > WORKERS_PAY * all { workers } else { 1 };
         (self.workers.load(Ordering::Relaxed) != now).then_some(now)
     }
 }

@@ -215,14 +215,7 @@ impl Ctx<'_> {
         self.scratch.wrapping_add(self.kernel.area + offset)
     }
 
-    /// The dense view of `tile` in scratch memory.
-    pub(crate) fn scratch_view(&self, tile: usize) -> View {
-        let mut v = View::EMPTY;
-        self.lay_scratch(tile, &mut v);
-        v
-    }
-
-    /// [`Ctx::scratch_view`] into a tile's own view.
+    /// Makes `v` the dense view of `tile` in scratch memory.
     pub(crate) fn lay_scratch(&self, tile: usize, v: &mut View) {
         let t = &self.kernel.tiles[tile];
         v.clear(View::SCRATCH);
@@ -237,15 +230,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// Where `tile` is to be written: the operand it is stored to when that is legal and fast,
+    /// Makes `v` where `tile` is to be written: the operand it is stored to when that is legal and fast,
     /// otherwise scratch memory.
-    pub(crate) fn define(&self, tile: usize) -> View {
-        let mut v = View::EMPTY;
-        self.lay_out(tile, &mut v);
-        v
-    }
-
-    /// [`Ctx::define`] into a tile's own view.
     pub(crate) fn lay_out(&self, tile: usize, v: &mut View) {
         let t = &self.kernel.tiles[tile];
         if let Some(o) = t.direct {

@@ -65,10 +65,10 @@ fn fast(ctx: &mut Ctx, n: &CNibbles) -> Option<()> {
     }
     let oa = &k.operands[n.oa];
     let a = oa.access.view(ctx, k.tiles[n.a].mask, oa, false)?;
-    let acc = match &n.fill {
-        Some(_) => ctx.define(n.acc),
-        None => ctx.views[n.acc],
-    };
+    let mut acc = ctx.views[n.acc];
+    if n.fill.is_some() {
+        ctx.lay_out(n.acc, &mut acc);
+    }
     // Rows with one stride in both.
     let (mut m, mut lda, mut ldc) = (1, 0, 0);
     for &x in n.rows.iter().rev().filter(|&&x| len[x] > 1) {

@@ -15,20 +15,19 @@ pub(crate) struct CRelabel {
 
 /// Runs a relabelling on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {
-    if !r.copied && r.dst != r.src {
-        ctx.lay_with(|ctx, views| {
-            if let Ok([v, from]) = views.get_disjoint_mut([r.dst, r.src]) {
-                lay(ctx, r, from, v);
+    if !r.copied {
+        ctx.lay_with(|ctx, views| match views.get_disjoint_mut([r.dst, r.src]) {
+            Ok([v, from]) => lay(ctx, r, from, v),
+            // A tile under labels of its own.
+            Err(_) => {
+                let from = views[r.src];
+                lay(ctx, r, &from, &mut views[r.dst]);
             }
         });
         return;
     }
     let mut v = View::EMPTY;
     lay(ctx, r, &ctx.views[r.src], &mut v);
-    if !r.copied {
-        ctx.views[r.dst] = v;
-        return;
-    }
     ctx.lay_with(|ctx, views| ctx.lay_scratch(r.dst, &mut views[r.dst]));
     let own = &ctx.views[r.dst];
     let elem = ctx.kernel.tiles[r.src].elem;

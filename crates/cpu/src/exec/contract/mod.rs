@@ -231,7 +231,8 @@ fn fast_nest(
             }) {
                 return Ok(false);
             }
-            let mut v = ctx.scratch_view(c.a);
+            let mut v = View::EMPTY;
+            ctx.lay_scratch(c.a, &mut v);
             // Accesses of a nest gather nothing, so that loading cannot fail.
             let _ = super::transfer::load(ctx, n.a, c.a, &v);
             let odd = k.tiles[c.a]
