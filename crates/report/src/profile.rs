@@ -425,7 +425,7 @@ impl Profile {
         };
         let _ = writeln!(
             out,
-            "  measured {} (steps {}{}), predicted {} ({}), {}",
+            "  measured {}; its steps {}{}, predicted {} ({}), {}",
             us(self.request_us),
             us(self.steps_us),
             // Their times add up to more than the request's.
