@@ -64,6 +64,52 @@ impl Expr {
             .collect()
     }
 
+    /// Evaluates an integer program of one result over symbolic dimensions, as [`Expr::eval_dims`]
+    /// does, with comparisons that hold for some sizes only written out: a truth is 1 or 0 as an
+    /// expression of sizes.
+    pub fn eval_truth(&self, inputs: &[Option<Dim>]) -> Option<Dim> {
+        let types = self.types().ok()?;
+        let mut v: Vec<Value> = Vec::with_capacity(self.insts.len());
+        for inst in &self.insts {
+            let x = match self.truth(inst, &types, &v, inputs) {
+                Some(t) => Value::Dim(t),
+                None => self.step(inst, &types, &v, inputs, &[]),
+            };
+            v.push(x);
+        }
+        match self.outputs[..] {
+            [o] => v[o as usize].dim().cloned(),
+            _ => None,
+        }
+    }
+
+    /// The result of an instruction on truths, or of a comparison, where its arguments are known.
+    fn truth(
+        &self,
+        inst: &Inst,
+        types: &[DType],
+        v: &[Value],
+        inputs: &[Option<Dim>],
+    ) -> Option<Dim> {
+        let at = |r: Ref| v[r as usize].dim().cloned();
+        let both_truths = |a: Ref| types[a as usize] == DType::Bool;
+        match *inst {
+            Inst::Input { slot, dtype } if dtype == DType::Bool => {
+                inputs.get(slot as usize).cloned().flatten()
+            }
+            Inst::Compare(f, a, b) => Some(compared(f, &at(a)?, &at(b)?)),
+            Inst::Unary(Unary::Not, a) if both_truths(a) => Some(Dim::ONE - at(a)?),
+            Inst::Binary(Binary::And, a, b) if both_truths(a) => Some(at(a)? * at(b)?),
+            Inst::Binary(Binary::Or, a, b) if both_truths(a) => {
+                let (a, b) = (at(a)?, at(b)?);
+                Some(a.clone() + b.clone() - a * b)
+            }
+            Inst::Cast(a, to) if to == DType::Bool => Some(compared(Compare::Ne, &at(a)?, &Dim::ZERO)),
+            Inst::Cast(a, to) if both_truths(a) && to.is_int() => at(a),
+            _ => None,
+        }
+    }
+
     fn step(
         &self,
         inst: &Inst,
@@ -212,6 +258,25 @@ fn binary(f: Binary, a: Option<&Dim>, b: Option<&Dim>, d: DType) -> Option<Dim> 
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// A comparison as 1 or 0.
+fn compared(f: Compare, a: &Dim, b: &Dim) -> Dim {
+    if let Some(t) = decide(f, a, b) {
+        return Dim::Known(i64::from(t));
+    }
+    // 1 where `x` is positive.
+    let positive = |x: Dim| x.max_with(&Dim::ZERO).min_with(&Dim::ONE);
+    let below = |a: &Dim, b: &Dim| positive(b.clone() - a.clone());
+    let differ = || positive(a.max_with(b) - a.min_with(b));
+    match f {
+        Compare::Eq => Dim::ONE - differ(),
+        Compare::Ne => differ(),
+        Compare::Lt => below(a, b),
+        Compare::Gt => below(b, a),
+        Compare::Le => Dim::ONE - below(b, a),
+        Compare::Ge => Dim::ONE - below(a, b),
     }
 }
 

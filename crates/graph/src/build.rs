@@ -1,5 +1,7 @@
 //! Building graphs: every added node gets its outputs' shapes and known contents at once.
+use crate::assume::Assumptions;
 use crate::graph::*;
+use crate::shape::Relied;
 use crate::{GraphError, Op, shape};
 use layout::{DType, Dim, Sym};
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ pub struct GraphBuilder {
     names: BTreeMap<String, ValueId>,
     weight_values: BTreeMap<WeightId, ValueId>,
     fresh: u32,
+    assumptions: Assumptions,
 }
 
 impl GraphBuilder {
@@ -26,11 +29,13 @@ impl GraphBuilder {
                 inputs: Vec::new(),
                 outputs: Vec::new(),
                 symbols: Vec::new(),
+                assumptions: Vec::new(),
                 weights,
             },
             names: BTreeMap::new(),
             weight_values: BTreeMap::new(),
             fresh: 0,
+            assumptions: Assumptions::default(),
         }
     }
 
@@ -183,7 +188,7 @@ impl GraphBuilder {
         names: &[&str],
         origin: &Origin,
     ) -> Result<Vec<ValueId>, GraphError> {
-        let types = shape::infer(&self.graph, &op, inputs).map_err(|why| GraphError::Op {
+        let types = shape::infer(&self.graph, &op, inputs, &mut Relied::default()).map_err(|why| GraphError::Op {
             node: origin.name.clone(),
             op: op.name().into(),
             why,
@@ -258,9 +263,29 @@ impl GraphBuilder {
         outputs
     }
 
-    /// Declares the outputs and gives the graph.
+    /// Notes that the graph is the model only where `left` and `right` are equal.
+    pub fn assume(&mut self, node: &str, left: &Dim, right: &Dim) {
+        self.assumptions.add(node, left, right);
+    }
+
+    /// The shape of `a` and `b` broadcast against each other. Where one of two extents that cannot
+    /// be told apart stands for both, that they are equal is an assumption of `node`'s.
+    ///
+    /// # Errors
+    /// Two numbers that differ, neither of which is 1.
+    pub fn broadcast(&mut self, node: &str, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
+        let mut relied = Relied::default();
+        let shape = relied.broadcast(a, b)?;
+        for (left, right) in relied.0 {
+            self.assume(node, &left, &right);
+        }
+        Ok(shape)
+    }
+
+    /// Declares the outputs and gives the graph, with what its shapes rely on as assumptions.
     pub fn finish(mut self, outputs: &[ValueId]) -> Graph {
         self.graph.outputs = outputs.to_vec();
+        self.graph.assumptions = std::mem::take(&mut self.assumptions).of(&self.graph);
         self.graph
     }
 }

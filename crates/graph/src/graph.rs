@@ -104,6 +104,19 @@ pub struct Symbol {
     pub source: SymbolSource,
 }
 
+/// Two extents that the graph is built on being equal though its symbols do not say so: a choice
+/// between symbols, a bound that needs no clamping (as a minimum or maximum). Whoever runs the
+/// graph checks it before anything of the graph runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assumption {
+    /// The model's node that relies on it.
+    pub node: String,
+    /// An extent.
+    pub left: Dim,
+    /// What it must be equal to.
+    pub right: Dim,
+}
+
 /// A model as core ops: indices, SSA, nodes in an order in which every value is defined before use.
 /// A branch's or loop's body is a graph of its own that sees outer values only through its inputs;
 /// weights are shared by all.
@@ -121,6 +134,8 @@ pub struct Graph {
     pub outputs: Vec<ValueId>,
     /// Symbols; a body's symbols that it does not define itself belong to the outer graph.
     pub symbols: Vec<Symbol>,
+    /// What must hold of the symbols for the graph to be the model; a body's own hold in it alone.
+    pub assumptions: Vec<Assumption>,
     /// Constants, shared with all bodies.
     #[serde(skip)]
     pub weights: Arc<WeightStore>,
@@ -135,6 +150,7 @@ impl PartialEq for Graph {
             && self.inputs == o.inputs
             && self.outputs == o.outputs
             && self.symbols == o.symbols
+            && self.assumptions == o.assumptions
     }
 }
 

@@ -6,6 +6,7 @@
 //! the graph is built.
 #![forbid(unsafe_code)]
 
+mod assume;
 mod build;
 mod equal;
 mod error;
@@ -17,7 +18,7 @@ mod verify;
 
 pub use build::GraphBuilder;
 pub use error::GraphError;
-pub use graph::{Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
+pub use graph::{Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
 pub use ops::{
     AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
     RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,

@@ -10,7 +10,7 @@
 //! 6. every symbol in a shape, attribute or program is declared (here or in an enclosing graph)
 //!    and its source exists;
 //! 7. bodies are valid, share the weights' numbering, and their inputs and outputs fit the node's.
-use crate::shape::{self, Type, list, may_equal};
+use crate::shape::{self, Relied, Type, list, may_equal};
 use crate::{Graph, GraphError, Node, Op, SymbolSource, Value, ValueId, ValueSource, View};
 use expr::{Expr, Inst};
 use layout::{DType, Dim, Sym};
@@ -24,7 +24,7 @@ impl Graph {
     /// Output dtypes and shapes of `op` on values of this graph; the error says what does not fit.
     /// Ops whose shapes do not follow (fills, `Host`, `If`, `Loop`) give an error.
     pub fn infer(&self, op: &Op, inputs: &[ValueId]) -> Result<Vec<(DType, Vec<Dim>)>, String> {
-        shape::infer(self, op, inputs)
+        shape::infer(self, op, inputs, &mut Relied::default())
     }
 
     /// Known contents of the outputs of `op`, which have the given dtypes and shapes.
@@ -75,6 +75,14 @@ impl Graph {
             symbols.insert(s.name.clone());
         }
         self.check_values(weights, &symbols)?;
+        for a in &self.assumptions {
+            if let Some(s) = [&a.left, &a.right].iter().find_map(|d| missing(d, &symbols)) {
+                return self.broken(format!(
+                    "an assumption of node '{}' speaks of symbol '{s}', which is not declared",
+                    a.node
+                ));
+            }
+        }
         for (i, o) in self.outputs.iter().enumerate() {
             if o.0 as usize >= self.values.len() {
                 return self.broken(format!("output {i} is no value"));
@@ -119,7 +127,8 @@ impl Graph {
             if let Some(s) = undeclared(&node.op, &symbols) {
                 return Err(fail(format!("symbol '{s}' is not declared")));
             }
-            shape::check(self, &node.op, &node.inputs, &types).map_err(fail)?;
+            let relied = &mut Relied::default();
+            shape::check(self, &node.op, &node.inputs, &types, relied).map_err(fail)?;
             self.check_bodies(node, weights, &symbols, depth)
                 .map_err(|e| match e {
                     Body::Misfit(why) => fail(why),

@@ -36,7 +36,7 @@ pub use planner::{
 };
 pub use program::{
     Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
-    Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
+    REFUSE, Refusal, Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
 pub use stretch::Stretch;
 pub use timeline::{Activity, DeviceSpan, Mark, Span, Timeline};

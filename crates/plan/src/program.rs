@@ -3,7 +3,7 @@ use kernel::{Given, Kernel};
 use layout::{DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tensor::{Attrs, WeightId, WeightStore};
+use tensor::{Attr, Attrs, WeightId, WeightStore};
 
 /// Index into [`Program::values`].
 pub type ValueIx = u32;
@@ -275,7 +275,41 @@ pub struct Program {
     pub weights: Arc<WeightStore>,
 }
 
+/// Why a program cannot run: it stands for one that could not be made for all sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub why: String,
+    /// Where it stands for a branch: the node, and whether its condition holds in that branch.
+    pub branch: Option<(String, bool)>,
+}
+
+/// Name of the host operator that stands for what could not be lowered for all sizes: attributes
+/// `why` and, for a branch, `node` and `taken`.
+pub const REFUSE: &str = "Refuse";
+
 impl Program {
+    /// Why it cannot run, where it stands for a program that could not be made.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let mut items = self.segments.iter().flat_map(Segment::items);
+        let attrs = items.find_map(|i| match &i.work {
+            ItemWork::Host { op, .. } if op.name == REFUSE => Some(&op.attrs),
+            _ => None,
+        })?;
+        let text = |name: &str| match attrs.get(name) {
+            Some(Attr::Str(s)) => Some(s.clone()),
+            _ => None,
+        };
+        let taken = match attrs.get("taken") {
+            Some(Attr::Int(n)) => Some(*n != 0),
+            _ => None,
+        };
+        Some(Refusal {
+            why: text("why").unwrap_or_default(),
+            branch: text("node").zip(taken),
+        })
+    }
+
     /// The value `ix`.
     pub fn value(&self, ix: ValueIx) -> &ProgramValue {
         &self.values[ix as usize]

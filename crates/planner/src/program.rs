@@ -68,6 +68,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             whys,
             weights: graph.weights.clone(),
         },
+        constrained: BTreeSet::new(),
         located: vec![None; graph.values.len()],
         precision: options.precision,
         narrowed: BTreeMap::new(),
@@ -92,6 +93,9 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         });
         lowering.program.inputs.push(ix);
         lowering.located[v.0 as usize] = Some(Located { ix, layout });
+    }
+    for a in &graph.assumptions {
+        lowering.constrain(&a.node, &a.left, &a.right);
     }
     for g in &groups {
         lowering.group(g)?;
@@ -195,6 +199,10 @@ fn symbols(lowering: &mut Lowering) {
     let mut used = BTreeSet::new();
     for v in &lowering.program.values {
         v.shape.iter().for_each(|d| d.symbols(&mut used));
+    }
+    for c in &lowering.program.constraints {
+        c.left.symbols(&mut used);
+        c.right.symbols(&mut used);
     }
     let mut declared = BTreeSet::new();
     for s in &graph.symbols {

@@ -371,6 +371,13 @@ impl<'f> Edit<'f> {
     pub(crate) fn drop_symbols(&mut self, unused: &BTreeSet<Sym>) {
         let before = self.graph.symbols.len();
         self.graph.symbols.retain(|s| !unused.contains(&s.name));
+        // What only they size is not computed any more, so that nothing relies on it.
+        self.graph.assumptions.retain(|a| {
+            let mut used = BTreeSet::new();
+            a.left.symbols(&mut used);
+            a.right.symbols(&mut used);
+            used.is_disjoint(unused)
+        });
         self.touched |= self.graph.symbols.len() != before;
     }
 

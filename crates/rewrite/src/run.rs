@@ -242,6 +242,7 @@ fn taken(b: &mut Graph) -> Graph {
         inputs: std::mem::take(&mut b.inputs),
         outputs: std::mem::take(&mut b.outputs),
         symbols: std::mem::take(&mut b.symbols),
+        assumptions: std::mem::take(&mut b.assumptions),
         weights: std::mem::take(&mut b.weights),
     }
 }

@@ -136,6 +136,8 @@ pub(crate) struct Unit {
     of_another: bool,
     /// Whether plans follow from nothing but the dims asked for.
     pinned: bool,
+    /// Why the program is none that can run, where it stands for one.
+    refusal: Option<RunError>,
 }
 
 /// A stretch of a unit's program, with a unit of its own. Numbers are the whole program's.
@@ -152,6 +154,7 @@ pub(crate) struct Part {
 impl Unit {
     pub fn new(program: Arc<Program>, name: String, store: Option<Arc<dyn PlanStore>>) -> Unit {
         Unit {
+            refusal: program.refusal().map(RunError::from),
             program,
             name,
             store,
@@ -175,6 +178,11 @@ impl Unit {
     /// With plans that follow from nothing but the dims asked for, or not.
     pub fn pinned(self, pinned: bool) -> Unit {
         Unit { pinned, ..self }
+    }
+
+    /// An error where the program stands for one that these sizes or this branch have no room in.
+    pub fn refused(&self) -> Result<(), RunError> {
+        self.refusal.clone().map_or(Ok(()), Err)
     }
 
     /// Whether this is a stretch of another unit.
@@ -283,6 +291,7 @@ impl Unit {
         dims: &DimBox,
         allotment: &Allotment,
     ) -> Result<Plan, RunError> {
+        self.refused()?;
         match self.stored(dims, allotment) {
             Some(plan) => Ok(plan),
             None => self.bind(engine, dims, allotment, &[]),

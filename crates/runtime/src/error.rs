@@ -101,6 +101,38 @@ pub enum RunError {
     /// It could not be scheduled.
     #[error("the request cannot be scheduled: {0}")]
     Refused(String),
+    /// The model's program for all sizes relies on something that these inputs break.
+    #[error(
+        "node '{node}': the model needs {left} and {right} to be equal, but for these inputs they are {is} and {other}; change the inputs' sizes"
+    )]
+    Assumed {
+        /// Model node that relies on it.
+        node: String,
+        /// An extent.
+        left: layout::Dim,
+        /// What it must be equal to.
+        right: layout::Dim,
+        /// The extent for these inputs.
+        is: i64,
+        /// The other for these inputs.
+        other: i64,
+    },
+    /// A branch is taken whose values have other ranks than the rest of the program is made for.
+    #[error("node '{node}': {why}")]
+    Branch {
+        /// Model node.
+        node: String,
+        /// Whether its condition holds.
+        taken: bool,
+        /// Reason.
+        why: String,
+    },
+    /// The model has no program for all sizes at once.
+    #[error("the model cannot be planned for all sizes at once; give its sizes: {0}")]
+    Unsized(String),
+    /// The model does not allow the inputs' sizes.
+    #[error("the model does not take inputs of these sizes: {0}")]
+    Sizes(String),
     /// Control flow went wrong.
     #[error("node '{node}': {why}")]
     Control {
@@ -118,6 +150,35 @@ pub enum RunError {
     /// A tensor could not be made.
     #[error(transparent)]
     Tensor(#[from] tensor::TensorError),
+}
+
+impl From<plan::Refusal> for RunError {
+    fn from(r: plan::Refusal) -> RunError {
+        match r.branch {
+            Some((node, taken)) => RunError::Branch {
+                node,
+                taken,
+                why: r.why,
+            },
+            None => RunError::Unsized(r.why),
+        }
+    }
+}
+
+impl RunError {
+    /// Whether the same request may be right for a program that is made for its sizes.
+    pub(crate) fn is_of_sizes(&self) -> bool {
+        matches!(
+            self,
+            RunError::Shape { .. }
+                | RunError::Dim { .. }
+                | RunError::Assumed { .. }
+                | RunError::Branch { .. }
+                | RunError::Unsized(_)
+                | RunError::Sizes(_)
+                | RunError::Plan(_)
+        )
+    }
 }
 
 impl From<device::DeviceError> for RunError {

@@ -163,6 +163,7 @@ pub(crate) fn run<'v>(
         });
     }
     let program = &unit.program;
+    unit.refused()?;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
@@ -254,7 +255,11 @@ pub(crate) fn run_on<'v>(
                 break;
             }
         }
+        let known = env.len();
         late_symbols(program, &slots, &mut env);
+        if env.len() > known {
+            constraints(program, &env)?;
+        }
     }
     program
         .outputs
@@ -307,12 +312,12 @@ pub(crate) fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), R
         if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
             && l != r
         {
-            return Err(RunError::Control {
+            return Err(RunError::Assumed {
                 node: c.node.clone(),
-                why: format!(
-                    "the model needs {} and {} to be equal, but for these inputs they are {l} and {r}; change the inputs' sizes",
-                    c.left, c.right
-                ),
+                left: c.left.clone(),
+                right: c.right.clone(),
+                is: l,
+                other: r,
             });
         }
     }

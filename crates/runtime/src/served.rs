@@ -4,6 +4,7 @@ use crate::epoch::{Epoch, Unit};
 use crate::interpret::bind_inputs;
 use crate::lane::{Lane, Lanes, Ready, shapes_of};
 use crate::session::SessionOptions;
+use crate::special::Special;
 use crate::trial::{Prepared, Trial, Turns};
 use crate::watch::{Keep, Seen, Watch};
 use crate::{Engine, RunError, joined};
@@ -19,6 +20,7 @@ use tensor::Tensor;
 pub struct Served {
     pub(crate) engine: Arc<Engine>,
     pub(crate) unit: Unit,
+    pub(crate) special: Special,
     pub(crate) options: RwLock<SessionOptions>,
     pub(crate) book: Arc<Book>,
     pub(crate) lanes: Lanes,

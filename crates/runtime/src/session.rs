@@ -1,11 +1,12 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Epoch, Unit, lookup};
+use crate::epoch::{Epoch, Unit};
 use crate::hub::{Hub, Lines};
-use crate::interpret::{Context, bind_inputs, box_for, constraints, run, run_on};
+use crate::interpret::{Context, box_for, constraints, run, run_on};
 use crate::joined;
 use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
 use crate::served::Served;
+use crate::special::{Special, Specialise, sizes};
 use crate::trial::Trial;
 use crate::value::{Shaped, Value};
 use crate::watch::Watch;
@@ -36,6 +37,8 @@ pub struct SessionOptions {
     pub workers: Option<u32>,
     /// Where plans and packed weights outlive the process, if anywhere.
     pub store: Option<Arc<dyn PlanStore>>,
+    /// Makes programs for sizes that the session's program does not hold for, where that can be done.
+    pub special: Option<Arc<dyn Specialise>>,
     /// Whether plans stay as they are, whatever happens, and follow from nothing but the dims asked for: the
     /// same requests give the same bits.
     pub pinned: bool,
@@ -53,6 +56,7 @@ impl Default for SessionOptions {
             },
             workers: None,
             store: None,
+            special: None,
             pinned: false,
         }
     }
@@ -120,6 +124,11 @@ impl Session {
             lanes: Lanes::new(),
             buffers: Recycler::new(KEPT_OUTPUTS),
             unit: Unit::new(program, String::new(), options.store.clone()).pinned(options.pinned),
+            special: Special::new(
+                options.special.clone(),
+                options.store.clone(),
+                options.pinned,
+            ),
             options: RwLock::new(options),
             watch: Watch::new(),
             engine: engine.clone(),
@@ -399,26 +408,45 @@ impl Session {
         let Some(lane) = lane else {
             return Ok(Vec::new());
         };
-        if !ready && let Some(env) = self.make_ready(dims, inputs, lane, tried)? {
-            let options = self.options();
-            if let Some(t) = &mut timeline {
-                **t = Timeline::default();
-            }
-            let mut ctx = Context {
-                engine: &self.engine,
-                allotment: &options.allotment,
-                dims: dims.unwrap_or(&options.dims),
-                timeline,
-                stop_after,
-                memory: &mut lane.memory,
-                buffers: &self.buffers,
-                permit,
-                began: Instant::now(),
-                recorded: Vec::new(),
+        if !ready {
+            let mut segments = |unit: &Unit, env: Vec<(Sym, i64)>, lane: &mut Lane| {
+                let options = self.options();
+                let mut timeline = timeline.as_deref_mut();
+                if let Some(t) = &mut timeline {
+                    **t = Timeline::default();
+                }
+                let mut ctx = Context {
+                    engine: &self.engine,
+                    allotment: &options.allotment,
+                    dims: dims.unwrap_or(&options.dims),
+                    timeline,
+                    stop_after,
+                    memory: &mut lane.memory,
+                    buffers: &self.buffers,
+                    permit,
+                    began: Instant::now(),
+                    recorded: Vec::new(),
+                };
+                let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
+                let outs = run(&mut ctx, unit, values, env, 0)?;
+                Ok(outs.into_iter().map(Value::into_tensor).collect())
             };
-            let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
-            let outs = run(&mut ctx, &self.unit, values, env, 0)?;
-            return Ok(outs.into_iter().map(Value::into_tensor).collect());
+            let made = self.make_ready(dims, inputs, lane, tried);
+            let outs = match made {
+                Ok(None) => None,
+                Ok(Some(env)) => Some(segments(&self.unit, env, lane)),
+                Err(e) => Some(Err(e)),
+            };
+            match outs {
+                Some(Err(e)) if self.special.may_help(&self.unit.program, &e) => {
+                    let program = &self.unit.program;
+                    return self.special.run(program, inputs, e, |unit| {
+                        segments(unit, Vec::new(), lane)
+                    });
+                }
+                Some(outs) => return outs,
+                None => {}
+            }
         }
         if !lane.fits(&old) {
             old = lane.outputs(&self.buffers)?;
@@ -447,6 +475,7 @@ impl Session {
         let env = self.shapes(inputs)?;
         let options = self.options();
         let program = &self.unit.program;
+        self.unit.refused()?;
         constraints(program, &env)?;
         let asked = dims.unwrap_or(&options.dims);
         let dims = || box_for(program, &env, asked);
@@ -493,12 +522,19 @@ impl Session {
             let began = self.book.stats.begin();
             let turn = self.admit()?;
             let (mut lane, ready) = self.lanes.take(self.unit.version(), &list)?;
-            if ready || self.make_ready(None, &list, &mut lane, None)?.is_none() {
-                let outs = lane.run_unified(&list, turn.permit());
-                self.give_back(lane);
+            let made = match ready {
+                true => Ok(None),
+                false => self.make_ready(None, &list, &mut lane, None),
+            };
+            let outs = match made {
+                Ok(None) => Some(lane.run_unified(&list, turn.permit())),
+                Err(e) if !self.special.may_help(&self.unit.program, &e) => Some(Err(e)),
+                _ => None,
+            };
+            self.give_back(lane);
+            if let Some(outs) = outs {
                 return self.account(began, outs);
             }
-            self.give_back(lane);
         }
         let held: Vec<(&str, Arc<Tensor>)> = inputs
             .iter()
@@ -597,40 +633,7 @@ impl Session {
         &self,
         inputs: &[Option<&T>],
     ) -> Result<Vec<(Sym, i64)>, RunError> {
-        let program = &self.unit.program;
-        let shape = |t: &Option<&'_ T>| t.map_or(vec![], |t| t.shape().to_vec());
-        let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
-        let shapes: Vec<&[usize]> = owned.iter().map(Vec::as_slice).collect();
-        let mut env = Vec::new();
-        bind_inputs(program, &shapes, &mut env);
-        for (&v, given) in program.inputs.iter().zip(&shapes) {
-            let value = program.value(v);
-            let shape_error = || RunError::Shape {
-                name: value.name.clone(),
-                want: format!("{:?}", value.shape),
-                got: format!("{given:?}"),
-            };
-            if given.len() != value.shape.len() {
-                return Err(shape_error());
-            }
-            for (d, &n) in value.shape.iter().zip(*given) {
-                let n = n as i64;
-                match (d.as_sym(), d.eval(&|s| lookup(&env, s))) {
-                    (Some(s), Some(first)) if first != n => {
-                        return Err(RunError::Dim {
-                            dim: s.into(),
-                            first,
-                            second: n,
-                            name: value.name.clone(),
-                        });
-                    }
-                    (None, Some(want)) if want != n => return Err(shape_error()),
-                    (_, None) => return Err(shape_error()),
-                    _ => {}
-                }
-            }
-        }
-        Ok(env)
+        sizes(&self.unit.program, inputs)
     }
 
     /// Waits for a place among the running requests.

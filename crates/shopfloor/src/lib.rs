@@ -47,6 +47,7 @@ mod profile;
 pub mod roofline;
 mod session;
 mod simulate;
+mod special;
 pub mod stalls;
 mod states;
 pub mod status;

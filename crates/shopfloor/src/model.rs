@@ -24,6 +24,10 @@ pub struct ModelOptions {
     pub fuel: Option<usize>,
     /// In what type f32 products are computed; anything but f32 has to be asked for.
     pub precision: Precision,
+    /// For an If, by its node's name, whose branches give values of different ranks: whether the
+    /// model is planned for the first branch or the second. A request that takes the other is planned
+    /// for that.
+    pub taken: BTreeMap<String, bool>,
     /// Kernels of one's own for operators: their texts by domain (empty: ONNX's own) and name.
     pub kernels: BTreeMap<(String, String), String>,
 }
@@ -48,6 +52,7 @@ impl ModelOptions {
             shapes: self.shapes.clone(),
             dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
             customs: crate::custom::operators(self)?,
+            taken: self.taken.clone(),
         })
     }
 }
@@ -117,14 +122,11 @@ impl Model {
                 kernel: false,
             });
         }
-        let imported = onnx::import(path, &options.import()?)?;
-        let model = Model::made(
-            path.to_path_buf(),
-            &name,
-            &imported.graph,
-            imported.report,
-            options,
-        )?;
+        let file = onnx::ModelFile::open(path).map_err(onnx::ImportError::from)?;
+        let model = match Model::imported(&file, path, &name, options) {
+            Err(e) => Model::refused(&file, path, &name, options, e)?,
+            made => made?,
+        };
         // Import checks bound dims; a range it does not see.
         for (dim, r) in options.dims.iter().filter(|(_, r)| r.lo != r.hi) {
             if !model.program.symbols.iter().any(|s| s.name == *dim) {
@@ -149,6 +151,50 @@ impl Model {
             kept::keep(c, path, &text, &model.program, &model.report);
         }
         Ok(model)
+    }
+
+    fn imported(
+        file: &onnx::ModelFile,
+        path: &Path,
+        name: &str,
+        options: &ModelOptions,
+    ) -> Result<Model, Error> {
+        let imported = onnx::import_file(file, &options.import()?)?;
+        let (graph, report) = (&imported.graph, imported.report);
+        Model::made(path.to_path_buf(), name, graph, report, options)
+    }
+
+    /// What stands for a model that cannot be planned for all sizes at once for the reason `e`: each
+    /// request is planned for its own. Gives `e` where it does not lie in the sizes.
+    fn refused(
+        file: &onnx::ModelFile,
+        path: &Path,
+        name: &str,
+        options: &ModelOptions,
+        e: Error,
+    ) -> Result<Model, Error> {
+        let why = e.to_string();
+        let Ok(stub) = onnx::import_refused(file, &options.import()?, &why) else {
+            return Err(e);
+        };
+        let open = stub.graph.symbols.iter();
+        let mut ones = options.clone();
+        for s in open.filter(|s| matches!(s.source, graph::SymbolSource::Input { .. })) {
+            ones.dims.insert(s.name.clone(), 1, 1);
+        }
+        // What is said in the same words of other sizes holds for all of them.
+        if ones.dims == options.dims
+            || Model::imported(file, path, name, &ones).is_err_and(|e| e.to_string() == why)
+        {
+            return Err(e);
+        }
+        let (graph, report) = (&stub.graph, stub.report);
+        Model::made(path.to_path_buf(), name, graph, report, options)
+    }
+
+    /// Why it cannot be planned for all sizes at once, where it cannot.
+    pub fn refusal(&self) -> Option<String> {
+        self.program.refusal().map(|r| r.why)
     }
 
     /// A model of core ops that were put together by hand; `name` is used in tables and errors.
@@ -197,18 +243,6 @@ impl Model {
             },
         )?;
         program.name = name.to_string();
-        // What import took for granted is checked for every request, but for bodies of control flow,
-        // which may be skipped: they check it themselves.
-        for a in report.assumptions.iter().filter(|a| !a.inner) {
-            let c = plan::Constraint {
-                node: a.node.clone(),
-                left: a.extent.clone(),
-                right: a.must_be.clone(),
-            };
-            if !program.constraints.contains(&c) {
-                program.constraints.push(c);
-            }
-        }
         program.whys.splice(
             0..0,
             changes.into_iter().map(|c| Why {
@@ -265,11 +299,16 @@ impl Model {
     /// Where the model comes from and everything that went into it; `None` for one that was made here, or
     /// whose files are gone.
     pub(crate) fn sharing_key(&self) -> Option<String> {
-        let mut key = format!("{}\n{}", self.path.display(), self.bound);
+        Some(format!("{}\n{}", self.bound, self.files_key()?))
+    }
+
+    /// The files that it was read from, as they are now; `None` as for [`Model::sharing_key`].
+    pub(crate) fn files_key(&self) -> Option<String> {
+        let mut key = String::new();
         for f in std::iter::once(&self.path).chain(&self.report.files) {
             let meta = std::fs::metadata(f).ok()?;
             let changed = meta.modified().ok()?;
-            key += &format!("\n{} {} {changed:?}", f.display(), meta.len());
+            key += &format!("{} {} {changed:?}\n", f.display(), meta.len());
         }
         Some(key)
     }

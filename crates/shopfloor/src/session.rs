@@ -433,6 +433,8 @@ impl SessionBuilder {
             policy,
             workers: self.workers,
             pinned: self.deterministic,
+            special: crate::special::Source::of(&model, self.cache.clone())
+                .map(|s| Arc::new(s) as Arc<dyn runtime::Specialise>),
             store: self.cache.as_ref().and_then(|c| {
                 let device = engine.device();
                 let (target, machine) = (&device.target().name, device.machine().hash_hex());

@@ -18,11 +18,94 @@ use layout::{DType, Dim};
 /// Element type and extents of a value.
 pub(crate) type Type = (DType, Vec<Dim>);
 
+/// Equalities that shape rules rely on though they do not follow from the symbols alone. They must
+/// hold for a request before anything of the graph runs.
+#[derive(Default)]
+pub(crate) struct Relied(pub Vec<(Dim, Dim)>);
+
+impl Relied {
+    /// Relies on `a` and `b` being equal; false where they differ for all values of the symbols.
+    pub fn same(&mut self, a: &Dim, b: &Dim) -> bool {
+        if a == b {
+            return true;
+        }
+        if !may_equal(a, b) {
+            return false;
+        }
+        self.0.push((a.clone(), b.clone()));
+        true
+    }
+
+    /// Relies on `a` being no larger than `b`.
+    pub fn at_most(&mut self, a: &Dim, b: &Dim) {
+        if !a.provably_le(b) {
+            self.0.push((a.max_with(b), b.clone()));
+        }
+    }
+
+    /// The extent that stands for both of two that must be equal.
+    pub fn unify(&mut self, a: &Dim, b: &Dim) -> Result<Dim, String> {
+        match self.same(a, b) {
+            true => Ok(Dim::simpler(a, b).clone()),
+            false => Err(format!("extents {a} and {b} differ")),
+        }
+    }
+
+    /// The extent of a dimension in which `a` and `b` are broadcast against each other. A symbol
+    /// beside another extent is relied on to be that extent: where it is 1 the result is the same,
+    /// but readers would step through an extent that is not there.
+    pub fn broadcast_dim(&mut self, a: &Dim, b: &Dim) -> Result<Dim, String> {
+        match (a, b) {
+            _ if a == b => Ok(a.clone()),
+            (a, b) if a.is_one() => Ok(b.clone()),
+            (a, b) if b.is_one() => Ok(a.clone()),
+            (Dim::Known(x), Dim::Known(y)) => Err(format!("extents {x} and {y} do not broadcast")),
+            _ => {
+                self.0.push((a.clone(), b.clone()));
+                Ok(Dim::simpler(a, b).clone())
+            }
+        }
+    }
+
+    /// The usual right-aligned broadcast of two shapes.
+    pub fn broadcast(&mut self, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
+        let rank = a.len().max(b.len());
+        let at = |s: &[Dim], d: usize| match (d + s.len()).checked_sub(rank) {
+            Some(i) => s[i].clone(),
+            None => Dim::ONE,
+        };
+        (0..rank)
+            .map(|d| self.broadcast_dim(&at(a, d), &at(b, d)))
+            .collect::<Result<_, _>>()
+            .map_err(|e| format!("{} and {}: {e}", list(a), list(b)))
+    }
+
+    /// True when `from` can be broadcast to `to`.
+    pub fn broadcasts_to(&mut self, from: &[Dim], to: &[Dim]) -> bool {
+        let mut pairs = from.iter().rev().zip(to.iter().rev());
+        from.len() <= to.len() && pairs.all(|(f, t)| f.is_one() || self.same(f, t))
+    }
+
+    fn broadcast_all(&mut self, v: &[&Value]) -> Result<Vec<Dim>, String> {
+        let first = v.first().ok_or("it needs an input")?;
+        let mut shape = first.shape.clone();
+        for x in &v[1..] {
+            shape = self.broadcast(&shape, &x.shape)?;
+        }
+        Ok(shape)
+    }
+}
+
 /// Highest rank that is accepted.
 pub(crate) const MAX_RANK: usize = 64;
 
 /// Output dtypes and shapes of `op` on `inputs`; the error says what does not fit.
-pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, String> {
+pub(crate) fn infer(
+    graph: &Graph,
+    op: &Op,
+    inputs: &[ValueId],
+    relied: &mut Relied,
+) -> Result<Vec<Type>, String> {
     let mut v: Vec<&Value> = Vec::with_capacity(inputs.len());
     for i in inputs {
         v.push(
@@ -41,7 +124,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
                         .into(),
                 );
             }
-            let shape = broadcast_all(v)?;
+            let shape = relied.broadcast_all(v)?;
             map_types(e, v, shape.len())?
                 .into_iter()
                 .map(|d| (d, shape.clone()))
@@ -49,9 +132,9 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
         }
         Op::View(view) => {
             let x = exactly(v, 1)?[0];
-            vec![(x.dtype, view::shape(view, &x.shape)?)]
+            vec![(x.dtype, view::shape(view, &x.shape, relied)?)]
         }
-        Op::Concat { axis } => vec![concat(v, *axis)?],
+        Op::Concat { axis } => vec![concat(v, *axis, relied)?],
         Op::Pad { before, after, .. } => {
             between(v, 1, 2)?;
             let x = v[0];
@@ -89,7 +172,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
                 .take(*batch)
                 .enumerate()
             {
-                if x.known().is_some() && i.known().is_some() && x != i {
+                if !relied.same(x, i) {
                     return Err(format!(
                         "dimension {d} is {x} of the data and {i} of the indices"
                     ));
@@ -103,12 +186,12 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
             shape.extend(v[0].shape[axis + 1..].iter().cloned());
             vec![(v[0].dtype, shape)]
         }
-        Op::ScatterNd(_) => vec![scatter(exactly(v, 3)?)?],
-        Op::Contract(spec) => vec![product::contract(spec, exactly(v, 2)?)?],
-        Op::Conv(spec) => vec![window::conv(spec, exactly(v, 2)?)?],
+        Op::ScatterNd(_) => vec![scatter(exactly(v, 3)?, relied)?],
+        Op::Contract(spec) => vec![product::contract(spec, exactly(v, 2)?, relied)?],
+        Op::Conv(spec) => vec![window::conv(spec, exactly(v, 2)?, relied)?],
         Op::Pool(spec) => vec![window::pool(spec, exactly(v, 1)?[0])?],
         Op::Reduce { monoid, axes, keep } => {
-            let shape = broadcast_all(v)?;
+            let shape = relied.broadcast_all(v)?;
             if axes.iter().any(|&a| a >= shape.len()) {
                 return Err(format!(
                     "axes {axes:?} do not fit {} dimensions",
@@ -130,7 +213,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
             types.into_iter().map(|d| (d, out.clone())).collect()
         }
         Op::Scan { monoid, axis, .. } => {
-            let shape = broadcast_all(v)?;
+            let shape = relied.broadcast_all(v)?;
             if *axis >= shape.len() {
                 return Err(format!(
                     "axis {axis} does not fit {} dimensions",
@@ -140,7 +223,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
             let types = monoid_types(monoid, v)?;
             types.into_iter().map(|d| (d, shape.clone())).collect()
         }
-        Op::Attention(spec) => vec![product::attention(spec, v)?],
+        Op::Attention(spec) => vec![product::attention(spec, v, relied)?],
         Op::Recurrent(spec) => recurrent::outputs(spec, v)?,
         Op::Sort { axis, k, .. } => {
             let x = exactly(v, 1)?[0];
@@ -148,6 +231,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Vec<Type>, St
             if x.shape[*axis].provably_lt(k) {
                 return Err(format!("{k} elements do not fit {}", x.shape[*axis]));
             }
+            relied.at_most(k, &x.shape[*axis]);
             let mut shape = x.shape.clone();
             shape[*axis] = k.clone();
             vec![(x.dtype, shape.clone()), (DType::I64, shape)]
@@ -174,12 +258,17 @@ pub(crate) fn check(
     op: &Op,
     inputs: &[ValueId],
     outputs: &[Type],
+    relied: &mut Relied,
 ) -> Result<(), String> {
     for (_, shape) in outputs {
         check_shape(shape)?;
     }
     let want = match op {
-        Op::Kernel(_) | Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => return Ok(()),
+        Op::Kernel(k) => {
+            relied.0.extend(k.equal.iter().filter(|(a, b)| a != b).cloned());
+            return Ok(());
+        }
+        Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => return Ok(()),
         Op::Resample(s) if inputs.len() == 1 && outputs.len() == 1 => {
             return window::resample_fits(s, graph.value(inputs[0]), &outputs[0]);
         }
@@ -198,7 +287,7 @@ pub(crate) fn check(
                 None => return Err("a map without results does nothing; remove it".into()),
             };
             for x in &v {
-                if !broadcasts_to(&x.shape, &shape) {
+                if !relied.broadcasts_to(&x.shape, &shape) {
                     return Err(format!(
                         "input '{}' {} does not broadcast to {}",
                         x.name,
@@ -212,7 +301,7 @@ pub(crate) fn check(
                 .map(|d| (d, shape.clone()))
                 .collect()
         }
-        _ => infer(graph, op, inputs)?,
+        _ => infer(graph, op, inputs, relied)?,
     };
     if want.len() != outputs.len() {
         return Err(format!(
@@ -235,7 +324,7 @@ pub(crate) fn check(
                 .iter()
                 .zip(&o.1)
                 .enumerate()
-                .all(|(d, (a, b))| free.contains(&d) || may_equal(a, b));
+                .all(|(d, (a, b))| free.contains(&d) || relied.same(a, b));
         if !fits {
             return Err(format!(
                 "output {i} has shape {}, but {} is declared",
@@ -271,60 +360,6 @@ pub(crate) fn list(shape: &[Dim]) -> String {
 /// False when the extents differ for all symbol values.
 pub(crate) fn may_equal(a: &Dim, b: &Dim) -> bool {
     a == b || !(a.provably_lt(b) || b.provably_lt(a))
-}
-
-/// The extent that stands for both of two that must be equal.
-pub(crate) fn unify(a: &Dim, b: &Dim) -> Result<Dim, String> {
-    if !may_equal(a, b) {
-        return Err(format!("extents {a} and {b} differ"));
-    }
-    Ok(Dim::simpler(a, b).clone())
-}
-
-/// The extent of a dimension in which `a` and `b` are broadcast against each other.
-pub(crate) fn broadcast_dim(a: &Dim, b: &Dim) -> Result<Dim, String> {
-    match (a, b) {
-        _ if a == b => Ok(a.clone()),
-        (a, b) if a.is_one() => Ok(b.clone()),
-        (a, b) if b.is_one() => Ok(a.clone()),
-        (Dim::Known(x), Dim::Known(y)) => Err(format!("extents {x} and {y} do not broadcast")),
-        // A symbol may turn out to be 1 or the number; either way the number is the result.
-        (Dim::Known(_), _) => Ok(a.clone()),
-        (_, Dim::Known(_)) => Ok(b.clone()),
-        _ => Ok(Dim::simpler(a, b).clone()),
-    }
-}
-
-/// The usual right-aligned broadcast of two shapes.
-pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
-    let rank = a.len().max(b.len());
-    let at = |s: &[Dim], d: usize| match (d + s.len()).checked_sub(rank) {
-        Some(i) => s[i].clone(),
-        None => Dim::ONE,
-    };
-    (0..rank)
-        .map(|d| broadcast_dim(&at(a, d), &at(b, d)))
-        .collect::<Result<_, _>>()
-        .map_err(|e| format!("{} and {}: {e}", list(a), list(b)))
-}
-
-/// True when `from` can be broadcast to `to`, as far as is known.
-pub(crate) fn broadcasts_to(from: &[Dim], to: &[Dim]) -> bool {
-    from.len() <= to.len()
-        && from
-            .iter()
-            .rev()
-            .zip(to.iter().rev())
-            .all(|(f, t)| f.is_one() || may_equal(f, t))
-}
-
-fn broadcast_all(v: &[&Value]) -> Result<Vec<Dim>, String> {
-    let first = v.first().ok_or("it needs an input")?;
-    let mut shape = first.shape.clone();
-    for x in &v[1..] {
-        shape = broadcast(&shape, &x.shape)?;
-    }
-    Ok(shape)
 }
 
 pub(crate) fn exactly<'a, 'b>(v: &'a [&'b Value], n: usize) -> Result<&'a [&'b Value], String> {
@@ -402,7 +437,7 @@ fn monoid_types(m: &Monoid, v: &[&Value]) -> Result<Vec<DType>, String> {
     program_types(&m.finish, &state, 0).map_err(say("finish"))
 }
 
-fn concat(v: &[&Value], axis: usize) -> Result<Type, String> {
+fn concat(v: &[&Value], axis: usize, relied: &mut Relied) -> Result<Type, String> {
     let first = *v.first().ok_or("it needs an input")?;
     in_rank(axis, first)?;
     let mut shape = first.shape.clone();
@@ -422,14 +457,14 @@ fn concat(v: &[&Value], axis: usize) -> Result<Type, String> {
             *n = if d == axis {
                 n.clone() + m.clone()
             } else {
-                unify(n, m).map_err(|e| format!("'{}': {e}", x.name))?
+                relied.unify(n, m).map_err(|e| format!("'{}': {e}", x.name))?
             };
         }
     }
     Ok((first.dtype, shape))
 }
 
-fn scatter(v: &[&Value]) -> Result<Type, String> {
+fn scatter(v: &[&Value], relied: &mut Relied) -> Result<Type, String> {
     let (data, indices, updates) = (v[0], v[1], v[2]);
     if !indices.dtype.is_int() {
         return Err(format!("indices are {}, not integers", indices.dtype));
@@ -458,7 +493,7 @@ fn scatter(v: &[&Value]) -> Result<Type, String> {
         && want
             .iter()
             .zip(&updates.shape)
-            .all(|(a, b)| may_equal(a, b));
+            .all(|(a, b)| relied.same(a, b));
     if !fits {
         return Err(format!(
             "updates are {}, not {}",
@@ -483,6 +518,6 @@ pub fn product_type(a: DType, b: DType) -> Result<DType, String> {
 impl View {
     /// The shape of this view of a tensor of shape `input`; the error says what does not fit.
     pub fn output_shape(&self, input: &[Dim]) -> Result<Vec<Dim>, String> {
-        view::shape(self, input)
+        view::shape(self, input, &mut Relied::default())
     }
 }

@@ -1,10 +1,14 @@
 //! Sums of products: contraction and attention.
-use super::{Type, broadcasts_to, list, may_equal, product_type, program_types, unify};
+use super::{Relied, Type, list, product_type, program_types};
 use crate::{AttentionSpec, ContractSpec, Value};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
 
-pub(super) fn contract(s: &ContractSpec, v: &[&Value]) -> Result<Type, String> {
+pub(super) fn contract(
+    s: &ContractSpec,
+    v: &[&Value],
+    relied: &mut Relied,
+) -> Result<Type, String> {
     let mut extents: BTreeMap<u8, Dim> = BTreeMap::new();
     for (labels, x) in [(&s.a, v[0]), (&s.b, v[1])] {
         if labels.len() != x.shape.len() {
@@ -18,7 +22,7 @@ pub(super) fn contract(s: &ContractSpec, v: &[&Value]) -> Result<Type, String> {
         distinct(labels)?;
         for (l, d) in labels.iter().zip(&x.shape) {
             let e = match extents.get(l) {
-                Some(o) => unify(o, d)?,
+                Some(o) => relied.unify(o, d)?,
                 None => d.clone(),
             };
             extents.insert(*l, e);
@@ -49,7 +53,11 @@ fn distinct(labels: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn attention(s: &AttentionSpec, v: &[&Value]) -> Result<Type, String> {
+pub(super) fn attention(
+    s: &AttentionSpec,
+    v: &[&Value],
+    relied: &mut Relied,
+) -> Result<Type, String> {
     let [q, k, t, extras @ ..] = v else {
         return Err(format!("it takes q, k and v, but has {} inputs", v.len()));
     };
@@ -59,15 +67,16 @@ pub(super) fn attention(s: &AttentionSpec, v: &[&Value]) -> Result<Type, String>
     }
     let mut scores = Vec::new();
     for d in 0..rank - 2 {
-        scores.push(unify(&unify(&q.shape[d], &k.shape[d])?, &t.shape[d])?);
+        let both = relied.unify(&q.shape[d], &k.shape[d])?;
+        scores.push(relied.unify(&both, &t.shape[d])?);
     }
-    if !may_equal(&q.shape[rank - 1], &k.shape[rank - 1]) {
+    if !relied.same(&q.shape[rank - 1], &k.shape[rank - 1]) {
         return Err("q and k have different widths".into());
     }
     scores.push(q.shape[rank - 2].clone());
-    scores.push(unify(&k.shape[rank - 2], &t.shape[rank - 2])?);
+    scores.push(relied.unify(&k.shape[rank - 2], &t.shape[rank - 2])?);
     for x in extras {
-        if !broadcasts_to(&x.shape, &scores) {
+        if !relied.broadcasts_to(&x.shape, &scores) {
             return Err(format!(
                 "'{}' {} does not broadcast to {}",
                 x.name,

@@ -1,13 +1,17 @@
 //! Views: the same elements under another shape.
-use super::{broadcasts_to, list, may_equal, same_len};
+use super::{Relied, list, same_len};
 use crate::View;
 use layout::Dim;
 
-pub(super) fn shape(view: &View, input: &[Dim]) -> Result<Vec<Dim>, String> {
+pub(super) fn shape(
+    view: &View,
+    input: &[Dim],
+    relied: &mut Relied,
+) -> Result<Vec<Dim>, String> {
     match view {
         View::Reshape(to) => {
             let (a, b) = (Dim::product(input), Dim::product(to));
-            if !may_equal(&a, &b) {
+            if !relied.same(&a, &b) {
                 return Err(format!(
                     "{} has {a} elements, {} has {b}",
                     list(input),
@@ -54,10 +58,14 @@ pub(super) fn shape(view: &View, input: &[Dim]) -> Result<Vec<Dim>, String> {
                         return Err(format!("coordinate {at} lies outside dimension {d} of {n}"));
                     }
                 }
+                let (low, high) = if step > 0 { (start, &last) } else { (&last, start) };
+                relied.at_most(&Dim::ZERO, extent);
+                relied.at_most(&Dim::ZERO, low);
+                relied.at_most(&(high.clone() + Dim::ONE), n);
             }
             Ok(extents.clone())
         }
-        View::Expand(to) => match broadcasts_to(input, to) {
+        View::Expand(to) => match relied.broadcasts_to(input, to) {
             true => Ok(to.clone()),
             false => Err(format!(
                 "{} does not broadcast to {}",

@@ -1,5 +1,5 @@
 //! Ops over windows of spatial dimensions: convolution, pooling, resampling.
-use super::{Type, list, may_equal, product_type, same_len};
+use super::{Relied, Type, list, product_type, same_len};
 use crate::{ConvSpec, PoolSpec, ResampleSpec, Value};
 use layout::Dim;
 
@@ -48,7 +48,7 @@ fn lengths(
     Ok(spatial)
 }
 
-pub(super) fn conv(s: &ConvSpec, v: &[&Value]) -> Result<Type, String> {
+pub(super) fn conv(s: &ConvSpec, v: &[&Value], relied: &mut Relied) -> Result<Type, String> {
     let (x, w) = (v[0], v[1]);
     let spatial = lengths(x, &s.kernel, &s.strides, &s.dilations, &s.before, &s.after)?;
     if w.shape.len() != spatial + 2 {
@@ -71,7 +71,7 @@ pub(super) fn conv(s: &ConvSpec, v: &[&Value]) -> Result<Type, String> {
         false => (w.shape[0].clone(), w.shape[1].clone() * groups.clone()),
         true => (w.shape[1].clone() * groups.clone(), w.shape[0].clone()),
     };
-    if !may_equal(&channels, &x.shape[1]) {
+    if !relied.same(&channels, &x.shape[1]) {
         return Err(format!(
             "the weight {} in {} groups takes {channels} channels, the input has {}",
             list(&w.shape),
@@ -87,7 +87,7 @@ pub(super) fn conv(s: &ConvSpec, v: &[&Value]) -> Result<Type, String> {
     }
     let mut shape = vec![x.shape[0].clone(), oc];
     for d in 0..spatial {
-        if !may_equal(&w.shape[d + 2], &Dim::Known(s.kernel[d])) {
+        if !relied.same(&w.shape[d + 2], &Dim::Known(s.kernel[d])) {
             return Err(format!(
                 "the weight's extent {} is not the kernel's {}",
                 w.shape[d + 2],

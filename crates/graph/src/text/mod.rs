@@ -3,6 +3,7 @@
 //! ```text
 //! graph main
 //! symbol batch = input 0 axis 0
+//! assume max(batch, 8) = 8  # Slice_2
 //! input %x: f32[batch, 64]
 //! weight %w: f32[64, 10] @0
 //! weight %s: i64[2] @1 = 1, -1
@@ -68,6 +69,15 @@ impl Graph {
                     self.name_of(*value)
                 ),
             };
+        }
+        for a in &self.assumptions {
+            let _ = writeln!(
+                out,
+                "{indent}assume {} = {}  # {}",
+                a.left,
+                a.right,
+                word(&a.node)
+            );
         }
         let mut inputs = 0;
         let mut nodes = 0;

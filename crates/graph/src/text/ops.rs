@@ -147,6 +147,7 @@ fn empty() -> Box<Graph> {
         inputs: vec![],
         outputs: vec![],
         symbols: vec![],
+        assumptions: vec![],
         weights: Arc::new(WeightStore::new()),
     })
 }

@@ -4,7 +4,7 @@ use super::ops;
 use crate::shape::MAX_RANK;
 use crate::verify::MAX_NESTING;
 use crate::{
-    Graph, GraphError, Node, NodeId, Op, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
+    Assumption, Graph, GraphError, Node, NodeId, Op, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
 };
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
@@ -183,6 +183,7 @@ impl<'a> Reader<'a> {
                 inputs: vec![],
                 outputs: vec![],
                 symbols: vec![],
+                assumptions: vec![],
                 weights: Arc::new(WeightStore::new()),
             },
             names: BTreeMap::new(),
@@ -242,6 +243,22 @@ impl<'a> Reader<'a> {
                 p.graph.symbols.push(Symbol {
                     name: name.as_str().into(),
                     source,
+                });
+            }
+            "assume" => {
+                let dim = |t: &str| {
+                    t.trim()
+                        .parse::<Dim>()
+                        .map_err(|e| format!("'{t}' is no dimension: {e}"))
+                };
+                let left = dim(c.take(|x| x != '='))?;
+                c.expect("=")?;
+                let right = dim(c.take(|x| x != '#'))?;
+                c.expect("#")?;
+                p.graph.assumptions.push(Assumption {
+                    node: c.word(None)?,
+                    left,
+                    right,
                 });
             }
             "input" => {

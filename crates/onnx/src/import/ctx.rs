@@ -1,6 +1,5 @@
 //! The state of an import: graphs under construction, scopes of names, weights.
 use super::known::Num;
-use super::model::Assumption;
 use super::narrow::{narrow_dtype, narrow_name, unpack_pairs};
 use super::{CustomOps, ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
@@ -67,7 +66,6 @@ pub(crate) struct Mark {
     origins: BTreeSet<String>,
     nodes: usize,
     records: usize,
-    assumptions: usize,
     unsupported: usize,
 }
 
@@ -81,8 +79,6 @@ pub(crate) struct Ctx<'m> {
     pub unsupported: Vec<UnsupportedNode>,
     /// Every model node lowered, in order.
     pub records: Vec<Origin>,
-    /// What must hold of the dimensions of a request.
-    pub assumptions: Vec<Assumption>,
     store: Arc<WeightStore>,
     weight_of: BTreeMap<*const TensorData, WeightId>,
     /// Bytes of the sparse constants that were written out.
@@ -92,6 +88,8 @@ pub(crate) struct Ctx<'m> {
     depth: usize,
     /// What branches with outputs of different ranks are taken for.
     pub ranks: Ranks,
+    /// Which branch of an If by its node's name the rest of the model is made for.
+    pub taken: BTreeMap<String, bool>,
 }
 
 /// A value has one rank, also where branches disagree.
@@ -146,7 +144,6 @@ impl<'m> Ctx<'m> {
             }],
             unsupported: Vec::new(),
             records: Vec::new(),
-            assumptions: Vec::new(),
             store: Arc::new(WeightStore::new()),
             weight_of: BTreeMap::new(),
             written_out: 0,
@@ -154,6 +151,7 @@ impl<'m> Ctx<'m> {
             nodes: 0,
             depth: 0,
             ranks: Ranks::default(),
+            taken: BTreeMap::new(),
         }
     }
 
@@ -475,17 +473,15 @@ impl<'m> Ctx<'m> {
         }
     }
 
-    /// Notes that the graph is right only where `extent` is `must_be`.
+    /// Notes that the graph at hand is the model only where `extent` is `must_be`.
     pub fn assume(&mut self, n: &NodeView<'m>, extent: &Dim, must_be: &Dim) {
-        let node = n.origin.name.clone();
-        let a = Assumption {
-            node,
-            extent: extent.clone(),
-            must_be: must_be.clone(),
-            inner: self.frames.len() > 1,
-        };
-        if extent != must_be && !self.assumptions.contains(&a) {
-            self.assumptions.push(a);
+        self.b().assume(&n.origin.name, extent, must_be);
+    }
+
+    /// Notes that the graph at hand is the model only where `a` is no larger than `b`.
+    pub fn assume_at_most(&mut self, n: &NodeView<'m>, a: &Dim, b: &Dim) {
+        if !a.provably_le(b) {
+            self.assume(n, &a.max_with(b), b);
         }
     }
 
@@ -508,7 +504,6 @@ impl<'m> Ctx<'m> {
             origins: self.origins.clone(),
             nodes: self.nodes,
             records: self.records.len(),
-            assumptions: self.assumptions.len(),
             unsupported: self.unsupported.len(),
         }
     }
@@ -517,7 +512,6 @@ impl<'m> Ctx<'m> {
         self.origins = m.origins;
         self.nodes = m.nodes;
         self.records.truncate(m.records);
-        self.assumptions.truncate(m.assumptions);
         self.unsupported.truncate(m.unsupported);
     }
 

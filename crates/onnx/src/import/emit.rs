@@ -21,27 +21,13 @@ pub(crate) fn to_dtype(code: i64) -> Lowered<DType> {
     dtype_of(code).map_err(LowerError::Unsupported)
 }
 
-/// The common shape by the usual rule; where two extents cannot be told apart the first stands.
-pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Lowered<Vec<Dim>> {
-    let rank = a.len().max(b.len());
-    let at = |s: &[Dim], i: usize| (i + s.len()).checked_sub(rank).map(|i| s[i].clone());
-    (0..rank)
-        .map(|i| match (at(a, i), at(b, i)) {
-            (Some(x), Some(y)) if x == y || y.is_one() => Ok(x),
-            (Some(x), Some(y)) if x.is_one() => Ok(y),
-            (Some(x), Some(y)) => match (x.known(), y.known()) {
-                (Some(p), Some(q)) => {
-                    Err(format!("shapes do not broadcast: {p} against {q}").into())
-                }
-                (None, Some(_)) => Ok(y),
-                _ => Ok(Dim::simpler(&x, &y).clone()),
-            },
-            (x, y) => Ok(x.or(y).unwrap_or(Dim::ONE)),
-        })
-        .collect()
-}
-
 impl<'m> Ctx<'m> {
+    /// The common shape by the usual rule. Of two extents that cannot be told apart one stands, and
+    /// that they are equal is an assumption.
+    pub fn broadcast(&mut self, n: &NodeView<'m>, a: &[Dim], b: &[Dim]) -> Lowered<Vec<Dim>> {
+        Ok(self.b().broadcast(&n.origin.name, a, b)?)
+    }
+
     /// Adds a core op with several outputs.
     pub fn add(
         &mut self,

@@ -20,11 +20,11 @@ mod sparse;
 
 pub use custom::{CustomLowered, CustomNode, CustomOp, CustomOps};
 pub use error::{ImportError, UnsupportedNode};
-pub use model::{Assumption, ImportOptions, Imported, Report, import, import_file};
+pub use model::{ImportOptions, Imported, Report, import, import_file, import_refused};
 
 pub(crate) use body::BodyInput;
 pub(crate) use ctx::{Ctx, Item};
-pub(crate) use emit::{axes_of, axis_of, broadcast, to_dtype};
+pub(crate) use emit::{axes_of, axis_of, to_dtype};
 pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;
 pub(crate) use known::Num;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use tensor::WeightStore;
+use tensor::{Attr, Attrs, WeightStore};
 
 /// What the caller binds.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,10 @@ pub struct ImportOptions {
     pub dims: BTreeMap<String, i64>,
     /// Operators that the caller brings.
     pub customs: CustomOps,
+    /// For an If, by its node's name, whose branches give values of different ranks: whether the
+    /// rest of the model is made for the first branch or the second. Where nothing is said it is
+    /// made for the lower rank, or the higher where that does not fit.
+    pub taken: BTreeMap<String, bool>,
 }
 
 /// What is known of a model besides its graph.
@@ -38,25 +42,9 @@ pub struct Report {
     pub parameters: u64,
     /// Every model node that was lowered, functions inlined, in order.
     pub nodes: Vec<Origin>,
-    /// What must hold of a request's dimensions.
-    pub assumptions: Vec<Assumption>,
     /// The files that it was read from: the model's own first, then those of external data. Empty
     /// for a model read from memory.
     pub files: Vec<std::path::PathBuf>,
-}
-
-/// Something about extents that the model takes for granted and its graph is built on; a request
-/// whose dimensions contradict it must be refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Assumption {
-    /// Node that takes it for granted.
-    pub node: String,
-    /// An extent.
-    pub extent: Dim,
-    /// What it must be equal to.
-    pub must_be: Dim,
-    /// True inside a branch or loop, which a request may pass by.
-    pub inner: bool,
 }
 
 /// A model as core ops.
@@ -112,11 +100,16 @@ pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported
 }
 
 fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
-    let mut c = Ctx::new(file, &options.customs);
+    let fresh = || {
+        let mut c = Ctx::new(file, &options.customs);
+        c.taken = options.taken.clone();
+        c
+    };
+    let mut c = fresh();
     let mut lowered = lower(&mut c, options);
     if lowered.is_err() && c.ranks.differ {
         // The rest of the model may be made for the other rank of what a branch gives.
-        let mut other = Ctx::new(file, &options.customs);
+        let mut other = fresh();
         other.ranks.higher = true;
         let again = lower(&mut other, options);
         if again.is_ok() {
@@ -145,8 +138,64 @@ fn import_once(file: &ModelFile, options: &ImportOptions) -> Result<Imported, Im
     })?;
     Ok(Imported {
         graph,
-        report: report(file, c.records, c.assumptions),
+        report: report(file, c.records),
     })
+}
+
+/// A graph that stands for a model which cannot be imported for all sizes at once, and why: its
+/// inputs and outputs as the model states them, with a host operator between that refuses to run.
+///
+/// # Errors
+/// The inputs do not fit `options`, or the model does not state the types of its outputs.
+pub fn import_refused(
+    file: &ModelFile,
+    options: &ImportOptions,
+    why: &str,
+) -> Result<Imported, ImportError> {
+    let mut c = Ctx::new(file, &options.customs);
+    let model_error = |why: String| ImportError::Model {
+        file: file.name().into(),
+        why,
+    };
+    let graph = refused(&mut c, options, why).map_err(|e| match e {
+        LowerError::Import(e) => e,
+        LowerError::Node(why) | LowerError::Unsupported(why) => model_error(why),
+        LowerError::Graph(e) => model_error(e.to_string()),
+    })?;
+    Ok(Imported {
+        graph,
+        report: report(file, Vec::new()),
+    })
+}
+
+fn refused<'m>(c: &mut Ctx<'m>, options: &ImportOptions, why: &str) -> Lowered<Graph> {
+    let g = &c.file.model.graph;
+    c.push_frame(&g.name, c.scope_of(g, String::new())?);
+    inputs(c, options)?;
+    let attrs = Attrs::from([("why".to_string(), Attr::Str(why.into()))]);
+    let op = Op::Host {
+        name: "Refuse".into(),
+        attrs,
+    };
+    let origin = Origin {
+        name: g.name.clone(),
+        op_type: "Model".into(),
+    };
+    let mut outputs = Vec::new();
+    for o in &g.outputs {
+        let (dtype, rank) = match &o.ty {
+            Some(Type::Tensor(t)) => (dtype_of(t.dtype)?, t.shape.as_ref().map_or(0, Vec::len)),
+            Some(Type::Unspecified) | None => {
+                return Err(format!("output '{}' has no type; export the model again", o.name).into());
+            }
+            Some(_) => (DType::Host, 0),
+        };
+        outputs.push((o.name.as_str(), dtype, vec![None; rank]));
+    }
+    let given = c.b().graph().inputs.clone();
+    let values = c.b().node_with_shapes(op, &given, &outputs, &origin);
+    let frame = c.frames.pop().ok_or("the import lost its graph")?;
+    Ok(frame.b.finish(&values))
 }
 
 fn input_error(c: &Ctx, name: &str, why: impl Into<String>) -> LowerError {
@@ -166,7 +215,14 @@ fn lower<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered<Graph> {
         g.name.as_str()
     };
     c.push_frame(name, scope);
-    let formals = Ctx::real_inputs(g);
+    inputs(c, options)?;
+    c.nodes(&g.nodes)?;
+    outputs(c)
+}
+
+/// Adds the model's inputs with the shapes and numbers that the caller binds.
+fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
+    let formals = Ctx::real_inputs(&c.file.model.graph);
     for bound in options.shapes.keys() {
         if !formals.iter().any(|f| f.name == *bound) {
             let names: Vec<&str> = formals.iter().map(|f| f.name.as_str()).collect();
@@ -197,7 +253,12 @@ fn lower<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered<Graph> {
             why,
         }));
     }
-    c.nodes(&g.nodes)?;
+    Ok(())
+}
+
+/// Ends the graph with the model's outputs.
+fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
+    let g = &c.file.model.graph;
     let mut outs = Vec::new();
     let mut names = BTreeSet::new();
     for o in &g.outputs {
@@ -255,6 +316,11 @@ fn with_shapes(
     used: &mut BTreeSet<String>,
 ) -> Lowered<ImportOptions> {
     let mut all = options.clone();
+    // Exporters give one name to sizes that need not be equal; where every shape is given no name
+    // is asked.
+    let whole = inputs.iter().all(|i| {
+        options.shapes.contains_key(&i.name) || !matches!(i.ty, Some(Type::Tensor(_)))
+    });
     for i in inputs {
         let (Some(given), Some(Type::Tensor(t))) = (options.shapes.get(&i.name), &i.ty) else {
             continue;
@@ -268,7 +334,7 @@ fn with_shapes(
             used.insert(s.clone());
             let Some(n) = d.known() else { continue };
             let bound = *all.dims.entry(s.clone()).or_insert(n);
-            if bound != n {
+            if bound != n && !whole {
                 return Err(input_error(
                     c,
                     &i.name,
@@ -518,7 +584,7 @@ fn visit(nodes: &[Node], f: &mut dyn FnMut(&Node)) {
     }
 }
 
-fn report(file: &ModelFile, nodes: Vec<Origin>, assumptions: Vec<Assumption>) -> Report {
+fn report(file: &ModelFile, nodes: Vec<Origin>) -> Report {
     let m = &file.model;
     let mut operators = BTreeMap::new();
     let mut count = |n: &Node| {
@@ -558,7 +624,6 @@ fn report(file: &ModelFile, nodes: Vec<Origin>, assumptions: Vec<Assumption>) ->
         operators,
         parameters,
         nodes,
-        assumptions,
         files: file.paths(),
     }
 }

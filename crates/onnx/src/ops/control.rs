@@ -1,7 +1,7 @@
 //! If and Loop: a branch known at import is inlined, all others become closed graphs.
 use super::{OpDef, op};
 use crate::import::{BodyInput, Ctx, ImportError, Kind, LowerError, Lowered, NodeView};
-use graph::{Op, ValueId};
+use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 use tensor::{Attr, Attrs, Tensor};
 
@@ -51,11 +51,13 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return c.inline_branch(n, if *k != 0 { yes } else { no });
     }
     // `x.squeeze(d)` is exported as a branch on the extent; its ranks tell that the model's author
-    // expects one outcome, which the squeeze then assumes.
-    match (only_squeezes(yes), only_squeezes(no)) {
-        (true, false) if depends_on_sizes(c, cond) => return c.inline_branch(n, yes),
-        (false, true) if depends_on_sizes(c, cond) => return c.inline_branch(n, no),
-        _ => {}
+    // expects one outcome, which is then assumed.
+    let squeezes = (only_squeezes(yes), only_squeezes(no));
+    if squeezes.0 != squeezes.1
+        && let Some(holds) = truth(c, cond, 8)
+    {
+        c.assume(n, &holds, &Dim::Known(i64::from(squeezes.0)));
+        return c.inline_branch(n, if squeezes.0 { yes } else { no });
     }
     let cond = one_bool(c, n, cond)?;
     let outer = c.frames.len();
@@ -89,22 +91,29 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             poison(c, n);
             return Ok(());
         }
-        Tried::Invalid(why) => refuse(c, n, cond, &captured, &kinds_a, &why)?,
+        Tried::Invalid(why) => refuse(c, n, cond, swapped, &captured, &kinds_a, &why)?,
     };
     let mut kinds_b = kinds(c, &second);
     if let Some((i, a, b)) = ranks_differ(&kinds_a, &kinds_b) {
-        // A value has one rank: the branch with the lower one is what the rest of the model is made
-        // for, or else the other. The one that is not gives an error when it is taken.
+        // A value has one rank: the rest of the model is made for the branch that the caller says is
+        // taken, else for the one with the lower rank, or else the other. The one that is not gives
+        // an error when it is taken.
         let why = |own, other| format!("its output {i} has rank {own}, the other branch's {other}");
-        c.ranks.differ = true;
-        if (a < b) != c.ranks.higher {
+        let keep_first = match c.taken.get(&n.origin.name) {
+            Some(yes) => *yes != swapped,
+            None => {
+                c.ranks.differ = true;
+                (a < b) != c.ranks.higher
+            }
+        };
+        if keep_first {
             c.drop_body();
-            second = refuse(c, n, cond, &captured, &kinds_a, &why(b, a))?;
+            second = refuse(c, n, cond, swapped, &captured, &kinds_a, &why(b, a))?;
             kinds_b = kinds_a.clone();
         } else {
             let held: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
             let Some(other) = c.frames.pop() else { return Err("a branch is lost".into()) };
-            first = refuse(c, n, cond, &held, &kinds_b, &why(a, b))?;
+            first = refuse(c, n, cond, !swapped, &held, &kinds_b, &why(a, b))?;
             kinds_a = kinds_b.clone();
             let Some(refused) = c.frames.pop() else { return Err("a branch is lost".into()) };
             frame = refused;
@@ -181,12 +190,13 @@ fn name_output(e: LowerError, i: usize) -> LowerError {
     }
 }
 
-/// A body in place of a branch that does not fit these sizes: it gives an error when it is taken.
-/// Its frame stays open.
+/// A body in place of the branch for a condition of `taken` that does not fit these sizes: it gives
+/// an error when it is taken. Its frame stays open.
 fn refuse<'m>(
     c: &mut Ctx<'m>,
     n: &NodeView<'m>,
     cond: ValueId,
+    taken: bool,
     captured: &[ValueId],
     like: &[Kind],
     why: &str,
@@ -202,7 +212,11 @@ fn refuse<'m>(
     let mut outs = Vec::new();
     for (i, kind) in like.iter().enumerate() {
         let (d, s) = c.outside(&kind.known(&|d| c.visible(d)))?;
-        let attrs = Attrs::from([("why".to_string(), Attr::Str(why.clone()))]);
+        let attrs = Attrs::from([
+            ("why".to_string(), Attr::Str(why.clone())),
+            ("node".to_string(), Attr::Str(n.origin.name.clone())),
+            ("taken".to_string(), Attr::Int(i64::from(taken))),
+        ]);
         let op = Op::Host { name: "Refuse".into(), attrs };
         let name = format!("{}.refused{i}", n.name(0));
         let vs = c.b().node_with_shapes(op, &[cond], &[(&name, d, s)], &n.origin);
@@ -226,20 +240,22 @@ fn only_squeezes(g: &crate::proto::Graph) -> bool {
     squeezes > 0
 }
 
-/// Whether a condition is computed from extents alone: a comparison of known contents.
-fn depends_on_sizes<'m>(c: &mut Ctx<'m>, cond: ValueId) -> bool {
-    let mut v = cond;
-    for _ in 0..8 {
-        let Some(node) = c.b().graph().producer(v).cloned() else { return false };
-        if !node.inputs.is_empty() && node.inputs.iter().all(|&i| c.ints(i).is_some()) {
-            return true;
-        }
-        match node.inputs.as_slice() {
-            [one] => v = *one,
-            _ => return false,
-        }
+/// The one number or truth (0 or 1) that `v` holds, as an expression of sizes, where it is computed
+/// from sizes alone by at most `depth` nodes.
+fn truth<'m>(c: &mut Ctx<'m>, v: ValueId, depth: usize) -> Option<Dim> {
+    if let Some(one) = c.ints(v) {
+        return one.first().filter(|_| one.len() == 1).cloned();
     }
-    false
+    let node = c.b().graph().producer(v).cloned()?;
+    if depth == 0 || Dim::product(&c.shape(v)).known() != Some(1) {
+        return None;
+    }
+    let args: Vec<Option<Dim>> = node.inputs.iter().map(|&i| truth(c, i, depth - 1)).collect();
+    match &node.op {
+        Op::View(View::Reshape(_)) => args.into_iter().next().flatten(),
+        Op::Map(e) => e.eval_truth(&args),
+        _ => None,
+    }
 }
 
 /// One branch is unsupported: the other is lowered for the list of what else is.

@@ -1,6 +1,6 @@
 //! Expand.
 use super::{OpDef, op};
-use crate::import::{Ctx, LowerError, Lowered, NodeView, broadcast};
+use crate::import::{Ctx, LowerError, Lowered, NodeView};
 
 pub(crate) const OPS: &[OpDef] = &[op("Expand", lower)];
 
@@ -15,7 +15,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let d = c.dtype(x);
         return c.host(n, &[(d, vec![None; from.len().max(r as usize)])]);
     };
-    let shape = broadcast(&from, &target)?;
+    let shape = c.broadcast(n, &from, &target)?;
     let y = c.expand(n, n.name(0), x, shape)?;
     c.set(n, 0, y);
     Ok(())

@@ -1,6 +1,6 @@
 //! MatMul, MatMulInteger, com.microsoft FusedMatMul.
 use super::{OpDef, op, other};
-use crate::import::{Ctx, Lowered, NodeView, broadcast};
+use crate::import::{Ctx, Lowered, NodeView};
 use graph::ValueId;
 use layout::{DType, Dim};
 
@@ -33,7 +33,7 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
     if batch > 20 {
         return Err("has too many dimensions".into());
     }
-    broadcast(&sa[..ba], &sb[..bb])?;
+    c.broadcast(n, &sa[..ba], &sb[..bb])?;
     // A batch dimension of extent 1 against another one is dropped: its label is the other's.
     let side = |s: &[Dim], own: usize, other: &[Dim], theirs: usize| {
         let (mut dims, mut labels) = (Vec::new(), Vec::new());

@@ -38,6 +38,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let Some(extent) = shape else {
         return c.host(n, &[(d, vec![None])]);
     };
+    c.assume_at_most(n, &Dim::ZERO, &extent);
     let part = |e: &mut expr::ExprBuilder, x: &Option<Num>| match x {
         Some(Num::Value(s)) if d.is_float() => e.constant(s.as_f64(), d),
         Some(Num::Value(s)) => e.int(s.as_i64(), d),

@@ -91,8 +91,9 @@ fn squeeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let d = c.dtype(x);
         return c.host(n, &[(d, vec![None; out])]);
     }
-    let axes = match c.axes(n, 1, 12)? {
-        Some(a) => axes_of(&a, s.len())?,
+    let named = c.axes(n, 1, 12)?;
+    let axes = match &named {
+        Some(a) => axes_of(a, s.len())?,
         None => (0..s.len()).filter(|&i| s[i].is_one()).collect(),
     };
     if let Some(&a) = axes.iter().find(|&&a| s[a].known().is_some_and(|n| n != 1)) {
@@ -100,6 +101,12 @@ fn squeeze<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     for &a in &axes {
         c.assume(n, &s[a], &Dim::ONE);
+    }
+    if named.is_none() {
+        // What stays is taken to be longer than 1.
+        for d in s.iter().filter(|d| d.known().is_none()) {
+            c.assume_at_most(n, &Dim::Known(2), d);
+        }
     }
     let shape = (0..s.len()).filter(|i| !axes.contains(i)).map(|i| s[i].clone()).collect();
     let y = c.reshape(n, n.name(0), x, shape)?;

@@ -11,77 +11,81 @@ pub(crate) const OPS: &[OpDef] = &[op("Slice", lower)];
 /// fits a machine's memory is longer.
 const FAR: i64 = 1_000_000_000;
 
-/// A bound counted from the start. Bounds of unknown sign are sizes, so not negative.
-fn from_start(b: &Dim, d: &Dim) -> Dim {
-    let negative = b.known().map_or_else(|| !b.provably_nonneg() && (-b.clone()).provably_nonneg(), |n| n < 0);
-    if negative { d.clone() + b.clone() } else { b.clone() }
+/// One dimension that is sliced, and the node that does it. What a bound is taken to be where its
+/// symbols do not say it is noted as an assumption: writing it out as minima and maxima would hide
+/// equal extents from one another.
+struct Axis<'a, 'm> {
+    c: &'a mut Ctx<'m>,
+    n: &'a NodeView<'m>,
+    /// The dimension's extent.
+    d: Dim,
 }
 
-/// First coordinate and extent for step 1 and more.
-pub(crate) fn forward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) {
-    // A bound stated relative to the end of a symbolic dimension is taken to lie inside it:
-    // a maximum with 0 would hide equal extents from one another.
-    let clamp = |b: &Dim, low: bool| -> Dim {
-        if b.known().is_some_and(|n| n >= FAR) {
-            return d.clone();
-        }
-        if b.known().is_some_and(|n| n <= -FAR) {
-            return Dim::ZERO;
-        }
-        let b = from_start(b, d);
-        match (b.known(), d.known()) {
-            (Some(b), Some(d)) => Dim::Known(b.clamp(0, d)),
-            (Some(b), None) if b < 0 => Dim::ZERO,
-            (Some(_), None) if low => b,
-            _ if (d.clone() - b.clone()).provably_nonneg() => b,
-            _ if low => b,
-            _ if (b.clone() - d.clone()).known().is_some() && b.provably_le(d) => b,
-            _ => b.min_with(d),
-        }
-    };
-    let (s, e) = (clamp(start, true), clamp(end, false));
-    let span = e.clone() - s.clone();
-    let n = span.ceil_div(&Dim::Known(step));
-    let n = match n.known() {
-        Some(n) => Dim::Known(n.max(0)),
-        None if e == *d || n.provably_nonneg() || !has_min(&e) => n,
-        None => n.max_with(&Dim::ZERO),
-    };
-    (s, n)
-}
-
-fn has_min(d: &Dim) -> bool {
-    d.terms().any(|(_, atoms)| atoms.iter().any(|a| matches!(a, layout::Atom::Min(..))))
-}
-
-/// First coordinate and extent for negative steps.
-fn backward(start: &Dim, end: &Dim, step: i64, d: &Dim) -> (Dim, Dim) {
-    let last = d.clone() - Dim::ONE;
-    let s = match start.known() {
-        Some(n) if n >= FAR => last.clone(),
-        _ => {
-            let s = from_start(start, d);
-            match (s.known(), d.known()) {
-                (Some(s), Some(d)) => Dim::Known(s.clamp(-1, d - 1)),
-                _ if s.provably_le(&last) => s,
-                _ => s.min_with(&last),
+impl Axis<'_, '_> {
+    /// A bound counted from the start; one of unknown sign is a size.
+    fn from_start(&mut self, b: &Dim) -> Dim {
+        let negative = match b.known() {
+            Some(n) => n < 0,
+            None => !b.provably_nonneg() && (-b.clone()).provably_nonneg(),
+        };
+        match negative {
+            true => self.d.clone() + b.clone(),
+            false => {
+                self.at_most(&Dim::ZERO, b);
+                b.clone()
             }
         }
-    };
-    let minus = Dim::Known(-1);
-    let e = match end.known() {
-        Some(n) if n <= -FAR => minus,
-        _ => {
-            let e = from_start(end, d);
-            match (e.known(), d.known()) {
-                (Some(e), Some(d)) => Dim::Known(e.clamp(-1, d - 1)),
-                (Some(e), None) => Dim::Known(e.max(-1)),
-                _ => e,
-            }
+    }
+
+    fn at_most(&mut self, a: &Dim, b: &Dim) {
+        self.c.assume_at_most(self.n, a, b);
+    }
+
+    /// `b` moved into `low..=high`. An end may lie beyond a symbolic extent; any other bound is
+    /// taken to lie inside.
+    fn clamp(&mut self, b: &Dim, low: Dim, high: Dim, end: bool) -> Dim {
+        match (b.known(), low.known(), high.known()) {
+            (Some(n), _, _) if n >= FAR => return high,
+            (Some(n), _, _) if n <= -FAR => return low,
+            _ => {}
         }
-    };
-    let n = (s.clone() - e).ceil_div(&Dim::Known(step.saturating_neg()));
-    (s, n.known().map_or(n, |n| Dim::Known(n.max(0))))
+        let b = self.from_start(b);
+        if let (Some(b), Some(low), Some(high)) = (b.known(), low.known(), high.known()) {
+            return Dim::Known(b.min(high).max(low));
+        }
+        self.at_most(&low, &b);
+        if end {
+            return b.min_with(&high);
+        }
+        self.at_most(&b, &high);
+        b
+    }
+
+    /// First coordinate and extent for steps of `step`, which is not 0.
+    fn cut(&mut self, start: &Dim, end: &Dim, step: i64) -> (Dim, Dim) {
+        let (d, last) = (self.d.clone(), self.d.clone() - Dim::ONE);
+        // The standard moves a start before the first element onto it also where steps go down;
+        // its reference leaves nothing where the start is the least number there is.
+        let least = step < 0 && start.known().is_some_and(|n| n <= -FAR);
+        if d.is_zero() || least {
+            return (Dim::ZERO, Dim::ZERO);
+        }
+        let (s, span) = if step > 0 {
+            let s = self.clamp(start, Dim::ZERO, d.clone(), false);
+            let e = self.clamp(end, Dim::ZERO, d, true);
+            (s.clone(), e - s)
+        } else {
+            let s = self.clamp(start, Dim::ZERO, last.clone(), false);
+            let e = self.clamp(end, Dim::Known(-1), last, true);
+            (s.clone(), s - e)
+        };
+        let step = Dim::Known(step.saturating_abs());
+        if let Some(n) = span.known() {
+            return (s, Dim::Known(n.max(0)).ceil_div(&step));
+        }
+        self.at_most(&Dim::ZERO, &span);
+        (s, span.ceil_div(&step))
+    }
 }
 
 /// The longest chain of sums that is followed back.
@@ -200,11 +204,11 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut view = (vec![Dim::ZERO; shape.len()], vec![1i64; shape.len()], shape.clone());
     for (i, &a) in axes.iter().enumerate() {
         let a = axis_of(a, shape.len())?;
-        let (s, e) = match steps[i] {
-            0 => return Err("a step is 0".into()),
-            k if k > 0 => forward(&starts[i], &ends[i], k, &shape[a]),
-            k => backward(&starts[i], &ends[i], k, &shape[a]),
-        };
+        if steps[i] == 0 {
+            return Err("a step is 0".into());
+        }
+        let mut axis = Axis { c, n, d: shape[a].clone() };
+        let (s, e) = axis.cut(&starts[i], &ends[i], steps[i]);
         (view.0[a], view.1[a], view.2[a]) = (s, steps[i], e);
     }
     let y = c.add1(n, Op::View(View::Slice { starts: view.0, steps: view.1, extents: view.2 }), &[x], n.name(0))?;

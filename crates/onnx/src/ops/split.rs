@@ -49,6 +49,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     {
         return Err(format!("the parts add up to {a}, dimension {axis} is {b}").into());
     }
+    c.assume(n, &total, &d);
+    for p in &parts {
+        c.assume_at_most(n, &Dim::ZERO, p);
+    }
     let mut at = Dim::ZERO;
     for (i, p) in parts.into_iter().enumerate() {
         if n.wants(i) {

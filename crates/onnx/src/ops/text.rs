@@ -112,7 +112,8 @@ fn texts<'m>(c: &Ctx<'m>, n: &NodeView<'m>, count: usize) -> Lowered {
 
 fn concat<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     texts(c, n, 2)?;
-    let s = crate::import::broadcast(&c.shape(n.input(0)?), &c.shape(n.input(1)?))?;
+    let (a, b) = (c.shape(n.input(0)?), c.shape(n.input(1)?));
+    let s = c.broadcast(n, &a, &b)?;
     c.host(n, &[(DType::Str, s.into_iter().map(Some).collect())])
 }
 

@@ -32,6 +32,8 @@ use std::sync::Arc;
 pub(crate) struct Lowering<'a> {
     pub graph: &'a Graph,
     pub program: Program,
+    /// The pairs of extents of the program's constraints.
+    pub constrained: std::collections::BTreeSet<(Dim, Dim)>,
     pub located: Vec<Option<Located>>,
     pub is_output: Vec<bool>,
     /// In what type products are computed.
@@ -261,15 +263,19 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// Records that two extents must be equal when the model runs.
+    /// Records that two extents must be equal when the model runs; each pair once, for the node that
+    /// relies on it first.
     pub fn constrain(&mut self, node: &str, left: &Dim, right: &Dim) {
-        let c = plan::Constraint {
-            node: node.into(),
-            left: left.clone(),
-            right: right.clone(),
+        let pair = match left <= right {
+            true => (left.clone(), right.clone()),
+            false => (right.clone(), left.clone()),
         };
-        if !self.program.constraints.contains(&c) {
-            self.program.constraints.push(c);
+        if left != right && self.constrained.insert(pair) {
+            self.program.constraints.push(plan::Constraint {
+                node: node.into(),
+                left: left.clone(),
+                right: right.clone(),
+            });
         }
     }
 

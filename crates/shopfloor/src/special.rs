@@ -1,0 +1,60 @@
+//! A model planned anew for sizes that its program for all sizes does not hold for.
+use crate::{Cache, Model, ModelOptions};
+use layout::Dim;
+use plan::Program;
+use runtime::{Bound, Specialise};
+use std::path::PathBuf;
+
+/// What a model was read from, to read it again with more bound.
+pub(crate) struct Source {
+    path: PathBuf,
+    options: ModelOptions,
+    inputs: Vec<String>,
+    /// The files as they were when the model was read.
+    files: String,
+    cache: Option<Cache>,
+}
+
+impl Source {
+    /// `None` for a model that no files hold.
+    pub fn of(model: &Model, cache: Option<Cache>) -> Option<Source> {
+        Some(Source {
+            path: model.path().to_path_buf(),
+            options: model.options().clone(),
+            inputs: model.input_names(),
+            files: model.files_key()?,
+            cache,
+        })
+    }
+}
+
+impl Specialise for Source {
+    fn program(&self, bound: &Bound) -> Result<Program, String> {
+        let mut options = self.options.clone();
+        // Ranges are for plans; of the symbols that are left some may be gone.
+        let fixed = self.options.dims.iter().filter(|(_, r)| r.lo == r.hi);
+        let fixed = fixed.map(|(s, r)| (s.clone(), r.lo));
+        options.dims = Default::default();
+        for (s, n) in fixed.chain(bound.dims.clone()) {
+            options.dims.insert(s, n, n);
+        }
+        if let Some(shapes) = &bound.shapes {
+            let whole = |s: &Vec<usize>| s.iter().map(|&n| Dim::from(n)).collect::<Vec<_>>();
+            options.shapes = self.inputs.iter().cloned().zip(shapes.iter().map(whole)).collect();
+            options.dims = Default::default();
+        }
+        options.taken.extend(bound.taken.clone());
+        let model = Model::open_with(&self.path, &options, self.cache.as_ref())
+            .map_err(|e| e.to_string())?;
+        if model.files_key().as_ref() != Some(&self.files) {
+            return Err(format!(
+                "{} was changed since the model was loaded; load it again",
+                self.path.display()
+            ));
+        }
+        if let Some(why) = model.refusal() {
+            return Err(why);
+        }
+        Ok(model.program().as_ref().clone())
+    }
+}
