@@ -18,10 +18,15 @@ impl Graph {
             .collect();
         let place = |s: &Sym| inputs.iter().position(|i| *i == s);
         let mut pair = |a: &Dim, b: &Dim| {
-            if a == b || a.is_one() || b.is_one() {
+            if a.is_one() || b.is_one() {
                 return;
             }
-            for (s, e) in [(b, a), (a, b)] {
+            let replaced = |d: &Dim, by: &[(Sym, Dim)]| {
+                d.substitute(&|s| by.iter().find(|(f, _)| **f == *s).map(|(_, e)| e.clone()))
+            };
+            // By what was found before, so that no two symbols stand for each other.
+            let (a, b) = (replaced(a, &found), replaced(b, &found));
+            for (s, e) in [(&b, &a), (&a, &b)] {
                 let Some(name) = s.as_sym() else { continue };
                 let name: Sym = name.into();
                 let Some(at) = place(&name) else { continue };
@@ -38,9 +43,11 @@ impl Graph {
                 {
                     continue;
                 }
-                if !found.iter().any(|(f, _)| *f == name) {
-                    found.push((name, e.clone()));
+                let this = [(name.clone(), e.clone())];
+                for (_, known) in &mut found {
+                    *known = replaced(known, &this);
                 }
+                found.extend(this);
                 return;
             }
         };

@@ -28,6 +28,9 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
             return Err("a step of 0 is not allowed".into());
         }
         let wrap = |v: i64| if v < 0 { v.saturating_add(len) } else { v };
+        // The standard moves a start before the first element onto it also where steps go down; its
+        // reference leaves nothing where the start is the least number there is.
+        let least = step < 0 && starts[i] <= i64::from(i32::MIN);
         let (lo, hi) = if step > 0 { (0, len) } else { (-1, len - 1) };
         let start = wrap(starts[i]).clamp(lo.max(0), hi.max(0));
         let end = wrap(ends[i]).clamp(lo, hi);
@@ -37,7 +40,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         } else {
             (start as i128 - end as i128 - step as i128 - 1).div_euclid(-(step as i128))
         };
-        extents[d] = if len == 0 { 0 } else { count.max(0) as usize };
+        extents[d] = if len == 0 || least { 0 } else { count.max(0) as usize };
         first[d] = if extents[d] == 0 { 0 } else { start };
         steps[d] = if extents[d] <= 1 { 1 } else { step };
     }

@@ -66,7 +66,7 @@ impl Axis<'_, '_> {
         let (d, last) = (self.d.clone(), self.d.clone() - Dim::ONE);
         // The standard moves a start before the first element onto it also where steps go down;
         // its reference leaves nothing where the start is the least number there is.
-        let least = step < 0 && start.known().is_some_and(|n| n <= -FAR);
+        let least = step < 0 && start.known().is_some_and(|n| n <= i64::from(i32::MIN));
         if d.is_zero() || least {
             return (Dim::ZERO, Dim::ZERO);
         }
