@@ -204,6 +204,9 @@ pub struct ModelArgs {
     /// Size or range of a symbolic dimension, such as batch=4 or batch=1..8; repeatable
     #[arg(long, value_name = "NAME=RANGE", value_parser = dim)]
     pub dim: Vec<(String, i64, i64)>,
+    /// Take every dimension of every input as a symbol, also where the model has a number for it
+    #[arg(long)]
+    pub open_dims: bool,
     /// State: what OUTPUT gives is what INPUT takes in the next request of a stream; repeatable
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = state)]
     pub state: Vec<(String, String)>,
@@ -250,6 +253,9 @@ impl ModelArgs {
             let (domain, name, file) = (&k.domain, &k.name, &k.file);
             out.extend(["--kernel".into(), format!("{domain}:{name}={file}")]);
         }
+        if self.open_dims {
+            out.push("--open-dims".into());
+        }
         if let Some(n) = self.fuel {
             out.extend(["--fuel".into(), n.to_string()]);
         }
@@ -268,6 +274,7 @@ impl ModelArgs {
             states: self.state.clone(),
             fuel: self.fuel,
             precision: self.precision,
+            open_dims: self.open_dims,
             ..ModelOptions::default()
         };
         let each = self.kernel.iter();

@@ -115,38 +115,48 @@ pub fn find_test_folders(dirs: &[PathBuf]) -> Result<Vec<TestFolder>, Error> {
 }
 
 /// The numbered files `PREFIX_N.pb` of a data set, in the order of their numbers.
-fn numbered(files: &[PathBuf], prefix: &str) -> Vec<PathBuf> {
-    let number = |p: &PathBuf| -> Option<u32> {
+fn numbered(files: &[PathBuf], prefix: &str) -> Vec<(usize, PathBuf)> {
+    let number = |p: &PathBuf| -> Option<usize> {
         let name = p.file_name()?.to_str()?;
         name.strip_prefix(prefix)?.strip_suffix(".pb")?.parse().ok()
     };
-    let mut found: Vec<(u32, &PathBuf)> =
-        files.iter().filter_map(|p| Some((number(p)?, p))).collect();
+    let mut found: Vec<(usize, PathBuf)> =
+        files.iter().filter_map(|p| Some((number(p)?, p.clone()))).collect();
     found.sort();
-    found.into_iter().map(|(_, p)| p.clone()).collect()
+    found
 }
 
 /// Values of the files; `values` are the model's declarations of them, where there are as many.
-fn read_all(files: &[PathBuf], values: &[&ValueInfo]) -> Result<Vec<Tensor>, Error> {
+fn read_all(files: &[(usize, PathBuf)], values: &[&ValueInfo]) -> Result<Vec<Tensor>, Error> {
     files
         .iter()
         .enumerate()
-        .map(|(i, p)| match values.get(i).and_then(|v| v.ty.as_ref()) {
+        .map(|(i, (_, p))| match values.get(i).and_then(|v| v.ty.as_ref()) {
             Some(ty) => Ok(data::read_pb_as(p, ty)?.1),
             None => Ok(data::read_pb(p)?.1),
         })
         .collect()
 }
 
-/// Runs all data sets of `folder` on `engine`.
-pub fn run_test_folder(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Verdict {
-    match run(folder, engine, close) {
+/// Runs all data sets of `folder` on `engine`. The model is opened with `options`.
+pub fn run_test_folder(
+    folder: &TestFolder,
+    engine: &Arc<Engine>,
+    options: &ModelOptions,
+    close: Closeness,
+) -> Verdict {
+    match run(folder, engine, options, close) {
         Ok(v) => v,
         Err(e) => Verdict::Failed(e.to_string()),
     }
 }
 
-fn run(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Result<Verdict, Error> {
+fn run(
+    folder: &TestFolder,
+    engine: &Arc<Engine>,
+    options: &ModelOptions,
+    close: Closeness,
+) -> Result<Verdict, Error> {
     let sets: Vec<PathBuf> = entries(&folder.path)?
         .into_iter()
         .filter(|p| {
@@ -159,11 +169,12 @@ fn run(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Result<Ve
         return Ok(Verdict::Skipped("it has no test_data_set_N".into()));
     }
     let path = folder.path.join("model.onnx");
-    let model = Model::open(&path, &ModelOptions::default())?;
+    let model = Model::open(&path, options)?;
     let file = onnx::ModelFile::open(&path).map_err(|e| Error::Usage(e.to_string()))?;
     let g = &file.model.graph;
     let weight = |v: &&ValueInfo| !g.initializers.iter().any(|t| t.name == v.name);
-    let ins: Vec<&ValueInfo> = g.inputs.iter().filter(weight).collect();
+    let own: Vec<&ValueInfo> = g.inputs.iter().filter(weight).collect();
+    let all: Vec<&ValueInfo> = g.inputs.iter().collect();
     let outs: Vec<&ValueInfo> = g.outputs.iter().collect();
     let random = model
         .report()
@@ -173,20 +184,25 @@ fn run(folder: &TestFolder, engine: &Arc<Engine>, close: Closeness) -> Result<Ve
     let session = Session::builder()
         .with_engine(engine.clone())
         .commit(model)?;
-    let names = session.model().input_names();
     for set in sets {
         let files = entries(&set)?;
-        let inputs = read_all(&numbered(&files, "input_"), &ins)?;
+        let given = numbered(&files, "input_");
+        // A file's number counts initialisers that are inputs too only where one of them is given.
+        let ins: Vec<&ValueInfo> = match given.len() > own.len() {
+            true => given.iter().filter_map(|(i, _)| all.get(*i).copied()).collect(),
+            false => own.clone(),
+        };
+        let inputs = read_all(&given, &ins)?;
         let wants = read_all(&numbered(&files, "output_"), &outs)?;
         let at = set.file_name().unwrap_or_default().to_string_lossy();
-        if inputs.len() != names.len() {
+        if inputs.len() != ins.len() {
             return Ok(Verdict::Failed(format!(
                 "{at}: it has {} inputs, the model takes {}",
                 inputs.len(),
-                names.len()
+                ins.len()
             )));
         }
-        let named: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(&inputs).collect();
+        let named: Vec<(&str, &Tensor)> = ins.iter().map(|i| i.name.as_str()).zip(&inputs).collect();
         let outputs = session.run(&named)?;
         if outputs.len() < wants.len() {
             return Ok(Verdict::Failed(format!(

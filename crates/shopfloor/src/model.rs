@@ -15,6 +15,12 @@ pub struct ModelOptions {
     pub shapes: BTreeMap<String, Vec<Dim>>,
     /// Ranges of symbolic dims; a range of one value binds the dim at import.
     pub dims: DimBox,
+    /// Whether every dimension of every input is a symbol, those included for which the model has a
+    /// number: a model that was exported with fixed sizes runs with others where its operators allow.
+    pub open_dims: bool,
+    /// Initialisers that are inputs too and that every request gives; one that is not named here is a
+    /// constant.
+    pub given: std::collections::BTreeSet<String>,
     /// State: input and output that carry on from request to request, by name.
     pub states: Vec<(String, String)>,
     /// Where no state is declared, pairs are looked for by the names that exporters leave
@@ -53,6 +59,8 @@ impl ModelOptions {
             dims: fixed.map(|(name, r)| (name.to_string(), r.lo)).collect(),
             customs: crate::custom::operators(self)?,
             taken: self.taken.clone(),
+            open_dims: self.open_dims,
+            given: self.given.clone(),
         })
     }
 }
@@ -177,15 +185,20 @@ impl Model {
         let Ok(stub) = onnx::import_refused(file, &options.import()?, &why) else {
             return Err(e);
         };
-        let open = stub.graph.symbols.iter();
-        let mut ones = options.clone();
-        for s in open.filter(|s| matches!(s.source, graph::SymbolSource::Input { .. })) {
-            ones.dims.insert(s.name.clone(), 1, 1);
-        }
-        // What is said in the same words of other sizes holds for all of them.
-        if ones.dims == options.dims
-            || Model::imported(file, path, name, &ones).is_err_and(|e| e.to_string() == why)
-        {
+        // What is said in the same words of several sizes holds for all of them.
+        let sizes: [fn(u32) -> u32; 3] = [|_| 1, |axis| axis + 1, |axis| axis + 2];
+        let depends = sizes.iter().any(|size| {
+            let mut some = options.clone();
+            for s in &stub.graph.symbols {
+                if let graph::SymbolSource::Input { axis, .. } = s.source {
+                    let n = i64::from(size(axis));
+                    some.dims.insert(s.name.clone(), n, n);
+                }
+            }
+            let made = || Model::imported(file, path, name, &some);
+            some.dims != options.dims && !made().is_err_and(|e| e.to_string() == why)
+        });
+        if !depends {
             return Err(e);
         }
         let (graph, report) = (&stub.graph, stub.report);

@@ -7,7 +7,8 @@ use machine::Machine;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
 use std::path::Path;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use supervisor::division::Division;
 use supervisor::supervise::Mode;
@@ -222,6 +223,13 @@ impl SessionBuilder {
     /// few of a dimension alone, later ones in ranges of less than a doubling.
     pub fn with_dim(mut self, name: &str, lo: i64, hi: i64) -> Self {
         self.options.dims.insert(name, lo, hi);
+        self
+    }
+
+    /// Every dimension of every input is a symbol: [`ModelOptions::open_dims`].
+    #[must_use]
+    pub fn with_open_dims(mut self) -> Self {
+        self.options.open_dims = true;
         self
     }
 
@@ -443,11 +451,13 @@ impl SessionBuilder {
                 Some(c.of(&model, &setting)? as Arc<dyn runtime::PlanStore>)
             }),
         };
-        let inner = runtime::Session::new(engine, model.program().clone(), options);
+        let inner = runtime::Session::new(engine.clone(), model.program().clone(), options);
         let session = Session {
             model,
             inner,
-            cache: self.cache,
+            cache: self.cache.clone(),
+            builder: self.clone().with_engine(engine),
+            giving: Mutex::default(),
         };
         if let Some(b) = self.batching.filter(|b| b.max_items > 1) {
             crate::division::check_joining(&session)?;
@@ -465,6 +475,10 @@ pub struct Session {
     model: Model,
     inner: Arc<runtime::Session>,
     cache: Option<Cache>,
+    /// How it was made.
+    builder: SessionBuilder,
+    /// Sessions of the same model for requests that give initialisers, by which they give.
+    giving: Mutex<BTreeMap<BTreeSet<String>, Arc<Session>>>,
 }
 
 impl Session {
@@ -495,7 +509,43 @@ impl Session {
     /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
-        self.outputs(self.inner.run_tensors(inputs, None, None)?)
+        self.giving(inputs, |s| s.outputs(s.inner.run_tensors(inputs, None, None)?))
+    }
+
+    /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
+    /// that are inputs too are among them.
+    fn giving<R>(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        mut f: impl FnMut(&Session) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let out = f(self);
+        if !matches!(out, Err(Error::Run(runtime::RunError::Unknown { .. }))) {
+            return out;
+        }
+        let overridable = &self.model.report().overridable;
+        let given: BTreeSet<String> = inputs
+            .iter()
+            .filter(|(name, _)| overridable.iter().any(|o| o == name))
+            .map(|(name, _)| name.to_string())
+            .collect();
+        if given.is_subset(&self.model.options().given) {
+            return out;
+        }
+        let mut all = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = match all.get(&given) {
+            Some(s) => s.clone(),
+            None => {
+                let mut builder = self.builder.clone();
+                builder.options = self.model.options().clone();
+                builder.options.given.extend(given.iter().cloned());
+                let made = Arc::new(builder.commit_from_file(self.model.path())?);
+                all.insert(given, made.clone());
+                made
+            }
+        };
+        drop(all);
+        f(&session)
     }
 
     /// Runs one request that can be given up by `cancel`, or that must be done in time.
@@ -503,7 +553,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
     pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
-        self.outputs(self.inner.run_call(inputs, call)?)
+        self.giving(inputs, |s| s.outputs(s.inner.run_call(inputs, call)?))
     }
 
     /// Takes no further requests and waits until those it has are done.
@@ -535,7 +585,9 @@ impl Session {
         inputs: &[(&str, &Tensor)],
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
-        self.outputs(self.inner.run_tensors(inputs, Some(timeline), None)?)
+        self.giving(inputs, |s| {
+            s.outputs(s.inner.run_tensors(inputs, Some(&mut *timeline), None)?)
+        })
     }
 
     /// Runs steps 0 to `last` of one request (counted over the plan's blocks) and records them; what
@@ -549,7 +601,9 @@ impl Session {
         last: u32,
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
-        self.outputs(self.inner.run_tensors(inputs, Some(timeline), Some(last))?)
+        self.giving(inputs, |s| {
+            s.outputs(s.inner.run_tensors(inputs, Some(&mut *timeline), Some(last))?)
+        })
     }
 
     /// Inputs and outputs that stay with one caller from request to request: names are resolved

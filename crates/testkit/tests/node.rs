@@ -1,4 +1,6 @@
-//! The ONNX standard's own tests of operators and small models, one named test per folder.
+//! The ONNX standard's own tests of operators and small models, one named test per folder, with the
+//! sizes that the model states and once more with every dimension a symbol (`open_dims::`). The cases
+//! of ../shared/cases, where they are, in the same two ways.
 //!
 //! `scripts/fetch-node-tests.sh` fetches them; without cache and pip they are left out by name and
 //! count, and with `CI=true` that is a failure. `exclusions.toml` names the cases that are not
@@ -7,7 +9,7 @@ extern crate shopfloor_testkit as testkit;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{
-    Closeness, Engine, TestFolder, Verdict, default_engine, find_test_folders, run_test_folder,
+    Closeness, Engine, ModelOptions, TestFolder, Verdict, default_engine, find_test_folders, run_test_folder,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,10 +75,14 @@ impl Exclusions {
     }
 }
 
-fn run(folder: &TestFolder, excluded: Option<String>) -> Result<(), Failed> {
+fn run(folder: &TestFolder, open_dims: bool, excluded: Option<String>) -> Result<(), Failed> {
     let engine = engine()?;
+    let options = ModelOptions {
+        open_dims,
+        ..ModelOptions::default()
+    };
     let verdict = catch_unwind(AssertUnwindSafe(|| {
-        run_test_folder(folder, engine, Closeness::default())
+        run_test_folder(folder, engine, &options, Closeness::default())
     }));
     let problem = match verdict {
         Ok(Verdict::Passed) => None,
@@ -92,6 +98,28 @@ fn run(folder: &TestFolder, excluded: Option<String>) -> Result<(), Failed> {
         )
         .into()),
     }
+}
+
+/// The cases of ../shared/cases by kind and name.
+fn shared() -> Vec<Trial> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).unwrap_or(here);
+    let cases = root.join("../shared/cases");
+    let Ok(folders) = find_test_folders(&[cases]) else {
+        eprintln!("left out: the cases of ../shared/cases, which is not here");
+        return Vec::new();
+    };
+    let both = folders.into_iter().flat_map(|f| {
+        let parent = f.path.parent().and_then(|p| p.file_name());
+        let kind = parent.unwrap_or_default().to_string_lossy();
+        let name = format!("cases::{kind}::{}", f.name());
+        let open = f.clone();
+        [
+            Trial::test(format!("open_dims::{name}"), move || run(&open, true, None)),
+            Trial::test(name, move || run(&f, false, None)),
+        ]
+    });
+    both.collect()
 }
 
 fn main() {
@@ -115,7 +143,9 @@ fn main() {
                     used.push(k.to_string());
                     v.to_string()
                 });
-                trials.push(Trial::test(name, move || run(&folder, excluded)));
+                let (open, again) = (folder.clone(), excluded.clone());
+                trials.push(Trial::test(format!("open_dims::{name}"), move || run(&open, true, again)));
+                trials.push(Trial::test(name, move || run(&folder, false, excluded)));
             }
             let idle: Vec<String> = exclusions
                 .0
@@ -140,5 +170,6 @@ fn main() {
             }
         }
     }
+    trials.extend(shared());
     libtest_mimic::run(&args, trials).exit();
 }

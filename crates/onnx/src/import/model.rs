@@ -19,6 +19,11 @@ pub struct ImportOptions {
     pub shapes: BTreeMap<String, Vec<Dim>>,
     /// Numbers for symbolic dimensions by name.
     pub dims: BTreeMap<String, i64>,
+    /// Whether every dimension of every input is a symbol, those included for which the model has a
+    /// number.
+    pub open_dims: bool,
+    /// Initialisers that are inputs too and whose values the caller gives with each request.
+    pub given: BTreeSet<String>,
     /// Operators that the caller brings.
     pub customs: CustomOps,
     /// For an If, by its node's name, whose branches give values of different ranks: whether the
@@ -40,6 +45,9 @@ pub struct Report {
     pub operators: BTreeMap<String, usize>,
     /// Elements of all initialisers.
     pub parameters: u64,
+    /// Initialisers that are inputs too: constants unless the caller gives them
+    /// ([`ImportOptions::given`]).
+    pub overridable: Vec<String>,
     /// Every model node that was lowered, functions inlined, in order.
     pub nodes: Vec<Origin>,
     /// The files that it was read from: the model's own first, then those of external data. Empty
@@ -222,7 +230,22 @@ fn lower<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered<Graph> {
 
 /// Adds the model's inputs with the shapes and numbers that the caller binds.
 fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
-    let formals = Ctx::real_inputs(&c.file.model.graph);
+    let g = &c.file.model.graph;
+    let formals: Vec<&ValueInfo> = match options.given.is_empty() {
+        true => Ctx::real_inputs(g),
+        false => {
+            let own: BTreeSet<&str> = Ctx::real_inputs(g).iter().map(|i| i.name.as_str()).collect();
+            let asked = |i: &&ValueInfo| own.contains(i.name.as_str()) || options.given.contains(&i.name);
+            g.inputs.iter().filter(asked).collect()
+        }
+    };
+    if let Some(name) = options.given.iter().find(|n| !formals.iter().any(|f| f.name == **n)) {
+        return Err(input_error(
+            c,
+            name,
+            "it is no input of the model; give only initialisers that are inputs too",
+        ));
+    }
     for bound in options.shapes.keys() {
         if !formals.iter().any(|f| f.name == *bound) {
             let names: Vec<&str> = formals.iter().map(|f| f.name.as_str()).collect();
@@ -444,7 +467,8 @@ fn input<'m>(
                     ),
                 ));
             }
-            for (axis, (d, s)) in given.iter().zip(stated.iter().flatten()).enumerate() {
+            let stated = stated.iter().flatten().filter(|_| !options.open_dims);
+            for (axis, (d, s)) in given.iter().zip(stated).enumerate() {
                 if let (Some(n), Dimension::Value(m)) = (d.known(), s)
                     && *m >= 0
                     && n != *m
@@ -474,9 +498,9 @@ fn input<'m>(
             let mut shape = Vec::new();
             for (axis, d) in stated.iter().enumerate() {
                 shape.push(match d {
-                    Dimension::Value(n) if *n >= 0 => Dim::Known(*n),
+                    Dimension::Value(n) if *n >= 0 && !options.open_dims => Dim::Known(*n),
                     // Some writers mark an open dimension by -1.
-                    Dimension::Value(-1) | Dimension::Unknown => {
+                    Dimension::Value(-1..) | Dimension::Unknown => {
                         bound(format!("{}.d{axis}", symbol_name(name)), used)
                     }
                     Dimension::Value(n) => {
@@ -621,6 +645,14 @@ fn report(file: &ModelFile, nodes: Vec<Origin>) -> Report {
             .map(|o| (o.domain.clone(), o.version))
             .collect(),
         producer: (m.producer_name.clone(), m.producer_version.clone()),
+        overridable: file
+            .model
+            .graph
+            .inputs
+            .iter()
+            .filter(|i| m.graph.initializers.iter().any(|t| t.name == i.name))
+            .map(|i| i.name.clone())
+            .collect(),
         operators,
         parameters,
         nodes,

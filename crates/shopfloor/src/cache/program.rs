@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Bytes, WeightStore, file_identity};
 
-const HEAD: &[u8] = b"shopfloor program 4\n";
+const HEAD: &[u8] = b"shopfloor program 5\n";
 /// Longest file in bytes.
 const LONGEST: u64 = 256 << 20;
 /// Constants that are not in the model's files, together, in bytes: beyond it a program is not kept.
