@@ -3,6 +3,7 @@
 use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
+    inputs,
     Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
     SessionBuilder, machines, pages, planview,
     report::page::{Against, PageData},
@@ -161,11 +162,21 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
     }
 }
 
-fn state(text: &str) -> Result<(String, String), String> {
+/// State to carry from request to request.
+#[derive(Clone, Debug)]
+pub enum StateArg {
+    /// The pairs whose names exporters give to state.
+    Auto,
+    /// An input and the output that carries it on.
+    Pair(String, String),
+}
+
+fn state(text: &str) -> Result<StateArg, String> {
     match text.rsplit_once('=') {
-        Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok((i.into(), o.into())),
+        None if text == "auto" => Ok(StateArg::Auto),
+        Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok(StateArg::Pair(i.into(), o.into())),
         _ => Err(format!(
-            "'{text}' should be INPUT=OUTPUT, such as past=present"
+            "'{text}' should be INPUT=OUTPUT, such as past=present, or auto"
         )),
     }
 }
@@ -198,6 +209,11 @@ fn kernel(arg: &str) -> Result<UserKernel, String> {
 /// What a model is bound to.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
+    /// Inputs: an npz file whose arrays have the inputs' names, or INPUT=FILE.npy; repeatable. Commands
+    /// that run nothing take the inputs' sizes from them. Random ones when not given (integers are 0
+    /// or 1)
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Vec<String>,
     /// Shape of an input, such as image=1x3x224x224, or mask=1,past+new with names; repeatable
     #[arg(long, value_name = "INPUT=SIZES", value_parser = shape)]
     pub shape: Vec<(String, Vec<Dim>)>,
@@ -207,9 +223,10 @@ pub struct ModelArgs {
     /// Take every dimension of every input as a symbol, also where the model has a number for it
     #[arg(long)]
     pub open_dims: bool,
-    /// State: what OUTPUT gives is what INPUT takes in the next request of a stream; repeatable
+    /// State: what OUTPUT gives is what INPUT takes in the next request of a stream; repeatable. `auto`
+    /// finds the pairs by the names that exporters give (past_key_values.0.key and present.0.key)
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = state)]
-    pub state: Vec<(String, String)>,
+    pub state: Vec<StateArg>,
     /// Kernel of one's own for the nodes of an operator, as text, such as my.co:Clip2=clip.kernel
     /// (docs/custom-kernels.md); repeatable
     #[arg(long, value_name = "DOMAIN:OP=FILE", value_parser = kernel)]
@@ -246,8 +263,12 @@ impl ModelArgs {
         for (name, lo, hi) in &self.dim {
             out.extend(["--dim".into(), format!("{name}={lo}..{hi}")]);
         }
-        for (input, output) in &self.state {
-            out.extend(["--state".into(), format!("{input}={output}")]);
+        for s in &self.state {
+            out.push("--state".into());
+            out.push(match s {
+                StateArg::Auto => "auto".into(),
+                StateArg::Pair(input, output) => format!("{input}={output}"),
+            });
         }
         for k in &self.kernel {
             let (domain, name, file) = (&k.domain, &k.name, &k.file);
@@ -262,6 +283,29 @@ impl ModelArgs {
         out
     }
 
+    /// The model at `path` for a command that runs nothing, with the sizes that `--inputs` has; says
+    /// which dims nobody gave.
+    pub fn open(&self, path: &str) -> Result<Model, Failure> {
+        let model = Model::open(path, &self.sized()?)?;
+        self.tell(&model);
+        Ok(model)
+    }
+
+    /// Says which dims of the model nobody gave.
+    pub fn tell(&self, model: &Model) {
+        tell_assumed(model, &inputs::sizes(model).1);
+    }
+
+    /// [`ModelArgs::options`] with the shapes of the tensors that `--inputs` names.
+    pub fn sized(&self) -> Result<ModelOptions, Failure> {
+        let mut options = self.options();
+        for (name, t) in inputs::read_inputs(&self.inputs)? {
+            let shape = || t.shape().iter().map(|&n| Dim::from(n)).collect();
+            options.shapes.entry(name).or_insert_with(shape);
+        }
+        Ok(options)
+    }
+
     /// For the library.
     pub fn options(&self) -> ModelOptions {
         let mut dims = DimBox::new();
@@ -271,7 +315,15 @@ impl ModelArgs {
         let options = ModelOptions {
             shapes: self.shape.iter().cloned().collect(),
             dims,
-            states: self.state.clone(),
+            states: self
+                .state
+                .iter()
+                .filter_map(|s| match s {
+                    StateArg::Auto => None,
+                    StateArg::Pair(i, o) => Some((i.clone(), o.clone())),
+                })
+                .collect(),
+            find_states: self.state.iter().any(|s| matches!(s, StateArg::Auto)),
             fuel: self.fuel,
             precision: self.precision,
             open_dims: self.open_dims,

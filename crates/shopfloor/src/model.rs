@@ -247,6 +247,7 @@ impl Model {
             true => crate::states::by_name(&graph),
             false => options.states.clone(),
         };
+        crate::states::known(&graph, &states)?;
         let mut program = planner::program(
             &graph,
             &planner::ProgramOptions {

@@ -69,6 +69,25 @@ pub(crate) fn by_name(graph: &Graph) -> Vec<(String, String)> {
     found
 }
 
+/// Refuses pairs that name no input or no output.
+pub(crate) fn known(graph: &Graph, states: &[(String, String)]) -> Result<(), crate::Error> {
+    let names = |all: &[ValueId]| -> Vec<String> {
+        all.iter().map(|&v| graph.value(v).name.clone()).collect()
+    };
+    let (inputs, outputs) = (names(&graph.inputs), names(&graph.outputs));
+    for (input, output) in states {
+        for (what, name, all) in [("input", input, &inputs), ("output", output, &outputs)] {
+            if !all.contains(name) {
+                return Err(crate::Error::Usage(format!(
+                    "state '{input}={output}': the model has no {what} '{name}'; it has {}",
+                    all.join(", ")
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::by_name;

@@ -130,9 +130,6 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
     for (i, d) in extents.iter().enumerate() {
         let (s, k) = (Dim::Known(w.strides[i]), Dim::Known((w.kernel[i] - 1) * w.dilations[i] + 1));
         let free = d.clone() + w.before[i].clone() + w.after[i].clone() - k.clone();
-        if free.known().is_some_and(|f| f < 0) {
-            return Err(format!("its window is larger than dimension {} with padding", i + 2).into());
-        }
         let mut o = free.floor_div(&s) + Dim::ONE;
         if ceil {
             // The last window starts inside the input or the padding before it.
@@ -148,6 +145,9 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
                 }
             }
             o = o2;
+        }
+        if o.known().is_some_and(|o| o <= 0) {
+            return Err(format!("its window is larger than dimension {} with padding", i + 2).into());
         }
         out.push(o);
     }

@@ -29,7 +29,11 @@ impl Axis<'_, '_> {
             None => !b.provably_nonneg() && (-b.clone()).provably_nonneg(),
         };
         match negative {
-            true => self.d.clone() + b.clone(),
+            true => {
+                // What is 0 after all counts from the start.
+                self.at_most(b, &Dim::Known(-1));
+                self.d.clone() + b.clone()
+            }
             false => {
                 self.at_most(&Dim::ZERO, b);
                 b.clone()

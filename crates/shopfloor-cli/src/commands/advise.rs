@@ -1,7 +1,7 @@
-use crate::args::{ModelArgs, kernels, tell_assumed};
+use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
 use shopfloor::targets::Kernels;
-use shopfloor::{advise, inputs, machines};
+use shopfloor::{advise, machines};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -23,9 +23,9 @@ pub struct Args {
 pub fn run(a: Args) -> Done {
     let machine = machines::find(&a.on)?;
     let waiting = output::spinner("planning");
-    let (model, view) = advise(&a.model, &a.bound.options(), &machine, a.kernels)?;
+    let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, a.kernels)?;
     waiting.finish_and_clear();
-    tell_assumed(&model, &inputs::sizes(&model).1);
+    a.bound.tell(&model);
     if a.json {
         output::json(&view)
     } else {

@@ -1,7 +1,6 @@
-use crate::args::{EngineArgs, ModelArgs, tell_assumed};
+use crate::args::{EngineArgs, ModelArgs};
 use crate::commands::plan::planned;
 use crate::output::{self, Done};
-use shopfloor::{Model, inputs};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -18,12 +17,10 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     let waiting = output::spinner("planning");
-    let model = Model::open(&a.model, &a.bound.options())?;
-    let (_, assumed) = inputs::sizes(&model);
+    let model = a.bound.open(&a.model)?;
     let p = planned(&model, &a.engine, None, false)?;
     let nodes = shopfloor::annotate(&model, &p.plan, &p.view, &a.out)?;
     waiting.finish_and_clear();
-    tell_assumed(&model, &assumed);
     output::print(&format!(
         "{}: {nodes} nodes of {} say what became of them; a graph viewer shows it as the nodes' metadata\n",
         a.out,

@@ -24,9 +24,6 @@ pub struct Args {
     /// streams, messages of several streams, each by itself and joined
     #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "persistent", "ring", "streams"], conflicts_with = "op")]
     demo: Option<String>,
-    /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
-    #[arg(long, value_name = "FILE")]
-    inputs: Vec<String>,
     #[command(flatten)]
     bound: ModelArgs,
     #[command(flatten)]
@@ -94,14 +91,14 @@ fn load(a: &Args) -> Done {
         ));
     };
     let options = a.bound.options();
-    let given = match a.inputs.is_empty() {
+    let given = match a.bound.inputs.is_empty() {
         true => {
             let m = Model::open(model, &options)?;
             let (sizes, assumed) = inputs::sizes(&m);
             crate::args::tell_assumed(&m, &assumed);
             inputs::random_inputs(&m, &sizes)?
         }
-        false => inputs::read_inputs(&a.inputs)?,
+        false => inputs::read_inputs(&a.bound.inputs)?,
     };
     let folder = match &a.cache.cache {
         Some(f) => f.clone(),
@@ -213,10 +210,10 @@ pub fn run(a: Args) -> Done {
         Some(_) => return fixed_cost(&a),
         None => {}
     }
-    let given = if a.inputs.is_empty() {
+    let given = if a.bound.inputs.is_empty() {
         None
     } else {
-        Some(inputs::read_inputs(&a.inputs)?)
+        Some(inputs::read_inputs(&a.bound.inputs)?)
     };
     let subject = match (&a.op, &a.model) {
         (Some(op), _) => Subject::Op(op),

@@ -1,7 +1,7 @@
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
 use shopfloor::emitted::{emitted, kernel_text, machine, sass};
-use shopfloor::{Goal, Model, inputs, planview};
+use shopfloor::{Goal, inputs, planview};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    let model = Model::open(&a.model, &a.bound.options())?;
+    let model = a.bound.open(&a.model)?;
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
     let machine = machine(&a.on)?;

@@ -39,7 +39,7 @@ pub fn run(a: &Args, list: Vec<Machine>) -> Done {
         }
     }
     let bar = output::bar("planning");
-    let model = Model::open(&a.model, &a.bound.options())?;
+    let model = Model::open(&a.model, &a.bound.sized()?)?;
     let batches = batches(&model, &a.batch)?;
     let view = fleet(
         &model,

@@ -1,4 +1,4 @@
-use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels, tell_assumed};
+use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
 use shopfloor::targets::{Kernels, target};
@@ -191,8 +191,7 @@ pub fn run(a: Args) -> Done {
         return fleet::run(&a, list);
     }
     let waiting = output::spinner("planning");
-    let model = Model::open(&a.model, &a.bound.options())?;
-    let (_, assumed) = inputs::sizes(&model);
+    let model = a.bound.open(&a.model)?;
     let Planned {
         plan,
         saved,
@@ -205,7 +204,6 @@ pub fn run(a: Args) -> Done {
     })?;
     let plan = saved.unwrap_or(plan);
     waiting.finish_and_clear();
-    tell_assumed(&model, &assumed);
     if let Some(path) = &a.out {
         planview::save(&plan, path)?;
     }

@@ -8,9 +8,6 @@ use shopfloor::{inputs, pages, report, roofline};
 pub struct Args {
     /// ONNX file
     model: String,
-    /// Inputs as in `shopfloor run`; random ones when not given (integers are 0 or 1)
-    #[arg(long, value_name = "FILE")]
-    inputs: Vec<String>,
     #[command(flatten)]
     bound: ModelArgs,
     #[command(flatten)]
@@ -51,12 +48,12 @@ pub fn run(a: Args) -> Done {
         .apply(a.engine.builder()?)
         .with_model_options(a.bound.options())
         .commit_from_file(&a.model)?;
-    let named = if a.inputs.is_empty() {
+    let named = if a.bound.inputs.is_empty() {
         let (sizes, assumed) = inputs::sizes(session.model());
         tell_assumed(session.model(), &assumed);
         inputs::random_inputs(session.model(), &sizes)?
     } else {
-        inputs::read_inputs(&a.inputs)?
+        inputs::read_inputs(&a.bound.inputs)?
     };
     if let Some(path) = &a.plan {
         use_plan(&session, path)?;

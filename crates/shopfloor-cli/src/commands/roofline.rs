@@ -1,7 +1,7 @@
-use crate::args::{ModelArgs, kernels, tell_assumed};
+use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done, Failure, note};
 use shopfloor::targets::Kernels;
-use shopfloor::{Model, inputs, machines, roofline};
+use shopfloor::{machines, roofline};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -37,10 +37,9 @@ pub fn run(a: Args) -> Done {
         (Some(op), _) => roofline::of_op(&machine, op)?,
         (None, Some(path)) => {
             let waiting = output::spinner("planning");
-            let model = Model::open(path, &a.bound.options())?;
+            let model = a.bound.open(path)?;
             let view = roofline::of_model(&machine, &model, a.kernels)?;
             waiting.finish_and_clear();
-            tell_assumed(&model, &inputs::sizes(&model).1);
             view
         }
         (None, None) => {

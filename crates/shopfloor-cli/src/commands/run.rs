@@ -10,9 +10,6 @@ use std::time::Instant;
 pub struct Args {
     /// ONNX file
     model: String,
-    /// Inputs: an npz file whose arrays have the inputs' names, or INPUT=FILE.npy; repeatable
-    #[arg(long, value_name = "FILE")]
-    inputs: Vec<String>,
     #[command(flatten)]
     bound: ModelArgs,
     #[command(flatten)]
@@ -193,7 +190,7 @@ fn step_number(
 
 pub fn run(a: Args) -> Done {
     let began = Instant::now();
-    let given = inputs::read_inputs(&a.inputs)?;
+    let given = inputs::read_inputs(&a.bound.inputs)?;
     let waiting = output::spinner("loading");
     let session = a
         .cache

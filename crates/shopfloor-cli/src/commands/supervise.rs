@@ -2,7 +2,7 @@ use super::simulate::{again, mode};
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
 use shopfloor::supervisor::supervise::{Decision, Mode};
-use shopfloor::{SuperviseOptions, supervised_load};
+use shopfloor::{Model, SuperviseOptions, supervised_load};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -92,6 +92,9 @@ pub fn run(a: Args) -> Done {
     }));
     #[cfg(unix)]
     let mut server = None;
+    for model in &a.models {
+        a.bound.tell(&Model::open(model, &a.bound.options())?);
+    }
     let report = supervised_load(
         &a.engine.builder()?,
         &a.models,

@@ -55,7 +55,10 @@ pub fn run(a: Args) -> Done {
         quick: false,
     };
     let made = match &a.model {
-        Some(model) if !a.tour => walk(model, &a.bound.options(), &options)?,
+        Some(model) if !a.tour => {
+            a.bound.open(model)?;
+            walk(model, &a.bound.sized()?, &options)?
+        }
         _ => tour(&options)?,
     };
     let out = match (a.text || a.json, a.out) {

@@ -1,7 +1,7 @@
-use crate::args::{ModelArgs, kernels, tell_assumed};
+use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
 use shopfloor::targets::Kernels;
-use shopfloor::{Change, Model, inputs, machines, what_if};
+use shopfloor::{Change, machines, what_if};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,10 +30,9 @@ pub struct Args {
 pub fn run(a: Args) -> Done {
     let machine = machines::find(&a.on)?;
     let waiting = output::spinner("planning");
-    let model = Model::open(&a.model, &a.bound.options())?;
+    let model = a.bound.open(&a.model)?;
     let view = what_if(&model, &machine, &a.set, a.kernels)?;
     waiting.finish_and_clear();
-    tell_assumed(&model, &inputs::sizes(&model).1);
     if a.json {
         output::json(&view)
     } else {
