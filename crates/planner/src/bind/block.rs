@@ -59,6 +59,10 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) touches: Vec<Touch>,
     init_touches: Vec<Touch>,
     init_done: BTreeSet<usize>,
+    /// How many items of the block are still to write a value.
+    pub(super) writers: HashMap<ValueIx, usize>,
+    /// Values of which the caller's memory lacks what a device wrote.
+    pub(super) owed: BTreeMap<ValueIx, u32>,
     /// Init items that make a value.
     makers: HashMap<ValueIx, Vec<usize>>,
     names: BTreeSet<String>,
@@ -115,6 +119,8 @@ impl<'a> BlockBuilder<'a> {
             touches: vec![],
             init_touches: vec![],
             init_done: BTreeSet::new(),
+            writers: HashMap::default(),
+            owed: BTreeMap::new(),
             makers,
             names: BTreeSet::new(),
             recency: Recency::default(),
@@ -145,6 +151,9 @@ impl<'a> BlockBuilder<'a> {
         // Mostly a step each: growing lists of them are copied again and again.
         self.block.steps.reserve(items.len());
         self.touches.reserve(items.len());
+        for v in items.iter().flat_map(Item::writes) {
+            *self.writers.entry(v).or_default() += 1;
+        }
         for item in items {
             self.item(item)?;
         }
@@ -328,6 +337,7 @@ impl<'a> BlockBuilder<'a> {
         place: u32,
         init: bool,
     ) -> Result<BufferId, PlanError> {
+        self.settle(v, place)?;
         if let Some(&b) = self.of_value.get(&(v, place)) {
             return Ok(b);
         }
@@ -360,6 +370,7 @@ impl<'a> BlockBuilder<'a> {
 
     /// The buffer of `v` on device `place`, to be written.
     fn target(&mut self, v: ValueIx, place: u32) -> Result<BufferId, PlanError> {
+        self.settle(v, place)?;
         if let Some(&b) = self.of_value.get(&(v, place)) {
             return Ok(b);
         }

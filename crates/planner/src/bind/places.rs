@@ -76,22 +76,40 @@ impl BlockBuilder<'_> {
         Ok(target)
     }
 
-    /// Copies what `item` made on device `place` to its ports, which are the caller's memory.
+    /// Copies what `item` made on device `place` to its ports, which are the caller's memory: once, behind
+    /// the last item that writes a part of a value, or as soon as the host needs it.
     pub(super) fn give_back(&mut self, item: &Item, place: u32) -> Result<(), PlanError> {
-        if place == 0 {
+        for v in item.writes() {
+            let left = self.writers.entry(v).or_insert(1);
+            *left = left.saturating_sub(1);
+            let last = *left == 0;
+            if place != 0 {
+                self.owed.insert(v, place);
+                if last {
+                    self.settle(v, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the caller's memory what a device wrote of `v`, if `place` is the host's.
+    pub(super) fn settle(&mut self, v: ValueIx, place: u32) -> Result<(), PlanError> {
+        if place != 0 {
             return Ok(());
         }
-        for v in item.writes() {
-            let port = self.of_value.get(&(v, 0)).copied();
-            let made = self.of_value.get(&(v, place)).copied();
-            if let (Some(port), Some(made)) = (port, made)
-                && matches!(
-                    self.block.buffers[port as usize].kind,
-                    BufferKind::Output(_)
-                )
-            {
-                self.road(false, v, (place, made), (0, port))?;
-            }
+        let Some(maker) = self.owed.remove(&v) else {
+            return Ok(());
+        };
+        let port = self.of_value.get(&(v, 0)).copied();
+        let made = self.of_value.get(&(v, maker)).copied();
+        if let (Some(port), Some(made)) = (port, made)
+            && matches!(
+                self.block.buffers[port as usize].kind,
+                BufferKind::Output(_)
+            )
+        {
+            self.road(false, v, (maker, made), (0, port))?;
         }
         Ok(())
     }
