@@ -158,8 +158,9 @@ impl BlockBuilder<'_> {
 /// has the lower number.
 pub(super) fn road_cost((a, from): (u32, &Machine), (b, to): (u32, &Machine), bytes: f64) -> Cost {
     let far = if a > b { from } else { to };
-    if far.kind == MachineKind::Gpu && far.is_unified() {
-        // Both sides see one memory: what one made, the other reads where it lies.
+    if bytes == 0.0 || (far.kind == MachineKind::Gpu && far.is_unified()) {
+        // There is nothing to copy, or both sides see one memory: what one made, the other reads where
+        // it lies.
         return Cost {
             bound: Bound::Latency,
             ..Cost::zero()

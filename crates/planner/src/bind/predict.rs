@@ -53,6 +53,10 @@ fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Op
     let lookup = |s: &str| ctx.dims.get(s).map(|r| r.hi);
     let far = |o: usize| ctx.far.get(o).copied().unwrap_or(ctx.footprint);
     let (mut w, parts) = work::statements(program, ctx.machine, &lookup, &far)?;
+    if w.unique_written == 0.0 {
+        // Where nothing is written nothing is read for it.
+        return Some((Work::default(), Cost::zero()));
+    }
     let table = &ctx.target.efficiencies;
     let eff = table.family(family_name(kernel.family));
     let Mapping::Gpu(g) = &schedule.mapping else {
