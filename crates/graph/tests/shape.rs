@@ -240,3 +240,92 @@ fn shape_arithmetic() {
     let g = b.0.finish(&[all, total, cut, scan]);
     g.verify().unwrap();
 }
+
+/// The assumptions of `op` on inputs of these shapes, as text.
+fn assumed(op: Op, shapes: &[&[&str]]) -> Vec<String> {
+    let mut b = GraphBuilder::new("g", Arc::default());
+    let inputs: Vec<_> = shapes
+        .iter()
+        .enumerate()
+        .map(|(i, s)| {
+            let dims = s.iter().map(|d| d.parse().expect("a dimension")).collect();
+            b.input(&format!("x{i}"), DType::F32, dims)
+        })
+        .collect();
+    let origin = Origin {
+        name: "n".into(),
+        op_type: "Test".into(),
+    };
+    let out = b.node(op, &inputs, &["y"], &origin).expect("it fits");
+    let g = b.finish(&out);
+    g.verify().expect("a valid graph");
+    let again = Graph::parse(&g.to_text()).expect("its text is read");
+    assert_eq!(again.assumptions, g.assumptions);
+    let text = |a: &Assumption| format!("{}: {} = {}", a.node, a.left, a.right);
+    g.assumptions.iter().map(text).collect()
+}
+
+#[test]
+fn choices_between_symbols_are_assumptions() {
+    let add = || {
+        let mut e = expr::ExprBuilder::new();
+        let (a, b) = (e.input(0, DType::F32), e.input(1, DType::F32));
+        let r = e.add(a, b);
+        Op::Map(e.finish(&[r]))
+    };
+    assert_eq!(assumed(add(), &[&["a", "1"], &["b", "4"]]), ["n: b = a"]);
+    assert_eq!(assumed(add(), &[&["a"], &["4"]]), ["n: a = 4"]);
+    assert!(assumed(add(), &[&["a", "3"], &["a", "1"]]).is_empty());
+    let slice = |start: &str, extent: &str| {
+        Op::View(View::Slice {
+            starts: vec![start.parse().expect("a dimension")],
+            steps: vec![1],
+            extents: vec![extent.parse().expect("a dimension")],
+        })
+    };
+    assert!(assumed(slice("0", "a"), &[&["a"]]).is_empty());
+    assert_eq!(assumed(slice("0", "8"), &[&["a"]]), ["n: max(8, a) = a"]);
+    assert_eq!(assumed(slice("a - 5", "5"), &[&["a"]]), ["n: max(0, a - 5) = a - 5"]);
+    let reshape = Op::View(View::Reshape(vec!["2".parse().expect("2"), "3".parse().expect("3")]));
+    assert_eq!(assumed(reshape, &[&["a"]]), ["n: a = 6"]);
+}
+
+#[test]
+fn no_two_symbols_stand_for_each_other() {
+    // mask[total] is added to a value of extent past + new, and ids[new] to one of total - past.
+    let mut b = GraphBuilder::new("g", Arc::default());
+    let dim = |t: &str| vec![t.parse::<Dim>().expect("a dimension")];
+    let past = b.input("past", DType::F32, dim("past"));
+    let ids = b.input("ids", DType::F32, dim("new"));
+    let mask = b.input("mask", DType::F32, dim("total"));
+    let origin = Origin {
+        name: "n".into(),
+        op_type: "Test".into(),
+    };
+    let concat = Op::Concat { axis: 0 };
+    let all = b.node(concat, &[past, ids], &["all"], &origin).expect("a join")[0];
+    let tail = Op::View(View::Slice {
+        starts: dim("past"),
+        steps: vec![1],
+        extents: dim("total - past"),
+    });
+    let tail = b.node(tail, &[mask], &["tail"], &origin).expect("a slice")[0];
+    let mut e = expr::ExprBuilder::new();
+    let (p, q) = (e.input(0, DType::F32), e.input(1, DType::F32));
+    let r = e.add(p, q);
+    let add = Op::Map(e.finish(&[r]));
+    let x = b.node(add.clone(), &[ids, tail], &["x"], &origin).expect("a sum")[0];
+    let y = b.node(add, &[all, mask], &["y"], &origin).expect("a sum")[0];
+    let g = b.finish(&[x, y]);
+    let equal = g.symbol_equalities();
+    let replaced: Vec<&str> = equal.iter().map(|(s, _)| &**s).collect();
+    for (name, by) in &equal {
+        let mut used = std::collections::BTreeSet::new();
+        by.symbols(&mut used);
+        assert!(
+            used.iter().all(|s| !replaced.contains(&&**s)),
+            "{name} stands for {by}, of which a symbol is replaced itself"
+        );
+    }
+    assert!(!equal.is_empty());
+}

@@ -93,9 +93,11 @@ impl Work {
         self.ops_of(UnitClass::Fma) + self.ops_of(UnitClass::Tensor)
     }
 
-    /// All operations of any class.
+    /// Arithmetic operations of all classes: what the model computes. Elements that are moved one by one
+    /// are no operations of it, and how many there are is a schedule's affair.
     pub fn ops_total(&self) -> f64 {
-        self.ops.iter().map(|o| o.2).sum()
+        let arithmetic = self.ops.iter().filter(|o| o.0 != UnitClass::Element);
+        arithmetic.map(|o| o.2).sum()
     }
 
     /// Distinct bytes read and written.
