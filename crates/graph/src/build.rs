@@ -4,7 +4,7 @@ use crate::graph::*;
 use crate::shape::Relied;
 use crate::{GraphError, Op, shape};
 use layout::{DType, Dim, Sym};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tensor::{Tensor, WeightId, WeightStore};
 
@@ -14,6 +14,8 @@ pub struct GraphBuilder {
     graph: Graph,
     names: BTreeMap<String, ValueId>,
     weight_values: BTreeMap<WeightId, ValueId>,
+    /// Names of the symbols.
+    declared: BTreeSet<Sym>,
     fresh: u32,
     assumptions: Assumptions,
 }
@@ -34,6 +36,7 @@ impl GraphBuilder {
             },
             names: BTreeMap::new(),
             weight_values: BTreeMap::new(),
+            declared: BTreeSet::new(),
             fresh: 0,
             assumptions: Assumptions::default(),
         }
@@ -140,9 +143,14 @@ impl GraphBuilder {
 
     /// Adds a symbol unless it is there.
     pub fn declare(&mut self, name: Sym, source: SymbolSource) {
-        if !self.graph.symbols.iter().any(|s| s.name == name) {
+        if self.declared.insert(name.clone()) {
             self.graph.symbols.push(Symbol { name, source });
         }
+    }
+
+    /// Whether symbol `name` is declared here.
+    pub fn declares(&self, name: &str) -> bool {
+        self.declared.contains(name)
     }
 
     /// The value that stands for weight `id`; small integer contents become known.
@@ -215,7 +223,7 @@ impl GraphBuilder {
                     Some(d) => d.clone(),
                     None => {
                         let mut s = format!("{name}.d{axis}");
-                        while self.graph.symbols.iter().any(|x| *x.name == s) {
+                        while self.declared.contains(s.as_str()) {
                             s.push('_');
                         }
                         let source = SymbolSource::Late {

@@ -1,7 +1,7 @@
 //! Input symbols that the graph takes to be equal to something else.
 use crate::{Graph, Op, SymbolSource, ValueId};
 use layout::{Dim, Sym};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Graph {
     /// Pairs (symbol of an input, extent) that element-wise nodes and joins take to be equal: a
@@ -9,23 +9,23 @@ impl Graph {
     /// uses input symbols only, not the symbol itself. Substituting them lets equal extents be seen
     /// as equal.
     pub fn symbol_equalities(&self) -> Vec<(Sym, Dim)> {
-        let mut found: Vec<(Sym, Dim)> = Vec::new();
-        let inputs: Vec<&Sym> = self
+        let mut found = Replaced::default();
+        let inputs = self
             .symbols
             .iter()
             .filter(|s| matches!(s.source, SymbolSource::Input { .. }))
-            .map(|s| &s.name)
-            .collect();
-        let place = |s: &Sym| inputs.iter().position(|i| *i == s);
+            .map(|s| &s.name);
+        let mut places: BTreeMap<&Sym, usize> = BTreeMap::new();
+        for (at, s) in inputs.enumerate() {
+            places.entry(s).or_insert(at);
+        }
+        let place = |s: &Sym| places.get(s).copied();
         let mut pair = |a: &Dim, b: &Dim| {
             if a.is_one() || b.is_one() {
                 return;
             }
-            let replaced = |d: &Dim, by: &[(Sym, Dim)]| {
-                d.substitute(&|s| by.iter().find(|(f, _)| **f == *s).map(|(_, e)| e.clone()))
-            };
             // By what was found before, so that no two symbols stand for each other.
-            let (a, b) = (replaced(a, &found), replaced(b, &found));
+            let (a, b) = (found.replaced(a), found.replaced(b));
             for (s, e) in [(&b, &a), (&a, &b)] {
                 let Some(name) = s.as_sym() else { continue };
                 let name: Sym = name.into();
@@ -43,11 +43,7 @@ impl Graph {
                 {
                     continue;
                 }
-                let this = [(name.clone(), e.clone())];
-                for (_, known) in &mut found {
-                    *known = replaced(known, &this);
-                }
-                found.extend(this);
+                found.add(name, e.clone());
                 return;
             }
         };
@@ -78,6 +74,50 @@ impl Graph {
                 _ => {}
             }
         }
-        found
+        found.list()
+    }
+}
+
+/// Symbols with what stands for them, none of which speaks of another of them.
+#[derive(Default)]
+struct Replaced {
+    order: Vec<Sym>,
+    by: BTreeMap<Sym, Dim>,
+    /// For every symbol those that are replaced by something which speaks of it.
+    users: BTreeMap<Sym, BTreeSet<Sym>>,
+}
+
+impl Replaced {
+    fn replaced(&self, d: &Dim) -> Dim {
+        match self.by.is_empty() {
+            true => d.clone(),
+            false => d.substitute(&|s| self.by.get(s).cloned()),
+        }
+    }
+
+    fn set(&mut self, name: Sym, by: Dim) {
+        let mut used = BTreeSet::new();
+        by.symbols(&mut used);
+        for s in used {
+            self.users.entry(s).or_default().insert(name.clone());
+        }
+        self.by.insert(name, by);
+    }
+
+    fn add(&mut self, name: Sym, by: Dim) {
+        for user in self.users.remove(&name).unwrap_or_default() {
+            if let Some(known) = self.by.get(&user) {
+                let now = known.substitute(&|s| (*s == *name).then(|| by.clone()));
+                self.set(user, now);
+            }
+        }
+        self.order.push(name.clone());
+        self.set(name, by);
+    }
+
+    fn list(self) -> Vec<(Sym, Dim)> {
+        let Replaced { order, mut by, .. } = self;
+        let each = order.into_iter();
+        each.filter_map(|s| by.remove(&s).map(|d| (s, d))).collect()
     }
 }

@@ -13,6 +13,7 @@ mod error;
 mod graph;
 mod ops;
 mod shape;
+mod sizes;
 mod text;
 mod verify;
 

@@ -11,8 +11,7 @@
 //!    and its source exists;
 //! 7. bodies are valid, share the weights' numbering, and their inputs and outputs fit the node's.
 use crate::shape::{self, Relied, Type, list, may_equal};
-use crate::{Graph, GraphError, Node, Op, SymbolSource, Value, ValueId, ValueSource, View};
-use expr::{Expr, Inst};
+use crate::{Graph, GraphError, Node, Op, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};
 use std::collections::BTreeSet;
 use tensor::WeightStore;
@@ -39,7 +38,7 @@ impl Graph {
 
     /// Checks everything that passes and readers rely on; the error names the node or value.
     pub fn verify(&self) -> Result<(), GraphError> {
-        self.verify_in(&self.weights, &BTreeSet::new(), 0)
+        self.verify_in(&self.weights, None, 0)
     }
 
     fn broken<T>(&self, why: impl Into<String>) -> Result<T, GraphError> {
@@ -52,13 +51,16 @@ impl Graph {
     fn verify_in(
         &self,
         weights: &WeightStore,
-        outer: &BTreeSet<Sym>,
+        outer: Option<&Scope>,
         depth: usize,
     ) -> Result<(), GraphError> {
         if depth > MAX_NESTING {
             return self.broken(format!("bodies are nested deeper than {MAX_NESTING}"));
         }
-        let mut symbols = outer.clone();
+        let mut symbols = Scope {
+            own: BTreeSet::new(),
+            outer,
+        };
         for s in &self.symbols {
             let (value, axis) = match &s.source {
                 SymbolSource::Input { input, axis } => {
@@ -72,7 +74,7 @@ impl Graph {
             if axis as usize >= rank {
                 return self.broken(format!("the source of symbol '{}' does not exist", s.name));
             }
-            symbols.insert(s.name.clone());
+            symbols.own.insert(&s.name);
         }
         self.check_values(weights, &symbols)?;
         for a in &self.assumptions {
@@ -141,11 +143,7 @@ impl Graph {
         }
     }
 
-    fn check_values(
-        &self,
-        weights: &WeightStore,
-        symbols: &BTreeSet<Sym>,
-    ) -> Result<(), GraphError> {
+    fn check_values(&self, weights: &WeightStore, symbols: &Scope) -> Result<(), GraphError> {
         let mut names = BTreeSet::new();
         for (i, v) in self.values.iter().enumerate() {
             let fault = |why: String| self.broken(format!("value '{}' {why}", v.name));
@@ -216,7 +214,7 @@ impl Graph {
         &self,
         node: &Node,
         weights: &WeightStore,
-        symbols: &BTreeSet<Sym>,
+        symbols: &Scope,
         depth: usize,
     ) -> Result<(), Body> {
         let inputs: Vec<&Value> = node.inputs.iter().map(|&i| self.value(i)).collect();
@@ -231,7 +229,7 @@ impl Graph {
                 };
                 scalar(cond, DType::Bool)?;
                 for body in [then_branch, else_branch] {
-                    body.verify_in(weights, symbols, depth + 1)
+                    body.verify_in(weights, Some(symbols), depth + 1)
                         .map_err(Body::Inside)?;
                     fits("branch input", &body.inputs, body, rest)?;
                     fits("branch output", &body.outputs, body, &outputs)?;
@@ -244,7 +242,7 @@ impl Graph {
                 };
                 scalar(trip, DType::I64)?;
                 scalar(cond, DType::Bool)?;
-                body.verify_in(weights, symbols, depth + 1)
+                body.verify_in(weights, Some(symbols), depth + 1)
                     .map_err(Body::Inside)?;
                 if *carried > rest.len()
                     || body.inputs.len() != rest.len() + 2
@@ -289,6 +287,18 @@ impl Graph {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Symbols of a graph and of those around it.
+struct Scope<'a> {
+    own: BTreeSet<&'a Sym>,
+    outer: Option<&'a Scope<'a>>,
+}
+
+impl Scope<'_> {
+    fn contains(&self, s: &Sym) -> bool {
+        self.own.contains(s) || self.outer.is_some_and(|o| o.contains(s))
     }
 }
 
@@ -337,7 +347,7 @@ fn fits(what: &str, ids: &[ValueId], body: &Graph, outer: &[&Value]) -> Result<(
     Ok(())
 }
 
-fn missing(d: &Dim, symbols: &BTreeSet<Sym>) -> Option<Sym> {
+fn missing(d: &Dim, symbols: &Scope) -> Option<Sym> {
     if d.known().is_some() {
         return None;
     }
@@ -346,40 +356,18 @@ fn missing(d: &Dim, symbols: &BTreeSet<Sym>) -> Option<Sym> {
     used.into_iter().find(|s| !symbols.contains(s))
 }
 
-/// A symbol that the attributes of `op` use without declaration.
-fn undeclared(op: &Op, symbols: &BTreeSet<Sym>) -> Option<Sym> {
-    let dims = |d: &[Dim]| d.iter().find_map(|d| missing(d, symbols));
-    let program = |e: &Expr| {
-        e.insts.iter().find_map(|i| match i {
-            Inst::Dim(d) => missing(d, symbols),
-            _ => None,
-        })
-    };
-    match op {
-        Op::Map(e) => program(e),
-        Op::View(View::Reshape(s) | View::Expand(s)) => dims(s),
-        Op::View(View::Slice {
-            starts, extents, ..
-        }) => dims(starts).or_else(|| dims(extents)),
-        Op::Pad { before, after, .. } => dims(before).or_else(|| dims(after)),
-        Op::Conv(c) => dims(&c.before).or_else(|| dims(&c.after)),
-        Op::Pool(c) => dims(&c.before).or_else(|| dims(&c.after)),
-        Op::Reduce { monoid, .. } | Op::Scan { monoid, .. } => [
-            &monoid.identity,
-            &monoid.lift,
-            &monoid.combine,
-            &monoid.finish,
-        ]
-        .into_iter()
-        .find_map(program),
-        Op::Attention(a) => program(&a.score),
-        Op::Sort { k, .. } => missing(k, symbols),
-        Op::Kernel(k) => k
-            .symbols
-            .iter()
-            .find_map(|s| missing(&Dim::sym(s), symbols)),
-        _ => None,
+/// A symbol that the attributes of `op` use without declaration; bodies are verified by themselves.
+fn undeclared(op: &Op, symbols: &Scope) -> Option<Sym> {
+    if matches!(op, Op::If { .. } | Op::Loop { .. }) {
+        return None;
     }
+    let mut found = None;
+    op.for_each_dim(&mut |d| {
+        if found.is_none() {
+            found = missing(d, symbols);
+        }
+    });
+    found
 }
 
 /// What to call node `n` in messages: its model node, or its first output.

@@ -2,6 +2,7 @@ use crate::{AxisTile, Node};
 use expr::{Expr, Monoid};
 use layout::{DType, Dim, Leaf};
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// Index into [`Kernel::axes`].
 pub type AxisId = u16;
@@ -52,7 +53,7 @@ pub struct Axis {
 
 /// Part of an address: an axis' coordinate, taken apart by leaves (outermost first, row-major rank)
 /// of which each contributes its part times its stride. Strides are in elements.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Term {
     /// The axis.
     pub axis: AxisId,
@@ -62,7 +63,7 @@ pub struct Term {
 }
 
 /// A condition `0 <= base + sum(coefficient * coordinate) < extent`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bound {
     /// Axes with their coefficients.
     pub terms: Vec<(AxisId, Dim)>,
@@ -75,7 +76,7 @@ pub struct Bound {
 /// Part of an address that another operand gives: `stride * index`, where `index` is that operand's
 /// value at the same coordinates (negative: counted from `extent`). An index outside
 /// `-extent..extent` fails the request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Indexed {
     /// An earlier Read operand of integer type.
     pub by: OperandId,
@@ -103,7 +104,7 @@ pub struct Access {
 }
 
 /// Whether an operand is read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Only loaded.
@@ -192,7 +193,7 @@ pub struct Tile {
 
 /// Tiles multiplied by `factor` when a fold's state changes: how sums that were taken relative to
 /// an old state are carried to the new one (online softmax).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rescale {
     /// Tiles whose axes include the state's axes.
     pub tiles: Vec<TileId>,
@@ -202,7 +203,7 @@ pub struct Rescale {
 
 /// A label of a relabelled tile: the source's axis `from` is read at `first` + the coordinate along
 /// the result's axis `to`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Label {
     /// Axis of the source.
     pub from: AxisId,
@@ -213,7 +214,7 @@ pub struct Label {
 }
 
 /// A statement on whole tiles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant)] // A kernel has a handful of statements.
 pub enum Stmt {
@@ -305,6 +306,28 @@ pub struct Kernel {
     pub tiles: Vec<Tile>,
     /// Statements.
     pub body: Vec<Stmt>,
+}
+
+impl Kernel {
+    /// Feeds a hasher with all but names: kernels that differ in those alone have one hash.
+    pub fn hash_unnamed(&self, to: &mut impl Hasher) {
+        self.family.hash(to);
+        self.axes.iter().for_each(|a| a.extent.hash(to));
+        for o in &self.operands {
+            let a = &o.access;
+            (o.dtype, o.role, &o.elements).hash(to);
+            (
+                &a.offset,
+                &a.terms,
+                &a.bounds,
+                &a.indexed,
+                a.outside.to_bits(),
+            )
+                .hash(to);
+        }
+        self.tiles.iter().for_each(|t| (t.dtype, &t.axes).hash(to));
+        self.body.hash(to);
+    }
 }
 
 impl Term {

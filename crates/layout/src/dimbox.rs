@@ -93,18 +93,18 @@ impl DimBox {
         if let Some(r) = self.apart(dim) {
             return r;
         }
-        let mut atoms: Vec<&crate::Atom> = Vec::new();
+        let mut atoms: BTreeMap<&crate::Atom, usize> = BTreeMap::new();
         let mut ranges = Vec::new();
         let mut poly = Vec::with_capacity(dim.terms().count());
         for (c, product) in dim.terms() {
             let mut vars = Vec::with_capacity(product.len());
             for a in product {
-                let at = match atoms.iter().position(|x| *x == a) {
-                    Some(i) => i,
+                let at = match atoms.get(a) {
+                    Some(&i) => i,
                     None => {
                         ranges.push(self.atom_bounds(a)?);
-                        atoms.push(a);
-                        atoms.len() - 1
+                        atoms.insert(a, ranges.len() - 1);
+                        ranges.len() - 1
                     }
                 };
                 vars.push(at);
@@ -117,11 +117,10 @@ impl DimBox {
     /// [`DimBox::bounds`] of a sum in which no atom occurs twice: its terms are independent of each other, so
     /// that intervals are exact. `None` for other sums.
     fn apart(&self, dim: &Dim) -> Option<Option<Range>> {
-        let mut atoms = dim.terms().flat_map(|t| t.1);
-        while let Some(a) = atoms.next() {
-            if atoms.clone().any(|b| b == a) {
-                return None;
-            }
+        let mut atoms: Vec<&crate::Atom> = dim.terms().flat_map(|t| t.1).collect();
+        atoms.sort_unstable();
+        if atoms.windows(2).any(|w| w[0] == w[1]) {
+            return None;
         }
         let sum = dim
             .terms()

@@ -12,9 +12,11 @@ mod error;
 mod made;
 mod params;
 mod pause;
+mod pieces;
 mod plan;
 mod planner;
 mod program;
+mod step_set;
 mod stretch;
 mod text;
 mod timeline;
@@ -27,6 +29,7 @@ pub use error::PlanError;
 pub use made::Made;
 pub use params::{Params, Size};
 pub use pause::{pause, with_pauses};
+pub use pieces::{Pieces, Reach};
 pub use plan::{
     Block, Buffer, BufferId, BufferKind, DeviceRef, Goal, HostArg, Plan, PlanSegment, Port,
     StateRef, Step, StepId, StepWork, TileMap, TileNeeds, TiledPlan, VerifiedPlan, Wait,
@@ -38,7 +41,8 @@ pub use program::{
     Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
     REFUSE, Refusal, Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
 };
-pub use stretch::Stretch;
+pub use step_set::{MAX_NODES, StepSet};
+pub use stretch::{Cuts, Stretch};
 pub use timeline::{Activity, DeviceSpan, Mark, Span, Timeline};
-pub use verify::{Race, race, tile_map};
+pub use verify::{MAX_PAIRS, MAX_STEPS, MAX_SYMBOLS, Race, race, tile_map};
 pub use why::{Alternative, Why};

@@ -19,18 +19,89 @@ pub struct Stretch {
     pub end: usize,
 }
 
+/// Where a program's values and symbols are used: asked for once, each stretch takes as long as what it holds.
+#[derive(Clone, Debug)]
+pub struct Cuts {
+    /// Symbols that each value gives.
+    late: BTreeMap<ValueIx, Vec<Sym>>,
+    /// The segment behind the last one that reads each value; the end, and one more, for what is given back.
+    read: BTreeMap<ValueIx, usize>,
+    /// The same for symbols in sizes.
+    sized: BTreeMap<Sym, usize>,
+    /// Init items that make each value.
+    makers: BTreeMap<ValueIx, Vec<usize>>,
+    /// Places of symbols by name, and of constraints by the symbols that they speak of.
+    symbols: BTreeMap<Sym, usize>,
+    constraints: BTreeMap<Sym, Vec<usize>>,
+    /// Places of whys and savings by what they are about.
+    whys: BTreeMap<String, Vec<usize>>,
+    savings: BTreeMap<String, Vec<usize>>,
+    outputs: BTreeSet<ValueIx>,
+    passed: BTreeSet<ValueIx>,
+}
+
 impl Program {
-    /// The stretch that begins with segment `first`: up to the first straight segment behind it
-    /// that uses a size which something in the stretch determines. Sizes that were determined
-    /// before count as known.
-    pub fn stretch(&self, first: usize) -> Stretch {
-        let first = first.min(self.segments.len());
-        let mut late: BTreeMap<ValueIx, Vec<&Sym>> = BTreeMap::new();
-        for s in &self.symbols {
+    /// Where its values and symbols are used.
+    pub fn cuts(&self) -> Cuts {
+        let mut c = Cuts {
+            late: BTreeMap::new(),
+            read: BTreeMap::new(),
+            sized: BTreeMap::new(),
+            makers: BTreeMap::new(),
+            symbols: BTreeMap::new(),
+            constraints: BTreeMap::new(),
+            whys: BTreeMap::new(),
+            savings: BTreeMap::new(),
+            outputs: self.outputs.iter().map(|o| o.1).collect(),
+            passed: self.passed.iter().copied().collect(),
+        };
+        for (i, s) in self.symbols.iter().enumerate() {
             if let SymbolOrigin::Late { value, .. } = s.origin {
-                late.entry(value).or_default().push(&s.name);
+                c.late.entry(value).or_default().push(s.name.clone());
+            }
+            c.symbols.insert(s.name.clone(), i);
+        }
+        for (i, s) in self.segments.iter().enumerate() {
+            c.read
+                .extend(self.segment_reads(i).into_iter().map(|v| (v, i + 1)));
+            let mut used = Symbols::default();
+            self.segment_symbols(s, &mut used);
+            c.sized.extend(used.used().into_iter().map(|s| (s, i + 1)));
+        }
+        let end = self.segments.len() + 1;
+        let mut used = Symbols::default();
+        for &(_, v) in &self.outputs {
+            c.read.insert(v, end);
+            self.value_symbols(v, &mut used);
+        }
+        c.sized.extend(used.used().into_iter().map(|s| (s, end)));
+        for (i, item) in self.init.iter().enumerate() {
+            for v in item.writes() {
+                c.makers.entry(v).or_default().push(i);
             }
         }
+        for (i, k) in self.constraints.iter().enumerate() {
+            let mut own = BTreeSet::new();
+            k.left.symbols(&mut own);
+            k.right.symbols(&mut own);
+            for s in own {
+                c.constraints.entry(s).or_default().push(i);
+            }
+        }
+        for (i, w) in self.whys.iter().enumerate() {
+            c.whys.entry(w.subject.clone()).or_default().push(i);
+        }
+        for (i, s) in self.savings.iter().enumerate() {
+            c.savings.entry(s.node.clone()).or_default().push(i);
+        }
+        c
+    }
+
+    /// The stretch that begins with segment `first`: up to the first straight segment behind it
+    /// that uses a size which something in the stretch determines. Sizes that were determined
+    /// before count as known. `cuts` are [`Program::cuts`].
+    pub fn stretch(&self, cuts: &Cuts, first: usize) -> Stretch {
+        let first = first.min(self.segments.len());
         let mut unknown: BTreeSet<&Sym> = BTreeSet::new();
         let mut made: BTreeSet<ValueIx> = BTreeSet::new();
         let mut end = first;
@@ -46,33 +117,12 @@ impl Program {
                 }
             }
             for v in self.segment_writes(i) {
-                unknown.extend(late.get(&v).into_iter().flatten());
+                unknown.extend(cuts.late.get(&v).into_iter().flatten());
                 made.insert(v);
             }
             end = i + 1;
         }
-        self.cut(first, end, &made, &late)
-    }
-
-    /// Values that give the sizes which segments from `from` on work with.
-    fn sizing(&self, from: usize, late: &BTreeMap<ValueIx, Vec<&Sym>>) -> Vec<ValueIx> {
-        if late.is_empty() {
-            return Vec::new();
-        }
-        let mut used = Symbols::default();
-        self.segments
-            .iter()
-            .skip(from)
-            .for_each(|s| self.segment_symbols(s, &mut used));
-        self.outputs
-            .iter()
-            .for_each(|o| self.value_symbols(o.1, &mut used));
-        let used = used.used();
-        let gives = |s: &[&Sym]| s.iter().any(|s| used.contains(*s));
-        late.iter()
-            .filter(|(_, s)| gives(s))
-            .map(|(v, _)| *v)
-            .collect()
+        self.cut(first, end, &made, cuts)
     }
 
     /// Symbols in the sizes that a segment works with, bodies of control flow included.
@@ -109,57 +159,46 @@ impl Program {
         }
     }
 
-    /// Segments `first` to `end`, which write `made`; `late`: what gives sizes.
-    fn cut(
-        &self,
-        first: usize,
-        end: usize,
-        made: &BTreeSet<ValueIx>,
-        late: &BTreeMap<ValueIx, Vec<&Sym>>,
-    ) -> Stretch {
+    /// Segments `first` to `end`, which write `made`.
+    fn cut(&self, first: usize, end: usize, made: &BTreeSet<ValueIx>, cuts: &Cuts) -> Stretch {
         let mut reads: BTreeSet<ValueIx> = BTreeSet::new();
         for i in first..end {
             reads.extend(self.segment_reads(i));
         }
-        let mut after: BTreeSet<ValueIx> = self.outputs.iter().map(|o| o.1).collect();
-        for i in end..self.segments.len() {
-            after.extend(self.segment_reads(i));
-        }
+        let after = |v: &ValueIx| cuts.read.get(v).is_some_and(|&last| last > end);
         // A value may be needed for its sizes alone.
-        let here: BTreeMap<ValueIx, Vec<&Sym>> = late
-            .iter()
-            .filter(|(v, _)| made.contains(v) && !after.contains(v))
-            .map(|(v, s)| (*v, s.clone()))
-            .collect();
-        let sizes = self.sizing(end, &here);
+        let sizes = |v: &ValueIx| {
+            let mut gives = cuts.late.get(v).into_iter().flatten();
+            gives.any(|s| cuts.sized.get(s).is_some_and(|&last| last > end))
+        };
         let given = |v: &&ValueIx| {
             let origin = self.values.get(**v as usize).map(|v| v.origin);
             matches!(origin, Some(ValueOrigin::Made | ValueOrigin::Input(_))) && !made.contains(*v)
         };
         let inputs: Vec<ValueIx> = reads.iter().filter(given).copied().collect();
-        let handed = |v: &&ValueIx| after.contains(v) || sizes.contains(v);
+        let handed = |v: &&ValueIx| after(v) || sizes(v);
         let outputs: Vec<ValueIx> = made.iter().filter(handed).copied().collect();
         // Sizes are taken off a value as soon as it is there.
         let touched = inputs.iter().chain(made);
-        let spent = touched.filter(|v| !after.contains(v)).copied().collect();
+        let spent = touched.filter(|v| !after(v)).copied().collect();
         // What is computed once, as far as it is needed here.
-        let mut needed: BTreeSet<ValueIx> = reads.clone();
-        let mut once: Vec<&Item> = Vec::new();
-        for item in self.init.iter().rev() {
-            let (r, w) = (item.reads(), item.writes());
-            if w.iter().any(|v| needed.contains(v)) {
-                needed.extend(r);
-                once.push(item);
+        let mut once: BTreeSet<usize> = BTreeSet::new();
+        let mut needed: Vec<ValueIx> = reads.iter().copied().collect();
+        while let Some(v) = needed.pop() {
+            for &i in cuts.makers.get(&v).into_iter().flatten() {
+                if once.insert(i) {
+                    needed.extend(self.init[i].reads());
+                }
             }
         }
-        once.reverse();
+        let once = once.into_iter().map(|i| &self.init[i]);
         let mut p = Program {
             name: self.name.clone(),
             symbols: Vec::new(),
             values: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            init: once.into_iter().cloned().collect(),
+            init: once.cloned().collect(),
             segments: self.segments[first..end].to_vec(),
             states: Vec::new(),
             constraints: Vec::new(),
@@ -181,7 +220,7 @@ impl Program {
             let name = self.value(v).name.clone();
             let ix = numbers.get(v);
             p.outputs.push((name, ix));
-            if !self.outputs.iter().any(|o| o.1 == v) || self.passed.contains(&v) {
+            if !cuts.outputs.contains(&v) || cuts.passed.contains(&v) {
                 p.passed.push(ix);
             }
         }
@@ -193,8 +232,8 @@ impl Program {
             }
             p.values.push(value);
         }
-        self.sizes(&mut p, &numbers, &inputs);
-        self.decisions(&mut p);
+        self.sizes(&mut p, &numbers, &inputs, cuts);
+        self.decisions(&mut p, cuts);
         Stretch {
             program: p,
             inputs,
@@ -205,7 +244,7 @@ impl Program {
     }
 
     /// Gives a stretch the symbols that it uses and what is known of them.
-    fn sizes(&self, p: &mut Program, numbers: &Numbers<'_>, inputs: &[ValueIx]) {
+    fn sizes(&self, p: &mut Program, numbers: &Numbers<'_>, inputs: &[ValueIx], cuts: &Cuts) {
         let mut used = Symbols::default();
         for &v in &numbers.used {
             self.value_symbols(v, &mut used);
@@ -218,30 +257,28 @@ impl Program {
         }
         let mut used = used.used();
         // Equalities that bind what is used, and what those use in turn.
-        let mut left: Vec<_> = self
-            .constraints
-            .iter()
-            .map(|c| {
-                let mut own = BTreeSet::new();
-                c.left.symbols(&mut own);
-                c.right.symbols(&mut own);
-                (c, own)
-            })
-            .collect();
-        loop {
-            let (near, far): (Vec<_>, Vec<_>) = left
-                .into_iter()
-                .partition(|(_, own)| own.iter().any(|s| used.contains(s)));
-            if near.is_empty() {
-                break;
+        let mut chosen: BTreeSet<usize> = BTreeSet::new();
+        let mut left: Vec<Sym> = used.iter().cloned().collect();
+        while let Some(s) = left.pop() {
+            for &i in cuts.constraints.get(&s).into_iter().flatten() {
+                if chosen.insert(i) {
+                    let mut own = BTreeSet::new();
+                    self.constraints[i].left.symbols(&mut own);
+                    self.constraints[i].right.symbols(&mut own);
+                    left.extend(own.into_iter().filter(|s| used.insert(s.clone())));
+                }
             }
-            for (c, own) in near {
-                used.extend(own);
-                p.constraints.push(c.clone());
-            }
-            left = far;
         }
-        for s in self.symbols.iter().filter(|s| used.contains(&s.name)) {
+        p.constraints = chosen
+            .into_iter()
+            .map(|i| self.constraints[i].clone())
+            .collect();
+        let places: BTreeSet<usize> = used
+            .iter()
+            .filter_map(|s| cuts.symbols.get(s))
+            .copied()
+            .collect();
+        for s in places.into_iter().map(|i| &self.symbols[i]) {
             let input = |v: ValueIx| inputs.binary_search(&v).ok().map(|i| i as u32);
             let origin = match s.origin {
                 SymbolOrigin::Late { value, axis } => {
@@ -265,20 +302,22 @@ impl Program {
     }
 
     /// Gives a stretch the decisions about its nodes.
-    fn decisions(&self, p: &mut Program) {
+    fn decisions(&self, p: &mut Program, cuts: &Cuts) {
         let mut nodes: BTreeSet<&str> = BTreeSet::new();
         let straight = p.segments.iter().flat_map(Segment::items);
         for item in p.init.iter().chain(straight) {
             nodes.insert(&item.name);
             nodes.extend(item.nodes.iter().map(String::as_str));
         }
-        let here = |name: &String| nodes.contains(name.as_str());
-        let whys = self.whys.iter().filter(|w| here(&w.subject));
-        let (whys, savings) = (
-            whys.cloned().collect(),
-            self.savings.iter().filter(|s| here(&s.node)).cloned(),
-        );
-        let savings = savings.collect();
+        let about = |of: &BTreeMap<String, Vec<usize>>| -> BTreeSet<usize> {
+            let each = nodes.iter().filter_map(|n| of.get(*n));
+            each.flatten().copied().collect()
+        };
+        let whys = about(&cuts.whys).into_iter().map(|i| self.whys[i].clone());
+        let savings = about(&cuts.savings)
+            .into_iter()
+            .map(|i| self.savings[i].clone());
+        let (whys, savings) = (whys.collect(), savings.collect());
         (p.whys, p.savings) = (whys, savings);
     }
 }
@@ -455,18 +494,18 @@ mod tests {
         p.segments[1] = Segment::Straight(vec![host("work0", &[0], &[2])]);
         p.values[2].shape = vec![Dim::Known(1)];
         p.values[2].storage = Dim::ONE;
-        let s = p.stretch(0);
+        let s = p.stretch(&p.cuts(), 0);
         assert_eq!(s.end, 3, "the next one needs a size");
         assert!(s.outputs.contains(&1), "{:?}", s.outputs);
         assert!(s.spent.contains(&1), "its size is known by then");
-        let s = p.stretch(3);
+        let s = p.stretch(&p.cuts(), 3);
         assert!(!s.inputs.contains(&1));
         let n0 = s.program.symbols.iter().find(|s| &*s.name == "n0");
         assert_eq!(n0.unwrap().origin, SymbolOrigin::Outer);
         // Where nobody asks for it, it stays inside.
         p.values[4].shape = vec![Dim::Known(1)];
         p.values[4].storage = Dim::ONE;
-        let s = p.stretch(0);
+        let s = p.stretch(&p.cuts(), 0);
         assert!(!s.outputs.contains(&1), "{:?}", s.outputs);
     }
 
@@ -477,7 +516,7 @@ mod tests {
         // The first late item runs before the first cut.
         let (mut at, mut known, mut covered) = (1, vec![0, 1], 1);
         while at < p.segments.len() {
-            let s = p.stretch(at);
+            let s = p.stretch(&p.cuts(), at);
             assert!(s.end > at);
             assert_eq!(s.program.segments.len(), s.end - at);
             assert!(s.program.values.len() <= 4, "{:?}", s.program.values);

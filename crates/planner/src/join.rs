@@ -10,7 +10,7 @@ use expr::Inst;
 use kernel::{Access, Axis, AxisId, Family, Kernel, OperandId, Role, Stmt, Term, TileId};
 use layout::{Dim, Leaf};
 use plan::{Fate, Item, ItemWork, Program, Segment, ValueIx};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Families whose statements are as good inside another kernel.
@@ -60,6 +60,10 @@ pub(crate) fn joinings(program: &Program) -> Vec<Joining> {
         let Segment::Straight(items) = segment else {
             continue;
         };
+        let mut last: BTreeMap<ValueIx, usize> = BTreeMap::new();
+        for (j, b) in items.iter().enumerate() {
+            last.extend(b.reads().into_iter().map(|v| (v, j)));
+        }
         for (i, a) in items.iter().enumerate() {
             let &[v] = a.writes().as_slice() else {
                 continue;
@@ -67,8 +71,7 @@ pub(crate) fn joinings(program: &Program) -> Vec<Joining> {
             if kept.contains(&v) || readers[v as usize] != 1 || writers[v as usize] != 1 {
                 continue;
             }
-            let reads = |b: &Item| b.reads().contains(&v);
-            let Some(j) = items.iter().rposition(reads).filter(|j| *j > i) else {
+            let Some(j) = last.get(&v).copied().filter(|j| *j > i) else {
                 continue;
             };
             if let Some(item) = joined(a, &items[j], v) {

@@ -78,11 +78,13 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         grouped,
         joined,
         readers: graph.readers(),
+        names: Default::default(),
     };
     for (i, &v) in graph.inputs.iter().enumerate() {
         let value = graph.value(v);
         let layout = Layout::ordered(&value.shape, &row_major(value.shape.len()), 1);
         let ix = lowering.program.values.len() as u32;
+        lowering.names.insert(value.name.clone(), 1);
         lowering.program.values.push(ProgramValue {
             name: value.name.clone(),
             dtype: value.dtype,
@@ -102,17 +104,17 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     }
     outputs(&mut lowering)?;
     symbols(&mut lowering);
+    let inputs = graph.inputs.iter().enumerate();
+    let inputs: BTreeMap<&str, usize> = inputs
+        .map(|(i, &v)| (graph.value(v).name.as_str(), i))
+        .collect();
+    let outputs = graph.outputs.iter().enumerate();
+    let outputs: BTreeMap<&str, usize> = outputs
+        .map(|(o, &v)| (graph.value(v).name.as_str(), o))
+        .collect();
     for (input, output) in &options.states {
-        let i = graph
-            .inputs
-            .iter()
-            .position(|&v| graph.value(v).name == *input);
-        let o = lowering
-            .program
-            .outputs
-            .iter()
-            .position(|(n, _)| n == output);
-        if let (Some(i), Some(o)) = (i, o) {
+        let (i, o) = (inputs.get(input.as_str()), outputs.get(output.as_str()));
+        if let (Some(&i), Some(&o)) = (i, o) {
             lowering.program.states.push(StatePair {
                 input: i as u32,
                 output: o as u32,
@@ -124,6 +126,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         v.shape.iter_mut().for_each(|d| dims.share(d));
         dims.share(&mut v.storage);
     }
+    short_names(&mut program);
     program.fates = fates(graph, &program, options);
     unique_names(&mut program);
     Ok(program)
@@ -231,20 +234,8 @@ fn symbols(lowering: &mut Lowering) {
 fn fates(graph: &Graph, program: &Program, options: &ProgramOptions) -> Vec<NodeFate> {
     let mut items: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut control: BTreeSet<&str> = BTreeSet::new();
-    let straight = |s: &'_ Segment| -> Vec<plan::Item> {
-        match s {
-            Segment::Straight(i) => i.clone(),
-            Segment::Late(i) => vec![i.clone()],
-            _ => vec![],
-        }
-    };
-    let all: Vec<plan::Item> = program
-        .init
-        .iter()
-        .cloned()
-        .chain(program.segments.iter().flat_map(straight))
-        .collect();
-    for item in &all {
+    let straight = program.segments.iter().flat_map(Segment::items);
+    for item in program.init.iter().chain(straight) {
         for n in &item.nodes {
             items.entry(n).or_default().push(item.name.clone());
         }
@@ -307,18 +298,32 @@ fn collect<'a>(graph: &'a Graph, views: &mut BTreeSet<&'a str>, inner: &mut BTre
     }
 }
 
+/// Longest name of an item, in bytes: one that stands for very many nodes does not name them all.
+const MAX_NAME: usize = 1024;
+
+fn items(program: &mut Program) -> impl Iterator<Item = &mut plan::Item> {
+    let straight = program.segments.iter_mut().flat_map(|s| match s {
+        Segment::Straight(i) => i.iter_mut(),
+        Segment::Late(i) => std::slice::from_mut(i).iter_mut(),
+        _ => Default::default(),
+    });
+    program.init.iter_mut().chain(straight)
+}
+
+fn short_names(program: &mut Program) {
+    for name in items(program).map(|i| &mut i.name) {
+        if name.len() > MAX_NAME {
+            let end = (0..=MAX_NAME).rfind(|&at| name.is_char_boundary(at));
+            name.truncate(end.unwrap_or(0));
+            name.push_str("...");
+        }
+    }
+}
+
 /// Items get names that tell them apart.
 fn unique_names(program: &mut Program) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let items = program
-        .init
-        .iter_mut()
-        .chain(program.segments.iter_mut().flat_map(|s| match s {
-            Segment::Straight(i) => i.iter_mut().collect::<Vec<_>>(),
-            Segment::Late(i) => vec![i],
-            _ => vec![],
-        }));
-    for item in items {
+    for item in items(program) {
         if item.name.is_empty() {
             item.name = "step".into();
         }

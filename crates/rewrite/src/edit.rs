@@ -2,7 +2,8 @@
 use crate::{Change, Error, Fuel, Rewritten};
 use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tensor::Tensor;
 
@@ -11,8 +12,11 @@ pub(crate) struct Edit<'f> {
     pass: &'static str,
     graph: Graph,
     dead: Vec<bool>,
-    /// Reading nodes per value, one entry per input.
-    readers: Vec<Vec<u32>>,
+    /// Reading nodes per value, with how often.
+    readers: Vec<BTreeMap<u32, u32>>,
+    /// Where each value stands among the outputs, and among the values that symbols are read from.
+    outputs: HashMap<ValueId, Vec<usize>>,
+    late: HashMap<ValueId, Vec<usize>>,
     /// Names of all values, once a new one was asked for; looked up only, never walked.
     names: Option<HashSet<String>>,
     fresh: u32,
@@ -26,16 +30,23 @@ pub(crate) type Type = (DType, Vec<Dim>);
 
 impl<'f> Edit<'f> {
     pub(crate) fn new(pass: &'static str, graph: Graph, fuel: &'f mut Fuel) -> Edit<'f> {
-        let mut readers = vec![Vec::new(); graph.values.len()];
+        let mut readers = vec![BTreeMap::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
             for i in &node.inputs {
-                readers[i.0 as usize].push(n as u32);
+                *readers[i.0 as usize].entry(n as u32).or_insert(0) += 1;
             }
         }
+        let mut outputs: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (at, &v) in graph.outputs.iter().enumerate() {
+            outputs.entry(v).or_default().push(at);
+        }
+        let late = late(&graph);
         Edit {
             pass,
             dead: vec![false; graph.nodes.len()],
             readers,
+            outputs,
+            late,
             names: None,
             graph,
             fresh: 0,
@@ -87,32 +98,25 @@ impl<'f> Edit<'f> {
     }
 
     pub(crate) fn is_output(&self, v: ValueId) -> bool {
-        self.graph.outputs.contains(&v)
+        self.outputs.contains_key(&v)
     }
 
     /// True when something besides nodes needs the value: the caller, or a symbol read from it.
     pub(crate) fn is_pinned(&self, v: ValueId) -> bool {
-        self.is_output(v)
-            || self
-                .graph
-                .symbols
-                .iter()
-                .any(|s| matches!(&s.source, SymbolSource::Late { value, .. } if *value == v))
+        self.is_output(v) || self.late.contains_key(&v)
     }
 
     /// Nodes that read `v`, each once.
     pub(crate) fn readers(&self, v: ValueId) -> BTreeSet<NodeId> {
-        self.readers[v.0 as usize]
-            .iter()
-            .map(|n| NodeId(*n))
-            .collect()
+        let all = self.readers[v.0 as usize].keys();
+        all.map(|n| NodeId(*n)).collect()
     }
 
     /// The only node that reads `v`, when nothing else needs it.
     pub(crate) fn only_reader(&self, v: ValueId) -> Option<NodeId> {
-        let r = self.readers(v);
+        let r = &self.readers[v.0 as usize];
         match (r.len(), self.is_pinned(v)) {
-            (1, false) => r.into_iter().next(),
+            (1, false) => r.keys().next().map(|n| NodeId(*n)),
             _ => None,
         }
     }
@@ -205,7 +209,7 @@ impl<'f> Edit<'f> {
             None => return Err(self.fail(&op, "it has no outputs".into())),
         };
         for i in inputs {
-            self.readers[i.0 as usize].push(n.0);
+            *self.readers[i.0 as usize].entry(n.0).or_insert(0) += 1;
         }
         self.dead.push(false);
         self.graph.nodes.push(Node {
@@ -243,7 +247,7 @@ impl<'f> Edit<'f> {
             source,
             ints,
         });
-        self.readers.push(Vec::new());
+        self.readers.push(BTreeMap::new());
         id
     }
 
@@ -268,7 +272,7 @@ impl<'f> Edit<'f> {
         let old = std::mem::replace(&mut self.graph.nodes[n.0 as usize].inputs, inputs.to_vec());
         self.graph.nodes[n.0 as usize].op = op;
         for i in inputs {
-            self.readers[i.0 as usize].push(n.0);
+            *self.readers[i.0 as usize].entry(n.0).or_insert(0) += 1;
         }
         for i in old {
             self.forget(i, n);
@@ -277,8 +281,11 @@ impl<'f> Edit<'f> {
 
     fn forget(&mut self, v: ValueId, reader: NodeId) {
         let r = &mut self.readers[v.0 as usize];
-        if let Some(at) = r.iter().position(|x| *x == reader.0) {
-            r.remove(at);
+        if let Entry::Occupied(mut times) = r.entry(reader.0) {
+            *times.get_mut() -= 1;
+            if *times.get() == 0 {
+                times.remove();
+            }
         }
         if let Some(n) = self.writer(v) {
             self.bury(n);
@@ -302,8 +309,7 @@ impl<'f> Edit<'f> {
             self.dead[n.0 as usize] = true;
             self.touched = true;
             for i in self.graph.nodes[n.0 as usize].inputs.clone() {
-                let r = &mut self.readers[i.0 as usize];
-                r.retain(|x| *x != n.0);
+                self.readers[i.0 as usize].remove(&n.0);
                 if let Some(w) = self.writer(i) {
                     work.push(w);
                 }
@@ -329,28 +335,30 @@ impl<'f> Edit<'f> {
             let taken = std::mem::take(&mut self.graph.values[o].name);
             let other = std::mem::replace(&mut self.graph.values[n].name, taken);
             self.graph.values[o].name = other;
-            for v in &mut self.graph.outputs {
-                if *v == old {
-                    *v = new;
-                }
-            }
+            let places = self.outputs.remove(&old).unwrap_or_default();
+            places.iter().for_each(|&at| self.graph.outputs[at] = new);
+            self.outputs.entry(new).or_default().extend(places);
         }
-        for s in &mut self.graph.symbols {
-            if let SymbolSource::Late { value, .. } = &mut s.source
-                && *value == old
-            {
+        let places = self.late.remove(&old).unwrap_or_default();
+        for &at in &places {
+            if let SymbolSource::Late { value, .. } = &mut self.graph.symbols[at].source {
                 *value = new;
             }
         }
+        if !places.is_empty() {
+            self.late.entry(new).or_default().extend(places);
+        }
         let moved = std::mem::take(&mut self.readers[old.0 as usize]);
-        for &n in &moved {
+        for &n in moved.keys() {
             for i in &mut self.graph.nodes[n as usize].inputs {
                 if *i == old {
                     *i = new;
                 }
             }
         }
-        self.readers[new.0 as usize].extend(moved);
+        for (n, times) in moved {
+            *self.readers[new.0 as usize].entry(n).or_insert(0) += times;
+        }
         if let Some(n) = self.writer(old) {
             self.bury(n);
         }
@@ -379,6 +387,7 @@ impl<'f> Edit<'f> {
             used.is_disjoint(unused)
         });
         self.touched |= self.graph.symbols.len() != before;
+        self.late = late(&self.graph);
     }
 
     /// The graph in order, with dead nodes and unused constants left out and values numbered as
@@ -396,14 +405,26 @@ impl<'f> Edit<'f> {
     }
 }
 
+/// Symbols that are read from each value, by their places.
+fn late(g: &Graph) -> HashMap<ValueId, Vec<usize>> {
+    let mut out: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    for (at, s) in g.symbols.iter().enumerate() {
+        if let SymbolSource::Late { value, .. } = s.source {
+            out.entry(value).or_default().push(at);
+        }
+    }
+    out
+}
+
 /// `g` in the order and numbering that passes take and give.
 pub(crate) fn tidy(g: Graph) -> Graph {
     let dead = vec![false; g.nodes.len()];
     ordered(g, &dead)
 }
 
-/// An order in which every node comes after those that write what it reads.
+/// An order in which every node comes after those that write what it reads, or give sizes that it works with.
 fn order(g: &Graph, dead: &[bool]) -> Vec<usize> {
+    let sizes = g.sizes_from();
     let mut order: Vec<usize> = Vec::new();
     let mut state = vec![0u8; g.nodes.len()];
     let mut stack = Vec::new();
@@ -418,7 +439,7 @@ fn order(g: &Graph, dead: &[bool]) -> Vec<usize> {
             if state[n] == 0 {
                 state[n] = 1;
                 // Reversed, so that the first input's writer comes first.
-                for i in g.nodes[n].inputs.iter().rev() {
+                for i in sizes[n].iter().chain(g.nodes[n].inputs.iter().rev()) {
                     if let ValueSource::Node(w, _) = g.value(*i).source
                         && state[w.0 as usize] == 0
                     {

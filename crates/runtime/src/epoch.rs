@@ -6,10 +6,10 @@ use crate::{Engine, PlanStore, RunError};
 use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
 use layout::{DimBox, Sym};
-use plan::{Allotment, Block, Plan, Program, ValueIx, VerifiedPlan};
+use plan::{Allotment, Block, Cuts, Plan, Program, SymbolOrigin, ValueIx, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// A compiled block with the memory of request slots that are not in use.
@@ -59,8 +59,14 @@ pub(crate) fn with_memory<T>(
     Ok(out?)
 }
 
+/// Symbols that each value of a program gives once it is there, with their dimensions.
+pub(crate) type Late = BTreeMap<ValueIx, Vec<(Sym, u32)>>;
+
+/// Sizes by their names.
+pub(crate) type Env = BTreeMap<Sym, i64>;
+
 /// Values of a block's symbols.
-pub(crate) fn values(symbols: &[Sym], env: &[(Sym, i64)]) -> Vec<i64> {
+pub(crate) fn values(symbols: &[Sym], env: &Env) -> Vec<i64> {
     symbols
         .iter()
         .map(|s| lookup(env, s).unwrap_or(0))
@@ -75,13 +81,13 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    pub fn covers(&self, env: &[(Sym, i64)]) -> bool {
+    pub fn covers(&self, env: &Env) -> bool {
         self.plan.plan().dims.contains(&|s| lookup(env, s))
     }
 }
 
-pub(crate) fn lookup(env: &[(Sym, i64)], name: &str) -> Option<i64> {
-    env.iter().find(|(s, _)| **s == *name).map(|(_, v)| *v)
+pub(crate) fn lookup(env: &Env, name: &str) -> Option<i64> {
+    env.get(name).copied()
 }
 
 /// Steps from which on a plan is proved on a thread of its own while it is compiled: with 12 steps that took 8%
@@ -132,6 +138,9 @@ pub(crate) struct Unit {
     inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
     /// Stretches by their first segment, made when first needed.
     stretches: Mutex<BTreeMap<usize, Arc<Part>>>,
+    /// Where the program can be cut into them.
+    cuts: OnceLock<Cuts>,
+    late: OnceLock<Late>,
     /// Whether this is a stretch of another unit.
     of_another: bool,
     /// Whether plans follow from nothing but the dims asked for.
@@ -170,6 +179,8 @@ impl Unit {
             narrow: AtomicBool::new(false),
             inner: Mutex::new(BTreeMap::new()),
             stretches: Mutex::new(BTreeMap::new()),
+            cuts: OnceLock::new(),
+            late: OnceLock::new(),
             of_another: false,
             pinned: false,
         }
@@ -190,6 +201,19 @@ impl Unit {
         self.of_another
     }
 
+    /// What values of the program give sizes.
+    pub fn late(&self) -> &Late {
+        self.late.get_or_init(|| {
+            let mut late = Late::new();
+            for s in &self.program.symbols {
+                if let SymbolOrigin::Late { value, axis } = s.origin {
+                    late.entry(value).or_default().push((s.name.clone(), axis));
+                }
+            }
+            late
+        })
+    }
+
     /// The stretch that begins with segment `first`.
     pub fn stretch(&self, first: usize) -> Arc<Part> {
         let mut parts = self
@@ -200,7 +224,8 @@ impl Unit {
             .entry(first)
             .or_insert_with(|| {
                 let name = format!("{}/{first}.2", self.name);
-                let s = self.program.stretch(first);
+                let cuts = self.cuts.get_or_init(|| self.program.cuts());
+                let s = self.program.stretch(cuts, first);
                 let unit = Unit::new(Arc::new(s.program), name, self.store.clone());
                 let unit = unit.pinned(self.pinned);
                 Arc::new(Part {
@@ -439,7 +464,7 @@ impl Unit {
     }
 
     /// A plan at hand that covers `env`.
-    pub fn covering(&self, env: &[(Sym, i64)]) -> Option<Arc<Epoch>> {
+    pub fn covering(&self, env: &Env) -> Option<Arc<Epoch>> {
         let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.current().into_iter().chain(others.iter().cloned());
         all.into_iter().find(|e| e.covers(env))
@@ -540,7 +565,7 @@ impl Unit {
     pub fn epoch(
         &self,
         engine: &Engine,
-        env: &[(Sym, i64)],
+        env: &Env,
         dims: impl FnOnce() -> DimBox,
         allotment: &Allotment,
         memory: &mut AlignedBytes,

@@ -6,7 +6,7 @@
 //! by one thread of the session, and by no thread of a stream's own (`attend`).
 use crate::attend::Attendance;
 use crate::book::Book;
-use crate::epoch::{Epoch, lookup};
+use crate::epoch::{Env, Epoch, lookup};
 use crate::interpret::shape_of;
 use crate::mask::Mask;
 use crate::slab::{self, Beside, Home, Room};
@@ -499,7 +499,7 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
     }
     let list: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
     let began: Vec<_> = members.iter().map(|_| session.book.stats.begin()).collect();
-    let mut env = vec![];
+    let mut env = Env::new();
     let outs = {
         let turn = session.admit()?;
         match &setup.epoch {
@@ -544,7 +544,7 @@ fn joined(session: &Session, members: &mut [&mut Member]) -> Result<(), RunError
             false if ragged(s) => (s.clone(), *length as i64),
             false => (s.clone(), *v),
         });
-        next.push(grown(&setup, &own.collect::<Vec<_>>())?);
+        next.push(grown(&setup, &own.collect::<Env>())?);
     }
     for (((m, outs), began), shapes) in members.iter_mut().zip(parts).zip(began).zip(next) {
         m.keeps.shapes = shapes;
@@ -587,11 +587,7 @@ fn shapes_in_place(session: &Session, m: &Member) -> Vec<Vec<usize>> {
 }
 
 /// The sizes of a request, all in the plan that keeps state in place.
-fn covered(
-    session: &Session,
-    epoch: &Epoch,
-    list: &[Option<&Tensor>],
-) -> Result<Vec<(Sym, i64)>, RunError> {
+fn covered(session: &Session, epoch: &Epoch, list: &[Option<&Tensor>]) -> Result<Env, RunError> {
     let env = session.shapes(list)?;
     match epoch.covers(&env) {
         true => Ok(env),
@@ -605,7 +601,7 @@ fn covered(
 }
 
 /// Shapes of the states in place after a request of these sizes.
-fn grown(setup: &Setup, env: &[(Sym, i64)]) -> Result<Vec<Vec<usize>>, RunError> {
+fn grown(setup: &Setup, env: &Env) -> Result<Vec<Vec<usize>>, RunError> {
     let states = setup.block().into_iter().flat_map(|b| {
         let ports = b.states.iter();
         ports.map(|s| &b.outputs[s.output as usize])
@@ -701,7 +697,7 @@ pub(crate) fn first_state(
     let value = program.value(program.inputs[pair.input as usize]);
     let mut syms = BTreeSet::new();
     value.shape.iter().for_each(|d| d.symbols(&mut syms));
-    let mut env: Vec<(Sym, i64)> = vec![];
+    let mut env = Env::new();
     for s in syms {
         let given = given_extent(program, inputs, &s).map(|n| n as i64);
         let least = || dims.get(&s).map(|r| r.lo);
@@ -711,7 +707,7 @@ pub(crate) fn first_state(
                 value.name
             ),
         })?;
-        env.push((s, n));
+        env.insert(s, n);
     }
     let extent = |d: &Dim| {
         d.eval(&|s| lookup(&env, s))

@@ -1,5 +1,5 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
-use crate::epoch::{CompiledBlock, Epoch, Unit, lookup, values};
+use crate::epoch::{CompiledBlock, Env, Epoch, Late, Unit, lookup, values};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
@@ -9,7 +9,7 @@ use plan::{
     Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
     ValueOrigin,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tensor::Tensor;
@@ -91,7 +91,7 @@ pub(crate) type States<'a> = &'a mut [State];
 type Slots<'v> = BTreeMap<ValueIx, Value<'v>>;
 
 /// Symbols of `program` that inputs of these shapes determine, added to `env`.
-pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<(Sym, i64)>) {
+pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Env) {
     for s in &program.symbols {
         if let SymbolOrigin::Input { input, axis } = s.origin
             && lookup(env, &s.name).is_none()
@@ -99,7 +99,7 @@ pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<
                 .get(input as usize)
                 .and_then(|sh| sh.get(axis as usize))
         {
-            env.push((s.name.clone(), n as i64));
+            env.insert(s.name.clone(), n as i64);
         }
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Vec<
 /// The box that a new plan covers: the caller's range where the dims lie inside it; otherwise the
 /// dims themselves, and for sizes that come out of the computation a range up to the next power of
 /// two, so that growing sizes need few plans.
-pub(crate) fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> DimBox {
+pub(crate) fn box_for(program: &Program, env: &Env, asked: &DimBox) -> DimBox {
     let mut out = DimBox::new();
     for s in &program.symbols {
         let Some(v) = lookup(env, &s.name) else {
@@ -131,11 +131,7 @@ pub(crate) fn box_for(program: &Program, env: &[(Sym, i64)], asked: &DimBox) -> 
     out
 }
 
-pub(crate) fn shape_of(
-    dims: &[Dim],
-    env: &[(Sym, i64)],
-    name: &str,
-) -> Result<Vec<usize>, RunError> {
+pub(crate) fn shape_of(dims: &[Dim], env: &Env, name: &str) -> Result<Vec<usize>, RunError> {
     dims.iter()
         .map(|d| {
             let v = d.eval(&|s| lookup(env, s));
@@ -153,7 +149,7 @@ pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
     unit: &Unit,
     inputs: Vec<Value<'v>>,
-    mut env: Vec<(Sym, i64)>,
+    mut env: Env,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
     if depth > MAX_DEPTH {
@@ -185,7 +181,7 @@ pub(crate) fn run_on<'v>(
     unit: &Unit,
     epoch: &Epoch,
     inputs: Vec<Value<'v>>,
-    mut env: Vec<(Sym, i64)>,
+    mut env: Env,
     mut states: Option<States<'_>>,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
@@ -196,6 +192,11 @@ pub(crate) fn run_on<'v>(
         if ctx.permit.called_off() {
             return Err(RunError::Cancelled);
         }
+        let made: Vec<ValueIx> = match segment {
+            PlanSegment::Block(b) => b.outputs.iter().map(|p| p.value).collect(),
+            PlanSegment::Control { segment } => program.segment_writes(*segment as usize),
+            PlanSegment::Deferred { .. } => vec![],
+        };
         match segment {
             PlanSegment::Block(b) => {
                 let symbols = values(&b.symbols, &env);
@@ -256,7 +257,7 @@ pub(crate) fn run_on<'v>(
             }
         }
         let known = env.len();
-        late_symbols(program, &slots, &mut env);
+        late_symbols(unit.late(), &made, &slots, &mut env);
         if env.len() > known {
             constraints(program, &env)?;
         }
@@ -275,7 +276,7 @@ fn stretches(
     unit: &Unit,
     first: u32,
     slots: &mut Slots<'_>,
-    env: &mut Vec<(Sym, i64)>,
+    env: &mut Env,
     depth: usize,
 ) -> Result<(), RunError> {
     let program = &unit.program;
@@ -297,7 +298,7 @@ fn stretches(
         }
         let outs = run(ctx, &part.unit, inputs, env.clone(), depth + 1)?;
         slots.extend(part.outputs.iter().copied().zip(outs));
-        late_symbols(program, slots, env);
+        late_symbols(unit.late(), &part.outputs, slots, env);
         constraints(program, env)?;
         part.spent.iter().for_each(|v| drop(slots.remove(v)));
         at = part.end;
@@ -306,7 +307,7 @@ fn stretches(
 }
 
 /// Extents that the model takes to be equal, as far as their symbols are known.
-pub(crate) fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), RunError> {
+pub(crate) fn constraints(program: &Program, env: &Env) -> Result<(), RunError> {
     for c in &program.constraints {
         let value = |d: &Dim| d.eval(&|s| lookup(env, s));
         if let (Some(l), Some(r)) = (value(&c.left), value(&c.right))
@@ -324,15 +325,16 @@ pub(crate) fn constraints(program: &Program, env: &[(Sym, i64)]) -> Result<(), R
     Ok(())
 }
 
-/// Symbols that segments have determined since.
-fn late_symbols(program: &Program, slots: &Slots<'_>, env: &mut Vec<(Sym, i64)>) {
-    for s in &program.symbols {
-        if let SymbolOrigin::Late { value, axis } = s.origin
-            && lookup(env, &s.name).is_none()
-            && let Some(t) = slots.get(&value)
-            && let Some(&n) = t.shape().get(axis as usize)
-        {
-            env.push((s.name.clone(), n as i64));
+/// Symbols that the values `made` determine, where they are not known yet.
+fn late_symbols(late: &Late, made: &[ValueIx], slots: &Slots<'_>, env: &mut Env) {
+    for v in made {
+        let (Some(symbols), Some(t)) = (late.get(v), slots.get(v)) else {
+            continue;
+        };
+        for (name, axis) in symbols {
+            if let Some(&n) = t.shape().get(*axis as usize) {
+                env.entry(name.clone()).or_insert(n as i64);
+            }
         }
     }
 }
@@ -360,7 +362,7 @@ fn control(
     unit: &Unit,
     segment: u32,
     slots: &mut Slots<'_>,
-    env: &[(Sym, i64)],
+    env: &Env,
     depth: usize,
 ) -> Result<(), RunError> {
     let program = unit.program.clone();
@@ -381,7 +383,7 @@ fn control(
             for &c in captures {
                 inputs.push(slot(&program, slots, c)?);
             }
-            let outs = run(ctx, &inner, inputs, env.to_vec(), depth + 1)?;
+            let outs = run(ctx, &inner, inputs, env.clone(), depth + 1)?;
             slots.extend(outputs.iter().copied().zip(outs));
             Ok(())
         }
@@ -434,18 +436,15 @@ fn control(
                 inputs.extend(state.iter().cloned());
                 inputs.extend(fixed.iter().cloned());
                 // Outer symbols stay; those that the body reads from its own inputs are bound anew.
-                let own: Vec<&Sym> = inner
+                let own: BTreeSet<&Sym> = inner
                     .program
                     .symbols
                     .iter()
                     .filter(|s| s.origin != SymbolOrigin::Outer)
                     .map(|s| &s.name)
                     .collect();
-                let outer: Vec<(Sym, i64)> = env
-                    .iter()
-                    .filter(|(s, _)| !own.contains(&s))
-                    .cloned()
-                    .collect();
+                let kept = env.iter().filter(|(s, _)| !own.contains(s));
+                let outer: Env = kept.map(|(s, n)| (s.clone(), *n)).collect();
                 let mut outs = run(ctx, &inner, inputs, outer, depth + 1)?;
                 let scan_outs = outs.split_off(1 + carried.len());
                 go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
@@ -481,7 +480,7 @@ fn stack(
     program: &Program,
     v: ValueIx,
     parts: &[Value<'_>],
-    env: &[(Sym, i64)],
+    env: &Env,
     node: &str,
 ) -> Result<Tensor, RunError> {
     let value = program.value(v);

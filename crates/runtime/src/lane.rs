@@ -3,13 +3,14 @@
 //! asks nothing again.
 use crate::RunError;
 use crate::book::Book;
-use crate::epoch::{Epoch, Unit};
+use crate::epoch::{Env, Epoch, Unit};
 use crate::interpret::shape_of;
 use crate::spare::Spares;
 use crate::value::Shaped;
 use device::{AlignedBytes, Frame, Permit, Recycler, Request, UnifiedBuffer, UnifiedRequest};
-use layout::{DType, Sym};
-use plan::{Block, PlanSegment, Program, Timeline, VerifiedPlan};
+use layout::DType;
+use plan::{Block, PlanSegment, Program, Timeline, ValueIx, VerifiedPlan};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tensor::Tensor;
@@ -102,15 +103,19 @@ impl Ready {
         epoch: Arc<Epoch>,
         version: u64,
         shapes: &[&[usize]],
-        env: &[(Sym, i64)],
+        env: &Env,
     ) -> Result<Option<Ready>, RunError> {
         let Some(block) = only_block(&epoch) else {
             return Ok(None);
         };
         let mut inputs = Vec::new();
+        let mut places: BTreeMap<ValueIx, u32> = BTreeMap::new();
+        for (i, &v) in program.inputs.iter().enumerate() {
+            places.entry(v).or_insert(i as u32);
+        }
         for p in &block.inputs {
-            match program.inputs.iter().position(|&v| v == p.value) {
-                Some(i) => inputs.push(i as u32),
+            match places.get(&p.value) {
+                Some(&i) => inputs.push(i),
                 None => return Ok(None),
             }
         }

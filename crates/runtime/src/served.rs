@@ -1,6 +1,6 @@
 //! A session as whoever supervises it sees it: what its requests do, and plans that are tried and taken.
 use crate::book::Book;
-use crate::epoch::{Epoch, Unit};
+use crate::epoch::{Env, Epoch, Unit};
 use crate::interpret::bind_inputs;
 use crate::lane::{Lane, Lanes, Ready, shapes_of};
 use crate::session::SessionOptions;
@@ -9,7 +9,6 @@ use crate::trial::{Prepared, Trial, Turns};
 use crate::watch::{Keep, Seen, Watch};
 use crate::{Engine, RunError, joined};
 use device::{Permit, Recycler};
-use layout::Sym;
 use plan::{Plan, PlanSegment, Program};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -151,7 +150,7 @@ impl Served {
             let mut spares = Vec::new();
             for (key, lanes) in wanted {
                 let shapes = shapes_of(&key);
-                let mut env = Vec::new();
+                let mut env = Env::new();
                 bind_inputs(&self.unit.program, &shapes, &mut env);
                 if !epoch.covers(&env) {
                     continue;
@@ -215,7 +214,7 @@ impl Served {
     ) -> Result<Vec<Tensor>, RunError> {
         let program = &self.unit.program;
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        let mut env: Vec<(Sym, i64)> = Vec::new();
+        let mut env = Env::new();
         bind_inputs(program, &shapes, &mut env);
         let none = || RunError::Control {
             node: self.book.name.clone(),

@@ -1,6 +1,6 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Epoch, Unit};
+use crate::epoch::{Env, Epoch, Unit};
 use crate::hub::{Hub, Lines};
 use crate::interpret::{Context, box_for, constraints, run, run_on};
 use crate::joined;
@@ -12,8 +12,10 @@ use crate::value::{Shaped, Value};
 use crate::watch::Watch;
 use crate::{Binding, Cancel, Engine, PlanStore, RunError, SessionView, Stream};
 use device::{Permit, Recycler, State, UnifiedBuffer};
-use layout::{DimBox, Sym};
+use layout::DimBox;
 use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -355,7 +357,7 @@ impl Session {
         &self,
         epoch: &Epoch,
         inputs: &[Option<&Tensor>],
-        env: &[(Sym, i64)],
+        env: &Env,
         states: &mut [State],
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
@@ -376,7 +378,7 @@ impl Session {
         };
         let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
         let states = Some(states);
-        let outs = run_on(&mut ctx, &self.unit, epoch, values, env.to_vec(), states, 0);
+        let outs = run_on(&mut ctx, &self.unit, epoch, values, env.clone(), states, 0);
         self.give_back(lane);
         Ok(outs?.into_iter().map(Value::into_tensor).collect())
     }
@@ -409,7 +411,7 @@ impl Session {
             return Ok(Vec::new());
         };
         if !ready {
-            let mut segments = |unit: &Unit, env: Vec<(Sym, i64)>, lane: &mut Lane| {
+            let mut segments = |unit: &Unit, env: Env, lane: &mut Lane| {
                 let options = self.options();
                 let mut timeline = timeline.as_deref_mut();
                 if let Some(t) = &mut timeline {
@@ -441,7 +443,7 @@ impl Session {
                 Some(Err(e)) if self.special.may_help(&self.unit.program, &e) => {
                     let program = &self.unit.program;
                     return self.special.run(program, inputs, e, |unit| {
-                        segments(unit, Vec::new(), lane)
+                        segments(unit, Env::new(), lane)
                     });
                 }
                 Some(outs) => return outs,
@@ -471,7 +473,7 @@ impl Session {
         inputs: &[Option<&T>],
         lane: &mut Lane,
         tried: Option<&Trial>,
-    ) -> Result<Option<Vec<(Sym, i64)>>, RunError> {
+    ) -> Result<Option<Env>, RunError> {
         let env = self.shapes(inputs)?;
         let options = self.options();
         let program = &self.unit.program;
@@ -560,12 +562,21 @@ impl Session {
     ) -> Result<(), RunError> {
         let program = &self.unit.program;
         let mut found = 0;
+        // Made when one is not where the model has it.
+        let named = OnceCell::new();
         for (i, (&v, slot)) in program.inputs.iter().zip(list).enumerate() {
             let name = program.value(v).name.as_str();
             // Most callers give them in the model's order.
             let given = match inputs.get(i) {
                 Some(x) if x.0 == name => Some(x),
-                _ => inputs.iter().find(|x| x.0 == name),
+                _ => named
+                    .get_or_init(|| {
+                        // The first of a name counts.
+                        let all = inputs.iter().rev().map(|x| (x.0, x));
+                        all.collect::<BTreeMap<&str, _>>()
+                    })
+                    .get(name)
+                    .copied(),
             };
             match given {
                 Some((_, t)) if slot.is_none() => {
@@ -591,13 +602,9 @@ impl Session {
 
     fn known<T>(&self, inputs: &[(&str, &T)]) -> Result<(), RunError> {
         let program = &self.unit.program;
-        let has = |name: &str| {
-            program
-                .inputs
-                .iter()
-                .any(|&v| program.value(v).name == name)
-        };
-        match inputs.iter().find(|(name, _)| !has(name)) {
+        let all = program.inputs.iter();
+        let names: BTreeSet<&str> = all.map(|&v| program.value(v).name.as_str()).collect();
+        match inputs.iter().find(|(name, _)| !names.contains(name)) {
             Some((name, _)) => Err(RunError::Unknown {
                 name: (*name).into(),
                 has: self.input_names(),
@@ -629,10 +636,7 @@ impl Session {
     }
 
     /// The symbols that the inputs' shapes give, which must fit the model's.
-    pub(crate) fn shapes<T: Shaped>(
-        &self,
-        inputs: &[Option<&T>],
-    ) -> Result<Vec<(Sym, i64)>, RunError> {
+    pub(crate) fn shapes<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<Env, RunError> {
         sizes(&self.unit.program, inputs)
     }
 

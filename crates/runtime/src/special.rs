@@ -4,7 +4,7 @@
 //! assumed and checked ([`Program::constraints`]). A request that breaks an assumption runs on a
 //! program in which the symbols that it speaks of are numbers, and if that is not enough, one made
 //! for exactly the request's shapes.
-use crate::epoch::{Unit, lookup};
+use crate::epoch::{Env, Unit, lookup};
 use crate::interpret::bind_inputs;
 use crate::value::Shaped;
 use crate::{PlanStore, RunError};
@@ -158,7 +158,7 @@ impl Bound {
     fn bind(&mut self, dims: [&Dim; 2], program: &Program, shapes: &[Vec<usize>]) -> bool {
         let mut used = BTreeSet::new();
         dims.iter().for_each(|d| d.symbols(&mut used));
-        let mut env = Vec::new();
+        let mut env = Env::new();
         let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
         bind_inputs(program, &shapes, &mut env);
         let before = self.dims.len();
@@ -178,11 +178,11 @@ impl Bound {
 pub(crate) fn sizes<T: Shaped>(
     program: &Program,
     inputs: &[Option<&T>],
-) -> Result<Vec<(Sym, i64)>, RunError> {
+) -> Result<Env, RunError> {
     let shape = |t: &Option<&'_ T>| t.map_or(vec![], |t| t.shape().to_vec());
     let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
     let shapes: Vec<&[usize]> = owned.iter().map(Vec::as_slice).collect();
-    let mut env = Vec::new();
+    let mut env = Env::new();
     bind_inputs(program, &shapes, &mut env);
     for (&v, given) in program.inputs.iter().zip(&shapes) {
         let value = program.value(v);

@@ -1,6 +1,5 @@
 //! A plan that is tried on some of a session's requests while the others keep theirs.
-use crate::epoch::Epoch;
-use layout::Sym;
+use crate::epoch::{Env, Epoch};
 use plan::VerifiedPlan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -60,7 +59,7 @@ impl Trial {
     }
 
     /// Whether a request of these dims runs with the plan; `None` where it is outside of its box.
-    pub fn side(&self, env: &[(Sym, i64)]) -> Option<bool> {
+    pub fn side(&self, env: &Env) -> Option<bool> {
         self.epoch.covers(env).then(|| match self.turns {
             Turns::Every(n) => self
                 .count

@@ -1,5 +1,6 @@
 //! Outputs against a reference.
 use serde::Serialize;
+use std::collections::BTreeMap;
 use tensor::Tensor;
 
 /// What an output may differ by: `|got - want| <= atol + rtol * max|want|` for every element, the
@@ -178,16 +179,11 @@ pub fn compare(
     want: &[(String, Tensor)],
     tolerance: Tolerance,
 ) -> Comparison {
+    // The first of a name counts.
+    let named: BTreeMap<&str, &Tensor> = got.iter().rev().map(|(n, t)| (n.as_str(), t)).collect();
     let outputs: Vec<OutputComparison> = want
         .iter()
-        .map(|(name, w)| {
-            one(
-                name,
-                got.iter().find(|(n, _)| n == name).map(|(_, t)| t),
-                w,
-                tolerance,
-            )
-        })
+        .map(|(name, w)| one(name, named.get(name.as_str()).copied(), w, tolerance))
         .collect();
     Comparison {
         tolerance,

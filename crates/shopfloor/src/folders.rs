@@ -2,6 +2,7 @@
 use crate::{Error, Model, ModelOptions, Session};
 use onnx::proto::ValueInfo;
 use runtime::Engine;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Held, Tensor};
@@ -172,7 +173,8 @@ fn run(
     let model = Model::open(&path, options)?;
     let file = onnx::ModelFile::open(&path).map_err(|e| Error::Usage(e.to_string()))?;
     let g = &file.model.graph;
-    let weight = |v: &&ValueInfo| !g.initializers.iter().any(|t| t.name == v.name);
+    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
+    let weight = |v: &&ValueInfo| !weights.contains(v.name.as_str());
     let own: Vec<&ValueInfo> = g.inputs.iter().filter(weight).collect();
     let all: Vec<&ValueInfo> = g.inputs.iter().collect();
     let outs: Vec<&ValueInfo> = g.outputs.iter().collect();

@@ -2,7 +2,7 @@
 use crate::{Error, Model};
 use layout::{DType, Dim, DimBox};
 use plan::SymbolOrigin;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tensor::Tensor;
 
@@ -50,10 +50,11 @@ pub fn box_of(model: &Model, sizes: &BTreeMap<String, i64>) -> DimBox {
 pub fn sizes_of(model: &Model, inputs: &[(String, Tensor)]) -> BTreeMap<String, i64> {
     let program = model.program();
     let mut out = BTreeMap::new();
+    let named: BTreeMap<&str, &Tensor> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for s in &program.symbols {
         if let SymbolOrigin::Input { input, axis } = s.origin
             && let Some(&v) = program.inputs.get(input as usize)
-            && let Some((_, t)) = inputs.iter().find(|(n, _)| *n == program.value(v).name)
+            && let Some(t) = named.get(program.value(v).name.as_str())
             && let Some(&n) = t.shape().get(axis as usize)
         {
             out.insert(s.name.to_string(), n as i64);
@@ -137,6 +138,7 @@ pub fn random_inputs(model: &Model, sizes: &BTreeMap<String, i64>) -> Result<Nam
 /// A file that cannot be read, or an input given twice.
 pub fn read_inputs(files: &[String]) -> Result<Named, Error> {
     let mut out: Named = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for f in files {
         let read = match f.split_once('=') {
             Some((name, path)) if !Path::new(f).is_file() => {
@@ -150,7 +152,7 @@ pub fn read_inputs(files: &[String]) -> Result<Named, Error> {
             _ => data::read_npz(f)?,
         };
         for (name, t) in read {
-            if out.iter().any(|(n, _)| *n == name) {
+            if !names.insert(name.clone()) {
                 return Err(Error::Usage(format!(
                     "input '{name}' is given twice, the second time by {f}; give it once"
                 )));

@@ -8,7 +8,7 @@ use onnx::proto::{
 use onnx::{ImportError, ModelFile};
 use plan::{Item, ItemWork, Program, Segment};
 use report::{InspectedKernel, InspectedValue, Inspection, Unsupported};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 fn domain(d: &str) -> &str {
@@ -75,9 +75,10 @@ fn parameters(g: &ModelGraph, depth: usize) -> u64 {
 }
 
 fn stated(values: &[onnx::proto::ValueInfo], g: &ModelGraph) -> Vec<InspectedValue> {
+    let weights: BTreeSet<&str> = g.initializers.iter().map(|t| t.name.as_str()).collect();
     values
         .iter()
-        .filter(|v| !g.initializers.iter().any(|t| t.name == v.name))
+        .filter(|v| !weights.contains(v.name.as_str()))
         .map(|v| {
             let (dtype, shape) = match &v.ty {
                 Some(Type::Tensor(t)) => (

@@ -5,7 +5,7 @@ use plan::{Allotment, Goal, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
 use report::{BodyView, PlanView, counted};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A step that runs on the host for want of a form elsewhere, with the reason.
@@ -390,6 +390,7 @@ pub fn shares(session: &Session) -> Shares {
 /// form for.
 pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
     let mut out: Vec<Fallback> = Vec::new();
+    let mut known = BTreeSet::new();
     for (block, step) in plan
         .blocks()
         .flat_map(|b| b.steps.iter().map(move |s| (b, s)))
@@ -416,7 +417,7 @@ pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
             StepWork::Kernel { .. } => continue,
         };
         let node = step.nodes.first().unwrap_or(&step.name).clone();
-        if !out.iter().any(|f| f.node == node) {
+        if known.insert(node.clone()) {
             out.push(Fallback { node, reason });
         }
     }
@@ -426,9 +427,10 @@ pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
 /// [`fallbacks_of`] every plan that the session has made, each node once.
 pub fn fallbacks(session: &Session) -> Vec<Fallback> {
     let mut out: Vec<Fallback> = Vec::new();
+    let mut known = BTreeSet::new();
     for plan in session.runtime().plans() {
         for f in fallbacks_of(plan.plan()) {
-            if !out.iter().any(|x| x.node == f.node) {
+            if known.insert(f.node.clone()) {
                 out.push(f);
             }
         }

@@ -1,6 +1,7 @@
 //! State found by name: the pairs of inputs and outputs that exporters leave for KV caches and recurrent
 //! state.
 use graph::{Graph, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that an output would have if it carried `input` on, the likeliest first.
 fn carried(input: &str) -> Vec<String> {
@@ -54,15 +55,19 @@ fn fits(graph: &Graph, given: ValueId, out: ValueId) -> bool {
 /// Pairs of an input and the output that carries its state on, by their names, types and shapes.
 pub(crate) fn by_name(graph: &Graph) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = vec![];
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let outputs = graph.outputs.iter().rev();
+    let outputs: BTreeMap<&str, ValueId> = outputs
+        .map(|&o| (graph.value(o).name.as_str(), o))
+        .collect();
     for &input in &graph.inputs {
         let name = &graph.value(input).name;
         let output = carried(name).into_iter().find(|n| {
-            let taken = found.iter().any(|f| f.1 == *n);
-            let named = |o: &&ValueId| graph.value(**o).name == *n;
-            let output = graph.outputs.iter().find(named);
-            !taken && output.is_some_and(|&o| fits(graph, input, o))
+            let output = outputs.get(n.as_str());
+            !taken.contains(n) && output.is_some_and(|&o| fits(graph, input, o))
         });
         if let Some(o) = output {
+            taken.insert(o.clone());
             found.push((name.clone(), o));
         }
     }

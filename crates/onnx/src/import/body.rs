@@ -196,11 +196,8 @@ impl<'m> Ctx<'m> {
     pub fn visible(&self, d: &Dim) -> bool {
         let mut used = Default::default();
         d.symbols(&mut used);
-        used.iter().all(|s| {
-            self.frames
-                .iter()
-                .any(|f| f.b.graph().symbols.iter().any(|x| x.name == *s))
-        })
+        let frames = self.frames.iter();
+        used.iter().all(|s| frames.clone().any(|f| f.b.declares(s)))
     }
 
     /// A node that gives `v` under the exact name `name`.

@@ -15,6 +15,8 @@ use tensor::{Bytes, Tensor, WeightId, WeightStore};
 
 /// Nodes of one import, inlined ones counted each time.
 const MAX_NODES: usize = 1_000_000;
+/// Nodes lowered in one import, where bodies are lowered again until what they carry has settled.
+const MAX_LOWERED: usize = 4 * MAX_NODES;
 /// Nesting of functions and bodies.
 const MAX_DEPTH: usize = 48;
 
@@ -47,6 +49,8 @@ pub(crate) struct Frame<'m> {
     pub scopes: Vec<Scope<'m>>,
     /// Values of the outer frame and what stands for them here.
     pub captures: Vec<(ValueId, ValueId)>,
+    /// The same, by the outer value.
+    captured: BTreeMap<ValueId, ValueId>,
     /// Known contents of float tensors.
     pub floats: BTreeMap<ValueId, Vec<Num>>,
     /// What held values hold.
@@ -63,7 +67,7 @@ pub(crate) struct Call<'m> {
 
 /// What is put back when a body has to be lowered again.
 pub(crate) struct Mark {
-    origins: BTreeSet<String>,
+    named: usize,
     nodes: usize,
     records: usize,
     unsupported: usize,
@@ -72,6 +76,8 @@ pub(crate) struct Mark {
 /// The state of an import.
 pub(crate) struct Ctx<'m> {
     pub file: &'m ModelFile,
+    /// Functions by domain, name and overload.
+    functions: BTreeMap<(&'m str, &'m str, &'m str), &'m Function>,
     /// Operators that the caller brings.
     pub customs: CustomOps,
     pub frames: Vec<Frame<'m>>,
@@ -83,8 +89,13 @@ pub(crate) struct Ctx<'m> {
     weight_of: BTreeMap<*const TensorData, WeightId>,
     /// Bytes of the sparse constants that were written out.
     pub written_out: usize,
-    origins: BTreeSet<String>,
+    /// Names of nodes, with the last number that was put behind each to make another.
+    origins: BTreeMap<String, usize>,
+    /// What each name stood for before a node got it, so that a body can be lowered again.
+    named: Vec<(String, Option<usize>)>,
     nodes: usize,
+    /// Nodes lowered, those of bodies that were lowered again each time.
+    lowered: usize,
     depth: usize,
     /// What branches with outputs of different ranks are taken for.
     pub ranks: Ranks,
@@ -134,8 +145,14 @@ pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
 
 impl<'m> Ctx<'m> {
     pub fn new(file: &'m ModelFile, customs: &CustomOps) -> Ctx<'m> {
+        let mut functions = BTreeMap::new();
+        for f in &file.model.functions {
+            let of = (f.domain.as_str(), f.name.as_str(), f.overload.as_str());
+            functions.entry(of).or_insert(f);
+        }
         Ctx {
             file,
+            functions,
             customs: customs.clone(),
             frames: Vec::new(),
             calls: vec![Call {
@@ -147,8 +164,10 @@ impl<'m> Ctx<'m> {
             store: Arc::new(WeightStore::new()),
             weight_of: BTreeMap::new(),
             written_out: 0,
-            origins: BTreeSet::new(),
+            origins: BTreeMap::new(),
+            named: Vec::new(),
             nodes: 0,
+            lowered: 0,
             depth: 0,
             ranks: Ranks::default(),
             taken: BTreeMap::new(),
@@ -161,6 +180,7 @@ impl<'m> Ctx<'m> {
             b: GraphBuilder::new(name, self.store.clone()),
             scopes: vec![scope],
             captures: Vec::new(),
+            captured: BTreeMap::new(),
             floats: BTreeMap::new(),
             kinds: BTreeMap::new(),
             narrow: BTreeMap::new(),
@@ -409,7 +429,7 @@ impl<'m> Ctx<'m> {
 
     /// The outer frame's value `v` inside frame `frame`: the same weight, or an input for it.
     pub fn capture(&mut self, frame: usize, v: ValueId) -> Lowered<ValueId> {
-        if let Some((_, inner)) = self.frames[frame].captures.iter().find(|c| c.0 == v) {
+        if let Some(inner) = self.frames[frame].captured.get(&v) {
             return Ok(*inner);
         }
         let outer = self.frames[frame - 1].b.value(v).clone();
@@ -432,6 +452,7 @@ impl<'m> Ctx<'m> {
             f.narrow.insert(inner, name);
         }
         f.captures.push((v, inner));
+        f.captured.insert(v, inner);
         Ok(inner)
     }
 
@@ -501,7 +522,7 @@ impl<'m> Ctx<'m> {
 
     pub fn mark(&self) -> Mark {
         Mark {
-            origins: self.origins.clone(),
+            named: self.named.len(),
             nodes: self.nodes,
             records: self.records.len(),
             unsupported: self.unsupported.len(),
@@ -509,7 +530,12 @@ impl<'m> Ctx<'m> {
     }
 
     pub fn rewind(&mut self, m: Mark) {
-        self.origins = m.origins;
+        for (name, before) in self.named.drain(m.named..).rev() {
+            match before {
+                Some(n) => drop(self.origins.insert(name, n)),
+                None => drop(self.origins.remove(&name)),
+            }
+        }
         self.nodes = m.nodes;
         self.records.truncate(m.records);
         self.unsupported.truncate(m.unsupported);
@@ -532,11 +558,17 @@ impl<'m> Ctx<'m> {
             .unwrap_or_default();
         let base = format!("{prefix}{own}");
         let mut name = base.clone();
-        let mut k = 1;
-        while !self.origins.insert(name.clone()) {
-            k += 1;
-            name = format!("{base}#{k}");
+        if let Some(&last) = self.origins.get(&base) {
+            let mut k = last;
+            while self.origins.contains_key(&name) {
+                k += 1;
+                name = format!("{base}#{k}");
+            }
+            self.named
+                .push((base.clone(), self.origins.insert(base, k)));
         }
+        let before = self.origins.insert(name.clone(), 1);
+        self.named.push((name.clone(), before));
         Origin {
             name,
             op_type: node.op_type.clone(),
@@ -553,15 +585,22 @@ impl<'m> Ctx<'m> {
 
     /// The function a node calls, if it is one.
     pub fn function(&self, node: &Node) -> Option<&'m Function> {
-        self.file
-            .model
-            .function(&node.domain, &node.op_type, &node.overload)
+        let of = (
+            node.domain.as_str(),
+            node.op_type.as_str(),
+            node.overload.as_str(),
+        );
+        self.functions.get(&of).copied()
     }
 
     /// Lowers nodes in order.
     pub fn nodes(&mut self, nodes: &'m [Node]) -> Lowered {
         for node in nodes {
             self.nodes += 1;
+            self.lowered += 1;
+            if self.lowered > MAX_LOWERED {
+                return Err(format!("bodies nested in each other would have to be lowered more than {MAX_LOWERED} times, node by node, until the shapes that they carry settle; make those fixed").into());
+            }
             if self.nodes > MAX_NODES {
                 return Err(format!("the model has more than {MAX_NODES} nodes once functions are inlined; make it smaller").into());
             }

@@ -4,8 +4,8 @@ use super::narrow::narrow_name;
 use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{ModelFile, ops};
-use graph::{Graph, Op, Origin};
-use layout::{DType, Dim};
+use graph::{Graph, Op, Origin, ValueId};
+use layout::{DType, Dim, Sym};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -87,16 +87,10 @@ pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported
         if equal.is_empty() {
             break;
         }
+        let equal: BTreeMap<Sym, Dim> = equal.into_iter().collect();
         for &v in &imported.graph.inputs {
             let value = imported.graph.value(v);
-            let replace = |d: &Dim| {
-                d.substitute(&|s| {
-                    equal
-                        .iter()
-                        .find(|(name, _)| **name == *s)
-                        .map(|(_, e)| e.clone())
-                })
-            };
+            let replace = |d: &Dim| d.substitute(&|s| equal.get(s).cloned());
             let shape: Vec<Dim> = value.shape.iter().map(replace).collect();
             if shape != value.shape {
                 options.shapes.insert(value.name.clone(), shape);
@@ -239,7 +233,8 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
             g.inputs.iter().filter(asked).collect()
         }
     };
-    if let Some(name) = options.given.iter().find(|n| !formals.iter().any(|f| f.name == **n)) {
+    let known: BTreeSet<&str> = formals.iter().map(|f| f.name.as_str()).collect();
+    if let Some(name) = options.given.iter().find(|n| !known.contains(n.as_str())) {
         return Err(input_error(
             c,
             name,
@@ -247,7 +242,7 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
         ));
     }
     for bound in options.shapes.keys() {
-        if !formals.iter().any(|f| f.name == *bound) {
+        if !known.contains(bound.as_str()) {
             let names: Vec<&str> = formals.iter().map(|f| f.name.as_str()).collect();
             return Err(input_error(
                 c,
@@ -282,7 +277,7 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
 /// Ends the graph with the model's outputs.
 fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
     let g = &c.file.model.graph;
-    let mut outs = Vec::new();
+    let mut outs = Outputs::default();
     let mut names = BTreeSet::new();
     for o in &g.outputs {
         if !names.insert(o.name.as_str()) {
@@ -325,9 +320,27 @@ fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
     }
     let store = c.store();
     let frame = c.frames.pop().ok_or("the import lost its graph")?;
-    let mut graph = frame.b.finish(&outs);
+    let mut graph = frame.b.finish(&outs.list);
     share(&mut graph, &store);
     Ok(graph)
+}
+
+/// Values that the graph gives.
+#[derive(Default)]
+struct Outputs {
+    list: Vec<ValueId>,
+    known: BTreeSet<ValueId>,
+}
+
+impl Outputs {
+    fn contains(&self, v: &ValueId) -> bool {
+        self.known.contains(v)
+    }
+
+    fn push(&mut self, v: ValueId) {
+        self.list.push(v);
+        self.known.insert(v);
+    }
 }
 
 /// The options with the symbols bound for which a given shape has a number: a symbol is the same

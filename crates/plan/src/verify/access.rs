@@ -7,6 +7,7 @@
 //!
 //! Where intervals do not decide and the box has few points, every point is looked at by itself.
 use super::equal::Equal;
+use crate::Reach;
 use kernel::{Access, AxisId, Bound, Kernel, Operand};
 use layout::{Atom, Dim, DimBox, Sym};
 use std::collections::BTreeSet;
@@ -598,6 +599,40 @@ impl Prover<'_> {
             reach = reach + p.stride * (p.extent - Dim::ONE);
         }
         true
+    }
+
+    /// Where the addresses of `s` are proved to lie, as they are and modulo each of its strides.
+    pub fn reaches(&self, s: &Shape) -> Vec<Reach> {
+        if !self.tame(s) {
+            return vec![];
+        }
+        let reach = |period: Dim, (lo, last): (Dim, Dim)| {
+            let hi = last + Dim::ONE;
+            let fits = self.nonneg(&lo)
+                && self.le(&lo, &hi)
+                && (period.is_zero() || self.le(&hi, &period));
+            fits.then_some(Reach { period, lo, hi })
+        };
+        let parts = s.parts(&BTreeSet::new());
+        let mut periods: Vec<&Dim> = parts.iter().map(|p| &p.stride).collect();
+        periods.sort();
+        periods.dedup();
+        let folded = periods.into_iter().filter_map(|period| {
+            if !self.le(&Dim::ONE, period) {
+                return None;
+            }
+            let rest = parts
+                .iter()
+                .filter(|p| p.stride.exact_div(period).is_none());
+            let rest = rest.cloned().collect();
+            reach(
+                period.clone(),
+                self.range(&(s.access.offset.clone(), rest))?,
+            )
+        });
+        let whole = self.range(&self.components(s, true));
+        let whole = whole.and_then(|r| reach(Dim::ZERO, r));
+        whole.into_iter().chain(folded).collect()
     }
 
     /// True when no address is in both.

@@ -1,12 +1,15 @@
 //! Rules of a block's symbols, buffers, ports and states.
 use super::access::product;
-use super::{Blame, MAX_BYTES, MAX_LIST, MAX_STEPS, MAX_SYMBOLS};
+use super::{Blame, MAX_BYTES, MAX_CONSTRAINTS, MAX_LIST, MAX_STEPS, MAX_SYMBOLS};
 use crate::{Block, BufferKind, Plan, PlanError, Port, Step, StepWork, Wait};
 use foldhash::HashSet;
 use layout::{Atom, DType, Dim, DimBox, DimMap, Sym};
 use std::collections::BTreeSet;
 
 type Checked = Result<(), PlanError>;
+
+/// The symbols of a block.
+type Own<'k> = HashSet<&'k Sym>;
 
 const MAX_ALIGN: u32 = 1 << 21;
 
@@ -19,7 +22,7 @@ pub(super) fn sizes(k: &Block, b: &Blame) -> Checked {
         ("outputs", k.outputs.len(), MAX_LIST),
         ("states", k.states.len(), MAX_LIST),
         ("symbols", k.symbols.len(), MAX_SYMBOLS),
-        ("constraints", k.constraints.len(), MAX_SYMBOLS),
+        ("constraints", k.constraints.len(), MAX_CONSTRAINTS),
         (
             "waits of one step",
             k.steps
@@ -28,7 +31,7 @@ pub(super) fn sizes(k: &Block, b: &Blame) -> Checked {
                 .map(|s| s.waits.len())
                 .max()
                 .unwrap_or(0),
-            MAX_LIST,
+            k.steps.len().max(k.init.len()),
         ),
     ];
     for (what, n, most) in lists {
@@ -38,25 +41,27 @@ pub(super) fn sizes(k: &Block, b: &Blame) -> Checked {
 }
 
 pub(super) fn check(plan: &Plan, k: &Block, b: &Blame) -> Checked {
-    symbols(plan, k, b)?;
+    let own = symbols(plan, k, b)?;
     names(k, b)?;
     states(k, b)?;
     buffers(plan, k, b)?;
-    ports(plan, k, b)?;
+    ports(plan, k, &own, b)?;
     for c in &k.constraints {
         let b = b.of(format!("{}, constraint of '{}'", b.subject, c.node));
         for d in [&c.left, &c.right] {
-            dimension(d, k, &plan.dims, &b).map_err(|e| b.error("constraints", e.to_string()))?;
+            dimension(d, &own, &plan.dims, &b)
+                .map_err(|e| b.error("constraints", e.to_string()))?;
         }
     }
     for list in [&k.init, &k.steps] {
-        params(plan, k, list, b)?;
+        params(plan, &own, list, b)?;
     }
     Ok(())
 }
 
-fn symbols(plan: &Plan, k: &Block, b: &Blame) -> Checked {
-    let mut seen = BTreeSet::new();
+/// The block's symbols.
+fn symbols<'k>(plan: &Plan, k: &'k Block, b: &Blame) -> Result<Own<'k>, PlanError> {
+    let mut seen = Own::default();
     for s in &k.symbols {
         b.need(seen.insert(s), "symbols", || {
             format!("symbol '{s}' is listed twice")
@@ -65,7 +70,7 @@ fn symbols(plan: &Plan, k: &Block, b: &Blame) -> Checked {
             format!("symbol '{s}' has no range in the box")
         })?;
     }
-    Ok(())
+    Ok(seen)
 }
 
 fn names(k: &Block, b: &Blame) -> Checked {
@@ -176,7 +181,7 @@ fn buffers(plan: &Plan, k: &Block, b: &Blame) -> Checked {
     Ok(())
 }
 
-fn ports(plan: &Plan, k: &Block, b: &Blame) -> Checked {
+fn ports(plan: &Plan, k: &Block, own: &Own, b: &Blame) -> Checked {
     let sides = k
         .inputs
         .iter()
@@ -188,7 +193,7 @@ fn ports(plan: &Plan, k: &Block, b: &Blame) -> Checked {
         let Some(x) = k.buffers.get(p.buffer as usize) else {
             return Err(b.error("ports", format!("buffer {} is not there", p.buffer)));
         };
-        let own = match x.kind {
+        let belongs = match x.kind {
             BufferKind::Input(n) => !out && n as usize == i,
             BufferKind::Output(n) => out && n as usize == i,
             BufferKind::State(n) => k
@@ -197,14 +202,14 @@ fn ports(plan: &Plan, k: &Block, b: &Blame) -> Checked {
                 .is_some_and(|s| (if out { s.output } else { s.input }) as usize == i),
             _ => false,
         };
-        b.need(own, "ports", || {
+        b.need(belongs, "ports", || {
             format!("buffer '{}' does not belong to it", x.name)
         })?;
         b.need(x.dtype == p.dtype, "ports", || {
             format!("it is {} in a buffer of {}", p.dtype, x.dtype)
         })?;
         for d in &p.shape {
-            dimension(d, k, &plan.dims, &b)?;
+            dimension(d, own, &plan.dims, &b)?;
         }
         let most = product(&p.shape, &plan.dims)
             .and_then(|n| plan.dims.bounds(&n))
@@ -233,13 +238,13 @@ fn states(k: &Block, b: &Blame) -> Checked {
 }
 
 /// Checks one dimension.
-fn dimension(d: &Dim, k: &Block, dims: &DimBox, b: &Blame) -> Checked {
+fn dimension(d: &Dim, own: &Own, dims: &DimBox, b: &Blame) -> Checked {
     if d.known().is_some() {
         return Ok(());
     }
     let mut used: BTreeSet<Sym> = BTreeSet::new();
     d.symbols(&mut used);
-    if let Some(s) = used.iter().find(|s| !k.symbols.contains(s)) {
+    if let Some(s) = used.iter().find(|s| !own.contains(s)) {
         return Err(b.error(
             "params",
             format!("'{d}' uses '{s}', which is no symbol of the block"),
@@ -263,14 +268,14 @@ fn divisors(d: &Dim, dims: &DimBox) -> bool {
     })
 }
 
-fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
+fn params(plan: &Plan, own: &Own, list: &[Step], b: &Blame) -> Checked {
     let mut seen: HashSet<Dim> = HashSet::default();
     let mut met = DimMap::default();
     for s in list {
         let mut bad: Option<Dim> = None;
         let mut check = |d: &Dim| {
             if bad.is_none() && met.insert(d, ()) && !seen.contains(d) {
-                match dimension(d, k, &plan.dims, b) {
+                match dimension(d, own, &plan.dims, b) {
                     Ok(()) => drop(seen.insert(d.clone())),
                     Err(_) => bad = Some(d.clone()),
                 }
@@ -301,7 +306,7 @@ fn params(plan: &Plan, k: &Block, list: &[Step], b: &Blame) -> Checked {
         if let Some(d) = bad {
             dimension(
                 &d,
-                k,
+                own,
                 &plan.dims,
                 &b.of(format!("{}, step '{}'", b.subject, s.name)),
             )?;

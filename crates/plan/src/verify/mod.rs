@@ -10,8 +10,9 @@
 //! - `devices`: there is a device; each names its machine and target and has 1 to 4,096 workers.
 //! - `dims`: ranges of symbols lie within 0 to 2^40, the lower end first.
 //! - `segments`: nothing follows a deferred part.
-//! - `size`: a block has at most 16,384 steps, 65,536 buffers, ports and waits per step, 1,024
-//!   symbols, and 4 Mi pairs of uses of one buffer, so that checking ends.
+//! - `size`: a block has at most [`MAX_STEPS`] steps, four times as many buffers and ports, [`MAX_SYMBOLS`]
+//!   symbols and 1,024 constraints, a step no more waits than there are steps, and uses of one buffer
+//!   that neither waits nor their places in a row of pieces settle make at most [`MAX_PAIRS`] pairs, so that checking ends.
 //!
 //! Blocks
 //! - `names`: steps of one list and ports of one side have names, all different.
@@ -71,6 +72,7 @@ mod race;
 mod step;
 mod tiles;
 
+pub use order::MAX_PAIRS;
 pub use race::{Race, race};
 pub use tiles::tile_map;
 
@@ -86,9 +88,12 @@ use std::sync::Arc;
 /// Largest buffer, arena or scratch in bytes.
 pub(crate) const MAX_BYTES: u64 = 1 << 46;
 const MAX_SYMBOL: i64 = 1 << 40;
-const MAX_STEPS: usize = 16_384;
-const MAX_LIST: usize = 65_536;
-const MAX_SYMBOLS: usize = 1_024;
+/// Steps that a block may have.
+pub const MAX_STEPS: usize = 1 << 20;
+const MAX_LIST: usize = 4 * MAX_STEPS;
+/// Symbols that a block may use.
+pub const MAX_SYMBOLS: usize = 1 << 16;
+const MAX_CONSTRAINTS: usize = 1_024;
 const MAX_WORKERS: u32 = 4_096;
 
 /// Makes errors about one subject of a plan.

@@ -1,13 +1,15 @@
 //! What happens before what, and whether that suffices for shared bytes.
 use super::access::{Prover, Shape};
 use super::{Blame, tiles};
-use crate::{Block, BufferKind, PlanError, Step, StepWork, TileMap, Wait};
+use crate::{
+    Block, BufferKind, MAX_NODES, Pieces, PlanError, Step, StepSet, StepWork, TileMap, Wait,
+};
 use kernel::Role;
 use layout::Dim;
 use std::collections::BTreeMap;
 
-/// Pairs of a writer and another use that one buffer may have.
-const MAX_PAIRS: usize = 1 << 22;
+/// Pairs of uses that one plan may have looked at by themselves: neither ordered by waits nor pieces of a row.
+pub const MAX_PAIRS: usize = 1 << 22;
 
 type Checked = Result<(), PlanError>;
 
@@ -21,34 +23,9 @@ pub(super) struct Use {
     pub shape: Shape,
 }
 
-/// A set of steps.
-#[derive(Clone)]
-struct Set(Vec<u64>);
-
-impl Set {
-    fn new(n: usize) -> Set {
-        Set(vec![0; n.div_ceil(64)])
-    }
-    fn add(&mut self, i: usize) {
-        self.0[i / 64] |= 1 << (i % 64);
-    }
-    fn has(&self, i: usize) -> bool {
-        self.0[i / 64] >> (i % 64) & 1 == 1
-    }
-    fn join(&mut self, o: &Set) {
-        self.0.iter_mut().zip(&o.0).for_each(|(a, b)| *a |= b);
-    }
-    fn meet(&mut self, o: &Set) {
-        self.0.iter_mut().zip(&o.0).for_each(|(a, b)| *a &= b);
-    }
-    fn within(&self, o: &Set) -> bool {
-        self.0.iter().zip(&o.0).all(|(a, b)| a & !b == 0)
-    }
-}
-
 /// For every step of a list, the steps that are over before it starts.
 pub(super) struct Ordering {
-    before: Vec<Set>,
+    before: Vec<StepSet>,
     /// Waits by spans: (waiting step, step waited for).
     tiled: BTreeMap<(usize, usize), TileMap>,
 }
@@ -100,15 +77,16 @@ impl Ordering {
     pub fn new(list: &[Step], b: &Blame, p: &Prover) -> Result<Ordering, PlanError> {
         let mut tiled = BTreeMap::new();
         let n = list.len();
-        let mut before: Vec<Set> = Vec::with_capacity(n);
+        let mut nodes = 0;
+        let mut before: Vec<StepSet> = Vec::with_capacity(n);
         // Steps that are over when a step is over.
-        let mut done: Vec<Set> = Vec::with_capacity(n);
+        let mut done: Vec<StepSet> = Vec::with_capacity(n);
         for (at, s) in list.iter().enumerate() {
-            let mut start = Set::new(n);
+            let mut start = StepSet::new();
             let mut all = Vec::new();
             for w in &s.waits {
                 match w {
-                    Wait::Step(to) => start.join(&done[*to as usize]),
+                    Wait::Step(to) => nodes += start.join(&done[*to as usize]),
                     Wait::Tiles { step, map } => {
                         let b = b.of(format!("{}, step '{}'", b.subject, s.name));
                         let other = &list[*step as usize];
@@ -129,14 +107,17 @@ impl Ordering {
                             tiled.insert((at, *step as usize), map.clone());
                         }
                         // A task starts only after a task of that step, which started after these.
-                        start.join(&before[*step as usize]);
+                        nodes += start.join(&before[*step as usize]);
                         all.push(*step as usize);
                     }
                 }
             }
             let mut end = start.clone();
-            all.iter().for_each(|&i| end.join(&done[i]));
+            all.iter().for_each(|&i| nodes += end.join(&done[i]));
             end.add(at);
+            b.need(nodes <= MAX_NODES, "size", || {
+                "its steps wait for each other in too many ways to look at".into()
+            })?;
             before.push(start);
             done.push(end);
         }
@@ -156,10 +137,6 @@ impl Ordering {
         tiles::derive(&list[w.step], w.part, &list[r.step], r.part, p).as_ref() == Some(map)
     }
 
-    fn ordered(&self, a: usize, b: usize) -> bool {
-        self.before[a.max(b)].has(a.min(b))
-    }
-
     /// Checks every pair of uses that share bytes, of the init segment or of the steps; `filled` are
     /// buffers that init wrote.
     pub fn check(
@@ -176,11 +153,12 @@ impl Ordering {
         for (i, u) in uses.iter().enumerate() {
             by_buffer[u.buffer as usize].push(i);
         }
+        let mut pairs = MAX_PAIRS;
         let mut has_init = vec![false; k.buffers.len()];
         filled.iter().for_each(|&x| has_init[x as usize] = true);
         for (i, of) in by_buffer.iter().enumerate() {
             let b = b.of(format!("{}, buffer '{}'", b.subject, k.buffers[i].name));
-            self.one(list, uses, of, &b, p)?;
+            self.one(list, uses, of, &mut pairs, &b, p)?;
             self.written(list, k, uses, of, i, init, has_init[i], (&b, p))?;
         }
         let mut places: Vec<u32> = k.buffers.iter().map(|x| x.place).collect();
@@ -191,39 +169,92 @@ impl Ordering {
             .try_for_each(|place| self.arena(k, uses, &by_buffer, place, b))
     }
 
-    /// Uses of one buffer.
+    /// Uses of one buffer, in the order of their steps.
     fn one(
         &self,
         steps: &[Step],
         uses: &[Use],
         list: &[usize],
+        pairs: &mut usize,
         b: &Blame,
         p: &mut Prover,
     ) -> Checked {
-        let writers = list.iter().filter(|&&u| uses[u].write).count();
-        b.need(
-            writers.saturating_mul(list.len()) <= MAX_PAIRS,
-            "size",
-            || format!("{writers} writers among {} uses", list.len()),
-        )?;
-        for &w in list.iter().filter(|&&w| uses[w].write) {
-            for &u in list.iter().filter(|&&u| uses[u].step != uses[w].step) {
-                // Pairs of writers are looked at once.
-                if uses[u].write && u < w {
-                    continue;
+        let same = |x: &usize, y: &usize| uses[*x].step == uses[*y].step;
+        let writes = |g: &[usize]| g.iter().filter(|&&u| uses[u].write).count();
+        let shared = list.chunk_by(same).filter(|g| writes(g) > 0).count() > 1;
+        let (mut readers, mut writers) = (StepSet::new(), StepSet::new());
+        let mut pieces = Pieces::default();
+        for group in list.chunk_by(same) {
+            let at = uses[group[0]].step;
+            let alone = shared && writes(group) == 1;
+            for &u in group {
+                let y = &uses[u];
+                let mut fine = self.before[at].clone();
+                if y.write {
+                    self.others(
+                        (steps, uses, list),
+                        (&readers, &fine),
+                        (false, y),
+                        pairs,
+                        b,
+                        p,
+                    )?;
+                    if alone {
+                        let reaches = p.reaches(&y.shape);
+                        let top = |d: &Dim| p.dims.at_top(d);
+                        fine.join(&pieces.add(at, reaches, &top, &|x, y| p.le(x, y)));
+                    }
                 }
-                let (x, y) = (&uses[u], &uses[w]);
-                let fine = self.ordered(x.step, y.step)
-                    || p.apart(&x.shape, &y.shape)
-                    || self.task_by_task(steps, x, y, p);
-                b.need(fine, "order", || {
+                self.others(
+                    (steps, uses, list),
+                    (&writers, &fine),
+                    (true, y),
+                    pairs,
+                    b,
+                    p,
+                )?;
+            }
+            for &u in group {
+                match uses[u].write {
+                    true => writers.add(at),
+                    false => readers.add(at),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks `y` against those uses of the steps `there` that write, or that read; those of `fine` are.
+    fn others(
+        &self,
+        (steps, uses, list): (&[Step], &[Use], &[usize]),
+        (there, fine): (&StepSet, &StepSet),
+        (write, y): (bool, &Use),
+        pairs: &mut usize,
+        b: &Blame,
+        p: &mut Prover,
+    ) -> Checked {
+        let mut fine = fine.clone();
+        while let Some(step) = there.last_outside(&fine) {
+            let from = list.partition_point(|&u| uses[u].step < step);
+            let of = list[from..].iter().map(|&u| &uses[u]);
+            for x in of
+                .take_while(|x| x.step == step)
+                .filter(|x| x.write == write)
+            {
+                b.need(*pairs > 0, "size", || {
+                    format!("more than {MAX_PAIRS} pairs of uses that no wait orders")
+                })?;
+                *pairs -= 1;
+                let apart = p.apart(&x.shape, &y.shape) || self.task_by_task(steps, x, y, p);
+                b.need(apart, "order", || {
                     format!(
                         "steps {} and {} use the same elements and none waits for the other",
-                        x.step.min(y.step),
-                        x.step.max(y.step)
+                        step, y.step
                     )
                 })?;
             }
+            fine.add(step);
         }
         Ok(())
     }
@@ -279,7 +310,6 @@ impl Ordering {
         place: u32,
         b: &Blame,
     ) -> Checked {
-        let n = self.before.len();
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (i, list) in by_buffer.iter().enumerate() {
             if k.buffers[i].kind == BufferKind::Arena
@@ -291,23 +321,14 @@ impl Ordering {
             }
         }
         order.sort_unstable();
-        let mut touched: BTreeMap<usize, Set> = BTreeMap::new();
+        let mut touched: BTreeMap<usize, StepSet> = BTreeMap::new();
         // Owner of every piece of the arena: start to (end, buffer).
         let mut owner: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (_, i) in order {
             let x = &k.buffers[i];
             let (lo, hi) = (x.offset, x.offset + x.bytes);
-            let mut all = Set::new(n);
-            let mut after: Option<Set> = None;
-            for &u in &by_buffer[i] {
-                all.add(uses[u].step);
-                let start = &self.before[uses[u].step];
-                match &mut after {
-                    Some(a) => a.meet(start),
-                    None => after = Some(start.clone()),
-                }
-            }
-            let after = after.unwrap_or_else(|| Set::new(n));
+            let mut all = StepSet::new();
+            by_buffer[i].iter().for_each(|&u| all.add(uses[u].step));
             // Pieces that begin before `hi` and end after `lo`.
             let mut taken: Vec<(u64, u64, usize)> = Vec::new();
             for (&start, &(end, who)) in owner.range(..hi).rev() {
@@ -316,10 +337,19 @@ impl Ordering {
                 }
                 taken.push((start, end, who));
             }
-            for (start, end, who) in taken {
-                b.need(touched[&who].within(&after), "order", || {
-                    format!("buffers '{}' and '{}' share bytes and a step that uses the later one does not wait for the other's", k.buffers[who].name, x.name)
+            let mut earlier = StepSet::new();
+            for t in &taken {
+                earlier.join(&touched[&t.2]);
+            }
+            for &u in by_buffer[i].iter().filter(|_| !taken.is_empty()) {
+                let start = &self.before[uses[u].step];
+                b.need(earlier.within(start), "order", || {
+                    let other = taken.iter().find(|t| !touched[&t.2].within(start));
+                    let other = other.map_or("", |t| k.buffers[t.2].name.as_str());
+                    format!("buffers '{other}' and '{}' share bytes and a step that uses the later one does not wait for the other's", x.name)
                 })?;
+            }
+            for (start, end, who) in taken {
                 owner.remove(&start);
                 if start < lo {
                     owner.insert(start, (lo, who));

@@ -2,12 +2,14 @@
 use super::Placement;
 use super::assign::Homes;
 use super::ctx::Ctx;
+use super::disjoint::Writes;
 use super::memory::{Life, align_up, assign};
 use super::predict::predict_step;
 use super::prior::{Prior, alike};
 use super::recency::Recency;
 use super::schedule;
-use super::waits::{Touch, lives, sharing, waits};
+use super::waits::{Bytes, Touch, lives, waits};
+use super::whole::Whole;
 use crate::state::StateValue;
 use foldhash::HashMap;
 use kernel::{Kernel, Role, Schedule, work};
@@ -47,6 +49,7 @@ pub(crate) struct BlockBuilder<'a> {
     number: usize,
     homes: Homes,
     pub(super) program: &'a Program,
+    whole: &'a Whole,
     pub(super) whys: &'a mut Vec<Why>,
     pub(super) memo: &'a mut schedule::Memo,
     pub(super) prior: &'a Prior<'a>,
@@ -63,9 +66,8 @@ pub(crate) struct BlockBuilder<'a> {
     pub(super) writers: HashMap<ValueIx, usize>,
     /// Values of which the caller's memory lacks what a device wrote.
     pub(super) owed: BTreeMap<ValueIx, u32>,
-    /// Init items that make a value.
-    makers: HashMap<ValueIx, Vec<usize>>,
-    names: BTreeSet<String>,
+    /// Names of steps, with the last number that was put behind each to make another.
+    names: HashMap<String, usize>,
     recency: Recency,
     /// Sizes that have a value at the top of the box.
     valued: DimMap<()>,
@@ -78,17 +80,11 @@ impl<'a> BlockBuilder<'a> {
     pub fn new(
         ctxs: &'a [Ctx<'a>],
         placement: &'a Placement,
-        program: &'a Program,
+        (program, whole): (&'a Program, &'a Whole),
         whys: &'a mut Vec<Why>,
         memo: &'a mut schedule::Memo,
         prior: &'a Prior<'a>,
     ) -> BlockBuilder<'a> {
-        let mut makers: HashMap<ValueIx, Vec<usize>> = HashMap::default();
-        for (i, item) in program.init.iter().enumerate() {
-            for v in item.writes() {
-                makers.entry(v).or_default().push(i);
-            }
-        }
         BlockBuilder {
             ctx: ctxs[0],
             ctxs,
@@ -96,6 +92,7 @@ impl<'a> BlockBuilder<'a> {
             number: 0,
             homes: Homes::default(),
             program,
+            whole,
             whys,
             memo,
             prior,
@@ -121,8 +118,7 @@ impl<'a> BlockBuilder<'a> {
             init_done: BTreeSet::new(),
             writers: HashMap::default(),
             owed: BTreeMap::new(),
-            makers,
-            names: BTreeSet::new(),
+            names: HashMap::default(),
             recency: Recency::default(),
             valued: DimMap::default(),
             stored: DimMap::default(),
@@ -167,15 +163,15 @@ impl<'a> BlockBuilder<'a> {
     /// elements, and neither the caller nor control flow, who know row-major tensors only, looks at it.
     fn passes(&self, v: ValueIx) -> bool {
         let value = self.program.value(v);
-        let seen = |s: &plan::Segment| super::control_reads(s).contains(&v);
-        let given = self.program.outputs.iter().any(|o| o.1 == v);
+        let given = self.whole.outputs.contains_key(&v);
         value.storage == Dim::product(&value.shape)
-            && (!given || self.program.passed.contains(&v))
-            && !self.program.segments.iter().any(seen)
+            && (!given || self.whole.passed.contains(&v))
+            && !self.whole.controls.contains(&v)
     }
 
     fn ports(&mut self, rim: &Rim, states: &[StateValue]) -> Result<(), PlanError> {
         let state_of = |v: ValueIx| states.iter().position(|s| s.past == v || s.present == v);
+        let copies: BTreeSet<ValueIx> = rim.copies.iter().copied().collect();
         let mut buffers: BTreeMap<usize, BufferId> = BTreeMap::new();
         for (out, list) in [(false, &rim.inputs), (true, &rim.outputs)] {
             for (i, &v) in list.iter().enumerate() {
@@ -205,7 +201,7 @@ impl<'a> BlockBuilder<'a> {
                     },
                     None => self.buffer(v, kind, None, 0)?,
                 };
-                match out && rim.copies.contains(&v) {
+                match out && copies.contains(&v) {
                     true => self.copied.insert(v, buffer),
                     false => {
                         let place = self.block.buffers[buffer as usize].place;
@@ -250,15 +246,10 @@ impl<'a> BlockBuilder<'a> {
     }
 
     fn port_name(&self, v: ValueIx, out: bool) -> String {
-        let named = self
-            .program
-            .outputs
-            .iter()
-            .find(|(_, x)| *x == v)
-            .map(|(n, _)| n.clone());
-        named
-            .filter(|_| out)
-            .unwrap_or_else(|| self.program.value(v).name.clone())
+        match self.whole.outputs.get(&v).filter(|_| out) {
+            Some(&o) => self.program.outputs[o].0.clone(),
+            None => self.program.value(v).name.clone(),
+        }
     }
 
     /// Adds a buffer that holds value `v` on device `place`.
@@ -390,7 +381,7 @@ impl<'a> BlockBuilder<'a> {
         let mut need: BTreeSet<usize> = BTreeSet::new();
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
-            for &i in self.makers.get(&v).into_iter().flatten() {
+            for &i in self.whole.makers.get(&v).into_iter().flatten() {
                 if !self.init_done.contains(&i) && need.insert(i) {
                     stack.extend(program.init[i].reads());
                 }
@@ -604,11 +595,15 @@ impl<'a> BlockBuilder<'a> {
 
     fn unique(&mut self, name: &str) -> String {
         let mut unique = name.to_string();
-        let mut i = 1;
-        while !self.names.insert(unique.clone()) {
-            i += 1;
-            unique = format!("{name}#{i}");
+        if let Some(&last) = self.names.get(name) {
+            let mut i = last;
+            while self.names.contains_key(&unique) {
+                i += 1;
+                unique = format!("{name}#{i}");
+            }
+            self.names.insert(name.into(), i);
         }
+        self.names.insert(unique.clone(), 1);
         unique
     }
 
@@ -712,7 +707,7 @@ impl<'a> BlockBuilder<'a> {
 
     fn finish(mut self) -> Result<Block, PlanError> {
         let lives = lives(&self.touches);
-        let mut shared = BTreeMap::new();
+        let mut shared = Bytes::default();
         for place in 0..self.ctxs.len() as u32 {
             let arena: Vec<BufferId> = (0..self.block.buffers.len() as BufferId)
                 .filter(|&b| {
@@ -758,19 +753,16 @@ impl<'a> BlockBuilder<'a> {
                 .zip(&life)
                 .map(|((b, o), l)| (*b, *o, *l))
                 .collect();
-            shared.extend(sharing(&placed));
+            shared.add(place, &placed);
         }
-        let steps = &self.block.steps;
-        let apart = |i: usize, j: usize, b: BufferId| {
-            super::disjoint::writes(&steps[i], &steps[j], b, self.ctx.dims)
+        let apart = |steps| Writes {
+            steps,
+            dims: self.ctx.dims,
         };
-        let (mut w, needs) = waits(&self.touches, &shared, &apart);
+        let (mut w, needs) = waits(&self.touches, &shared, &apart(&self.block.steps));
         super::waits::tiled(&mut w, &needs, &|j, i| self.tiles(j, i, &shared));
-        let init = &self.block.init;
-        let apart = |i: usize, j: usize, b: BufferId| {
-            super::disjoint::writes(&init[i], &init[j], b, self.ctx.dims)
-        };
-        let (iw, _) = waits(&self.init_touches, &BTreeMap::new(), &apart);
+        let init = apart(&self.block.init);
+        let (iw, _) = waits(&self.init_touches, &Bytes::default(), &init);
         self.block
             .steps
             .iter_mut()

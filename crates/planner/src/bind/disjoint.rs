@@ -1,14 +1,59 @@
 //! Cheap proofs that two steps write different bytes of one buffer (pieces of a concatenation).
+use super::waits::Apart;
 use kernel::{Access, Kernel, Role};
 use layout::{Dim, DimBox};
-use plan::{BufferId, Step, StepWork};
+use plan::{BufferId, Pieces, Reach, Step, StepSet, StepWork};
 
-/// True when the two steps certainly write different elements of buffer `b`.
-pub(crate) fn writes(x: &Step, y: &Step, b: BufferId, dims: &DimBox) -> bool {
-    let (Some(px), Some(py)) = (written(x, b), written(y, b)) else {
-        return false;
-    };
-    px.iter().all(|a| py.iter().all(|c| apart(a, c, dims)))
+/// What steps certainly write, in a box of dims.
+pub(crate) struct Writes<'a> {
+    pub steps: &'a [Step],
+    pub dims: &'a DimBox,
+}
+
+impl Writes<'_> {
+    fn le(&self, x: &Dim, y: &Dim) -> bool {
+        x.provably_le(y)
+            || self
+                .dims
+                .bounds(&(y.clone() - x.clone()))
+                .is_some_and(|r| r.lo >= 0)
+    }
+
+    /// Where the only access of step `i` to what it writes of `b` lies, for every period that keeps it in one part.
+    fn reaches(&self, i: usize, b: BufferId) -> Option<Vec<Reach>> {
+        let all = written(&self.steps[i], b)?;
+        let &[(access, kernel)] = all.as_slice() else {
+            return None;
+        };
+        let a = upright(access, kernel, self.dims)?;
+        let mut periods: Vec<&Dim> = a.1.iter().map(|p| &p.1).chain([&Dim::ZERO]).collect();
+        periods.sort();
+        periods.dedup();
+        let each = periods.into_iter().filter_map(|period| {
+            let (lo, hi) = residues(&a, period);
+            let fits = self.le(&lo, &hi)
+                && self.le(&Dim::ZERO, &lo)
+                && (period.is_zero() || self.le(&hi, period));
+            let period = period.clone();
+            fits.then_some(Reach { period, lo, hi })
+        });
+        Some(each.collect())
+    }
+}
+
+impl Apart for Writes<'_> {
+    fn pair(&self, j: usize, i: usize, b: BufferId) -> bool {
+        let (Some(x), Some(y)) = (written(&self.steps[j], b), written(&self.steps[i], b)) else {
+            return false;
+        };
+        x.iter().all(|a| y.iter().all(|c| self.apart(a, c)))
+    }
+
+    fn piece(&self, pieces: &mut Pieces, i: usize, b: BufferId) -> StepSet {
+        let reaches = self.reaches(i, b).unwrap_or_default();
+        let top = |d: &Dim| self.dims.at_top(d);
+        pieces.add(i, reaches, &top, &|x, y| self.le(x, y))
+    }
 }
 
 fn written(s: &Step, b: BufferId) -> Option<Vec<(&Access, &Kernel)>> {
@@ -67,24 +112,21 @@ fn residues((offset, pairs): &(Dim, Vec<(Dim, Dim)>), period: &Dim) -> (Dim, Dim
     (offset.clone(), offset.clone() + width)
 }
 
-/// True when the accesses are proved to touch different elements: for some stride that both have,
-/// they stay in different parts of each period.
-fn apart((a, ka): &(&Access, &Kernel), (c, kc): &(&Access, &Kernel), dims: &DimBox) -> bool {
-    let (Some(a), Some(c)) = (upright(a, ka, dims), upright(c, kc, dims)) else {
-        return false;
-    };
-    let mut periods: Vec<Dim> = vec![Dim::ZERO];
-    let shared = |s: &&Dim| c.1.iter().any(|x| x.1 == **s);
-    periods.extend(a.1.iter().map(|x| &x.1).filter(shared).cloned());
-    let le = |x: &Dim, y: &Dim| {
-        x.provably_le(y)
-            || dims
-                .bounds(&(y.clone() - x.clone()))
-                .is_some_and(|r| r.lo >= 0)
-    };
-    periods.iter().any(|p| {
-        let ((la, ha), (lc, hc)) = (residues(&a, p), residues(&c, p));
-        let inside = |lo: &Dim, hi: &Dim| p.is_zero() || (le(&Dim::ZERO, lo) && le(hi, p));
-        inside(&la, &ha) && inside(&lc, &hc) && (le(&ha, &lc) || le(&hc, &la))
-    })
+impl Writes<'_> {
+    /// True when the accesses are proved to touch different elements: for some stride that both have,
+    /// they stay in different parts of each period.
+    fn apart(&self, (a, ka): &(&Access, &Kernel), (c, kc): &(&Access, &Kernel)) -> bool {
+        let (Some(a), Some(c)) = (upright(a, ka, self.dims), upright(c, kc, self.dims)) else {
+            return false;
+        };
+        let mut periods: Vec<Dim> = vec![Dim::ZERO];
+        let shared = |s: &&Dim| c.1.iter().any(|x| x.1 == **s);
+        periods.extend(a.1.iter().map(|x| &x.1).filter(shared).cloned());
+        periods.iter().any(|p| {
+            let ((la, ha), (lc, hc)) = (residues(&a, p), residues(&c, p));
+            let inside =
+                |lo: &Dim, hi: &Dim| p.is_zero() || (self.le(&Dim::ZERO, lo) && self.le(hi, p));
+            inside(&la, &ha) && inside(&lc, &hc) && (self.le(&ha, &lc) || self.le(&hc, &la))
+        })
+    }
 }

@@ -6,6 +6,7 @@
 use super::prior::Prior;
 use super::{PlanOptions, Planner, Thrift};
 use crate::apart::{Parting, apart, partings};
+use foldhash::HashMap;
 use kernel::Kernel;
 use layout::{Dim, DimBox, Layout};
 use plan::{
@@ -13,6 +14,7 @@ use plan::{
     ValueOrigin, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
 
 /// Kinds of kernels that are looked at: those that take longest.
 const KINDS: usize = 8;
@@ -197,6 +199,8 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
         .map(|s| (s.name.as_str(), s.predicted.time_s))
         .collect();
     let mut out: Vec<Kind> = Vec::new();
+    // By the hash of the kernel without names.
+    let mut known: HashMap<u64, Vec<usize>> = HashMap::default();
     for (s, segment) in program.segments.iter().enumerate() {
         for (i, item) in segment.items().iter().enumerate() {
             let (ItemWork::Kernel { kernel, .. }, Some(&seconds)) =
@@ -204,18 +208,24 @@ fn kinds<'a>(program: &'a Program, plan: &Plan) -> Vec<Kind<'a>> {
             else {
                 continue;
             };
+            let mut hasher = known.hasher().build_hasher();
+            kernel.hash_unnamed(&mut hasher);
+            let alike = known.entry(hasher.finish()).or_default();
             let unnamed = unnamed(kernel);
-            match out.iter_mut().find(|k| k.unnamed == unnamed) {
-                Some(k) => {
-                    k.items.push((s, i, item));
-                    k.seconds += seconds;
+            match alike.iter().find(|&&k| out[k].unnamed == unnamed) {
+                Some(&k) => {
+                    out[k].items.push((s, i, item));
+                    out[k].seconds += seconds;
                 }
-                None => out.push(Kind {
-                    kernel,
-                    unnamed,
-                    items: vec![(s, i, item)],
-                    seconds,
-                }),
+                None => {
+                    alike.push(out.len());
+                    out.push(Kind {
+                        kernel,
+                        unnamed,
+                        items: vec![(s, i, item)],
+                        seconds,
+                    });
+                }
             }
         }
     }

@@ -28,11 +28,13 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 mod waits;
+mod whole;
 
 use crate::state;
 pub use again::{predict_again, predict_steps};
 use block::{BlockBuilder, Rim};
 use ctx::Ctx;
+use foldhash::HashMap;
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
 use layout::{DType, Dim, DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
@@ -45,6 +47,7 @@ use prior::Prior;
 pub use recut::predict_over;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
+use whole::Whole;
 
 /// How a planner searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -291,6 +294,7 @@ impl Planner {
                 far: &[],
             })
             .collect();
+        within(program)?;
         plan::pause();
         savings(program, &ctxs[ctxs.len() - 1], &mut whys);
         if let Some(like) = prior.like() {
@@ -314,14 +318,15 @@ impl Planner {
         let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
         plan::pause();
-        let rims = rims(program, &states);
+        let whole = Whole::new(program, dims);
+        let rims = rims(program, &whole, &states);
         let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
         let mut predicted = Cost::zero();
         for (i, s) in program.segments.iter().enumerate() {
             let part = match s {
                 Segment::Straight(items) => {
-                    if !prior.bound(i, dims) && missing(program, items, dims) {
+                    if whole.open && !prior.bound(i, dims) && missing(program, items, dims) {
                         segments.push(PlanSegment::Deferred { segment: i as u32 });
                         break;
                     }
@@ -358,7 +363,7 @@ impl Planner {
                     let b = BlockBuilder::new(
                         &ctxs,
                         &self.options.placement,
-                        program,
+                        (program, &whole),
                         &mut whys,
                         &mut memo,
                         prior,
@@ -371,18 +376,18 @@ impl Planner {
             };
             segments.push(part);
         }
-        let whole = segments.len() == program.segments.len()
+        let all = segments.len() == program.segments.len()
             && !segments
                 .iter()
                 .any(|s| matches!(s, PlanSegment::Deferred { .. }));
         if let Some(rim) = rims
             .get(program.segments.len())
-            .filter(|r| whole && !r.outputs.is_empty())
+            .filter(|r| all && !r.outputs.is_empty())
         {
             let b = BlockBuilder::new(
                 &ctxs,
                 &self.options.placement,
-                program,
+                (program, &whole),
                 &mut whys,
                 &mut memo,
                 prior,
@@ -412,6 +417,26 @@ fn bind_error(program: &Program, subject: &str, why: impl Into<String>) -> PlanE
         subject: subject.into(),
         why: why.into(),
     }
+}
+
+/// Asks for the limits of plans before there is one.
+fn within(program: &Program) -> Result<(), PlanError> {
+    let most = program.segments.iter().map(|s| s.items().len()).max();
+    let limits = [
+        (
+            "steps",
+            most.unwrap_or(0).max(program.init.len()),
+            plan::MAX_STEPS,
+        ),
+        ("symbols", program.symbols.len(), plan::MAX_SYMBOLS),
+    ];
+    for (what, n, most) in limits {
+        if n > most {
+            let why = format!("it has {n} {what}, a plan at most {most}; split the model");
+            return Err(bind_error(program, what, why));
+        }
+    }
+    Ok(())
 }
 
 /// Hash of a program's structure, weights left out, hexadecimal.
@@ -458,14 +483,20 @@ fn memory_of(plan: &Plan) -> u64 {
 fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
     let level = ctx.machine.nearest_holding(ctx.footprint);
     let rate = level.read.at(ctx.workers);
+    // The first of each subject and choice.
+    let mut at: HashMap<(String, String), usize> = HashMap::default();
+    for (i, w) in whys.iter().enumerate().filter(|w| w.1.pass == "fuse") {
+        let key = (w.subject.clone(), w.choice.clone());
+        at.entry(key).or_insert(i);
+    }
     for s in &program.savings {
         let Some(n) = ctx.dims.at_top(&s.bytes).filter(|n| *n > 0) else {
             continue;
         };
         let seconds = n as f64 / rate;
-        let same = |w: &&mut Why| w.pass == "fuse" && w.subject == s.node && w.choice == s.choice;
-        if let Some(w) = whys.iter_mut().find(same) {
-            w.alternatives.push(Alternative {
+        let key = (s.node.clone(), s.choice.clone());
+        if let Some(&i) = at.get(&key) {
+            whys[i].alternatives.push(Alternative {
                 what: format!(
                     "{}: {n} B {} through {}",
                     if s.fused { "kept apart" } else { "fused" },
@@ -480,9 +511,6 @@ fn savings(program: &Program, ctx: &Ctx, whys: &mut [Why]) {
 
 /// Whether items use a symbol that the box does not have.
 fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
-    if program.symbols.iter().all(|s| dims.get(&s.name).is_some()) {
-        return false;
-    }
     let mut used = Symbols::default();
     for item in items {
         if let ItemWork::Kernel { kernel, .. } = &item.work {
@@ -521,7 +549,7 @@ fn control_reads(s: &Segment) -> Vec<ValueIx> {
 }
 
 /// Ports of every straight segment, and of one more block at the end.
-fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
+fn rims(program: &Program, whole: &Whole, states: &[state::StateValue]) -> Vec<Rim> {
     let n = program.segments.len();
     let mut reads: Vec<BTreeSet<ValueIx>> = Vec::new();
     let mut writes: Vec<BTreeSet<ValueIx>> = Vec::new();
@@ -574,32 +602,26 @@ fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
     for &v in wanted.iter().filter(|v| !made(v)) {
         rims[last].copies.push(v);
     }
+    let mut copied: BTreeSet<ValueIx> = rims[last].copies.iter().copied().collect();
+    let mut before = None;
     for (i, s) in program.segments.iter().enumerate() {
         for v in control_reads(s)
             .into_iter()
             .filter(|&v| program.value(v).origin == ValueOrigin::Init)
         {
-            if let Some(&at) = straight.iter().rfind(|&&b| b < i)
-                && !rims.iter().any(|r| r.copies.contains(&v))
+            if let Some(at) = before
+                && copied.insert(v)
             {
-                rims[at].copies.push(v);
+                let rim: &mut Rim = &mut rims[at];
+                rim.copies.push(v);
             }
         }
+        if matches!(s, Segment::Straight(_)) {
+            before = Some(i);
+        }
     }
-    let input = |v: ValueIx| {
-        program
-            .inputs
-            .iter()
-            .position(|&x| x == v)
-            .unwrap_or(usize::MAX)
-    };
-    let output = |v: ValueIx| {
-        program
-            .outputs
-            .iter()
-            .position(|x| x.1 == v)
-            .unwrap_or(usize::MAX)
-    };
+    let input = |v: ValueIx| whole.inputs.get(&v).copied().unwrap_or(usize::MAX);
+    let output = |v: ValueIx| whole.outputs.get(&v).copied().unwrap_or(usize::MAX);
     for r in &mut rims {
         // State comes in even when nothing reads the past any more: it is already in its place.
         for s in states {
@@ -607,8 +629,9 @@ fn rims(program: &Program, states: &[state::StateValue]) -> Vec<Rim> {
                 r.inputs.push(s.past);
             }
         }
+        let mut there: BTreeSet<ValueIx> = r.inputs.iter().copied().collect();
         for &v in &r.copies {
-            if matches!(program.value(v).origin, ValueOrigin::Input(_)) && !r.inputs.contains(&v) {
+            if matches!(program.value(v).origin, ValueOrigin::Input(_)) && there.insert(v) {
                 r.inputs.push(v);
             }
             r.outputs.push(v);

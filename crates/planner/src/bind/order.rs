@@ -15,8 +15,8 @@ struct Lives {
     bytes: BTreeMap<ValueIx, u64>,
     reads: Vec<Vec<ValueIx>>,
     writes: Vec<Vec<ValueIx>>,
-    /// Items that must come before each item.
-    before: Vec<BTreeSet<usize>>,
+    /// What must come before what: items, and behind them their joins.
+    after: Vec<Vec<usize>>,
 }
 
 /// The items in the order that they should run in: `None` when the program's own order stays.
@@ -36,6 +36,23 @@ pub(crate) fn order(
     ((b as f64) < a as f64 * share).then_some(other)
 }
 
+/// Items that others come after together.
+#[derive(Default)]
+struct Crowd(Vec<usize>);
+
+impl Crowd {
+    /// Lets `i` come after all of them. Of several one join is made, so that many after many are no more than both.
+    fn before(&mut self, i: usize, after: &mut Vec<Vec<usize>>) {
+        if self.0.len() > 1 {
+            let join = after.len();
+            after.push(Vec::new());
+            self.0.drain(..).for_each(|j| after[j].push(join));
+            self.0.push(join);
+        }
+        self.0.iter().for_each(|&j| after[j].push(i));
+    }
+}
+
 impl Lives {
     fn new(program: &Program, items: &[Item], ports: &BTreeSet<ValueIx>, dims: &DimBox) -> Lives {
         let reads: Vec<Vec<ValueIx>> = items.iter().map(Item::reads).collect();
@@ -49,29 +66,32 @@ impl Lives {
             }
         }
         // Readers come after all writers that stand before them, writers after readers before them.
-        let mut writers: BTreeMap<ValueIx, Vec<usize>> = BTreeMap::new();
-        let mut readers: BTreeMap<ValueIx, Vec<usize>> = BTreeMap::new();
-        let mut before = vec![BTreeSet::new(); items.len()];
+        let mut after = vec![Vec::new(); items.len()];
+        let mut writers: BTreeMap<ValueIx, Crowd> = BTreeMap::new();
+        let mut readers: BTreeMap<ValueIx, Crowd> = BTreeMap::new();
         for i in 0..items.len() {
             for v in &reads[i] {
-                before[i].extend(writers.get(v).into_iter().flatten());
+                if let Some(w) = writers.get_mut(v) {
+                    w.before(i, &mut after);
+                }
             }
             for v in &writes[i] {
-                before[i].extend(readers.get(v).into_iter().flatten());
+                if let Some(r) = readers.get_mut(v) {
+                    r.before(i, &mut after);
+                }
             }
             reads[i]
                 .iter()
-                .for_each(|&v| readers.entry(v).or_default().push(i));
+                .for_each(|&v| readers.entry(v).or_default().0.push(i));
             writes[i]
                 .iter()
-                .for_each(|&v| writers.entry(v).or_default().push(i));
-            before[i].remove(&i);
+                .for_each(|&v| writers.entry(v).or_default().0.push(i));
         }
         Lives {
             bytes,
             reads,
             writes,
-            before,
+            after,
         }
     }
 
@@ -122,44 +142,61 @@ impl Lives {
     /// Always the ready item after which least is alive; of equals the first of the program.
     fn greedy(&self) -> Vec<usize> {
         let n = self.reads.len();
-        let mut left = self.uses();
-        let mut live: BTreeSet<ValueIx> = BTreeSet::new();
-        let mut waiting: Vec<usize> = self.before.iter().map(BTreeSet::len).collect();
-        let mut after = vec![Vec::new(); n];
-        for (i, b) in self.before.iter().enumerate() {
-            b.iter().for_each(|&j| after[j].push(i));
+        let touched: Vec<BTreeSet<ValueIx>> = (0..n).map(|i| self.touched(i)).collect();
+        let mut users: BTreeMap<ValueIx, Vec<usize>> = BTreeMap::new();
+        for (i, t) in touched.iter().enumerate() {
+            t.iter().for_each(|&v| users.entry(v).or_default().push(i));
         }
-        let mut ready: BTreeSet<usize> = (0..n).filter(|&i| waiting[i] == 0).collect();
+        let mut left: BTreeMap<ValueIx, usize> = users.iter().map(|(&v, u)| (v, u.len())).collect();
+        let mut live: BTreeSet<ValueIx> = BTreeSet::new();
+        // How much more is alive after each item.
+        let growth = |v: &ValueIx, new: bool, last: bool| {
+            self.bytes[v] as i64 * (i64::from(new) - i64::from(last))
+        };
+        let at_first =
+            |t: &BTreeSet<ValueIx>| t.iter().map(|v| growth(v, true, left[v] == 1)).sum();
+        let mut grows: Vec<i64> = touched.iter().map(at_first).collect();
+        let mut waiting = vec![0usize; self.after.len()];
+        self.after.iter().flatten().for_each(|&j| waiting[j] += 1);
+        let mut done = vec![false; n];
+        let mut ready: BTreeSet<(i64, usize)> = BTreeSet::new();
+        ready.extend((0..n).filter(|&i| waiting[i] == 0).map(|i| (grows[i], i)));
         let mut out = Vec::with_capacity(n);
-        while !ready.is_empty() {
-            let growth = |i: usize| -> i64 {
-                self.touched(i)
-                    .into_iter()
-                    .map(|v| {
-                        let b = self.bytes[&v] as i64;
-                        let (new, last) = (!live.contains(&v), left[&v] == 1);
-                        b * (i64::from(new) - i64::from(last))
-                    })
-                    .sum()
-            };
-            let Some(i) = ready.iter().copied().min_by_key(|&i| (growth(i), i)) else {
-                break;
-            };
-            ready.remove(&i);
+        while let Some((_, i)) = ready.pop_first() {
+            done[i] = true;
             out.push(i);
-            for v in self.touched(i) {
-                live.insert(v);
-                if let Some(n) = left.get_mut(&v) {
+            for v in &touched[i] {
+                let before = (!live.contains(v), left[v] == 1);
+                live.insert(*v);
+                if let Some(n) = left.get_mut(v) {
                     *n -= 1;
                     if *n == 0 {
-                        live.remove(&v);
+                        live.remove(v);
+                    }
+                }
+                let now = (false, left[v] == 1);
+                // It changes twice at most: when it comes to life, and when one is left.
+                if before == now || left[v] == 0 {
+                    continue;
+                }
+                let more = growth(v, now.0, now.1) - growth(v, before.0, before.1);
+                for &u in users[v].iter().filter(|&&u| !done[u]) {
+                    let was = ready.remove(&(grows[u], u));
+                    grows[u] += more;
+                    if was {
+                        ready.insert((grows[u], u));
                     }
                 }
             }
-            for &j in &after[i] {
-                waiting[j] -= 1;
-                if waiting[j] == 0 {
-                    ready.insert(j);
+            let mut over = vec![i];
+            while let Some(i) = over.pop() {
+                for &j in &self.after[i] {
+                    waiting[j] -= 1;
+                    match waiting[j] {
+                        0 if j < n => drop(ready.insert((grows[j], j))),
+                        0 => over.push(j),
+                        _ => {}
+                    }
                 }
             }
         }

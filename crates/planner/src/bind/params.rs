@@ -1,7 +1,8 @@
 //! Symbols and constraints of a block, and its waits for tiles.
 use super::block::BlockBuilder;
+use super::waits::Bytes;
 use kernel::Role;
-use layout::{Sym, Symbols};
+use layout::{Dim, Sym, Symbols};
 use plan::{BufferId, Constraint, StepWork, SymbolOrigin, TileMap, tile_map};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +13,7 @@ impl BlockBuilder<'_> {
     /// Which tasks of step `j` a task of step `i` needs, when the target can wait for them, the two
     /// share nothing but what `j` made and `i` reads, and workers would else stand idle at the end
     /// of `j` for long enough.
-    pub(super) fn tiles(
-        &self,
-        j: usize,
-        i: usize,
-        shared: &BTreeMap<BufferId, Vec<BufferId>>,
-    ) -> Option<TileMap> {
+    pub(super) fn tiles(&self, j: usize, i: usize, shared: &Bytes) -> Option<TileMap> {
         let (a, b) = (&self.block.steps[j], &self.block.steps[i]);
         let ctx = self.ctxs[a.device as usize];
         if a.device != b.device || !ctx.target.tile_waits {
@@ -46,8 +42,7 @@ impl BlockBuilder<'_> {
             return None;
         };
         let (ta, tb) = (&self.touches[j], &self.touches[i]);
-        let meets =
-            |p: BufferId, q: BufferId| p == q || shared.get(&p).is_some_and(|s| s.contains(&q));
+        let meets = |p: BufferId, q: BufferId| shared.meet(p, q);
         let clash = tb
             .writes
             .iter()
@@ -78,32 +73,45 @@ impl BlockBuilder<'_> {
     /// Constraints that say something about the block's symbols; symbols that come in with them
     /// are added to `used`. One that is known only later than the block runs stays out.
     pub(super) fn constraints(&self, used: &mut BTreeSet<Sym>) -> Vec<Constraint> {
-        let given = |s: &Sym| {
-            self.program
-                .symbols
-                .iter()
-                .any(|x| x.name == *s && matches!(x.origin, SymbolOrigin::Input { .. }))
+        let symbols = self.program.symbols.iter();
+        let given = symbols.filter(|s| matches!(s.origin, SymbolOrigin::Input { .. }));
+        let given: BTreeSet<&Sym> = given
+            .map(|s| &s.name)
+            .filter(|s| self.ctx.dims.get(s).is_some())
+            .collect();
+        let of = |c: &Constraint| {
+            let mut own = BTreeSet::new();
+            c.left.symbols(&mut own);
+            c.right.symbols(&mut own);
+            own
         };
-        let mut taken = vec![false; self.program.constraints.len()];
-        loop {
-            let before = taken.iter().filter(|t| **t).count();
-            for (c, t) in self.program.constraints.iter().zip(&mut taken) {
-                let mut own = BTreeSet::new();
-                c.left.symbols(&mut own);
-                c.right.symbols(&mut own);
-                let known = own
-                    .iter()
-                    .all(|s| used.contains(s) || (given(s) && self.ctx.dims.get(s).is_some()));
-                let bounded = [&c.left, &c.right]
-                    .iter()
-                    .all(|d| self.ctx.dims.bounds(d).is_some());
-                if !*t && known && bounded && own.iter().any(|s| used.contains(s)) {
-                    *t = true;
-                    used.extend(own);
-                }
+        let own: Vec<BTreeSet<Sym>> = self.program.constraints.iter().map(of).collect();
+        let mut of_symbol: BTreeMap<&Sym, Vec<usize>> = BTreeMap::new();
+        for (at, own) in own.iter().enumerate() {
+            for s in own {
+                of_symbol.entry(s).or_default().push(at);
             }
-            if taken.iter().filter(|t| **t).count() == before {
-                break;
+        }
+        let mut taken = vec![false; own.len()];
+        // Each symbol that comes in may bring in what speaks of it.
+        let mut new: Vec<Sym> = used.iter().cloned().collect();
+        while let Some(s) = new.pop() {
+            for &at in of_symbol.get(&s).into_iter().flatten() {
+                let c = &self.program.constraints[at];
+                let known = |s: &Sym| used.contains(s) || given.contains(s);
+                let bounded = |d: &&Dim| self.ctx.dims.bounds(d).is_some();
+                if taken[at]
+                    || !own[at].iter().all(known)
+                    || ![&c.left, &c.right].iter().all(bounded)
+                {
+                    continue;
+                }
+                taken[at] = true;
+                for s in &own[at] {
+                    if used.insert(s.clone()) {
+                        new.push(s.clone());
+                    }
+                }
             }
         }
         let chosen = self.program.constraints.iter().zip(&taken);

@@ -4,6 +4,7 @@
 //! (see [`space`]) and no other path leads from the group to the node. Every joining and every
 //! refusal that a person could wonder about leaves a [`Why`].
 mod gathered;
+mod order;
 mod space;
 
 pub(crate) use gathered::constant;
@@ -11,7 +12,7 @@ use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 use layout::Dim;
 use plan::{Saving, Why};
 pub(crate) use space::{Mapping, shape_mapping};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a group is built around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,11 @@ pub(crate) fn groups(graph: &Graph, whys: &mut Vec<Why>, savings: &mut Vec<Savin
         graph,
         of_node: vec![None; graph.nodes.len()],
         groups: Vec::new(),
+        order: order::Order::default(),
+        reducers: BTreeMap::new(),
+        outputs: graph.outputs.iter().copied().collect(),
         readers: graph.readers(),
+        sizes: graph.sizes_from(),
         whys,
         savings,
     };
@@ -66,7 +71,13 @@ struct Fuser<'a> {
     graph: &'a Graph,
     of_node: Vec<Option<usize>>,
     groups: Vec<Group>,
+    order: order::Order,
+    /// Groups of rows that reduce a value over given axes, by that, those that may still grow.
+    reducers: BTreeMap<(ValueId, Vec<usize>), Vec<usize>>,
+    outputs: BTreeSet<ValueId>,
     readers: Vec<Vec<NodeId>>,
+    /// For every node the values whose sizes it works with though only data gives them.
+    sizes: Vec<Vec<ValueId>>,
     whys: &'a mut Vec<Why>,
     savings: &'a mut Vec<Saving>,
 }
@@ -79,37 +90,24 @@ impl Fuser<'_> {
         }
     }
 
-    /// Groups that a node reads from, looking through views.
+    /// Groups that a node reads from or has sizes from, looking through views, in order.
     fn sources(&self, n: NodeId) -> Vec<usize> {
-        let mut out = Vec::new();
-        let mut stack: Vec<ValueId> = self.graph.node(n).inputs.clone();
+        let mut out = BTreeSet::new();
+        let mut met = BTreeSet::new();
+        let needs = |n: NodeId| {
+            let inputs = self.graph.node(n).inputs.iter();
+            inputs.chain(&self.sizes[n.0 as usize]).copied()
+        };
+        let mut stack: Vec<ValueId> = needs(n).collect();
         while let Some(v) = stack.pop() {
             let Some(p) = self.producer(v) else { continue };
             match self.of_node[p.0 as usize] {
-                Some(g) if !out.contains(&g) => out.push(g),
-                Some(_) => {}
-                None => stack.extend(&self.graph.node(p).inputs),
+                Some(g) => drop(out.insert(g)),
+                None if met.insert(p) => stack.extend(needs(p)),
+                None => {}
             }
         }
-        out
-    }
-
-    /// True when group `from` reads, directly or through others, from `to`.
-    fn depends(&self, from: usize, to: usize) -> bool {
-        let mut seen = vec![false; self.groups.len()];
-        let mut stack = vec![from];
-        while let Some(g) = stack.pop() {
-            if g == to {
-                return true;
-            }
-            if std::mem::replace(&mut seen[g], true) {
-                continue;
-            }
-            for &n in &self.groups[g].nodes {
-                stack.extend(self.sources(n).into_iter().filter(|&s| s != g && !seen[s]));
-            }
-        }
-        false
+        out.into_iter().collect()
     }
 
     fn add(&mut self, n: NodeId) {
@@ -119,10 +117,8 @@ impl Fuser<'_> {
         }
         let joinable = matches!(node.op, Op::Map(_) | Op::Reduce { .. });
         if joinable {
-            let mut candidates = self.sources(n);
             // The latest group first: it is the one whose result is still near.
-            candidates.sort_unstable_by(|a, b| b.cmp(a));
-            for g in candidates {
+            for g in self.sources(n).into_iter().rev() {
                 match self.try_join(n, g) {
                     Ok(()) => return self.joined(n, g),
                     Err(Some(reason)) => self.refuse(n, g, reason),
@@ -164,8 +160,11 @@ impl Fuser<'_> {
                 }
             }
         }
-        self.of_node[n.0 as usize] = Some(self.groups.len());
+        let g = self.groups.len();
+        self.order.push(self.sources(n));
+        self.of_node[n.0 as usize] = Some(g);
         self.groups.push(group);
+        self.reduces(n, g);
     }
 
     fn name(&self, n: NodeId) -> String {
@@ -181,7 +180,7 @@ impl Fuser<'_> {
                 continue;
             }
             let value = self.graph.value(v);
-            let alone = self.readers[v.0 as usize].len() == 1 && !self.graph.outputs.contains(&v);
+            let alone = self.readers[v.0 as usize].len() == 1 && !self.outputs.contains(&v);
             let times = if alone { 2 } else { 1 };
             let bits = i64::from(value.dtype.bits()) * times;
             sum = sum + (Dim::product(&value.shape) * Dim::Known(bits)).floor_div(&Dim::Known(8));
@@ -235,17 +234,18 @@ impl Fuser<'_> {
             return None;
         };
         let full = &self.graph.value(x).shape;
-        let same = |g: &Group| {
-            let reads = |m: &NodeId| {
-                let m = self.graph.node(*m);
-                matches!(m.op, Op::Reduce { .. }) && m.inputs == [x]
-            };
-            let rows = g.anchor == Anchor::Row && g.full == *full && g.reduced == *axes;
-            // A group has the dimensions of what it reads from outside in their order.
-            let outside = !g.mapping.contains_key(&x);
-            rows && outside && g.nodes.len() < MAX_NODES && g.nodes.iter().any(reads)
+        let key = (x, axes.clone());
+        // The latest that has room. A group has the dimensions of what it reads from outside in their order.
+        let g = loop {
+            let &g = self.reducers.get(&key)?.last()?;
+            let group = &self.groups[g];
+            let outside = !group.mapping.contains_key(&x);
+            if group.full == *full && outside && group.nodes.len() < MAX_NODES {
+                break g;
+            }
+            // Nor will it ever.
+            self.reducers.get_mut(&key)?.pop();
         };
-        let g = self.groups.iter().rposition(same)?;
         let m = space::reduced_mapping(full.len(), axes, *keep);
         let group = &mut self.groups[g];
         for &o in &node.outputs {
@@ -254,6 +254,22 @@ impl Fuser<'_> {
         group.nodes.push(n);
         self.of_node[n.0 as usize] = Some(g);
         Some(g)
+    }
+
+    /// Notes what node `n`, which is in group `g`, reduces.
+    fn reduces(&mut self, n: NodeId, g: usize) {
+        let node = self.graph.node(n);
+        let group = &self.groups[g];
+        if let (Op::Reduce { axes, .. }, &[x]) = (&node.op, node.inputs.as_slice())
+            && group.reduced == *axes
+            && group.anchor == Anchor::Row
+        {
+            let list = self.reducers.entry((x, axes.clone())).or_default();
+            // In the order of the groups, each once.
+            if let Err(at) = list.binary_search(&g) {
+                list.insert(at, g);
+            }
+        }
     }
 
     fn try_join(&mut self, n: NodeId, g: usize) -> Result<(), Option<String>> {
@@ -330,12 +346,11 @@ impl Fuser<'_> {
         }
         // A row kernel keeps rows whole; a wide map that joins must span the same rows.
         let others: Vec<usize> = self.sources(n).into_iter().filter(|&s| s != g).collect();
-        for s in others {
-            if self.depends(s, g) {
-                return Err(Some(
-                    "another input of it depends on the kernel's result".into(),
-                ));
-            }
+        if !others.iter().all(|&s| self.order.may_follow(g, s)) {
+            return Err(Some(
+                "another input of it depends on the kernel's result, or is too far from it to tell"
+                    .into(),
+            ));
         }
         let reads = self.outside_reads(g).len() + node.inputs.len();
         if reads > MAX_READS {
@@ -343,6 +358,7 @@ impl Fuser<'_> {
                 "the kernel already reads {MAX_READS} tensors"
             )));
         }
+        others.iter().for_each(|&s| self.order.add(g, s));
         let group = &mut self.groups[g];
         for (view_node, value, m) in views {
             if !group.nodes.contains(&view_node) {
@@ -357,6 +373,7 @@ impl Fuser<'_> {
         group.reduced = reduced;
         group.nodes.push(n);
         self.of_node[n.0 as usize] = Some(g);
+        self.reduces(n, g);
         Ok(())
     }
 
@@ -415,19 +432,7 @@ impl Fuser<'_> {
 
     /// Groups in an order in which each comes after those it reads from.
     fn ordered(self) -> Vec<Group> {
-        let deps: Vec<Vec<usize>> = (0..self.groups.len())
-            .map(|g| {
-                let mut d: Vec<usize> = self.groups[g]
-                    .nodes
-                    .iter()
-                    .flat_map(|&n| self.sources(n))
-                    .filter(|&s| s != g)
-                    .collect();
-                d.sort_unstable();
-                d.dedup();
-                d
-            })
-            .collect();
+        let deps = self.order.needs();
         let mut done = vec![false; self.groups.len()];
         let mut order = Vec::new();
         // Depth-first from each group in creation order keeps the model's own order where it can.

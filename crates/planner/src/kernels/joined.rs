@@ -6,17 +6,27 @@ use super::Lowering;
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource};
-use layout::Dim;
+use layout::{Dim, Sym, Symbols};
 use plan::ValueIx;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The memory of a concatenation.
+#[derive(Debug)]
+struct Place {
+    whole: Located,
+    /// Its dimensions' order.
+    order: Vec<usize>,
+    /// Where each input begins along the axis.
+    starts: BTreeMap<ValueId, Dim>,
+}
 
 /// Where values that concatenations join are written.
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     /// The concatenation into which a value is written.
     home: BTreeMap<ValueId, NodeId>,
-    /// The memory of a concatenation that something was written to, and its dimensions' order.
-    places: BTreeMap<NodeId, (Located, Vec<usize>)>,
+    /// The memory of each concatenation that something was written to.
+    places: BTreeMap<NodeId, Place>,
     /// Values that were written to their places.
     filled: BTreeSet<ValueId>,
     /// Program values that have several writers.
@@ -30,9 +40,14 @@ impl Joined {
         // Memory is of one block of steps: nothing may split a request between the two.
         let mut block = vec![0usize; graph.nodes.len()];
         let mut blocks = 0;
+        let late = graph.symbols.iter().filter_map(|s| match s.source {
+            SymbolSource::Late { value, .. } => Some(value),
+            SymbolSource::Input { .. } => None,
+        });
+        let late: BTreeSet<ValueId> = late.collect();
         for g in groups {
             let splits = match g.anchor {
-                Anchor::Alone(n) => splits(graph, n),
+                Anchor::Alone(n) => splits(graph, n, &late),
                 _ => false,
             };
             blocks += usize::from(splits);
@@ -51,12 +66,13 @@ impl Joined {
             if is_output[node.outputs[0].0 as usize] {
                 continue;
             }
+            let inputs = Inputs::new(graph, n);
             for &v in &node.inputs {
                 let ValueSource::Node(p, _) = graph.value(v).source else {
                     continue;
                 };
                 if block[p.0 as usize] == block[n.0 as usize]
-                    && fits(graph, n, axis, v)
+                    && inputs.fits(graph, axis, v)
                     && !is_output[v.0 as usize]
                 {
                     let home = joined.home.entry(v).or_insert(n);
@@ -81,44 +97,61 @@ impl Joined {
 
     /// Memory of concatenation `n`, when something was written to it.
     pub(crate) fn place(&self, n: NodeId) -> Option<Located> {
-        self.places.get(&n).map(|p| p.0.clone())
+        self.places.get(&n).map(|p| p.whole.clone())
     }
 }
 
 /// Whether a request's steps are split at node `n`.
-fn splits(graph: &Graph, n: NodeId) -> bool {
+fn splits(graph: &Graph, n: NodeId, late: &BTreeSet<ValueId>) -> bool {
     let node = graph.node(n);
     if matches!(node.op, Op::If { .. } | Op::Loop { .. }) {
         return true;
     }
     let held = |&v: &ValueId| graph.value(v).dtype.is_held();
-    let late = |v: &ValueId| {
-        let of = |s: &SymbolSource| matches!(s, SymbolSource::Late { value, .. } if value == v);
-        graph.symbols.iter().any(|s| of(&s.source))
-    };
-    node.inputs.iter().chain(&node.outputs).any(held) || node.outputs.iter().any(late)
+    node.inputs.iter().chain(&node.outputs).any(held)
+        || node.outputs.iter().any(|v| late.contains(v))
 }
 
-/// Whether `v` is a whole piece of concatenation `n`, once, whose place is known when `v` is made.
-fn fits(graph: &Graph, n: NodeId, axis: usize, v: ValueId) -> bool {
-    let node = graph.node(n);
-    let (from, to) = (graph.value(v), graph.value(node.outputs[0]));
-    let mut known = BTreeSet::new();
-    from.shape.iter().for_each(|d| d.symbols(&mut known));
-    let mut needed = BTreeSet::new();
-    for &i in &node.inputs {
-        let shape = &graph.value(i).shape;
-        shape.iter().for_each(|d| d.symbols(&mut needed));
+/// What a concatenation joins.
+struct Inputs {
+    out: ValueId,
+    /// How often each value.
+    times: BTreeMap<ValueId, usize>,
+    /// Symbols of their shapes.
+    needed: BTreeSet<Sym>,
+}
+
+impl Inputs {
+    fn new(graph: &Graph, n: NodeId) -> Inputs {
+        let node = graph.node(n);
+        let (mut times, mut needed) = (BTreeMap::new(), Symbols::default());
+        for &v in &node.inputs {
+            *times.entry(v).or_insert(0) += 1;
+            graph.value(v).shape.iter().for_each(|d| needed.add(d));
+        }
+        Inputs {
+            out: node.outputs[0],
+            times,
+            needed: needed.used(),
+        }
     }
-    let same = |(d, e): (usize, &Dim)| d == axis || to.shape.get(d) == Some(e);
-    node.inputs.iter().filter(|&&i| i == v).count() == 1
-        && from.dtype == to.dtype
-        && !from.dtype.is_held()
-        && from.dtype.bits() >= 8
-        && from.shape.len() == to.shape.len()
-        && from.shape.iter().enumerate().all(same)
-        && !from.shape.iter().any(Dim::is_zero)
-        && needed.is_subset(&known)
+
+    /// Whether `v` is a whole piece along `axis`, once, whose place is known when `v` is made.
+    fn fits(&self, graph: &Graph, axis: usize, v: ValueId) -> bool {
+        let (from, to) = (graph.value(v), graph.value(self.out));
+        let mut known = BTreeSet::new();
+        from.shape.iter().for_each(|d| d.symbols(&mut known));
+        let same = |(d, e): (usize, &Dim)| d == axis || to.shape.get(d) == Some(e);
+        self.times.get(&v) == Some(&1)
+            && from.dtype == to.dtype
+            && !from.dtype.is_held()
+            && from.dtype.bits() >= 8
+            && from.shape.len() == to.shape.len()
+            && from.shape.iter().enumerate().all(same)
+            && !from.shape.iter().any(Dim::is_zero)
+            && self.needed.len() <= known.len()
+            && self.needed.is_subset(&known)
+    }
 }
 
 impl Lowering<'_> {
@@ -143,19 +176,29 @@ impl Lowering<'_> {
                 None => self.new_value(self.name(out), self.dtype(out), self.shape(out), order),
             };
             self.joined.shared.insert(whole.ix);
-            self.joined.places.insert(n, (whole, order.to_vec()));
+            let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
+            for &i in &node.inputs {
+                starts.entry(i).or_insert_with(|| at.clone());
+                at = at + self.shape(i)[axis].clone();
+            }
+            let place = Place {
+                whole,
+                order: order.to_vec(),
+                starts,
+            };
+            self.joined.places.insert(n, place);
         }
-        let (whole, its) = self.joined.places.get(&n)?;
+        let place = self.joined.places.get(&n)?;
+        let whole = &place.whole;
         let long = |order: &[usize]| -> Vec<usize> {
             let is = |d: &&usize| !self.shape(out)[**d].is_one();
             order.iter().filter(is).copied().collect()
         };
-        if long(its) != long(order) || touched.contains(&whole.ix) {
+        if long(&place.order) != long(order) || touched.contains(&whole.ix) {
             return None;
         }
-        let before = node.inputs.iter().take_while(|&&i| i != v);
-        let at = before.fold(Dim::ZERO, |at, &i| at + self.shape(i)[axis].clone());
-        let layout = whole.layout.slice(axis, &at, 1, &self.shape(v)[axis])?;
+        let at = place.starts.get(&v)?;
+        let layout = whole.layout.slice(axis, at, 1, &self.shape(v)[axis])?;
         let ix = whole.ix;
         self.joined.filled.insert(v);
         Some(Located { ix, layout })
@@ -237,6 +280,37 @@ output %o
 ",
         );
         assert_eq!(moves(&p), 0);
+    }
+
+    #[test]
+    fn a_kernel_comes_after_what_gives_its_sizes() {
+        // Nothing but the size leads from one to the other.
+        let p = program(
+            "graph late
+symbol b = input 0 axis 0
+symbol k = late %z axis 1
+input %x: f32[b]
+%r: f32[b] = map {%0 = input 0 f32; %1 = neg %0; out %1} %x
+%z: i64[1, k] = host \"NonZero\" {} %x
+%s: f32[b] = map {%0 = input 0 f32; %1 = dim k; %2 = cast %1 f32; %3 = add %0 %2; out %3} %r
+output %s
+",
+        );
+        let late = p
+            .segments
+            .iter()
+            .position(|s| matches!(s, Segment::Late(_)));
+        let uses = |s: &Segment| {
+            let mut used = layout::Symbols::default();
+            for i in s.items() {
+                if let ItemWork::Kernel { kernel, .. } = &i.work {
+                    kernel.for_each_dim(&mut |d| used.add(d));
+                }
+            }
+            used.used().contains("k")
+        };
+        let first = p.segments.iter().position(uses);
+        assert!(late.is_some() && first > late, "{late:?} {first:?}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::PlannerError;
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use builder::KernelBuilder;
+use foldhash::HashMap;
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 pub(crate) use joined::Joined;
 use layout::{DType, Dim, Layout};
@@ -51,6 +52,8 @@ pub(crate) struct Lowering<'a> {
     pub joined: Joined,
     /// For every graph value the nodes that read it.
     pub readers: Vec<Vec<NodeId>>,
+    /// Names of the program's values; with a number the last that was put behind it to make another.
+    pub names: HashMap<String, usize>,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, PlannerError>;
@@ -118,11 +121,15 @@ impl<'a> Lowering<'a> {
         storage: Dim,
     ) -> Located {
         let mut unique = name.to_string();
-        let mut i = 1;
-        while self.program.values.iter().any(|v| v.name == unique) {
-            i += 1;
-            unique = format!("{name}#{i}");
+        if let Some(&last) = self.names.get(name) {
+            let mut i = last;
+            while self.names.contains_key(&unique) {
+                i += 1;
+                unique = format!("{name}#{i}");
+            }
+            self.names.insert(name.into(), i);
         }
+        self.names.insert(unique.clone(), 1);
         let ix = self.program.values.len() as ValueIx;
         self.program.values.push(ProgramValue {
             name: unique,

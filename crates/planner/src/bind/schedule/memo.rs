@@ -1,14 +1,14 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
 use super::{Choice, Ctx, Facts, choose, split};
 use crate::bind::prior;
-use kernel::{Family, Kernel, OperandId};
+use foldhash::HashMap;
+use kernel::{Kernel, OperandId};
 use plan::Why;
-use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// Device, family, extents at the top of the box, number of statements and the levels that operands are
-/// found in: equal for equal kernels and cheap to compare.
-type Key = (u32, Family, Vec<i64>, usize, Vec<u8>);
+/// Device, hash of the kernel but for its names, and the levels that operands are found in.
+type Key = (u32, u64, Vec<u8>);
 
 struct Known {
     kernel: Arc<Kernel>,
@@ -21,7 +21,7 @@ struct Known {
 
 /// What one bind chose.
 #[derive(Default)]
-pub(crate) struct Memo(BTreeMap<Key, Vec<Known>>);
+pub(crate) struct Memo(HashMap<Key, Vec<Known>>);
 
 /// Whether two kernels are one but for names.
 fn same(a: &Kernel, b: &Kernel) -> bool {
@@ -86,10 +86,11 @@ impl Memo {
         if ctx.sweep.is_some() || facts.given.is_some() {
             return choose(ctx, kernel, facts, whys);
         }
-        let extents = kernel.axes.iter().map(|a| ctx.top(&a.extent)).collect();
         let level = |f: &f64| ctx.machine.nearest_holding_index(*f) as u8;
         let levels = ctx.far.iter().map(level).collect();
-        let key = (place, kernel.family, extents, kernel.body.len(), levels);
+        let mut hasher = self.0.hasher().build_hasher();
+        kernel.hash_unnamed(&mut hasher);
+        let key = (place, hasher.finish(), levels);
         let operands = 0..kernel.operands.len() as OperandId;
         let constants: Vec<bool> = operands.clone().map(facts.constant).collect();
         let alike = |k: &[Vec<Arc<Kernel>>]| {

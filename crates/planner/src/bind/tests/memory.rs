@@ -1,7 +1,7 @@
 //! Arena offsets and waits against brute force on random lives.
 use crate::bind::memory::{Life, assign};
-use crate::bind::waits::{Touch, lives, sharing, waits};
-use plan::{BufferId, Wait};
+use crate::bind::waits::{Apart, Bytes, Touch, lives, waits};
+use plan::{BufferId, Pieces, StepSet, Wait};
 
 /// A small deterministic generator.
 struct Random(u64);
@@ -12,6 +12,18 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % n
+    }
+}
+
+/// No two writers are known to be apart.
+struct Never;
+
+impl Apart for Never {
+    fn pair(&self, _: usize, _: usize, _: BufferId) -> bool {
+        false
+    }
+    fn piece(&self, _: &mut Pieces, _: usize, _: BufferId) -> StepSet {
+        StepSet::new()
     }
 }
 
@@ -90,7 +102,9 @@ fn waits_order_all_that_share_bytes_and_none_is_needless() {
         let arena: Vec<(BufferId, u64, Life)> = (0..buffers as usize)
             .map(|b| (b as u32, offsets[b], life[b]))
             .collect();
-        let (w, _) = waits(&touches, &sharing(&arena), &|_, _, _| false);
+        let mut bytes = Bytes::default();
+        bytes.add(0, &arena);
+        let (w, _) = waits(&touches, &bytes, &Never);
         let list: Vec<Vec<usize>> = w
             .iter()
             .map(|w| {

@@ -1,0 +1,139 @@
+//! Which group needs which, and an order in which each comes after those that it needs: kept up while
+//! groups grow, so that most questions are settled by two numbers.
+
+/// Groups that one question looks at: what is further apart is left apart.
+const NEAR: usize = 1024;
+
+/// Groups with what they read from others.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    needs: Vec<Vec<usize>>,
+    needed_by: Vec<Vec<usize>>,
+    /// Place of each group: behind those of all that it needs.
+    place: Vec<usize>,
+}
+
+impl Order {
+    /// Adds a group that reads from `sources`.
+    pub fn push(&mut self, sources: Vec<usize>) {
+        let g = self.place.len();
+        self.place.push(g);
+        self.needed_by.push(Vec::new());
+        sources.iter().for_each(|&s| self.needed_by[s].push(g));
+        self.needs.push(sources);
+    }
+
+    /// Group `g` reads from `source` as well, before which [`Order::may_follow`] was asked.
+    pub fn add(&mut self, g: usize, source: usize) {
+        if !self.needs[g].contains(&source) {
+            self.needs[g].push(source);
+            self.needed_by[source].push(g);
+        }
+    }
+
+    /// What each group needs, in order.
+    pub fn needs(self) -> Vec<Vec<usize>> {
+        let mut all = self.needs;
+        all.iter_mut().for_each(|n| n.sort_unstable());
+        all
+    }
+
+    /// Groups that lead to `from`, itself included, along `next` as far as `within` says; `None` when they
+    /// are many or `stop` is one of them.
+    fn reach(
+        from: usize,
+        next: &[Vec<usize>],
+        within: impl Fn(usize) -> bool,
+        stop: usize,
+    ) -> Option<Vec<usize>> {
+        let mut out = vec![from];
+        let mut seen: foldhash::HashSet<usize> = foldhash::HashSet::default();
+        seen.insert(from);
+        let mut at = 0;
+        while let Some(&g) = out.get(at) {
+            at += 1;
+            for &s in next[g].iter().filter(|&&s| within(s)) {
+                if s == stop || out.len() > NEAR {
+                    return None;
+                }
+                if seen.insert(s) {
+                    out.push(s);
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// Whether `g` may come to read from `source`: that does not need `g` itself, directly or through
+    /// others. False too where that takes too long to find out.
+    pub fn may_follow(&mut self, g: usize, source: usize) -> bool {
+        let (first, last) = (self.place[g], self.place[source]);
+        if last < first {
+            return true;
+        }
+        let place = &self.place;
+        let Some(before) = Order::reach(source, &self.needs, |s| place[s] >= first, g) else {
+            return false;
+        };
+        let Some(after) = Order::reach(g, &self.needed_by, |s| place[s] <= last, source) else {
+            return false;
+        };
+        // They share out the places that they have, those before first; each part in its order.
+        let mut groups = before;
+        groups.sort_unstable_by_key(|&s| place[s]);
+        let mut behind = after;
+        behind.sort_unstable_by_key(|&s| place[s]);
+        groups.extend(behind);
+        let mut places: Vec<usize> = groups.iter().map(|&s| place[s]).collect();
+        places.sort_unstable();
+        for (s, p) in groups.into_iter().zip(places) {
+            self.place[s] = p;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_follows_what_does_not_need_it() {
+        let seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut state = seed;
+        let mut below = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % n as u64) as usize
+        };
+        for round in 0..100 {
+            let mut o = Order::default();
+            for _ in 0..60 {
+                let n = o.place.len();
+                if n < 2 || below(3) > 0 {
+                    let sources: Vec<usize> = (0..n).filter(|_| below(n.max(4)) < 2).collect();
+                    o.push(sources);
+                    continue;
+                }
+                let (g, s) = (below(n), below(n));
+                let mut seen = vec![false; n];
+                let mut stack = vec![s];
+                while let Some(x) = stack.pop() {
+                    if !std::mem::replace(&mut seen[x], true) {
+                        stack.extend(&o.needs[x]);
+                    }
+                }
+                if g != s {
+                    assert_eq!(o.may_follow(g, s), !seen[g], "seed {seed} round {round}");
+                    if !seen[g] {
+                        o.add(g, s);
+                    }
+                }
+                for (g, needs) in o.needs.iter().enumerate() {
+                    assert!(needs.iter().all(|&s| o.place[s] < o.place[g]));
+                }
+            }
+        }
+    }
+}
