@@ -11,6 +11,7 @@ pub mod mutate;
 pub mod operators;
 pub mod random;
 pub mod readers;
+pub mod scale;
 pub mod tiles;
 pub mod tools;
 pub mod zoo;

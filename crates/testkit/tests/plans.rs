@@ -147,3 +147,23 @@ fn plans_of_another_model_are_refused() {
         );
     }
 }
+
+/// Twenty thousand nodes are planned in seconds where each is looked at a few times, and in many minutes where
+/// all are looked at for each.
+#[test]
+fn plans_of_many_nodes_end_in_time() {
+    let limit = std::time::Duration::from_secs(240);
+    for kind in testkit::scale::KINDS {
+        let nodes = match kind.name {
+            "relu" | "matmul" | "one-name" | "diamonds" => 20_000,
+            "made-and-joined" => 3_000,
+            "branches" => 2_048,
+            _ => 300,
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let began = std::time::Instant::now();
+        let cost = testkit::scale::cost(&(kind.file)(nodes), folder.path());
+        let cost = cost.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
+        assert!(began.elapsed() < limit, "{}: {cost:?}", kind.name);
+    }
+}

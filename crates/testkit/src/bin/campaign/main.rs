@@ -15,6 +15,7 @@ mod pages;
 mod peers;
 mod predict;
 mod quiet;
+mod scale;
 mod sweep;
 mod timeline;
 mod zoo;
@@ -52,6 +53,11 @@ const COMMANDS: &[Command] = &[
         memory::run,
     ),
     ("operators", "writes docs/operators.md", operators::run),
+    (
+        "scale",
+        "[--times N] [SHAPE...]: how time and memory of large models grow with their nodes",
+        scale::run,
+    ),
     (
         "sweep",
         "[MODEL...] [--threads N] [--most N]: picked against measured best schedules, to bench/SWEEP.md",
