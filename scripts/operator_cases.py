@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the cases of crates/testkit/data/operators: small models of one operator each, with inputs
-and the outputs that onnxruntime gives.
+and the outputs that onnxruntime gives, or the standard's reference evaluator.
 
     operator_cases.py OUT [NAME...]
 
@@ -12,13 +12,16 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto as T, helper as h, numpy_helper as nh
+from onnx.reference import ReferenceEvaluator
 
 CASES = {}
 # Cases whose outputs are computed here and not by onnxruntime, with the function that does.
 OWN = {}
+# Cases whose outputs the standard's reference evaluator gives, where onnxruntime differs from it.
+REFERENCE = set()
 TYPES = {np.dtype(np.float32): T.FLOAT, np.dtype(np.float16): T.FLOAT16, np.dtype(np.float64): T.DOUBLE,
          np.dtype(np.int64): T.INT64, np.dtype(np.int32): T.INT32, np.dtype(np.uint8): T.UINT8,
-         np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.uint16): T.UINT16, np.dtype(np.int16): T.INT16}
+         np.dtype(np.int8): T.INT8, np.dtype(bool): T.BOOL, np.dtype(np.uint32): T.UINT32, np.dtype(np.uint16): T.UINT16, np.dtype(np.int16): T.INT16}
 
 
 def code(a):
@@ -64,6 +67,11 @@ def build(name, c):
     outputs = [types.get(o) or onnx.ValueInfoProto(name=o) for o in outs if o]
     g = h.make_graph(nodes, name, ins, outputs, inits)
     m = h.make_model(g, opset_imports=[h.make_opsetid("", c["opset"]), h.make_opsetid("com.microsoft", 1), h.make_opsetid("ai.onnx.ml", c["ml"])], ir_version=10)
+    if name in REFERENCE:
+        got = dict(zip([v.name for v in outputs], ReferenceEvaluator(m).run(None, feed)))
+        for v in m.graph.output:
+            v.CopyFrom(h.make_tensor_value_info(v.name, code(got[v.name]), None))
+        return m, {f"in:{k}": v for k, v in feed.items()} | {f"out:{k}": v for k, v in got.items()}
     o = ort.SessionOptions()
     o.log_severity_level = 3
     o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -72,7 +80,7 @@ def build(name, c):
         for w in m.graph.output:
             if w.name == v.name and not w.HasField("type"):
                 t = {"tensor(float)": T.FLOAT, "tensor(float16)": T.FLOAT16, "tensor(double)": T.DOUBLE, "tensor(int64)": T.INT64,
-                     "tensor(int32)": T.INT32, "tensor(uint8)": T.UINT8, "tensor(int8)": T.INT8, "tensor(uint16)": T.UINT16, "tensor(int16)": T.INT16, "tensor(bool)": T.BOOL, "tensor(string)": T.STRING}.get(v.type)
+                     "tensor(int32)": T.INT32, "tensor(uint8)": T.UINT8, "tensor(uint32)": T.UINT32, "tensor(int8)": T.INT8, "tensor(uint16)": T.UINT16, "tensor(int16)": T.INT16, "tensor(bool)": T.BOOL, "tensor(string)": T.STRING}.get(v.type)
                 if t:
                     w.CopyFrom(h.make_tensor_value_info(v.name, t, None))
                 elif v.type == "seq(map(int64,tensor(float)))":
@@ -565,6 +573,55 @@ def control():
     case("loop_bags", "Loop", "", dict(rows=f(r, 10, 6), o=k(0, 3, 3, 8), **w), list(w), nodes=nodes, opset=18)
 
 
+def standard():
+    """Operators of the standard itself where engines have differed."""
+    def ref(name, *args, **kwargs):
+        case(name, *args, **kwargs)
+        REFERENCE.add(name)
+
+    r = rng("standard")
+    q, k, v = f(r, 2, 4, 5, 8), f(r, 2, 2, 3, 8), f(r, 2, 2, 3, 6)
+    rows = np.ones((5, 3), bool)
+    rows[1] = False
+    rows[3, 1:] = False
+    seen = np.where(rows, 0, -np.inf).astype(np.float32)
+    dims = dict(q=["b", 4, "s", 8], k=["b", 2, "t", 8], v=["b", 2, "t", 6])
+    ref("standard_attention_unseen", "Attention", "", dict(q=q, k=k, v=v, m=rows), dims=dims, attrs=dict(is_causal=1), opset=23)
+    for mode in range(4):
+        ref(f"standard_attention_mode_{mode}", "Attention", "", dict(q=q, k=k, v=v, m=seen), attrs=dict(qk_matmul_output_mode=mode, softcap=2.0 if mode else 0.0), outputs=["y0", "", "", "s"], opset=24)
+    lengths = np.array([3, 1], np.int64)
+    ref("standard_attention_window", "Attention", "", dict(q=q, k=k, v=v, m=rows, pk=None, pv=None, n=lengths), attrs=dict(left_window_size=1, right_window_size=0), opset=25)
+    pk, pv = f(r, 2, 2, 4, 8), f(r, 2, 2, 4, 6)
+    ref("standard_attention_window_past", "Attention", "", dict(q=q, k=k, v=v, m=None, pk=pk, pv=pv), attrs=dict(left_window_size=2, is_causal=1), dims=dims, outputs=3, opset=25)
+    few = lambda *s: r.integers(-100, 100, s)
+    ref("standard_einsum_i16", "Einsum", "", dict(x=few(3, 4).astype(np.int16) * 97, y=few(4, 2).astype(np.int16)), attrs=dict(equation="ij,jk->ki"), opset=13)
+    ref("standard_einsum_u8", "Einsum", "", dict(x=few(2, 3).astype(np.uint8), y=few(2, 3).astype(np.uint8), z=few(3).astype(np.uint8)), attrs=dict(equation="ij,ij,j->j"), opset=13)
+    for name, eq, shapes in [("batch", "bij,bjk->bik", [(1, 2, 3), (4, 3, 5)]), ("dots", "...a,...b->...ab", [(3, 1, 2), (4, 3)]),
+                             ("summed", "bij,bjk->ik", [(3, 2, 1), (1, 4, 5)]), ("three", "ab,bc,ca->b", [(1, 3), (1, 2), (2, 4)])]:
+        ref("standard_einsum_ones_" + name, "Einsum", "", {k: f(r, *s) for k, s in zip("xyz", shapes)}, attrs=dict(equation=eq), opset=13)
+    for d in (np.int8, np.uint8, np.int32, np.uint32):
+        case(f"standard_shrink_{np.dtype(d).name}", "Shrink", "", dict(x=np.abs(few(24)).astype(d) if d == np.uint32 else few(24).astype(d)), attrs=dict(bias=1.5, lambd=2.25), opset=13)
+    # Sizes of which one neighbour or another depends on the last digit of the scale.
+    for mode, near, n, to in [("asymmetric", "round_prefer_ceil", 7, 16), ("asymmetric", "round_prefer_floor", 7, 12), ("half_pixel", "floor", 10, 6), ("half_pixel", "ceil", 5, 3), ("pytorch_half_pixel", "floor", 10, 6),
+                              ("align_corners", "floor", 7, 13), ("half_pixel_symmetric", "round_prefer_ceil", 6, 4), ("align_corners", "ceil", 4, 1)]:
+        # In 32-bit floats a centre that is a whole number may fall below it.
+        made = ref if near == "floor" else case
+        made(f"standard_resize_{mode}_{near}_{n}_{to}", "Resize", "", dict(x=np.arange(2 * n, dtype=np.float32).reshape(1, 2, n), r=None, s=None, z=np.array([1, 2, to], np.int64)), "z",
+             dict(mode="nearest", coordinate_transformation_mode=mode, nearest_mode=near), dims=dict(x=["n", "c", "w"]), opset=19)
+    h16 = lambda *s: f(r, *s).astype(np.float16)
+    case("standard_batch_norm_f16", "BatchNormalization", "", dict(x=h16(2, 3, 5) + np.float16(200), s=h16(3), b=h16(3), m=h16(3) + np.float16(200), v=np.array([0.01, 0.02, 0.5], np.float16)), ("s", "b", "m", "v"), opset=15)
+    OWN["standard_batch_norm_f16"] = exact_batch_norm
+    inf = np.inf
+    row = np.array([[inf, 1, 2], [-inf, 1, 2], [-inf, -inf, -inf], [inf, -inf, 0], [inf, inf, 1], [np.nan, inf, 0]], np.float32)
+    for op in ("ReduceLogSumExp", "ReduceLogSum", "ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2"):
+        case(f"standard_infinite_{op.lower()}", op, "", dict(x=row, a=np.array([1], np.int64)), "a", opset=18)
+
+
+def exact_batch_norm(i):
+    s, b, m, v = (i[k].astype(np.float64)[:, None] for k in "sbmv")
+    return ((i["x"].astype(np.float64) - m) / np.sqrt(v + 1e-5) * s + b).astype(np.float16)
+
+
 def exact_moe(i, block=16):
     """Experts of 8-bit weights in blocks, gated by swish, in f64. onnxruntime rounds the activations to 8
     bits per block on this path (with that rounding this gives its outputs within 1.1e-7): its own are
@@ -585,7 +642,7 @@ def exact_moe(i, block=16):
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, standard]:
         part()
     total = 0
     for name, c in CASES.items():

@@ -21,7 +21,7 @@ pub use build::GraphBuilder;
 pub use error::GraphError;
 pub use graph::{Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
 pub use ops::{
-    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
+    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec, Undefined,
     RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
 };
 pub use shape::product_type;

@@ -255,6 +255,22 @@ pub struct AttentionSpec {
     /// Program of (q·k, extras..) giving the score that enters softmax; `Index` counts the
     /// dimensions of [batch.., q, t].
     pub score: Expr,
+    /// What a row is whose softmax has no value.
+    #[serde(default)]
+    pub undefined: Undefined,
+}
+
+/// What attention gives for a row whose softmax is NaN. Without any keys (t = 0) the row is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undefined {
+    /// NaN, as softmax defines it.
+    #[default]
+    Nan,
+    /// 0 where every score is -inf (no key is seen), else NaN.
+    ZeroUnseen,
+    /// 0, whether every score is -inf or one of them is NaN or +inf.
+    Zero,
 }
 
 /// Kind of recurrent layer.
@@ -339,8 +355,8 @@ pub struct ResampleSpec {
     pub mode: ResampleMode,
     /// ONNX coordinate_transformation_mode.
     pub coordinates: String,
-    /// Scale per dimension as the model gives it; where it gives sizes, output extent over input
-    /// extent, or 0 for that quotient while an extent is symbolic.
+    /// Scale per dimension as the model gives it; 0 where it gives sizes, which stands for output
+    /// extent over input extent. The nearest neighbour is then exact, and otherwise in f32.
     pub scales: Vec<f64>,
     /// Antialias filter.
     pub antialias: bool,

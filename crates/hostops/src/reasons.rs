@@ -32,6 +32,7 @@ pub fn reason(name: &str) -> &'static str {
         "MaxPool" => {
             "only where the positions of the maxima in windows of more than 27 elements are asked for"
         }
+        "Lengths" => "only where lengths come from data: those beyond the sequence are refused",
         "Cast" => CODES,
         "BitCast" => "no scalar program sees the bits of a float",
         "Det" => "elimination with pivots, which data picks",

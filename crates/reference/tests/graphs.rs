@@ -413,6 +413,7 @@ fn attention_is_what_it_stands_for() {
     let s = e.select(far, low, s);
     let op = Op::Attention(AttentionSpec {
         score: e.finish(&[s]),
+        undefined: Undefined::Nan,
     });
     let y = one(op, &[&q, &k, &v, &mask], &[(DType::F32, dims(&[2, 3, 6]))]);
     let mut want = vec![];
@@ -441,6 +442,30 @@ fn attention_is_what_it_stands_for() {
         }
     }
     close(&y[0], &want);
+}
+
+#[test]
+fn attention_of_a_row_without_keys_is_what_it_says() {
+    let (q, v) = (f(&[3, 1], &[1., 1., 1.]), f(&[2, 1], &[5., 7.]));
+    let k = f(&[2, 1], &[1., 1.]);
+    let (low, nan) = (f32::NEG_INFINITY, f32::NAN);
+    let mask = f(&[3, 2], &[low, low, 0., low, low, nan]);
+    let mut e = ExprBuilder::new();
+    let (s, m) = (e.input(0, DType::F32), e.input(1, DType::F32));
+    let s = e.add(s, m);
+    let score = e.finish(&[s]);
+    let shape = [(DType::F32, dims(&[3, 1]))];
+    for (undefined, want) in [
+        (Undefined::Nan, [f64::NAN, 5., f64::NAN]),
+        (Undefined::ZeroUnseen, [0., 5., f64::NAN]),
+        (Undefined::Zero, [0., 5., 0.]),
+    ] {
+        let score = score.clone();
+        let op = Op::Attention(AttentionSpec { score, undefined });
+        let y = one(op, &[&q, &k, &v, &mask], &shape);
+        let got: Vec<String> = (0..3).map(|i| y[0].get_f64(i).to_string()).collect();
+        assert_eq!(got, want.map(|x| x.to_string()), "{undefined:?}");
+    }
 }
 
 /// A program of one float argument.

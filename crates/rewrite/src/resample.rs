@@ -40,8 +40,10 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
 /// A dimension that changes.
 struct Axis {
     dim: usize,
-    /// As the model gives it; `None`: output over input extent.
+    /// As the model gives it, or output over input extent; `None`: that quotient is not known.
     scale: Option<f32>,
+    /// The model gives sizes and no scale.
+    sized: bool,
     from: Dim,
     to: Dim,
     /// How much a filter for shrinking is widened.
@@ -115,6 +117,7 @@ fn axes(spec: &ResampleSpec, s: &[Dim], out: &[Dim], dtype: DType) -> Result<Vec
         axes.push(Axis {
             dim: d,
             scale,
+            sized: given.is_none(),
             from: s[d].clone(),
             to: out[d].clone(),
             squeeze,
@@ -204,9 +207,8 @@ fn position(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis) -> Ref {
     }
 }
 
-/// `i` (a whole float) as an index inside the dimension.
+/// `i` as an index inside the dimension.
 fn inside(b: &mut ExprBuilder, i: Ref, a: &Axis) -> Ref {
-    let i = b.cast(i, DType::I64);
     let zero = b.int(0, DType::I64);
     let i = b.binary(Binary::Max, i, zero);
     let end = a.from.clone() - Dim::ONE;
@@ -214,8 +216,58 @@ fn inside(b: &mut ExprBuilder, i: Ref, a: &Axis) -> Ref {
     b.binary(Binary::Min, i, end)
 }
 
+/// The same where sizes are given: the position is a fraction of whole numbers.
+fn nearest_by_sizes(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis, rounding: &str) -> Ref {
+    let x = b.index(0);
+    let (from, to) = (b.dim(&a.from), b.dim(&a.to));
+    let (zero, one) = (b.int(0, DType::I64), b.int(1, DType::I64));
+    let twice = |b: &mut ExprBuilder, x: Ref| b.add(x, x);
+    let centre = |b: &mut ExprBuilder| {
+        let x = twice(b, x);
+        let x = b.add(x, one);
+        (b.mul(x, from), twice(b, to))
+    };
+    // Negative quotients are rounded toward 0 here, where they are put anyway.
+    let (n, d) = match spec.coordinates.as_str() {
+        "align_corners" => {
+            let last = b.sub(from, one);
+            (b.mul(x, last), b.sub(to, one))
+        }
+        "asymmetric" => (b.mul(x, from), to),
+        "tf_half_pixel_for_nn" => centre(b),
+        _ => {
+            let (n, d) = centre(b);
+            (b.sub(n, to), d)
+        }
+    };
+    let (n, d) = match rounding {
+        "floor" => (n, d),
+        "ceil" => {
+            let n = b.add(n, d);
+            (b.sub(n, one), d)
+        }
+        nearest => {
+            let n = twice(b, n);
+            let n = b.add(n, d);
+            let down = nearest != "round_prefer_ceil";
+            (if down { b.sub(n, one) } else { n }, twice(b, d))
+        }
+    };
+    let i = b.binary(Binary::Div, n, d);
+    // One output only has the position 0.
+    if !matches!(spec.coordinates.as_str(), "pytorch_half_pixel" | "align_corners") {
+        return i;
+    }
+    let many = b.compare(Compare::Gt, to, one);
+    b.select(many, i, zero)
+}
+
 /// Index of the nearest neighbour.
 fn nearest(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis, rounding: &str) -> Ref {
+    if a.sized {
+        let i = nearest_by_sizes(b, spec, a, rounding);
+        return inside(b, i, a);
+    }
     let x = position(b, spec, a);
     let half = b.constant(0.5, F);
     let i = match rounding {
@@ -230,6 +282,7 @@ fn nearest(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis, rounding: &str) -
             b.unary(Unary::Ceil, x)
         }
     };
+    let i = b.cast(i, DType::I64);
     inside(b, i, a)
 }
 
@@ -288,6 +341,7 @@ fn taps(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis) -> (Vec<Ref>, Vec<Re
             let both = b.binary(Binary::And, low, high);
             w = b.select(both, w, zero);
         }
+        let i = b.cast(i, DType::I64);
         at.push(inside(b, i, a));
         weights.push(w);
     }

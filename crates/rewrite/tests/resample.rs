@@ -45,11 +45,7 @@ fn resampling_is_gathers_and_sums() {
             let k = r.of(&[1.0, 2.0, 3.0, 0.5, 1.5, 2.5, 0.34]);
             let o = ((*n as f32 * k as f32).floor() as usize).max(1);
             out.push(o);
-            scales.push(match (by_size, symbolic) {
-                (true, true) => 0.0,
-                (true, false) => o as f64 / *n as f64,
-                _ => k,
-            });
+            scales.push(if by_size { 0.0 } else { k });
         }
         let nearest = r.below(3) == 0;
         let mode = match r.below(2) {

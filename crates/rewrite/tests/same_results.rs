@@ -488,8 +488,32 @@ impl Gen {
         }
         let scale = self.weight(&[]);
         y = self.map(&[y, scale], |e, a| e.div(a[0], a[1]));
+        let guard = self.r.below(3);
+        if guard > 0 && !flat {
+            // The first row sees no key.
+            y = self.map(&[y], |e, a| {
+                let (i, j) = (e.index(2), e.index(3));
+                let c = e.compare(expr::Compare::Lt, j, i);
+                let low = e.constant(f64::NEG_INFINITY, F);
+                e.select(c, a[0], low)
+            });
+        }
         let mut p = self.softmax(y);
-        if self.r.chance() {
+        if guard == 1 {
+            let last = self.shape(y).len() - 1;
+            let op = Op::Reduce {
+                monoid: Monoid::max(F, F),
+                axes: vec![last],
+                keep: true,
+            };
+            let max = self.node(op, &[y]).unwrap();
+            p = self.map(&[p, max], |e, a| {
+                let (zero, low) = (e.constant(0.0, F), e.constant(f64::NEG_INFINITY, F));
+                let unseen = e.compare(expr::Compare::Eq, a[1], low);
+                e.select(unseen, zero, a[0])
+            });
+        }
+        if guard == 2 {
             p = self.map(&[p], |e, a| {
                 let c = e.unary(Unary::IsNan, a[0]);
                 let z = e.constant(0.0, F);

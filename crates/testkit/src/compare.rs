@@ -5,8 +5,8 @@ use tensor::Tensor;
 
 /// `max|got - want| / max|want|`; what is not a float must be equal (0 when it is, 1 when not).
 ///
-/// Infinite when shapes or element types differ, or when one side is finite where the other is
-/// not; where both are infinite or NaN the element is left out.
+/// Infinite when shapes or element types differ, or where one side is infinite or NaN and the other
+/// is not the same.
 pub fn difference(got: &Tensor, want: &Tensor) -> f64 {
     if got.shape() != want.shape() || got.dtype() != want.dtype() {
         return f64::INFINITY;
@@ -18,7 +18,8 @@ pub fn difference(got: &Tensor, want: &Tensor) -> f64 {
     let (mut apart, mut size) = (0f64, 0f64);
     for i in 0..want.len() {
         let (a, b) = (got.get_f64(i), want.get_f64(i));
-        if a.is_finite() != b.is_finite() {
+        let same = a == b || (a.is_nan() && b.is_nan());
+        if !same && !(a.is_finite() && b.is_finite()) {
             return f64::INFINITY;
         }
         if b.is_finite() {

@@ -80,7 +80,10 @@ fn others() -> Vec<(&'static str, Program, DimBox)> {
     let shape = || vec![k(4), Dim::sym("s"), k(64)];
     let mut tokens = DimBox::new();
     tokens.insert("s", 1, 512);
-    let attention = Op::Attention(AttentionSpec { score: scaled });
+    let attention = Op::Attention(AttentionSpec {
+        score: scaled,
+        undefined: Default::default(),
+    });
     let first = Op::Sort {
         axis: 1,
         k: k(4),

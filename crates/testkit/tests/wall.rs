@@ -204,7 +204,10 @@ fn attention(d: DType) -> Case {
     let score = e.finish(&[score]);
     let y = node(
         &mut b,
-        Op::Attention(AttentionSpec { score }),
+        Op::Attention(AttentionSpec {
+            score,
+            undefined: Default::default(),
+        }),
         &[q, k, v],
         "attention",
     );

@@ -79,11 +79,13 @@ pub(super) fn conv(s: &ConvSpec, v: &[&Value], relied: &mut Relied) -> Result<Ty
             x.shape[1]
         ));
     }
-    if oc.known().is_some_and(|n| n % s.groups != 0) {
-        return Err(format!(
-            "{oc} channels do not split into {} groups",
-            s.groups
-        ));
+    for n in [&oc, &channels, &x.shape[1]] {
+        if n.known().is_some_and(|n| n % s.groups != 0) {
+            return Err(format!(
+                "{n} channels do not split into {} groups",
+                s.groups
+            ));
+        }
     }
     let mut shape = vec![x.shape[0].clone(), oc];
     for d in 0..spatial {

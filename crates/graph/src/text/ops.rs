@@ -3,7 +3,7 @@ use super::cursor::{Cursor, quoted};
 use crate::shape::list;
 use crate::{
     AttentionSpec, ContractSpec, ConvSpec, Graph, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
-    RecurrentSpec, ResampleSpec, ScatterReduce, View,
+    RecurrentSpec, ResampleSpec, ScatterReduce, Undefined, View,
 };
 use expr::{Expr, Monoid};
 use layout::Dim;
@@ -85,7 +85,14 @@ pub(super) fn head(op: &Op) -> String {
             exclusive,
             reverse,
         } => format!("scan axis={axis} exclusive={exclusive} reverse={reverse} {monoid}"),
-        Op::Attention(s) => format!("attention {{{}}}", s.score),
+        Op::Attention(s) => {
+            let undefined = match s.undefined {
+                Undefined::Nan => "",
+                Undefined::ZeroUnseen => "undefined=zero_unseen ",
+                Undefined::Zero => "undefined=zero ",
+            };
+            format!("attention {undefined}{{{}}}", s.score)
+        }
         Op::Sort {
             axis,
             k,
@@ -294,7 +301,20 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
                 reverse,
             }
         }
-        "attention" => Op::Attention(AttentionSpec { score: program(c)? }),
+        "attention" => {
+            let undefined = match c.given("undefined") {
+                false => Undefined::Nan,
+                true => match c.key()? {
+                    "zero_unseen" => Undefined::ZeroUnseen,
+                    "zero" => Undefined::Zero,
+                    other => return Err(format!("there is no undefined={other}")),
+                },
+            };
+            Op::Attention(AttentionSpec {
+                score: program(c)?,
+                undefined,
+            })
+        }
         "sort" => {
             c.field("axis")?;
             let axis = c.number()?;

@@ -48,13 +48,38 @@ fn position(mode: &str, o: usize, scale: f32, n_in: usize, n_out: usize) -> R<f3
         "align_corners" => 0.0,
         "asymmetric" => x / scale,
         "tf_half_pixel_for_nn" => (x + 0.5) / scale,
-        m => {
-            return Err(format!(
-                "coordinate mode '{m}' is not covered; use half_pixel, align_corners or asymmetric"
-            )
-            .into());
-        }
+        m => return Err(unknown_mode(m)),
     })
+}
+
+/// Index of the nearest neighbour where sizes are given: positions are fractions of whole numbers.
+fn nearest_by_sizes(mode: &str, rounding: &str, o: usize, n_in: usize, n_out: usize) -> R<usize> {
+    let (x, i, out) = (o as i128, n_in as i128, n_out as i128);
+    let (n, d) = match mode {
+        "half_pixel" | "half_pixel_symmetric" => ((2 * x + 1) * i - out, 2 * out),
+        "pytorch_half_pixel" | "align_corners" if out == 1 => (0, 1),
+        "pytorch_half_pixel" => ((2 * x + 1) * i - out, 2 * out),
+        "align_corners" => (x * (i - 1), out - 1),
+        "asymmetric" => (x * i, out),
+        "tf_half_pixel_for_nn" => ((2 * x + 1) * i, 2 * out),
+        m => return Err(unknown_mode(m)),
+    };
+    let at = match rounding {
+        "round_prefer_floor" | "simple" => (2 * n + d - 1).div_euclid(2 * d),
+        "round_prefer_ceil" => (2 * n + d).div_euclid(2 * d),
+        "floor" => n.div_euclid(d),
+        "ceil" => (n + d - 1).div_euclid(d),
+        r => return Err(unknown_rounding(r)),
+    };
+    Ok(at.clamp(0, i - 1) as usize)
+}
+
+fn unknown_mode(m: &str) -> Why {
+    format!("coordinate mode '{m}' is not covered; use half_pixel, align_corners or asymmetric").into()
+}
+
+fn unknown_rounding(r: &str) -> Why {
+    format!("rounding '{r}' is not one that ONNX lists").into()
 }
 
 fn nearest(x: f32, rounding: &str) -> R<f32> {
@@ -63,7 +88,7 @@ fn nearest(x: f32, rounding: &str) -> R<f32> {
         "round_prefer_ceil" => (x + 0.5).floor(),
         "floor" => x.floor(),
         "ceil" => x.ceil(),
-        r => return Err(format!("rounding '{r}' is not one that ONNX lists").into()),
+        r => return Err(unknown_rounding(r)),
     })
 }
 
@@ -174,12 +199,14 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>
             .map(|d| {
                 (0..shape[d])
                     .map(|o| {
-                        let x = if still(d) {
-                            o as f32
+                        let i = if still(d) {
+                            o
+                        } else if crop.is_none() && spec.scales[d] == 0.0 {
+                            nearest_by_sizes(&spec.coordinates, rounding, o, s[d], shape[d])?
                         } else {
-                            nearest(at(d, o)?, rounding)?
+                            nearest(at(d, o)?, rounding)?.max(0.0) as usize
                         };
-                        Ok(by[d] * (x.max(0.0) as usize).min(s[d] - 1))
+                        Ok(by[d] * i.min(s[d] - 1))
                     })
                     .collect::<R<_>>()
             })

@@ -20,6 +20,7 @@ mod fourier;
 mod gather_elements;
 mod gather_nd;
 mod grid_sample;
+mod lengths;
 mod linear_attention;
 mod max_pool;
 mod max_unpool;
@@ -82,6 +83,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("HammingWindow", window::hamming),
     ("HannWindow", window::hann),
     ("Identity", sequence::identity),
+    ("Lengths", lengths::run),
     ("LinearAttention", linear_attention::run),
     ("MaxPool", max_pool::run),
     ("MaxUnpool", max_unpool::run),

@@ -19,6 +19,9 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     match (given(if old { 1 } else { 2 }), given(3)) {
         (Some(t), _) if t.len() == axes.len() => {
             for (d, k) in axes.iter().zip(f64s(t)) {
+                if !(k.is_finite() && k > 0.0) {
+                    return Err(format!("scale {k} is not positive").into());
+                }
                 scales[*d] = k;
                 shape[*d] = (s[*d] as f32 * k as f32).floor() as usize;
             }

@@ -41,6 +41,8 @@ pub(crate) struct Scope<'m> {
     pub prefix: String,
     /// Values that get another name in the graph.
     pub rename: BTreeMap<&'m str, String>,
+    /// Values whose types the model states.
+    pub stated: BTreeMap<&'m str, &'m ValueInfo>,
 }
 
 /// A graph under construction.
@@ -724,14 +726,14 @@ impl<'m> Ctx<'m> {
         };
         view.check_read()?;
         self.pass_narrow(&view)?;
-        for (i, o) in view.outputs.iter().enumerate() {
-            let bound = o.is_empty()
-                || self
-                    .frame()
-                    .scopes
-                    .last()
-                    .is_some_and(|s| s.values.contains_key(o));
-            if !bound {
+        for (i, o) in view.outputs.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
+            let scope = self.frame().scopes.last();
+            let found = scope.map(|s| (s.values.get(o).copied(), s.stated.get(o).copied()));
+            let (item, stated) = found.unwrap_or_default();
+            if let (Some(Item::Value(v)), Some(info)) = (item, stated) {
+                self.check_stated(info, v)?;
+            }
+            if item.is_none() {
                 return Err(format!(
                     "output {i} ('{o}') is not one that {} has; remove it",
                     view.op
@@ -763,9 +765,11 @@ impl<'m> Ctx<'m> {
             .iter()
             .map(|s| (s.values.name.as_str(), s))
             .collect();
+        let stated = g.value_info.iter().chain(&g.outputs);
         Ok(Scope {
             weights,
             sparse,
+            stated: stated.map(|i| (i.name.as_str(), i)).collect(),
             prefix,
             ..Scope::default()
         })

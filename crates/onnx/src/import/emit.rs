@@ -292,6 +292,26 @@ impl<'m> Ctx<'m> {
         self.reshaped(n, name, v, shape)
     }
 
+    /// `v`, whose elements are lengths of 0 to `most`: others are refused, here or when they come.
+    pub fn lengths(&mut self, n: &NodeView<'m>, v: ValueId, most: &Dim) -> Lowered<ValueId> {
+        if let (Some(all), Some(most)) = (self.const_ints(v), most.known()) {
+            return match all.iter().find(|n| !(0..=most).contains(*n)) {
+                None => Ok(v),
+                Some(n) => Err(format!("length {n} is outside 0 to {most}").into()),
+            };
+        }
+        let limit = self.fill(n, n.tmp("longest"), &[], DType::I64, |e| e.dim(most))?;
+        let shape = self.shape(v).into_iter().map(Some).collect();
+        let (name, dtype) = (n.tmp("within"), self.dtype(v));
+        let op = Op::Host {
+            name: "Lengths".into(),
+            attrs: Attrs::new(),
+        };
+        let outs = [(name.as_str(), dtype, shape)];
+        let vs = self.b().node_with_shapes(op, &[v, limit], &outs, &n.origin);
+        vs.first().copied().ok_or_else(|| "a check has no output".into())
+    }
+
     /// The node as a host operator with the given output types.
     pub fn host(&mut self, n: &NodeView<'m>, outputs: &[(DType, Vec<Option<Dim>>)]) -> Lowered {
         let attrs = n.host_attrs()?;

@@ -1,8 +1,9 @@
 //! What a sequence, an optional value or a map holds: known while importing only, so that what is
 //! taken out of it has a type.
 use super::ctx::dtype_of;
-use super::{Ctx, LowerError, Lowered};
-use crate::proto::{Dimension, Type};
+use super::narrow::narrow_name;
+use super::{Ctx, ImportError, LowerError, Lowered};
+use crate::proto::{Dimension, Type, ValueInfo};
 use ::graph::ValueId;
 use layout::{DType, Dim};
 
@@ -91,6 +92,18 @@ impl Kind {
         }
     }
 
+    /// Whether both hold the same types, whatever their shapes.
+    fn has_type_of(&self, other: &Kind) -> bool {
+        match (self, other) {
+            (Kind::Tensor { dtype: a, .. }, Kind::Tensor { dtype: b, .. }) => a == b,
+            (Kind::Seq { items: a, .. }, Kind::Seq { items: b, .. }) => a.has_type_of(b),
+            (Kind::Opt(a), Kind::Opt(b)) => a.has_type_of(b),
+            // A value stands for an optional one that is there.
+            (a, Kind::Opt(b)) => a.has_type_of(b),
+            (a, b) => a == b,
+        }
+    }
+
     /// For messages.
     pub fn text(&self) -> String {
         match self {
@@ -146,6 +159,39 @@ impl<'m> Ctx<'m> {
             Some(k) => k.clone(),
             None => Kind::tensor(self.dtype(v), &self.shape(v)),
         }
+    }
+
+    /// Refuses a value whose type is not the one that the model states for it.
+    pub fn check_stated(&self, info: &ValueInfo, v: ValueId) -> Lowered {
+        let ty = match &info.ty {
+            None | Some(Type::Unspecified) => return Ok(()),
+            Some(Type::Tensor(t)) if t.dtype == 0 => return Ok(()),
+            Some(ty) => ty,
+        };
+        // What is stated and not covered is of no use to anything that is.
+        let Ok(stated) = Kind::stated(ty) else {
+            return Ok(());
+        };
+        let own = self.kind(v);
+        let code = match ty {
+            Type::Tensor(t) => narrow_name(t.dtype),
+            _ => None,
+        };
+        let codes = self.narrow(v);
+        let untold = matches!(own, Kind::Tensor { dtype: DType::Host, .. });
+        if untold || (own.has_type_of(&stated) && (codes.is_none() || codes == code)) {
+            return Ok(());
+        }
+        let name = |k: &Kind, code: Option<&str>| code.map_or_else(|| k.text(), |c| format!("a tensor of {c}"));
+        Err(LowerError::Import(ImportError::Model {
+            file: self.file.name().into(),
+            why: format!(
+                "'{}' is {}, and the model states {}; export the model again",
+                info.name,
+                name(&own, codes),
+                name(&stated, code)
+            ),
+        }))
     }
 
     /// Notes what a held value holds.

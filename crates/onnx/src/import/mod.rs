@@ -3,7 +3,7 @@
 //! The lowering of each operator lies in [`crate::ops`]; here is what they stand on: names and
 //! scopes ([`ctx`]), attributes ([`node`]), helpers that add core ops ([`emit`]), known contents
 //! ([`known`]), types of what sequences hold ([`kind`]), types held as codes ([`narrow`]),
-//! functions and bodies ([`body`]).
+//! functions and bodies ([`body`]); [`names`] checks the whole model beforehand.
 
 mod body;
 mod ctx;
@@ -14,6 +14,7 @@ mod kind;
 mod known;
 mod model;
 pub(crate) mod monoids;
+mod names;
 mod narrow;
 mod node;
 mod sparse;

@@ -1,5 +1,6 @@
 //! The whole import: options, inputs, outputs, report.
 use super::ctx::dtype_of;
+use super::names;
 use super::narrow::narrow_name;
 use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
@@ -78,6 +79,7 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Importe
 /// # Errors
 /// As [`import`].
 pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
+    names::check(file.name(), &file.model)?;
     let mut options = options.clone();
     let mut imported = import_once(file, &options)?;
     // What the model takes to be equal is said once: the import is repeated with the input's own
@@ -285,12 +287,11 @@ fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
                 format!("output '{}' is there twice; export the model again", o.name).into(),
             );
         }
-        match c.lookup(&o.name).map_err(|_| {
-            format!(
-                "output '{}' is never computed; export the model again",
-                o.name
-            )
-        })? {
+        let item = c.lookup(&o.name)?;
+        if let Item::Value(v) = item {
+            c.check_stated(o, v)?;
+        }
+        match item {
             Item::Value(v) if c.value_name(v) == o.name && !outs.contains(&v) => outs.push(v),
             Item::Value(v) => {
                 let origin = Origin {

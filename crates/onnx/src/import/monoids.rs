@@ -1,5 +1,5 @@
 //! The reductions that ONNX's operators ask for.
-use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Ref, Unary};
+use expr::{Binary, Expr, ExprBuilder, Monoid, Ref};
 use layout::{DType, Dim};
 
 /// Type in which elements of `d` are accumulated.
@@ -160,43 +160,6 @@ pub(crate) fn sum_of(
         lift,
         finish,
     )
-}
-
-/// Logarithm of the sum of exponentials, with the running maximum in the state.
-pub(crate) fn log_sum_exp(d: DType) -> Monoid {
-    let acc = accumulator(d);
-    let mut i = ExprBuilder::new();
-    let (low, zero) = (i.constant(f64::NEG_INFINITY, acc), i.constant(0.0, acc));
-    let mut l = ExprBuilder::new();
-    let x = l.input(0, d);
-    let x = converted(&mut l, x, d, acc);
-    let one = l.constant(1.0, acc);
-    let mut c = ExprBuilder::new();
-    let v = [0, 1, 2, 3].map(|s| c.input(s, acc));
-    let m = c.binary(Binary::Max, v[0], v[2]);
-    let (low_c, zero_c) = (c.constant(f64::NEG_INFINITY, acc), c.constant(0.0, acc));
-    let nothing = c.compare(Compare::Eq, m, low_c);
-    // The maximum is subtracted where there is one: inf - inf is no number.
-    let base = c.select(nothing, zero_c, m);
-    let part = |c: &mut ExprBuilder, m: Ref, s: Ref| {
-        let d = c.sub(m, base);
-        let e = c.unary(Unary::Exp, d);
-        c.mul(s, e)
-    };
-    let (a, b) = (part(&mut c, v[0], v[1]), part(&mut c, v[2], v[3]));
-    let s = c.add(a, b);
-    let mut f = ExprBuilder::new();
-    let (fm, fs) = (f.input(0, acc), f.input(1, acc));
-    let log = f.unary(Unary::Log, fs);
-    let out = f.add(fm, log);
-    let out = converted(&mut f, out, acc, d);
-    Monoid {
-        name: "logsumexp".into(),
-        identity: i.finish(&[low, zero]),
-        lift: l.finish(&[x, one]),
-        combine: c.finish(&[m, s]),
-        finish: f.finish(&[out]),
-    }
 }
 
 /// Position of the largest (`largest`) or smallest element; of equal ones the first, or the last.

@@ -113,11 +113,20 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         "Shrink" => {
             let (bias, lambda) = (n.float("bias", 0.0)?, n.float("lambd", 0.5)?);
-            let (b, l, m) = (e.constant(bias, d), e.constant(lambda, d), e.constant(-lambda, d));
-            let (up, down) = (e.add(a, b), e.sub(a, b));
-            let (low, high) = (e.compare(Compare::Lt, a, m), e.compare(Compare::Gt, a, l));
-            let t = e.select(high, down, zero);
-            e.select(low, up, t)
+            // Integers are shrunk as floats that hold them, and truncated.
+            let wide = match d {
+                d if d.is_float() => d,
+                d if d.bits() <= 16 => DType::F32,
+                _ => DType::F64,
+            };
+            let x = if wide == d { a } else { e.cast(a, wide) };
+            let (b, l, m) = (e.constant(bias, wide), e.constant(lambda, wide), e.constant(-lambda, wide));
+            let (up, down) = (e.add(x, b), e.sub(x, b));
+            let (low, high) = (e.compare(Compare::Lt, x, m), e.compare(Compare::Gt, x, l));
+            let none = e.constant(0.0, wide);
+            let t = e.select(high, down, none);
+            let y = e.select(low, up, t);
+            if wide == d { y } else { e.cast(y, d) }
         }
         _ => return Err("is no activation".into()),
     };

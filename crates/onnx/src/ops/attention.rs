@@ -51,6 +51,51 @@ fn padded<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, m: ValueId, keys: &Dim) -> Lowe
     Ok((m, Some(own)))
 }
 
+/// How many keys a query sees on one side of its own, unless all.
+fn window(n: &NodeView, name: &str) -> Lowered<Option<i64>> {
+    match n.int(name, -1)? {
+        -1 => Ok(None),
+        w if w >= 0 => Ok(Some(w)),
+        w => Err(format!("attribute '{name}' is {w}, it must be -1 or a number of keys").into()),
+    }
+}
+
+/// The scores with the keys hidden that lie further from the query's own than `sides` say; the
+/// first query's own key lies at `offset`, counted from the end of a batch's keys where `lengths`
+/// gives it.
+fn near<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    s: ValueId,
+    sides: (Option<i64>, Option<i64>),
+    lengths: Option<ValueId>,
+    offset: Dim,
+) -> Lowered<ValueId> {
+    if sides == (None, None) {
+        return Ok(s);
+    }
+    let d = c.dtype(s);
+    let inputs: Vec<ValueId> = [s].into_iter().chain(lengths).collect();
+    c.map(n, n.tmp("near"), &inputs, |e, a| {
+        let (i, j, offset) = (e.index(2), e.index(3), e.dim(&offset));
+        let mut own = e.add(i, offset);
+        if let Some(&length) = a.get(1) {
+            own = e.add(own, length);
+        }
+        let distance = e.sub(j, own);
+        let low = e.constant(f64::NEG_INFINITY, d);
+        let bounds = [(Compare::Ge, sides.0.map(|left| -left)), (Compare::Le, sides.1)];
+        bounds.into_iter().fold(a[0], |score, (side, bound)| match bound {
+            None => score,
+            Some(bound) => {
+                let bound = e.int(bound, DType::I64);
+                let seen = e.compare(side, distance, bound);
+                e.select(seen, score, low)
+            }
+        })
+    })
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if n.opset < 23 {
         return Err(LowerError::Unsupported("is known from opset 23 on; export to it".into()));
@@ -61,6 +106,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (q, k, v) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (mask, past_k, past_v) = (n.opt(3), n.opt(4), n.opt(5));
     let causal = n.flag("is_causal", false)?;
+    let (left, right) = (window(n, "left_window_size")?, window(n, "right_window_size")?);
+    let sides = (left, if causal { Some(0) } else { right });
     let (hq, hk) = (n.int_opt("q_num_heads")?, n.int_opt("kv_num_heads")?);
     let mode = n.int("qk_matmul_output_mode", 0)?;
     let (scale, cap) = (n.float_opt("scale")?, n.float("softcap", 0.0)?);
@@ -97,13 +144,20 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         _ => return Err(LowerError::Unsupported("its head size is not known; give it with --dim".into())),
     };
     let kt = c.permute(n, n.tmp("k.t"), k, vec![0, 1, 3, 2])?;
-    let raw = matmul::product(c, n, n.tmp("scores"), q, kt, (false, false))?;
-    let mut stages = Vec::new();
-    let mut s = c.map(n, n.tmp("scaled"), &[raw], |e, a| {
-        let f = e.constant(scale, d);
-        e.mul(a[0], f)
-    })?;
-    stages.push(s);
+    let scaled = |c: &mut Ctx<'m>, what: &str, v: ValueId| {
+        c.map(n, n.tmp(what), &[v], |e, a| {
+            let f = e.constant(scale, d);
+            e.mul(a[0], f)
+        })
+    };
+    // In narrow types the product itself may be beyond their range.
+    let narrow = matches!(d, DType::F16 | DType::BF16);
+    let q = if narrow { scaled(c, "q.scaled", q)? } else { q };
+    let mut s = matmul::product(c, n, n.tmp("scores"), q, kt, (false, false))?;
+    if !narrow {
+        s = scaled(c, "scaled", s)?;
+    }
+    let mut stages = vec![s];
     if cap != 0.0 {
         s = c.map(n, n.tmp("capped"), &[s], |e, a| {
             let k = e.constant(cap, d);
@@ -140,24 +194,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             Some(c.reshape(n, n.tmp("valid.b"), v, vec![b, Dim::ONE, Dim::ONE, Dim::ONE])?)
         }
     };
-    if causal {
-        // The frontier lies so that the last query sees the last valid key.
-        let rows = sq[2].clone();
-        let inputs: Vec<ValueId> = [s].into_iter().chain(lengths.filter(|_| past_k.is_none())).collect();
-        s = c.map(n, n.tmp("causal"), &inputs, |e, a| {
-            let (i, j) = (e.index(2), e.index(3));
-            let offset = match a.get(1) {
-                Some(&length) => {
-                    let q = e.dim(&rows);
-                    e.sub(length, q)
-                }
-                None => e.dim(&past),
-            };
-            let last = e.add(i, offset);
-            let seen = e.compare(Compare::Le, j, last);
-            let low = e.constant(f64::NEG_INFINITY, d);
-            e.select(seen, a[0], low)
-        })?;
+    if past_k.is_some() || lengths.is_none() {
+        s = near(c, n, s, sides, None, past)?;
+    } else {
+        s = near(c, n, s, sides, lengths, -sq[2].clone())?;
     }
     if let Some(v) = lengths {
         s = c.map(n, n.tmp("nonpad"), &[s, v], |e, a| {
@@ -170,7 +210,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     stages.push(s);
     let wide = precision.filter(|p| p.is_float()).unwrap_or(d);
     let x = c.cast(n, n.tmp("wide"), s, wide)?;
-    let p = softmax::softmax(c, n, n.tmp("softmax"), x, &[3], false)?;
+    let p = softmax::attended(c, n, n.tmp("softmax"), x, 3)?;
     let p = c.cast(n, n.tmp("weights"), p, d)?;
     stages.push(p);
     if n.wants(3) {

@@ -32,13 +32,13 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if training || (1..n.outputs.len()).any(|i| n.wants(i)) {
         return Err(LowerError::Unsupported("is in training form; export the model for inference".into()));
     }
-    // Statistics may be wider than the data.
-    let t = c.dtype(p[3]);
-    let (ts, tb, tm) = (c.dtype(p[0]), c.dtype(p[1]), c.dtype(p[2]));
+    // Statistics may be wider than the data, and are combined in f32 at least.
+    let t = monoids::accumulator(c.dtype(p[3]));
+    let [ts, tb, tm, tv] = p.map(|v| c.dtype(v));
     let to = |e: &mut expr::ExprBuilder, x, from| if from == t { x } else { e.cast(x, t) };
     let scale = c.map(n, n.tmp("scale"), &[p[0], p[3]], |e, a| {
-        let eps = e.constant(eps, t);
-        let v = e.add(a[1], eps);
+        let (v, eps) = (to(e, a[1], tv), e.constant(eps, t));
+        let v = e.add(v, eps);
         let r = e.unary(Unary::Rsqrt, v);
         let s = to(e, a[0], ts);
         e.mul(s, r)

@@ -1,7 +1,8 @@
-//! Einsum of one or two operands.
+//! Einsum.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, monoids};
 use graph::ValueId;
+use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Einsum", lower)];
 
@@ -76,7 +77,6 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let y = match (xs.as_slice(), ins.as_slice()) {
         ([x], [l]) => one(c, n, n.name(0), *x, l, &out)?,
-        ([a, b], [la, lb]) => c.contract(n, n.name(0), (*a, la), (*b, lb), &out)?,
         _ => {
             // Left to right, keeping what later terms or the output need.
             let (mut x, mut l) = (xs[0], ins[0].clone());
@@ -92,7 +92,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                     k
                 };
                 let name = if last { n.name(0) } else { n.tmp(&format!("part{i}")) };
-                x = c.contract(n, name, (x, &l), (xs[i], &ins[i]), &next)?;
+                x = two(c, n, name, (x, &l), (xs[i], &ins[i]), &next)?;
                 l = next;
             }
             x
@@ -100,6 +100,29 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     c.set(n, 0, y);
     Ok(())
+}
+
+/// The product of two terms, in their own type: small integers wrap. A dimension of extent 1 that
+/// faces another extent is dropped, so that its label is the other's alone.
+fn two<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: (ValueId, &[u8]), b: (ValueId, &[u8]), out: &[u8]) -> Lowered<ValueId> {
+    let sides = [a, b].map(|(x, l)| (c.shape(x), l));
+    let facing = |side: usize, label: u8| {
+        let (s, l) = &sides[1 - side];
+        l.iter().position(|x| *x == label).map(|i| &s[i])
+    };
+    let mut kept = Vec::new();
+    for (i, (x, l)) in [a, b].into_iter().enumerate() {
+        let wide = |d: usize| !sides[i].0[d].is_one() || facing(i, l[d]).is_none_or(Dim::is_one);
+        let dims: Vec<usize> = (0..l.len()).filter(|&d| wide(d)).collect();
+        let shape = dims.iter().map(|&d| sides[i].0[d].clone()).collect();
+        let labels: Vec<u8> = dims.iter().map(|&d| l[d]).collect();
+        kept.push((c.reshaped(n, format!("{name}.{i}"), x, shape)?, labels));
+    }
+    let (d, [(x, lx), (y, ly)]) = (c.dtype(a.0), [&kept[0], &kept[1]]);
+    let product = graph::product_type(d, c.dtype(b.0))?;
+    let exact = if product == d { name.clone() } else { format!("{name}.wide") };
+    let z = c.contract(n, exact, (*x, lx), (*y, ly), out)?;
+    c.cast(n, name, z, d)
 }
 
 /// A label that a term has twice: what lies off the diagonal is made zero and summed away.

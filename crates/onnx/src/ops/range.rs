@@ -1,26 +1,45 @@
 //! Range.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, Num};
+use expr::Scalar;
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Range", lower)];
 
-/// Number of steps of `delta` from `start` that stay before `limit`.
-fn count(start: &Num, limit: &Num, delta: &Num) -> Option<Dim> {
-    if let (Some(a), Some(b), Some(d)) = (start.float(), limit.float(), delta.float()) {
-        let n = ((b - a) / d).ceil().max(0.0);
-        return (n.is_finite() && n < (1u64 << 40) as f64).then_some(Dim::Known(n as i64));
+/// Number of steps of `delta` from `start` that stay before `limit`, if it is known.
+fn count(start: &Num, limit: &Num, delta: &Num) -> Lowered<Option<Dim>> {
+    const MOST: i64 = 1 << 40;
+    if let [Num::Value(Scalar::Int(a)), Num::Value(Scalar::Int(b)), Num::Value(Scalar::Int(d))] = [start, limit, delta] {
+        let (span, step) = (*b as i128 - *a as i128, *d as i128);
+        let n = span.checked_div(step).map(|n| n + i128::from(span % step != 0 && (span > 0) == (step > 0)));
+        return match n.filter(|n| *n < MOST.into()) {
+            Some(n) => Ok(Some(Dim::Known(n.max(0) as i64))),
+            None => Err(format!("a range from {a} to {b} by {d} has no length").into()),
+        };
     }
-    let (a, b, d) = (start.dim()?, limit.dim()?, delta.dim()?.known()?);
-    let n = match d {
-        0 => return None,
-        d if d > 0 => (b - a).ceil_div(&Dim::Known(d)),
-        d => (a - b).ceil_div(&Dim::Known(d.checked_neg()?)),
+    if let (Some(a), Some(b), Some(d)) = (start.float(), limit.float(), delta.float()) {
+        let n = ((b - a) / d).ceil();
+        // 0 by 0 is no number either.
+        if n.is_nan() || d == 0.0 || n >= MOST as f64 {
+            return Err(format!("a range from {a} to {b} by {d} has no length").into());
+        }
+        return Ok(Some(Dim::Known(n.max(0.0) as i64)));
+    }
+    let (Some(a), Some(b), Some(d)) = (start.dim(), limit.dim(), delta.dim().and_then(|d| d.known())) else {
+        return Ok(None);
     };
-    Some(match n.known() {
+    let n = match d {
+        d if d > 0 => (b - a).ceil_div(&Dim::Known(d)),
+        // What is 0 or has no opposite is refused, or counted, when it is known what it is for.
+        d => match d.checked_neg().filter(|d| *d > 0) {
+            Some(d) => (a - b).ceil_div(&Dim::Known(d)),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(match n.known() {
         Some(n) => Dim::Known(n.max(0)),
         None => n,
-    })
+    }))
 }
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -32,7 +51,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let known = [a, b, k].map(|v| c.known(v).and_then(|x| x.first().cloned()));
     let shape = match &known {
-        [Some(a), Some(b), Some(k)] => count(a, b, k),
+        [Some(a), Some(b), Some(k)] => count(a, b, k)?,
         _ => None,
     };
     let Some(extent) = shape else {

@@ -62,9 +62,13 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         linear_before_reset: kind == RecurrentKind::Gru && n.flag("linear_before_reset", false)?,
         input_forget: kind == RecurrentKind::Lstm && n.flag("input_forget", false)?,
     };
-    let inputs: Vec<_> = n.inputs.iter().copied().flatten().collect();
-    n.input(0)?;
-    n.input(1)?;
+    let (x, _) = (n.input(0)?, n.input(1)?);
+    let mut all = n.inputs.clone();
+    if let Some(lengths) = n.opt(4) {
+        let sequence = c.shape(x).get(usize::from(spec.batch_first)).cloned().ok_or("X must have rank 3")?;
+        all[4] = Some(c.lengths(n, lengths, &sequence)?);
+    }
+    let inputs: Vec<_> = all.into_iter().flatten().collect();
     let count = if kind == RecurrentKind::Lstm { 3 } else { 2 };
     let names: Vec<String> = (0..count).map(|i| n.name(i)).collect();
     let ys = c.add(n, Op::Recurrent(spec), &inputs, &names)?;

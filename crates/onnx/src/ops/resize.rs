@@ -9,17 +9,20 @@ pub(crate) const OPS: &[OpDef] = &[op("Resize", resize), op("Upsample", upsample
 /// Largest denominator by which a stated scale is taken for a fraction.
 const MAX_DENOMINATOR: i64 = 64;
 
-/// `floor(d * scale)`.
-fn scaled(d: &Dim, scale: f64) -> Option<Dim> {
+/// `floor(d * scale)`, if it is known.
+fn scaled(d: &Dim, scale: f64) -> Lowered<Option<Dim>> {
+    if !(scale.is_finite() && scale > 0.0) {
+        return Err(format!("has the scale {scale}, which is not positive").into());
+    }
     if let Some(n) = d.known() {
         // Scales are 32-bit floats.
-        return Some(Dim::Known((n as f32 * scale as f32).floor() as i64));
+        return Ok(Some(Dim::Known((n as f32 * scale as f32).floor() as i64)));
     }
-    (1..=MAX_DENOMINATOR).find_map(|q| {
+    Ok((1..=MAX_DENOMINATOR).find_map(|q| {
         let p = scale * q as f64;
         ((p - p.round()).abs() < 1e-6 * q as f64 && p.round() >= 1.0)
             .then(|| (d.clone() * Dim::Known(p.round() as i64)).floor_div(&Dim::Known(q)))
-    })
+    }))
 }
 
 fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
@@ -40,7 +43,7 @@ fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if scales.len() != s.len() {
         return Err(format!("has {} scales for a tensor of rank {}", scales.len(), s.len()).into());
     }
-    let out: Option<Vec<Dim>> = s.iter().zip(&scales).map(|(d, &k)| scaled(d, k)).collect();
+    let out = s.iter().zip(&scales).map(|(d, &k)| scaled(d, k)).collect::<Lowered<Option<Vec<Dim>>>>()?;
     let out = out.ok_or_else(|| LowerError::Unsupported("scales a symbolic dimension by an odd factor; give it with --dim".into()))?;
     let mode = if mode == "linear" { ResampleMode::Linear } else { ResampleMode::Nearest { rounding: "floor".into() } };
     let spec = ResampleSpec { mode, coordinates: "asymmetric".into(), scales, antialias: false };
@@ -87,10 +90,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                     k => match k.float() {
                         Some(f) => {
                             scales[i] = f;
-                            if f <= 0.0 {
-                                return Err(format!("has the scale {f}").into());
-                            }
-                            scaled(&s[i], f)
+                            scaled(&s[i], f)?
                         }
                         None => k.dim().map(|k| s[i].clone() * k),
                     },
@@ -122,14 +122,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
                     scales[i] = k;
                 }
             } else {
-                for &i in &axes {
-                    // 0: output extent over input extent, known when the plan is bound.
-                    scales[i] = match (out[i].known(), s[i].known()) {
-                        (Some(o), Some(x)) if x > 0 => o as f64 / x as f64,
-                        _ if out[i] == s[i] => 1.0,
-                        _ => out[i].exact_div(&s[i]).and_then(|q| q.known()).map_or(0.0, |q| q as f64),
-                    };
-                }
+                axes.iter().for_each(|&i| scales[i] = 0.0);
             }
         }
         _ => return Err("needs either scales or sizes".into()),
@@ -166,7 +159,7 @@ fn repeats(spec: &ResampleSpec, from: &Dim, to: &Dim, scale: f64) -> Option<i64>
 fn emit<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, spec: ResampleSpec, out: Vec<Dim>) -> Lowered {
     let s = c.shape(x);
     let factors: Option<Vec<i64>> = (0..s.len()).map(|i| repeats(&spec, &s[i], &out[i], spec.scales[i])).collect();
-    let same = spec.scales.iter().all(|&k| k == 1.0) && out == s;
+    let same = spec.scales.iter().all(|&k| k == 1.0 || k == 0.0) && out == s;
     let y = match factors {
         _ if same => c.reshape(n, n.name(0), x, s)?,
         Some(f) => {

@@ -17,6 +17,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err("its batch and time axes must be 0 and 1".into());
     }
     // Rank of the slice to take for each position of the two leading dimensions.
+    let lengths = c.lengths(n, lengths, &s[time])?;
     let lengths = c.cast(n, n.tmp("lengths"), lengths, DType::I64)?;
     let lengths = c.along(n, n.tmp("lengths.b"), lengths, 2, batch)?;
     let lengths = c.expand(n, n.tmp("lengths.wide"), lengths, s[..2].to_vec())?;

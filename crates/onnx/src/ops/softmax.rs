@@ -1,14 +1,30 @@
 //! Softmax, LogSoftmax: over one axis since opset 13, over all from `axis` on before.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, axis_of, monoids};
-use expr::Unary;
+use expr::{Compare, Unary};
 use graph::ValueId;
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Softmax", lower), op("LogSoftmax", lower)];
 
+/// Softmax over one axis, whose rows without anything but -inf are 0: nothing is attended there.
+pub(crate) fn attended<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, axis: usize) -> Lowered<ValueId> {
+    let d = c.dtype(x);
+    let (p, max) = with_maximum(c, n, format!("{name}.defined"), x, &[axis], false)?;
+    c.map(n, name, &[p, max], |e, a| {
+        let (zero, none) = (e.constant(0.0, d), e.constant(f64::NEG_INFINITY, d));
+        let unseen = e.compare(Compare::Eq, a[1], none);
+        e.select(unseen, zero, a[0])
+    })
+}
+
 /// Softmax over `axes`, or its logarithm.
 pub(crate) fn softmax<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, axes: &[usize], log: bool) -> Lowered<ValueId> {
+    Ok(with_maximum(c, n, name, x, axes, log)?.0)
+}
+
+/// The same, and the maximum over `axes`.
+fn with_maximum<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, axes: &[usize], log: bool) -> Lowered<(ValueId, ValueId)> {
     let d = c.dtype(x);
     let acc = monoids::accumulator(d);
     let max = c.reduce(n, format!("{name}.max"), x, monoids::max(d), axes, true)?;
@@ -21,18 +37,20 @@ pub(crate) fn softmax<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: Va
         e.unary(Unary::Exp, s)
     })?;
     let sum = c.reduce(n, format!("{name}.sum"), exp, monoids::sum(acc), axes, true)?;
-    if log {
-        return c.map(n, name, &[x, max, sum], |e, a| {
+    let y = if log {
+        c.map(n, name, &[x, max, sum], |e, a| {
             let s = from_max(e, a);
             let l = e.unary(Unary::Log, a[2]);
             let y = e.sub(s, l);
             if acc == d { y } else { e.cast(y, d) }
-        });
-    }
-    c.map(n, name, &[exp, sum], |e, a| {
-        let y = e.div(a[0], a[1]);
-        if acc == d { y } else { e.cast(y, d) }
-    })
+        })?
+    } else {
+        c.map(n, name, &[exp, sum], |e, a| {
+            let y = e.div(a[0], a[1]);
+            if acc == d { y } else { e.cast(y, d) }
+        })?
+    };
+    Ok((y, max))
 }
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

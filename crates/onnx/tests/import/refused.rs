@@ -257,6 +257,106 @@ fn contradictions_are_errors_not_panics() {
     }
 }
 
+/// A graph for an attribute: nodes, then the names of its outputs.
+fn graph(nodes: Vec<crate::encode::Msg>, outputs: &[&str]) -> crate::encode::Msg {
+    let g = nodes
+        .into_iter()
+        .fold(msg().text(2, "g"), |g, n| g.sub(1, n));
+    outputs.iter().fold(g, |g, o| g.sub(12, msg().text(1, o)))
+}
+
+/// `y = c ? then : else` over `x: f32[3]`, after `before`.
+fn choice(before: G, yes: crate::encode::Msg, no: crate::encode::Msg) -> G {
+    let attributes = vec![("then_branch", A::G(yes)), ("else_branch", A::G(no))];
+    before
+        .typed("c", 9, "")
+        .input("x", "3")
+        .node(node("If", "c", "y", attributes))
+        .output("y")
+}
+
+#[test]
+fn names_are_defined_once_and_before_they_are_read() {
+    let x = || G::new().input("x", "3");
+    let neg = |i: &str, o: &str| node("Neg", i, o, vec![]);
+    let own = || graph(vec![neg("x", "t")], &["t"]);
+    let w = |v: f32| f32s("w", &[3], &[v; 3]);
+    let y = |g: G| g.op("Neg", "a", "y").output("y");
+    let before = "which is defined before it";
+    for (what, g, part) in [
+        ("two nodes", y(x().op("Neg", "x", "a").op("Abs", "x", "a")), before),
+        ("one node", y(x().op("Split", "x", "a a")), before),
+        ("an input", x().op("Neg", "x", "x").output("x"), before),
+        ("an initialiser", y(x().weight(w(1.0)).op("Neg", "x", "w").op("Neg", "w", "a")), before),
+        ("two inputs", y(x().input("x", "3").op("Neg", "x", "a")), "input 'x' is defined twice"),
+        ("two initialisers", y(x().weight(w(1.0)).weight(w(2.0)).op("Add", "x w", "a")), "initialiser 'w' is defined twice"),
+        ("a name of nobody", y(x().op("Add", "x q", "a")), "reads 'q'"),
+        ("a name of nobody, unused", y(x().op("Neg", "x", "a").op("Neg", "q", "b")), "reads 'q'"),
+        ("in a branch", choice(G::new(), own(), graph(vec![neg("q", "t")], &["t"])), "reads 'q'"),
+        ("a branch's output", choice(G::new(), own(), graph(vec![neg("x", "t")], &["u"])), "output 'u' of graph 'g' is never computed"),
+        ("twice in a branch", choice(G::new(), own(), graph(vec![neg("x", "t"), neg("x", "t")], &["t"])), before),
+        ("outside of a branch", choice(G::new(), own(), graph(vec![neg("x", "x")], &["x"])), before),
+        ("after the branch", choice(G::new(), own(), graph(vec![neg("z", "t")], &["t"])).op("Neg", "x", "z"), "reads 'z'"),
+    ] {
+        let e = why(g, 13);
+        assert!(e.contains(part), "{what}: {e}");
+    }
+    // Both branches and later nodes may use a name, and a branch that of its own If's output.
+    let g = choice(G::new().weight(w(1.0)), graph(vec![neg("x", "y")], &["y"]), graph(vec![neg("x", "y")], &["y"]));
+    g.import(13).unwrap();
+    // An initialiser of a body may have the name of an outer value, which it hides.
+    let hides = graph(vec![neg("w", "t")], &["t"]).sub(5, w(2.0));
+    choice(G::new().weight(w(1.0)), own(), hides).import(13).unwrap();
+    // One of an input's name is its default.
+    x().input("w", "3").weight(w(1.0)).op("Add", "x w", "y").output("y").import(13).unwrap();
+}
+
+#[test]
+fn functions_are_defined_once_and_closed() {
+    let function = |body: Vec<crate::encode::Msg>| {
+        let f = msg().text(1, "F").text(4, "a").text(5, "b");
+        let f = body.into_iter().fold(f, |f, n| f.sub(7, n));
+        f.sub(9, crate::encode::opset("", 13)).text(10, "local")
+    };
+    let neg = |i: &str, o: &str| node("Neg", i, o, vec![]);
+    let call = |functions: Vec<crate::encode::Msg>| {
+        let m = G::new().input("x", "3").op("local::F", "x", "y").output("y").model(13);
+        import_msg(functions.into_iter().fold(m, |m, f| m.sub(25, f)))
+    };
+    call(vec![function(vec![neg("a", "b")])]).unwrap();
+    for (functions, part) in [
+        (vec![function(vec![neg("a", "b")]), function(vec![node("Abs", "a", "b", vec![])])], "function 'local:F' is defined twice"),
+        (vec![function(vec![neg("a", "t"), neg("a", "t"), neg("t", "b")])], "which is defined before it"),
+        (vec![function(vec![neg("x", "b")])], "reads 'x'"),
+    ] {
+        let e = call(functions).unwrap_err().to_string();
+        assert!(e.contains(part), "{e}");
+    }
+}
+
+#[test]
+fn a_type_that_the_model_states_is_the_values() {
+    let cast = || node("Cast", "x", "y", vec![("to", A::I(7))]);
+    let made = |info: u32, name: &str, dtype: i64| {
+        let g = G::new().input("x", "3").node(cast()).op("Neg", "y", "z");
+        let other = G(g.0.sub(info, value(name, dtype, Some("3"))));
+        if info == 12 { other } else { other.output("z") }
+    };
+    // 12 are outputs, 13 values in between.
+    for (info, name) in [(12, "z"), (12, "y"), (13, "y")] {
+        made(info, name, 7).import(13).unwrap();
+        let e = why(made(info, name, 1), 13);
+        let part = format!("'{name}' is a tensor of i64, and the model states a tensor of f32");
+        assert!(e.contains(&part), "{e}");
+    }
+    let floats = graph(vec![node("Neg", "x", "t", vec![])], &["t"]);
+    let stated = msg().text(2, "g").sub(1, node("Neg", "x", "t", vec![])).sub(12, value("t", 7, None));
+    for g in [choice(G::new(), floats.clone(), stated.clone()), choice(G::new(), stated, floats)] {
+        let e = why(g, 13);
+        assert!(e.contains("'t' is a tensor of f32, and the model states a tensor of i64"), "{e}");
+    }
+}
+
 #[test]
 fn deep_bodies_are_refused_without_overflow() {
     let mut g = msg()

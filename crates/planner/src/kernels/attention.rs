@@ -3,7 +3,7 @@ use super::{Body, Builder, Lowering, Result, touched};
 use crate::fuse::Group;
 use crate::located::Located;
 use expr::{Binary, Compare, Expr, ExprBuilder, Monoid, Unary};
-use graph::{NodeId, Op, ValueId};
+use graph::{NodeId, Op, Undefined, ValueId};
 use kernel::{AxisId, Family, Rescale};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl Lowering<'_> {
             self.dtype(vk),
             self.name(vk),
         )?;
-        let v = self.fit(v, &with([Some(keys), None]), self.dtype(vv), self.name(vv))?;
+        let v = self.fit(v, &with([Some(keys.clone()), None]), self.dtype(vv), self.name(vv))?;
         // Logical dimensions: batch.., q, t, d, e; each split as finely as one of its readers sees it.
         let (dq, dt, dd, de) = (batch, batch + 1, batch + 2, batch + 3);
         let roles = |last: [usize; 2]| (0..batch).chain(last).collect::<Vec<_>>();
@@ -185,7 +185,8 @@ impl Lowering<'_> {
         b.fold(Monoid::sum(acc, acc), l, p, &axes[dt], None);
         let pv = super::contract::cast(b, p, self.dtype(vv), &scores);
         b.contract(o, pv, tv, &axes[dt]);
-        let y = b.map("y", dtype, &outs, quotient(acc, dtype), &[o, l]);
+        let y = quotient(acc, dtype, spec.undefined, &keys);
+        let y = b.map("y", dtype, &outs, y, &[o, l]);
         // Members see the output's dimensions: batch.., q, e.
         body.dims = (0..=dq).chain([de]).map(|d| axes[d].clone()).collect();
         body.tiles = BTreeMap::from([(vo, y)]);
@@ -239,10 +240,29 @@ fn weight(d: DType) -> Expr {
     b.finish(&[r])
 }
 
-fn quotient(acc: DType, out: DType) -> Expr {
+/// What is summed by its weights' sum, which is 0 where no key is seen, NaN where a score is no
+/// number, and at least 1 elsewhere.
+fn quotient(acc: DType, out: DType, undefined: Undefined, keys: &Dim) -> Expr {
     let mut b = ExprBuilder::new();
     let (o, l) = (b.input(0, acc), b.input(1, acc));
+    let zero = b.constant(0.0, acc);
     let q = b.binary(Binary::Div, o, l);
+    let q = match undefined {
+        Undefined::Nan if Dim::ZERO.provably_lt(keys) => q,
+        Undefined::Nan => {
+            let (keys, none) = (b.dim(keys), b.int(0, DType::I64));
+            let without = b.compare(Compare::Eq, keys, none);
+            b.select(without, zero, q)
+        }
+        Undefined::ZeroUnseen => {
+            let unseen = b.compare(Compare::Eq, l, zero);
+            b.select(unseen, zero, q)
+        }
+        Undefined::Zero => {
+            let defined = b.compare(Compare::Gt, l, zero);
+            b.select(defined, q, zero)
+        }
+    };
     let q = if acc == out { q } else { b.cast(q, out) };
     b.finish(&[q])
 }

@@ -2,12 +2,11 @@ use super::Symbols;
 use super::scalars::{broadcast, f64s, from_f64s, get};
 use crate::error::R;
 use expr::{CompiledExpr, EvalContext, Scalar};
-use graph::AttentionSpec;
+use graph::{AttentionSpec, Undefined};
 use layout::DType;
 use tensor::Tensor;
 
-/// softmax(score(q·kᵀ, extras..))·v with products, exponentials and sums in f64. A row whose
-/// scores are all -inf gives NaN, as the operators it stands for do.
+/// softmax(score(q·kᵀ, extras..))·v with products, exponentials and sums in f64.
 pub(crate) fn run(s: &AttentionSpec, inputs: &[&Tensor], d: DType, symbols: &Symbols) -> R<Tensor> {
     let [q, k, v, extras @ ..] = inputs else {
         return Err("q, k and v are needed".into());
@@ -67,10 +66,19 @@ pub(crate) fn run(s: &AttentionSpec, inputs: &[&Tensor], d: DType, symbols: &Sym
                 p.push(score.eval_one(&ctx, &mut scratch)?.as_f64());
             }
             let top = p.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let unseen = p.iter().all(|x| *x == f64::NEG_INFINITY);
             let mut sum = 0.0;
             for x in &mut p {
                 *x = (*x - top).exp();
                 sum += *x;
+            }
+            let undefined = match s.undefined {
+                Undefined::Nan => false,
+                Undefined::ZeroUnseen => unseen,
+                Undefined::Zero => sum.is_nan(),
+            };
+            if undefined {
+                continue;
             }
             let out = &mut y[(b * rows + r) * e..][..e];
             for (j, x) in p.iter().enumerate() {

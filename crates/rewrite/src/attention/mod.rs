@@ -5,8 +5,8 @@ mod walk;
 
 use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
-use expr::{Expr, ExprBuilder, Inst, Unary};
-use graph::{AttentionSpec, ContractSpec, Graph, NodeId, Op, Origin, ValueId, View};
+use expr::{Expr, ExprBuilder, Inst};
+use graph::{AttentionSpec, ContractSpec, Graph, NodeId, Op, Origin, Undefined, ValueId, View};
 use layout::{DType, Dim};
 use program::Found;
 use walk::{Walk, contracts_before};
@@ -73,8 +73,7 @@ struct Match {
     /// Result dimensions before `batch` was regrouped, and the order in which they are wanted.
     result: Vec<Dim>,
     perm: Vec<usize>,
-    /// A NaN in the weights counts as 0.
-    guarded: bool,
+    undefined: Undefined,
     origins: Vec<Origin>,
 }
 
@@ -92,7 +91,7 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
     let mut walk = Walk::new(e, c_out, p);
     let root = walk.lower(p)?;
     let mut matched = walk.nodes.clone();
-    let Found { score, guarded } = program::softmax(&mut walk, root)?;
+    let Found { score, undefined } = program::softmax(&mut walk, root)?;
     // Nothing between may be needed elsewhere.
     matched.insert(c);
     for &m in &matched {
@@ -188,7 +187,7 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
         extras,
         result: [&p_shape[..pr - 2], &[p_shape[pr - 2].clone(), ve]].concat(),
         perm,
-        guarded,
+        undefined,
         origins,
     })
 }
@@ -235,20 +234,14 @@ fn build(e: &mut Edit, n: NodeId, mut m: Match) -> Result<(), Error> {
         )?);
     }
     inputs.extend(extras);
-    let op = Op::Attention(AttentionSpec { score });
+    let op = Op::Attention(AttentionSpec {
+        score,
+        undefined: m.undefined,
+    });
     let hint = format!("{name}.attention");
     let mut y = e.add(op, &inputs, &hint, &own)?;
     if let Some(w) = e.writer(y) {
         e.credit(w, &m.origins);
-    }
-    if m.guarded {
-        let d = e.value(y).dtype;
-        let mut b = ExprBuilder::new();
-        let x = b.input(0, d);
-        let nan = b.unary(Unary::IsNan, x);
-        let zero = b.constant(0.0, d);
-        let r = b.select(nan, zero, x);
-        y = e.add(Op::Map(b.finish(&[r])), &[y], &hint, &own)?;
     }
     if e.value(y).shape != m.result {
         y = e.add(Op::View(View::Reshape(m.result)), &[y], &hint, &own)?;

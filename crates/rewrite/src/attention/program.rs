@@ -1,12 +1,13 @@
 //! The softmax in the program of the weights.
 use super::walk::{Slot, Walk};
-use expr::{Binary, Expr, ExprBuilder, Inst, Ref, Unary};
+use expr::{Binary, Compare, Expr, ExprBuilder, Inst, Ref, Unary};
+use graph::Undefined;
 
 pub(super) struct Found {
     /// What enters the softmax, a program of the walk's slots.
     pub score: Expr,
-    /// NaN weights are replaced by 0.
-    pub guarded: bool,
+    /// What stands for weights that are NaN.
+    pub undefined: Undefined,
 }
 
 struct Program {
@@ -29,8 +30,35 @@ impl Program {
         r
     }
 
-    fn is_zero(&self, r: Ref) -> bool {
-        matches!(self.at(r), Inst::Float { bits, .. } if f64::from_bits(*bits) == 0.0)
+    fn is(&self, r: Ref, x: f64) -> bool {
+        matches!(self.at(r), Inst::Float { bits, .. } if f64::from_bits(*bits) == x)
+    }
+
+    /// The weights at `r` without a choice of 0 for those that are NaN; with it, where the choice is
+    /// made by the scores' maximum being -inf, that maximum.
+    fn unguarded(&self, r: Ref) -> Option<(Ref, Undefined, Option<Ref>)> {
+        let Inst::Select(mut c, mut yes, mut no) = *self.at(r) else {
+            return Some((r, Undefined::Nan, None));
+        };
+        if let Inst::Unary(Unary::Not, a) = *self.at(c) {
+            (c, yes, no) = (a, no, yes);
+        }
+        let (weights, none) = (self.bare(no), f64::NEG_INFINITY);
+        if !self.is(yes, 0.0) {
+            return None;
+        }
+        match *self.at(c) {
+            Inst::Unary(Unary::IsNan, a) if self.bare(a) == weights => {
+                Some((weights, Undefined::Zero, None))
+            }
+            Inst::Compare(Compare::Eq, a, b) if self.is(b, none) => {
+                Some((weights, Undefined::ZeroUnseen, Some(a)))
+            }
+            Inst::Compare(Compare::Eq, a, b) if self.is(a, none) => {
+                Some((weights, Undefined::ZeroUnseen, Some(b)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -59,23 +87,9 @@ pub(super) fn softmax(w: &mut Walk, root: Ref) -> Result<Found, String> {
             _ => None,
         }
     };
-    let mut r = p.bare(all.outputs[0]);
-    let mut guarded = false;
-    if let Inst::Select(c, yes, no) = *p.at(r) {
-        let (nan_of, zero, x) = match *p.at(c) {
-            Inst::Unary(Unary::IsNan, a) => (a, yes, no),
-            Inst::Unary(Unary::Not, a) => match *p.at(a) {
-                Inst::Unary(Unary::IsNan, a) => (a, no, yes),
-                _ => return Err("a choice stands after the softmax".into()),
-            },
-            _ => return Err("a choice stands after the softmax".into()),
-        };
-        if p.bare(nan_of) != p.bare(x) || !p.is_zero(zero) {
-            return Err("a choice stands after the softmax".into());
-        }
-        guarded = true;
-        r = p.bare(x);
-    }
+    let (r, undefined, guard) = p
+        .unguarded(p.bare(all.outputs[0]))
+        .ok_or("a choice stands after the softmax")?;
     let (num, den) = match *p.at(r) {
         Inst::Binary(Binary::Div, a, b) => (a, b),
         Inst::Binary(Binary::Mul, a, b) => match (p.at(p.bare(a)), p.at(p.bare(b))) {
@@ -102,6 +116,11 @@ pub(super) fn softmax(w: &mut Walk, root: Ref) -> Result<Found, String> {
         },
         _ => z,
     };
+    if let Some(max) = guard
+        && reduced(max, Binary::Max) != Some(p.bare(score))
+    {
+        return Err("a choice stands after the softmax".into());
+    }
     let whole = Expr {
         insts: p.insts,
         outputs: vec![score],
@@ -124,6 +143,6 @@ pub(super) fn softmax(w: &mut Walk, root: Ref) -> Result<Found, String> {
     let out = b.inline(&whole, &args, None);
     Ok(Found {
         score: b.finish(&out),
-        guarded,
+        undefined,
     })
 }
