@@ -86,6 +86,8 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
         | DataType::Float8E5M2
         | DataType::Float8E5M2FnUz
         | DataType::Float8E8M0
+        | DataType::Float6E2M3
+        | DataType::Float6E3M2
         | DataType::Uint2 => Some(DType::U8),
         DataType::Int2 => Some(DType::I8),
         DataType::Float4E2M1 => Some(DType::U4),
@@ -100,9 +102,9 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
         .tensor_bytes(tensor)
         .map_err(|e| bad(e.to_string()))?
         .to_vec();
-    if matches!(held, DataType::Int2 | DataType::Uint2) {
-        let count = Tensor::byte_len(DType::U8, &shape).map_err(|e| bad(e.to_string()))?;
-        data = onnx::unpack_pairs(&data, count, held == DataType::Int2);
+    let count = Tensor::byte_len(DType::U8, &shape).map_err(|e| bad(e.to_string()))?;
+    if let Some(codes) = onnx::unpack_codes(&data, count, held) {
+        data = codes;
     }
     if dtype == DType::Bool {
         data.iter_mut().for_each(|b| *b = u8::from(*b != 0));

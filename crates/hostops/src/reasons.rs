@@ -21,7 +21,7 @@ pub fn reason(name: &str) -> &'static str {
             LATE
         }
         "Resize" => "only where sizes or scales are computed from data, or it crops by regions",
-        "DFT" | "STFT" => "only for lengths above 2048 or computed from data",
+        "DFT" | "STFT" => "only for lengths above 512 or computed from data",
         "GridSample" => "only for more than 16 corners, or other types than f32",
         "RoiAlign" => {
             "only where the region says how many samples a bin has, for the largest sample, or other types than f32"
@@ -32,6 +32,7 @@ pub fn reason(name: &str) -> &'static str {
         "MaxPool" => {
             "only where the positions of the maxima in windows of more than 27 elements are asked for"
         }
+        "ImageDecoder" => "files of pictures, decoded by a library (feature `pictures`)",
         "Lengths" => "only where lengths come from data: those beyond the sequence are refused",
         "Cast" => CODES,
         "BitCast" => "no scalar program sees the bits of a float",

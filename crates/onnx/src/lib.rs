@@ -17,7 +17,7 @@ pub use external::ExternalFiles;
 pub use file::{ModelFile, map_path};
 pub use import::{
     CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions,
-    Imported, Report, UnsupportedNode, import, import_file, import_refused, unpack_pairs,
+    Imported, Report, UnsupportedNode, import, import_file, import_refused, unpack_codes,
 };
 pub use ops::covered as covered_operators;
 pub use ops::covered_versions;

@@ -2,7 +2,7 @@
 //! sizes that the model states and once more with every dimension a symbol (`open_dims::`). The cases
 //! of ../shared/cases, where they are, in the same two ways.
 //!
-//! `scripts/fetch-node-tests.sh` fetches them; without cache and pip they are left out by name and
+//! `scripts/fetch-node-tests.sh` makes them; without cache, Python and its packages they are left out by name and
 //! count, and with `CI=true` that is a failure. `exclusions.toml` names the cases that are not
 //! expected to pass and why; one of them that passes fails the suite.
 extern crate shopfloor_testkit as testkit;
@@ -18,7 +18,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 /// Folders of the pinned version.
-const CASES: usize = 1905;
+const CASES: usize = 2027;
 
 /// One engine for all: its workers would otherwise start anew for each of the cases. The calling
 /// thread is its only worker, because the tests themselves run side by side.

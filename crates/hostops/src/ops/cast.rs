@@ -1,4 +1,4 @@
-//! Conversions from and to element types that kernels do not store: floats of 8 and 4 bits and
+//! Conversions from and to element types that kernels do not store: floats of 8, 6 and 4 bits and
 //! integers of 2, held as codes, and integers of 4 bits.
 use crate::args::Args;
 use crate::data::{alloc, get, set};
@@ -147,6 +147,8 @@ fn kind(name: &str) -> R<Kind> {
         "float8e4m3fnuz" => Kind::Float(float(4, 3, 8, Top::Unsigned)),
         "float8e5m2" => Kind::Float(float(5, 2, 15, Top::Infinity)),
         "float8e5m2fnuz" => Kind::Float(float(5, 2, 16, Top::Unsigned)),
+        "float6e2m3" => Kind::Float(float(2, 3, 1, Top::Finite)),
+        "float6e3m2" => Kind::Float(float(3, 2, 3, Top::Finite)),
         "float4e2m1" => Kind::Float(float(2, 1, 1, Top::Finite)),
         "float8e8m0" => Kind::Power,
         "int2" => Kind::Pair(true),
@@ -241,6 +243,8 @@ mod tests {
             "float8e4m3fnuz",
             "float8e5m2",
             "float8e5m2fnuz",
+            "float6e2m3",
+            "float6e3m2",
             "float4e2m1",
         ] {
             let Ok(Kind::Float(f)) = kind(name) else {
@@ -266,6 +270,8 @@ mod tests {
         assert_eq!(f("float8e5m2").decode(f("float8e5m2").largest()), 57344.0);
         assert_eq!(f("float8e5m2fnuz").decode(0x7f), 57344.0);
         assert_eq!(f("float4e2m1").decode(7), 6.0);
+        assert_eq!(f("float6e2m3").decode(31), 7.5);
+        assert_eq!(f("float6e3m2").decode(31), 28.0);
         assert_eq!(f("float8e4m3fn").encode(1e6, true), 0x7e);
         assert_eq!(f("float8e4m3fn").encode(1e6, false), 0x7f);
         assert_eq!(f("float8e5m2").encode(1e6, false), 0x7c);

@@ -1,84 +1,23 @@
-//! DFT and STFT of any length, in f64: halves, thirds and so on while the length has small factors,
-//! the rest by the definition.
+//! DFT and STFT of any length, in f64.
 use crate::args::Args;
 use crate::data::{alloc, around, axis, extent, f64s, from_f64s};
 use crate::error::R;
 use layout::DType;
-use std::f64::consts::TAU;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftDirection, FftPlanner};
+use std::sync::Arc;
 use tensor::Tensor;
 
-/// Real and imaginary part.
-type Complex = (f64, f64);
-
-fn mul(a: Complex, b: Complex) -> Complex {
-    (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
-}
-
 /// Most multiplications that one call may take.
-const MOST: u128 = 1 << 36;
+const MOST: u128 = 1 << 40;
 
-/// Refuses a transform of `n` elements, done `rows` times, that would take too long.
-fn affordable(n: usize, rows: usize) -> R<()> {
-    let longest = n > 1 << 28;
-    let (mut rest, mut sum) = (n as u128, 0u128);
-    let mut p = 2u128;
-    while !longest && rest > 1 && p * p <= rest {
-        while rest % p == 0 {
-            rest /= p;
-            sum += p;
-        }
-        p += 1;
+/// The transform of `n` elements; refused where `rows` of them would take too long.
+fn planned(n: usize, rows: usize, direction: FftDirection) -> R<Arc<dyn Fft<f64>>> {
+    let each = n as u128 * u128::from(n.max(2).ilog2());
+    if n > 1 << 28 || each.saturating_mul(rows as u128) > MOST {
+        return Err(format!("{rows} transforms of {n} elements take too long; transform less").into());
     }
-    sum += rest;
-    match longest || (n as u128).saturating_mul(sum).saturating_mul(rows as u128) > MOST {
-        true => Err(format!("{rows} transforms of {n} elements take too long; use lengths without large prime factors, such as powers of two").into()),
-        false => Ok(()),
-    }
-}
-
-/// The transform of `x`; `sign` is -1 forward. Roots of unity of the whole length are `roots`.
-fn transform(x: &[Complex], sign: f64) -> Vec<Complex> {
-    let n = x.len();
-    let roots: Vec<Complex> = (0..n)
-        .map(|k| (TAU * k as f64 / n as f64).sin_cos())
-        .map(|(s, c)| (c, sign * s))
-        .collect();
-    let mut out = vec![(0.0, 0.0); n];
-    step(x, 1, &roots, 1, &mut out);
-    out
-}
-
-/// Transforms elements 0, `by`, 2 `by`, ... of `x` into `out`; their roots are every `skip`-th.
-fn step(x: &[Complex], by: usize, roots: &[Complex], skip: usize, out: &mut [Complex]) {
-    let n = out.len();
-    if n <= 1 {
-        out.iter_mut().for_each(|o| *o = x[0]);
-        return;
-    }
-    let factor = (2..)
-        .take_while(|p| p * p <= n)
-        .find(|p| n.is_multiple_of(*p))
-        .unwrap_or(n);
-    let each = n / factor;
-    let mut parts = vec![(0.0, 0.0); n];
-    if each > 1 {
-        for (p, part) in parts.chunks_exact_mut(each).enumerate() {
-            step(&x[p * by..], by * factor, roots, skip * factor, part);
-        }
-    } else {
-        for (p, part) in parts.iter_mut().enumerate() {
-            *part = x[p * by];
-        }
-    }
-    for (k, o) in out.iter_mut().enumerate() {
-        let mut sum = (0.0, 0.0);
-        for p in 0..factor {
-            let w = roots[(p * k % n) * skip];
-            let v = mul(parts[p * each + k % each], w);
-            sum = (sum.0 + v.0, sum.1 + v.1);
-        }
-        *o = sum;
-    }
+    Ok(FftPlanner::new().plan_fft(n, direction))
 }
 
 pub(crate) fn dft(a: &Args) -> R<Vec<Tensor>> {
@@ -123,26 +62,29 @@ pub(crate) fn dft(a: &Args) -> R<Vec<Tensor>> {
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     let (outer, own, inner) = around(&s[..rank - 1], d);
     let results = shape[rank - 1];
-    affordable(n, outer.saturating_mul(inner))?;
+    let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
+    let fft = planned(n, outer.saturating_mul(inner), direction)?;
+    let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
+    let mut row = vec![Complex::default(); n];
+    let mut scratch = vec![Complex::default(); fft.get_inplace_scratch_len()];
     for o in 0..outer {
         for i in 0..inner {
             let at = |k: usize| ((o * own + k) * inner + i) * parts;
-            let mut row = vec![(0.0, 0.0); n];
+            row.fill(Complex::default());
             for (k, r) in row.iter_mut().enumerate().take(from.min(own)) {
-                *r = (v[at(k)], if parts == 2 { v[at(k) + 1] } else { 0.0 });
+                *r = Complex::new(v[at(k)], if parts == 2 { v[at(k) + 1] } else { 0.0 });
             }
             if real {
                 for k in 1..n.div_ceil(2) {
-                    row[n - k] = (row[k].0, -row[k].1);
+                    row[n - k] = row[k].conj();
                 }
             }
-            let out = transform(&row, if inverse { 1.0 } else { -1.0 });
-            let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
-            for (k, c) in out.iter().enumerate().take(to) {
+            fft.process_with_scratch(&mut row, &mut scratch);
+            for (k, c) in row.iter().enumerate().take(to) {
                 let at = ((o * to + k) * inner + i) * results;
-                y[at] = c.0 * scale;
+                y[at] = c.re * scale;
                 if !real {
-                    y[at + 1] = c.1 * scale;
+                    y[at + 1] = c.im * scale;
                 }
             }
         }
@@ -174,23 +116,24 @@ pub(crate) fn stft(a: &Args) -> R<Vec<Tensor>> {
     };
     let frames = (length - frame) / step + 1;
     let shape = [batch, frames, bins, 2];
-    affordable(frame, batch.saturating_mul(frames))?;
+    let fft = planned(frame, batch.saturating_mul(frames), FftDirection::Forward)?;
+    let mut row = vec![Complex::default(); frame];
+    let mut scratch = vec![Complex::default(); fft.get_inplace_scratch_len()];
     let v = f64s(x);
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     for b in 0..batch {
         for f in 0..frames {
-            let row: Vec<Complex> = (0..frame)
-                .map(|t| {
-                    let at = (b * length + f * step + t) * parts;
-                    let w = window
-                        .as_ref()
-                        .map_or(1.0, |w| w.get(t).copied().unwrap_or(0.0));
-                    (v[at] * w, if parts == 2 { v[at + 1] * w } else { 0.0 })
-                })
-                .collect();
-            for (k, c) in transform(&row, -1.0).iter().enumerate().take(bins) {
+            for (t, r) in row.iter_mut().enumerate() {
+                let at = (b * length + f * step + t) * parts;
+                let w = window
+                    .as_ref()
+                    .map_or(1.0, |w| w.get(t).copied().unwrap_or(0.0));
+                *r = Complex::new(v[at] * w, if parts == 2 { v[at + 1] * w } else { 0.0 });
+            }
+            fft.process_with_scratch(&mut row, &mut scratch);
+            for (k, c) in row.iter().enumerate().take(bins) {
                 let at = ((b * frames + f) * bins + k) * 2;
-                (y[at], y[at + 1]) = *c;
+                (y[at], y[at + 1]) = (c.re, c.im);
             }
         }
     }

@@ -20,6 +20,7 @@ mod fourier;
 mod gather_elements;
 mod gather_nd;
 mod grid_sample;
+mod image_decoder;
 mod lengths;
 mod linear_attention;
 mod max_pool;
@@ -83,6 +84,7 @@ pub(crate) const TABLE: &[(&str, Run)] = &[
     ("HammingWindow", window::hamming),
     ("HannWindow", window::hann),
     ("Identity", sequence::identity),
+    ("ImageDecoder", image_decoder::run),
     ("Lengths", lengths::run),
     ("LinearAttention", linear_attention::run),
     ("MaxPool", max_pool::run),

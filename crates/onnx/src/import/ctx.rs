@@ -1,6 +1,6 @@
 //! The state of an import: graphs under construction, scopes of names, weights.
 use super::known::Num;
-use super::narrow::{narrow_dtype, narrow_name, unpack_pairs};
+use super::narrow::{narrow_dtype, narrow_name, unpack_codes};
 use super::{CustomOps, ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
 use crate::ops;
 use crate::proto::{
@@ -310,13 +310,12 @@ impl<'m> Ctx<'m> {
                     format!("tensor '{name}' has a negative dimension; export the model again")
                 })?;
                 let mut bytes = self.file.tensor_bytes(t)?;
-                if let Some(pairs @ (DataType::Int2 | DataType::Uint2)) =
-                    DataType::from_code(t.dtype)
-                {
+                if let Some(coded) = DataType::from_code(t.dtype) {
                     let count = Tensor::byte_len(DType::U8, &shape)
                         .map_err(|e| format!("tensor '{name}': {e}"))?;
-                    let signed = pairs == DataType::Int2;
-                    bytes = Bytes::from(unpack_pairs(&bytes, count, signed));
+                    if let Some(codes) = unpack_codes(&bytes, count, coded) {
+                        bytes = Bytes::from(codes);
+                    }
                 }
                 let id = self.add_to_store(name, d, &shape, bytes)?;
                 self.weight_of.insert(at, id);

@@ -30,7 +30,7 @@ pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;
 pub(crate) use known::Num;
 pub(crate) use narrow::narrow_name;
-pub use narrow::unpack_pairs;
+pub use narrow::unpack_codes;
 pub(crate) use node::NodeView;
 
 /// What a lowering gives.

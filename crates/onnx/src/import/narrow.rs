@@ -1,4 +1,4 @@
-//! Element types that no kernel knows: floats of 8 and 4 bits and integers of 2. Their values are
+//! Element types that no kernel knows: floats of 8, 6 and 4 bits and integers of 2. Their values are
 //! held as codes in integers of 8 or 4 bits, one element each, and a note tells which type they
 //! code. Operators that only move elements take them as they are, conversions know them, and every
 //! other operator refuses them, so that no arithmetic is done on codes.
@@ -46,6 +46,8 @@ pub(crate) fn narrow_name(code: i32) -> Option<&'static str> {
         DataType::Float8E5M2 => "float8e5m2",
         DataType::Float8E5M2FnUz => "float8e5m2fnuz",
         DataType::Float8E8M0 => "float8e8m0",
+        DataType::Float6E2M3 => "float6e2m3",
+        DataType::Float6E3M2 => "float6e3m2",
         DataType::Float4E2M1 => "float4e2m1",
         DataType::Uint2 => "uint2",
         DataType::Int2 => "int2",
@@ -62,14 +64,19 @@ pub(crate) fn narrow_dtype(d: DataType) -> Option<DType> {
     })
 }
 
-/// Elements of 2 bits, four per byte, as one byte each: `count`, or as many as there are.
-pub fn unpack_pairs(packed: &[u8], count: usize, signed: bool) -> Vec<u8> {
-    (0..count.min(packed.len().saturating_mul(4)))
-        .map(|i| {
-            let v = packed[i / 4] >> (2 * (i % 4)) & 3;
-            if signed && v > 1 { v | 0xfc } else { v }
-        })
-        .collect()
+/// Elements of 2 or 6 bits, which lie one behind the other from the low bits up, as one byte each:
+/// `count`, or as many as there are. `None` for elements of other widths.
+pub fn unpack_codes(packed: &[u8], count: usize, d: DataType) -> Option<Vec<u8>> {
+    let width = d.bits().filter(|b| [2, 6].contains(b))? as usize;
+    let code = |i: usize| {
+        let (at, shift) = (i * width / 8, i * width % 8);
+        let next = packed.get(at + 1).copied().unwrap_or(0);
+        let v = u16::from_le_bytes([packed[at], next]) >> shift;
+        let v = v as u8 & ((1 << width) - 1);
+        if d == DataType::Int2 && v > 1 { v | 0xfc } else { v }
+    };
+    let there = packed.len().saturating_mul(8) / width;
+    Some((0..count.min(there)).map(code).collect())
 }
 
 impl<'m> Ctx<'m> {

@@ -9,7 +9,7 @@ pub(crate) const OPS: &[OpDef] = &[
     op("Relu", lower), op("LeakyRelu", lower), op("PRelu", prelu), op("Elu", lower), op("Selu", lower),
     op("Celu", lower), op("HardSigmoid", lower), op("HardSwish", lower), op("Gelu", lower),
     op("Softplus", lower), op("Softsign", lower), op("Mish", lower), op("Swish", lower),
-    op("ThresholdedRelu", lower), op("Shrink", lower),
+    op("ThresholdedRelu", lower), op("Shrink", lower), op("SwiGLU", swiglu),
 ];
 
 /// ln(1 + e^x) without overflow: max(x, 0) + ln(1 + e^-|x|).
@@ -99,13 +99,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             let t = e.unary(Unary::Tanh, t);
             e.mul(a, t)
         }
-        "Swish" => {
-            let k = n.float("alpha", 1.0)?;
-            let k = e.constant(k, d);
-            let t = e.mul(k, a);
-            let t = e.unary(Unary::Sigmoid, t);
-            e.mul(a, t)
-        }
+        "Swish" => swish(&mut e, a, n.float("alpha", 1.0)?, d),
         "ThresholdedRelu" => {
             let k = e.constant(n.float("alpha", 1.0)?, d);
             let above = e.compare(Compare::Gt, a, k);
@@ -131,6 +125,32 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         _ => return Err("is no activation".into()),
     };
     let y = c.add1(n, graph::Op::Map(e.finish(&[y])), &[x], n.name(0))?;
+    c.set(n, 0, y);
+    Ok(())
+}
+
+/// `x` times the sigmoid of `alpha` times `x`.
+fn swish(e: &mut ExprBuilder, x: Ref, alpha: f64, d: DType) -> Ref {
+    let k = e.constant(alpha, d);
+    let t = e.mul(k, x);
+    let t = e.unary(Unary::Sigmoid, t);
+    e.mul(x, t)
+}
+
+fn swiglu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(2)?;
+    let (a, b, alpha) = (n.input(0)?, n.input(1)?, n.float("alpha", 1.0)?);
+    let d = c.dtype(a);
+    if c.dtype(b) != d || c.rank(a) != c.rank(b) {
+        return Err("its inputs must have one type and one shape".into());
+    }
+    for (x, y) in c.shape(a).iter().zip(&c.shape(b)) {
+        c.assume(n, x, y);
+    }
+    let y = c.map(n, n.name(0), &[a, b], |e, x| {
+        let gate = swish(e, x[0], alpha, d);
+        e.mul(gate, x[1])
+    })?;
     c.set(n, 0, y);
     Ok(())
 }

@@ -13,6 +13,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         return Err(format!("needs rank 4, its input has {}", s.len()).into());
     };
     let k = n.int_opt("blocksize")?.filter(|k| (1..=1 << 15).contains(k)).ok_or("attribute 'blocksize' must be a positive number")?;
+    let mode = n.text("mode", "DCR")?;
+    if !["DCR", "CRD"].contains(&mode.as_str()) {
+        return Err(format!("attribute 'mode' is '{mode}', it must be DCR or CRD").into());
+    }
     let k2 = Dim::Known(k * k);
     let k = Dim::Known(k);
     let divided = |d: &Dim, by: &Dim| d.exact_div(by).unwrap_or_else(|| d.floor_div(by));
@@ -22,15 +26,17 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         if ch.known().zip(k2.known()).is_some_and(|(a, b)| a % b != 0) {
             return Err(format!("{ch} channels are no multiple of {k2}").into());
         }
-        (wide, perm) = match n.text("mode", "DCR")?.as_str() {
+        (wide, perm) = match mode.as_str() {
             "DCR" => (vec![b, &k, &k, &q, h, w], vec![0, 3, 4, 1, 5, 2]),
-            "CRD" => (vec![b, &q, &k, &k, h, w], vec![0, 1, 4, 2, 5, 3]),
-            m => return Err(format!("attribute 'mode' is '{m}', it must be DCR or CRD").into()),
+            _ => (vec![b, &q, &k, &k, h, w], vec![0, 1, 4, 2, 5, 3]),
         };
         out = vec![b.clone(), q.clone(), h.clone() * k.clone(), w.clone() * k.clone()];
     } else {
         wide = vec![b, ch, &hq, &k, &wq, &k];
-        perm = vec![0, 3, 5, 1, 2, 4];
+        perm = match mode.as_str() {
+            "DCR" => vec![0, 3, 5, 1, 2, 4],
+            _ => vec![0, 1, 3, 5, 2, 4],
+        };
         out = vec![b.clone(), ch.clone() * k2, hq.clone(), wq.clone()];
     }
     let wide = wide.into_iter().cloned().collect();

@@ -8,8 +8,9 @@ use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("DFT", lower)];
 
-/// Longest transform done by a table: 32 MB of it.
-const LONGEST: i64 = 2048;
+/// Longest transform done by a table: 2 MB of it. Making and reading a longer one takes longer than
+/// the host's transform, whose steps are not the length's square.
+pub(crate) const LONGEST: i64 = 512;
 
 /// Cosine and sine of `2 pi a b / n`, computed in F64. The angle is reduced as an integer first, so
 /// that it is as exact for the last element as for the first.

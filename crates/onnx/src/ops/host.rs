@@ -9,6 +9,7 @@ pub(crate) const OPS: &[OpDef] = &[
     op("NonMaxSuppression", nms),
     op("Unique", unique),
     op("Det", det),
+    op("ImageDecoder", image_decoder),
 ];
 
 fn some(s: &[Dim]) -> Vec<Option<Dim>> {
@@ -54,6 +55,16 @@ fn unique<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     let all = [(d, values), (DType::I64, vec![None]), (DType::I64, vec![Some(whole)]), (DType::I64, vec![None])];
     c.host(n, &all)
+}
+
+fn image_decoder<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
+    n.at_most(1)?;
+    let channels = match n.text("pixel_format", "RGB")?.as_str() {
+        "RGB" | "BGR" => 3,
+        "Grayscale" => 1,
+        f => return Err(format!("attribute 'pixel_format' is '{f}', it must be RGB, BGR or Grayscale").into()),
+    };
+    c.host(n, &[(DType::U8, vec![None, None, Some(Dim::Known(channels))])])
 }
 
 fn det<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {

@@ -16,7 +16,7 @@ pub(crate) struct OpDef {
 }
 
 /// Oldest and newest version of ONNX's own operator set that lowerings know unless they say less.
-pub(crate) const ALL: (i64, i64) = (1, 27);
+pub(crate) const ALL: (i64, i64) = (1, 28);
 
 /// An operator of ONNX's own domain known in all versions.
 pub(crate) const fn op(

@@ -1,6 +1,6 @@
 //! STFT: a convolution whose filters are the window times the roots of unity, its stride the step
 //! from frame to frame.
-use super::dft::root;
+use super::dft::{LONGEST, root};
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView};
 use expr::{Compare, Unary};
@@ -8,9 +8,6 @@ use graph::{ConvSpec, Op};
 use layout::{DType, Dim};
 
 pub(crate) const OPS: &[OpDef] = &[op("STFT", lower)];
-
-/// Longest frame done by filters: 32 MB of them.
-const LONGEST: i64 = 2048;
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
