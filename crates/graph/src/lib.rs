@@ -19,9 +19,11 @@ mod verify;
 
 pub use build::GraphBuilder;
 pub use error::GraphError;
-pub use graph::{Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource};
+pub use graph::{
+    Assumption, Graph, Node, NodeId, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
+};
 pub use ops::{
-    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec, Undefined,
-    RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, View,
+    AttentionSpec, ContractSpec, ConvSpec, KernelSpec, Op, PadMode, PoolKind, PoolSpec,
+    RecurrentKind, RecurrentSpec, ResampleMode, ResampleSpec, ScatterReduce, Undefined, View,
 };
 pub use shape::product_type;

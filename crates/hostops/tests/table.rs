@@ -428,3 +428,103 @@ fn classical_models() {
     );
     assert!(run("ml.TreeEnsembleRegressor", &attrs, &[Some(&x)]).is_err());
 }
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    let x = f(&[1, 4], &count(4));
+    let i32s = |v: &[i32]| Tensor::from_i32(&[v.len()], v).unwrap();
+    let text = |s: &str| Attr::Str(s.into());
+    let refused = |name: &str, attrs: &[(&str, Attr)], inputs: &[Option<&Tensor>], part: &str| {
+        let attrs: Attrs = attrs
+            .iter()
+            .map(|(n, a)| (n.to_string(), a.clone()))
+            .collect();
+        let e = run(name, &attrs, inputs).unwrap_err().to_string();
+        assert!(e.contains(part), "{name}: {e}");
+    };
+    for scale in [f32::NAN, 0.0, -1.0, f32::INFINITY] {
+        let scales = f(&[2], &[1.0, scale]);
+        let by = [Some(&x), None, Some(&scales)];
+        refused("Resize", &[], &by, "is not positive");
+    }
+    let limit = i(&[], &[7]);
+    for length in [-1, 8] {
+        let lengths = i32s(&[7, length]);
+        refused(
+            "Lengths",
+            &[],
+            &[Some(&lengths), Some(&limit)],
+            "is outside 0 to 7",
+        );
+    }
+    assert_eq!(
+        call("Lengths", &[], &[&i32s(&[0, 7]), &limit])[0],
+        i32s(&[0, 7])
+    );
+    for (mode, extent, pads, least) in [
+        ("reflect", 4, [0, 0, 0, 4], "5 or more"),
+        ("reflect", 4, [0, 4, 0, 0], "5 or more"),
+        ("reflect", 4, [0, -2, 0, 2], "3 or more"),
+        ("edge", 0, [0, 1, 0, 0], "1 or more"),
+        ("wrap", 0, [0, 0, 0, 1], "1 or more"),
+    ] {
+        let (x, pads) = (f(&[1, extent], &count(extent)), i(&[4], &pads));
+        refused(
+            "Pad",
+            &[("mode", text(mode))],
+            &[Some(&x), Some(&pads)],
+            least,
+        );
+    }
+    let nan = f(&[], &[f32::NAN]);
+    refused("Range", &[], &[Some(&nan); 3], "has no length");
+}
+
+#[test]
+fn transforms_of_any_length_are_by_definition() {
+    for n in [1, 2, 3, 5, 8, 97, 360, 509] {
+        let x: Vec<f32> = (0..n).map(|k| ((k * k + 3) % 11) as f32 - 5.0).collect();
+        let y = call("DFT", &[], &[&f(&[1, n, 1], &x)]);
+        assert_eq!(y[0].shape(), [1, n, 2]);
+        for k in 0..n {
+            let turn = |t: usize| std::f64::consts::TAU * ((k * t) % n) as f64 / n as f64;
+            let parts = x.iter().enumerate().map(|(t, v)| (f64::from(*v), turn(t)));
+            let (re, im) = parts.fold((0.0, 0.0), |(re, im), (v, a)| {
+                (re + v * a.cos(), im - v * a.sin())
+            });
+            let (a, b) = (y[0].get_f64(2 * k), y[0].get_f64(2 * k + 1));
+            assert!(
+                (a - re).abs() < 1e-3 && (b - im).abs() < 1e-3,
+                "{n}: bin {k} is {a} {b}, not {re} {im}"
+            );
+        }
+    }
+}
+
+/// A picture of 2 x 1 pixels as PPM.
+#[cfg(feature = "pictures")]
+#[test]
+fn pictures_are_decoded_and_large_ones_refused() {
+    let file = |text: &[u8]| Tensor::from_bytes(DType::U8, &[text.len()], text.to_vec()).unwrap();
+    let ppm = file(b"P6 2 1 255\n\x01\x02\x03\xff\x80\x00");
+    let decode = |format: &str| {
+        call(
+            "ImageDecoder",
+            &[("pixel_format", Attr::Str(format.into()))],
+            &[&ppm],
+        )
+    };
+    assert_eq!(decode("RGB")[0].bytes(), [1, 2, 3, 255, 128, 0]);
+    assert_eq!(decode("BGR")[0].bytes(), [3, 2, 1, 0, 128, 255]);
+    assert_eq!(decode("Grayscale")[0].bytes(), [2, 151]);
+    for (text, part) in [
+        (&b"P6 100000 100000 255\n"[..], "at most 1073741824"),
+        (b"P6 20 20 255\nshort", "cannot be decoded"),
+        (b"", "cannot be decoded"),
+    ] {
+        let e = run("ImageDecoder", &Attrs::new(), &[Some(&file(text))])
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains(part), "{e}");
+    }
+}

@@ -255,7 +255,10 @@ fn nearest_by_sizes(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis, rounding
     };
     let i = b.binary(Binary::Div, n, d);
     // One output only has the position 0.
-    if !matches!(spec.coordinates.as_str(), "pytorch_half_pixel" | "align_corners") {
+    if !matches!(
+        spec.coordinates.as_str(),
+        "pytorch_half_pixel" | "align_corners"
+    ) {
         return i;
     }
     let many = b.compare(Compare::Gt, to, one);

@@ -9,7 +9,8 @@ extern crate shopfloor_testkit as testkit;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{
-    Closeness, Engine, ModelOptions, TestFolder, Verdict, default_engine, find_test_folders, run_test_folder,
+    Closeness, Engine, ModelOptions, TestFolder, Verdict, default_engine, find_test_folders,
+    run_test_folder,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -144,7 +145,9 @@ fn main() {
                     v.to_string()
                 });
                 let (open, again) = (folder.clone(), excluded.clone());
-                trials.push(Trial::test(format!("open_dims::{name}"), move || run(&open, true, again)));
+                trials.push(Trial::test(format!("open_dims::{name}"), move || {
+                    run(&open, true, again)
+                }));
                 trials.push(Trial::test(name, move || run(&folder, false, excluded)));
             }
             let idle: Vec<String> = exclusions

@@ -75,7 +75,8 @@ fn nearest_by_sizes(mode: &str, rounding: &str, o: usize, n_in: usize, n_out: us
 }
 
 fn unknown_mode(m: &str) -> Why {
-    format!("coordinate mode '{m}' is not covered; use half_pixel, align_corners or asymmetric").into()
+    format!("coordinate mode '{m}' is not covered; use half_pixel, align_corners or asymmetric")
+        .into()
 }
 
 fn unknown_rounding(r: &str) -> Why {

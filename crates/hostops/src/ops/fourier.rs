@@ -5,6 +5,7 @@ use crate::error::R;
 use layout::DType;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftPlanner};
+use std::cell::Cell;
 use std::sync::Arc;
 use tensor::Tensor;
 
@@ -15,9 +16,21 @@ const MOST: u128 = 1 << 40;
 fn planned(n: usize, rows: usize, direction: FftDirection) -> R<Arc<dyn Fft<f64>>> {
     let each = n as u128 * u128::from(n.max(2).ilog2());
     if n > 1 << 28 || each.saturating_mul(rows as u128) > MOST {
-        return Err(format!("{rows} transforms of {n} elements take too long; transform less").into());
+        return Err(
+            format!("{rows} transforms of {n} elements take too long; transform less").into(),
+        );
     }
-    Ok(FftPlanner::new().plan_fft(n, direction))
+    // Making a transform takes longer than running it, and one thread's calls are mostly alike.
+    let last = LAST
+        .take()
+        .filter(|f| f.len() == n && f.fft_direction() == direction);
+    let fft = last.unwrap_or_else(|| FftPlanner::new().plan_fft(n, direction));
+    LAST.set(Some(fft.clone()));
+    Ok(fft)
+}
+
+thread_local! {
+    static LAST: Cell<Option<Arc<dyn Fft<f64>>>> = const { Cell::new(None) };
 }
 
 pub(crate) fn dft(a: &Args) -> R<Vec<Tensor>> {
@@ -62,7 +75,11 @@ pub(crate) fn dft(a: &Args) -> R<Vec<Tensor>> {
     let mut y = vec![0.0; alloc(DType::F64, &shape)?.len()];
     let (outer, own, inner) = around(&s[..rank - 1], d);
     let results = shape[rank - 1];
-    let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
+    let direction = if inverse {
+        FftDirection::Inverse
+    } else {
+        FftDirection::Forward
+    };
     let fft = planned(n, outer.saturating_mul(inner), direction)?;
     let scale = if inverse { 1.0 / n as f64 } else { 1.0 };
     let mut row = vec![Complex::default(); n];

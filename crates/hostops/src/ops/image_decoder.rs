@@ -16,14 +16,20 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
 
     let file = a.ranked(0, 1)?;
     if file.dtype() != DType::U8 {
-        return Err(format!("the encoded picture has elements of {}, not u8", file.dtype()).into());
+        return Err(format!(
+            "the encoded picture has elements of {}, not u8",
+            file.dtype()
+        )
+        .into());
     }
     let format = a.text("pixel_format", "RGB")?;
     if !["RGB", "BGR", "Grayscale"].contains(&format) {
         return Err(format!("pixel_format '{format}' is none of RGB, BGR and Grayscale").into());
     }
     let fail = |e: &dyn std::fmt::Display| {
-        Why(format!("the picture cannot be decoded: {e}; give a file of BMP, JPEG, PNG, PNM, TIFF or WebP"))
+        Why(format!(
+            "the picture cannot be decoded: {e}; give a file of BMP, JPEG, PNG, PNM, TIFF or WebP"
+        ))
     };
     let mut reader = ImageReader::new(std::io::Cursor::new(file.bytes()))
         .with_guessed_format()

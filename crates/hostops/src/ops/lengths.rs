@@ -8,7 +8,10 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     for i in 0..lengths.len() {
         let n = lengths.get_i64(i);
         if !(0..=most).contains(&n) {
-            return Err(format!("length {n} is outside 0 to {most}; give lengths within the sequence").into());
+            return Err(format!(
+                "length {n} is outside 0 to {most}; give lengths within the sequence"
+            )
+            .into());
         }
     }
     Ok(vec![lengths.clone()])

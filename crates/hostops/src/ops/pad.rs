@@ -2,7 +2,7 @@
 use crate::args::Args;
 use crate::core;
 use crate::data::{axis, ints};
-use crate::error::R;
+use crate::error::{R, Why};
 use graph::PadMode;
 use tensor::Tensor;
 
@@ -30,7 +30,27 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         "wrap" => PadMode::Wrap,
         m => return Err(format!("mode '{m}' is not one that ONNX lists").into()),
     };
-    core::pad(x, a.opt(2), &before, &after, mode)
-        .map(|t| vec![t])
-        .map_err(|e| e.to_string().into())
+    let padded = |x: &Tensor, before: &[i64], after: &[i64], mode| {
+        core::pad(x, a.opt(2), before, after, mode).map_err(|e| Why(e.to_string()))
+    };
+    if mode == PadMode::Constant {
+        return Ok(vec![padded(x, &before, &after, mode)?]);
+    }
+    // What is cut off is not there for the other side to repeat.
+    let (cut, rim): (fn(&i64) -> i64, fn(&i64) -> i64) = (|r| (*r).min(0), |r| (*r).max(0));
+    let of = |rims: &[i64], f: fn(&i64) -> i64| rims.iter().map(f).collect::<Vec<i64>>();
+    let x = padded(x, &of(&before, cut), &of(&after, cut), PadMode::Constant)?;
+    let (before, after) = (of(&before, rim), of(&after, rim));
+    for (d, &n) in x.shape().iter().enumerate() {
+        let rim = before[d].max(after[d]);
+        // A rim that repeats the input needs some, and a reflected one what it mirrors.
+        let least = match mode {
+            PadMode::Reflect => rim.saturating_add(1),
+            _ => 1,
+        };
+        if rim > 0 && (n as i64) < least {
+            return Err(format!("an extent of {n} is padded by {rim}, for which it needs {least} or more; use mode constant or pad less").into());
+        }
+    }
+    Ok(vec![padded(&x, &before, &after, mode)?])
 }

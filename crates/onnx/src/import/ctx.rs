@@ -725,7 +725,12 @@ impl<'m> Ctx<'m> {
         };
         view.check_read()?;
         self.pass_narrow(&view)?;
-        for (i, o) in view.outputs.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
+        for (i, o) in view
+            .outputs
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| !o.is_empty())
+        {
             let scope = self.frame().scopes.last();
             let found = scope.map(|s| (s.values.get(o).copied(), s.stated.get(o).copied()));
             let (item, stated) = found.unwrap_or_default();

@@ -309,7 +309,9 @@ impl<'m> Ctx<'m> {
         };
         let outs = [(name.as_str(), dtype, shape)];
         let vs = self.b().node_with_shapes(op, &[v, limit], &outs, &n.origin);
-        vs.first().copied().ok_or_else(|| "a check has no output".into())
+        vs.first()
+            .copied()
+            .ok_or_else(|| "a check has no output".into())
     }
 
     /// The node as a host operator with the given output types.

@@ -98,8 +98,8 @@ impl Kind {
             (Kind::Tensor { dtype: a, .. }, Kind::Tensor { dtype: b, .. }) => a == b,
             (Kind::Seq { items: a, .. }, Kind::Seq { items: b, .. }) => a.has_type_of(b),
             (Kind::Opt(a), Kind::Opt(b)) => a.has_type_of(b),
-            // A value stands for an optional one that is there.
-            (a, Kind::Opt(b)) => a.has_type_of(b),
+            // A value stands for an optional one that is there, in older models either way.
+            (a, Kind::Opt(b)) | (Kind::Opt(a), b) => a.has_type_of(b),
             (a, b) => a == b,
         }
     }
@@ -178,11 +178,19 @@ impl<'m> Ctx<'m> {
             _ => None,
         };
         let codes = self.narrow(v);
-        let untold = matches!(own, Kind::Tensor { dtype: DType::Host, .. });
+        let untold = matches!(
+            own,
+            Kind::Tensor {
+                dtype: DType::Host,
+                ..
+            }
+        );
         if untold || (own.has_type_of(&stated) && (codes.is_none() || codes == code)) {
             return Ok(());
         }
-        let name = |k: &Kind, code: Option<&str>| code.map_or_else(|| k.text(), |c| format!("a tensor of {c}"));
+        let name = |k: &Kind, code: Option<&str>| {
+            code.map_or_else(|| k.text(), |c| format!("a tensor of {c}"))
+        };
         Err(LowerError::Import(ImportError::Model {
             file: self.file.name().into(),
             why: format!(

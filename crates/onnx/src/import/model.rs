@@ -190,7 +190,9 @@ fn refused<'m>(c: &mut Ctx<'m>, options: &ImportOptions, why: &str) -> Lowered<G
         let (dtype, rank) = match &o.ty {
             Some(Type::Tensor(t)) => (dtype_of(t.dtype)?, t.shape.as_ref().map_or(0, Vec::len)),
             Some(Type::Unspecified) | None => {
-                return Err(format!("output '{}' has no type; export the model again", o.name).into());
+                return Err(
+                    format!("output '{}' has no type; export the model again", o.name).into(),
+                );
             }
             Some(_) => (DType::Host, 0),
         };
@@ -230,8 +232,12 @@ fn inputs<'m>(c: &mut Ctx<'m>, options: &ImportOptions) -> Lowered {
     let formals: Vec<&ValueInfo> = match options.given.is_empty() {
         true => Ctx::real_inputs(g),
         false => {
-            let own: BTreeSet<&str> = Ctx::real_inputs(g).iter().map(|i| i.name.as_str()).collect();
-            let asked = |i: &&ValueInfo| own.contains(i.name.as_str()) || options.given.contains(&i.name);
+            let own: BTreeSet<&str> = Ctx::real_inputs(g)
+                .iter()
+                .map(|i| i.name.as_str())
+                .collect();
+            let asked =
+                |i: &&ValueInfo| own.contains(i.name.as_str()) || options.given.contains(&i.name);
             g.inputs.iter().filter(asked).collect()
         }
     };
@@ -355,9 +361,9 @@ fn with_shapes(
     let mut all = options.clone();
     // Exporters give one name to sizes that need not be equal; where every shape is given no name
     // is asked.
-    let whole = inputs.iter().all(|i| {
-        options.shapes.contains_key(&i.name) || !matches!(i.ty, Some(Type::Tensor(_)))
-    });
+    let whole = inputs
+        .iter()
+        .all(|i| options.shapes.contains_key(&i.name) || !matches!(i.ty, Some(Type::Tensor(_))));
     for i in inputs {
         let (Some(given), Some(Type::Tensor(t))) = (options.shapes.get(&i.name), &i.ty) else {
             continue;

@@ -87,7 +87,11 @@ impl<'m> Walk<'m> {
 
     fn nodes(&mut self, nodes: &'m [Node], own: &mut Own<'m>) -> Result<(), ImportError> {
         for n in nodes {
-            if let Some(i) = n.inputs.iter().find(|i| !i.is_empty() && !self.is_defined(i)) {
+            if let Some(i) = n
+                .inputs
+                .iter()
+                .find(|i| !i.is_empty() && !self.is_defined(i))
+            {
                 return Err(self.node(
                     n,
                     format!("reads '{i}', which nothing before it defines; export the model again"),
@@ -104,7 +108,9 @@ impl<'m> Walk<'m> {
                 if self.is_defined(o) {
                     return Err(self.node(
                         n,
-                        format!("defines '{o}', which is defined before it; export the model again"),
+                        format!(
+                            "defines '{o}', which is defined before it; export the model again"
+                        ),
                     ));
                 }
                 self.define(own, "value", o)?;

@@ -73,7 +73,11 @@ pub fn unpack_codes(packed: &[u8], count: usize, d: DataType) -> Option<Vec<u8>>
         let next = packed.get(at + 1).copied().unwrap_or(0);
         let v = u16::from_le_bytes([packed[at], next]) >> shift;
         let v = v as u8 & ((1 << width) - 1);
-        if d == DataType::Int2 && v > 1 { v | 0xfc } else { v }
+        if d == DataType::Int2 && v > 1 {
+            v | 0xfc
+        } else {
+            v
+        }
     };
     let there = packed.len().saturating_mul(8) / width;
     Some((0..count.min(there)).map(code).collect())

@@ -1,10 +1,46 @@
 //! Pad: pads as attribute before opset 11, as input since.
 use super::{OpDef, op};
 use crate::import::{Ctx, Lowered, NodeView, axis_of};
-use graph::{Op, PadMode};
+use graph::{Op, PadMode, ValueId};
 use layout::Dim;
 
 pub(crate) const OPS: &[OpDef] = &[op("Pad", lower)];
+
+/// `x` without what negative rims cut off, which is not there for the other side to repeat; they are
+/// 0 then.
+fn cut<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, x: ValueId, d: usize, rims: [&mut Dim; 2]) -> Lowered<ValueId> {
+    let [from, to] = rims.map(|r| match r.known().filter(|k| *k < 0) {
+        Some(k) => {
+            *r = Dim::ZERO;
+            -k
+        }
+        None => 0,
+    });
+    if from == 0 && to == 0 {
+        return Ok(x);
+    }
+    let extent = c.shape(x)[d].clone() - Dim::Known(from) - Dim::Known(to);
+    if extent.known().is_some_and(|e| e < 0) {
+        return Err(format!("cuts {from} and {to} off an extent of {}", c.shape(x)[d]).into());
+    }
+    c.slice(n, n.tmp(&format!("cut{d}")), x, d, Dim::Known(from), extent)
+}
+
+/// Takes for granted that a rim which repeats a dimension finds something there, and a reflected one
+/// no more than the dimension has beside its edge.
+fn reaches<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, mode: PadMode, extent: &Dim, rims: [&Dim; 2]) -> Lowered {
+    for rim in rims.into_iter().filter(|r| !r.is_zero()) {
+        let least = if mode == PadMode::Reflect { rim.clone() + Dim::ONE } else { Dim::ONE };
+        match (least.known(), extent.known()) {
+            (Some(a), Some(b)) if a > b => {
+                return Err(format!("pads an extent of {extent} by {rim}, for which it needs {least} or more; use mode constant or pad less").into());
+            }
+            (Some(_), Some(_)) => {}
+            _ => c.assume_at_most(n, &least, extent),
+        }
+    }
+    Ok(())
+}
 
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let x = n.input(0)?;
@@ -56,6 +92,24 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let a = axis_of(a, rank)?;
         before[a] = pads[i].clone();
         after[a] = pads[i + axes.len()].clone();
+    }
+    if mode != PadMode::Constant {
+        for d in 0..rank {
+            inputs[0] = cut(c, n, inputs[0], d, [&mut before[d], &mut after[d]])?;
+            let extent = c.shape(inputs[0])[d].clone();
+            reaches(c, n, mode, &extent, [&before[d], &after[d]])?;
+        }
+    } else if c.shape(x).iter().any(Dim::is_zero) {
+        // There is only the rim.
+        let value = match inputs.get(1) {
+            Some(&v) => v,
+            None => c.fill(n, n.tmp("value"), &[], d, |e| e.constant(0.0, d))?,
+        };
+        let s = c.shape(x);
+        let shape = (0..rank).map(|i| s[i].clone() + before[i].clone() + after[i].clone()).collect();
+        let y = c.expand(n, n.name(0), value, shape)?;
+        c.set(n, 0, y);
+        return Ok(());
     }
     let y = c.add1(n, Op::Pad { before, after, mode }, &inputs, n.name(0))?;
     c.set(n, 0, y);

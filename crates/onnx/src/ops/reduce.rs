@@ -77,7 +77,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         "ReduceL1" => l1(d),
         "ReduceL2" => l2(d),
         "ReduceLogSum" => monoids::sum_of("logsum", d, |_, x| x, |e, x| e.unary(Unary::Log, x)),
-        "ReduceLogSumExp" => Monoid::log_sum_exp(d, monoids::accumulator(d)),
+        "ReduceLogSumExp" => {
+            let acc = if d.is_float() { monoids::accumulator(d) } else { DType::F64 };
+            Monoid::log_sum_exp(d, acc)
+        }
         "ReduceMax" => monoids::max(d),
         "ReduceMean" => monoids::mean(d, &c.count(x, &axes)),
         "ReduceMin" => monoids::min(d),

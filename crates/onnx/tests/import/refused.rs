@@ -284,31 +284,90 @@ fn names_are_defined_once_and_before_they_are_read() {
     let y = |g: G| g.op("Neg", "a", "y").output("y");
     let before = "which is defined before it";
     for (what, g, part) in [
-        ("two nodes", y(x().op("Neg", "x", "a").op("Abs", "x", "a")), before),
+        (
+            "two nodes",
+            y(x().op("Neg", "x", "a").op("Abs", "x", "a")),
+            before,
+        ),
         ("one node", y(x().op("Split", "x", "a a")), before),
         ("an input", x().op("Neg", "x", "x").output("x"), before),
-        ("an initialiser", y(x().weight(w(1.0)).op("Neg", "x", "w").op("Neg", "w", "a")), before),
-        ("two inputs", y(x().input("x", "3").op("Neg", "x", "a")), "input 'x' is defined twice"),
-        ("two initialisers", y(x().weight(w(1.0)).weight(w(2.0)).op("Add", "x w", "a")), "initialiser 'w' is defined twice"),
-        ("a name of nobody", y(x().op("Add", "x q", "a")), "reads 'q'"),
-        ("a name of nobody, unused", y(x().op("Neg", "x", "a").op("Neg", "q", "b")), "reads 'q'"),
-        ("in a branch", choice(G::new(), own(), graph(vec![neg("q", "t")], &["t"])), "reads 'q'"),
-        ("a branch's output", choice(G::new(), own(), graph(vec![neg("x", "t")], &["u"])), "output 'u' of graph 'g' is never computed"),
-        ("twice in a branch", choice(G::new(), own(), graph(vec![neg("x", "t"), neg("x", "t")], &["t"])), before),
-        ("outside of a branch", choice(G::new(), own(), graph(vec![neg("x", "x")], &["x"])), before),
-        ("after the branch", choice(G::new(), own(), graph(vec![neg("z", "t")], &["t"])).op("Neg", "x", "z"), "reads 'z'"),
+        (
+            "an initialiser",
+            y(x().weight(w(1.0)).op("Neg", "x", "w").op("Neg", "w", "a")),
+            before,
+        ),
+        (
+            "two inputs",
+            y(x().input("x", "3").op("Neg", "x", "a")),
+            "input 'x' is defined twice",
+        ),
+        (
+            "two initialisers",
+            y(x().weight(w(1.0)).weight(w(2.0)).op("Add", "x w", "a")),
+            "initialiser 'w' is defined twice",
+        ),
+        (
+            "a name of nobody",
+            y(x().op("Add", "x q", "a")),
+            "reads 'q'",
+        ),
+        (
+            "a name of nobody, unused",
+            y(x().op("Neg", "x", "a").op("Neg", "q", "b")),
+            "reads 'q'",
+        ),
+        (
+            "in a branch",
+            choice(G::new(), own(), graph(vec![neg("q", "t")], &["t"])),
+            "reads 'q'",
+        ),
+        (
+            "a branch's output",
+            choice(G::new(), own(), graph(vec![neg("x", "t")], &["u"])),
+            "output 'u' of graph 'g' is never computed",
+        ),
+        (
+            "twice in a branch",
+            choice(
+                G::new(),
+                own(),
+                graph(vec![neg("x", "t"), neg("x", "t")], &["t"]),
+            ),
+            before,
+        ),
+        (
+            "outside of a branch",
+            choice(G::new(), own(), graph(vec![neg("x", "x")], &["x"])),
+            before,
+        ),
+        (
+            "after the branch",
+            choice(G::new(), own(), graph(vec![neg("z", "t")], &["t"])).op("Neg", "x", "z"),
+            "reads 'z'",
+        ),
     ] {
         let e = why(g, 13);
         assert!(e.contains(part), "{what}: {e}");
     }
     // Both branches and later nodes may use a name, and a branch that of its own If's output.
-    let g = choice(G::new().weight(w(1.0)), graph(vec![neg("x", "y")], &["y"]), graph(vec![neg("x", "y")], &["y"]));
+    let g = choice(
+        G::new().weight(w(1.0)),
+        graph(vec![neg("x", "y")], &["y"]),
+        graph(vec![neg("x", "y")], &["y"]),
+    );
     g.import(13).unwrap();
     // An initialiser of a body may have the name of an outer value, which it hides.
     let hides = graph(vec![neg("w", "t")], &["t"]).sub(5, w(2.0));
-    choice(G::new().weight(w(1.0)), own(), hides).import(13).unwrap();
+    choice(G::new().weight(w(1.0)), own(), hides)
+        .import(13)
+        .unwrap();
     // One of an input's name is its default.
-    x().input("w", "3").weight(w(1.0)).op("Add", "x w", "y").output("y").import(13).unwrap();
+    x().input("w", "3")
+        .weight(w(1.0))
+        .op("Add", "x w", "y")
+        .output("y")
+        .import(13)
+        .unwrap();
 }
 
 #[test]
@@ -320,18 +379,100 @@ fn functions_are_defined_once_and_closed() {
     };
     let neg = |i: &str, o: &str| node("Neg", i, o, vec![]);
     let call = |functions: Vec<crate::encode::Msg>| {
-        let m = G::new().input("x", "3").op("local::F", "x", "y").output("y").model(13);
+        let m = G::new()
+            .input("x", "3")
+            .op("local::F", "x", "y")
+            .output("y")
+            .model(13);
         import_msg(functions.into_iter().fold(m, |m, f| m.sub(25, f)))
     };
     call(vec![function(vec![neg("a", "b")])]).unwrap();
     for (functions, part) in [
-        (vec![function(vec![neg("a", "b")]), function(vec![node("Abs", "a", "b", vec![])])], "function 'local:F' is defined twice"),
-        (vec![function(vec![neg("a", "t"), neg("a", "t"), neg("t", "b")])], "which is defined before it"),
+        (
+            vec![
+                function(vec![neg("a", "b")]),
+                function(vec![node("Abs", "a", "b", vec![])]),
+            ],
+            "function 'local:F' is defined twice",
+        ),
+        (
+            vec![function(vec![neg("a", "t"), neg("a", "t"), neg("t", "b")])],
+            "which is defined before it",
+        ),
         (vec![function(vec![neg("x", "b")])], "reads 'x'"),
     ] {
         let e = call(functions).unwrap_err().to_string();
         assert!(e.contains(part), "{e}");
     }
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    let x = || G::new().input("x", "1 4 5");
+    let number = |name: &str, v: f32| f32s(name, &[], &[v]);
+    let range = |a: f32, b: f32, d: f32| {
+        let g = G::new()
+            .weight(number("a", a))
+            .weight(number("b", b))
+            .weight(number("d", d));
+        g.op("Range", "a b d", "y").output("y")
+    };
+    let resize = |k: f32| {
+        let node = node("Resize", "x _ k", "y", vec![("mode", A::S("nearest"))]);
+        x().weight(f32s("k", &[3], &[1.0, 1.0, k]))
+            .node(node)
+            .output("y")
+    };
+    let conv = |op: &str, weight: &[i64], groups: i64| {
+        let count = weight.iter().product::<i64>() as usize;
+        let node = node(op, "x w", "y", vec![("group", A::I(groups))]);
+        x().weight(f32s("w", weight, &vec![1.0; count]))
+            .node(node)
+            .output("y")
+    };
+    let pad = |mode: &'static str, pads: &[i64]| {
+        let node = node("Pad", "x p", "y", vec![("mode", A::S(mode))]);
+        x().weight(i64s("p", pads)).node(node).output("y")
+    };
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    for (what, g, part) in [
+        ("a NaN step", range(0.0, 5.0, nan), "has no length"),
+        ("a NaN start", range(nan, 5.0, 1.0), "has no length"),
+        ("no end", range(0.0, inf, 1.0), "has no length"),
+        ("no step", range(0.0, 0.0, 0.0), "has no length"),
+        ("a NaN scale", resize(nan), "is not positive"),
+        ("a negative scale", resize(-1.0), "is not positive"),
+        (
+            "uneven groups",
+            conv("ConvTranspose", &[4, 2, 3], 3),
+            "do not split into 3 groups",
+        ),
+        (
+            "no groups",
+            conv("Conv", &[4, 4, 3], 0),
+            "0 groups are not positive",
+        ),
+        (
+            "uneven outputs",
+            conv("Conv", &[3, 2, 3], 2),
+            "do not split into 2 groups",
+        ),
+        (
+            "too wide a mirror",
+            pad("reflect", &[0, 0, 0, 0, 0, 5]),
+            "needs 6 or more",
+        ),
+        (
+            "a mirror of what is cut",
+            pad("reflect", &[0, 0, -2, 0, 0, 3]),
+            "needs 4 or more",
+        ),
+    ] {
+        let e = why(g, 18);
+        assert!(e.contains(part), "{what}: {e}");
+    }
+    pad("reflect", &[0, 0, 4, 0, 0, 4]).import(18).unwrap();
+    pad("wrap", &[0, 0, 9, 0, 0, 9]).import(18).unwrap();
 }
 
 #[test]
@@ -350,10 +491,19 @@ fn a_type_that_the_model_states_is_the_values() {
         assert!(e.contains(&part), "{e}");
     }
     let floats = graph(vec![node("Neg", "x", "t", vec![])], &["t"]);
-    let stated = msg().text(2, "g").sub(1, node("Neg", "x", "t", vec![])).sub(12, value("t", 7, None));
-    for g in [choice(G::new(), floats.clone(), stated.clone()), choice(G::new(), stated, floats)] {
+    let stated = msg()
+        .text(2, "g")
+        .sub(1, node("Neg", "x", "t", vec![]))
+        .sub(12, value("t", 7, None));
+    for g in [
+        choice(G::new(), floats.clone(), stated.clone()),
+        choice(G::new(), stated, floats),
+    ] {
         let e = why(g, 13);
-        assert!(e.contains("'t' is a tensor of f32, and the model states a tensor of i64"), "{e}");
+        assert!(
+            e.contains("'t' is a tensor of f32, and the model states a tensor of i64"),
+            "{e}"
+        );
     }
 }
 

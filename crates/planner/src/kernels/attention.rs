@@ -61,7 +61,12 @@ impl Lowering<'_> {
             self.dtype(vk),
             self.name(vk),
         )?;
-        let v = self.fit(v, &with([Some(keys.clone()), None]), self.dtype(vv), self.name(vv))?;
+        let v = self.fit(
+            v,
+            &with([Some(keys.clone()), None]),
+            self.dtype(vv),
+            self.name(vv),
+        )?;
         // Logical dimensions: batch.., q, t, d, e; each split as finely as one of its readers sees it.
         let (dq, dt, dd, de) = (batch, batch + 1, batch + 2, batch + 3);
         let roles = |last: [usize; 2]| (0..batch).chain(last).collect::<Vec<_>>();
