@@ -1,7 +1,7 @@
 //! Names of the whole model, branches that are not taken and functions that are not called
 //! included: each is defined once, and before it is read.
 use super::ImportError;
-use crate::proto::{AttributeValue, Function, Graph, Model, Node};
+use crate::proto::{AttributeValue, DataType, Function, Graph, Model, Node, Type, ValueInfo};
 use std::collections::{HashMap, HashSet};
 
 /// Names that are defined where the walk is, by how many scopes define them: a body's own inputs
@@ -63,6 +63,7 @@ impl<'m> Walk<'m> {
                 self.define(&mut own, "initialiser", name)?;
             }
         }
+        self.defaults(g)?;
         self.nodes(&g.nodes, &mut own)?;
         if let Some(o) = g.outputs.iter().find(|o| !self.is_defined(&o.name)) {
             return Err(ImportError::Model {
@@ -75,6 +76,38 @@ impl<'m> Walk<'m> {
         }
         self.leave(&own);
         Ok(())
+    }
+
+    /// An input and its default have one type.
+    fn defaults(&self, g: &Graph) -> Result<(), ImportError> {
+        let stated = |i: &ValueInfo| match &i.ty {
+            Some(Type::Tensor(t)) if t.dtype != 0 => Some(t.dtype),
+            _ => None,
+        };
+        let types: HashMap<&str, i32> = g
+            .inputs
+            .iter()
+            .filter_map(|i| Some((i.name.as_str(), stated(i)?)))
+            .collect();
+        let name = |code: i32| DataType::from_code(code).map_or("of no type", DataType::name);
+        let wrong = g.initializers.iter().find_map(|t| {
+            let d = *types.get(t.name.as_str())?;
+            (d != t.dtype).then(|| {
+                format!(
+                    "initialiser '{}' is {}, and the input of its name {}; export the model again",
+                    t.name,
+                    name(t.dtype),
+                    name(d)
+                )
+            })
+        });
+        match wrong {
+            None => Ok(()),
+            Some(why) => Err(ImportError::Model {
+                file: self.file.into(),
+                why,
+            }),
+        }
     }
 
     fn function(&mut self, f: &'m Function) -> Result<(), ImportError> {

@@ -82,7 +82,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (x, step) = measured(c, n, "x", x)?;
     let state = vec![batch.clone(), Dim::Known(hidden)];
     let lens = match n.opt(4) {
-        Some(v) => Some(c.reshape(n, n.tmp("lens"), v, vec![batch.clone(), Dim::ONE])?),
+        Some(v) => {
+            let v = c.lengths(n, v, &length)?;
+            Some(c.reshape(n, n.tmp("lens"), v, vec![batch.clone(), Dim::ONE])?)
+        }
         None => None,
     };
     let mut all: [Vec<ValueId>; 3] = Default::default();

@@ -307,6 +307,14 @@ fn names_are_defined_once_and_before_they_are_read() {
             "initialiser 'w' is defined twice",
         ),
         (
+            "a default of another type",
+            y(x()
+                .typed("k", 7, "1")
+                .weight(f32s("k", &[1], &[1.0]))
+                .op("Neg", "k", "a")),
+            "initialiser 'k' is FLOAT, and the input of its name INT64",
+        ),
+        (
             "a name of nobody",
             y(x().op("Add", "x q", "a")),
             "reads 'q'",
