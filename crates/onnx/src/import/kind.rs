@@ -99,7 +99,8 @@ impl Kind {
             (Kind::Seq { items: a, .. }, Kind::Seq { items: b, .. }) => a.has_type_of(b),
             (Kind::Opt(a), Kind::Opt(b)) => a.has_type_of(b),
             // A value stands for an optional one that is there, in older models either way.
-            (a, Kind::Opt(b)) | (Kind::Opt(a), b) => a.has_type_of(b),
+            (a, Kind::Opt(b)) => a.has_type_of(b),
+            (Kind::Opt(a), b) => a.has_type_of(b),
             (a, b) => a == b,
         }
     }
