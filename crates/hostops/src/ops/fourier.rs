@@ -10,12 +10,14 @@ use std::sync::Arc;
 use tensor::Tensor;
 
 /// Most multiplications that one call may take.
-const MOST: u128 = 1 << 40;
+const MOST: u128 = 1 << 36;
+/// Longest transform: one of a prime length takes some 70 bytes an element beside its result.
+const LONGEST: usize = 1 << 24;
 
 /// The transform of `n` elements; refused where `rows` of them would take too long.
 fn planned(n: usize, rows: usize, direction: FftDirection) -> R<Arc<dyn Fft<f64>>> {
     let each = n as u128 * u128::from(n.max(2).ilog2());
-    if n > 1 << 28 || each.saturating_mul(rows as u128) > MOST {
+    if n > LONGEST || each.saturating_mul(rows as u128) > MOST {
         return Err(
             format!("{rows} transforms of {n} elements take too long; transform less").into(),
         );
