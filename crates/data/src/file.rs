@@ -1,5 +1,4 @@
 use crate::DataError;
-use std::io::Read;
 use std::path::Path;
 
 /// Bytes of a regular file.
@@ -8,18 +7,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
         path: path.to_path_buf(),
         source,
     };
-    // Asked before opening: opening a pipe can block for ever, reading a device need not end.
-    let meta = std::fs::metadata(path).map_err(wrap)?;
-    if !meta.is_file() {
-        return Err(DataError::NotAFile {
+    let len = files::regular(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidInput => DataError::NotAFile {
             path: path.to_path_buf(),
-        });
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|f| f.take(meta.len()).read_to_end(&mut bytes))
-        .map_err(wrap)?;
-    Ok(bytes)
+        },
+        _ => wrap(e),
+    })?;
+    files::read(path, len.len()).map_err(wrap)
 }
 
 /// `path` as error texts show it.

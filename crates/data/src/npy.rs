@@ -12,7 +12,7 @@ use tensor::Tensor;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header read; numpy's own default limit is 10,000 bytes.
-const MAX_HEADER: usize = 64 * 1024;
+pub(crate) const MAX_HEADER: usize = 64 * 1024;
 /// Most dimensions read; numpy allows 64.
 const MAX_RANK: usize = 64;
 
@@ -61,7 +61,16 @@ pub fn npy_from_bytes(name: &str, bytes: &[u8]) -> Result<Tensor, DataError> {
     let mut bytes = if header.fortran {
         from_fortran(data, &header.shape, width)
     } else {
-        data.to_vec()
+        let mut own = Vec::new();
+        let had = own.try_reserve_exact(data.len());
+        had.map_err(|_| {
+            bad(format!(
+                "there is no memory for its {} B; save a smaller array",
+                data.len()
+            ))
+        })?;
+        own.extend_from_slice(data);
+        own
     };
     if swap {
         bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
@@ -79,12 +88,11 @@ pub fn npy_from_bytes(name: &str, bytes: &[u8]) -> Result<Tensor, DataError> {
 pub fn write_npy(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), DataError> {
     let path = path.as_ref();
     let (header, data) = parts(tensor);
-    std::fs::File::create(path)
-        .and_then(|mut f| f.write_all(&header).and_then(|()| f.write_all(&data)))
-        .map_err(|source| DataError::Write {
-            path: path.to_path_buf(),
-            source,
-        })
+    let fill = |f: &mut dyn Write| f.write_all(&header).and_then(|()| f.write_all(&data));
+    files::replace(path, |f| fill(f)).map_err(|source| DataError::Write {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 /// `tensor` in npy format.

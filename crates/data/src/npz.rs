@@ -18,11 +18,32 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>, DataErr
     npz_from_bytes(&file::name(path), &file::read(path)?)
 }
 
+/// As [`read_npz`] of the arrays for whose names `wanted` gives how many bytes they may take at most; the others
+/// are not unpacked. The sizes are asked before anything is.
+///
+/// # Errors
+/// As [`read_npz`], and an array that takes more.
+pub fn read_npz_of(
+    path: impl AsRef<Path>,
+    wanted: &mut dyn FnMut(&str) -> Option<u64>,
+) -> Result<Vec<(String, Tensor)>, DataError> {
+    let path = path.as_ref();
+    arrays(&file::name(path), &file::read(path)?, wanted)
+}
+
 /// Reads the arrays of an npz archive in `bytes`; `name` is used in errors only.
 ///
 /// # Errors
 /// As [`read_npz`].
 pub fn npz_from_bytes(name: &str, bytes: &[u8]) -> Result<Vec<(String, Tensor)>, DataError> {
+    arrays(name, bytes, &mut |_| Some(u64::MAX))
+}
+
+fn arrays(
+    name: &str,
+    bytes: &[u8],
+    wanted: &mut dyn FnMut(&str) -> Option<u64>,
+) -> Result<Vec<(String, Tensor)>, DataError> {
     let bad = |reason: String| DataError::Npz {
         name: name.to_string(),
         reason,
@@ -40,6 +61,13 @@ pub fn npz_from_bytes(name: &str, bytes: &[u8]) -> Result<Vec<(String, Tensor)>,
         if !seen.insert(key) {
             return Err(bad(format!(
                 "it holds two arrays named {key:?}; give each its own name"
+            )));
+        }
+        let Some(most) = wanted(key) else { continue };
+        if member.unpacked().saturating_sub(npy::MAX_HEADER as u64) > most {
+            return Err(bad(format!(
+                "its array {key:?} takes {} B unpacked, and at most {most} B fit; allow more memory or save a smaller array",
+                member.unpacked()
             )));
         }
         let data = member.contents(bytes).map_err(bad)?;
@@ -63,8 +91,7 @@ pub fn write_npz(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result
         path: path.to_path_buf(),
         source,
     };
-    let f = std::fs::File::create(path).map_err(wrap)?;
-    zip::write(std::io::BufWriter::new(f), tensors, zip::ZIP64_FROM).map_err(wrap)
+    files::replace(path, |f| zip::write(f, tensors, zip::ZIP64_FROM)).map_err(wrap)
 }
 
 /// Named tensors as an npz archive, as [`write_npz`] writes it.

@@ -119,7 +119,7 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
 /// When the file cannot be written.
 pub fn write_pb(path: impl AsRef<Path>, name: &str, tensor: &Tensor) -> Result<(), DataError> {
     let path = path.as_ref();
-    std::fs::write(path, pb_to_bytes(name, tensor)).map_err(|source| DataError::Write {
+    files::write(path, pb_to_bytes(name, tensor)).map_err(|source| DataError::Write {
         path: path.to_path_buf(),
         source,
     })

@@ -213,3 +213,36 @@ fn paths_that_are_no_files_are_named() {
     let e = data::read_npy("no/such.npy").unwrap_err().to_string();
     assert!(e.contains("no/such.npy"), "{e}");
 }
+
+#[test]
+fn arrays_that_nobody_wants_are_not_unpacked_and_sizes_are_asked_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.npz");
+    let large = Tensor::zeros(DType::F32, &[1 << 20]).unwrap();
+    let small = Tensor::from_f32(&[2], &[1.0, 2.0]).unwrap();
+    let all = [("large".to_string(), large), ("small".to_string(), small)];
+    data::write_npz(&path, &all).unwrap();
+    let read = |most: u64| {
+        data::read_npz_of(&path, &mut |n| match n {
+            "small" => Some(8),
+            _ => Some(most).filter(|m| *m > 0),
+        })
+    };
+    assert_eq!(read(0).unwrap(), all[1..]);
+    assert_eq!(read(4 << 20).unwrap(), all);
+    let e = read(1 << 20).unwrap_err().to_string();
+    assert!(
+        e.contains("\"large\"") && e.contains("at most 1048576 B"),
+        "{e}"
+    );
+    // A size that so few bytes cannot have is refused before memory is asked for.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let central = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
+    bytes[central + 10] = 8;
+    bytes[central + 24..central + 28].copy_from_slice(&0xFFFF_FFF0u32.to_le_bytes());
+    bytes[central + 20..central + 24].copy_from_slice(&100u32.to_le_bytes());
+    let e = data::npz_from_bytes("b.npz", &bytes)
+        .unwrap_err()
+        .to_string();
+    assert!(e.contains("a size that its data cannot have"), "{e}");
+}

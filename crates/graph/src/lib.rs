@@ -6,6 +6,7 @@
 //! the graph is built.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod assume;
 mod build;
 mod equal;

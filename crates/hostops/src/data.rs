@@ -8,6 +8,39 @@ use tensor::Tensor;
 /// Largest output in bytes that a host operator makes; data that asks for more is an error.
 pub const MAX_OUTPUT_BYTES: usize = 1 << 33;
 
+/// Largest result of texts in bytes that a host operator makes, each text's own record among them.
+pub const MAX_TEXT_BYTES: usize = 1 << 30;
+
+/// Room for the `count` texts of one result, which are not made yet and take `bytes` bytes together.
+pub(crate) fn text_room(count: usize, bytes: Option<usize>) -> R<Vec<String>> {
+    let records = count.checked_mul(size_of::<String>());
+    let all = records.and_then(|r| r.checked_add(bytes?));
+    if all.is_none_or(|n| n > MAX_TEXT_BYTES) {
+        return Err(format!("its {count} texts together take more than a host operator may make ({MAX_TEXT_BYTES} B); use shorter texts or fewer").into());
+    }
+    let mut room = Vec::new();
+    let had = room.try_reserve_exact(count);
+    had.map_err(|_| format!("there is no memory for {count} texts; use smaller dimensions"))?;
+    Ok(room)
+}
+
+/// Bytes of these texts together; `None` where they are too many to count.
+pub(crate) fn text_bytes<T: AsRef<str>>(each: impl IntoIterator<Item = T>) -> Option<usize> {
+    let mut each = each.into_iter();
+    each.try_fold(0usize, |n, t| n.checked_add(t.as_ref().len()))
+}
+
+/// The tensor of `shape` that these texts fill; they are counted before they are made.
+pub(crate) fn texts<I>(shape: &[usize], each: I) -> R<Tensor>
+where
+    I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+{
+    let each = each.into_iter();
+    let mut out = text_room(count(shape)?, text_bytes(each.clone()))?;
+    out.extend(each.map(|t| t.as_ref().to_string()));
+    Ok(Tensor::from_text(shape, out)?)
+}
+
 /// A tensor of zeros whose memory could be had.
 pub(crate) fn alloc(dtype: DType, shape: &[usize]) -> R<Tensor> {
     let n = Tensor::byte_len(dtype, shape)?;

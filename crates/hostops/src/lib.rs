@@ -4,7 +4,8 @@
 //! ai.onnx.ml, `ms.` before those of com.microsoft); the typed functions evaluate core ops that a
 //! plan may run as `host` steps as long as no kernel family has them; [`prepare`] makes a plan's step
 //! ready once. Sizes come from data here, so
-//! every size is checked and an output larger than [`MAX_OUTPUT_BYTES`] is an error.
+//! every size is checked and an output larger than [`MAX_OUTPUT_BYTES`], or texts larger than [`MAX_TEXT_BYTES`],
+//! are an error before they are made.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -16,7 +17,7 @@ mod prepared;
 mod reasons;
 
 pub use crate::core::*;
-pub use data::MAX_OUTPUT_BYTES;
+pub use data::{MAX_OUTPUT_BYTES, MAX_TEXT_BYTES};
 pub use error::HostError;
 pub use prepared::{Held, In, Out, Prepared, prepare};
 pub use reasons::reason;

@@ -146,3 +146,24 @@ fn tokens() {
     assert!(rule("tokenexp", "(", &[]).is_err());
     assert!(rule("separators", "[", &[]).is_err());
 }
+
+#[test]
+fn texts_are_counted_before_they_are_made() {
+    let refused = |name: &str, attrs: &[(&str, Attr)], inputs: &[&Tensor]| {
+        let e = call(name, attrs, inputs).expect_err(name);
+        assert!(e.contains("more than a host operator may make"), "{e}");
+    };
+    let long = "x".repeat(1 << 20);
+    let column = texts(&[1024, 1], &["y"; 1024]);
+    let one = Tensor::from_text(&[1], vec![long.clone()]).unwrap();
+    refused("StringConcat", &[], &[&column, &one]);
+    // One row of many pieces makes every row as wide.
+    let mut rows = vec![""; 1024];
+    rows[0] = &long;
+    let rows = texts(&[1024], &rows);
+    refused(
+        "StringSplit",
+        &[("delimiter", Attr::Str("x".into()))],
+        &[&rows],
+    );
+}

@@ -459,7 +459,7 @@ impl Machine {
             path: path.to_path_buf(),
             source,
         };
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = files::text(path, files::WRITTEN).map_err(io)?;
         Machine::from_toml(&text, &path.display().to_string())
     }
 

@@ -1,7 +1,9 @@
 //! Tensor data in files beside the model.
 //!
 //! A location is a relative path that stays in the model's folder also after links are
-//! followed, since a model from a stranger must not read files elsewhere.
+//! followed, since a model from a stranger must not read files elsewhere. Where the model file
+//! is itself a link, the folder that it leads to is the model's folder as well: a download
+//! cache keeps model and data side by side under other names and links to both.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -19,16 +21,31 @@ use crate::proto::{Data, ExternalData, TensorData};
 pub struct ExternalFiles {
     model: String,
     dir: Option<PathBuf>,
+    /// The model file, where it was read from one.
+    file: Option<PathBuf>,
     mapped: Mutex<BTreeMap<PathBuf, Bytes>>,
 }
 
 impl ExternalFiles {
-    /// For the model called `model` in messages, whose folder is `dir`.
+    /// For the model called `model` in messages, whose data is looked for in the folder `dir`.
     pub fn new(model: String, dir: Option<PathBuf>) -> ExternalFiles {
         ExternalFiles {
             model,
             dir,
+            file: None,
             mapped: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// For the model file at `path`, whose data is looked for beside it.
+    pub fn beside(path: &Path) -> ExternalFiles {
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        ExternalFiles {
+            file: Some(path.to_path_buf()),
+            ..ExternalFiles::new(path.display().to_string(), Some(dir))
         }
     }
 
@@ -132,7 +149,7 @@ impl ExternalFiles {
         let dir = self.dir.as_deref().ok_or(
             "the model was read from memory without a folder; give the folder of its external data",
         )?;
-        let path = inside(dir, location)?;
+        let path = inside(dir, self.file.as_deref(), location)?;
         // A poisoned lock only means that another thread died between two whole insertions.
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = mapped.get(&path) {
@@ -176,8 +193,9 @@ fn check_location(location: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The real path of `location` in `dir`, refused when links lead out of `dir`.
-fn inside(dir: &Path, location: &str) -> Result<PathBuf, String> {
+/// The real path of `location` in `dir`, refused when links lead out of `dir` and out of the
+/// folder that the model's `file` really lies in.
+fn inside(dir: &Path, file: Option<&Path>, location: &str) -> Result<PathBuf, String> {
     let missing = |path: &Path, e: std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => format!(
             "{} does not exist; put the file there (it comes with the model)",
@@ -185,14 +203,18 @@ fn inside(dir: &Path, location: &str) -> Result<PathBuf, String> {
         ),
         _ => format!("{} cannot be reached ({e})", path.display()),
     };
-    let root = dir.canonicalize().map_err(|e| missing(dir, e))?;
-    let path = dir.join(location);
-    let real = path.canonicalize().map_err(|e| missing(&path, e))?;
-    if !real.starts_with(&root) {
-        return Err(format!(
-            "it is a link that leaves the model's folder {}; copy the file into the folder",
-            dir.display()
-        ));
+    let real = |path: &Path| path.canonicalize().map_err(|e| missing(path, e));
+    let found = real(&dir.join(location))?;
+    if found.starts_with(real(dir)?) {
+        return Ok(found);
     }
-    Ok(real)
+    if let Some(file) = file
+        && real(file)?.parent().is_some_and(|d| found.starts_with(d))
+    {
+        return Ok(found);
+    }
+    Err(format!(
+        "it is a link that leaves the model's folder {}; copy the file into the folder",
+        dir.display()
+    ))
 }

@@ -20,17 +20,13 @@ use crate::proto::{Annotated, Model, Property, TensorData, annotate, modules, pa
 pub fn map_path(path: &Path) -> Result<Bytes, String> {
     let problem = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => "there is no such file; check the path".to_string(),
+        std::io::ErrorKind::InvalidInput => e.to_string(),
         _ => format!("cannot be read ({e}); check the path and its permissions"),
     };
-    // Asked before opening, because opening a FIFO would wait for its writer.
-    let meta = std::fs::metadata(path).map_err(problem)?;
-    if !meta.is_file() {
-        return Err("is not a regular file; give the path of a file".to_string());
-    }
-    if meta.len() == 0 {
+    let file = files::open(path).map_err(problem)?;
+    if file.metadata().map_err(problem)?.len() == 0 {
         return Ok(Bytes::default());
     }
-    let file = std::fs::File::open(path).map_err(problem)?;
     let map = map_file(&file).map_err(problem)?;
     // Of the file that was opened, whatever the path leads to by now.
     let identity = file.metadata().ok().as_ref().and_then(file_identity);
@@ -91,7 +87,8 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// Maps and parses the model at `path`; external data is looked for in its folder.
+    /// Maps and parses the model at `path`; external data is looked for in its folder,
+    /// and may be linked to from there where it lies beside the file that `path` leads to.
     ///
     /// Neither file may be changed while tensors of it are in use: truncating a mapped file ends
     /// the process with a bus error when the lost part is read.
@@ -101,16 +98,11 @@ impl ModelFile {
     /// well-formed message, [`Error::Model`] when its version or contents are not accepted.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         let path = path.as_ref();
-        let name = path.display().to_string();
         let bytes = map_path(path).map_err(|problem| Error::File {
-            file: name.clone(),
+            file: path.display().to_string(),
             problem,
         })?;
-        let dir = match path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        let mut file = Self::parse(bytes, name, Some(dir))?;
+        let mut file = Self::parse(bytes, ExternalFiles::beside(path))?;
         file.path = Some(path.to_path_buf());
         Ok(file)
     }
@@ -120,15 +112,15 @@ impl ModelFile {
     /// # Errors
     /// As [`ModelFile::open`]; messages call the file `<memory>`.
     pub fn from_bytes(bytes: Vec<u8>, base_dir: Option<PathBuf>) -> Result<ModelFile, Error> {
-        Self::parse(Bytes::from(bytes), "<memory>".to_string(), base_dir)
+        let external = ExternalFiles::new("<memory>".to_string(), base_dir);
+        Self::parse(Bytes::from(bytes), external)
     }
 
-    fn parse(bytes: Bytes, name: String, dir: Option<PathBuf>) -> Result<ModelFile, Error> {
-        let model = parse_model(&bytes, &name)?;
-        let external = Arc::new(ExternalFiles::new(name, dir));
+    fn parse(bytes: Bytes, external: ExternalFiles) -> Result<ModelFile, Error> {
+        let model = parse_model(&bytes, external.model())?;
         Ok(ModelFile {
             model,
-            external,
+            external: Arc::new(external),
             bytes,
             path: None,
         })

@@ -18,7 +18,7 @@ pub(crate) fn text(path: &Path) -> Result<String, PredictError> {
         path: path.into(),
         source,
     };
-    let length = std::fs::metadata(path).map_err(read)?.len();
+    let length = files::regular(path).map_err(read)?.len();
     let gzip = |what: String| PredictError::Gzip {
         path: path.into(),
         what,
@@ -26,7 +26,7 @@ pub(crate) fn text(path: &Path) -> Result<String, PredictError> {
     if length > MOST as u64 {
         return Err(gzip(format!("{length} bytes; at most {MOST} are read")));
     }
-    let bytes = std::fs::read(path).map_err(read)?;
+    let bytes = files::read(path, MOST as u64).map_err(read)?;
     let mut bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
         inflate(&bytes).map_err(gzip)?
     } else {

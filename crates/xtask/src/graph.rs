@@ -20,12 +20,13 @@ enum Reach {
 
 /// What each crate may depend on in the workspace; a crate that is not here has no place yet.
 const DEPENDS: &[(&str, Reach, &[&str])] = &[
+    ("files", Reach::Exactly, &[]),
     ("layout", Reach::Exactly, &[]),
     ("tensor", Reach::Exactly, &["layout"]),
     ("expr", Reach::Exactly, &["layout"]),
-    ("machine", Reach::Exactly, &["layout", "expr"]),
+    ("machine", Reach::Exactly, &["files", "layout", "expr"]),
     ("graph", Reach::Through, &["layout", "expr", "tensor"]),
-    ("onnx", Reach::Through, &["graph"]),
+    ("onnx", Reach::Through, &["files", "graph"]),
     ("rewrite", Reach::Through, &["graph"]),
     (
         "kernel",

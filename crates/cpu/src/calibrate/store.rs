@@ -38,7 +38,7 @@ pub fn load_calibration(m: &Machine) -> Result<Option<Measurements>, CalibrateEr
 }
 
 fn load_from(path: &Path, m: &Machine) -> Result<Option<Measurements>, CalibrateError> {
-    let text = match fs::read_to_string(path) {
+    let text = match files::text(path, files::WRITTEN) {
         Ok(t) => t,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => {
@@ -71,9 +71,7 @@ fn store_at(path: &Path, c: &Measurements) -> Result<(), CalibrateError> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(io)?;
     }
-    let part = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&part, c.to_toml()?).map_err(io)?;
-    fs::rename(&part, path).map_err(io)
+    files::write(path, c.to_toml()?).map_err(io)
 }
 
 #[cfg(test)]

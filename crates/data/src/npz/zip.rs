@@ -17,6 +17,8 @@ const END64: u32 = 0x0606_4B50;
 const LOCATOR64: u32 = 0x0706_4B50;
 const CENTRAL: u32 = 0x0201_4B50;
 const LOCAL: u32 = 0x0403_4B50;
+/// Bytes that one byte of deflated data can stand for at most.
+const DENSEST: usize = 1032;
 /// 1 January 1980, the first date the format can say.
 const DATE: u16 = 0x21;
 
@@ -197,6 +199,11 @@ fn wide_fields(mut extra: &[u8], fields: &mut [u64; 3]) -> Option<()> {
 }
 
 impl Member {
+    /// Its bytes when unpacked, as the directory says.
+    pub(super) fn unpacked(&self) -> u64 {
+        self.unpacked as u64
+    }
+
     /// The member's bytes, unpacked and checked.
     pub(super) fn contents<'a>(&self, archive: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         let damaged = |what: &str| {
@@ -209,10 +216,7 @@ impl Member {
             .get(self.data..self.data + self.packed)
             .ok_or_else(|| damaged("the place"))?;
         let data: Cow<[u8]> = if self.deflated {
-            // The buffer grows with what comes out, up to the declared size.
-            miniz_oxide::inflate::decompress_to_vec_with_limit(packed, self.unpacked)
-                .map_err(|_| damaged("the compressed data"))?
-                .into()
+            self.inflate(packed)?.into()
         } else {
             packed.into()
         };
@@ -225,6 +229,36 @@ impl Member {
             return Err(damaged("the data (its checksum differs)"));
         }
         Ok(data)
+    }
+}
+
+impl Member {
+    /// Unpacks into memory that was asked for at once and may be refused.
+    fn inflate(&self, packed: &[u8]) -> Result<Vec<u8>, String> {
+        use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+        // The format cannot say more in fewer bytes: a larger size is none that the data has.
+        if self.unpacked / DENSEST > packed.len() {
+            return Err(format!(
+                "its member {:?} states a size that its data cannot have; copy or save it again",
+                self.name
+            ));
+        }
+        let mut data = Vec::new();
+        data.try_reserve_exact(self.unpacked).map_err(|_| {
+            format!(
+                "there is no memory for the {} B of its member {:?}; save less in it",
+                self.unpacked, self.name
+            )
+        })?;
+        data.resize(self.unpacked, 0);
+        let read = decompress_slice_iter_to_slice(&mut data, std::iter::once(packed), false, true);
+        match read {
+            Ok(n) if n == self.unpacked => Ok(data),
+            _ => Err(format!(
+                "the compressed data of its member {:?} is damaged; copy or save it again",
+                self.name
+            )),
+        }
     }
 }
 

@@ -18,13 +18,13 @@ pub(crate) fn spec<T: DeserializeOwned>(name: &str, attrs: &Attrs) -> Result<T, 
     let Some(Attr::Str(text)) = attrs.get("spec") else {
         return Err(fail(
             name,
-            "its attribute 'spec' is missing; make the plan anew",
+            "its attribute 'spec' is missing; this is a fault of shopfloor unless the plan was changed by hand, please report it with the model",
         ));
     };
     serde_json::from_str(text).map_err(|e| {
         fail(
             name,
-            format!("its attribute 'spec' cannot be read: {e}; make the plan anew"),
+            format!("its attribute 'spec' cannot be read: {e}; this is a fault of shopfloor unless the plan was changed by hand, please report it with the model"),
         )
     })
 }

@@ -64,14 +64,14 @@ pub(crate) fn look_up(a: &Args) -> R<Vec<Tensor>> {
         table.get(&k).copied()
     };
     if let Some(texts) = values.text() {
-        let other = default
-            .text()
-            .and_then(|t| t.first())
-            .cloned()
-            .unwrap_or_default();
-        let all =
-            (0..x.len()).map(|i| find(i).and_then(|p| texts.get(p)).unwrap_or(&other).clone());
-        return Ok(vec![Tensor::from_text(x.shape(), all.collect())?]);
+        let other = default.text().and_then(|t| t.first());
+        let other = other.map_or("", String::as_str);
+        let all = (0..x.len()).map(|i| {
+            find(i)
+                .and_then(|p| texts.get(p))
+                .map_or(other, String::as_str)
+        });
+        return Ok(vec![data::texts(x.shape(), all)?]);
     }
     let mut y = data::alloc(values.dtype(), x.shape())?;
     if default.is_empty() {
@@ -93,9 +93,9 @@ pub(crate) fn choose(a: &Args) -> R<Vec<Tensor>> {
     let texts = a.texts("texts")?;
     let all = data::ints(at)
         .into_iter()
-        .map(|i| Ok(texts[data::index(i, texts.len())?].clone()))
-        .collect::<R<Vec<String>>>()?;
-    Ok(vec![Tensor::from_text(at.shape(), all)?])
+        .map(|i| Ok(&texts[data::index(i, texts.len())?]))
+        .collect::<R<Vec<&String>>>()?;
+    Ok(vec![data::texts(at.shape(), all)?])
 }
 
 pub(crate) fn one_hot(a: &Args) -> R<Vec<Tensor>> {
@@ -177,9 +177,9 @@ pub(crate) fn dict_vectorizer(a: &Args) -> R<Vec<Tensor>> {
         let t = values.text().unwrap_or_default();
         let all = (0..count).map(|i| {
             let at = (0..keys.len()).find(|&k| key(keys, k) == key(&wanted, i));
-            at.and_then(|k| t.get(k)).cloned().unwrap_or_default()
+            at.and_then(|k| t.get(k)).map_or("", String::as_str)
         });
-        return Ok(vec![Tensor::from_text(&[1, count], all.collect())?]);
+        return Ok(vec![data::texts(&[1, count], all)?]);
     }
     let mut y = data::alloc(values.dtype(), &[1, count])?;
     for i in 0..count {

@@ -104,7 +104,7 @@ pub(crate) fn split(a: &Args) -> R<Vec<Tensor>> {
             at..at + k * after
         });
         let part = match texts {
-            Some(t) => Tensor::from_text(&shape, rows.map(|i| t[i].clone()).collect())?,
+            Some(t) => data::texts(&shape, rows.map(|i| &t[i]))?,
             None => {
                 let mut out = data::RawOut::new(x.dtype(), &shape)?;
                 for (o, i) in rows.enumerate() {
@@ -153,16 +153,16 @@ pub(crate) fn concat(a: &Args) -> R<Vec<Tensor>> {
         return Err("its items differ in shape".into());
     }
     let before: usize = shape[..axis].iter().product();
-    let mut texts = Vec::new();
+    let mut texts: Vec<&String> = Vec::new();
     for b in 0..before {
         for p in &parts {
             let row = p.len() / before;
             let t = p.text().ok_or("its items differ in type")?;
-            texts.extend_from_slice(&t[b * row..(b + 1) * row]);
+            texts.extend(&t[b * row..(b + 1) * row]);
         }
     }
     shape[axis] = parts.iter().map(|p| p.shape()[axis]).sum();
-    Ok(vec![Tensor::from_text(&shape, texts)?])
+    Ok(vec![data::texts(&shape, texts)?])
 }
 
 pub(crate) fn identity(a: &Args) -> R<Vec<Tensor>> {

@@ -46,20 +46,17 @@ pub(crate) fn ids(a: &Args) -> R<Vec<Tensor>> {
 pub(crate) fn pick(a: &Args) -> R<Vec<Tensor>> {
     let pool = pool(a, 1)?;
     let r = a.input(0)?;
-    let text: Vec<String> = data::ints(r)
-        .into_iter()
-        .map(|i| {
-            let known = usize::try_from(i).ok().and_then(|i| pool.get(i));
-            known.map_or(String::new(), |s| s.to_string())
-        })
-        .collect();
-    Ok(vec![Tensor::from_text(r.shape(), text)?])
+    let text = data::ints(r).into_iter().map(|i| {
+        let known = usize::try_from(i).ok().and_then(|i| pool.get(i));
+        known.copied().unwrap_or("")
+    });
+    Ok(vec![data::texts(r.shape(), text)?])
 }
 
 pub(crate) fn constant(a: &Args) -> R<Vec<Tensor>> {
     let dims = a.attr_ints("dims")?.unwrap_or_default();
     let shape: Vec<usize> = dims.into_iter().map(data::extent).collect::<R<_>>()?;
-    Ok(vec![Tensor::from_text(&shape, a.texts("texts")?)?])
+    Ok(vec![data::texts(&shape, &a.texts("texts")?)?])
 }
 
 pub(crate) fn concat(a: &Args) -> R<Vec<Tensor>> {
@@ -69,8 +66,15 @@ pub(crate) fn concat(a: &Args) -> R<Vec<Tensor>> {
         data::broadcast_strides(xs, &shape)?,
         data::broadcast_strides(ys, &shape)?,
     );
-    let mut out = Vec::new();
-    if data::count(&shape)? > 0 {
+    let count = data::count(&shape)?;
+    // Each text of an input stands in as many results as it is repeated.
+    let bytes = |t: &[String]| {
+        let times = count.checked_div(t.len()).unwrap_or(0);
+        data::text_bytes(t)?.checked_mul(times)
+    };
+    let all = bytes(x).and_then(|n| n.checked_add(bytes(y)?));
+    let mut out = data::text_room(count, all)?;
+    if count > 0 {
         let mut at = vec![0; shape.len()];
         loop {
             let pos =
@@ -91,17 +95,17 @@ pub(crate) fn split(a: &Args) -> R<Vec<Tensor>> {
         None => usize::MAX,
         Some(n) => data::extent(n)?,
     };
-    let parts: Vec<Vec<String>> = x.iter().map(|s| pieces(s, delimiter, most)).collect();
-    let widest = parts.iter().map(Vec::len).max().unwrap_or(0);
-    let counts: Vec<i64> = parts.iter().map(|p| p.len() as i64).collect();
-    let mut out = Vec::new();
-    for p in parts {
-        let short = widest - p.len();
-        out.extend(p);
-        out.extend(std::iter::repeat_n(String::new(), short));
-    }
+    let counted = x.iter().map(|s| pieces(s, delimiter, most).count());
+    let counts: Vec<i64> = counted.map(|n| n as i64).collect();
+    let widest = counts.iter().max().map_or(0, |&n| n as usize);
     let mut wide = shape.to_vec();
     wide.push(widest);
+    // The pieces are parts of the texts.
+    let mut out = data::text_room(data::count(&wide)?, data::text_bytes(x))?;
+    for s in x {
+        let row = pieces(s, delimiter, most).chain(std::iter::repeat(""));
+        out.extend(row.take(widest).map(str::to_string));
+    }
     Ok(vec![
         Tensor::from_text(&wide, out)?,
         data::from_i64s(shape, &counts)?,
@@ -109,28 +113,37 @@ pub(crate) fn split(a: &Args) -> R<Vec<Tensor>> {
 }
 
 /// As Python splits: by runs of white space when no delimiter is given.
-fn pieces(s: &str, delimiter: &str, most: usize) -> Vec<String> {
+fn pieces<'t>(s: &'t str, delimiter: &str, most: usize) -> Box<dyn Iterator<Item = &'t str> + 't> {
     if !delimiter.is_empty() {
-        if s.is_empty() {
-            return Vec::new();
-        }
-        return s
-            .splitn(most.saturating_add(1), delimiter)
-            .map(str::to_string)
-            .collect();
+        let whole = if s.is_empty() {
+            0
+        } else {
+            most.saturating_add(1)
+        };
+        let delimiter = delimiter.to_string();
+        let mut rest = Some(s);
+        return Box::new((0..whole).map_while(move |i| {
+            let text = rest?;
+            let cut = text.split_once(delimiter.as_str()).filter(|_| i < most);
+            rest = cut.map(|c| c.1);
+            Some(cut.map_or(text, |c| c.0))
+        }));
     }
-    let mut out = Vec::new();
     let mut rest = s.trim_start();
-    while !rest.is_empty() {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        if out.len() == most {
-            out.push(rest.trim_end().to_string());
-            break;
-        }
-        out.push(rest[..end].to_string());
-        rest = rest[end..].trim_start();
-    }
-    out
+    let mut made = 0;
+    Box::new(std::iter::from_fn(move || {
+        let end = match made == most {
+            true => rest.trim_end().len(),
+            false => rest.find(char::is_whitespace).unwrap_or(rest.len()),
+        };
+        let piece = &rest[..end];
+        rest = match made == most {
+            true => "",
+            false => rest[end..].trim_start(),
+        };
+        made += 1;
+        (!piece.is_empty()).then_some(piece)
+    }))
 }
 
 pub(crate) fn normalize(a: &Args) -> R<Vec<Tensor>> {
@@ -174,11 +187,11 @@ pub(crate) fn cast(a: &Args) -> R<Vec<Tensor>> {
         t => DType::from_name(t).ok_or("it casts to no type")?,
     };
     if to == DType::Str {
-        let text: Vec<String> = match x.text() {
-            Some(t) => t.to_vec(),
-            None => (0..x.len()).map(|i| shown(x, i)).collect(),
+        let text = match x.text() {
+            Some(t) => data::texts(x.shape(), t)?,
+            None => data::texts(x.shape(), (0..x.len()).map(|i| shown(x, i)))?,
         };
-        return Ok(vec![Tensor::from_text(x.shape(), text)?]);
+        return Ok(vec![text]);
     }
     let (shape, t) = texts(a, 0)?;
     let mut y = data::alloc(to, shape)?;

@@ -37,7 +37,13 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     let width = longest + 2 * marked as usize;
     let mut shape = x.shape().to_vec();
     shape.push(width);
-    let mut out: Vec<String> = Vec::new();
+    let pieces = rows
+        .iter()
+        .map(|r| data::text_bytes(r).unwrap_or(usize::MAX));
+    let most = pieces.fold(0usize, usize::saturating_add);
+    let rim = pad.len().max(MARKS[0].len()).max(MARKS[1].len());
+    let rims = data::count(&shape)?.checked_mul(rim);
+    let mut out = data::text_room(data::count(&shape)?, rims.and_then(|r| r.checked_add(most)))?;
     for row in &rows {
         let (first, last) = match marked {
             true => (&MARKS[..1], &MARKS[1..]),

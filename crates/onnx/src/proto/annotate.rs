@@ -184,13 +184,13 @@ fn node(mut c: Cursor<'_>, facts: &mut Facts<'_>) -> Result<Pieces, Error> {
     while let Some(f) = c.next_field()? {
         match f.number {
             2 => {
-                let o = c.string(f, "output")?;
+                let o = c.name(f, "output")?;
                 if output.is_empty() {
                     output = o;
                 }
             }
-            3 => name = c.string(f, "name")?,
-            4 => op = c.string(f, "op_type")?,
+            3 => name = c.name(f, "name")?,
+            4 => op = c.name(f, "op_type")?,
             9 => {
                 if parse_entry(&mut c, f, "metadata_props")?
                     .0
@@ -242,9 +242,9 @@ pub(crate) fn modules(bytes: &Bytes, name: &str) -> Result<BTreeMap<String, Stri
             let mut path = String::new();
             while let Some(f) = node.next_field()? {
                 match f.number {
-                    2 if output.is_empty() => output = node.string(f, "output")?,
-                    3 => name = node.string(f, "name")?,
-                    4 => op = node.string(f, "op_type")?,
+                    2 if output.is_empty() => output = node.name(f, "output")?,
+                    3 => name = node.name(f, "name")?,
+                    4 => op = node.name(f, "op_type")?,
                     9 => {
                         let (key, value) = parse_entry(&mut node, f, "metadata_props")?;
                         match key.as_str() {

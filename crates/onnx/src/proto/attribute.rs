@@ -204,7 +204,7 @@ pub(super) fn parse_attribute(
     let mut v = Fields::default();
     while let Some(f) = c.next_field()? {
         match f.number {
-            1 => name = c.string(f, "name")?,
+            1 => name = c.name(f, "name")?,
             2 => v.f = Some(c.f32(f, "f")?),
             3 => v.i = Some(c.i64(f, "i")?),
             4 => v.s = Some(c.bytes(f, "s")?),
@@ -232,7 +232,7 @@ pub(super) fn parse_attribute(
             }
             15 => v.types.push(parse_type(&mut c, f, "type_protos")?),
             20 => code = c.i32(f, "type")?,
-            21 => parent_name = c.string(f, "ref_attr_name")?,
+            21 => parent_name = c.name(f, "ref_attr_name")?,
             22 => {
                 let value = parse_sparse_tensor(&mut c, f, "sparse_tensor")?;
                 set_once(&mut v.sparse, &c, "sparse_tensor", value)?;

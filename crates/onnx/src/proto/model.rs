@@ -143,7 +143,7 @@ fn own_domain(domain: &str) -> &str {
 }
 
 fn parse_domain(c: &mut Cursor<'_>, field: Field) -> Result<String, Error> {
-    let domain = c.string(field, "domain")?;
+    let domain = c.name(field, "domain")?;
     Ok(if own_domain(&domain).is_empty() {
         String::new()
     } else {
@@ -172,9 +172,9 @@ pub(crate) fn parse_model(bytes: &Bytes, name: &str) -> Result<Model, Error> {
     while let Some(f) = c.next_field()? {
         match f.number {
             1 => ir_version = Some(c.i64(f, "ir_version")?),
-            2 => producer_name = c.string(f, "producer_name")?,
-            3 => producer_version = c.string(f, "producer_version")?,
-            4 => domain = c.string(f, "domain")?,
+            2 => producer_name = c.name(f, "producer_name")?,
+            3 => producer_version = c.name(f, "producer_version")?,
+            4 => domain = c.name(f, "domain")?,
             5 => model_version = c.i64(f, "model_version")?,
             7 => {
                 let value = parse_graph(&mut c, f, "graph")?;
@@ -269,7 +269,7 @@ pub(super) fn parse_graph(
     while let Some(f) = c.next_field()? {
         match f.number {
             1 => graph.nodes.push(parse_node(&mut c, f)?),
-            2 => graph.name = c.string(f, "name")?,
+            2 => graph.name = c.name(f, "name")?,
             5 => graph
                 .initializers
                 .push(parse_tensor(&mut c, f, "initializer")?),
@@ -293,15 +293,15 @@ fn parse_node(parent: &mut Cursor<'_>, field: Field) -> Result<Node, Error> {
     let mut node = Node::default();
     while let Some(f) = c.next_field()? {
         match f.number {
-            1 => node.inputs.push(c.string(f, "input")?),
-            2 => node.outputs.push(c.string(f, "output")?),
-            3 => node.name = c.string(f, "name")?,
-            4 => node.op_type = c.string(f, "op_type")?,
+            1 => node.inputs.push(c.name(f, "input")?),
+            2 => node.outputs.push(c.name(f, "output")?),
+            3 => node.name = c.name(f, "name")?,
+            4 => node.op_type = c.name(f, "op_type")?,
             5 => node
                 .attributes
                 .push(parse_attribute(&mut c, f, "attribute")?),
             7 => node.domain = parse_domain(&mut c, f)?,
-            8 => node.overload = c.string(f, "overload")?,
+            8 => node.overload = c.name(f, "overload")?,
             _ => c.skip(f)?,
         }
     }
@@ -313,10 +313,10 @@ fn parse_function(parent: &mut Cursor<'_>, field: Field) -> Result<Function, Err
     let mut function = Function::default();
     while let Some(f) = c.next_field()? {
         match f.number {
-            1 => function.name = c.string(f, "name")?,
-            4 => function.inputs.push(c.string(f, "input")?),
-            5 => function.outputs.push(c.string(f, "output")?),
-            6 => function.attributes.push(c.string(f, "attribute")?),
+            1 => function.name = c.name(f, "name")?,
+            4 => function.inputs.push(c.name(f, "input")?),
+            5 => function.outputs.push(c.name(f, "output")?),
+            6 => function.attributes.push(c.name(f, "attribute")?),
             7 => function.nodes.push(parse_node(&mut c, f)?),
             9 => parse_opset(&mut c, f, &mut function.opset_imports)?,
             10 => function.domain = parse_domain(&mut c, f)?,
@@ -327,7 +327,7 @@ fn parse_function(parent: &mut Cursor<'_>, field: Field) -> Result<Function, Err
             12 => function
                 .value_info
                 .push(parse_value_info(&mut c, f, "value_info")?),
-            13 => function.overload = c.string(f, "overload")?,
+            13 => function.overload = c.name(f, "overload")?,
             _ => c.skip(f)?,
         }
     }

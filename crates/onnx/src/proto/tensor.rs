@@ -350,7 +350,7 @@ pub(super) fn parse_tensor(
             5 => c.i32s(f, "int32_data", &mut i32s)?,
             6 => strings.push(c.bytes(f, "string_data")?),
             7 => c.i64s(f, "int64_data", &mut i64s)?,
-            8 => tensor.name = c.string(f, "name")?,
+            8 => tensor.name = c.name(f, "name")?,
             9 => raw = Some(c.bytes(f, "raw_data")?),
             10 => doubles.push(c.fixed(f, "double_data", 8)?),
             11 => c.varints(f, "uint64_data", &mut u64s, Some)?,

@@ -71,7 +71,7 @@ pub(super) fn parse_value_info(
     let (mut name, mut ty) = (String::new(), None);
     while let Some(f) = c.next_field()? {
         match f.number {
-            1 => name = c.string(f, "name")?,
+            1 => name = c.name(f, "name")?,
             2 => {
                 let value = parse_type(&mut c, f, "type")?;
                 set_once(&mut ty, &c, "type", value)?;
@@ -163,7 +163,7 @@ fn parse_dimension(parent: &mut Cursor<'_>, field: Field) -> Result<Dimension, E
         match f.number {
             1 => dim = Dimension::Value(c.i64(f, "dim_value")?),
             2 => {
-                let param = c.string(f, "dim_param")?;
+                let param = c.name(f, "dim_param")?;
                 // Some writers spell "not stated" as an empty symbol.
                 dim = match param.is_empty() {
                     true => Dimension::Unknown,
@@ -220,8 +220,8 @@ fn parse_opaque(parent: &mut Cursor<'_>, field: Field) -> Result<Type, Error> {
     let (mut domain, mut name) = (String::new(), String::new());
     while let Some(f) = c.next_field()? {
         match f.number {
-            1 => domain = c.string(f, "domain")?,
-            2 => name = c.string(f, "name")?,
+            1 => domain = c.name(f, "domain")?,
+            2 => name = c.name(f, "name")?,
             _ => c.skip(f)?,
         }
     }

@@ -170,6 +170,12 @@ impl<'a> Cursor<'a> {
             .ok_or_else(|| self.error(name, "lies outside the file"))
     }
 
+    /// A `string` field that is a name, as it is known here: what would move a terminal's cursor or end a line is
+    /// escaped, and what is longer than [`LONGEST_NAME`] is cut, with a hash of all that tells it from others.
+    pub fn name(&mut self, field: Field, name: &str) -> Result<String, Error> {
+        Ok(printable(self.string(field, name)?))
+    }
+
     /// A `string` field, which must be UTF-8.
     pub fn string(&mut self, field: Field, name: &str) -> Result<String, Error> {
         let bytes = self.slice(field, name)?;
@@ -308,4 +314,34 @@ fn narrow(value: i64) -> Option<i32> {
         (_, Ok(v)) => Some(v as i32),
         _ => None,
     }
+}
+
+/// Longest name in bytes that is kept as it is.
+const LONGEST_NAME: usize = 1024;
+
+/// `text` as a name that may be shown anywhere.
+fn printable(text: String) -> String {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    // Beside control characters those that turn the direction of what follows, and line breaks of Unicode.
+    let moves =
+        |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if text.len() <= LONGEST_NAME && !text.contains(moves) {
+        return text;
+    }
+    let mut end = text.len().min(LONGEST_NAME);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut out = String::new();
+    for c in text[..end].chars() {
+        match moves(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    if end < text.len() {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&text);
+        out += &format!("...({} B, {hash:016x})", text.len());
+    }
+    out
 }

@@ -173,6 +173,53 @@ fn links_that_leave_the_folder_are_refused() {
     );
 }
 
+/// A folder as the Hugging Face hub's cache lays a model out: links in `snapshots/REV`, files
+/// by their hashes in `blobs`.
+#[cfg(unix)]
+#[test]
+fn data_beside_the_file_that_a_linked_model_leads_to_loads_and_nothing_else_does() {
+    use std::os::unix::fs::symlink;
+    let top = tempfile::tempdir().unwrap();
+    let cache = top.path().join("models--a--b");
+    let snapshot = cache.join("snapshots/rev");
+    let blobs = cache.join("blobs");
+    fs::create_dir_all(snapshot.join("onnx")).unwrap();
+    fs::create_dir(&blobs).unwrap();
+    fs::write(top.path().join("secret"), [7; 8]).unwrap();
+    fs::write(cache.join("beside"), [7; 8]).unwrap();
+    fs::write(blobs.join("0a1b"), [1; 8]).unwrap();
+    symlink("../../secret", blobs.join("out")).unwrap();
+    for (folder, up) in [
+        (snapshot.clone(), "../.."),
+        (snapshot.join("onnx"), "../../.."),
+    ] {
+        let link = |to: &str, from: &str| symlink(format!("{up}/{to}"), folder.join(from));
+        link("blobs/0a1b", "model.onnx_data").unwrap();
+        link("beside", "beside").unwrap();
+        link("blobs/out", "out").unwrap();
+        link("blobs/none", "none").unwrap();
+        for (location, want) in [
+            ("model.onnx_data", Ok(())),
+            ("beside", Err("leaves the model's folder")),
+            ("out", Err("leaves the model's folder")),
+            ("none", Err("does not exist")),
+        ] {
+            let graph = msg().sub(5, external(&[("location", location)]));
+            fs::write(blobs.join("2c3d"), model(graph).0).unwrap();
+            let path = folder.join("model.onnx");
+            let _ = fs::remove_file(&path);
+            symlink(format!("{up}/blobs/2c3d"), &path).unwrap();
+            let file = ModelFile::open(&path).unwrap();
+            let bytes = file.tensor_bytes(&file.model.graph.initializers[0]);
+            match (bytes.map_err(|e| e.to_string()), want) {
+                (Ok(b), Ok(())) => assert_eq!(&b[..], [1; 8]),
+                (Err(e), Err(part)) => assert!(e.contains(part) && e.contains("'w'"), "{e}"),
+                (got, want) => panic!("{location}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn offsets_beyond_four_gigabytes_work() {
     let dir = tempfile::tempdir().unwrap();

@@ -350,3 +350,19 @@ fn a_mapped_model_lends_its_data() {
     drop(file);
     assert_eq!(bytes[..], [0, 0, 128, 63, 0, 0, 0, 64]);
 }
+
+#[test]
+fn names_cannot_move_a_terminal_and_end() {
+    let name_of = |name: &str| {
+        let file = read(model(msg().text(2, name))).unwrap();
+        file.model.graph.name
+    };
+    assert_eq!(name_of("a/b:0 \u{e9}"), "a/b:0 \u{e9}");
+    assert_eq!(
+        name_of("a\u{1b}[31m\nb\u{202e}"),
+        "a\\u{1b}[31m\\nb\\u{202e}"
+    );
+    let (long, other) = ("x".repeat(1 << 20), "x".repeat(1 << 20) + "y");
+    let (a, b) = (name_of(&long), name_of(&other));
+    assert!(a.len() < 1100 && a.contains("1048576 B") && a != b, "{a}");
+}

@@ -1,7 +1,8 @@
 //! Which requests run now and with how many workers, which wait, which are turned away.
 //!
 //! A session with a higher priority goes first, and takes workers from runs of lower priority: a
-//! [`Action::Resize`] says so, and the worker changes over when it is done with its task. Among
+//! [`Action::Resize`] says so, and the worker changes over when it is done with its task. What has
+//! waited for [`RISES_S`] is of the highest priority there is from then on, so that nothing starves. Among
 //! sessions of one priority workers are shared by weight (start-time fair queuing over worker
 //! seconds, corrected by what runs really took). The workers granted never exceed those there are,
 //! and none is idle while something that may run waits. A run is malleable: it starts with the
@@ -24,13 +25,17 @@ pub type SessionId = u32;
 /// Number of a run: one or more requests that run as one batch.
 pub type RunId = u64;
 
+/// Seconds after which a request that waits, or a run whose workers were taken, is treated as of the highest
+/// priority there is: as soon as a worker leaves what it does, it is next.
+pub const RISES_S: f64 = 1.0;
+
 /// How requests of a session are treated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionPolicy {
     /// Share of the workers beside sessions of the same priority. Above 0.
     pub weight: f64,
-    /// Higher goes first, and takes workers from what is lower.
+    /// Higher goes first, and takes workers from what is lower and has not waited for [`RISES_S`].
     pub priority: i32,
     /// Seconds from arrival within which a request must be done. What cannot be is turned away.
     pub deadline: Option<f64>,
@@ -500,6 +505,7 @@ impl Scheduler {
             match what {
                 Next::Resume(id) => {
                     if let Some(r) = self.runs.get_mut(&id) {
+                        r.priority = priority;
                         r.grant(now, grant);
                     }
                 }
@@ -509,11 +515,13 @@ impl Scheduler {
                         break;
                     };
                     s.expire_head(now, out);
-                    let Some(made) = s.start(now, grant) else {
+                    let Some(mut made) = s.start(now, grant) else {
                         self.drained(id, out);
                         continue;
                     };
-                    let v = self.virtual_time.entry(priority).or_insert(0.0);
+                    made.run.priority = priority;
+                    let own = s.policy.priority;
+                    let v = self.virtual_time.entry(own).or_insert(0.0);
                     *v = v.max(made.start_tag);
                     starts.push(Action::Start {
                         run,
@@ -617,6 +625,14 @@ impl Scheduler {
         }
     }
 
+    /// The highest priority of what runs or waits.
+    fn top(&self) -> i32 {
+        let runs = self.runs.values().map(|r| r.priority);
+        let waiting = self.sessions.values().filter(|s| !s.queue.is_empty());
+        let all = runs.chain(waiting.map(|s| s.policy.priority));
+        all.max().unwrap_or(i32::MIN)
+    }
+
     /// What is to have workers next, with its priority: of the highest priority a run that stands
     /// still, oldest first, else the session that is furthest behind its share.
     fn next_up(&self) -> Option<(Next, i32)> {
@@ -626,8 +642,13 @@ impl Scheduler {
             None => true,
             Some(o) => (new.0, new.1, -new.2) > (o.0, o.1, -o.2),
         };
+        let top = self.top();
         for (id, r) in self.runs.iter().filter(|(_, r)| r.granted == 0) {
-            let new = (r.priority, true, 0.0, Next::Resume(*id));
+            let priority = match r.since + RISES_S <= self.now {
+                true => top,
+                false => r.priority,
+            };
+            let new = (priority, true, 0.0, Next::Resume(*id));
             if better(&new, &best) {
                 best = Some(new);
             }
@@ -641,7 +662,12 @@ impl Scheduler {
             if s.queue.is_empty() || !ready || s.running >= s.policy.max_running.max(1) {
                 continue;
             }
-            let new = (s.policy.priority, false, s.tag, Next::Start(*id));
+            // What has risen goes before its new peers: they have been served meanwhile.
+            let risen = s.policy.priority < top && s.rises_at() <= self.now;
+            let new = match risen {
+                true => (top, false, f64::NEG_INFINITY, Next::Start(*id)),
+                false => (s.policy.priority, false, s.tag, Next::Start(*id)),
+            };
             if better(&new, &best) {
                 best = Some(new);
             }

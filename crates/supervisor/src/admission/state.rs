@@ -1,5 +1,5 @@
 //! What is kept of a session and of a run.
-use super::{Action, Refusal, Request, RequestId, SessionId, SessionPolicy};
+use super::{Action, RISES_S, Refusal, Request, RequestId, SessionId, SessionPolicy};
 use crate::batching::{Batcher, Waiting};
 use crate::stats::Recent;
 
@@ -125,6 +125,12 @@ impl Session {
     /// are as late as they may be when their turn comes.
     pub fn stretch(&self) -> f64 {
         self.ratio() * self.margin
+    }
+
+    /// When the request at the head of the queue has waited long enough to go before what is urgent.
+    pub fn rises_at(&self) -> f64 {
+        let head = self.queue.head();
+        head.map_or(f64::INFINITY, |w| w.arrived + RISES_S)
     }
 
     /// Worker seconds that wait.

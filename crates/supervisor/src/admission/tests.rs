@@ -108,6 +108,99 @@ fn an_urgent_request_takes_workers_and_gives_them_back() {
     assert_eq!(back, [Action::Resize { run: 0, workers: 2 }]);
 }
 
+/// Urgent requests of 10 ms from two callers without a pause, beside the low ones that `low` brings; when each
+/// run of the low session began and ended, as far as it did in `end` seconds.
+fn beside_urgent(workers: u32, end: f64, low: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut s = scheduler(
+        workers,
+        &[policy(|p| p.priority = 5), policy(|p| p.priority = -3)],
+    );
+    let (mut at, mut id) = (0.0, 100);
+    let mut cost: BTreeMap<RequestId, f64> = BTreeMap::new();
+    // Worker seconds that runs have left, and when the low ones began.
+    let mut runs: BTreeMap<RunId, (SessionId, f64, f64, u32)> = BTreeMap::new();
+    let mut ended = Vec::new();
+    let mut low = low.iter().copied().peekable();
+    let mut urgent_waits = 0;
+    while at < end {
+        let mut events = Vec::new();
+        while let Some((_, seconds)) = low.next_if(|l| l.0 <= at) {
+            cost.insert(id, seconds);
+            events.push(Event::Arrive(request(id, 1, seconds)));
+            id += 1;
+        }
+        for _ in urgent_waits..2 * workers {
+            cost.insert(id, 0.01);
+            events.push(Event::Arrive(request(id, 0, 0.01)));
+            urgent_waits += 1;
+            id += 1;
+        }
+        let done: Vec<RunId> = runs.iter().filter(|r| r.1.2 <= 0.0).map(|r| *r.0).collect();
+        for run in done {
+            let (session, began, ..) = runs.remove(&run).unwrap();
+            match session {
+                0 => urgent_waits -= 1,
+                _ => ended.push((began, at)),
+            }
+            events.push(Event::Finish(run));
+        }
+        for e in events {
+            for a in s.step(at, e) {
+                match a {
+                    Action::Start {
+                        run,
+                        session,
+                        requests,
+                        workers,
+                    } => {
+                        let left = requests.iter().map(|r| cost[r]).sum();
+                        runs.insert(run, (session, at, left, workers));
+                    }
+                    Action::Resize { run, workers } => runs.get_mut(&run).unwrap().3 = workers,
+                    _ => {}
+                }
+            }
+        }
+        at += 0.001;
+        for r in runs.values_mut() {
+            r.2 -= 0.001 * f64::from(r.3);
+        }
+    }
+    ended
+}
+
+#[test]
+fn what_is_low_rises_after_a_second_beside_urgent_requests_without_a_pause() {
+    for workers in [1, 3] {
+        // One that comes into the middle, one that is long, and one behind it.
+        let low = [(0.5, 0.2), (0.6, 0.4), (0.7, 0.01)];
+        let ended = beside_urgent(workers, 6.0, &low);
+        assert_eq!(ended.len(), 3, "{workers} workers: {ended:?}");
+        let first = ended[0].0;
+        assert!((1.5..1.55).contains(&first), "{workers} workers: {ended:?}");
+        assert!(ended.iter().all(|e| e.1 < 5.0), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_run_that_stands_still_goes_on_after_a_second() {
+    // It begins alone, before the urgent ones come at the first step.
+    let mut s = scheduler(1, &[policy(|p| p.priority = 1), policy(|_| {})]);
+    s.step(0.0, Event::Arrive(request(1, 1, 5.0)));
+    let taken = s.step(0.1, Event::Arrive(request(2, 0, 0.5)));
+    assert!(
+        taken.contains(&Action::Resize { run: 0, workers: 0 }),
+        "{taken:?}"
+    );
+    s.step(0.2, Event::Arrive(request(3, 0, 0.5)));
+    s.step(0.3, Event::Arrive(request(4, 0, 0.5)));
+    assert_eq!(started(&s.step(0.6, Event::Finish(1))).len(), 1);
+    let on = s.step(1.2, Event::Finish(2));
+    assert_eq!(on, [Action::Resize { run: 0, workers: 1 }]);
+    // It is not made to wait again at once.
+    assert!(started(&s.step(1.3, Event::Arrive(request(5, 0, 0.5)))).is_empty());
+}
+
 #[test]
 fn a_run_starts_with_what_is_free_and_grows() {
     let two = || policy(|p| p.workers = 2);

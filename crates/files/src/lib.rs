@@ -1,0 +1,201 @@
+//! Files that are read whole and replaced whole.
+//!
+//! Reading asks first whether a path is a regular file and how long it is: opening a FIFO waits for its writer,
+//! and a device need not end. Writing goes to another file that then takes the name, so that a reader, and whoever
+//! has the old contents mapped, sees the old contents or the new ones.
+//!
+//! Never holds what a file means.
+#![forbid(unsafe_code)]
+
+use std::fs::{File, Metadata};
+use std::io::{BufWriter, Error, ErrorKind, Read, Result, Write};
+use std::path::Path;
+
+/// Longest file in bytes of those that people write: machines, kernels, scenarios, lists of names.
+pub const WRITTEN: u64 = 16 << 20;
+/// Longest file in bytes of those that programs write as text: plans, PTX, pages.
+pub const MADE: u64 = 256 << 20;
+
+/// What is known of the regular file at `path`.
+///
+/// # Errors
+/// There is none.
+pub fn regular(path: &Path) -> Result<Metadata> {
+    let meta = std::fs::metadata(path)?;
+    match meta.is_file() {
+        true => Ok(meta),
+        false => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "it is not a regular file; give the path of a file on disk",
+        )),
+    }
+}
+
+/// Opens the regular file at `path` for reading.
+///
+/// # Errors
+/// There is none, or it cannot be opened.
+pub fn open(path: &Path) -> Result<File> {
+    regular(path)?;
+    File::open(path)
+}
+
+/// The regular file at `path`, if it has at most `most` bytes.
+///
+/// # Errors
+/// There is none, it cannot be read, or it is longer.
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let long = |n: u64| {
+        let why = format!("it has {n} B, and at most {most} B are read; give a smaller file");
+        Error::new(ErrorKind::FileTooLarge, why)
+    };
+    let len = regular(path)?.len();
+    if len > most {
+        return Err(long(len));
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since.
+    let mut file = File::open(path)?.take(most.saturating_add(1));
+    file.read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= most {
+        true => Ok(bytes),
+        false => Err(long(file.get_ref().metadata()?.len())),
+    }
+}
+
+/// As [`read`] for a text.
+///
+/// # Errors
+/// As [`read`], and bytes that are no UTF-8.
+pub fn text(path: &Path, most: u64) -> Result<String> {
+    let bytes = read(path, most)?;
+    String::from_utf8(bytes).map_err(|e| Error::new(ErrorKind::InvalidData, e))
+}
+
+/// Gives `path` the contents that `fill` writes. What the path leads to is replaced as a whole once all is
+/// written: other names of the old file keep the old contents. What is there and is no regular file, such as a
+/// pipe, is written to.
+///
+/// # Errors
+/// The contents cannot be written, or `fill` fails; what was there is left as it was.
+pub fn replace<T>(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result<T>) -> Result<T> {
+    // A link stays one.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let old = std::fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|m| !m.is_file()) {
+        let mut to = BufWriter::new(File::options().write(true).open(path)?);
+        let out = fill(&mut to)?;
+        to.flush()?;
+        return Ok(out);
+    }
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+    let scratch = scratch().tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let (file, scratch) = scratch.into_parts();
+    let mut to = BufWriter::new(file);
+    let out = fill(&mut to)?;
+    let file = to
+        .into_inner()
+        .map_err(std::io::IntoInnerError::into_error)?;
+    if let Some(old) = old {
+        file.set_permissions(old.permissions())?;
+    }
+    drop(file);
+    scratch.persist(path)?;
+    Ok(out)
+}
+
+/// Longest file in bytes that the system lets this process write; `None`: it sets no limit. A write beyond it ends
+/// a process that does not handle the signal for that.
+#[cfg(unix)]
+pub fn largest() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+/// Longest file in bytes that the system lets this process write: not known here.
+#[cfg(not(unix))]
+pub fn largest() -> Option<u64> {
+    None
+}
+
+/// Beginning of the names of files that are not finished.
+pub const SCRATCH: &str = ".new-";
+
+/// A file of a name that nobody has, readable by whom the process lets read what it makes.
+fn scratch() -> tempfile::Builder<'static, 'static> {
+    let mut b = tempfile::Builder::new();
+    b.prefix(SCRATCH);
+    #[cfg(unix)]
+    b.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    b
+}
+
+/// As [`replace`] with contents that are there.
+///
+/// # Errors
+/// As [`replace`].
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    replace(path, |to| to.write_all(contents.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_kinds_and_longer_ones_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(text(&path, 5).unwrap(), "12345");
+        assert!(read(&path, 4).unwrap_err().to_string().contains("5 B"));
+        for other in [dir.path(), Path::new("/dev/zero"), Path::new("/dev/null")] {
+            assert!(read(other, 5).is_err() && open(other).is_err(), "{other:?}");
+        }
+        std::fs::write(&path, [0xFF]).unwrap();
+        assert!(text(&path, 5).is_err());
+        assert!(read(&dir.path().join("none"), 5).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_is_longer_than_it_says_is_read_up_to_the_limit() {
+        assert!(read(Path::new("/proc/self/maps"), 10).is_err());
+    }
+
+    #[test]
+    fn other_names_of_a_replaced_file_keep_its_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |n: &str| dir.path().join(n);
+        std::fs::write(at("a"), "old").unwrap();
+        std::fs::hard_link(at("a"), at("b")).unwrap();
+        write(&at("b"), "new").unwrap();
+        let read = |n: &str| std::fs::read_to_string(at(n)).unwrap();
+        assert_eq!((read("a").as_str(), read("b").as_str()), ("old", "new"));
+        let failed = replace(&at("b"), |to| {
+            to.write_all(b"half")?;
+            Err::<(), _>(Error::other("no more"))
+        });
+        assert!(failed.is_err() && read("b") == "new");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+        write(&at("c"), "first").unwrap();
+        assert_eq!(read("c"), "first");
+        assert!(write(&at("none/c"), "x").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_pipes_and_permissions_stay_what_they_are() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |n: &str| dir.path().join(n);
+        std::fs::write(at("a"), "old").unwrap();
+        std::fs::set_permissions(at("a"), PermissionsExt::from_mode(0o640)).unwrap();
+        symlink("a", at("l")).unwrap();
+        write(&at("l"), "new").unwrap();
+        assert!(at("l").is_symlink());
+        assert_eq!(std::fs::read_to_string(at("a")).unwrap(), "new");
+        let mode = std::fs::metadata(at("a")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        write(Path::new("/dev/null"), "gone").unwrap();
+    }
+}
