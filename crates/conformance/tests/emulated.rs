@@ -1,6 +1,7 @@
 //! PTX of every family, run on the emulator: what it does, and that nothing is touched that is not
 //! there, or without the barriers it takes.
-use shopfloor_conformance::{Emulated, run, seeds};
+use emit::ptx;
+use shopfloor_conformance::{Emulated, run, scalars, seeds};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -8,4 +9,19 @@ fn every_family_agrees_with_the_reference() {
     println!("{:?}, refused {:?}", out.agreed, out.refused);
     assert!(out.total() > 250, "{:?}", out.agreed);
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
+}
+
+#[test]
+fn scalar_operations_are_right_at_the_edges_of_their_types() {
+    let target = ptx::target("sm_80");
+    let done = scalars(
+        &Emulated::on("sm_80"),
+        &target,
+        &target.dtypes,
+        4000,
+        &mut |_| (),
+    );
+    let done = done.unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} operations");
+    assert!(done > 500, "{done}");
 }

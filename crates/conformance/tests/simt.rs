@@ -1,5 +1,6 @@
 //! The lowering to threads, without any GPU.
-use shopfloor_conformance::{Outcome, run, seeds, simt::Interpreter};
+use emit::wgsl;
+use shopfloor_conformance::{Outcome, run, scalars, seeds, simt::Interpreter};
 
 /// Refusals for these reasons are random schedules that ask for what cannot be: a register tile read
 /// by threads that do not hold it, or one of an unknown size.
@@ -34,4 +35,14 @@ fn every_family_agrees_with_the_reference() {
 fn shuffles_give_the_same() {
     let out = check(32, 1000, 10);
     assert!(out.total() > 250, "{:?}", out.agreed);
+}
+
+#[test]
+fn scalar_operations_are_right_at_the_edges_of_their_types() {
+    let target = wgsl::target(wgsl::Limits::default());
+    let subject = Interpreter { shuffle: 0 };
+    let done = scalars(&subject, &target, &target.dtypes, 4000, &mut |_| ());
+    let done = done.unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} operations");
+    assert!(done > 400, "{done}");
 }

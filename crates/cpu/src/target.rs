@@ -46,6 +46,7 @@ pub fn target(isa: Isa) -> Target {
             Family::Recurrent,
         ],
         dtypes: DType::ALL.to_vec(),
+        lacks: Default::default(),
         vector_bytes: lanes * 4,
         micro,
         gpu: None,

@@ -10,13 +10,14 @@ const WARP: u32 = 32;
 const EIGHTS: u32 = 8;
 
 impl TileProgram {
-    /// Checks that `target` runs code of the user's, where there is some (rule `code`), and that its CTAs
+    /// Checks that `target` runs code of the user's, where there is some (rule `code`), that it has a form
+    /// for what the kernel computes (rule `form`), and that its CTAs
     /// have room for this program: rule `limits` for what the schedule asks
     /// for, and for the tiles alone, in registers per thread and bytes of shared memory. What an emitter
     /// adds (fragments, addresses, exchanged values) it checks itself.
     ///
     /// # Errors
-    /// Rule `limits`, with the figure and the limit.
+    /// Rule `limits`, with the figure and the limit; rule `form`, with what the target lacks.
     pub fn fits(&self, target: &Target) -> Result<(), KernelError> {
         let (Mapping::Gpu(g), Some(gpu)) = (&self.schedule().mapping, &target.gpu) else {
             return Ok(());
@@ -28,6 +29,11 @@ impl TileProgram {
             "code",
             || format!("{} does not run PTX", target.name),
         )?;
+        if let (None, Some(what)) = (&g.code, target.lacking(self.kernel())) {
+            b.need(false, "form", || {
+                format!("{} has no form for {what}", target.name)
+            })?;
+        }
         let rule = "limits";
         b.need(g.threads <= most.threads, rule, || {
             format!(

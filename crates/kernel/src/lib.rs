@@ -13,6 +13,7 @@ mod call;
 mod code;
 mod error;
 mod fits;
+mod forms;
 mod given;
 mod kernel;
 mod lower;
@@ -32,6 +33,7 @@ pub use bytes::whole_bytes;
 pub use call::{Called, Declared, Number, Shape, Template};
 pub use code::Code;
 pub use error::KernelError;
+pub use forms::Form;
 pub use given::Given;
 pub use kernel::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
@@ -42,5 +44,7 @@ pub use schedule::{
     AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
     Swizzle,
 };
-pub use target::{CountWarps, Counts, CtaLimits, GpuTarget, MicroShape, Target, TargetKind};
+pub use target::{
+    CountWarps, CtaLimits, GpuTarget, MicroShape, Printer, Prints, Target, TargetKind,
+};
 pub use tile::{Node, TileProgram};

@@ -1,7 +1,9 @@
-use crate::{Family, Fragment, Swizzle, TileProgram};
+use crate::{Family, Form, Fragment, Swizzle, TileProgram};
 use layout::DType;
 use machine::{EfficiencyTable, Machine, Warps, Work};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Which code a target takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,13 +44,22 @@ pub struct CtaLimits {
 pub type CountWarps =
     fn(&TileProgram, &Machine, &Work, &dyn Fn(&str) -> Option<i64>) -> Option<Warps>;
 
-/// A printer's [`CountWarps`], or none for code whose instructions are not known. It is no part of what a
-/// target says of itself: two that differ in it alone are equal, and it is not stored.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts(pub Option<CountWarps>);
+/// Whether a target's code can be printed for a program, or what of it has no form there.
+pub type Prints = fn(&TileProgram, &Target) -> Result<(), String>;
 
-impl PartialEq for Counts {
-    fn eq(&self, _: &Counts) -> bool {
+/// What a target's printer says of programs; nothing for code of others. It is no part of what a target
+/// says of itself: two that differ in it alone are equal, and it is not stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Printer {
+    /// Whether there is code for a program. No plan has a schedule that this refuses.
+    pub prints: Option<Prints>,
+    /// What the warps of that code do, where its instructions are known; a program that they are counted
+    /// of has code.
+    pub counts: Option<CountWarps>,
+}
+
+impl PartialEq for Printer {
+    fn eq(&self, _: &Printer) -> bool {
         true
     }
 }
@@ -82,9 +93,9 @@ pub struct GpuTarget {
     pub splits: Vec<u32>,
     /// What a CTA may take; see [`crate::TileProgram::fits`].
     pub limits: CtaLimits,
-    /// What warps do, read off the instructions that are printed.
+    /// What its printer says of programs.
     #[serde(skip)]
-    pub counts: Counts,
+    pub printer: Printer,
 }
 
 /// What a backend of ours can do, as data: the planner picks only from it.
@@ -98,6 +109,9 @@ pub struct Target {
     pub families: Vec<Family>,
     /// Element types that tiles may have.
     pub dtypes: Vec<DType>,
+    /// Scalar operations on these types that it has no form for; see [`Target::lacking`].
+    #[serde(default)]
+    pub lacks: Arc<BTreeSet<Form>>,
     /// Width of a vector register in bytes (a GPU: of one lane).
     pub vector_bytes: u32,
     /// Register tiles (CPU).

@@ -16,6 +16,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
         kind,
         families: vec![Family::Contract],
         dtypes: DType::ALL.to_vec(),
+        lacks: Default::default(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
@@ -30,7 +31,7 @@ fn target(kind: TargetKind, shared_bytes: u64) -> Target {
             unrolls: vec![],
             rasters: vec![],
             splits: vec![],
-            counts: kernel::Counts::default(),
+            printer: kernel::Printer::default(),
             limits: CtaLimits {
                 threads: 1024,
                 registers: 255,

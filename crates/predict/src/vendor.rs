@@ -3,7 +3,7 @@
 
 use crate::Constants;
 use crate::constants::{Generation, Tiles};
-use kernel::{Counts, CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
+use kernel::{CtaLimits, Family, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineKind, NumType, UnitClass};
 
@@ -35,6 +35,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
         kind,
         families: Family::ALL.to_vec(),
         dtypes: DType::ALL.to_vec(),
+        lacks: Default::default(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
@@ -49,7 +50,7 @@ pub fn vendor_with(machine: &Machine, c: &Constants) -> Option<Target> {
             unrolls: vec![],
             rasters: vec![8, 4, 1],
             splits: c.tables.products.parts.clone(),
-            counts: Counts::default(),
+            printer: Printer::default(),
             limits: CtaLimits {
                 threads: limit(l.threads_per_cta, 1024) as u32,
                 registers: limit(l.registers_per_thread, 255) as u32,

@@ -66,6 +66,9 @@ fn agreeing_differing_and_empty_folders_are_counted() {
 
     let (code, out, _) = test(&[dir, "--atol", "1"]);
     assert_eq!(code, Some(0), "{out}");
+    let (code, out, err) = test(&[dir, "--atol", "1", "--on", "nowhere"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("there is no device 'nowhere'"), "{err}");
 }
 
 #[test]

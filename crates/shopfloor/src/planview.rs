@@ -5,6 +5,7 @@ use plan::{Allotment, Goal, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
 use report::{BodyView, PlanView, counted};
 use serde::Serialize;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -45,6 +46,8 @@ pub struct Whole {
     pub plan: Plan,
     /// Branches and loop bodies.
     pub bodies: Vec<BodyView>,
+    /// Plans of those of them that can be planned before there is data.
+    pub inside: Vec<Plan>,
     /// Sizes that only data gives, as they are taken (`n=1`).
     pub taken: Vec<String>,
 }
@@ -295,15 +298,19 @@ fn plan_over(
         Err(_) if late != *dims => (planner.bind(model.program(), dims, &allotment)?, vec![]),
         other => (other?, taken),
     };
+    let plans = RefCell::new(vec![]);
     let bodies = match inside {
         true => crate::bodies::bodies(model.program(), &plan.dims, &|program, dims| {
-            planner.bind(program, dims, &allotment)
+            let plan = planner.bind(program, dims, &allotment)?;
+            plans.borrow_mut().push(plan.clone());
+            Ok(plan)
         }),
         false => vec![],
     };
     Ok(Whole {
         plan,
         bodies,
+        inside: plans.into_inner(),
         taken,
     })
 }

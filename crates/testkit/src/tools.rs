@@ -7,14 +7,27 @@ use std::process::Command;
 /// # Errors
 /// Why it is left out.
 pub fn tool(name: &str) -> Result<PathBuf, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-ptxas.sh");
+    fetched("scripts/fetch-ptxas.sh", &[name])
+}
+
+/// The path that a script of the repository prints.
+fn fetched(script: &str, args: &[&str]) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = Command::new("sh")
-        .arg(script)
-        .arg(name)
+        .arg(root.join(script))
+        .args(args)
         .output()
-        .map_err(|e| e.to_string())?;
+        .map_err(|e| format!("sh could not be started: {e}"))?;
     match out.status.success() {
         true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
         false => Err(String::from_utf8_lossy(&out.stderr).trim().to_string()),
     }
+}
+
+/// The folder of the ONNX standard's own tests.
+///
+/// # Errors
+/// Why they are left out.
+pub fn node_tests() -> Result<PathBuf, String> {
+    fetched("scripts/fetch-node-tests.sh", &[])
 }

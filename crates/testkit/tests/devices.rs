@@ -2,11 +2,13 @@
 //! that their waits allow, tile programs are interpreted by the reference.
 extern crate shopfloor_testkit as testkit;
 
+use layout::{DType, Dim};
 use plan::{Allotment, BufferKind, Plan, PlanSegment, Planner as _, Step};
 use planner::{Placement, PlanOptions, Planner};
 use reference::run_graph;
 use shopfloor::{DimBox, Model, ModelOptions, inputs, machines};
-use tensor::Tensor;
+use std::sync::Arc;
+use tensor::{Tensor, WeightStore};
 use testkit::zoo;
 
 fn check(name: &str, planner: &Planner, batch: i64, seed: u64) -> Plan {
@@ -88,6 +90,71 @@ fn a_gpu_with_its_host() {
     let block = plan.blocks().next().expect("block");
     let kernels = block.steps.iter().filter(|s| !s.name.starts_with("copy "));
     assert!(kernels.clone().count() > 3 && kernels.clone().all(|s| s.device == 1));
+}
+
+/// A GPU of every kind behind its host.
+fn gpus() -> Vec<Planner> {
+    let host = machines::find("zen5-2core").expect("machine");
+    let host = (host, cpu::target(cpu::isa::Isa::Avx512));
+    let all = testkit::printed::everywhere().expect("targets");
+    let of = |o: testkit::printed::On| {
+        Planner::new(
+            vec![host.clone(), (o.machine, o.target)],
+            PlanOptions::default(),
+        )
+    };
+    all.into_iter().map(of).collect()
+}
+
+/// A function of `d` behind one of f32, as a program.
+fn function_of(f: expr::Unary, d: DType) -> plan::Program {
+    let origin = graph::Origin {
+        name: "node".into(),
+        op_type: "Function".into(),
+    };
+    let mut b = graph::GraphBuilder::new("model", Arc::new(WeightStore::new()));
+    let x = b.input("x", DType::F32, vec![Dim::from(64usize)]);
+    let w = b.input("w", d, vec![Dim::from(64usize)]);
+    let map = |f: expr::Unary, d: DType| {
+        let mut e = expr::ExprBuilder::new();
+        let x = e.input(0, d);
+        let y = e.unary(f, x);
+        graph::Op::Map(e.finish(&[y]))
+    };
+    let y = b.node(map(expr::Unary::Abs, DType::F32), &[x], &["y"], &origin);
+    let z = b.node(map(f, d), &[w], &["z"], &origin);
+    let out = [y.unwrap()[0], z.unwrap()[0]];
+    planner::program(&b.finish(&out), &planner::ProgramOptions::default()).expect("program")
+}
+
+#[test]
+fn what_a_target_has_no_form_for_is_a_step_of_the_host_and_the_plan_says_why() {
+    for (f, d, what) in [
+        (expr::Unary::Cos, DType::F64, "f64"),
+        (expr::Unary::Abs, DType::U64, "u64"),
+        (expr::Unary::Sqrt, DType::I32, "sqrt of i32"),
+    ] {
+        let program = function_of(f, d);
+        for planner in gpus() {
+            let plan = planner.bind(&program, &DimBox::new(), &Allotment::default());
+            let plan = plan.expect("a plan");
+            let name = &planner.devices()[1].1.name;
+            let on: Vec<u32> = plan
+                .blocks()
+                .flat_map(|b| &b.steps)
+                .filter(|s| !s.name.starts_with("copy "))
+                .map(|s| s.device)
+                .collect();
+            assert!(
+                on.contains(&0) && on.contains(&1),
+                "{name}, {f} of {d}: {on:?}"
+            );
+            let why = plan.whys.iter().find(|w| w.pass == "place");
+            let why = why.map_or("", |w| w.reason.as_str());
+            let told = format!("target {name} has no form for");
+            assert!(why.starts_with(&told) && why.contains(what), "{why}");
+        }
+    }
 }
 
 #[test]

@@ -14,12 +14,16 @@ use shopfloor::{
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use testkit::printed::{Came, Code, On, check, everywhere};
+use testkit::share::Share;
+use testkit::tools;
 
 /// Folders of the pinned version.
 const CASES: usize = 2027;
+/// Parts of them, of which a run prints one for targets that need not be here.
+const SHARES: u64 = 40;
 
 /// One engine for all: its workers would otherwise start anew for each of the cases. The calling
 /// thread is its only worker, because the tests themselves run side by side.
@@ -29,20 +33,6 @@ fn engine() -> Result<&'static Arc<Engine>, Failed> {
         .get_or_init(|| default_engine(Some(1), None, None).map_err(|e| e.to_string()))
         .as_ref()
         .map_err(|e| Failed::from(e.clone()))
-}
-
-fn fetch() -> Result<PathBuf, String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.ancestors().nth(2).unwrap_or(here);
-    let out = Command::new("sh")
-        .arg(root.join("scripts/fetch-node-tests.sh"))
-        .output()
-        .map_err(|e| format!("sh could not be started: {e}"))?;
-    if !out.status.success() {
-        return Err(String::from_utf8_lossy(&out.stderr).trim().to_string());
-    }
-    let path = String::from_utf8_lossy(&out.stdout).trim().to_string();
-    Ok(PathBuf::from(path))
 }
 
 /// Why a case is excluded: the entry of its name, or the longest prefix written `NAME*`.
@@ -123,10 +113,46 @@ fn shared() -> Vec<Trial> {
     both.collect()
 }
 
+/// Whether `code` is valid, where it is WGSL.
+fn valid(on: &On, code: &Code) -> Result<(), String> {
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+    if on.target.kind != kernel::TargetKind::Wgsl {
+        return Ok(());
+    }
+    let module = naga::front::wgsl::parse_str(&code.text);
+    let module = module.map_err(|e| e.emit_to_string(&code.text))?;
+    let mut v = Validator::new(ValidationFlags::all(), Capabilities::all());
+    let done = v.validate(&module);
+    done.map(|_| ()).map_err(|e| e.emit_to_string(&code.text))
+}
+
+/// Plans and prints this run's share of the cases for every target.
+fn share_is_printed(folders: &[TestFolder]) -> Result<(), Failed> {
+    let (share, all) = (Share::of_run(SHARES), everywhere()?);
+    let (mut steps, mut wrong) = (0, vec![]);
+    for f in folders.iter().filter(|f| share.has(&f.name())) {
+        let name = f.name();
+        match check(&f.path.join("model.onnx"), &[], &all, &mut valid) {
+            Ok(Came::Steps(n)) => steps += n,
+            // What is not taken at all is its own case's to say.
+            Ok(Came::Unknown(_)) => {}
+            Err(why) => wrong.push(format!(
+                "{name}: {why}\n    again: cargo xtask targets {name}"
+            )),
+        }
+    }
+    println!("share {} of {}: {steps} steps", share.number, share.of);
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n").into()),
+    }
+}
+
 fn main() {
     let args = Arguments::from_args();
     let exclusions = Exclusions::read();
-    let found = fetch().and_then(|path| find_test_folders(&[path]).map_err(|e| e.to_string()));
+    let found =
+        tools::node_tests().and_then(|path| find_test_folders(&[path]).map_err(|e| e.to_string()));
     let mut trials = Vec::new();
     match found {
         Ok(folders) => {
@@ -135,6 +161,9 @@ fn main() {
                 CASES => Ok(()),
                 n => Err(format!("{n} cases were found, not {CASES}").into()),
             }));
+            let all = folders.clone();
+            let printed = move || share_is_printed(&all);
+            trials.push(Trial::test("a_share_is_printed_for_every_target", printed));
             let mut used = Vec::new();
             for folder in folders {
                 let parent = folder.path.parent().and_then(|p| p.file_name());

@@ -7,6 +7,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::path::Path;
 use std::sync::Mutex;
+use testkit::printed::{check as print_all, everywhere};
+use testkit::share::Share;
 use testkit::zoo::{self, ZooModel};
 
 /// Every model of the zoo but the one of 2 GB, which `cargo xtask zoo --large` runs.
@@ -78,6 +80,9 @@ const MODELS: &[&str] = &[
     "yolo_like",
 ];
 
+/// Parts of them, of which a run prints one.
+const SHARES: u64 = 20;
+
 /// Weights are generated for one model at a time: several at once would fill memory and disk.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -125,13 +130,37 @@ fn run(name: &str) -> Result<(), Failed> {
     check(&model, path, fixed, "fixed dims, 2 threads")
 }
 
+/// Plans and prints this run's share of the models for every target that need not be here.
+fn share_is_printed(models: &[&str]) -> Result<(), Failed> {
+    let (share, all) = (Share::of_run(SHARES), everywhere()?);
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for name in models.iter().filter(|m| share.has(m)) {
+        let fail = |e: &dyn std::fmt::Display| {
+            Failed::from(format!(
+                "{name}: {e}\n    again: cargo xtask targets {name}"
+            ))
+        };
+        let model = zoo::find(name).ok_or("it is gone")?;
+        let prepared = model.prepare_temporary().map_err(|e| fail(&e))?;
+        let inputs = model.inputs().map_err(|e| fail(&e))?;
+        let done = print_all(&prepared.model, &inputs, &all, &mut |_, _| Ok(()));
+        done.map_err(|e| fail(&e))?;
+    }
+    Ok(())
+}
+
 fn main() {
     let args = Arguments::from_args();
     let missing = zoo::missing(MODELS);
-    let trials = MODELS
+    let there = MODELS.iter().filter(|m| !missing.iter().any(|x| x == *m));
+    let there: Vec<&str> = there.copied().collect();
+    let mut trials: Vec<Trial> = there
         .iter()
-        .filter(|m| !missing.iter().any(|x| x == *m))
         .map(|&m| Trial::test(m, move || run(m)))
         .collect();
+    let printed = move || share_is_printed(&there);
+    trials.push(Trial::test("a_share_is_printed_for_every_target", printed));
     libtest_mimic::run(&args, trials).exit();
 }

@@ -90,10 +90,12 @@ fn ended(status: std::io::Result<std::process::ExitStatus>) -> ExitCode {
 /// Hands a command to the campaigns' program.
 fn campaign(args: &[String]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // What runs on a GPU brings wgpu, which nothing else waits for.
-    let gpu = args
-        .windows(2)
-        .any(|a| a[0] == "--on" && a[1].starts_with("wgpu"));
+    // What runs on a GPU brings wgpu, which nothing else waits for; what is printed for one is looked at
+    // by its reader of WGSL.
+    let gpu = args.first().is_some_and(|a| a == "targets")
+        || args
+            .windows(2)
+            .any(|a| a[0] == "--on" && a[1].starts_with("wgpu"));
     let status = std::process::Command::new(cargo)
         .args(["run", "-q", "--release", "-p", "shopfloor-testkit"])
         .args(if gpu {

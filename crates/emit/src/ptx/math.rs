@@ -181,7 +181,11 @@ fn as_threads(
     let out = t.reg(kind);
     let regs: Vec<Reg> = args.iter().map(|a| a.reg).collect();
     let lines = super::threads::scope(
-        (std::mem::take(&mut b.regs), &body),
+        (
+            std::mem::take(&mut b.regs),
+            std::mem::take(&mut b.vars),
+            &body,
+        ),
         (&given, &regs),
         (made, out),
         t.scope_number(),

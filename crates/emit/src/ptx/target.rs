@@ -1,7 +1,12 @@
 //! What the PTX emitter can print, as data for the planner.
-use kernel::{Counts, CtaLimits, Family, Fragment, GpuTarget, Swizzle, Target, TargetKind};
+use crate::simt::forms;
+use kernel::{
+    CtaLimits, Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
+};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 /// What a CTA has on `arch`, as the vendor's table of compute capabilities says; shared memory with the
 /// opt-in for more than 48 KiB.
@@ -27,6 +32,16 @@ pub(super) fn registers_for(threads: u32) -> u32 {
     (most.register_file / warps / 8 * 8).min(most.registers)
 }
 
+/// Scalar operations without PTX, the same on every architecture.
+fn lacks() -> Arc<BTreeSet<Form>> {
+    static ALL: OnceLock<Arc<BTreeSet<Form>>> = OnceLock::new();
+    let all = || {
+        let types: Vec<DType> = forms::types().collect();
+        forms::lacking(&types, super::threads::alone).into()
+    };
+    ALL.get_or_init(all).clone()
+}
+
 /// The target of `arch` (`sm_80`, `sm_90`): legal values of every GPU field of a schedule. For any
 /// other name it has no families, so that nothing is planned for it.
 pub fn target(arch: &str) -> Target {
@@ -35,7 +50,8 @@ pub fn target(arch: &str) -> Target {
         name: format!("ptx-{arch}"),
         kind: TargetKind::Ptx,
         families: if known { Family::ALL.to_vec() } else { vec![] },
-        dtypes: DType::ALL.to_vec(),
+        dtypes: forms::types().collect(),
+        lacks: lacks(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
@@ -90,7 +106,10 @@ pub fn target(arch: &str) -> Target {
             unrolls: vec![4, 2, 1],
             rasters: vec![8, 4, 1],
             splits: vec![2, 4, 8, 16, 32],
-            counts: Counts(Some(super::warps)),
+            printer: Printer {
+                prints: Some(prints),
+                counts: Some(super::warps),
+            },
             limits: limits(arch),
         }),
         // Not measured yet: guesses of what well-pipelined kernels without hardware copies reach.
@@ -106,4 +125,11 @@ pub fn target(arch: &str) -> Target {
             ..EfficiencyTable::default()
         },
     }
+}
+
+/// Whether there is PTX for `program`.
+fn prints(program: &TileProgram, target: &Target) -> Result<(), String> {
+    let arch = target.gpu.as_ref().map_or("", |g| &g.arch);
+    let made = super::emit(program, arch);
+    made.map(|_| ()).map_err(|e| e.to_string())
 }

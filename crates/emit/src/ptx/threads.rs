@@ -10,6 +10,7 @@ use super::count::{Item, Reader};
 use super::source::{Printed, Source};
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
+use crate::simt::forms::Alone;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
@@ -106,16 +107,24 @@ fn declared(values: usize, vars: usize, temps: u32) -> String {
         ("tr", "b32"),
         ("tl", "b64"),
         ("tf", "f32"),
+        ("td", "f64"),
     ] {
         let _ = writeln!(out, "\t.reg .{ty} %{c}<{}>;", temps + 1);
     }
     out
 }
 
+/// The text of a scalar operation.
+pub(super) fn alone(a: Alone) -> Out<String> {
+    let from: Vec<String> = a.given.iter().map(|r| format!("%given{r}")).collect();
+    let made = (a.made, "%made");
+    scope((a.regs, a.vars, &a.body), (&a.given, &from), made, 0)
+}
+
 /// Values without memory as a scope of its own inside another text: `given` are there as `from`, `made`
 /// goes to `to`; names have `number` in them, so that they are nobody else's.
 pub(super) fn scope(
-    (regs, body): (Vec<Ty>, &[Inst]),
+    (regs, vars, body): (Vec<Ty>, Vec<Ty>, &[Inst]),
     (given, from): (&[Reg], &[impl std::fmt::Display]),
     (made, to): (Reg, impl std::fmt::Display),
     number: u32,
@@ -124,7 +133,7 @@ pub(super) fn scope(
         name: String::new(),
         threads: 0,
         regs,
-        vars: vec![],
+        vars,
         shared: vec![],
         dims: vec![],
         operands: vec![],
@@ -143,9 +152,12 @@ pub(super) fn scope(
         numbers: HashMap::new(),
     };
     s.body(body)?;
-    let own = |text: &str| text.replace('%', &format!("%s{number}"));
+    let own = |text: &str| {
+        let named = text.replace('%', &format!("%s{number}"));
+        named.replace('$', &format!("$s{number}_"))
+    };
     let line = |r: Reg, to: &str, from: &str| format!("\tmov.{} {to}, {from};\n", moved(s.ty(r)));
-    let mut out = own(&declared(p.regs.len(), 0, s.temps));
+    let mut out = own(&declared(p.regs.len(), p.vars.len(), s.temps));
     for (&g, f) in given.iter().zip(from) {
         out += &line(g, &own(&s.r(g)), &f.to_string());
     }

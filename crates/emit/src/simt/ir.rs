@@ -22,15 +22,18 @@ pub enum Ty {
 }
 
 impl Ty {
-    /// How an element of type `d` is held: narrow floats in f32, narrow integers in 32 bits.
+    /// How an element of type `d` is held: narrow floats in f32, narrow integers in 32 bits; `None` for what
+    /// no thread holds.
     pub fn of(d: DType) -> Option<Ty> {
         Some(match d {
             DType::F32 | DType::F16 | DType::BF16 => Ty::F32,
             DType::F64 => Ty::F64,
             DType::I4 | DType::I8 | DType::I16 | DType::I32 => Ty::I32,
             DType::U4 | DType::U8 | DType::U16 | DType::U32 => Ty::U32,
-            DType::I64 | DType::U64 => Ty::I64,
+            DType::I64 => Ty::I64,
             DType::Bool => Ty::Bool,
+            // Order, quotients and conversions of these differ from those of i64.
+            DType::U64 => return None,
             DType::Str | DType::Host => return None,
         })
     }

@@ -4,8 +4,11 @@ pub mod ir;
 pub mod run;
 
 pub(crate) mod build;
+mod circular;
+pub(crate) mod forms;
 pub(crate) mod lanes;
 mod lower;
+mod remainder;
 pub(crate) mod scalar;
 
 pub use ir::Program;

@@ -5,7 +5,9 @@
 //! out here, once for all of them; absolute errors are some units of the last place of the result's
 //! largest value.
 use super::build::Build;
+use super::circular::circular;
 use super::ir::{Op, Reg, Ty};
+use super::remainder;
 use expr::{Binary, Compare, Expr, Inst, Scalar, Unary};
 use layout::DType;
 
@@ -24,9 +26,7 @@ pub(crate) fn eval(
     for (inst, &d) in e.insts.iter().zip(&types) {
         let at = |r: &u32| v[*r as usize];
         let of = |r: &u32| types[*r as usize];
-        let ty = Ty::of(d)
-            .filter(|_| d != DType::U64)
-            .ok_or_else(|| format!("values of {d} have no form on this target"))?;
+        let ty = Ty::of(d).ok_or_else(|| format!("values of {d} have no form on this target"))?;
         let r = match inst {
             Inst::Input { slot, .. } => *args
                 .get(*slot as usize)
@@ -69,7 +69,7 @@ fn narrow(b: &mut Build, r: Reg, d: DType) -> Reg {
     }
 }
 
-fn un(b: &mut Build, f: Unary, x: Reg) -> Reg {
+pub(super) fn un(b: &mut Build, f: Unary, x: Reg) -> Reg {
     b.op(b.ty(x), Op::Unary(f, x))
 }
 
@@ -80,7 +80,10 @@ pub(crate) fn unary(b: &mut Build, f: Unary, x: Reg, d: DType) -> Out<Reg> {
         return match f {
             Unary::Not | Unary::BitNot => Ok(b.op(Ty::Bool, Op::Unary(Unary::Not, x))),
             Unary::IsNan | Unary::IsInf => Ok(b.constant(0, Ty::Bool)),
-            _ => Ok(x),
+            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round => {
+                Ok(x)
+            }
+            _ => none(),
         };
     }
     if d.is_float() {
@@ -161,15 +164,15 @@ fn sign(b: &mut Build, x: Reg) -> Reg {
     b.select(nan, x, r)
 }
 
-fn number(b: &mut Build, v: f64) -> Reg {
+pub(super) fn number(b: &mut Build, v: f64) -> Reg {
     b.float(v as f32 as f64, Ty::F32)
 }
 
-fn muladd(b: &mut Build, x: Reg, y: Reg, z: Reg) -> Reg {
+pub(super) fn muladd(b: &mut Build, x: Reg, y: Reg, z: Reg) -> Reg {
     b.op(b.ty(x), Op::MulAdd(x, y, z))
 }
 
-fn horner(b: &mut Build, x: Reg, coefficients: &[f64]) -> Reg {
+pub(super) fn horner(b: &mut Build, x: Reg, coefficients: &[f64]) -> Reg {
     let mut it = coefficients.iter().rev();
     let mut r = number(b, it.next().copied().unwrap_or(0.0));
     for &c in it {
@@ -189,14 +192,19 @@ fn piecewise(b: &mut Build, x: Reg, limit: f64, below: Reg, above: Reg) -> Reg {
 
 /// `m`, which is not negative, with the sign of `x`.
 fn with_sign(b: &mut Build, m: Reg, x: Reg) -> Reg {
-    let zero = number(b, 0.0);
     let n = un(b, Unary::Neg, m);
-    let negative = b.compare(Compare::Lt, x, zero);
+    let negative = negative(b, x);
     b.select(negative, n, m)
 }
 
+/// Whether `x` has a sign: -0 has one.
+fn negative(b: &mut Build, x: Reg) -> Reg {
+    let (bits, zero) = (b.op(Ty::I32, Op::Bits(x)), b.int(0));
+    b.compare(Compare::Lt, bits, zero)
+}
+
 /// `x + x^3 p(x^2)`.
-fn odd(b: &mut Build, x: Reg, p: &[f64]) -> Reg {
+pub(super) fn odd(b: &mut Build, x: Reg, p: &[f64]) -> Reg {
     let u = b.mul(x, x);
     let p = horner(b, u, p);
     let x3 = b.mul(x, u);
@@ -215,11 +223,7 @@ fn function(b: &mut Build, f: Unary, x: Reg) -> Reg {
         }
         Unary::Tanh => tanh(b, x),
         Unary::Erf => erf(b, x),
-        Unary::Sin | Unary::Cos => circular(b, f, x),
-        Unary::Tan => {
-            let (s, c) = (circular(b, Unary::Sin, x), circular(b, Unary::Cos, x));
-            b.binary(Binary::Div, s, c)
-        }
+        Unary::Sin | Unary::Cos | Unary::Tan => circular(b, f, x),
         Unary::Atan => atan2(b, x, one),
         Unary::Asin | Unary::Acos => {
             let (less, more) = (b.sub(one, x), b.add(one, x));
@@ -258,6 +262,7 @@ fn function(b: &mut Build, f: Unary, x: Reg) -> Reg {
             let s = un(b, Unary::Sqrt, s);
             let s = b.add(m, s);
             let large = un(b, Unary::Log, s);
+            let large = log_of_double(b, m, large);
             let large = with_sign(b, large, x);
             let small = odd(
                 b,
@@ -271,7 +276,10 @@ fn function(b: &mut Build, f: Unary, x: Reg) -> Reg {
             let p = b.mul(less, more);
             let s = un(b, Unary::Sqrt, p);
             let s = b.add(x, s);
-            un(b, Unary::Log, s)
+            let l = un(b, Unary::Log, s);
+            let l = log_of_double(b, x, l);
+            let (nan, outside) = (number(b, f64::NAN), b.compare(Compare::Lt, x, one));
+            b.select(outside, nan, l)
         }
         Unary::Atanh => {
             let (less, more) = (b.sub(one, x), b.add(one, x));
@@ -284,6 +292,16 @@ fn function(b: &mut Build, f: Unary, x: Reg) -> Reg {
         }
         f => un(b, f, x),
     }
+}
+
+/// `below`, or log(2 m) where the square of `m` would leave its range and 1 beside it is nothing.
+fn log_of_double(b: &mut Build, m: Reg, below: Reg) -> Reg {
+    let l = un(b, Unary::Log, m);
+    let ln2 = number(b, std::f64::consts::LN_2);
+    let l = b.add(l, ln2);
+    let limit = number(b, 2f64.powi(32));
+    let large = b.compare(Compare::Gt, m, limit);
+    b.select(large, l, below)
 }
 
 /// tanh: an odd polynomial below 0.65, `1 - 2 / (exp(2x) + 1)` above.
@@ -347,61 +365,6 @@ fn erf(b: &mut Build, x: Reg) -> Reg {
     piecewise(b, x, 1.0, small, large)
 }
 
-/// sin and cos: the nearest multiple of pi/2 is taken off in three parts, polynomials do the rest.
-fn circular(b: &mut Build, f: Unary, x: Reg) -> Reg {
-    let per = number(b, std::f64::consts::FRAC_2_PI);
-    let q = b.mul(x, per);
-    let q = un(b, Unary::Round, q);
-    // Their products with numbers of up to 11 bits are exact.
-    let mut r = x;
-    for part in [
-        -1.570_312_5,
-        -4.837_512_969_970_703e-4,
-        -7.549_789_948_768_648e-8,
-    ] {
-        let part = number(b, part);
-        r = muladd(b, q, part, r);
-    }
-    let u = b.mul(r, r);
-    let s = odd(
-        b,
-        r,
-        &[-1.0 / 6.0, 8.333_161e-3, -1.984_126_5e-4, 2.752_552_2e-6],
-    );
-    let c = horner(
-        b,
-        u,
-        &[
-            1.0,
-            -0.5,
-            4.166_666_5e-2,
-            -1.388_888_2e-3,
-            2.480_1e-5,
-            -2.73e-7,
-        ],
-    );
-    let four = number(b, 0.25);
-    // The quarter of the circle: q modulo 4.
-    let turns = b.mul(q, four);
-    let whole = un(b, Unary::Floor, turns);
-    let minus = number(b, -4.0);
-    let mut quarter = muladd(b, whole, minus, q);
-    if f == Unary::Cos {
-        let one = number(b, 1.0);
-        quarter = b.add(quarter, one);
-    }
-    let [one, two, three, four] = [1.0, 2.0, 3.0, 4.0].map(|v| number(b, v));
-    let is = |b: &mut Build, n| b.compare(Compare::Eq, quarter, n);
-    let (first, third) = (is(b, one), is(b, three));
-    let odd = b.binary(Binary::Or, first, third);
-    let r = b.select(odd, c, s);
-    let n = un(b, Unary::Neg, r);
-    let low = b.compare(Compare::Ge, quarter, two);
-    let high = b.compare(Compare::Lt, quarter, four);
-    let negative = b.binary(Binary::And, low, high);
-    b.select(negative, n, r)
-}
-
 /// Angle of the point (x, y).
 fn atan2(b: &mut Build, y: Reg, x: Reg) -> Reg {
     const P: [f64; 8] = [
@@ -431,7 +394,7 @@ fn atan2(b: &mut Build, y: Reg, x: Reg) -> Reg {
     let r = b.select(steep, swapped, r);
     let half = number(b, std::f64::consts::PI);
     let back = b.sub(half, r);
-    let left = b.compare(Compare::Lt, x, zero);
+    let left = negative(b, x);
     let r = b.select(left, back, r);
     with_sign(b, r, y)
 }
@@ -442,6 +405,9 @@ fn pow(b: &mut Build, a: Reg, p: Reg) -> Reg {
     let m = un(b, Unary::Abs, a);
     let l = un(b, Unary::Log, m);
     let e = b.mul(l, p);
+    // 1 to the power of an infinity is 1.
+    let unit = b.compare(Compare::Eq, m, one);
+    let e = b.select(unit, zero, e);
     let r = un(b, Unary::Exp, e);
     // A negative base: with the sign of an odd whole power, not a number for a broken one.
     let whole = un(b, Unary::Floor, p);
@@ -486,18 +452,8 @@ pub(crate) fn binary(b: &mut Build, f: Binary, x: Reg, y: Reg, d: DType) -> Out<
             Binary::Min | Binary::Max => return Ok(b.binary(f, x, y)),
             Binary::Pow if ty == Ty::F32 => pow(b, x, y),
             Binary::Atan2 if ty == Ty::F32 => atan2(b, x, y),
-            Binary::Mod | Binary::Fmod if ty == Ty::F32 => {
-                let q = b.binary(Binary::Div, x, y);
-                let whole = if f == Binary::Mod {
-                    un(b, Unary::Floor, q)
-                } else {
-                    let m = un(b, Unary::Abs, q);
-                    let m = un(b, Unary::Floor, m);
-                    with_sign(b, m, q)
-                };
-                let p = b.mul(whole, y);
-                b.sub(x, p)
-            }
+            Binary::Fmod if ty == Ty::F32 => remainder::fmod(b, x, y),
+            Binary::Mod if ty == Ty::F32 => remainder::modulo(b, x, y),
             Binary::And | Binary::Or | Binary::Xor => {
                 let (zero, one) = (b.float(0.0, ty), b.float(1.0, ty));
                 let (x, y) = (
@@ -591,7 +547,7 @@ pub(crate) fn cast(b: &mut Build, x: Reg, from: DType, to: DType) -> Out<Reg> {
             "a conversion of {from} to {to} has no form on this target"
         ))
     };
-    let (have, Some(want)) = (b.ty(x), Ty::of(to).filter(|_| to != DType::U64)) else {
+    let (have, Some(want)) = (b.ty(x), Ty::of(to)) else {
         return none();
     };
     if from == to {
@@ -616,20 +572,21 @@ pub(crate) fn cast(b: &mut Build, x: Reg, from: DType, to: DType) -> Out<Reg> {
         let (one, zero) = (pair(b, 1.0), pair(b, 0.0));
         return Ok(b.select(x, one, zero));
     }
-    if !from.is_float() {
-        let r = convert(b, x, want);
-        return Ok(
-            if to.is_float() || to.bits() < from.bits() || to.bits() < 32 {
-                narrow(b, r, to)
-            } else {
-                r
-            },
-        );
-    }
     if to.is_float() {
-        let r = convert(b, x, want);
+        let mut r = convert(b, x, want);
+        // What an f32 does not hold is rounded twice on its way to a narrower type.
+        if to.bits() < 32 && (from == DType::F64 || (!from.is_float() && from.bits() >= 32)) {
+            r = to_odd(b, x, r);
+        }
         // Every f16 and bf16 is an f32 already.
         return Ok(if to.bits() < 32 { narrow(b, r, to) } else { r });
+    }
+    if !from.is_float() {
+        let r = convert(b, x, want);
+        return Ok(match to.bits() < 32 {
+            true => narrow(b, r, to),
+            false => r,
+        });
     }
     let zero = b.float(0.0, have);
     let nan = b.op(Ty::Bool, Op::Unary(Unary::IsNan, x));
@@ -646,4 +603,32 @@ pub(crate) fn cast(b: &mut Build, x: Reg, from: DType, to: DType) -> Out<Reg> {
     let r = b.binary(Binary::Max, r, low);
     let r = b.binary(Binary::Min, r, high);
     Ok(convert(b, r, want))
+}
+
+/// `r`, which is `x` rounded to f32, with an odd last bit where it is not `x` itself: rounded once more, to
+/// a narrower type, it is then what `x` rounded once is.
+fn to_odd(b: &mut Build, x: Reg, r: Reg) -> Reg {
+    let back = b.op(b.ty(x), Op::Convert(r));
+    let same = b.compare(Compare::Eq, back, x);
+    let zero = match b.ty(x).is_float() {
+        true => b.float(0.0, b.ty(x)),
+        false => b.constant(0, b.ty(x)),
+    };
+    // Where it was rounded away from zero, the number before it is the nearer one.
+    let negative = b.compare(Compare::Lt, x, zero);
+    let positive = b.op(Ty::Bool, Op::Unary(Unary::Not, negative));
+    let (more, less) = (
+        b.compare(Compare::Gt, back, x),
+        b.compare(Compare::Lt, back, x),
+    );
+    let up = b.binary(Binary::And, more, positive);
+    let down = b.binary(Binary::And, less, negative);
+    let away = b.binary(Binary::Or, up, down);
+    let bits = b.op(Ty::U32, Op::Bits(r));
+    let (one, none) = (b.constant(1, Ty::U32), b.constant(0, Ty::U32));
+    let by = b.select(away, one, none);
+    let odd = b.sub(bits, by);
+    let odd = b.binary(Binary::Or, odd, one);
+    let odd = b.op(Ty::F32, Op::Bits(odd));
+    b.select(same, r, odd)
 }

@@ -1,6 +1,7 @@
 //! The text.
 use super::{Array, Number, Wgsl};
 use crate::EmitError;
+use crate::simt::forms::Alone;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Unary};
 use layout::DType;
@@ -14,6 +15,19 @@ fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u
 fn is_inf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 fn min_f(a: f32, b: f32) -> f32 { return select(select(min(a, b), b, is_nan(b)), a, is_nan(a)); }
 fn max_f(a: f32, b: f32) -> f32 { return select(select(max(a, b), b, is_nan(b)), a, is_nan(a)); }
+fn to_i32(x: f32) -> i32 {
+  return select(select(i32(x), 2147483647i, x >= 2147483648.0), bitcast<i32>(0x80000000u), x <= -2147483648.0);
+}
+fn to_u32(x: f32) -> u32 { return select(select(u32(x), 4294967295u, x >= 4294967296.0), 0u, x <= 0.0); }
+fn exp_f(x: f32) -> f32 {
+  return select(exp(clamp(x, -105.0, 89.0)) * select(1.0, bitcast<f32>(infinity), x > 88.72284), x, is_nan(x));
+}
+fn log_f(x: f32) -> f32 {
+  let small = x < 1.17549435e-38;
+  let l = log(select(x, x * 16777216.0, small)) - select(0.0, 16.635532, small);
+  let none = select(l, bitcast<f32>(not_a_number), x < 0.0);
+  return select(select(none, -bitcast<f32>(infinity), x == 0.0), x, !(x < bitcast<f32>(infinity)));
+}
 fn half_bits(x: f32) -> u32 {
   let b = bitcast<u32>(x);
   let sign = (b >> 16u) & 0x8000u;
@@ -41,6 +55,14 @@ fn brain_bits(x: f32) -> u32 {
   return (b + 0x7fffu + ((b >> 16u) & 1u)) >> 16u;
 }
 fn brain_value(h: u32) -> f32 { return bitcast<f32>(h << 16u); }
+";
+
+/// The same where there are 64-bit integers.
+const WIDE_HELPERS: &str = "
+fn to_i64(x: f32) -> i64 {
+  let low = select(i64(x), -9223372036854775807li - 1li, x <= -9223372036854775808.0);
+  return select(low, 9223372036854775807li, x >= 9223372036854775808.0);
+}
 ";
 
 /// Numbers before those of the operands.
@@ -88,6 +110,38 @@ fn constant(ty: Ty, bits: u64) -> Out<String> {
     })
 }
 
+/// Whether values of `d` have a type.
+pub(super) fn held(d: DType) -> bool {
+    Ty::of(d).is_some_and(|t| name(t).is_ok())
+}
+
+/// The text of a scalar operation.
+pub(super) fn alone(a: Alone) -> Out<String> {
+    for &t in a.regs.iter().chain(&a.vars) {
+        name(t)?;
+    }
+    let p = Program {
+        name: String::new(),
+        threads: 0,
+        regs: a.regs,
+        vars: a.vars,
+        shared: vec![],
+        dims: vec![],
+        operands: vec![],
+        tasks: layout::Dim::ONE,
+        faults: vec![],
+        body: vec![],
+    };
+    let mut s = Printer {
+        p: &p,
+        arrays: &[],
+        atomic: [false; 2],
+        out: String::new(),
+    };
+    s.body(&a.body)?;
+    Ok(s.out)
+}
+
 struct Printer<'a> {
     p: &'a Program,
     arrays: &'a [Array],
@@ -113,6 +167,8 @@ fn text(p: &Program, arrays: &[Array]) -> Out<Wgsl> {
             p.operands.len()
         ));
     }
+    let mut int64 = p.regs.contains(&Ty::I64) || p.vars.contains(&Ty::I64);
+    int64 |= p.operands.iter().any(|o| o.dtype == DType::I64);
     let mut numbers = vec![Number::Tasks, Number::First, Number::Fault];
     numbers.extend((0..p.operands.len()).map(|o| Number::Operand(o as u16)));
     numbers.extend(p.dims.iter().cloned().map(Number::Dim));
@@ -158,6 +214,9 @@ fn text(p: &Program, arrays: &[Array]) -> Out<Wgsl> {
         bytes += u64::from(a.elements) * if ty == Ty::I64 { 8 } else { 4 };
     }
     o.push_str(HELPERS);
+    if int64 {
+        o.push_str(WIDE_HELPERS);
+    }
     for i in 0..p.operands.len() {
         s.operand(i)?;
     }
@@ -179,8 +238,6 @@ fn text(p: &Program, arrays: &[Array]) -> Out<Wgsl> {
     }
     s.body(&p.body)?;
     s.out.push_str("}\n}\n");
-    let mut int64 = p.regs.contains(&Ty::I64) || p.vars.contains(&Ty::I64);
-    int64 |= p.operands.iter().any(|o| o.dtype == DType::I64);
     Ok(Wgsl {
         text: s.out,
         entry: "main",
@@ -430,6 +487,10 @@ impl Printer<'_> {
             Op::Select(c, x, y) => format!("select(r{y}, r{x}, r{c})"),
             Op::MulAdd(x, y, z) if ty == Ty::F32 => format!("fma(r{x}, r{y}, r{z})"),
             Op::MulAdd(x, y, z) => format!("r{x} * r{y} + r{z}"),
+            // Conversions of what lies outside are clamped to a float, which is below the largest integer.
+            Op::Convert(x) if self.ty(*x) == Ty::F32 && ty != Ty::F32 => {
+                format!("to_{}(r{x})", name(ty)?)
+            }
             Op::Convert(x) => format!("{}(r{x})", name(ty)?),
             Op::Bits(x) => format!("bitcast<{}>(r{x})", name(ty)?),
             Op::Narrow(d, x) => match d {
@@ -450,15 +511,9 @@ impl Printer<'_> {
             Unary::Neg => format!("-r{x}"),
             Unary::IsNan if float => format!("is_nan(r{x})"),
             Unary::IsInf if float => format!("is_inf(r{x})"),
-            Unary::Abs
-            | Unary::Sqrt
-            | Unary::Exp
-            | Unary::Log
-            | Unary::Floor
-            | Unary::Ceil
-            | Unary::Round
-                if float =>
-            {
+            // What the language leaves open is said: numbers that are none, and the ends of the range.
+            Unary::Exp | Unary::Log if float => format!("{}_f(r{x})", f.name()),
+            Unary::Abs | Unary::Sqrt | Unary::Floor | Unary::Ceil | Unary::Round if float => {
                 format!("{}(r{x})", f.name())
             }
             _ => return Err(format!("{f:?} has no WGSL form")),

@@ -1,7 +1,10 @@
 //! What the WGSL printer can print, as data for the planner.
-use kernel::{Counts, CtaLimits, Family, GpuTarget, Target, TargetKind};
+use crate::simt::forms;
+use kernel::{CtaLimits, Family, Form, GpuTarget, Printer, Target, TargetKind, TileProgram};
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable, Machine, MachineError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 /// What an adapter allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +36,28 @@ pub fn machine() -> Result<Machine, MachineError> {
     Machine::from_toml(include_str!("machine.toml"), "machine.toml")
 }
 
+/// Element types that WGSL has values of.
+fn types() -> Vec<DType> {
+    forms::types().filter(|&d| super::print::held(d)).collect()
+}
+
+/// Scalar operations without WGSL.
+fn lacks() -> Arc<BTreeSet<Form>> {
+    static ALL: OnceLock<Arc<BTreeSet<Form>>> = OnceLock::new();
+    let all = || forms::lacking(&types(), super::print::alone).into();
+    ALL.get_or_init(all).clone()
+}
+
 /// The target of an adapter with these limits.
 pub fn target(limits: Limits) -> Target {
     let threads = [64, 128, 256];
-    let dtypes = DType::ALL.iter().copied().filter(|d| match d {
-        DType::F64 | DType::U64 => false,
-        DType::I64 => limits.int64,
-        _ => true,
-    });
+    let there = |d: &DType| *d != DType::I64 || limits.int64;
     Target {
         name: "wgsl".into(),
         kind: TargetKind::Wgsl,
         families: Family::ALL.to_vec(),
-        dtypes: dtypes.collect(),
+        dtypes: types().into_iter().filter(there).collect(),
+        lacks: lacks(),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
@@ -64,7 +76,10 @@ pub fn target(limits: Limits) -> Target {
             unrolls: vec![1],
             rasters: vec![1],
             splits: vec![4, 16],
-            counts: Counts::default(),
+            printer: Printer {
+                prints: Some(prints),
+                counts: None,
+            },
             limits: CtaLimits {
                 threads: limits.threads,
                 // Unknown here, and the driver's to spill: as many as any GPU of today has.
@@ -82,5 +97,20 @@ pub fn target(limits: Limits) -> Target {
                 .with_unit("fma", 0.4),
             ..EfficiencyTable::default()
         },
+    }
+}
+
+/// Whether there is WGSL for `program` in the memory that `target` shares.
+fn prints(program: &TileProgram, target: &Target) -> Result<(), String> {
+    program.fits(target).map_err(|e| e.to_string())?;
+    let arrays = vec![super::Array::Work; program.kernel().operands.len()];
+    let made = super::emit(program, &arrays).map_err(|e| e.to_string())?;
+    let most = target.gpu.as_ref().map_or(0, |g| g.limits.shared_bytes);
+    match made.shared_bytes <= most {
+        true => Ok(()),
+        false => Err(format!(
+            "tiles and what threads exchange take {} bytes of shared memory; {} has {most}",
+            made.shared_bytes, target.name
+        )),
     }
 }

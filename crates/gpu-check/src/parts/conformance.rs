@@ -3,7 +3,9 @@ use crate::device::{self, Gpu};
 use crate::lines::{Line, check, item, now, say};
 use crate::options::Options;
 use crate::parts::BROKEN;
-use conformance::{OnDevice, Outcome, Subject, each};
+use ::device::Device as _;
+use conformance::{OnDevice, Outcome, Subject, each, scalars};
+use layout::DType;
 use std::collections::BTreeMap;
 
 /// Columns of the table.
@@ -99,6 +101,23 @@ pub fn run(o: &Options) -> Result<(), String> {
     let gpu = Gpu::open(o)?;
     let context = gpu.context()?;
     let d = gpu.device(device::described(o)?)?;
+    let (target, few) = (d.target(), [DType::F32, DType::I32]);
+    // An emulated GPU takes its time.
+    let types = if o.emulated() {
+        &few[..]
+    } else {
+        &target.dtypes[..]
+    };
+    if o.past == 0 {
+        let mut hears = |f| now(format!("{f} at the edges of its type"));
+        match scalars(&OnDevice(&d), target, types, SEED, &mut hears) {
+            Ok(n) => check("scalar operations", Ok(format!("{n} agree"))),
+            Err(why) => {
+                let told = why.lines().take(LISTED).map(|l| ("scalar operation", l));
+                told.fold(false, |_, (what, l)| check(what, Err(l.into())))
+            }
+        };
+    }
     let most = if o.emulated() { 3 } else { 100_000 };
     suite(o, &OnDevice(&d), most, &|| context.memory().is_ok())
 }

@@ -1,5 +1,5 @@
 //! What every decision of one bind sees.
-use kernel::{AxisId, Kernel, OperandId, Role, Schedule, Stmt, Target, TileId};
+use kernel::{AxisId, Kernel, OperandId, Prints, Role, Schedule, Stmt, Target, TileId};
 use layout::{Dim, DimBox};
 use machine::Machine;
 use std::sync::Arc;
@@ -30,6 +30,11 @@ impl Ctx<'_> {
     /// Value at the top of the box; 0 when it cannot be evaluated (checked before).
     pub fn top(&self, d: &Dim) -> i64 {
         self.dims.at_top(d).unwrap_or(0)
+    }
+
+    /// What says whether there is code for a program, where the target has a printer.
+    pub fn prints(&self) -> Option<Prints> {
+        self.target.gpu.as_ref()?.printer.prints
     }
 
     /// How many of a kind of candidates to take: `usual`, or more when a sweep lists them.

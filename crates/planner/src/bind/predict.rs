@@ -44,7 +44,7 @@ pub(crate) fn predict_program(ctx: Ctx, program: &TileProgram) -> Option<(Work, 
 
 /// What counts the instructions of the target's programs, where something does.
 pub(crate) fn counter(ctx: Ctx) -> Option<CountWarps> {
-    ctx.target.gpu.as_ref()?.counts.0
+    ctx.target.gpu.as_ref()?.printer.counts
 }
 
 fn predict_by(ctx: Ctx, program: &TileProgram, counts: Option<CountWarps>) -> Option<(Work, Cost)> {

@@ -151,15 +151,13 @@ impl Printer<'_> {
                 format!("{}.NaN.f32 {to}, {a}, {b};", f.name())
             }
             Binary::Min | Binary::Max if float => {
-                let (p, q, t) = (self.temp("p"), self.temp("p"), self.temp("f"));
-                if ty == Ty::F64 {
-                    return Err("the smaller of two f64 has no PTX form".into());
-                }
-                self.line(format_args!("{}.f32 {t}, {a}, {b};", f.name()));
-                self.line(format_args!("testp.notanumber.f32 {p}, {a};"));
-                self.line(format_args!("testp.notanumber.f32 {q}, {b};"));
-                self.line(format_args!("selp.f32 {t}, {b}, {t}, {q};"));
-                format!("selp.f32 {to}, {a}, {t}, {p};")
+                let (p, q) = (self.temp("p"), self.temp("p"));
+                let t = self.temp(if ty == Ty::F64 { "d" } else { "f" });
+                self.line(format_args!("{}.{k} {t}, {a}, {b};", f.name()));
+                self.line(format_args!("testp.notanumber.{k} {p}, {a};"));
+                self.line(format_args!("testp.notanumber.{k} {q}, {b};"));
+                self.line(format_args!("selp.{k} {t}, {b}, {t}, {q};"));
+                format!("selp.{k} {to}, {a}, {t}, {p};")
             }
             Binary::Min | Binary::Max => format!("{}.{k} {to}, {a}, {b};", f.name()),
             Binary::And | Binary::Or | Binary::Xor => {

@@ -132,7 +132,7 @@ impl Lower<'_> {
         let p = self.place(o, at)?;
         let operand = &self.kernel.operands[o as usize];
         let (dtype, outside) = (operand.dtype, operand.access.outside);
-        let Some(ty) = Ty::of(dtype).filter(|_| dtype != DType::U64) else {
+        let Some(ty) = Ty::of(dtype) else {
             return self.fail(
                 "element type",
                 format!("operands of {dtype} have no form here"),

@@ -55,9 +55,6 @@ impl Lower<'_> {
                 format!("{} has no form in a kernel", tile.dtype),
             );
         };
-        if tile.dtype == DType::U64 {
-            return self.fail("element type", "u64 has no form here; use i64");
-        }
         let place = self.schedule.place(t);
         match (place, makers.as_slice()) {
             (_, []) => Ok(Home::None),
@@ -121,7 +118,12 @@ impl Lower<'_> {
                 };
                 self.shared.push(SharedArray {
                     name: tile.name.clone(),
-                    dtype: tile.dtype,
+                    // Threads write neighbours at once: nibbles have bytes of their own.
+                    dtype: match tile.dtype {
+                        DType::I4 => DType::I8,
+                        DType::U4 => DType::U8,
+                        d => d,
+                    },
                     elements,
                 });
                 Ok(Home::Shared {

@@ -1,7 +1,6 @@
 //! How a kernel is to run where its text says so: a schedule is taken as it is where it is legal, and PTX
 //! stands for what is printed on GPUs that run it.
 use super::{Choice, Ctx, Facts, lanes_last, predict_step};
-use crate::bind::predict::counter;
 use kernel::{
     Given, GpuMapping, Kernel, KernelError, Mapping, Schedule, Target, TargetKind, TileProgram,
 };
@@ -107,16 +106,11 @@ fn legal_choice(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Result<Choice
     let said = |e: KernelError| e.to_string();
     let program = TileProgram::new(kernel.clone(), schedule.clone()).map_err(said)?;
     program.fits(ctx.target).map_err(said)?;
-    listed(&kernel, &schedule, ctx.target)?;
+    listed(&schedule, ctx.target)?;
     let (work, cost) = predict_step(ctx, &kernel, &schedule)
         .ok_or("its sizes have no value at the top of the box")?;
-    // Where every program's instructions are counted, one whose are not cannot be printed.
-    if let Mapping::Gpu(g) = &schedule.mapping
-        && g.fragment.is_none()
-        && counter(ctx).is_some()
-        && work.warps.is_none()
-    {
-        return Err("no code can be printed of it".into());
+    if let (Some(prints), Mapping::Gpu(_)) = (ctx.prints(), &schedule.mapping) {
+        prints(&program, ctx.target)?;
     }
     Ok(Choice {
         kernel,
@@ -130,9 +124,7 @@ fn legal_choice(ctx: Ctx, kernel: &Kernel, schedule: &Schedule) -> Result<Choice
 }
 
 /// Whether what the schedule asks the target for is on the target's lists.
-fn listed(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<(), String> {
-    let types = kernel.operands.iter().map(|o| o.dtype);
-    let mut types = types.chain(kernel.tiles.iter().map(|t| t.dtype));
+fn listed(schedule: &Schedule, target: &Target) -> Result<(), String> {
     match &schedule.mapping {
         Mapping::Cpu(c) => {
             let there = |m: &kernel::MicroKernel| {
@@ -144,15 +136,7 @@ fn listed(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<(), S
                 None => Ok(()),
             }
         }
-        Mapping::Gpu(g) => {
-            if let Some(d) = types.find(|d| !target.dtypes.contains(d)) {
-                return Err(format!("it has no {d}"));
-            }
-            if !target.families.contains(&kernel.family) {
-                return Err(format!("it runs no kernels of family {:?}", kernel.family));
-            }
-            on_gpu(schedule, g, target)
-        }
+        Mapping::Gpu(g) => on_gpu(schedule, g, target),
     }
 }
 

@@ -22,8 +22,8 @@ use super::predict::{busy_seconds, counter, predict_step, sketch_step};
 use super::prior::{Earlier, alike};
 pub(crate) use contract::reach;
 use kernel::{
-    AxisId, CpuMapping, Family, Given, Kernel, Mapping, OperandId, Place, Role, Schedule, Stmt,
-    Term, TileId,
+    AxisId, CpuMapping, Family, Given, Kernel, Mapping, OperandId, Place, Prints, Role, Schedule,
+    Stmt, Term, TileId, TileProgram,
 };
 use machine::{Cost, Work};
 pub(crate) use memo::Memo;
@@ -136,20 +136,9 @@ pub(crate) fn choose(
         ..Space::new(ctx, kernel)
     };
     let gpu = ctx.target.gpu.is_some();
-    let strange = kernel
-        .operands
-        .iter()
-        .map(|o| o.dtype)
-        .chain(kernel.tiles.iter().map(|t| t.dtype))
-        .find(|d| !ctx.target.dtypes.contains(d));
-    if let Some(d) = strange.filter(|_| gpu && !facts.whole) {
-        return Err(format!("target {} has no {d}", ctx.target.name));
-    }
-    if gpu && !ctx.target.families.contains(&kernel.family) {
-        return Err(format!(
-            "target {} does not run kernels of family {:?}",
-            ctx.target.name, kernel.family
-        ));
+    // A launch of the user's PTX computes the whole: nothing is printed of it.
+    if let Some(what) = ctx.target.lacking(kernel).filter(|_| gpu && !facts.whole) {
+        return Err(format!("target {} has no form for {what}", ctx.target.name));
     }
     let mut list = match gpu {
         true => gpu::candidates(&space),
@@ -168,7 +157,8 @@ pub(crate) fn choose(
     };
     tried(&mut list, ctx.effort.max(1), &|c| there && reuses(c));
     plan::pause();
-    let mut best = ranked(ctx, &list, 0, constant);
+    let prints = ctx.prints().filter(|_| !facts.whole);
+    let mut best = ranked(ctx, &list, 0, constant, prints)?;
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
@@ -191,7 +181,7 @@ pub(crate) fn choose(
         .collect();
     if best.is_empty() {
         let first = list.swap_remove(0);
-        let why = kernel::TileProgram::new(first.kernel, first.schedule).err();
+        let why = TileProgram::new(first.kernel, first.schedule).err();
         return Err(why.map_or("a size in it has no value".to_string(), |e| e.to_string()));
     }
     if let Some(found) = split::best(ctx, kernel, best[0].0, best[0].2.tasks).filter(|_| gpu) {
@@ -315,20 +305,46 @@ fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candida
 type Rank = (f64, usize, Work, Cost);
 
 /// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
-/// the best few.
+/// the best few. There is code for the first.
+///
+/// # Errors
+/// Why there is no code for any of them.
 fn ranked(
     ctx: Ctx,
     list: &[Candidate],
     from: usize,
     constant: &dyn Fn(OperandId) -> bool,
-) -> Vec<Rank> {
+    prints: Option<Prints>,
+) -> Result<Vec<Rank>, String> {
     let all = from..list.len();
-    if counter(ctx).is_none() || all.len() <= COUNTED {
-        return ranked_by(predict_step, ctx, list, all, constant);
+    let mut numbers: Vec<usize> = all.clone().collect();
+    let mut few = numbers.len();
+    if counter(ctx).is_some() && few > COUNTED {
+        let sketched = sketched(ctx, list, from, constant);
+        numbers = sketched.into_iter().map(|r| r.1).collect();
+        few = COUNTED;
     }
-    let all = sketched(ctx, list, from, constant).into_iter();
-    let few = all.take(COUNTED).map(|r| r.1);
-    ranked_by(predict_step, ctx, list, few, constant)
+    let mut refused = None;
+    for numbers in numbers.chunks(few.max(1)) {
+        let mut best = ranked_by(predict_step, ctx, list, numbers.iter().copied(), constant);
+        while let (Some(prints), Some(first)) = (prints, best.first()) {
+            let c = &list[first.1];
+            let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
+            let printed = program.map_err(|e| e.to_string());
+            match printed.and_then(|p| prints(&p, ctx.target)) {
+                Ok(()) => break,
+                Err(why) => refused.get_or_insert(why),
+            };
+            best.remove(0);
+        }
+        if !best.is_empty() {
+            return Ok(best);
+        }
+    }
+    match refused {
+        Some(why) => Err(why),
+        None => Ok(vec![]),
+    }
 }
 
 /// As [`ranked`], all of them, by arithmetic and bytes alone.
@@ -341,7 +357,7 @@ fn sketched(
     ranked_by(sketch_step, ctx, list, from..list.len(), constant)
 }
 
-/// [`ranked`] or [`sketched`].
+/// Ranks candidates: [`ranked`], where there is code for one, or [`sketched`].
 type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
 
 /// How a step is predicted.

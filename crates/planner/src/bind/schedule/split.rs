@@ -74,7 +74,10 @@ pub(super) fn best(ctx: Ctx, kernel: &Kernel, whole: f64, tasks: u64) -> Option<
     }
     let mut best: Option<Found> = None;
     for w in &ways {
-        let Some(found) = costed(ctx, w, name, ranked) else {
+        let printed: Ranked = |ctx, list, from, constant| {
+            ranked(ctx, list, from, constant, ctx.prints()).unwrap_or_default()
+        };
+        let Some(found) = costed(ctx, w, name, printed) else {
             continue;
         };
         if found.rank < best.as_ref().map_or(whole, |b| b.rank) {

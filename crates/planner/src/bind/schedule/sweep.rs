@@ -98,7 +98,7 @@ fn widen(
             }
         }
     }
-    best.extend(ranked(space.ctx, list, from, constant));
+    best.extend(ranked(space.ctx, list, from, constant, None).unwrap_or_default());
     if let Some(rest) = best.get_mut(1..) {
         rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }

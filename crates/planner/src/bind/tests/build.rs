@@ -15,6 +15,7 @@ pub fn target() -> Target {
         kind: TargetKind::Cpu,
         families: vec![],
         dtypes: vec![DType::F32],
+        lacks: Default::default(),
         vector_bytes: 64,
         micro: vec![
             shape(14, 32, 0.95),

@@ -17,6 +17,7 @@ mod predict;
 mod quiet;
 mod scale;
 mod sweep;
+mod targets;
 mod timeline;
 mod zoo;
 mod zoo_on;
@@ -62,6 +63,11 @@ const COMMANDS: &[Command] = &[
         "sweep",
         "[MODEL...] [--threads N] [--most N]: picked against measured best schedules, to bench/SWEEP.md",
         sweep::run,
+    ),
+    (
+        "targets",
+        "[--on TARGET]... [--share K/N] [--assemble] [NAME...]: every model and standard test, printed for GPUs",
+        targets::run,
     ),
     (
         "timeline",

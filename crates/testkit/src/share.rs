@@ -1,0 +1,60 @@
+//! Which part of a large set of cases a test run looks at: another one with every commit.
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::process::Command;
+
+/// The variable that says another share: a number, or `all`.
+const VARIABLE: &str = "SHOPFLOOR_SHARE";
+
+/// One of `of` parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which, below `of`.
+    pub number: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+fn number(text: &[u8]) -> u64 {
+    let hash = Sha256::digest(text);
+    hash.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+impl Share {
+    /// Everything.
+    pub const ALL: Share = Share { number: 0, of: 1 };
+
+    /// The share of `of` that `SHOPFLOOR_SHARE` says, else the commit's; without git the first.
+    pub fn of_run(of: u64) -> Share {
+        let of = of.max(1);
+        let said = std::env::var(VARIABLE).unwrap_or_default();
+        if said == "all" {
+            return Share::ALL;
+        }
+        if let Ok(n) = said.parse::<u64>() {
+            return Share { number: n % of, of };
+        }
+        let git = Command::new("git")
+            .args(["rev-parse", "HEAD"])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+            .output();
+        let commit = git.ok().filter(|o| o.status.success());
+        let own = commit.map_or(0, |o| number(o.stdout.trim_ascii()));
+        Share {
+            number: own % of,
+            of,
+        }
+    }
+
+    /// A share as `3/40`.
+    pub fn parse(text: &str) -> Option<Share> {
+        let (number, of) = text.split_once('/')?;
+        let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+        (number < of).then_some(Share { number, of })
+    }
+
+    /// Whether the case called `name` is in it.
+    pub fn has(self, name: &str) -> bool {
+        number(name.as_bytes()) % self.of == self.number
+    }
+}
