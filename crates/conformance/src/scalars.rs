@@ -1,9 +1,9 @@
 //! Every scalar operation at the edges of its types: zeros, ones, infinities, what is no number, denormal
 //! and huge numbers, the ends of integers, and random bits.
 use crate::build::{B, at, expr, n};
-use crate::{Failure, Rng, Subject, gpu_schedules};
+use crate::{Failure, Rng, Subject, cpu_schedules, gpu_schedules};
 use expr::{Binary, Unary};
-use kernel::{Family, Form, Kernel, Target, TileProgram};
+use kernel::{Family, Form, Kernel, Target, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use tensor::Tensor;
@@ -331,7 +331,11 @@ fn one(subject: &dyn Subject, target: &Target, form: Form, rng: &mut Rng) -> Res
     run_kernel(&k, &|_| None, &mut memory).map_err(|e| format!("{form}: the reference: {e}"))?;
     let want = memory.get(args.len() as u16).ok_or("no result")?;
     let mut refused = String::new();
-    for s in gpu_schedules(&k, &|_| None, rng) {
+    let schedules = match subject.kind() {
+        TargetKind::Cpu => cpu_schedules(&k, rng),
+        _ => gpu_schedules(&k, &|_| None, rng),
+    };
+    for s in schedules {
         let Ok(program) = TileProgram::new(k.clone(), s) else {
             continue;
         };

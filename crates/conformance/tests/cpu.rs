@@ -1,6 +1,7 @@
 //! Every family on the CPU backend, by the same suite.
 use cpu::{CpuDevice, CpuOptions};
-use shopfloor_conformance::{OnDevice, run, seeds};
+use device::Device;
+use shopfloor_conformance::{OnDevice, run, scalars, seeds};
 
 #[test]
 fn every_family_agrees_with_the_reference() {
@@ -12,4 +13,18 @@ fn every_family_agrees_with_the_reference() {
     let out = run(&OnDevice(&d), None, 9000, seeds(40)).unwrap_or_else(|e| panic!("{e}"));
     assert!(out.total() > 500, "{out:?}");
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
+}
+
+#[test]
+fn scalar_operations_are_right_at_the_edges_of_their_types() {
+    let d = CpuDevice::new(CpuOptions {
+        threads: Some(1),
+        ..CpuOptions::default()
+    });
+    let d = d.expect("a CPU");
+    let target = d.target();
+    let done = scalars(&OnDevice(&d), target, &target.dtypes, 4000, &mut |_| ());
+    let done = done.unwrap_or_else(|e| panic!("{e}"));
+    println!("{done} operations");
+    assert!(done > 500, "{done}");
 }

@@ -55,8 +55,6 @@ pub(super) fn map(rng: &mut Rng) -> Case {
     ];
     let g = match d {
         DType::Bool => rng.of(&[Binary::And, Binary::Or, Binary::Xor]),
-        // A quotient near a whole number may fall to either side of it.
-        d if d.is_float() => rng.of(&all[..6]),
         _ => rng.of(&all),
     };
     let program = match rng.below(3) {

@@ -115,6 +115,14 @@ pub(super) fn held(d: DType) -> bool {
     Ty::of(d).is_some_and(|t| name(t).is_ok())
 }
 
+/// The text of a scalar operation, where no 64-bit integer is in it.
+pub(super) fn alone_in_32_bits(a: Alone) -> Out<String> {
+    match a.regs.contains(&Ty::I64) {
+        true => Err("it takes 64-bit integers".into()),
+        false => alone(a),
+    }
+}
+
 /// The text of a scalar operation.
 pub(super) fn alone(a: Alone) -> Out<String> {
     for &t in a.regs.iter().chain(&a.vars) {

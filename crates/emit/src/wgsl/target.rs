@@ -41,11 +41,15 @@ fn types() -> Vec<DType> {
     forms::types().filter(|&d| super::print::held(d)).collect()
 }
 
-/// Scalar operations without WGSL.
-fn lacks() -> Arc<BTreeSet<Form>> {
-    static ALL: OnceLock<Arc<BTreeSet<Form>>> = OnceLock::new();
-    let all = || forms::lacking(&types(), super::print::alone).into();
-    ALL.get_or_init(all).clone()
+/// Scalar operations without WGSL, or without one that 32-bit integers are enough for.
+fn lacks(int64: bool) -> Arc<BTreeSet<Form>> {
+    static ALL: [OnceLock<Arc<BTreeSet<Form>>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let text: fn(forms::Alone) -> Result<String, String> = match int64 {
+        true => super::print::alone,
+        false => super::print::alone_in_32_bits,
+    };
+    let all = || forms::lacking(&types(), text).into();
+    ALL[usize::from(int64)].get_or_init(all).clone()
 }
 
 /// The target of an adapter with these limits.
@@ -57,7 +61,7 @@ pub fn target(limits: Limits) -> Target {
         kind: TargetKind::Wgsl,
         families: Family::ALL.to_vec(),
         dtypes: types().into_iter().filter(there).collect(),
-        lacks: lacks(),
+        lacks: lacks(limits.int64),
         vector_bytes: 16,
         micro: vec![],
         gpu: Some(GpuTarget {
