@@ -544,7 +544,13 @@ impl<M: Memory> Machine<'_, M> {
                 bits(p.binary(Binary::Add, of(self, *z), d), ty)
             }
             Op::Convert(x) => bits(of(self, *x).cast(dtype(self.ty(*x)), dtype(ty)), ty),
-            Op::Bits(x) => self.get(*x, l) & 0xFFFF_FFFF,
+            Op::Bits(x) => {
+                let word = self.get(*x, l) as u32;
+                match ty {
+                    Ty::I32 => i64::from(word as i32) as u64,
+                    _ => word.into(),
+                }
+            }
             Op::Narrow(d, x) => bits(of(self, *x).of(*d), ty),
             Op::Load {
                 operand,
