@@ -23,7 +23,10 @@ fn scalar_operations_are_right_at_the_edges_of_their_types() {
     });
     let d = d.expect("a CPU");
     let target = d.target();
-    let done = scalars(&OnDevice(&d), target, &target.dtypes, 4000, &mut |_| ());
+    // Nibbles are read there, and written by host steps.
+    let bytes = target.dtypes.iter().filter(|d| d.bits() >= 8);
+    let bytes: Vec<_> = bytes.copied().collect();
+    let done = scalars(&OnDevice(&d), target, &bytes, 4000, &mut |_| ());
     let done = done.unwrap_or_else(|e| panic!("{e}"));
     println!("{done} operations");
     assert!(done > 500, "{done}");

@@ -409,16 +409,20 @@ fn pow(b: &mut Build, a: Reg, p: Reg) -> Reg {
     let unit = b.compare(Compare::Eq, m, one);
     let e = b.select(unit, zero, e);
     let r = un(b, Unary::Exp, e);
-    // A negative base: with the sign of an odd whole power, not a number for a broken one.
+    // A negative base: with the sign of an odd whole power, not a number for a broken one of what is finite.
     let whole = un(b, Unary::Floor, p);
     let is_whole = b.compare(Compare::Eq, whole, p);
     let halved = b.mul(p, half);
     let even = un(b, Unary::Floor, halved);
     let is_even = b.compare(Compare::Eq, even, halved);
+    let not_even = b.op(Ty::Bool, Op::Unary(Unary::Not, is_even));
+    let is_odd = b.binary(Binary::And, is_whole, not_even);
     let n = un(b, Unary::Neg, r);
-    let signed = b.select(is_even, r, n);
-    let nan = b.float(f64::NAN, Ty::F32);
-    let of_negative = b.select(is_whole, signed, nan);
+    let signed = b.select(is_odd, n, r);
+    let (nan, infinite) = (number(b, f64::NAN), number(b, f64::INFINITY));
+    let is_infinite = b.compare(Compare::Eq, m, infinite);
+    let some = b.binary(Binary::Or, is_whole, is_infinite);
+    let of_negative = b.select(some, signed, nan);
     let negative = b.compare(Compare::Lt, a, zero);
     let r = b.select(negative, of_negative, r);
     // Common powers are exact products.
