@@ -34,25 +34,28 @@ impl Case {
     }
 }
 
+/// What makes the cases, with names.
+pub const FAMILIES: [(&str, fn(&mut Rng) -> Case); 17] = [
+    ("product", dense::product),
+    ("conv", dense::conv),
+    ("depthwise", dense::depthwise),
+    ("grouped", dense::grouped),
+    ("map", moves::map),
+    ("unary", moves::unary),
+    ("mover", moves::mover),
+    ("pad", moves::pad),
+    ("gather", moves::gather),
+    ("softmax", rows::softmax),
+    ("reduction", rows::reduction),
+    ("pool", rows::pool),
+    ("select", select::select),
+    ("attention", attention::attention),
+    ("recurrent", recurrent::recurrent),
+    ("places", select::places),
+    ("sorted", select::sorted),
+];
+
 /// One case of every family, or a few.
 pub fn cases(rng: &mut Rng) -> Vec<Case> {
-    vec![
-        dense::product(rng),
-        dense::conv(rng),
-        dense::depthwise(rng),
-        dense::grouped(rng),
-        moves::map(rng),
-        moves::unary(rng),
-        moves::mover(rng),
-        moves::pad(rng),
-        moves::gather(rng),
-        rows::softmax(rng),
-        rows::reduction(rng),
-        rows::pool(rng),
-        select::select(rng),
-        attention::attention(rng),
-        recurrent::recurrent(rng),
-        select::places(rng),
-        select::sorted(rng),
-    ]
+    FAMILIES.iter().map(|(_, make)| make(rng)).collect()
 }

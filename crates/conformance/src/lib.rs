@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod build;
+#[cfg(target_os = "linux")]
+pub mod edges;
 mod emulated;
 mod families;
 mod on_device;
@@ -15,7 +17,9 @@ pub mod simt;
 mod suite;
 
 pub use emulated::Emulated;
-pub use families::{Case, Link, cases, chain};
+pub use families::{Case, FAMILIES, Link, cases, chain};
+#[cfg(target_os = "linux")]
+pub use on_device::Guarded;
 pub use on_device::OnDevice;
 pub use rng::Rng;
 pub use scalars::scalars;

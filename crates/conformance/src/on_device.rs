@@ -1,6 +1,8 @@
 //! A device as a subject: plans of one step.
 use crate::{Failure, Subject};
-use device::{Device, DeviceError, PackedStore, Request};
+use device::{Device, DeviceError, Executable, Frame, PackedStore, Request};
+#[cfg(target_os = "linux")]
+use device::{Guard, GuardedBytes};
 use kernel::{Role, TargetKind, TileProgram, work};
 use layout::DimBox;
 use machine::{Cost, Work};
@@ -106,12 +108,106 @@ impl Subject for OnDevice<'_> {
         symbols: &[(&str, i64)],
         buffers: &[Tensor],
     ) -> Result<Vec<Tensor>, Failure> {
-        let broken = |e: &dyn std::fmt::Display| Failure::Broken(e.to_string());
+        let (mut step, mut outputs) = (OneStep::new(self.0, program, symbols)?, vec![]);
+        let mut inputs = vec![];
+        for (o, b) in program.kernel().operands.iter().zip(buffers) {
+            match o.role {
+                Role::Read => inputs.push(b.bytes()),
+                Role::Write => outputs.push((o.dtype, b.len(), b.bytes().to_vec())),
+            }
+        }
+        let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o.2[..]).collect();
+        step.run(&inputs, &mut out)?;
+        outputs
+            .into_iter()
+            .map(|(d, n, bytes)| Tensor::from_bytes(d, &[n], bytes).map_err(|e| broken(&e)))
+            .collect()
+    }
+}
+
+fn broken(e: &dyn std::fmt::Display) -> Failure {
+    Failure::Broken(e.to_string())
+}
+
+/// A device on which every operand lies in memory of its own that ends, or begins, where memory may not be touched:
+/// what reads or writes beside it ends the process.
+#[cfg(target_os = "linux")]
+pub struct Guarded<'a>(pub &'a dyn Device, pub Guard);
+
+#[cfg(target_os = "linux")]
+impl Subject for Guarded<'_> {
+    fn name(&self) -> String {
+        let side = match self.1 {
+            Guard::Before => "before",
+            Guard::Behind => "behind",
+        };
+        format!("{} guarded {side} its buffers", self.0.target().name)
+    }
+
+    fn kind(&self) -> TargetKind {
+        self.0.target().kind
+    }
+
+    /// Runs it twice: a device may remember what the first run came down to.
+    fn run(
+        &self,
+        program: &TileProgram,
+        symbols: &[(&str, i64)],
+        buffers: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure> {
+        let mut step = OneStep::new(self.0, program, symbols)?;
+        let operands = &program.kernel().operands;
+        let (mut inputs, mut outputs) = (vec![], vec![]);
+        for (o, b) in operands.iter().zip(buffers) {
+            let mut own = GuardedBytes::new(b.bytes().len(), self.1).map_err(|e| broken(&e))?;
+            own.copy_from_slice(b.bytes());
+            match o.role {
+                Role::Read => inputs.push(own),
+                Role::Write => outputs.push((own, b)),
+            }
+        }
+        let inputs: Vec<&[u8]> = inputs.iter().map(|b| &b[..]).collect();
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for _ in 0..2 {
+            for (own, b) in &mut outputs {
+                own.copy_from_slice(b.bytes());
+            }
+            let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o.0[..]).collect();
+            step.run(&inputs, &mut out)?;
+            let got = outputs.iter().map(|o| o.0.to_vec()).collect();
+            if first.as_ref().is_some_and(|f| *f != got) {
+                return Err(broken(&"a second run gave other bits"));
+            }
+            first = Some(got);
+        }
+        outputs
+            .iter()
+            .map(|(own, b)| {
+                let n = [b.len()];
+                Tensor::from_bytes(b.dtype(), &n, own.to_vec()).map_err(|e| broken(&e))
+            })
+            .collect()
+    }
+}
+
+/// A program compiled as a plan's only step, with memory for requests.
+struct OneStep {
+    executable: Arc<dyn Executable>,
+    frame: Frame,
+    symbols: Vec<i64>,
+}
+
+impl OneStep {
+    fn new(
+        device: &dyn Device,
+        program: &TileProgram,
+        symbols: &[(&str, i64)],
+    ) -> Result<OneStep, Failure> {
         let mut dims = DimBox::new();
         for (s, v) in symbols {
             dims.insert(*s, *v, *v);
         }
-        let plan = plan(program, &dims, self.0).ok_or_else(|| broken(&"a size is missing"))?;
+        let plan = plan(program, &dims, device).ok_or_else(|| broken(&"a size is missing"))?;
         // What the plan's verifier does not let pass is no device's fault.
         let plan = plan.verify().map_err(|e| Failure::Refused(e.to_string()))?;
         let values: Vec<i64> = plan
@@ -121,36 +217,34 @@ impl Subject for OnDevice<'_> {
             .map(|s| symbols.iter().find(|x| x.0 == &**s).map_or(1, |x| x.1))
             .collect();
         let weights = Arc::new(WeightStore::default());
-        let made = self
-            .0
-            .compile(Arc::new(plan), 0, &weights, &PackedStore::new());
-        let e = made.map_err(|e| match e {
+        let made = device.compile(Arc::new(plan), 0, &weights, &PackedStore::new());
+        let executable = made.map_err(|e| match e {
             DeviceError::Unsupported { .. } => Failure::Refused(e.to_string()),
             e => broken(&e),
         })?;
-        let mut frame = e.new_frame().map_err(|e| broken(&e))?;
-        let operands = &program.kernel().operands;
-        let (mut inputs, mut outputs) = (vec![], vec![]);
-        for (o, b) in operands.iter().zip(buffers) {
-            match o.role {
-                Role::Read => inputs.push(b.bytes()),
-                Role::Write => outputs.push((o.dtype, b.len(), b.bytes().to_vec())),
-            }
-        }
-        let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o.2[..]).collect();
+        let frame = executable.new_frame().map_err(|e| broken(&e))?;
+        Ok(OneStep {
+            executable,
+            frame,
+            symbols: values,
+        })
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        inputs: &'a [&'a [u8]],
+        outputs: &'a mut [&'a mut [u8]],
+    ) -> Result<(), Failure> {
         let request = Request {
-            symbols: &values,
-            inputs: &inputs,
-            outputs: &mut out,
+            symbols: &self.symbols,
+            inputs,
+            outputs,
             states: &mut [],
             timeline: None,
             stop_after: None,
             permit: Default::default(),
         };
-        e.run(&mut frame, request).map_err(|e| broken(&e))?;
-        outputs
-            .into_iter()
-            .map(|(d, n, bytes)| Tensor::from_bytes(d, &[n], bytes).map_err(|e| broken(&e)))
-            .collect()
+        let ran = self.executable.run(&mut self.frame, request);
+        ran.map_err(|e| broken(&e))
     }
 }

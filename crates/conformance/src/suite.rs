@@ -1,6 +1,6 @@
 //! The comparison with the reference.
 use crate::{Case, Rng, cases, cpu_schedules, gpu_schedules};
-use kernel::{Family, Role, TargetKind, TileProgram};
+use kernel::{Family, Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
 use std::collections::BTreeMap;
@@ -96,31 +96,56 @@ fn agrees(want: &Tensor, got: &Tensor, tolerance: f64) -> Result<(), String> {
     Ok(())
 }
 
+/// Random buffers for a kernel's operands, and what the reference makes of those that are written.
+pub(crate) fn asked(
+    k: &Kernel,
+    symbols: &[(String, i64)],
+    top: u64,
+    rng: &mut Rng,
+) -> Result<(Vec<Tensor>, Vec<Tensor>), String> {
+    let lookup = |s: &str| symbols.iter().find(|x| x.0 == s).map(|x| x.1);
+    let (mut buffers, mut memory) = (vec![], Memory::new());
+    for (i, o) in k.operands.iter().enumerate() {
+        let n = o.elements.eval(&lookup).ok_or("an operand has no size")?;
+        let top = match o.dtype {
+            DType::Bool => 2,
+            _ => top,
+        };
+        let b = random(o.dtype, n.max(0) as usize, top, rng)?;
+        memory.bind(i as u16, b.clone());
+        buffers.push(b);
+    }
+    run_kernel(k, &lookup, &mut memory).map_err(|e| format!("the reference: {e}"))?;
+    let written = (0..k.operands.len() as u16)
+        .filter(|&o| k.operands[o as usize].role == Role::Write)
+        .filter_map(|o| memory.get(o).cloned());
+    Ok((buffers, written.collect()))
+}
+
+/// Whether a subject gives of a program what is wanted; the inner error says why it cannot run it.
+pub(crate) fn agreed(
+    subject: &dyn Subject,
+    program: &TileProgram,
+    symbols: &[(String, i64)],
+    (buffers, want): &(Vec<Tensor>, Vec<Tensor>),
+    tolerance: f64,
+) -> Result<Result<(), String>, String> {
+    let symbols: Vec<(&str, i64)> = symbols.iter().map(|x| (x.0.as_str(), x.1)).collect();
+    match subject.run(program, &symbols, buffers) {
+        Ok(got) => {
+            let mut each = want.iter().zip(&got);
+            let all = each.try_for_each(|(w, g)| agrees(w, g, tolerance));
+            all.map(Ok).map_err(|e| format!("{e}\n{program}"))
+        }
+        Err(Failure::Refused(why)) => Ok(Err(why)),
+        Err(Failure::Broken(why)) => Err(format!("{why}\n{program}")),
+    }
+}
+
 fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> Result<(), String> {
     let k = &case.kernel;
     let lookup = |s: &str| case.symbols.iter().find(|x| x.0 == s).map(|x| x.1);
-    let mut buffers = vec![];
-    for o in &k.operands {
-        let n = o
-            .elements
-            .eval(&lookup)
-            .ok_or("an operand has no size")?
-            .max(0) as usize;
-        let top = match o.dtype {
-            DType::Bool => 2,
-            _ => case.top,
-        };
-        buffers.push(random(o.dtype, n, top, rng)?);
-    }
-    let mut memory = Memory::new();
-    for (i, b) in buffers.iter().enumerate() {
-        memory.bind(i as u16, b.clone());
-    }
-    run_kernel(k, &lookup, &mut memory).map_err(|e| format!("the reference: {e}"))?;
-    let want: Vec<&Tensor> = (0..k.operands.len() as u16)
-        .filter(|&o| k.operands[o as usize].role == Role::Write)
-        .filter_map(|o| memory.get(o))
-        .collect();
+    let asked = asked(k, &case.symbols, case.top, rng)?;
     let schedules = match subject.kind() {
         TargetKind::Cpu => cpu_schedules(k, rng),
         TargetKind::Ptx | TargetKind::Wgsl => gpu_schedules(k, &lookup, rng),
@@ -129,16 +154,9 @@ fn one(subject: &dyn Subject, case: &Case, rng: &mut Rng, out: &mut Outcome) -> 
         let Ok(program) = TileProgram::new(k.clone(), s) else {
             continue;
         };
-        let symbols: Vec<(&str, i64)> = case.symbols.iter().map(|x| (x.0.as_str(), x.1)).collect();
-        match subject.run(&program, &symbols, &buffers) {
-            Ok(got) => {
-                for (w, g) in want.iter().zip(&got) {
-                    agrees(w, g, case.tolerance).map_err(|e| format!("{e}\n{program}"))?;
-                }
-                *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1;
-            }
-            Err(Failure::Refused(why)) => *out.refused.entry(why).or_default() += 1,
-            Err(Failure::Broken(why)) => return Err(format!("{why}\n{program}")),
+        match agreed(subject, &program, &case.symbols, &asked, case.tolerance)? {
+            Ok(()) => *out.agreed.entry(format!("{:?}", k.family)).or_default() += 1,
+            Err(why) => *out.refused.entry(why).or_default() += 1,
         }
     }
     Ok(())

@@ -19,6 +19,9 @@ mod unified;
 pub use buffer::AlignedBytes;
 pub use error::DeviceError;
 pub use host_part::{HostMemory, HostPart, HostView, host_block, is_road};
+pub use pages::Guard;
+#[cfg(target_os = "linux")]
+pub use pages::GuardedBytes;
 #[cfg(unix)]
 pub use pages::MappedFile;
 pub use recycle::{Recycled, Recycler};

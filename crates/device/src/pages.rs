@@ -9,6 +9,97 @@ pub(crate) struct Pages {
     len: usize,
 }
 
+/// On which side of some bytes memory begins that ends the process when it is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Right before the first byte.
+    Before,
+    /// Right behind the last byte.
+    Behind,
+}
+
+/// Zeroed bytes with memory beside them that nobody may touch: to read or write one byte too many on the guarded
+/// side ends the process. For tests of code that is not checked by the compiler.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub struct GuardedBytes {
+    start: NonNull<u8>,
+    len: usize,
+    /// The mapping: what may be touched, between two guards.
+    whole: Pages,
+}
+
+#[cfg(target_os = "linux")]
+// SAFETY: the bytes are owned, like a Vec's.
+unsafe impl Send for GuardedBytes {}
+#[cfg(target_os = "linux")]
+// SAFETY: shared references give shared access only.
+unsafe impl Sync for GuardedBytes {}
+
+/// Bytes of a guard: whole pages, whatever size they have on the systems there are.
+#[cfg(target_os = "linux")]
+const GUARD: usize = 64 << 10;
+
+#[cfg(target_os = "linux")]
+impl GuardedBytes {
+    /// `len` zeroed bytes. With none, either side is guarded.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(len: usize, guard: Guard) -> std::io::Result<GuardedBytes> {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+        let none = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let inner = len.checked_next_multiple_of(GUARD).ok_or_else(none)?;
+        let all = inner.checked_add(2 * GUARD).ok_or_else(none)?;
+        // SAFETY: a new private mapping at an address of the system's choice touches no memory that is in use.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                all,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let whole = Pages {
+            start: NonNull::new(base.cast()).ok_or_else(none)?,
+            len: all,
+        };
+        // SAFETY: both lie in the mapping, which is longer by two guards.
+        let (first, start) = unsafe {
+            let first = whole.start.add(GUARD);
+            let ahead = match guard {
+                Guard::Before => 0,
+                Guard::Behind => inner - len,
+            };
+            (first, first.add(ahead))
+        };
+        if inner > 0 {
+            let open = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: whole pages of the mapping made above, which nothing refers to yet.
+            unsafe { mprotect(first.as_ptr().cast(), inner, open) }?;
+        }
+        Ok(GuardedBytes { start, len, whole })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl std::ops::Deref for GuardedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        debug_assert!(self.len < self.whole.len);
+        // SAFETY: `len` initialised bytes from `start`, owned by self.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl std::ops::DerefMut for GuardedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len` initialised bytes from `start`, owned and borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
 /// Size of a huge page on the machines we run on.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
@@ -222,6 +313,25 @@ mod tests {
         let mut b = AlignedBytes::new(2 << 20, "a test").unwrap();
         assert!(b.grow(usize::MAX / 2, "a test").is_err());
         assert!(b.is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn guarded_bytes_end_or_begin_at_their_guard() {
+        for len in [0, 1, 4095, 4096, 64 << 10, (64 << 10) + 1] {
+            for guard in [Guard::Before, Guard::Behind] {
+                let mut b = GuardedBytes::new(len, guard).unwrap();
+                assert_eq!(b.len(), len);
+                assert!(b.iter().all(|&x| x == 0));
+                b.fill(3);
+                let edge = match guard {
+                    Guard::Before => b.as_ptr() as usize,
+                    Guard::Behind => b.as_ptr() as usize + len,
+                };
+                assert_eq!(edge % 4096, 0);
+            }
+        }
+        assert!(GuardedBytes::new(usize::MAX - 5, Guard::Behind).is_err());
     }
 
     #[cfg(unix)]

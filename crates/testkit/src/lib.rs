@@ -6,6 +6,8 @@ pub mod compare;
 pub mod cores;
 pub mod exact;
 pub mod generate;
+#[cfg(target_os = "linux")]
+pub mod guard;
 pub mod memory;
 pub mod mutate;
 pub mod operators;

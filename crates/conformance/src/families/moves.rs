@@ -110,7 +110,7 @@ impl Larger for expr::ExprBuilder {
 /// A function of one argument, followed by an activation; several results.
 pub(super) fn unary(rng: &mut Rng) -> Case {
     let d = rng.of(&[F, F, F, DType::F16, DType::BF16]);
-    let c = rng.extent(67) * 3;
+    let c = rng.extent(67) * rng.times(3);
     let f = rng.of(&[
         Unary::Exp,
         Unary::Tanh,

@@ -143,6 +143,8 @@ pub(crate) struct CKernel {
     pub grid: Vec<(usize, i64)>,
     pub operands: Vec<COperand>,
     pub tiles: Vec<CTile>,
+    /// Axes of each tile that is stored, as a bit set.
+    pub stores: Vec<u32>,
     pub body: Vec<Op>,
     /// Offset of the scratch that every operation may use for itself (programs, rows).
     pub area: usize,

@@ -2,8 +2,13 @@
 use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
 use crate::lines::bring_line;
 
-/// Number of tasks under the parameters `p`; `None` when it does not fit 32 bits.
+/// Number of tasks under the parameters `p`, none where nothing is stored; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
+    let empty = (0..k.axes.len()).filter(|&a| p[k.axes[a] as usize] <= 0);
+    let empty = empty.fold(0u32, |m, a| m | 1 << a);
+    if k.stores.iter().all(|stored| stored & empty != 0) {
+        return Some(0);
+    }
     k.grid.iter().try_fold(1u32, |n, &(a, t)| {
         let pieces = p[k.axes[a] as usize].max(0).checked_add(t - 1)? / t;
         n.checked_mul(u32::try_from(pieces).ok()?)

@@ -97,11 +97,10 @@ impl Shape {
     fn at(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Option<Result<Shape, Empty>> {
         let n = |d: &Dim| d.eval(lookup).map(Dim::Known);
         let extents: Vec<Dim> = self.extents.iter().map(n).collect::<Option<_>>()?;
-        let empty = self
-            .access
-            .terms
-            .iter()
-            .any(|t| extents[t.axis as usize].known().is_some_and(|e| e <= 0));
+        let none = |e: Option<i64>| e.is_some_and(|e| e <= 0);
+        let (terms, bounds) = (&self.access.terms, &self.access.bounds);
+        let empty = terms.iter().any(|t| none(extents[t.axis as usize].known()))
+            || bounds.iter().any(|b| none(b.extent.eval(lookup)));
         if empty {
             return Some(Err(Empty));
         }
@@ -518,12 +517,12 @@ impl Prover<'_> {
             || self.in_one_form(&[s], &[limit], &|p, s, l| p.inside_any(&s[0], &l[0]))
     }
 
-    /// True when an axis of the access has no coordinates, so that nothing is accessed.
+    /// True when an axis of the access has no coordinates, or a bound holds nowhere, so that nothing is accessed.
     fn never(&self, s: &Shape) -> bool {
-        s.access.terms.iter().any(|t| {
-            let extent = &s.extents[t.axis as usize];
-            self.dims.bounds(extent).is_some_and(|r| r.hi <= 0)
-        })
+        let none = |extent: &Dim| self.dims.bounds(extent).is_some_and(|r| r.hi <= 0);
+        let mut terms = s.access.terms.iter();
+        terms.any(|t| none(&s.extents[t.axis as usize]))
+            || s.access.bounds.iter().any(|b| none(&b.extent))
     }
 
     fn inside_any(&mut self, s: &Shape, limit: &Dim) -> bool {

@@ -21,15 +21,16 @@ pub(crate) struct Packed {
     pub schedule: Arc<Schedule>,
 }
 
-/// Whether an operand can be packed: its extents are numbers and nothing of it is bounded or
-/// gathered.
+/// Whether an operand can be packed: its extents are numbers, it has elements, and nothing of it is
+/// bounded or gathered.
 pub(crate) fn fits(space: &Space, operand: OperandId) -> bool {
     let a = &space.kernel.operands[operand as usize].access;
     a.bounds.is_empty()
         && a.indexed.is_empty()
         && a.offset.known().is_some()
         && a.terms.iter().all(|t| {
-            space.kernel.axes[t.axis as usize].extent.known().is_some()
+            let extent = space.kernel.axes[t.axis as usize].extent.known();
+            extent.is_some_and(|n| n > 0)
                 && t.leaves
                     .iter()
                     .all(|l| l.extent.known().is_some() && l.stride.known().is_some())

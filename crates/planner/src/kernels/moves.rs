@@ -91,6 +91,9 @@ impl Lowering<'_> {
                 plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init
             );
         }
+        // What has no elements has no step, unless there would be none at all: somebody makes every value.
+        let empty = |v: &ValueId| graph.value(*v).shape[axis].is_zero();
+        let nothing = node.inputs.iter().all(empty);
         let mut at = Dim::ZERO;
         for (i, &v) in node.inputs.iter().enumerate() {
             let extent = self.shape(v)[axis].clone();
@@ -106,7 +109,8 @@ impl Lowering<'_> {
                 return self.fail(n, "the joined dimension cannot be cut");
             };
             at = at + extent.clone();
-            if extent.is_zero() || self.joined.has(n, v) {
+            let passed = extent.is_zero() && !(nothing && i == 0);
+            if passed || self.joined.has(n, v) {
                 continue;
             }
             let place = Located {

@@ -71,6 +71,7 @@ pub(crate) fn compile(
                 .collect(),
             operands: Vec::new(),
             tiles: Vec::new(),
+            stores: Vec::new(),
             body: Vec::new(),
             area: 0,
             table: 0,
@@ -250,6 +251,9 @@ impl Compiler<'_> {
             });
             let id = self.tile(t.dtype, &t.axes, !always)?;
             self.out.tiles[id].direct = direct;
+            if !stores.is_empty() {
+                self.out.stores.push(self.out.tiles[id].mask);
+            }
         }
         Ok(())
     }

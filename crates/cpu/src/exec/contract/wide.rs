@@ -1,8 +1,8 @@
 //! Factors of 16 bits: what a nest reads of one is widened to f32 once, as it lies, so that the products
 //! run on the micro-kernels of f32 with the same strides.
-use crate::exec::access::{CAccess, term_address};
+use crate::exec::access::{CAccess, CTerm, term_address};
 use crate::exec::vm::widen;
-use crate::exec::{COperand, Ctx, View};
+use crate::exec::{COperand, Ctx, MAX_AXES, View};
 use layout::DType;
 
 /// Scratch for a widened factor.
@@ -22,14 +22,16 @@ pub(crate) struct Widened {
     to: *mut u8,
 }
 
-/// First and last element that the current piece of the axes in `mask` reads inside the bounds; `None`
-/// where bounds and addresses are not proportional.
+/// First element that the current piece of the axes in `mask` reads inside the bounds, and the number of those
+/// from there to its last; `None` where bounds and addresses are not proportional.
 fn range(a: &CAccess, ctx: &Ctx, mask: u32) -> Option<(i64, i64)> {
+    let len = |x: usize| if mask >> x & 1 == 1 { ctx.len[x] } else { 1 };
+    let empty = (0..MAX_AXES).any(|x| len(x) <= 0);
+    if empty || a.bounds.iter().any(|b| ctx.param(b.extent) <= 0) {
+        return Some((0, 0));
+    }
     let (mut lo, mut hi) = (ctx.param(a.offset), ctx.param(a.offset));
-    let piece = |x: usize| {
-        let len = if mask >> x & 1 == 1 { ctx.len[x] } else { 1 };
-        (ctx.org[x], ctx.org[x] + len.max(1) - 1)
-    };
+    let piece = |x: usize| (ctx.org[x], ctx.org[x] + len(x) - 1);
     let mut bounded = 0u32;
     for b in &a.bounds {
         // Rows per step of the bound, the same for each of its axes.
@@ -70,31 +72,45 @@ fn range(a: &CAccess, ctx: &Ctx, mask: u32) -> Option<(i64, i64)> {
             hi += (st * p).max(st * q);
             continue;
         }
-        // In blocks: from the start of the first to the end of the last.
+        let ends = [p, q].map(|x| term_address(t, ctx.p, x));
+        if rises(t, ctx.p) {
+            lo += ends[0];
+            hi += ends[1];
+            continue;
+        }
+        // In blocks that repeat or overlap: from the start of one to its end, where the piece has all of it.
         let &(size, inner) = t.leaves.last()?;
         let (size, inner) = (ctx.param(size).max(1), ctx.param(inner));
-        let ends = [p.div_euclid(size) * size, q.div_euclid(size) * size];
-        let at = ends.map(|x| term_address(t, ctx.p, x));
-        lo += at[0].min(at[1]);
-        hi += at[0].max(at[1]) + (inner * (size - 1)).max(0);
-        if inner < 0 {
+        let starts = [p, q].map(|x| x - x.rem_euclid(size));
+        if inner < 0 || starts[0] != p || starts[1] + size - 1 != q {
             return None;
         }
+        let at = starts.map(|x| term_address(t, ctx.p, x));
+        lo += at[0].min(at[1]);
+        hi += at[0].max(at[1]) + inner * (size - 1);
     }
-    (lo >= 0 && lo <= hi).then_some((lo, hi))
+    (lo >= 0 && lo <= hi).then(|| (lo, hi - lo + 1))
+}
+
+/// Whether a position further along the axis never lies before an earlier one.
+fn rises(t: &CTerm, p: &[i64]) -> bool {
+    let leaves = t.leaves.iter().rev();
+    let mut leaves = leaves.map(|&(size, st)| (p[size as usize].max(1), p[st as usize]));
+    let reach = leaves.try_fold(0i64, |reach, (size, st)| {
+        (st >= reach).then(|| st.saturating_mul(size - 1).saturating_add(reach))
+    });
+    reach.is_some()
 }
 
 impl CWide {
     /// Widens what the current piece of the axes in `mask` reads of `o`; `None` where it has no room.
     pub(crate) fn fill(&self, ctx: &Ctx, o: &COperand, mask: u32) -> Option<Widened> {
-        let (lo, hi) = range(&o.access, ctx, mask)?;
-        let n = usize::try_from(hi - lo + 1)
-            .ok()
-            .filter(|&n| n <= self.room)?;
+        let (lo, n) = range(&o.access, ctx, mask)?;
+        let n = usize::try_from(n).ok().filter(|&n| n <= self.room)?;
         let to = ctx.scratch.wrapping_add(self.offset);
         let from = ctx.bufs[o.buffer].wrapping_offset(lo as isize * 2);
-        // SAFETY: first and last element are the operand's, and so is what lies between; the scratch has
-        // room for them.
+        // SAFETY: the first and the last of the elements, where there are any, are the operand's, and so is what
+        // lies between; the scratch has room for them.
         unsafe { widen(self.dtype, from.cast(), to.cast(), n) };
         Some(Widened { from, to })
     }

@@ -8,6 +8,8 @@ extern crate shopfloor_testkit as testkit;
 mod damage;
 mod drills;
 mod fuzz;
+#[cfg(target_os = "linux")]
+mod guard;
 mod load;
 mod memory;
 mod operators;
@@ -43,6 +45,12 @@ const COMMANDS: &[Command] = &[
         "[--graphs N] [--minutes M] [--seed S] [--readers [NAME...]]: random graphs, damaged files",
         fuzz::run,
     ),
+    #[cfg(target_os = "linux")]
+    (
+        "guard",
+        "[--isa ISA] [--kind KIND] [--share S/N] [--case CASE]: kernels on memory that ends where their operands do",
+        guard::run,
+    ),
     (
         "load",
         "[MODEL...] [--threads N]: first and second load, planning of other shapes, to bench/LOAD.md",
@@ -73,6 +81,12 @@ const COMMANDS: &[Command] = &[
         "timeline",
         "[MODEL...] [--threads N] [--pairs N]: what it costs to record what workers do, to bench/TIMELINE.md",
         timeline::run,
+    ),
+    #[cfg(target_os = "linux")]
+    (
+        "valgrind",
+        "[--isa ISA] [--kind KIND] [--share S/N] [--case CASE]: the cases of guard under valgrind",
+        guard::valgrind,
     ),
     (
         "zoo",
