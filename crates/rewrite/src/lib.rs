@@ -10,6 +10,7 @@ mod attention;
 mod cse;
 mod dead;
 mod edit;
+mod empty;
 mod error;
 mod fold;
 mod hoist;

@@ -1,7 +1,7 @@
 use crate::edit::tidy;
 use crate::{
-    Error, attention, cse, dead, fold, hoist, integer, labels, maps, pads, recurrent, resample,
-    shapes, stages, views,
+    Error, attention, cse, dead, empty, fold, hoist, integer, labels, maps, pads, recurrent,
+    resample, shapes, stages, views,
 };
 use graph::{Graph, Op};
 use std::sync::Arc;
@@ -86,6 +86,12 @@ pub const PASSES: &[Pass] = &[
         run: dead::run,
         needs: &[],
         establishes: &["no dead code"],
+    },
+    Pass {
+        name: "empty",
+        run: empty::run,
+        needs: &["no shape arithmetic"],
+        establishes: &[],
     },
     Pass {
         name: "pads",
