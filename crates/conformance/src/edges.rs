@@ -3,7 +3,7 @@
 //! A [`Source`] makes programs by choices (types, layouts) that are gone through one after the other. Of each, the
 //! schedule's tiles say which extents are looked at: 0, 1, one less and one more than each tile, along every axis.
 use crate::suite::{agreed, asked};
-use crate::{Case, FAMILIES, Guarded, OnDevice, Rng, Subject, cpu_schedules};
+use crate::{FAMILIES, Guarded, Make, OnDevice, Rng, Subject, cpu_schedules};
 use device::{Device, Guard};
 use kernel::{Mapping, MicroKernel, TileProgram};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub trait Source {
 }
 
 /// A family of the suite as a source: kernels by hand under schedules that are drawn.
-struct Family(&'static str, fn(&mut Rng) -> Case);
+struct Family(&'static str, Make);
 
 impl Source for Family {
     fn name(&self) -> &str {
@@ -82,9 +82,8 @@ impl Source for Family {
 
 /// The families of the suite as sources.
 pub fn families() -> Vec<Box<dyn Source>> {
-    let boxed = |&(name, make): &(&'static str, fn(&mut Rng) -> Case)| -> Box<dyn Source> {
-        Box::new(Family(name, make))
-    };
+    let boxed =
+        |&(name, make): &(&'static str, Make)| -> Box<dyn Source> { Box::new(Family(name, make)) };
     FAMILIES.iter().map(boxed).collect()
 }
 

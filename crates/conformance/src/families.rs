@@ -34,8 +34,11 @@ impl Case {
     }
 }
 
+/// Makes a case by what an [`Rng`] draws, or takes in turn.
+pub type Make = fn(&mut Rng) -> Case;
+
 /// What makes the cases, with names.
-pub const FAMILIES: [(&str, fn(&mut Rng) -> Case); 17] = [
+pub const FAMILIES: [(&str, Make); 17] = [
     ("product", dense::product),
     ("conv", dense::conv),
     ("depthwise", dense::depthwise),

@@ -17,7 +17,7 @@ pub mod simt;
 mod suite;
 
 pub use emulated::Emulated;
-pub use families::{Case, FAMILIES, Link, cases, chain};
+pub use families::{Case, FAMILIES, Link, Make, cases, chain};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
 pub use on_device::OnDevice;
