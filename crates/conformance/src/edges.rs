@@ -24,6 +24,8 @@ pub struct Programmed {
 pub trait Source {
     /// For the names of cases.
     fn name(&self) -> &str;
+    /// Makes the choices that [`Source::programs`] makes, and nothing of them.
+    fn choose(&self, rng: &mut Rng);
     /// The programs for `device` of the choices and extents that `rng` makes in turn, numbered alike at any extents.
     /// What is drawn besides is drawn by `seed`.
     ///
@@ -45,6 +47,10 @@ struct Family(&'static str, Make);
 impl Source for Family {
     fn name(&self) -> &str {
         self.0
+    }
+
+    fn choose(&self, rng: &mut Rng) {
+        (self.1)(rng);
     }
 
     fn programs(
@@ -147,11 +153,10 @@ pub fn edge_cases(
             if known.insert(text) {
                 one_unit((source, device, places), &unit, &mut rng, hears);
             }
-        } else {
-            // Choices are made, so that there are others to go on to.
-            rng.begin(&[]);
-            let _ = source.programs(&mut rng, device, 0);
         }
+        // At plain extents, whatever was looked at: every choice is there to go on from.
+        rng.begin(&[]);
+        source.choose(&mut rng);
         if !rng.advance() {
             return;
         }

@@ -49,9 +49,29 @@ pub(super) fn sources() -> Vec<Box<dyn Source>> {
     all.into_iter().map(boxed).collect()
 }
 
+impl Graphs {
+    /// The graph of the choices that `rng` makes in turn, the values of its symbols, and whether it is planned for all
+    /// sizes that there may be, which has the same schedule for all, or for these alone.
+    fn made(&self, rng: &mut Rng) -> Option<(graph::Graph, Vec<(String, i64)>, bool)> {
+        let ranges = rng.once_in(2);
+        let mut g = Build {
+            r: rng,
+            b: GraphBuilder::new(self.0, Arc::new(WeightStore::new())),
+            sizes: vec![],
+            names: 0,
+        };
+        let outputs = (self.1)(&mut g)?;
+        Some((g.b.finish(&outputs), g.sizes, ranges))
+    }
+}
+
 impl Source for Graphs {
     fn name(&self) -> &str {
         self.0
+    }
+
+    fn choose(&self, rng: &mut Rng) {
+        self.made(rng);
     }
 
     fn programs(
@@ -60,18 +80,9 @@ impl Source for Graphs {
         device: &dyn Device,
         seed: u64,
     ) -> Result<Vec<(usize, Programmed)>, String> {
-        // Planned for these sizes alone, or for all that there may be, which has the same schedule for all.
-        let ranges = rng.once_in(2);
-        let mut g = Build {
-            r: rng,
-            b: GraphBuilder::new(self.0, Arc::new(WeightStore::new())),
-            sizes: vec![],
-            names: 0,
-        };
-        let Some(outputs) = (self.1)(&mut g) else {
+        let Some((graph, sizes, ranges)) = self.made(rng) else {
             return Ok(vec![]);
         };
-        let (graph, sizes) = (g.b.finish(&outputs), g.sizes);
         let mut dims = DimBox::new();
         for (name, value) in &sizes {
             let (lo, hi) = if ranges { (0, MOST) } else { (*value, *value) };
