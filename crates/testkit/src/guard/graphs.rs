@@ -27,6 +27,14 @@ struct Build<'a> {
 /// Makes a graph of one kind; gives its outputs.
 type Make = fn(&mut Build<'_>) -> Option<Vec<ValueId>>;
 
+/// A graph with the values of its symbols.
+struct Made {
+    graph: graph::Graph,
+    sizes: Vec<(String, i64)>,
+    /// It is planned for all sizes that there may be, which has the same schedule for all, not for these alone.
+    ranges: bool,
+}
+
 /// Graphs of one kind.
 struct Graphs(&'static str, Make);
 
@@ -50,9 +58,8 @@ pub(super) fn sources() -> Vec<Box<dyn Source>> {
 }
 
 impl Graphs {
-    /// The graph of the choices that `rng` makes in turn, the values of its symbols, and whether it is planned for all
-    /// sizes that there may be, which has the same schedule for all, or for these alone.
-    fn made(&self, rng: &mut Rng) -> Option<(graph::Graph, Vec<(String, i64)>, bool)> {
+    /// The graph of the choices that `rng` makes in turn.
+    fn made(&self, rng: &mut Rng) -> Option<Made> {
         let ranges = rng.once_in(2);
         let mut g = Build {
             r: rng,
@@ -61,7 +68,11 @@ impl Graphs {
             names: 0,
         };
         let outputs = (self.1)(&mut g)?;
-        Some((g.b.finish(&outputs), g.sizes, ranges))
+        Some(Made {
+            graph: g.b.finish(&outputs),
+            sizes: g.sizes,
+            ranges,
+        })
     }
 }
 
@@ -80,9 +91,14 @@ impl Source for Graphs {
         device: &dyn Device,
         seed: u64,
     ) -> Result<Vec<(usize, Programmed)>, String> {
-        let Some((graph, sizes, ranges)) = self.made(rng) else {
+        let Some(made) = self.made(rng) else {
             return Ok(vec![]);
         };
+        let Made {
+            graph,
+            sizes,
+            ranges,
+        } = made;
         let mut dims = DimBox::new();
         for (name, value) in &sizes {
             let (lo, hi) = if ranges { (0, MOST) } else { (*value, *value) };
