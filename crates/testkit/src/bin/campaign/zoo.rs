@@ -113,6 +113,10 @@ fn ways(model: &ZooModel, path: &Path) -> Vec<(&'static str, Row)> {
         ("symbolic, 1 thread", Session::builder().with_threads(1)),
         ("symbolic, 2 threads", Session::builder().with_threads(2)),
         ("fixed, 2 threads", fixed),
+        (
+            "every dim open, 2 threads",
+            Session::builder().with_threads(2).with_open_dims(),
+        ),
     ];
     all.into_iter()
         .map(|(how, b)| {
