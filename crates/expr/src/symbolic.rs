@@ -94,9 +94,10 @@ impl Expr {
         let at = |r: Ref| v[r as usize].dim().cloned();
         let both_truths = |a: Ref| types[a as usize] == DType::Bool;
         match *inst {
-            Inst::Input { slot, dtype } if dtype == DType::Bool => {
-                inputs.get(slot as usize).cloned().flatten()
-            }
+            Inst::Input {
+                slot,
+                dtype: DType::Bool,
+            } => inputs.get(slot as usize).cloned().flatten(),
             Inst::Compare(f, a, b) => Some(compared(f, &at(a)?, &at(b)?)),
             Inst::Unary(Unary::Not, a) if both_truths(a) => Some(Dim::ONE - at(a)?),
             Inst::Binary(Binary::And, a, b) if both_truths(a) => Some(at(a)? * at(b)?),
@@ -104,7 +105,7 @@ impl Expr {
                 let (a, b) = (at(a)?, at(b)?);
                 Some(a.clone() + b.clone() - a * b)
             }
-            Inst::Cast(a, to) if to == DType::Bool => Some(compared(Compare::Ne, &at(a)?, &Dim::ZERO)),
+            Inst::Cast(a, DType::Bool) => Some(compared(Compare::Ne, &at(a)?, &Dim::ZERO)),
             Inst::Cast(a, to) if both_truths(a) && to.is_int() => at(a),
             _ => None,
         }

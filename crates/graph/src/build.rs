@@ -196,11 +196,14 @@ impl GraphBuilder {
         names: &[&str],
         origin: &Origin,
     ) -> Result<Vec<ValueId>, GraphError> {
-        let types = shape::infer(&self.graph, &op, inputs, &mut Relied::default()).map_err(|why| GraphError::Op {
-            node: origin.name.clone(),
-            op: op.name().into(),
-            why,
-        })?;
+        let types =
+            shape::infer(&self.graph, &op, inputs, &mut Relied::default()).map_err(|why| {
+                GraphError::Op {
+                    node: origin.name.clone(),
+                    op: op.name().into(),
+                    why,
+                }
+            })?;
         let ints = shape::contents(&self.graph, &op, inputs, &types);
         Ok(self.push(op, inputs, names, origin, types, ints))
     }

@@ -78,7 +78,10 @@ impl Graph {
         }
         self.check_values(weights, &symbols)?;
         for a in &self.assumptions {
-            if let Some(s) = [&a.left, &a.right].iter().find_map(|d| missing(d, &symbols)) {
+            if let Some(s) = [&a.left, &a.right]
+                .iter()
+                .find_map(|d| missing(d, &symbols))
+            {
                 return self.broken(format!(
                     "an assumption of node '{}' speaks of symbol '{s}', which is not declared",
                     a.node

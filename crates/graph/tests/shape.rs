@@ -285,8 +285,14 @@ fn choices_between_symbols_are_assumptions() {
     };
     assert!(assumed(slice("0", "a"), &[&["a"]]).is_empty());
     assert_eq!(assumed(slice("0", "8"), &[&["a"]]), ["n: max(8, a) = a"]);
-    assert_eq!(assumed(slice("a - 5", "5"), &[&["a"]]), ["n: max(0, a - 5) = a - 5"]);
-    let reshape = Op::View(View::Reshape(vec!["2".parse().expect("2"), "3".parse().expect("3")]));
+    assert_eq!(
+        assumed(slice("a - 5", "5"), &[&["a"]]),
+        ["n: max(0, a - 5) = a - 5"]
+    );
+    let reshape = Op::View(View::Reshape(vec![
+        "2".parse().expect("2"),
+        "3".parse().expect("3"),
+    ]));
     assert_eq!(assumed(reshape, &[&["a"]]), ["n: a = 6"]);
 }
 
@@ -303,7 +309,9 @@ fn no_two_symbols_stand_for_each_other() {
         op_type: "Test".into(),
     };
     let concat = Op::Concat { axis: 0 };
-    let all = b.node(concat, &[past, ids], &["all"], &origin).expect("a join")[0];
+    let all = b
+        .node(concat, &[past, ids], &["all"], &origin)
+        .expect("a join")[0];
     let tail = Op::View(View::Slice {
         starts: dim("past"),
         steps: vec![1],
@@ -314,7 +322,9 @@ fn no_two_symbols_stand_for_each_other() {
     let (p, q) = (e.input(0, DType::F32), e.input(1, DType::F32));
     let r = e.add(p, q);
     let add = Op::Map(e.finish(&[r]));
-    let x = b.node(add.clone(), &[ids, tail], &["x"], &origin).expect("a sum")[0];
+    let x = b
+        .node(add.clone(), &[ids, tail], &["x"], &origin)
+        .expect("a sum")[0];
     let y = b.node(add, &[all, mask], &["y"], &origin).expect("a sum")[0];
     let g = b.finish(&[x, y]);
     let equal = g.symbol_equalities();

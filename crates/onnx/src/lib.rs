@@ -16,8 +16,8 @@ pub use error::Error;
 pub use external::ExternalFiles;
 pub use file::{ModelFile, map_path};
 pub use import::{
-    CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions,
-    Imported, Report, UnsupportedNode, import, import_file, import_refused, unpack_codes,
+    CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions, Imported, Report,
+    UnsupportedNode, import, import_file, import_refused, unpack_codes,
 };
 pub use ops::covered as covered_operators;
 pub use ops::covered_versions;

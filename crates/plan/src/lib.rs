@@ -25,7 +25,7 @@ mod why;
 
 pub use at::Bound;
 pub use elapsed::WORKERS_PAY;
-pub use error::PlanError;
+pub use error::{Maker, PlanError};
 pub use made::Made;
 pub use params::{Params, Size};
 pub use pause::{pause, with_pauses};
@@ -38,8 +38,9 @@ pub use planner::{
     Allotment, Candidate, Change, Load, Observation, Observations, Planner, RateSeen, Serving,
 };
 pub use program::{
-    Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol, ProgramValue,
-    REFUSE, Refusal, Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin, WeightInfo,
+    Batch, Constraint, Fate, HostOp, Item, ItemWork, NodeFate, Program, ProgramSymbol,
+    ProgramValue, REFUSE, Refusal, Saving, Segment, StatePair, SymbolOrigin, ValueIx, ValueOrigin,
+    WeightInfo,
 };
 pub use step_set::{MAX_NODES, StepSet};
 pub use stretch::{Cuts, Stretch};

@@ -1,4 +1,4 @@
-use crate::{Made, Why};
+use crate::{Made, PlanError, Why};
 use kernel::{Given, Kernel};
 use layout::{DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
@@ -224,6 +224,15 @@ pub struct Constraint {
     pub right: Dim,
 }
 
+/// A symbol along which every output has items: the candidates for joining requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The symbol.
+    pub symbol: Sym,
+    /// Where items may influence each other; `None`: it is proved that they do not.
+    pub crosses: Option<String>,
+}
+
 /// Bytes that fusion saves, or would have saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
@@ -263,6 +272,9 @@ pub struct Program {
     /// every request.
     #[serde(default)]
     pub constraints: Vec<Constraint>,
+    /// Along what requests may be joined, and along what not.
+    #[serde(default)]
+    pub batches: Vec<Batch>,
     /// What fusion saves, for the decisions in `whys`.
     #[serde(default)]
     pub savings: Vec<Saving>,
@@ -308,6 +320,22 @@ impl Program {
             why: text("why").unwrap_or_default(),
             branch: text("node").zip(taken),
         })
+    }
+
+    /// What the program computes as a hash, hexadecimal: all but its name, its weights and what is said of it.
+    ///
+    /// # Errors
+    /// [`PlanError::File`] for a program that has no text form.
+    pub fn hash(&self) -> Result<String, PlanError> {
+        let parts = (
+            (&self.symbols, &self.values, &self.inputs, &self.outputs),
+            (&self.init, &self.segments, &self.states),
+            (&self.passed, &self.constraints),
+        );
+        let mut h = blake3::Hasher::new();
+        serde_json::to_writer(std::io::BufWriter::new(&mut h), &parts)
+            .map_err(|e| PlanError::File(e.to_string()))?;
+        Ok(h.finalize().to_hex().to_string())
     }
 
     /// The value `ix`.

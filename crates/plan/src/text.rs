@@ -1,10 +1,27 @@
-//! Text form of plans: JSON, indented, keys in declaration order, the same bytes for equal plans.
+//! Text form of plans: JSON, indented, keys in declaration order, the same bytes for equal plans. The first key
+//! is a checksum of the others, so that a file that was changed is told from one as it was written.
 use crate::{Plan, PlanError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Largest plan text in bytes.
 const MAX_TEXT: usize = 256 << 20;
+
+const CHECKSUM: &str = "checksum";
+
+/// A plan's file.
+#[derive(Serialize)]
+struct File<'a> {
+    checksum: String,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
+/// Hash of a plan's text, hexadecimal; of how the text is set it knows nothing.
+fn checksum(plan: &Plan) -> Result<String, PlanError> {
+    let text = serde_json::to_vec(plan).map_err(file)?;
+    Ok(blake3::hash(&text).to_hex().to_string())
+}
 
 impl Plan {
     /// The plan as JSON text: equal plans give equal bytes, and [`Plan::from_json`] reads an equal
@@ -13,41 +30,66 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`] when a predicted time is not finite, which JSON cannot say.
     pub fn to_json(&self) -> Result<String, PlanError> {
-        let mut text = serde_json::to_string_pretty(self).map_err(file)?;
+        let whole = File {
+            checksum: checksum(self)?,
+            plan: self,
+        };
+        let mut text = serde_json::to_string_pretty(&whole).map_err(file)?;
         text.push('\n');
         Ok(text)
     }
 
-    /// Reads a plan's text. The plan is as trustworthy as the text: [`Plan::verify`] it.
+    /// Reads a plan's text. The plan is as trustworthy as the text: [`Plan::verify`] it, and ask
+    /// [`Plan::belongs_to`] whether it is the model's.
+    ///
+    /// # Errors
+    /// [`PlanError::Changed`] when the contents do not have the checksum that the text states, else as
+    /// [`Plan::from_json_unchecked`].
+    pub fn from_json(text: &str) -> Result<Plan, PlanError> {
+        let (plan, stated) = read(text)?;
+        match stated == Value::String(checksum(&plan)?) {
+            true => Ok(plan),
+            false => Err(PlanError::Changed),
+        }
+    }
+
+    /// As [`Plan::from_json`] for a text that was changed on purpose: whatever checksum it has, or none.
     ///
     /// # Errors
     /// [`PlanError::File`] when the text is no plan, is larger than 256 MiB or nested deeper than
     /// 128, has another version, or says something that this version would not write (an unknown
     /// field).
-    pub fn from_json(text: &str) -> Result<Plan, PlanError> {
-        if text.len() > MAX_TEXT {
-            return Err(PlanError::File(format!(
-                "it has {} bytes, more than {MAX_TEXT}",
-                text.len()
-            )));
-        }
-        let value: Value = serde_json::from_str(text).map_err(file)?;
-        let version = value.get("version").and_then(Value::as_u64);
-        if version != Some(u64::from(Plan::VERSION)) {
-            let found = version.map_or("none".into(), |v| v.to_string());
-            return Err(PlanError::File(format!(
-                "its version is {found}, this program reads {}",
-                Plan::VERSION
-            )));
-        }
-        let plan = Plan::deserialize(&value).map_err(file)?;
-        let back = serde_json::to_value(&plan).map_err(file)?;
-        match difference(&value, &back, "plan") {
-            None => Ok(plan),
-            Some(at) => Err(PlanError::File(format!(
-                "{at} is unknown or not as this program writes it"
-            ))),
-        }
+    pub fn from_json_unchecked(text: &str) -> Result<Plan, PlanError> {
+        Ok(read(text)?.0)
+    }
+}
+
+/// The plan in a text, and the checksum that the text states.
+fn read(text: &str) -> Result<(Plan, Value), PlanError> {
+    if text.len() > MAX_TEXT {
+        return Err(PlanError::File(format!(
+            "it has {} bytes, more than {MAX_TEXT}",
+            text.len()
+        )));
+    }
+    let mut value: Value = serde_json::from_str(text).map_err(file)?;
+    let fields = value.as_object_mut();
+    let stated = fields.and_then(|f| f.remove(CHECKSUM)).unwrap_or_default();
+    let version = value.get("version").and_then(Value::as_u64);
+    if version != Some(u64::from(Plan::VERSION)) {
+        let found = version.map_or("none".into(), |v| v.to_string());
+        return Err(PlanError::File(format!(
+            "its version is {found}, this program reads {}",
+            Plan::VERSION
+        )));
+    }
+    let plan = Plan::deserialize(&value).map_err(file)?;
+    let back = serde_json::to_value(&plan).map_err(file)?;
+    match difference(&value, &back, "plan") {
+        None => Ok((plan, stated)),
+        Some(at) => Err(PlanError::File(format!(
+            "{at} is unknown or not as this program writes it"
+        ))),
     }
 }
 

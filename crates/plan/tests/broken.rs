@@ -792,9 +792,9 @@ fn broken_plans_are_refused() {
 fn errors_name_the_step_and_the_remedy() {
     let mut p = chain();
     block(&mut p).steps[2].waits.clear();
-    let e = p.verify().unwrap_err().to_string();
-    assert!(
-        e.contains("chain") && e.contains("order") && e.contains("make the plan anew"),
-        "{e}"
-    );
+    let e = p.verify().unwrap_err();
+    let both = format!("{e} / {}", e.clone().of_caller());
+    for part in ["chain", "order", "fault of shopfloor", "make the plan anew"] {
+        assert!(both.contains(part), "{both}");
+    }
 }

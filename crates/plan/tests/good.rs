@@ -34,6 +34,19 @@ fn text_reads_back_equal() {
         assert!(Plan::from_json(&deep).is_err());
         assert!(Plan::from_json(&text.replacen("\"version\": 1", "\"version\": 2", 1)).is_err());
         assert!(Plan::from_json(&text[..text.len() / 2]).is_err());
+        // How the text is set does not matter, what it says does.
+        let dense = text.replace("\n", " ");
+        assert_eq!(Plan::from_json(&dense).unwrap(), p);
+        let changed = text.replacen("\"model\": \"", "\"model\": \"x", 1);
+        assert_eq!(Plan::from_json(&changed), Err(PlanError::Changed));
+        let model = format!("x{}", p.model);
+        let want = Plan { model, ..p.clone() };
+        assert_eq!(Plan::from_json_unchecked(&changed).unwrap(), want);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.contains("checksum"));
+        let none = text.replacen(line, "", 1);
+        assert_eq!(Plan::from_json(&none), Err(PlanError::Changed));
+        assert_eq!(Plan::from_json_unchecked(&none).unwrap(), p);
         assert!(Plan::from_json(&"[".repeat(100_000)).is_err());
     }
     // Values outside that JSON has no number for.

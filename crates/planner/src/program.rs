@@ -3,9 +3,9 @@ use crate::fuse;
 use crate::kernels::{Joined, Lowering, Result, row_major};
 use crate::located::Located;
 use graph::{Graph, Op, SymbolSource};
-use layout::Layout;
+use layout::{Dim, Layout};
 use plan::{
-    Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
+    Batch, Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
     ValueOrigin,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,20 @@ pub struct ProgramOptions {
 
 /// Lowers a graph (after `rewrite`) to fused kernels with symbolic dims.
 pub fn program(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
-    lower(graph, options)
+    let mut program = lower(graph, options)?;
+    program.batches = batches(graph);
+    Ok(program)
+}
+
+/// Symbols that the first output has as extents, with what is against joining requests along them.
+fn batches(graph: &Graph) -> Vec<Batch> {
+    let first = graph.outputs.first().map(|&v| &graph.value(v).shape);
+    let symbols = first.into_iter().flatten().filter_map(Dim::as_sym);
+    let of = |symbol: &str| Batch {
+        symbol: symbol.into(),
+        crosses: graph.items_apart(symbol).err(),
+    };
+    symbols.map(of).collect()
 }
 
 pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> {
@@ -62,6 +75,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
             segments: vec![],
             states: vec![],
             constraints: vec![],
+            batches: vec![],
             savings,
             passed: vec![],
             fates: vec![],

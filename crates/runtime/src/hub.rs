@@ -47,9 +47,10 @@ fn axis_of(shape: &[Dim], symbol: &str) -> Result<Option<usize>, ()> {
 }
 
 impl Joint {
-    /// Along the first symbol that will do, in the order of the model's inputs.
+    /// Along the first symbol that will do and along which items are proved not to influence each other.
     pub fn of(program: &Program) -> Option<Joint> {
-        program.symbols.iter().find_map(|s| {
+        let apart = program.batches.iter().filter(|b| b.crosses.is_none());
+        apart.map(|b| &b.symbol).find_map(|symbol| {
             let whole = |v: u32| {
                 let value = program.value(v);
                 let held = matches!(value.dtype, DType::Str | DType::Host);
@@ -57,7 +58,7 @@ impl Joint {
             };
             let mut inputs = vec![];
             for (i, &v) in program.inputs.iter().enumerate() {
-                let axis = axis_of(whole(v)?, &s.name).ok()?;
+                let axis = axis_of(whole(v)?, symbol).ok()?;
                 let state = program.states.iter().any(|p| p.input as usize == i);
                 if axis.is_none() && state {
                     return None;
@@ -71,10 +72,10 @@ impl Joint {
                 .any(|(i, a)| own(i) && a.is_some());
             let outputs = program.outputs.iter();
             let outputs: Option<Vec<usize>> = outputs
-                .map(|o| axis_of(whole(o.1)?, &s.name).ok().flatten())
+                .map(|o| axis_of(whole(o.1)?, symbol).ok().flatten())
                 .collect();
             given.then_some(Joint {
-                symbol: s.name.clone(),
+                symbol: symbol.clone(),
                 inputs,
                 outputs: outputs?,
             })

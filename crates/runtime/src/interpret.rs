@@ -1,5 +1,6 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
 use crate::epoch::{CompiledBlock, Env, Epoch, Late, Unit, lookup, values};
+use crate::held::{Held, bytes_of};
 use crate::lane::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
@@ -31,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub memory: &'a mut AlignedBytes,
     /// Where outputs' memory comes from.
     pub buffers: &'a Arc<Recycler>,
+    /// What values between the steps of control flow take.
+    pub held: Held,
     /// What the request may take.
     pub permit: Permit<'a>,
     /// When the request began.
@@ -188,6 +191,9 @@ pub(crate) fn run_on<'v>(
     let program = &unit.program;
     let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
+    // A plan of one block has what it makes counted when it is planned.
+    let counted = depth > 0 || epoch.plan.plan().segments.len() > 1;
+    let mark = ctx.held.mark();
     for segment in &epoch.plan.plan().segments {
         if ctx.permit.called_off() {
             return Err(RunError::Cancelled);
@@ -208,6 +214,9 @@ pub(crate) fn run_on<'v>(
                     } else {
                         let shape = shape_of(&p.shape, &env, &p.name)?;
                         let bytes = Tensor::byte_len(p.dtype, &shape)?;
+                        if counted {
+                            ctx.held.take(bytes as u64, &p.name)?;
+                        }
                         output(ctx.buffers, p.dtype, &shape, bytes, &p.name)?
                     });
                 }
@@ -262,6 +271,8 @@ pub(crate) fn run_on<'v>(
             constraints(program, &env)?;
         }
     }
+    // Whoever takes the outputs counts them.
+    ctx.held.back_to(mark);
     program
         .outputs
         .iter()
@@ -297,10 +308,13 @@ fn stretches(
             inputs.push(slot(program, slots, v)?);
         }
         let outs = run(ctx, &part.unit, inputs, env.clone(), depth + 1)?;
-        slots.extend(part.outputs.iter().copied().zip(outs));
+        keep(ctx, &program.name, slots, &part.outputs, outs)?;
         late_symbols(unit.late(), &part.outputs, slots, env);
         constraints(program, env)?;
-        part.spent.iter().for_each(|v| drop(slots.remove(v)));
+        for v in &part.spent {
+            let gone = slots.remove(v);
+            ctx.held.give(gone.as_ref().map_or(0, own_bytes));
+        }
         at = part.end;
     }
     Ok(())
@@ -368,12 +382,12 @@ fn control(
     let program = unit.program.clone();
     match program.segments.get(segment as usize) {
         Some(Segment::If {
+            node,
             cond,
             captures,
             then_branch,
             else_branch,
             outputs,
-            ..
         }) => {
             let taken = slot(&program, slots, *cond)?;
             let taken = !taken.is_empty() && taken.get_i64(0) != 0;
@@ -384,8 +398,7 @@ fn control(
                 inputs.push(slot(&program, slots, c)?);
             }
             let outs = run(ctx, &inner, inputs, env.clone(), depth + 1)?;
-            slots.extend(outputs.iter().copied().zip(outs));
-            Ok(())
+            keep(ctx, node, slots, outputs, outs)
         }
         Some(Segment::Loop {
             node,
@@ -448,7 +461,13 @@ fn control(
                 let mut outs = run(ctx, &inner, inputs, outer, depth + 1)?;
                 let scan_outs = outs.split_off(1 + carried.len());
                 go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
-                state = outs.split_off(1);
+                let next = outs.split_off(1);
+                let made: u64 = next.iter().chain(&scan_outs).map(own_bytes).sum();
+                ctx.held.take(made, node)?;
+                if i > 0 {
+                    ctx.held.give(state.iter().map(own_bytes).sum());
+                }
+                state = next;
                 for (s, t) in stacked.iter_mut().zip(scan_outs) {
                     s.push(t);
                 }
@@ -457,7 +476,10 @@ fn control(
             let (last, scanned) = outputs.split_at(carried.len());
             slots.extend(last.iter().copied().zip(state));
             for (&o, parts) in scanned.iter().zip(stacked) {
+                let gathered = parts.iter().map(own_bytes).sum();
+                ctx.held.take(gathered, node)?;
                 slots.insert(o, stack(&program, o, &parts, env, node)?.into());
+                ctx.held.give(gathered);
             }
             Ok(())
         }
@@ -467,6 +489,27 @@ fn control(
             why: format!("the plan names segment {segment}, which is no control flow"),
         }),
     }
+}
+
+/// Bytes of a value that was made on the way; the caller's are the caller's.
+fn own_bytes(v: &Value<'_>) -> u64 {
+    match v {
+        Value::Ref(_) => 0,
+        Value::Own(t) => bytes_of(t),
+    }
+}
+
+/// Keeps what `node` made as `values`.
+fn keep<'v>(
+    ctx: &mut Context<'_>,
+    node: &str,
+    slots: &mut Slots<'v>,
+    values: &[ValueIx],
+    made: Vec<Value<'v>>,
+) -> Result<(), RunError> {
+    ctx.held.take(made.iter().map(own_bytes).sum(), node)?;
+    slots.extend(values.iter().copied().zip(made));
+    Ok(())
 }
 
 fn with_weights(body: &Program, outer: &Program) -> Program {
@@ -497,7 +540,14 @@ fn stack(
     };
     let mut shape = vec![parts.len()];
     shape.extend_from_slice(first.shape());
-    let mut bytes = Vec::new();
+    let mut bytes: Vec<u8> = Vec::new();
+    let all = parts.len().saturating_mul(first.bytes().len());
+    if bytes.try_reserve_exact(all).is_err() {
+        return Err(RunError::Control {
+            node: node.into(),
+            why: format!("there is no memory for the {all} B that it gathers; run fewer turns"),
+        });
+    }
     for p in parts {
         if p.shape() != first.shape() {
             return Err(RunError::Control {
@@ -539,13 +589,8 @@ fn host(
     for (&v, t) in outputs.iter().zip(&outs) {
         fits(program, v, t, &item.name)?;
     }
-    slots.extend(
-        outputs
-            .iter()
-            .copied()
-            .zip(outs.into_iter().map(Value::from)),
-    );
-    Ok(())
+    let outs = outs.into_iter().map(Value::from).collect();
+    keep(ctx, &item.name, slots, outputs, outs)
 }
 
 /// What a host operator gave must have the type and rank that the steps behind it were planned for.

@@ -5,12 +5,40 @@ use crate::session::Call;
 use crate::ticket::Mates;
 use crate::{RunError, Session, stack};
 use layout::{DType, Dim, DimBox, Sym};
-use plan::{Program, SymbolOrigin};
+use plan::{Batch, Program, SymbolOrigin};
 use tensor::Tensor;
 
-/// The symbol along which requests of `program` can be joined: the first extent of every input and every
-/// output; `None` where there is no such. That items do not influence each other is not seen by this.
+/// The symbol along which requests of `program` may be joined: the first extent of every input and every
+/// output, along which items are proved not to influence each other; `None` where there is no such.
 pub fn batch(program: &Program) -> Option<&Sym> {
+    let batch = leading(program)?;
+    let free = batch.crosses.is_none() && !is_constrained(program, &batch.symbol);
+    free.then_some(&batch.symbol)
+}
+
+/// Why requests of `program` may not be joined, in a sentence without its end; `None` where they may.
+pub fn crossing(program: &Program) -> Option<&str> {
+    match leading(program) {
+        Some(batch) if is_constrained(program, &batch.symbol) => {
+            Some("the model holds for certain batches only")
+        }
+        Some(batch) => batch.crosses.as_deref(),
+        None => Some("not every input and output begins with one open batch dimension"),
+    }
+}
+
+/// Whether something that the model takes to be equal depends on the batch: others may run with one that breaks it.
+fn is_constrained(program: &Program, batch: &Sym) -> bool {
+    let mut symbols = std::collections::BTreeSet::new();
+    for c in &program.constraints {
+        c.left.symbols(&mut symbols);
+        c.right.symbols(&mut symbols);
+    }
+    symbols.contains(batch)
+}
+
+/// What is known of the symbol that is the first extent of every input and every output.
+fn leading(program: &Program) -> Option<&Batch> {
     let first = *program.inputs.first()?;
     let b = program.value(first).shape.first()?.as_sym()?;
     let of_input = |s: &&plan::ProgramSymbol| {
@@ -24,7 +52,8 @@ pub fn batch(program: &Program) -> Option<&Sym> {
         whole && value.shape.first().and_then(Dim::as_sym) == Some(b)
     };
     let all = program.inputs.iter().all(leads) && outputs.clone().all(leads);
-    (all && program.states.is_empty()).then_some(&symbol.name)
+    let known = program.batches.iter().find(|k| k.symbol == symbol.name);
+    known.filter(|_| all && program.states.is_empty())
 }
 
 /// Items that a plan for `dims` covers at most.
@@ -60,8 +89,8 @@ pub(crate) fn shape_of(inputs: &[Option<&Tensor>], skip: usize) -> u64 {
 type Run<'r> = &'r mut dyn FnMut(&[Option<&Tensor>]) -> Result<Vec<Tensor>, RunError>;
 
 impl Session {
-    /// Whether requests can be joined: whether all inputs and outputs have the batch as their first
-    /// extent. It does not say that the items of a batch do not influence each other.
+    /// Whether requests may be joined: whether all inputs and outputs have the batch as their first
+    /// extent, and it is proved that the items of a batch do not influence each other.
     pub fn joins(&self) -> bool {
         batch(self.program()).is_some()
     }

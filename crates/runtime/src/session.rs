@@ -1,6 +1,7 @@
 use crate::book::Book;
 use crate::desk::{Admitted, Ask, Turn};
 use crate::epoch::{Env, Epoch, Unit};
+use crate::held::Held;
 use crate::hub::{Hub, Lines};
 use crate::interpret::{Context, box_for, constraints, run, run_on};
 use crate::joined;
@@ -372,6 +373,7 @@ impl Session {
             stop_after: None,
             memory: &mut lane.memory,
             buffers: &self.buffers,
+            held: Held::new(options.allotment.memory),
             permit,
             began: Instant::now(),
             recorded: Vec::new(),
@@ -425,6 +427,7 @@ impl Session {
                     stop_after,
                     memory: &mut lane.memory,
                     buffers: &self.buffers,
+                    held: Held::new(options.allotment.memory),
                     permit,
                     began: Instant::now(),
                     recorded: Vec::new(),
@@ -442,9 +445,9 @@ impl Session {
             match outs {
                 Some(Err(e)) if self.special.may_help(&self.unit.program, &e) => {
                     let program = &self.unit.program;
-                    return self.special.run(program, inputs, e, |unit| {
-                        segments(unit, Env::new(), lane)
-                    });
+                    return self
+                        .special
+                        .run(program, inputs, e, |unit| segments(unit, Env::new(), lane));
                 }
                 Some(outs) => return outs,
                 None => {}
@@ -684,8 +687,17 @@ impl Session {
 
     /// Verifies and compiles `plan` beside the traffic and makes it the current one: requests that
     /// start later use it where it covers their dims, running ones finish on the plan they have.
+    ///
+    /// # Errors
+    /// The plan is of another program, or breaks a rule of the verifier.
     pub fn swap(&self, plan: Plan) -> Result<u64, RunError> {
-        let epoch = self.unit.compile(&self.engine, plan)?;
+        let given = |e| match e {
+            RunError::Plan(e) => RunError::Plan(e.of_caller()),
+            other => other,
+        };
+        let belongs = plan.belongs_to(&self.unit.program);
+        belongs.map_err(|e| given(e.into()))?;
+        let epoch = self.unit.compile(&self.engine, plan).map_err(given)?;
         let id = epoch.id;
         let before = self.publish(epoch, |e| self.unit.swap(e));
         self.lanes.forget(&self.unit);

@@ -67,8 +67,7 @@ impl Special {
     /// Whether a request that failed with `e` on `program` may be right for one with more bound.
     pub fn may_help(&self, program: &Program, e: &RunError) -> bool {
         let open = |s: &plan::ProgramSymbol| matches!(s.origin, SymbolOrigin::Input { .. });
-        let bindable =
-            matches!(e, RunError::Branch { .. }) || program.symbols.iter().any(open);
+        let bindable = matches!(e, RunError::Branch { .. }) || program.symbols.iter().any(open);
         self.maker.is_some() && e.is_of_sizes() && bindable
     }
 
@@ -82,7 +81,9 @@ impl Special {
         }
         drop(made);
         let Some(maker) = &self.maker else {
-            return Err(RunError::Sizes("the session cannot plan for other sizes".into()));
+            return Err(RunError::Sizes(
+                "the session cannot plan for other sizes".into(),
+            ));
         };
         let unit = maker.program(bound).map(|program| {
             let unit = Unit::new(Arc::new(program), format!("{bound:?}"), self.store.clone());
@@ -175,10 +176,7 @@ impl Bound {
 }
 
 /// The symbols that the inputs' shapes give, which must fit the program's.
-pub(crate) fn sizes<T: Shaped>(
-    program: &Program,
-    inputs: &[Option<&T>],
-) -> Result<Env, RunError> {
+pub(crate) fn sizes<T: Shaped>(program: &Program, inputs: &[Option<&T>]) -> Result<Env, RunError> {
     let shape = |t: &Option<&'_ T>| t.map_or(vec![], |t| t.shape().to_vec());
     let owned: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
     let shapes: Vec<&[usize]> = owned.iter().map(Vec::as_slice).collect();

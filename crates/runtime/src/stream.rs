@@ -35,9 +35,9 @@ pub type Answer = Vec<(String, Tensor)>;
 /// and the stream's box lets it be as large. State in place is joined too: streams whose caches are equally
 /// long keep them side by side as long as they run together, and nothing is copied then; one whose company
 /// changes is moved once. Caches of different lengths run one by one, unless the model has an input that says
-/// which of their rows count ([`Stream::with_mask`]). That items of such a batch do not
-/// influence each other is taken for granted; a box with a batch of the message's own size keeps streams
-/// apart.
+/// which of their rows count ([`Stream::with_mask`]). They are joined
+/// only where the model's graph proves that items of such a batch do not influence each other; a box with a
+/// batch of the message's own size keeps streams apart in any case.
 ///
 /// Dropping a stream frees its state.
 pub struct Stream<'a> {

@@ -3,9 +3,8 @@
 use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
-    inputs,
     Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
-    SessionBuilder, machines, pages, planview,
+    SessionBuilder, files, inputs, machines, pages, planview,
     report::page::{Against, PageData},
     targets::Kernels,
 };
@@ -198,7 +197,7 @@ fn kernel(arg: &str) -> Result<UserKernel, String> {
             domain: domain.into(),
             name: name.into(),
             file: file.into(),
-            text: std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?,
+            text: shopfloor::read_text(file, files::WRITTEN).map_err(|e| e.to_string())?,
         }),
         _ => Err(format!(
             "'{arg}' should be DOMAIN:OP=FILE, such as my.co:Clip2=clip.kernel"
@@ -529,10 +528,30 @@ pub fn tell_machine(session: &Session) {
     }
 }
 
-/// Loads a saved plan and makes it the session's, verified.
-pub fn use_plan(session: &Session, path: &str) -> Result<(), Failure> {
-    session.swap_plan(planview::load(path)?)?;
-    Ok(())
+/// A saved plan.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    /// Run by this saved plan (`shopfloor plan --out`)
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<String>,
+    /// Take the plan of --plan although it was changed after it was saved: its rules are checked, and that
+    /// it is of this model, but not that it computes what the model does
+    #[arg(long, requires = "plan")]
+    pub plan_unchecked: bool,
+}
+
+impl PlanArgs {
+    /// Loads the plan, if there is one, and makes it the session's, verified.
+    pub fn apply(&self, session: &Session) -> Result<(), Failure> {
+        if let Some(path) = &self.plan {
+            let plan = match self.plan_unchecked {
+                true => planview::load_unchecked(path)?,
+                false => planview::load(path)?,
+            };
+            session.swap_plan(plan)?;
+        }
+        Ok(())
+    }
 }
 
 /// Says which dims were not given and are taken as 1.

@@ -74,7 +74,17 @@ enum Command {
     Emulate(commands::emulate::Args),
 }
 
+/// Lets a write beyond the system's limit on file sizes fail where it would end the process.
+#[cfg(unix)]
+fn outlive_size_limits() {
+    let seen = std::sync::Arc::default();
+    // Where the handler cannot be set, the system does what it always does.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen);
+}
+
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    outlive_size_limits();
     let result = match Cli::parse().command {
         Command::Inspect(a) => commands::inspect::run(a),
         Command::Plan(a) => commands::plan::run(a),

@@ -287,6 +287,22 @@ fn plans_print_save_and_load() {
     assert!(v["predicted_us"].as_f64().unwrap() > 0.0);
     assert!(!v["steps"].as_array().unwrap().is_empty());
     let text = std::fs::read_to_string(&saved).unwrap();
+    // A plan that was changed is taken only by who says so, one of another model never.
+    let by_plan = ["run", &model, "--inputs", &inputs, "--plan", &saved];
+    let waived = [&by_plan[..], &["--plan-unchecked", "--compare", &want]].concat();
+    std::fs::write(
+        &saved,
+        text.replacen("\"predicted_s\": ", "\"predicted_s\": 1", 1),
+    )
+    .unwrap();
+    assert!(fails(1, &by_plan).contains("--plan-unchecked"));
+    ends(0, &waived);
+    let bound = ["plan", &model, "--dim", "batch=1", "--out", &saved];
+    ends(0, &bound);
+    for args in [&by_plan[..], &waived] {
+        let e = fails(1, args);
+        assert!(e.contains("rule program") && e.contains("dims"), "{e}");
+    }
     std::fs::write(&saved, &text[..text.len() / 2]).unwrap();
     assert!(
         fails(1, &["run", &model, "--inputs", &inputs, "--plan", &saved]).contains("plan.json")
@@ -295,6 +311,60 @@ fn plans_print_save_and_load() {
     let v = json(&["plan", &model, "--on", "zen4-2core"]);
     assert_eq!(v["machine"], "zen4-2core");
     assert!(ends(0, &["plan", &model, "--on", "h100"]).contains("not here"));
+}
+
+#[cfg(unix)]
+#[test]
+fn files_that_never_end_are_refused() {
+    let model = file("digits_cnn", "model.onnx");
+    let inputs = file("digits_cnn", "inputs.npz");
+    let run = ["run", &model, "--inputs", &inputs];
+    let tail = |more: &[&'static str]| [&run[..], more].concat();
+    for args in [
+        tail(&["--plan", "/dev/zero"]),
+        tail(&["--machine", "/dev/zero"]),
+        tail(&["--labels", "/dev/zero"]),
+        vec!["plan", &model, "--on", "/dev/zero"],
+        vec![
+            "plan",
+            &model,
+            "--report",
+            "r.html",
+            "--against",
+            "/dev/zero",
+        ],
+        vec!["machines", "check", "/dev/zero"],
+        vec!["simulate", "/dev/zero"],
+    ] {
+        let o = shopfloor(&args);
+        let e = String::from_utf8(o.stderr).unwrap();
+        assert!(
+            !o.status.success() && e.contains("regular file"),
+            "{args:?}: {e}"
+        );
+    }
+    let kernel = tail(&["--kernel", "my.co:Clip2=/dev/zero"]);
+    assert!(fails(2, &kernel).contains("regular file"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_annotated_model_never_takes_the_place_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |n: &str| dir.path().join(n).display().to_string();
+    std::fs::copy(file("digits_cnn", "model.onnx"), at("model.onnx")).unwrap();
+    let model = std::fs::read(at("model.onnx")).unwrap();
+    std::fs::hard_link(at("model.onnx"), at("hard.onnx")).unwrap();
+    std::os::unix::fs::symlink("model.onnx", at("soft.onnx")).unwrap();
+    ends(
+        0,
+        &["annotate", &at("model.onnx"), "--out", &at("hard.onnx")],
+    );
+    assert!(std::fs::read(at("hard.onnx")).unwrap().len() > model.len());
+    for same in ["soft.onnx", "model.onnx"] {
+        fails(2, &["annotate", &at("model.onnx"), "--out", &at(same)]);
+    }
+    assert_eq!(std::fs::read(at("model.onnx")).unwrap(), model);
 }
 
 #[test]

@@ -3,7 +3,6 @@ use crate::{Error, Model};
 use plan::{Fate, NodeFate, Plan};
 use report::{PlanView, StepView, units};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What the keys begin with.
@@ -233,11 +232,8 @@ pub fn annotate(
         path: out.display().to_string(),
         source,
     };
-    let mut to = std::io::BufWriter::new(std::fs::File::create(out).map_err(io)?);
-    annotated
-        .write_to(&mut to)
-        .and_then(|()| to.flush())
-        .map_err(io)?;
+    // The model may be mapped under another name of the same file.
+    files::replace(out, |to| annotated.write_to(to)).map_err(io)?;
     Ok(annotated.nodes())
 }
 

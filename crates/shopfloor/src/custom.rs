@@ -149,6 +149,7 @@ fn program(
         states: vec![],
         passed: vec![],
         constraints: vec![],
+        batches: vec![],
         savings: vec![],
         fates: vec![],
         whys: vec![],

@@ -1,15 +1,12 @@
 //! Batch, runs at once and workers of each: chosen from predictions, and measured against all others.
 use crate::bench::measure;
-use crate::{
-    BenchOptions, Error, Model, ModelOptions, Session, SessionBuilder, Tolerance, compare, inputs,
-};
+use crate::{BenchOptions, Error, Model, ModelOptions, SessionBuilder, inputs};
 use layout::DimBox;
 use plan::{Allotment, Goal};
 use report::{LatencyMs, SweepReport, SweepRow};
-use runtime::{Engine, joins_along};
+use runtime::{Engine, joins_along, joins_not};
 use std::path::Path;
 use supervisor::division::{Division, Prediction, choose};
-use tensor::Tensor;
 
 /// Largest batch that is tried.
 const LARGEST: i64 = 64;
@@ -116,47 +113,19 @@ pub fn divide(
     Ok(choose(name, &all, &goal, engine.workers()))
 }
 
-/// Rows of `t` from `from` on, `n` of them.
-fn rows(t: &Tensor, from: usize, n: usize) -> Result<Tensor, Error> {
-    let mut shape = t.shape().to_vec();
-    let total = shape[0].max(1);
-    shape[0] = n;
-    let row = t.bytes().len() / total;
-    let bytes = t.bytes()[from * row..(from + n) * row].to_vec();
-    Ok(Tensor::from_bytes(t.dtype(), &shape, bytes)?)
-}
-
-/// Whether requests of the session may be joined: every input and output begins with the batch, and two
-/// items give alone what they give together.
+/// Whether requests of the model may be joined: every input and output begins with the batch, and its graph
+/// proves that items of a batch do not influence each other.
 ///
 /// # Errors
-/// They may not; or the model cannot be run.
-pub(crate) fn check_joining(session: &Session) -> Result<(), Error> {
-    let model = session.model();
-    let name = &model.program().name;
-    let Some(along) = joins_along(model.program()) else {
-        return Err(Error::Usage(format!(
-            "requests of model '{name}' cannot be joined: not every input and output begins with one open batch dimension; export it with one, or leave batching out"
-        )));
-    };
-    let (mut sizes, _) = inputs::sizes(model);
-    sizes.insert(along.to_string(), 3);
-    let named = inputs::random_inputs(model, &sizes)?;
-    let together = session.run(&inputs::borrowed(&named))?.into_vec();
-    for (from, n) in [(0, 1), (1, 2)] {
-        let part = |all: &[(String, Tensor)]| -> Result<Vec<(String, Tensor)>, Error> {
-            let each = all.iter().map(|(k, t)| Ok((k.clone(), rows(t, from, n)?)));
-            each.collect()
-        };
-        let alone = session.run(&inputs::borrowed(&part(&named)?))?.into_vec();
-        let same = compare(&alone, &part(&together)?, Tolerance::default());
-        if let Some(c) = same.complaint() {
-            return Err(Error::Usage(format!(
-                "requests of model '{name}' cannot be joined: an item gives something else alone than beside others ({c}); leave batching out"
-            )));
-        }
-    }
-    Ok(())
+/// They may not, with what is in the way.
+pub(crate) fn check_joining(model: &Model) -> Result<(), Error> {
+    let program = model.program();
+    joins_not(program).map_or(Ok(()), |why| {
+        Err(Error::Usage(format!(
+            "requests of model '{}' cannot be joined: {why}; leave batching out, or export the model with one batch dimension that nothing crosses",
+            program.name
+        )))
+    })
 }
 
 /// Measures every way to run the model: each batch and number of workers that was predicted, with as many

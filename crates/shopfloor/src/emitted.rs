@@ -147,10 +147,7 @@ pub fn sass(e: &Emitted, folder: &Path) -> Result<String, Error> {
         ));
     };
     let (ptx, cubin) = (folder.join("step.ptx"), folder.join("step.cubin"));
-    std::fs::write(&ptx, &e.text).map_err(|source| Error::Io {
-        path: ptx.display().to_string(),
-        source,
-    })?;
+    crate::write_file(&ptx, &e.text)?;
     let run = |variable: &str, name: &str, args: &[&OsStr]| -> Result<String, Error> {
         let path = tool(variable, name);
         let out = Command::new(&path).args(args).output().map_err(|_| {

@@ -121,8 +121,10 @@ fn numbered(files: &[PathBuf], prefix: &str) -> Vec<(usize, PathBuf)> {
         let name = p.file_name()?.to_str()?;
         name.strip_prefix(prefix)?.strip_suffix(".pb")?.parse().ok()
     };
-    let mut found: Vec<(usize, PathBuf)> =
-        files.iter().filter_map(|p| Some((number(p)?, p.clone()))).collect();
+    let mut found: Vec<(usize, PathBuf)> = files
+        .iter()
+        .filter_map(|p| Some((number(p)?, p.clone())))
+        .collect();
     found.sort();
     found
 }
@@ -132,10 +134,12 @@ fn read_all(files: &[(usize, PathBuf)], values: &[&ValueInfo]) -> Result<Vec<Ten
     files
         .iter()
         .enumerate()
-        .map(|(i, (_, p))| match values.get(i).and_then(|v| v.ty.as_ref()) {
-            Some(ty) => Ok(data::read_pb_as(p, ty)?.1),
-            None => Ok(data::read_pb(p)?.1),
-        })
+        .map(
+            |(i, (_, p))| match values.get(i).and_then(|v| v.ty.as_ref()) {
+                Some(ty) => Ok(data::read_pb_as(p, ty)?.1),
+                None => Ok(data::read_pb(p)?.1),
+            },
+        )
         .collect()
 }
 
@@ -191,7 +195,10 @@ fn run(
         let given = numbered(&files, "input_");
         // A file's number counts initialisers that are inputs too only where one of them is given.
         let ins: Vec<&ValueInfo> = match given.len() > own.len() {
-            true => given.iter().filter_map(|(i, _)| all.get(*i).copied()).collect(),
+            true => given
+                .iter()
+                .filter_map(|(i, _)| all.get(*i).copied())
+                .collect(),
             false => own.clone(),
         };
         let inputs = read_all(&given, &ins)?;
@@ -204,7 +211,8 @@ fn run(
                 ins.len()
             )));
         }
-        let named: Vec<(&str, &Tensor)> = ins.iter().map(|i| i.name.as_str()).zip(&inputs).collect();
+        let named: Vec<(&str, &Tensor)> =
+            ins.iter().map(|i| i.name.as_str()).zip(&inputs).collect();
         let outputs = session.run(&named)?;
         if outputs.len() < wants.len() {
             return Ok(Verdict::Failed(format!(

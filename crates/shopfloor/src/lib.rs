@@ -54,6 +54,7 @@ pub mod status;
 mod stream_rates;
 mod supervise;
 pub mod targets;
+mod texts;
 pub mod walk;
 mod ways;
 mod what_if;
@@ -81,12 +82,14 @@ pub use stream_rates::streams;
 pub use supervise::{
     CallersSaw, Hear, Spent, SuperviseOptions, SupervisedLoad, Supervision, supervised_load,
 };
+pub use texts::{read_text, write_file};
 pub use ways::persistent;
 pub use what_if::what_if;
 
 pub use cpu::isa::Isa;
 pub use data;
 pub use device::{Place, Transfers, UnifiedBuffer};
+pub use files;
 pub use layout::{DType, Dim, DimBox};
 pub use machine::{Change, Machine, calc};
 pub use plan::{Goal, Plan, Timeline, Why};

@@ -86,10 +86,7 @@ pub fn keep(measurements: &Measurements, out: Option<&Path>) -> Result<PathBuf, 
         None => Ok(calibrate::store_calibration(&detected, measurements)?),
         Some(path) => {
             let text = detected.calibrated(measurements).to_toml()?;
-            std::fs::write(path, text).map_err(|source| Error::Io {
-                path: path.display().to_string(),
-                source,
-            })?;
+            crate::write_file(path, text)?;
             Ok(path.to_path_buf())
         }
     }

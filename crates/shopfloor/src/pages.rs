@@ -136,11 +136,7 @@ pub fn of_plan(
 /// A file that cannot be read, or that is none of these.
 pub fn read_against(path: impl AsRef<Path>) -> Result<Against, Error> {
     let path = path.as_ref();
-    let io = |source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    };
-    let text = std::fs::read_to_string(path).map_err(io)?;
+    let text = crate::read_text(path, files::MADE)?;
     Against::read(&text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
 }
 
@@ -157,5 +153,5 @@ pub fn save(page: &PageData, path: impl AsRef<Path>) -> Result<(), Error> {
     let json = path.extension().is_some_and(|e| e == "json");
     let text = if json { page.json() } else { page.html() };
     let text = text.map_err(|e| io(std::io::Error::other(e)))?;
-    std::fs::write(path, text).map_err(io)
+    crate::write_file(path, text)
 }

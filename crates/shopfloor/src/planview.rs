@@ -450,26 +450,29 @@ pub fn fallbacks(session: &Session) -> Vec<Fallback> {
 /// # Errors
 /// A file that cannot be written.
 pub fn save(plan: &Plan, path: impl AsRef<Path>) -> Result<(), Error> {
-    let path = path.as_ref();
-    let io = |source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    };
-    let text = plan.to_json()?;
-    std::fs::write(path, text).map_err(io)
+    crate::write_file(path, plan.to_json()?)
 }
 
-/// Reads the plan at `path`; it is verified when a session takes it ([`Session::swap_plan`]).
+/// Reads the plan at `path`; it is verified, and compared with the model, when a session takes it
+/// ([`Session::swap_plan`]).
+///
+/// # Errors
+/// A file that cannot be read, is no plan, or was changed after it was saved.
+pub fn load(path: impl AsRef<Path>) -> Result<Plan, Error> {
+    read(path.as_ref(), Plan::from_json)
+}
+
+/// As [`load`] for a plan that was changed on purpose: its checksum is not compared.
 ///
 /// # Errors
 /// A file that cannot be read or is no plan.
-pub fn load(path: impl AsRef<Path>) -> Result<Plan, Error> {
-    let path = path.as_ref();
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
-    Plan::from_json(&text).map_err(|e| Error::PlanFile {
+pub fn load_unchecked(path: impl AsRef<Path>) -> Result<Plan, Error> {
+    read(path.as_ref(), Plan::from_json_unchecked)
+}
+
+fn read(path: &Path, parse: fn(&str) -> Result<Plan, plan::PlanError>) -> Result<Plan, Error> {
+    let text = crate::read_text(path, files::MADE)?;
+    parse(&text).map_err(|e| Error::PlanFile {
         path: path.display().to_string(),
         source: e,
     })

@@ -109,8 +109,5 @@ pub fn of_profile(session: &Session, profile: &Profile) -> Option<RooflineView> 
 /// # Errors
 /// A file that cannot be written.
 pub fn save_svg(view: &RooflineView, path: &std::path::Path) -> Result<(), Error> {
-    std::fs::write(path, view.svg()).map_err(|source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    })
+    crate::write_file(path, view.svg())
 }

@@ -6,8 +6,8 @@ use layout::{Dim, DimBox};
 use machine::Machine;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
-use std::path::Path;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use supervisor::division::Division;
@@ -270,7 +270,8 @@ impl SessionBuilder {
     }
 
     /// Requests of higher priority go first on a shared engine: those of lower priority give their
-    /// workers up at the next task. 0 when not said.
+    /// workers up at the next task. What has waited for a second ([`supervisor::admission::RISES_S`]) goes
+    /// before them. 0 when not said.
     #[must_use]
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = priority;
@@ -460,7 +461,7 @@ impl SessionBuilder {
             giving: Mutex::default(),
         };
         if let Some(b) = self.batching.filter(|b| b.max_items > 1) {
-            crate::division::check_joining(&session)?;
+            crate::division::check_joining(&session.model)?;
             session.inner.set_policy(runtime::SessionPolicy {
                 batching: b,
                 ..session.inner.policy()
@@ -509,7 +510,9 @@ impl Session {
     /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
     /// holds; an index out of range in the model.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
-        self.giving(inputs, |s| s.outputs(s.inner.run_tensors(inputs, None, None)?))
+        self.giving(inputs, |s| {
+            s.outputs(s.inner.run_tensors(inputs, None, None)?)
+        })
     }
 
     /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
@@ -602,7 +605,10 @@ impl Session {
         timeline: &mut Timeline,
     ) -> Result<Outputs, Error> {
         self.giving(inputs, |s| {
-            s.outputs(s.inner.run_tensors(inputs, Some(&mut *timeline), Some(last))?)
+            s.outputs(
+                s.inner
+                    .run_tensors(inputs, Some(&mut *timeline), Some(last))?,
+            )
         })
     }
 
@@ -630,7 +636,7 @@ impl Session {
     /// Makes `plan` the current one beside the traffic; gives its epoch.
     ///
     /// # Errors
-    /// The plan breaks a rule of the verifier.
+    /// The plan is of another program, or breaks a rule of the verifier.
     pub fn swap_plan(&self, plan: Plan) -> Result<u64, Error> {
         Ok(self.inner.swap(plan)?)
     }

@@ -36,19 +36,12 @@ pub struct SimulateOptions {
     pub log: bool,
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::Io {
-        path: path.display().to_string(),
-        source,
-    })
-}
-
 /// Runs the scenario in `path`; model files in it are relative to it.
 ///
 /// # Errors
 /// A file that is no scenario, a model or machine that is not there, or what planning gives.
 pub fn simulate(path: &Path, options: SimulateOptions) -> Result<Simulation, Error> {
-    let text = read(path)?;
+    let text = crate::read_text(path, files::WRITTEN)?;
     let named = |e: SimError| Error::Usage(format!("{}: {e}", path.display()));
     let mut scenario = Scenario::from_toml(&text).map_err(named)?;
     scenario.seed = options.seed.unwrap_or(scenario.seed);
@@ -70,7 +63,7 @@ pub fn simulate(path: &Path, options: SimulateOptions) -> Result<Simulation, Err
 /// # Errors
 /// A file that cannot be read, or is no log.
 pub fn replay(path: &Path) -> Result<Replayed, Error> {
-    let file = std::fs::File::open(path).map_err(|source| Error::Io {
+    let file = files::open(path).map_err(|source| Error::Io {
         path: path.display().to_string(),
         source,
     })?;

@@ -40,7 +40,12 @@ impl Specialise for Source {
         }
         if let Some(shapes) = &bound.shapes {
             let whole = |s: &Vec<usize>| s.iter().map(|&n| Dim::from(n)).collect::<Vec<_>>();
-            options.shapes = self.inputs.iter().cloned().zip(shapes.iter().map(whole)).collect();
+            options.shapes = self
+                .inputs
+                .iter()
+                .cloned()
+                .zip(shapes.iter().map(whole))
+                .collect();
             options.dims = Default::default();
         }
         options.taken.extend(bound.taken.clone());

@@ -269,3 +269,76 @@ fn sessions_of_one_model_share_its_weights() {
     drop((one, two));
     assert_eq!(engine.memory().packed, 0);
 }
+
+#[test]
+fn what_was_kept_under_another_key_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let engine = default_engine(Some(1), None, None).unwrap();
+    // Two models of one name, whose weights differ, each with plans for two sizes.
+    let files_of = ["a", "b"].map(|f| {
+        let path = dir.path().join(f).join("model.onnx");
+        std::fs::create_dir(dir.path().join(f)).unwrap();
+        let mut bytes = std::fs::read(model()).unwrap();
+        if f == "b" {
+            // A digit of a weight.
+            let at = bytes.len() / 2;
+            bytes[at] ^= 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        path
+    });
+    let answers = |cache: &Path| -> Vec<Vec<(String, Tensor)>> {
+        let each = files_of.iter().flat_map(|p| [(p, 1), (p, 3)]);
+        each.map(|(path, batch)| {
+            let s = Session::builder()
+                .deterministic()
+                .with_engine(engine.clone())
+                .with_cache(Cache::new(cache))
+                .commit_from_file(path)
+                .unwrap();
+            let sizes = [("batch".to_string(), batch)].into_iter().collect();
+            let named = inputs::random_inputs(s.model(), &sizes).unwrap();
+            s.run(&inputs::borrowed(&named)).unwrap().into_vec()
+        })
+        .collect()
+    };
+    let want = answers(&cache);
+    let good = files(&cache);
+    for kind in ["program", "digest", "plan", "pack"] {
+        let of = good
+            .iter()
+            .filter(|f| f.0.extension().is_some_and(|e| e == kind));
+        let of: Vec<_> = of.collect();
+        assert!(of.len() >= 2, "{kind}");
+        // Each gets the contents of the next.
+        for (i, f) in of.iter().enumerate() {
+            std::fs::write(&f.0, &of[(i + 1) % of.len()].1).unwrap();
+        }
+        assert_eq!(answers(&cache), want, "{kind}");
+        let now = files(&cache);
+        let found = |path: &Path| now.iter().find(|f| f.0 == path).map(|f| &f.1);
+        if kind != "pack" {
+            assert!(
+                of.iter().all(|f| found(&f.0) == Some(&f.1)),
+                "{kind} made anew"
+            );
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_in_a_cache_are_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = default_engine(Some(1), None, None).unwrap();
+    let want = answer(&session(&engine, dir.path()));
+    for (path, ..) in files(dir.path()) {
+        std::fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        if !made.is_ok_and(|s| s.success()) {
+            std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        }
+        assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?}");
+    }
+}

@@ -166,6 +166,12 @@ fn sessions_of_one_file_share_weights_and_every_caller_has_its_own_answer() {
         assert!(status::StatusServer::start(e.clone(), &socket).is_err());
         drop(server);
         assert!(!socket.exists() && status::status_at(&socket).is_err());
+        // What a process left there that was ended is replaced, what is no socket is not.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert!(socket.exists());
+        drop(status::StatusServer::start(e.clone(), &socket).unwrap());
+        std::fs::write(&socket, "a file").unwrap();
+        assert!(status::StatusServer::start(e.clone(), &socket).is_err());
     }
     drop(b);
     assert_eq!(e.memory().sessions.len(), 1);

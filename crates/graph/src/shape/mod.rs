@@ -265,7 +265,9 @@ pub(crate) fn check(
     }
     let want = match op {
         Op::Kernel(k) => {
-            relied.0.extend(k.equal.iter().filter(|(a, b)| a != b).cloned());
+            relied
+                .0
+                .extend(k.equal.iter().filter(|(a, b)| a != b).cloned());
             return Ok(());
         }
         Op::Host { .. } | Op::If { .. } | Op::Loop { .. } => return Ok(()),
@@ -457,7 +459,9 @@ fn concat(v: &[&Value], axis: usize, relied: &mut Relied) -> Result<Type, String
             *n = if d == axis {
                 n.clone() + m.clone()
             } else {
-                relied.unify(n, m).map_err(|e| format!("'{}': {e}", x.name))?
+                relied
+                    .unify(n, m)
+                    .map_err(|e| format!("'{}': {e}", x.name))?
             };
         }
     }

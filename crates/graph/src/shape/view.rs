@@ -3,11 +3,7 @@ use super::{Relied, list, same_len};
 use crate::View;
 use layout::Dim;
 
-pub(super) fn shape(
-    view: &View,
-    input: &[Dim],
-    relied: &mut Relied,
-) -> Result<Vec<Dim>, String> {
+pub(super) fn shape(view: &View, input: &[Dim], relied: &mut Relied) -> Result<Vec<Dim>, String> {
     match view {
         View::Reshape(to) => {
             let (a, b) = (Dim::product(input), Dim::product(to));
@@ -58,7 +54,11 @@ pub(super) fn shape(
                         return Err(format!("coordinate {at} lies outside dimension {d} of {n}"));
                     }
                 }
-                let (low, high) = if step > 0 { (start, &last) } else { (&last, start) };
+                let (low, high) = if step > 0 {
+                    (start, &last)
+                } else {
+                    (&last, start)
+                };
                 relied.at_most(&Dim::ZERO, extent);
                 relied.at_most(&Dim::ZERO, low);
                 relied.at_most(&(high.clone() + Dim::ONE), n);

@@ -4,7 +4,8 @@ use super::ops;
 use crate::shape::MAX_RANK;
 use crate::verify::MAX_NESTING;
 use crate::{
-    Assumption, Graph, GraphError, Node, NodeId, Op, Origin, Symbol, SymbolSource, Value, ValueId, ValueSource,
+    Assumption, Graph, GraphError, Node, NodeId, Op, Origin, Symbol, SymbolSource, Value, ValueId,
+    ValueSource,
 };
 use layout::{DType, Dim};
 use std::collections::BTreeMap;

@@ -40,7 +40,11 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         } else {
             (start as i128 - end as i128 - step as i128 - 1).div_euclid(-(step as i128))
         };
-        extents[d] = if len == 0 || least { 0 } else { count.max(0) as usize };
+        extents[d] = if len == 0 || least {
+            0
+        } else {
+            count.max(0) as usize
+        };
         first[d] = if extents[d] == 0 { 0 } else { start };
         steps[d] = if extents[d] <= 1 { 1 } else { step };
     }

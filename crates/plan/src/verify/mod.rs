@@ -62,6 +62,7 @@
 //! results after their making, where the accesses prove which tasks made what a task reads; nothing
 //! else.
 //!
+//! Of which program a plan is its hash says: [`Plan::belongs_to`] compares it for plans that a caller gives.
 //! Sizes of weights are not in a plan, nor who wrote PTX that is in it: [`VerifiedPlan::check_program`]
 //! compares them with the store and with the program's kernels.
 mod access;
@@ -77,7 +78,7 @@ pub use race::{Race, race};
 pub use tiles::tile_map;
 
 use crate::{
-    BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
+    BufferKind, Maker, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
     VerifiedPlan,
 };
 use foldhash::HashMap;
@@ -109,6 +110,7 @@ impl Blame<'_> {
             subject: self.subject.clone(),
             rule,
             why: why.into(),
+            maker: Maker::default(),
         }
     }
 
@@ -276,6 +278,26 @@ fn compile(
     steps.iter().enumerate().map(make).collect()
 }
 
+impl Plan {
+    /// Whether it is a plan of `program`, weights left out.
+    ///
+    /// # Errors
+    /// [`PlanError::Rule`] (rule `program`) that names both.
+    pub fn belongs_to(&self, program: &Program) -> Result<(), PlanError> {
+        let blame = Blame {
+            model: &self.model,
+            subject: "the plan".into(),
+        };
+        let hash = program.hash()?;
+        blame.need(self.program_hash == hash, "program", || {
+            format!(
+                "it is of program {:.16}, and model '{}' with these options (shapes, dims, states, kernels, precision) is program {:.16}",
+                self.program_hash, program.name, hash
+            )
+        })
+    }
+}
+
 impl VerifiedPlan {
     /// Compares the values that the plan takes and gives with those of the program that it will run for,
     /// and its weight buffers with the program's store.
@@ -299,7 +321,7 @@ impl VerifiedPlan {
             blame.need(value.is_some_and(|v| v.dtype == p.dtype), "values", || {
                 let there = value.map_or("no such value".into(), |v| format!("{} there", v.dtype));
                 format!(
-                    "it is value {} of {}, and the model has {there}; plan this model again",
+                    "it is value {} of {}, and the model has {there}",
                     p.value, p.dtype
                 )
             })?;
@@ -323,7 +345,7 @@ impl VerifiedPlan {
             };
             let known = schedule.code().is_none_or(|c| own.contains(&c));
             blame.need(known, "code", || {
-                "it runs PTX that none of the model's kernels was written with; plan this model again".into()
+                "it runs PTX that none of the model's kernels was written with".into()
             })?;
         }
         self.check_weights(&program.weights)

@@ -155,6 +155,7 @@ impl Planner {
             // They are as the rest of the program takes them, in whatever layout.
             passed: made,
             constraints: program.constraints.clone(),
+            batches: vec![],
             savings: vec![],
             fates: vec![],
             whys: vec![],

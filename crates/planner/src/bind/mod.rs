@@ -307,7 +307,7 @@ impl Planner {
         }
         let hash = match prior.hash() {
             Some(hash) => hash.into(),
-            None => program_hash(program)?,
+            None => program.hash()?,
         };
         let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
             true => state::alias(program, dims, &mut whys),
@@ -437,12 +437,6 @@ fn within(program: &Program) -> Result<(), PlanError> {
         }
     }
     Ok(())
-}
-
-/// Hash of a program's structure, weights left out, hexadecimal.
-pub(crate) fn program_hash(program: &Program) -> Result<String, PlanError> {
-    let text = serde_json::to_vec(program).map_err(|e| PlanError::File(e.to_string()))?;
-    Ok(blake3::hash(&text).to_hex().to_string())
 }
 
 /// Bytes of all values at the top of the box; late ones do not count.

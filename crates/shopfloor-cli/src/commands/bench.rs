@@ -91,14 +91,14 @@ fn load(a: &Args) -> Done {
         ));
     };
     let options = a.bound.options();
+    let m = Model::open(model, &options)?;
     let given = match a.bound.inputs.is_empty() {
         true => {
-            let m = Model::open(model, &options)?;
             let (sizes, assumed) = inputs::sizes(&m);
             crate::args::tell_assumed(&m, &assumed);
             inputs::random_inputs(&m, &sizes)?
         }
-        false => inputs::read_inputs(&a.bound.inputs)?,
+        false => inputs::read_inputs_of(&m, &a.bound.inputs, a.engine.memory)?,
     };
     let folder = match &a.cache.cache {
         Some(f) => f.clone(),

@@ -73,11 +73,7 @@ fn argmax(t: &Tensor, row: usize) -> (usize, f64) {
 pub fn run(a: Args) -> Done {
     let dir = folder(a.models.clone())?;
     let path = |name: &str| dir.join(name);
-    let labels_file = path("labels.txt");
-    let labels = std::fs::read_to_string(&labels_file).map_err(|source| shopfloor::Error::Io {
-        path: labels_file.display().to_string(),
-        source,
-    })?;
+    let labels = shopfloor::read_text(path("labels.txt"), shopfloor::files::WRITTEN)?;
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
     let session = a

@@ -421,7 +421,7 @@ fn launched(
 }
 
 pub fn run(a: Args) -> Done {
-    let source = std::fs::read_to_string(&a.file).map_err(|e| {
+    let source = shopfloor::files::text(&a.file, shopfloor::files::MADE).map_err(|e| {
         Failure::Usage(format!(
             "{} cannot be read: {e}; give a file of PTX text",
             a.file.display()

@@ -1,5 +1,5 @@
 use crate::args::{
-    CacheArgs, EngineArgs, ModelArgs, ReportArgs, tell_assumed, tell_cache, tell_machine, use_plan,
+    CacheArgs, EngineArgs, ModelArgs, PlanArgs, ReportArgs, tell_assumed, tell_cache, tell_machine,
 };
 use crate::output::{self, Done};
 use shopfloor::{inputs, pages, report, roofline};
@@ -26,9 +26,8 @@ pub struct Args {
     trace: Option<String>,
     #[command(flatten)]
     report: ReportArgs,
-    /// Run by this saved plan (`shopfloor plan --out`)
-    #[arg(long, value_name = "FILE")]
-    plan: Option<String>,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// Steps to list, those that take most time first
     #[arg(long, value_name = "N", default_value_t = 15)]
     top: usize,
@@ -53,11 +52,9 @@ pub fn run(a: Args) -> Done {
         tell_assumed(session.model(), &assumed);
         inputs::random_inputs(session.model(), &sizes)?
     } else {
-        inputs::read_inputs(&a.bound.inputs)?
+        inputs::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
     };
-    if let Some(path) = &a.plan {
-        use_plan(&session, path)?;
-    }
+    a.plan.apply(&session)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;
     a.report.write(other, || {
         pages::of_profile(&session, &named, &profile, &timeline)
@@ -70,10 +67,7 @@ pub fn run(a: Args) -> Done {
             true => report::perfetto_trace(&profile, &timeline),
             false => report::chrome_trace(&profile, &timeline).into_bytes(),
         };
-        std::fs::write(path, bytes).map_err(|source| shopfloor::Error::Io {
-            path: path.clone(),
-            source,
-        })?;
+        shopfloor::write_file(path, bytes)?;
     }
     if a.json {
         output::json(&profile)

@@ -1,4 +1,4 @@
-use crate::args::{CacheArgs, EngineArgs, ModelArgs, tell_cache, use_plan};
+use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_cache};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
 use shopfloor::report::units;
@@ -31,9 +31,8 @@ pub struct Args {
     /// The reference holds only every Nth element of each output, as one dimension
     #[arg(long, value_name = "N", requires = "compare")]
     stride: Option<usize>,
-    /// Run by this saved plan (`shopfloor plan --out`)
-    #[arg(long, value_name = "FILE")]
-    plan: Option<String>,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// Names of the classes, one per line: shown for outputs that have as many entries
     #[arg(long, value_name = "FILE")]
     labels: Option<String>,
@@ -190,16 +189,14 @@ fn step_number(
 
 pub fn run(a: Args) -> Done {
     let began = Instant::now();
-    let given = inputs::read_inputs(&a.bound.inputs)?;
     let waiting = output::spinner("loading");
     let session = a
         .cache
         .apply(a.engine.builder()?)
         .with_model_options(a.bound.options())
         .commit_from_file(&a.model)?;
-    if let Some(path) = &a.plan {
-        use_plan(&session, path)?;
-    }
+    let given = inputs::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
+    a.plan.apply(&session)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
     let needs = session.model().input_names();
     let lacking: Vec<&str> = needs
@@ -308,11 +305,7 @@ pub fn run(a: Args) -> Done {
     } else {
         let labels: Vec<String> = match &a.labels {
             None => vec![],
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(|source| shopfloor::Error::Io {
-                    path: path.clone(),
-                    source,
-                })?
+            Some(path) => shopfloor::read_text(path, shopfloor::files::WRITTEN)?
                 .lines()
                 .map(str::to_string)
                 .collect(),

@@ -45,12 +45,7 @@ struct Json<'a> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Done {
-    std::fs::write(path, bytes).map_err(|source| {
-        Failure::Library(shopfloor::Error::Io {
-            path: path.display().to_string(),
-            source,
-        })
-    })
+    Ok(shopfloor::write_file(path, bytes)?)
 }
 
 pub fn run(a: Args) -> Done {

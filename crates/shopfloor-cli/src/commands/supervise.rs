@@ -114,12 +114,7 @@ pub fn run(a: Args) -> Done {
     drop(server);
     if let Some(path) = &a.trace {
         let bytes = report.trace(path.ends_with(".pftrace") || path.ends_with(".pb"));
-        std::fs::write(path, bytes).map_err(|source| {
-            Failure::Library(shopfloor::Error::Io {
-                path: path.clone(),
-                source,
-            })
-        })?;
+        shopfloor::write_file(path, bytes)?;
     }
     match a.json {
         true => json_line(&serde_json::json!({ "summary": report })),

@@ -1,19 +1,21 @@
 //! Content hashes of files, remembered by path, size and times.
-use super::{Cache, evict};
+use super::{Cache, sealed};
 use std::io::Read;
 use std::path::Path;
+
+const HEAD: &[u8] = b"shopfloor digest 2\n";
+/// Longest note in bytes.
+const LONGEST: u64 = 4096;
 
 /// The content hash of the file at `path` with its identity. Computed by reading the file once;
 /// after that, `cache` remembers it for as long as path, size and times stay the same.
 pub(super) fn digest(cache: &Cache, path: &Path) -> Option<([u8; 32], [u8; 32])> {
     let path = path.canonicalize().ok()?;
     let identity = tensor::file_identity(&std::fs::metadata(&path).ok()?)?;
-    let name = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
-    let note = cache.folder.join(format!("{}.digest", &name[..32]));
-    if let Ok(known) = std::fs::read(&note)
-        && let Some(d) = read(&known, &identity)
-    {
-        evict::used(&note);
+    let key = sealed::key(&[path.as_os_str().as_encoded_bytes()]);
+    let note = cache.folder.join(sealed::name(&key, "digest"));
+    let known = sealed::find(&note, HEAD, &key, LONGEST, |text| read(text, &identity));
+    if let Some(d) = known {
         return Some((identity, d));
     }
     let digest = hash(&path).ok()?;
@@ -21,23 +23,18 @@ pub(super) fn digest(cache: &Cache, path: &Path) -> Option<([u8; 32], [u8; 32])>
     if tensor::file_identity(&std::fs::metadata(&path).ok()?)? != identity {
         return None;
     }
-    let mut text = [identity, digest].concat();
-    text.extend_from_slice(blake3::hash(&text).as_bytes());
-    cache.keep(&note, &[&text]);
+    sealed::keep(cache, &note, HEAD, &key, &[identity, digest].concat());
     Some((identity, digest))
 }
 
-/// The digest in a note about a file with this identity; `None` when the note is damaged or about
-/// another content.
+/// The digest in a note about a file with this identity; `None` when it is about another content.
 fn read(note: &[u8], identity: &[u8; 32]) -> Option<[u8; 32]> {
-    let (text, sum) = note.split_at_checked(64)?;
-    let sound = blake3::hash(text).as_bytes() == sum && text[..32] == *identity;
-    sound.then(|| text[32..].try_into().ok()).flatten()
+    note.strip_prefix(identity)?.try_into().ok()
 }
 
 /// Hashes a file by reading it in pieces: mapped pages would count as this process's memory.
 fn hash(path: &Path) -> std::io::Result<[u8; 32]> {
-    let mut file = std::fs::File::open(path)?;
+    let mut file = files::open(path)?;
     let mut piece = vec![0; 1 << 20];
     let mut h = blake3::Hasher::new();
     loop {
@@ -67,13 +64,21 @@ mod tests {
             .unwrap()
             .unwrap();
         let text = std::fs::read(note.path()).unwrap();
-        assert_eq!(read(&text, &identity), Some(first));
+        let path = file.canonicalize().unwrap();
+        let key = sealed::key(&[path.as_os_str().as_encoded_bytes()]);
+        let found = |bytes: &[u8], key: &sealed::Key| {
+            std::fs::write(note.path(), bytes).unwrap();
+            sealed::find(&note.path(), HEAD, key, LONGEST, |t| read(t, &identity))
+        };
+        assert_eq!(found(&text, &key), Some(first));
+        // What is kept under another key is not taken.
+        assert_eq!(found(&text, &sealed::key(&[b"other"])), None);
         // Every damaged byte and every cut is noticed.
         for i in 0..text.len() {
             let mut bad = text.clone();
             bad[i] ^= 4;
-            assert_eq!(read(&bad, &identity), None, "byte {i}");
-            assert_eq!(read(&text[..i], &identity), None, "cut at {i}");
+            assert_eq!(found(&bad, &key), None, "byte {i}");
+            assert_eq!(found(&text[..i], &key), None, "cut at {i}");
         }
         std::fs::write(note.path(), &text[..50]).unwrap();
         assert_eq!(digest(&notes, &file).unwrap().1, first);

@@ -14,12 +14,12 @@ const GRAIN: Duration = Duration::from_secs(60);
 /// Age at which a file that was never finished is nobody's.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Length of the names of files and folders, hexadecimal digits.
-const NAME: usize = 32;
+pub(super) const NAME: usize = 32;
 
 /// Notes that the file at `path` was used now. Where that cannot be noted it only looks older.
 pub(super) fn used(path: &Path) {
     let _ = (|| -> std::io::Result<()> {
-        let file = std::fs::File::open(path)?;
+        let file = files::open(path)?;
         let now = SystemTime::now();
         let age = now.duration_since(file.metadata()?.modified()?);
         match age.is_ok_and(|a| a < GRAIN) {
@@ -53,7 +53,7 @@ fn look(folder: &Path, kinds: &[&str], found: &mut Vec<Found>) {
         let Some(used) = meta.modified().ok().filter(|_| meta.is_file()) else {
             continue;
         };
-        let unfinished = e.file_name().to_string_lossy().starts_with(".new-");
+        let unfinished = e.file_name().to_string_lossy().starts_with(files::SCRATCH);
         if unfinished && used.elapsed().is_ok_and(|a| a > ABANDONED) {
             let _ = std::fs::remove_file(&path);
         } else if ours(&path, kinds) {

@@ -3,7 +3,7 @@
 //! A folder per model content; in it a file per plan and packs of packed weights. Beside the folders
 //! programs as import left them, by their model's path. Files are only
 //! ever written whole under another name and then renamed, so that processes may share a folder.
-//! Nothing that is read is trusted: headers and sizes are checked when a file is opened, sections
+//! Nothing that is read is trusted: headers, keys and sizes are checked when a file is opened, sections
 //! when they are first used, and what does not hold is made anew. A folder that cannot be written
 //! to costs speed, not results.
 
@@ -12,13 +12,13 @@ mod digest;
 mod evict;
 mod pack;
 pub(crate) mod program;
+mod sealed;
 mod store;
 
 pub(crate) use store::ModelCache;
 
 use crate::Model;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A folder that plans and packed weights are kept in between processes. Clones are one cache.
@@ -95,7 +95,14 @@ impl Cache {
             ));
             return false;
         }
-        let write = || write_whole(path, &mut parts.iter().copied());
+        if let Some(most) = files::largest().filter(|most| bytes > *most) {
+            self.complain(format!(
+                "a file of {bytes} B is more than the {most} B that the system lets this process write; nothing is kept in {}",
+                self.folder.display()
+            ));
+            return false;
+        }
+        let write = || write_whole(path, parts);
         let done = match write() {
             // Another process may have removed an empty folder meanwhile.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => write(),
@@ -130,23 +137,8 @@ impl Cache {
 }
 
 /// Writes `parts` one after the other to a file that is then renamed to `path`.
-fn write_whole(path: &Path, parts: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+fn write_whole(path: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
     use std::io::Write;
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let scratch = folder.join(format!(".new-{}-{number}", std::process::id()));
-    let result = (|| {
-        let mut f = std::fs::File::create(&scratch)?;
-        for p in parts {
-            f.write_all(p)?;
-        }
-        drop(f);
-        std::fs::rename(&scratch, path)
-    })();
-    if result.is_err() {
-        let _ = std::fs::remove_file(&scratch);
-    }
-    result
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    files::replace(path, |f| parts.iter().try_for_each(|p| f.write_all(p)))
 }

@@ -59,7 +59,7 @@ impl Pack {
     /// Maps the file at `path` and checks its header, its table and its size; `None` when anything
     /// is not as it should be.
     pub fn open(path: &Path) -> Option<Pack> {
-        let file = std::fs::File::open(path).ok()?;
+        let file = files::open(path).ok()?;
         let bytes = Bytes::new(Arc::new(Mapped(MappedFile::new(&file).ok()?)));
         let sections = table(&bytes)?;
         Some(Pack {

@@ -1,7 +1,7 @@
 //! Fused programs as import left them, kept under the path of their model: a model that was read
 //! before is not imported again for as long as its files' sizes and times stay the same.
 use super::store::this_build;
-use super::{Cache, binary, evict};
+use super::{Cache, binary, sealed};
 use plan::{Item, ItemWork, Program, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tensor::{Bytes, WeightStore, file_identity};
 
-const HEAD: &[u8] = b"shopfloor program 5\n";
-/// Longest file in bytes.
-const LONGEST: u64 = 256 << 20;
+const HEAD: &[u8] = b"shopfloor program 6\n";
 /// Constants that are not in the model's files, together, in bytes: beyond it a program is not kept.
 const INLINE: usize = 16 << 20;
 
@@ -42,19 +40,15 @@ struct Kept {
     weights: Vec<KeptWeight>,
 }
 
-/// The file for a model at `path` bound as `options` says.
-fn file(cache: &Cache, path: &Path, options: &str) -> Option<PathBuf> {
+/// The key of a model at `path` bound as `options` says, and the file that its program is kept in.
+fn place(cache: &Cache, path: &Path, options: &str) -> Option<(sealed::Key, PathBuf)> {
     let path = path.canonicalize().ok()?;
-    let mut h = blake3::Hasher::new();
-    for part in [
+    let key = sealed::key(&[
         path.as_os_str().as_encoded_bytes(),
         options.as_bytes(),
         this_build().as_bytes(),
-    ] {
-        h.update(&(part.len() as u64).to_le_bytes()).update(part);
-    }
-    let key = h.finalize().to_hex();
-    Some(cache.folder.join(format!("{}.program", &key[..32])))
+    ]);
+    Some((key, cache.folder.join(sealed::name(&key, "program"))))
 }
 
 fn identity(path: &Path) -> Option<[u8; 32]> {
@@ -64,26 +58,11 @@ fn identity(path: &Path) -> Option<[u8; 32]> {
 /// The program and the report that [`keep`] left for a model at `path`, if its files are the same
 /// still. What is damaged is removed.
 pub(crate) fn find(cache: &Cache, path: &Path, options: &str) -> Option<(Program, onnx::Report)> {
-    let note = file(cache, path, options)?;
-    let meta = std::fs::metadata(&note).ok()?;
-    let found = if meta.len() <= LONGEST {
-        read(&std::fs::read(&note).ok()?)
-    } else {
-        None
-    };
-    match found {
-        Some(_) => evict::used(&note),
-        None => drop(std::fs::remove_file(&note)),
-    }
-    found
+    let (key, note) = place(cache, path, options)?;
+    sealed::find(&note, HEAD, &key, files::MADE, read)
 }
 
-fn read(bytes: &[u8]) -> Option<(Program, onnx::Report)> {
-    let rest = bytes.strip_prefix(HEAD)?;
-    let (hash, rest) = rest.split_at_checked(32)?;
-    if blake3::hash(rest).as_bytes() != hash {
-        return None;
-    }
+fn read(rest: &[u8]) -> Option<(Program, onnx::Report)> {
     let (length, rest) = rest.split_at_checked(8)?;
     let length = usize::try_from(u64::from_le_bytes(length.try_into().ok()?)).ok()?;
     let (text, behind) = rest.split_at_checked(length)?;
@@ -208,14 +187,13 @@ pub(crate) fn keep(
     program: &Program,
     report: &onnx::Report,
 ) {
-    let Some(note) = file(cache, path, options) else {
+    let Some((key, note)) = place(cache, path, options) else {
         return;
     };
     let Some(bytes) = written(program, report) else {
         return;
     };
-    let hash = blake3::hash(&bytes);
-    cache.keep(&note, &[HEAD, hash.as_bytes(), &bytes]);
+    sealed::keep(cache, &note, HEAD, &key, &bytes);
 }
 
 fn written(program: &Program, report: &onnx::Report) -> Option<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! What a cache keeps of one model.
 use super::digest::digest;
 use super::pack::{self, Pack};
-use super::{Cache, binary, evict};
+use super::{Cache, binary, evict, sealed};
 use crate::Model;
 use device::{PackedBytes, PackedKey, Shelf};
 use layout::DimBox;
@@ -17,13 +17,13 @@ use tensor::Bytes;
 const JOINED: usize = 16;
 /// Bytes up to which a pack is joined with others.
 const SMALL: usize = 4 << 20;
-/// Longest plan in bytes.
-const LONGEST: u64 = 256 << 20;
 
 /// A model's part of a cache.
 pub(crate) struct ModelCache {
     cache: Cache,
     folder: PathBuf,
+    /// Hash of the contents of the model's files.
+    contents: [u8; 32],
     /// What plans follow from beside unit, dims and allotment.
     setting: String,
     /// Identity and content hash of the model's files.
@@ -52,15 +52,13 @@ impl ModelCache {
         for path in model.files() {
             files.push(digest(cache, path)?);
         }
-        let mut h = blake3::Hasher::new();
         if files.is_empty() {
             return None;
         }
-        for (_, digest) in &files {
-            h.update(digest);
-        }
-        let id = h.finalize().to_hex();
-        let folder = cache.folder.join(&id[..32]);
+        let digests: Vec<&[u8]> = files.iter().map(|f| &f.1[..]).collect();
+        let contents = sealed::key(&digests);
+        let id = blake3::Hash::from_bytes(contents).to_hex();
+        let folder = cache.folder.join(&id[..evict::NAME]);
         let mut packs = Vec::new();
         for path in of_kind(&folder, "pack") {
             match Pack::open(&path) {
@@ -71,18 +69,28 @@ impl ModelCache {
         Some(ModelCache {
             cache: cache.clone(),
             folder,
+            contents,
             setting: format!("{}\n{}\n{setting}", this_build(), model.options_text()),
             files,
             packs: Mutex::new(packs),
         })
     }
 
-    fn plan_path(&self, unit: &str, dims: &DimBox, allotment: &Allotment) -> PathBuf {
-        let mut h = blake3::Hasher::new();
-        let text = format!("{}\n{unit}\n{dims}\n{allotment:?}", self.setting);
-        h.update(text.as_bytes());
-        let key = h.finalize().to_hex();
-        self.folder.join(format!("{}.plan", &key[..32]))
+    /// The key of a plan, and the file that it is kept in.
+    fn plan_place(
+        &self,
+        unit: &str,
+        dims: &DimBox,
+        allotment: &Allotment,
+    ) -> (sealed::Key, PathBuf) {
+        let key = sealed::key(&[
+            &self.contents,
+            self.setting.as_bytes(),
+            unit.as_bytes(),
+            dims.to_string().as_bytes(),
+            format!("{allotment:?}").as_bytes(),
+        ]);
+        (key, self.folder.join(sealed::name(&key, "plan")))
     }
 
     fn packs(&self) -> Vec<Arc<Pack>> {
@@ -104,42 +112,23 @@ fn of_kind(folder: &Path, kind: &str) -> Vec<PathBuf> {
     found
 }
 
-const HEAD: &[u8] = b"shopfloor plan 4\n";
-
-/// A plan's file: a line, the hash of what follows, the plan in binary form.
-fn read_plan(bytes: &[u8]) -> Option<Plan> {
-    let rest = bytes.strip_prefix(HEAD)?;
-    let (hash, text) = rest.split_at_checked(32)?;
-    if blake3::hash(text).as_bytes() != hash {
-        return None;
-    }
-    let plan: Plan = binary::from_slice(text)?;
-    (plan.version == Plan::VERSION).then_some(plan)
-}
+const HEAD: &[u8] = b"shopfloor plan 5\n";
 
 impl PlanStore for ModelCache {
     fn plan(&self, unit: &str, dims: &DimBox, allotment: &Allotment) -> Option<Plan> {
-        let path = self.plan_path(unit, dims, allotment);
-        let meta = std::fs::metadata(&path).ok()?;
-        let plan = if meta.len() <= LONGEST {
-            read_plan(&std::fs::read(&path).ok()?)
-        } else {
-            None
-        };
-        match plan {
-            Some(_) => evict::used(&path),
-            None => drop(std::fs::remove_file(&path)),
-        }
-        plan
+        let (key, path) = self.plan_place(unit, dims, allotment);
+        sealed::find(&path, HEAD, &key, files::MADE, |text| {
+            let plan: Plan = binary::from_slice(text)?;
+            (plan.version == Plan::VERSION).then_some(plan)
+        })
     }
 
     fn keep_plan(&self, unit: &str, dims: &DimBox, allotment: &Allotment, plan: &Plan) {
         let Some(text) = binary::to_vec(plan) else {
             return;
         };
-        let path = self.plan_path(unit, dims, allotment);
-        let hash = blake3::hash(&text);
-        self.cache.keep(&path, &[HEAD, hash.as_bytes(), &text]);
+        let (key, path) = self.plan_place(unit, dims, allotment);
+        sealed::keep(&self.cache, &path, HEAD, &key, &text);
     }
 
     fn shelf(&self) -> &dyn Shelf {

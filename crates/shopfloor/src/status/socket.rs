@@ -1,7 +1,8 @@
 //! The socket at which an engine is asked for its state.
 use super::Status;
 use crate::{Engine, Error};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,14 +33,32 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> Error {
     }
 }
 
+fn bind(path: &Path) -> std::io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        made => made,
+    }
+}
+
+/// Whether a socket is there at which nobody listens.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    let refused = |e: std::io::Error| e.kind() == ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
 impl StatusServer {
-    /// Begins to answer at the Unix socket `path`, which must not be there yet.
+    /// Begins to answer at the Unix socket `path`. A socket that a process left there when it was ended is
+    /// replaced: nobody listens at it.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// The socket cannot be made, or somebody listens at it.
     pub fn start(engine: Arc<Engine>, path: impl AsRef<Path>) -> Result<StatusServer, Error> {
         let path = path.as_ref().to_path_buf();
-        let listener = UnixListener::bind(&path).map_err(io(&path))?;
+        let listener = bind(&path).map_err(io(&path))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stops = stop.clone();
         let began = std::time::Instant::now();

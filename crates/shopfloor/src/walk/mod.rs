@@ -191,7 +191,7 @@ pub fn tour(options: &WalkOptions) -> Result<Walk, Error> {
     };
     std::fs::create_dir_all(&folder).map_err(io)?;
     let path = folder.join("two_layers.onnx");
-    let made = std::fs::write(&path, TOUR).map_err(io).and_then(|()| {
+    let made = files::write(&path, TOUR).map_err(io).and_then(|()| {
         let mut bound = ModelOptions::default();
         bound.dims.insert("rows", TOUR_ROWS, TOUR_ROWS);
         walk(&path, &bound, options)
@@ -214,7 +214,7 @@ pub fn save(walk: &Walk, path: impl AsRef<Path>) -> Result<(), Error> {
     let json = path.extension().is_some_and(|e| e == "json");
     let text = if json { walk.json() } else { walk.html() };
     let text = text.map_err(|e| io(std::io::Error::other(e)))?;
-    std::fs::write(path, text).map_err(io)
+    crate::write_file(path, text)
 }
 
 /// The number of the step that is followed, and why it is that one.

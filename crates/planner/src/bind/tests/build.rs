@@ -155,6 +155,7 @@ pub fn program(name: &str) -> Program {
         passed: vec![],
         fates: vec![],
         constraints: vec![],
+        batches: vec![],
         savings: vec![],
         whys: vec![],
         weights: Arc::default(),
