@@ -40,6 +40,9 @@ pub trait Specialise: Send + Sync {
     fn program(&self, bound: &Bound) -> Result<Program, String>;
 }
 
+/// What is bound, and the program for it or why there is none.
+type Made = (Bound, Result<Arc<Unit>, String>);
+
 /// The programs of a session for sizes of their own.
 #[derive(Default)]
 pub(crate) struct Special {
@@ -47,7 +50,7 @@ pub(crate) struct Special {
     store: Option<Arc<dyn PlanStore>>,
     pinned: bool,
     /// What was made, or why it could not be, for what was asked for last first.
-    made: Mutex<Vec<(Bound, Result<Arc<Unit>, String>)>>,
+    made: Mutex<Vec<Made>>,
 }
 
 impl Special {
@@ -135,10 +138,10 @@ impl Bound {
     /// Binds what failed with `e`; false where all of it is bound already.
     fn grow(&mut self, e: &RunError, program: &Program, shapes: &[Vec<usize>]) -> bool {
         match e {
-            RunError::Branch { node, taken, .. } => {
-                if self.taken.insert(node.clone(), *taken) != Some(*taken) {
-                    return true;
-                }
+            RunError::Branch { node, taken, .. }
+                if self.taken.insert(node.clone(), *taken) != Some(*taken) =>
+            {
+                return true;
             }
             RunError::Assumed { left, right, .. }
                 if self.shapes.is_none() && self.bind([left, right], program, shapes) =>

@@ -297,7 +297,11 @@ fn branches(n: usize) -> Vec<u8> {
         let out = format!("r{number}");
         let inner = match depth {
             0 => node(
-                if *number % 2 == 0 { "Relu" } else { "Neg" },
+                if (*number).is_multiple_of(2) {
+                    "Relu"
+                } else {
+                    "Neg"
+                },
                 &["x"],
                 &[&out],
             ),

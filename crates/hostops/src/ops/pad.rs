@@ -37,7 +37,8 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         return Ok(vec![padded(x, &before, &after, mode)?]);
     }
     // What is cut off is not there for the other side to repeat.
-    let (cut, rim): (fn(&i64) -> i64, fn(&i64) -> i64) = (|r| (*r).min(0), |r| (*r).max(0));
+    let cut = |r: &i64| (*r).min(0);
+    let rim = |r: &i64| (*r).max(0);
     let of = |rims: &[i64], f: fn(&i64) -> i64| rims.iter().map(f).collect::<Vec<i64>>();
     let x = padded(x, &of(&before, cut), &of(&after, cut), PadMode::Constant)?;
     let (before, after) = (of(&before, rim), of(&after, rim));

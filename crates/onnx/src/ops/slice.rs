@@ -23,7 +23,7 @@ struct Axis<'a, 'm> {
 
 impl Axis<'_, '_> {
     /// A bound counted from the start; one of unknown sign is a size.
-    fn from_start(&mut self, b: &Dim) -> Dim {
+    fn counted_from_start(&mut self, b: &Dim) -> Dim {
         let negative = match b.known() {
             Some(n) => n < 0,
             None => !b.provably_nonneg() && (-b.clone()).provably_nonneg(),
@@ -53,7 +53,7 @@ impl Axis<'_, '_> {
             (Some(n), _, _) if n <= -FAR => return low,
             _ => {}
         }
-        let b = self.from_start(b);
+        let b = self.counted_from_start(b);
         if let (Some(b), Some(low), Some(high)) = (b.known(), low.known(), high.known()) {
             return Dim::Known(b.min(high).max(low));
         }

@@ -129,7 +129,7 @@ fn beside_urgent(workers: u32, end: f64, low: &[(f64, f64)]) -> Vec<(f64, f64)> 
             events.push(Event::Arrive(request(id, 1, seconds)));
             id += 1;
         }
-        for _ in urgent_waits..2 * workers {
+        while urgent_waits < 2 * workers {
             cost.insert(id, 0.01);
             events.push(Event::Arrive(request(id, 0, 0.01)));
             urgent_waits += 1;
