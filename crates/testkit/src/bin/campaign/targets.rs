@@ -58,7 +58,7 @@ impl Asked {
 
 /// A model to look at.
 enum Case {
-    Zoo(zoo::ZooModel),
+    Zoo(Box<zoo::ZooModel>),
     Node(String, PathBuf),
 }
 
@@ -98,7 +98,7 @@ fn cases(asked: &Asked) -> Result<Vec<Case>, String> {
             println!("{name}: left out without --large");
             continue;
         }
-        out.push(Case::Zoo(m));
+        out.push(Case::Zoo(Box::new(m)));
     }
     let folders =
         tools::node_tests().and_then(|p| find_test_folders(&[p]).map_err(|e| e.to_string()));
