@@ -301,6 +301,19 @@ pub struct Refusal {
 pub const REFUSE: &str = "Refuse";
 
 impl Program {
+    /// Puts a block without items in front where control flow comes first and takes what is made once of
+    /// constants: such values reach control flow from the block before it.
+    pub fn lead_in(&mut self) {
+        let made_once = |v: ValueIx| self.value(v).origin == ValueOrigin::Init;
+        let straight = |s: &Segment| matches!(s, Segment::Straight(_));
+        let first = self.segments.iter().position(straight);
+        let taken = (0..first.unwrap_or(self.segments.len()))
+            .any(|s| self.segment_reads(s).into_iter().any(made_once));
+        if taken {
+            self.segments.insert(0, Segment::Straight(Vec::new()));
+        }
+    }
+
     /// Why it cannot run, where it stands for a program that could not be made.
     pub fn refusal(&self) -> Option<Refusal> {
         let mut items = self.segments.iter().flat_map(Segment::items);

@@ -233,6 +233,7 @@ impl Program {
             }
             p.values.push(value);
         }
+        p.lead_in();
         self.sizes(&mut p, &numbers, &inputs, cuts);
         self.decisions(&mut p, cuts);
         Stretch {

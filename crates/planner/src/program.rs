@@ -141,6 +141,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
         dims.share(&mut v.storage);
     }
     short_names(&mut program);
+    program.lead_in();
     program.fates = fates(graph, &program, options);
     unique_names(&mut program);
     Ok(program)

@@ -36,6 +36,9 @@ pub(super) fn fmod(b: &mut Build, x: Reg, y: Reg) -> Reg {
     let zero = number(b, 0.0);
     let sign = b.compare(Compare::Lt, x, zero);
     let rest = b.select(sign, negative, rest);
+    // Of a zero it is that zero, whose sign no comparison sees.
+    let none = b.compare(Compare::Eq, m, zero);
+    let rest = b.select(none, x, rest);
     // Of infinities, by 0, and of what is no number there is none.
     let infinite = number(b, f64::INFINITY);
     let dividend = b.compare(Compare::Lt, m, infinite);
@@ -60,7 +63,11 @@ pub(super) fn modulo(b: &mut Build, x: Reg, y: Reg) -> Reg {
     let differ = b.binary(Binary::Xor, n, m);
     let turn = b.binary(Binary::And, some, differ);
     let turned = b.add(r, y);
-    b.select(turn, turned, r)
+    let r = b.select(turn, turned, r);
+    // Zeros have the divisor's sign too.
+    let minus = number(b, -0.0);
+    let signed = b.select(m, minus, zero);
+    b.select(some, r, signed)
 }
 
 /// The digits and the exponent of a number, as integers of 64 bits.
