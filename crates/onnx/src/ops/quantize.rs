@@ -57,6 +57,13 @@ fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, x: Valu
     thin.insert(axis + 1, Dim::ONE);
     wide.insert(axis + 1, Dim::Known(block));
     out[axis] = t[axis].clone() * Dim::Known(block);
+    // What is cut is written anew, which numbers of less than a byte are not.
+    let whole = match c.dtype(v) {
+        d if out[axis] == s[axis] || d.bits() >= 8 => d,
+        DType::I4 => DType::I8,
+        _ => DType::U8,
+    };
+    let v = c.cast(n, n.tmp(&format!("{what}.bytes")), v, whole)?;
     let v = c.reshape(n, n.tmp(&format!("{what}.thin")), v, thin)?;
     let v = c.expand(n, n.tmp(&format!("{what}.wide")), v, wide)?;
     let v = c.reshape(n, n.tmp(&format!("{what}.blocks")), v, out.clone())?;
