@@ -186,7 +186,20 @@ fn read(files: &[String], wanted: &mut dyn FnMut(&str) -> Option<u64>) -> Result
                     "{f}: say which input the array is for: NAME={f}"
                 )));
             }
-            _ => data::read_npz_of(f, wanted)?,
+            _ => {
+                // What is no input is named, for whoever runs the model to refuse, and not unpacked.
+                let mut others = Vec::new();
+                let mut asked = |name: &str| {
+                    let most = wanted(name);
+                    others.extend(most.is_none().then(|| name.to_string()));
+                    most
+                };
+                let mut read = data::read_npz_of(f, &mut asked)?;
+                for name in others {
+                    read.push((name, Tensor::zeros(DType::U8, &[0])?));
+                }
+                read
+            }
         };
         for (name, t) in read {
             if !names.insert(name.clone()) {
