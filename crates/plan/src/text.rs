@@ -1,21 +1,13 @@
 //! Text form of plans: JSON, indented, keys in declaration order, the same bytes for equal plans. The first key
 //! is a checksum of the others, so that a file that was changed is told from one as it was written.
 use crate::{Plan, PlanError};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Largest plan text in bytes.
 const MAX_TEXT: usize = 256 << 20;
 
 const CHECKSUM: &str = "checksum";
-
-/// A plan's file.
-#[derive(Serialize)]
-struct File<'a> {
-    checksum: String,
-    #[serde(flatten)]
-    plan: &'a Plan,
-}
 
 /// Hash of a plan's text, hexadecimal; of how the text is set it knows nothing.
 fn checksum(plan: &Plan) -> Result<String, PlanError> {
@@ -30,13 +22,10 @@ impl Plan {
     /// # Errors
     /// [`PlanError::File`] when a predicted time is not finite, which JSON cannot say.
     pub fn to_json(&self) -> Result<String, PlanError> {
-        let whole = File {
-            checksum: checksum(self)?,
-            plan: self,
-        };
-        let mut text = serde_json::to_string_pretty(&whole).map_err(file)?;
-        text.push('\n');
-        Ok(text)
+        let text = serde_json::to_string_pretty(self).map_err(file)?;
+        let fields = text.strip_prefix('{').unwrap_or_default();
+        let sum = checksum(self)?;
+        Ok(format!("{{\n  \"{CHECKSUM}\": \"{sum}\",{fields}\n"))
     }
 
     /// Reads a plan's text. The plan is as trustworthy as the text: [`Plan::verify`] it, and ask
