@@ -1,6 +1,6 @@
 //! The walls between crates: what each may depend on, and what it must never reach.
 
-use crate::crate_names;
+use crate::members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::{Table, Value};
@@ -141,7 +141,7 @@ pub fn judge(edges: &Edges) -> Vec<String> {
         };
         for to in direct.iter().filter(|to| !permitted(to)) {
             findings.push(format!(
-                "crate {name} must not depend on {to}; see section Crates of ARCHITECTURE.md"
+                "crate {name} must not depend on {to}; see the code map of ARCHITECTURE.md"
             ));
         }
         let reached = closure(edges, direct);
@@ -221,8 +221,8 @@ pub fn read(root: &Path) -> Result<(Edges, Vec<String>), String> {
         .cloned()
         .unwrap_or_default();
     let (mut edges, mut findings) = (Edges::new(), Vec::new());
-    for name in crate_names(root) {
-        let manifest = parse(&root.join("crates").join(&name).join("Cargo.toml"))?;
+    for crate::Member { name, folder: at } in members(root) {
+        let manifest = parse(&root.join(&at).join("Cargo.toml"))?;
         let package = table(&manifest, &["package"])
             .and_then(|p| p.get("name"))
             .and_then(Value::as_str);
@@ -231,18 +231,14 @@ pub fn read(root: &Path) -> Result<(Edges, Vec<String>), String> {
             _ => format!("shopfloor-{name}"),
         };
         if package != Some(&as_published) {
-            findings.push(format!(
-                "the package in crates/{name} must be named {as_published}"
-            ));
+            findings.push(format!("the package in {at} must be named {as_published}"));
         }
         if table(&manifest, &["lints"])
             .and_then(|l| l.get("workspace"))
             .and_then(Value::as_bool)
             != Some(true)
         {
-            findings.push(format!(
-                "crates/{name}/Cargo.toml lacks [lints] workspace = true"
-            ));
+            findings.push(format!("{at}/Cargo.toml lacks [lints] workspace = true"));
         }
         let for_targets = table(&manifest, &["target"])
             .into_iter()
@@ -264,7 +260,7 @@ pub fn read(root: &Path) -> Result<(Edges, Vec<String>), String> {
     Ok((edges, findings))
 }
 
-/// Folder in `crates/` of a dependency; none for crates from elsewhere.
+/// Name of the folder of a dependency; none for crates from elsewhere.
 fn folder(own: &Value, shared: Option<&Value>) -> Option<String> {
     let inherited = own.get("workspace").and_then(Value::as_bool) == Some(true);
     let path = if inherited {

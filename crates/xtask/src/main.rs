@@ -1,5 +1,5 @@
-//! Chores of the repository: `cargo xtask tidy [CHECK...]` here, `cargo xtask gpu-check [DIR]` packs what runs
-//! where a GPU is (`crates/gpu-check`), `cargo xtask fit [--leave-out GPU]` fits the constants of
+//! Chores of the repository: `cargo xtask tidy [CHECK...]` and `cargo xtask pages` here,
+//! `cargo xtask gpu-check [DIR]` packs what runs where a GPU is (`crates/gpu-check`), `cargo xtask fit [--leave-out GPU]` fits the constants of
 //! `crates/predict` and writes docs/accuracy.md; every other command is a campaign
 //! of `testkit` (`crates/testkit/src/bin/campaign`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("tidy") => tidy(&args[1..]),
+        Some("pages") => pages(),
         Some("fit") => fit(&args[1..]),
         Some("gpu-check") => gpu_check(&args[1..]),
         Some(_) => campaign(&args),
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
             xtask::CHECKS
                 .iter()
                 .for_each(|c| eprintln!("  {:16} {}", c.name, c.holds));
+            eprintln!(
+                "\n       cargo xtask pages: figures in documents from bench/, docs/status.md from docs/status.toml"
+            );
             eprintln!(
                 "\n       cargo xtask gpu-check [DIR]: a folder to run on a machine with an NVIDIA GPU\n"
             );
@@ -108,6 +112,20 @@ fn campaign(args: &[String]) -> ExitCode {
         .current_dir(xtask::root())
         .status();
     ended(status)
+}
+
+/// Rewrites what documents take from elsewhere.
+fn pages() -> ExitCode {
+    match xtask::write_pages(&xtask::root()) {
+        Ok(changed) => {
+            changed.iter().for_each(|path| println!("{path}"));
+            ExitCode::SUCCESS
+        }
+        Err(findings) => {
+            findings.iter().for_each(|f| eprintln!("pages: {f}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn tidy(names: &[String]) -> ExitCode {

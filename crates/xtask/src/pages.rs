@@ -1,10 +1,14 @@
 //! Checks of ARCHITECTURE.md and README.md.
 
-use crate::crate_names;
+use crate::{Member, crate_names, figures, members, place};
 use std::path::Path;
 
-/// ARCHITECTURE.md has fewer lines than this.
-const MAX_ARCHITECTURE: usize = 300;
+/// Most lines of ARCHITECTURE.md.
+const MAX_ARCHITECTURE: usize = 200;
+/// Most lines of README.md.
+const MAX_README: usize = 120;
+/// Most figures in README.md's table.
+const MAX_FIGURES: usize = 8;
 /// What the table of where to add things must have a row for.
 const ADDABLE: &[&str] = &[
     "operator",
@@ -23,19 +27,19 @@ fn page(root: &Path, name: &str) -> Result<String, Vec<String>> {
     })
 }
 
+fn too_long(name: &str, text: &str, most: usize) -> Vec<String> {
+    let lines = text.lines().count();
+    let finding = || format!("{name} has {lines} lines; {most} are the most");
+    (lines > most).then(finding).into_iter().collect()
+}
+
 /// Findings: ARCHITECTURE.md is too long, or does not name a crate.
 pub fn architecture(root: &Path) -> Vec<String> {
     let text = match page(root, "ARCHITECTURE.md") {
         Ok(text) => text,
         Err(findings) => return findings,
     };
-    let lines = text.lines().count();
-    let mut findings = Vec::new();
-    if lines >= MAX_ARCHITECTURE {
-        findings.push(format!(
-            "ARCHITECTURE.md has {lines} lines; it must have fewer than {MAX_ARCHITECTURE}"
-        ));
-    }
+    let mut findings: Vec<String> = too_long("ARCHITECTURE.md", &text, MAX_ARCHITECTURE);
     let unnamed = |name: &String| {
         !text.contains(&format!("`{name}`")) && !text.contains(&format!("`crates/{name}"))
     };
@@ -51,7 +55,7 @@ pub fn architecture(root: &Path) -> Vec<String> {
 /// Findings: the table under the heading "Where to add ..." of ARCHITECTURE.md lacks a row, or
 /// names a place that does not exist.
 ///
-/// Spans in backticks with a slash are paths from the repository's root. Where a part of a path is
+/// Spans in backticks with a slash are paths, from the repository's root or from a crate's name. Where a part of a path is
 /// for the reader to choose it is written NAME or *, and the folder before it must exist.
 pub fn adding_table(root: &Path) -> Vec<String> {
     let text = match page(root, "ARCHITECTURE.md") {
@@ -71,7 +75,7 @@ pub fn adding_table(root: &Path) -> Vec<String> {
         .filter(|l| l.starts_with('|'))
         .skip(2)
         .collect();
-    let mut findings = Vec::new();
+    let (mut findings, members) = (Vec::new(), members(root));
     for what in ADDABLE {
         let is_it = |row: &&str| {
             row.split('|')
@@ -97,7 +101,7 @@ pub fn adding_table(root: &Path) -> Vec<String> {
                 "the row '{what}' of the table of where to add things names no path"
             ));
         }
-        for path in paths.iter().filter(|p| !exists(root, p)) {
+        for path in paths.iter().filter(|p| !exists(root, &members, p)) {
             findings.push(format!("the row '{what}' of the table of where to add things names {path}, which does not exist"));
         }
     }
@@ -105,15 +109,15 @@ pub fn adding_table(root: &Path) -> Vec<String> {
 }
 
 /// True when `path` is there, up to the part that the reader chooses.
-fn exists(root: &Path, path: &str) -> bool {
+fn exists(root: &Path, members: &[Member], path: &str) -> bool {
     let chosen = |part: &str| part.contains("NAME") || part.contains('*') || part.contains('<');
     let fixed: Vec<&str> = path.split('/').take_while(|part| !chosen(part)).collect();
     let outside = fixed.contains(&"..") || path.starts_with('/');
-    !outside && !fixed.is_empty() && root.join(fixed.join("/")).exists()
+    !outside && !fixed.is_empty() && place(root, members, &fixed.join("/")).exists()
 }
 
-/// Findings: one of the first two `sh` blocks of README.md is not a single line that starts with
-/// `cargo`.
+/// Findings: README.md is too long or has too many figures, or one of its first two `sh` blocks is not
+/// a single line that starts with `cargo`.
 pub fn readme(root: &Path) -> Vec<String> {
     let text = match page(root, "README.md") {
         Ok(text) => text,
@@ -126,7 +130,14 @@ pub fn readme(root: &Path) -> Vec<String> {
             blocks.push(lines.by_ref().take_while(|l| l.trim() != "```").collect());
         }
     }
-    (0..2)
+    let mut findings = too_long("README.md", &text, MAX_README);
+    let rows = figures::taken_rows(&text);
+    if rows > MAX_FIGURES {
+        findings.push(format!(
+            "README.md shows {rows} figures; {MAX_FIGURES} are the most, the others stand in bench/RESULTS.md"
+        ));
+    }
+    let blocks = (0..2)
         .filter(|&k| {
             !blocks
                 .get(k)
@@ -137,8 +148,9 @@ pub fn readme(root: &Path) -> Vec<String> {
                 "sh block {} of README.md is not a single line that starts with cargo",
                 k + 1
             )
-        })
-        .collect()
+        });
+    findings.extend(blocks);
+    findings
 }
 
 #[cfg(test)]
@@ -171,13 +183,13 @@ mod tests {
             )
         };
         let write = |text: &str| std::fs::write(dir.join("ARCHITECTURE.md"), text).unwrap();
-        write(&rows("crates/graph/NAME.rs"));
+        write(&rows("graph/NAME.rs"));
         assert_eq!((architecture(&dir), adding_table(&dir)), (vec![], vec![]));
-        write(&rows("crates/grph/NAME.rs"));
+        write(&rows("grph/NAME.rs"));
         assert_eq!(adding_table(&dir).len(), 6);
         write(&rows("graph"));
         assert!(adding_table(&dir)[0].contains("names no path"));
-        write(&rows("crates/graph").replace("a pass", "a path"));
+        write(&rows("graph/Cargo.toml").replace("a pass", "a path"));
         assert!(adding_table(&dir)[0].contains("no row for: pass"));
         write(&format!("# A\n{}", "\n".repeat(300)));
         assert_eq!((architecture(&dir).len(), adding_table(&dir).len()), (2, 1));
