@@ -148,6 +148,12 @@ def ours(command, model, inputs, threads):
     return float(found[1]) * {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1e3}[found[2]]
 
 
+def machine(command):
+    """What the command calls the CPU at hand."""
+    shown = subprocess.run([command, "machines", "show", "detected"], capture_output=True, text=True).stdout
+    return shown.splitlines()[0].removesuffix("(cpu)").strip() if shown else "a CPU"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("shopfloor")
@@ -175,15 +181,18 @@ def main():
     print(closing)
     if args.out:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+        now = datetime.datetime.now(datetime.timezone.utc)
         head = (
             "# Single operators beside onnxruntime\n\n"
-            f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {commit}, {args.threads} threads, "
+            f"{now:%Y-%m-%d %H:%M} UTC, commit {commit}, {args.threads} threads, "
             f"onnxruntime {onnxruntime.__version__}, milliseconds. Made by `python bench/operators.py`, which has the shapes.\n\n"
             "Each model is one node between inputs and outputs of the model, which are row-major: what a neighbour in a "
             "model would save is not saved here. Medians of half a second of requests, the better of two turns; the last "
             "column is onnxruntime's time over ours, slowest first. Where threads share no cache at the time, operators of several "
             "steps (depthwise convolutions with a move before and behind) take up to three times as long.\n\n"
-            f"{closing}.\n\n| operator | onnxruntime | shopfloor | times |\n|---|---|---|---|\n"
+            "<!-- figures: operators -->\n| figure | value | machine | date |\n|---|---|---|---|\n"
+            f"| single operators of {len(rows)} below half of onnxruntime's speed | {sum(r[0] < 0.5 for r in rows)}; {mean:.2f} times in the "
+            f"geometric mean | {machine(args.shopfloor)}, {args.threads} threads | {now:%Y-%m-%d} |\n<!-- end -->\n\n| operator | onnxruntime | shopfloor | times |\n|---|---|---|---|\n"
         )
         with open(args.out, "w", encoding="utf-8") as f:
             f.write(head + "\n".join(r[1] for r in sorted(rows)) + "\n")

@@ -51,29 +51,57 @@ fn weighted(mut v: Vec<(f64, f64)>) -> Option<f64> {
     })
 }
 
-fn kernels(all: &[Timed], torch: &BTreeMap<String, f64>) -> String {
+/// The figures of the page as a table between markers, for other documents to take (`cargo xtask pages`).
+fn figures(probe: &Said, rows: &[(String, String)]) -> String {
+    let name = probe.fact("name").unwrap_or("a GPU");
+    let file = probe.fact("file").unwrap_or("gpu");
+    let day = said("date", &["-u", "+%Y-%m-%d"]).unwrap_or("date unknown".into());
+    let mut table = String::new();
+    for (what, value) in rows {
+        let _ = writeln!(table, "| {what} | {value} | {name} | {day} |");
+    }
+    format!(
+        "<!-- figures: {file} -->\n| figure | value | machine | date |\n|---|---|---|---|\n{table}<!-- end -->\n"
+    )
+}
+
+fn kernels(probe: &Said, all: &[Timed], torch: &BTreeMap<String, f64>) -> String {
     let total = |k: &Timed| k.us * k.launches as f64;
     let asked = |k: &Timed| torch.get(&k.torch.as_ref()?.key()).copied();
     let mut out = String::new();
     let off = |k: &Timed| ((k.us / k.predicted_us - 1.0).abs(), total(k));
     let share = |k: &Timed| (k.roof_us / k.us, total(k));
     let percent = |v: Option<f64>| v.map_or("-".into(), units::percent);
-    let _ = writeln!(
-        out,
-        "{} kernels; weighted by their time they are {} off the prediction in the median and reach {} of the roof. `n` is the launches in a request, `roof` what would bound the kernel at best (its distinct bytes from device memory, or its operations; what L2 holds may do better), `share` that time over the measured. A launch is timed between two events, with the host ahead of the GPU.",
-        all.len(),
-        percent(weighted(all.iter().map(off).collect())),
-        percent(weighted(all.iter().map(share).collect())),
-    );
     let both = all.iter().filter_map(|k| Some((asked(k)? / k.us).ln()));
     let both: Vec<f64> = both.collect();
+    let mut summed = vec![(
+        format!(
+            "{} kernels off their prediction, median weighted by time",
+            all.len()
+        ),
+        percent(weighted(all.iter().map(off).collect())),
+    )];
     if !both.is_empty() {
         let mean = both.iter().sum::<f64>() / both.len() as f64;
+        summed.push((
+            format!(
+                "speed over PyTorch, {} products and convolutions, f32 without TF32",
+                both.len()
+            ),
+            format!("{:.2} times", mean.exp()),
+        ));
+    }
+    out += &figures(probe, &summed);
+    let _ = writeln!(
+        out,
+        "\nWeighted by their time they reach {} of the roof in the median. `n` is the launches in a request, `roof` what would bound the kernel at best (its distinct bytes from device memory, or its operations; what L2 holds may do better), `share` that time over the measured. A launch is timed between two events, with the host ahead of the GPU.",
+        percent(weighted(all.iter().map(share).collect())),
+    );
+    if !both.is_empty() {
         let _ = writeln!(
             out,
-            "\nPyTorch (f32 without TF32, channels-last, launches in a graph) beside {} of them, for products and convolutions alone, without what is fused to ours: ours are {:.2} times its speed in the geometric mean.",
+            "\nPyTorch (f32 without TF32, channels-last, launches in a graph) beside {} of them, for products and convolutions alone, without what is fused to ours; the speed is the geometric mean.",
             both.len(),
-            mean.exp(),
         );
     }
     let mut names: Vec<&str> = all.iter().map(|k| k.model.as_str()).collect();
@@ -135,7 +163,7 @@ fn rows(c: &Came) -> Vec<Vec<String>> {
     }
 }
 
-fn part(out: &mut String, c: &Came, all: &[Came]) {
+fn part(out: &mut String, probe: &Said, c: &Came, all: &[Came]) {
     let p: &Part = c.part;
     let _ = writeln!(out, "\n## {}\n", p.title);
     for (what, note) in c.said.passed.iter().filter(|x| !x.1.is_empty()) {
@@ -154,7 +182,7 @@ fn part(out: &mut String, c: &Came, all: &[Came]) {
         let torch = all.iter().find(|c| c.part.name == "torch");
         let none = BTreeMap::new();
         let torch = torch.map_or(&none, |c| &c.said.torch);
-        let _ = write!(out, "\n{}", kernels(&c.said.kernels, torch));
+        let _ = write!(out, "\n{}", kernels(probe, &c.said.kernels, torch));
     }
     let rows = rows(c);
     if !rows.is_empty() {
@@ -234,7 +262,7 @@ pub fn write(o: &Options, probe: &Said, all: &[Came]) -> String {
         "took",
     ];
     let _ = write!(out, "\n{}", table(&columns, &sum));
-    all.iter().for_each(|c| part(&mut out, c, all));
+    all.iter().for_each(|c| part(&mut out, probe, c, all));
     // One empty line between any two things.
     while out.contains("\n\n\n") {
         out = out.replace("\n\n\n", "\n\n");

@@ -10,7 +10,8 @@ const MAX_CELL: usize = 25;
 const GENERATED: &[&str] = &["docs/accuracy.md", "docs/operators.md", "docs/status.md"];
 /// What holds measurements, or lists what changed: as long as there is something to say.
 const LISTS: &[&str] = &["bench/", "CHANGELOG.md"];
-/// The pages under `bench/` that people write. All others are a command's, which says what it measured.
+/// The pages under `bench/` that people write. A command's page says what it measured, and the history
+/// which commits its measurements were of.
 const BY_HAND: &[&str] = &["bench/RESULTS.md"];
 
 /// Markdown files below `root` with paths relative to it, sorted; build folders and hidden ones left out.

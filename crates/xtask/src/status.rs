@@ -70,7 +70,7 @@ fn row(point: &Table) -> String {
     shown.extend(texts(point, "pages").map(link));
     let state = match text(point, "lacks") {
         "" => text(point, "state").to_string(),
-        lacks => format!("{}: {lacks}", text(point, "state")),
+        lacks => format!("{}; {lacks}", text(point, "state")),
     };
     let shown = if shown.is_empty() {
         "–".into()
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(crate::write_pages(&dir).unwrap(), [PAGE]);
         assert_eq!(status(&dir), Vec::<String>::new());
         let page = std::fs::read_to_string(dir.join(PAGE)).unwrap();
-        assert!(page.ends_with("## P\n\n| point | state | shown by |\n|---|---|---|\n| w | partly: l | `graph/tests/a.rs::b` |\n"));
+        assert!(page.ends_with("## P\n\n| point | state | shown by |\n|---|---|---|\n| w | partly; l | `graph/tests/a.rs::b` |\n"));
         for gone in ["graph/tests/a.rs::c", "graph/tests/b.rs"] {
             write(SOURCE, &point(gone));
             assert!(status(&dir)[0].contains("does not exist"));

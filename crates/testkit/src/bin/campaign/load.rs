@@ -1,6 +1,6 @@
 //! `cargo xtask load`: how long every model takes to be ready, with and without a cache, in new
 //! processes and for a shape outside the box, to `bench/LOAD.md`.
-use crate::pages::{commit, date, number, root};
+use crate::pages::{commit, cpu_with, date, figures, number, root};
 use crate::quiet::Quiet;
 use shopfloor::report::{LoadReport, Planned};
 use shopfloor::{Cache, Model, ModelOptions, Session, inputs};
@@ -241,15 +241,24 @@ pub fn run(args: &[String]) -> ExitCode {
          of {PLANNINGS} processes, that of median share: what slows the machine down for a while slows all of them.\n\n\
          A second load takes at most {:.0}% of the first where that takes over {SHORT_MS} ms, a shape \
          outside the box at most {:.0}% of the first planning, a model of {NODES} nodes or more is planned \
-         within a second, and a shape inside the box makes no plan: {wrong} of {} models break one of \
-         these.\n\n\
+         within a second, and a shape inside the box makes no plan.\n\n{}\n\
          | model | nodes | steps | first | second | share | load | request | run | process | planned | first planning | outside | share | kept |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
         date(),
         commit(),
         SECOND * 100.0,
         OUTSIDE * 100.0,
-        names.len(),
+        figures(
+            "load",
+            &cpu_with(threads),
+            &[(
+                format!(
+                    "models of {} that load or plan slower than their bounds",
+                    names.len()
+                ),
+                wrong.to_string(),
+            )],
+        ),
     );
     if let Err(e) = std::fs::write(&out, text) {
         eprintln!("load: {}: {e}", out.display());

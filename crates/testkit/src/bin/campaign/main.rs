@@ -32,7 +32,7 @@ type Command = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 const COMMANDS: &[Command] = &[
     (
         "bench-peers",
-        "[MODEL...] [--threads N] [--seconds S] [--zoo DIR]: beside other engines, to bench/RESULTS.md",
+        "[MODEL...] [--threads N] [--seconds S] [--zoo DIR]: beside other engines, to bench/PEERS.md",
         peers::run,
     ),
     (

@@ -1,6 +1,6 @@
 //! `cargo xtask memory`: memory stated before loading beside what a fresh process took, to
 //! `bench/MEMORY.md`.
-use crate::pages::{commit, date, root};
+use crate::pages::{self, commit, cpu_with, date, root};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -181,15 +181,25 @@ pub fn run(args: &[String]) -> ExitCode {
          what a plan states before anything is loaded, and the highest resident size of a fresh process \
          that plans and runs one request at the sizes of the reference, in MiB. `beyond` is what of the \
          peak is neither stated nor the caller's inputs and outputs (`ports`); a plan states that it is \
-         at most {} MiB, whatever the model. The most here is {:.1} MiB; {wrong} of {} models took more \
-         than was stated or could not be measured.\n\n\
+         at most {} MiB, whatever the model. The most here is {:.1} MiB; a model that could not be \
+         measured counts as taking more.\n\n{}\n\
          | model | weights | in place | packed | late | arenas | scratch | stated total | ports | peak | beyond | peak / weights | kept |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n{rows}",
         date(),
         commit(),
         mib(beside),
         most as f64 / f64::from(1 << 20),
-        names.len(),
+        pages::figures(
+            "memory",
+            &cpu_with(threads),
+            &[(
+                format!(
+                    "models of {} that take more memory than their plan states",
+                    names.len()
+                ),
+                wrong.to_string(),
+            )],
+        ),
     );
     let out = out.unwrap_or(root().join("bench/MEMORY.md"));
     written(&out, &text, names.len(), wrong)

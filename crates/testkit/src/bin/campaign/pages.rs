@@ -1,11 +1,13 @@
 //! What the pages that campaigns write say of themselves.
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The repository's root.
+/// The repository's root: the folder with the lock file.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here)
+    let root = here.ancestors().find(|p| p.join("Cargo.lock").is_file());
+    root.unwrap_or(here)
 }
 
 fn said(program: &str, args: &[&str]) -> Option<String> {
@@ -33,6 +35,25 @@ pub fn commit() -> String {
 /// Now, to the minute.
 pub fn date() -> String {
     said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or("date unknown".into())
+}
+
+/// The figures of a page as a table between markers, for other documents to take from there
+/// (`cargo xtask pages`): what each is, and its value.
+pub fn figures(name: &str, machine: &str, rows: &[(String, String)]) -> String {
+    let (now, mut table) = (date(), String::new());
+    // The day alone: a figure's page has the minute.
+    let day = now.split(' ').next().unwrap_or_default();
+    for (what, value) in rows {
+        let _ = writeln!(table, "| {what} | {value} | {machine} | {day} |");
+    }
+    format!(
+        "<!-- figures: {name} -->\n| figure | value | machine | date |\n|---|---|---|---|\n{table}<!-- end -->\n"
+    )
+}
+
+/// The CPU at hand and how many threads ran on it.
+pub fn cpu_with(threads: usize) -> String {
+    format!("{}, {threads} threads", cpu::detect::detect().name)
 }
 
 /// Three digits are enough to compare by.

@@ -1,6 +1,6 @@
 //! `cargo xtask timeline`: what it costs that workers always record what they did last, to
 //! `bench/TIMELINE.md`: pairs of processes that differ in it alone, in turns.
-use crate::pages::{commit, date, geometric, number, root};
+use crate::pages::{commit, cpu_with, date, figures, geometric, number, root};
 use crate::quiet::Quiet;
 use shopfloor::{Session, inputs};
 use std::fmt::Write as _;
@@ -162,10 +162,18 @@ pub fn run(args: &[String]) -> ExitCode {
          in turns, one of them without the recording (`{OFF}` set, which leaves its rings out); microseconds \
          of the median request, and the median and the middle half of the pairs' ratios.\n\n\
          | model | with | without | ratio | middle half |\n|---|---|---|---|---|\n{rows}\n\
-         Geometric mean over {n} models: {mean:.4}; at most {MOST} is wanted.\n",
+         At most {MOST} is wanted in the geometric mean.\n\n{}",
         date(),
         commit(),
         SLICE.as_millis(),
+        figures(
+            "recording",
+            &cpu_with(threads),
+            &[(
+                format!("time of a request with recording over without, {n} models"),
+                format!("{mean:.4} times"),
+            )],
+        ),
     );
     let out = root().join("bench/TIMELINE.md");
     if let Err(e) = std::fs::write(&out, text) {

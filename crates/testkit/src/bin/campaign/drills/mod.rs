@@ -6,7 +6,7 @@ mod traffic;
 mod urgent;
 mod world;
 
-use crate::pages::{commit, date, root};
+use crate::pages::{commit, date, figures, root};
 use crate::quiet::Quiet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -240,7 +240,7 @@ const HEAD: &str = "# Drills\n\nA running engine on two workers while its world 
 /// Puts the sections in the place of older ones of the same drills.
 fn write(path: &std::path::Path, fresh: &[(String, String)]) -> std::io::Result<()> {
     let old = std::fs::read_to_string(path).unwrap_or_default();
-    let mut text = HEAD.to_string();
+    let mut sections = Vec::new();
     for (name, ..) in DRILLS {
         let own = fresh.iter().find(|s| s.0 == *name).map(|s| s.1.clone());
         let kept = || {
@@ -248,9 +248,21 @@ fn write(path: &std::path::Path, fresh: &[(String, String)]) -> std::io::Result<
             let end = old[from + 3..].find("\n## ").map(|e| from + 3 + e + 1);
             Some(old[from..end.unwrap_or(old.len())].trim_end().to_string() + "\n")
         };
-        if let Some(s) = own.or_else(kept) {
-            let _ = write!(text, "\n{s}");
-        }
+        sections.extend(own.or_else(kept));
+    }
+    // A drill that could not be run has no figures.
+    let met = |s: &&String| s.contains(" | yes |") && !s.contains(" | no |");
+    let all = figures(
+        "drills",
+        &cpu::detect::detect().name,
+        &[(
+            format!("drills of {} that met all their aims", DRILLS.len()),
+            sections.iter().filter(met).count().to_string(),
+        )],
+    );
+    let mut text = format!("{HEAD}\n{all}");
+    for s in sections {
+        let _ = write!(text, "\n{s}");
     }
     std::fs::write(path, text)
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench-peers`: this engine beside onnxruntime, openvino, rten and tract, written into
-//! `bench/RESULTS.md`.
+//! `bench/PEERS.md`.
 //!
 //! Every engine measures in a process of its own, one after the other, round after round, so that a
 //! machine whose clock moves moves it for all of them. The others live in the user's cache folder:
@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask bench-peers [MODEL...] [--threads N] [--
   --seconds S      how long each engine measures in a round [default: 0.5]
   --rounds N       rounds; the median of their medians counts [default: 3]
   --zoo DIR        folder of model folders [default: the shared zoo and the bundled models]
-  --out FILE       where the section goes [default: bench/RESULTS.md]
+  --out FILE       where the page goes [default: bench/PEERS.md]
   --lock FILE      held locked (flock) while a model is measured, so that other jobs can keep away
   --without ENGINE onnxruntime, openvino, rten or tract is left out";
 
@@ -55,7 +55,7 @@ fn options(args: &[String]) -> Option<Options> {
         seconds: 0.5,
         rounds: 3,
         zoo: None,
-        out: root().join("bench/RESULTS.md"),
+        out: root().join("bench/PEERS.md"),
         locks: vec![],
         without: vec![],
     };
@@ -108,7 +108,7 @@ pub fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Runs all models and writes the section after each, so that an end before its time loses nothing.
+/// Runs all models and writes the page after each, so that an end before its time loses nothing.
 fn measure(mut o: Options) -> Result<(), String> {
     let machine = machines::find("detected").map_err(|e| e.to_string())?;
     if o.threads == 0 {
@@ -147,7 +147,8 @@ fn measure(mut o: Options) -> Result<(), String> {
             peak,
             of: models.len(),
         };
-        table::write(&o.out, &table::section(&head, &engines, &rows))?;
+        let page = table::page(&head, &engines, &rows);
+        std::fs::write(&o.out, page).map_err(|e| format!("{}: {e}", o.out.display()))?;
     }
     bar.finish_and_clear();
     Ok(())

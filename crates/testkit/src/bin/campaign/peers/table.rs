@@ -1,12 +1,8 @@
-//! The section of `bench/RESULTS.md`.
+//! The page `bench/PEERS.md`.
 use super::{Engine, Row};
-use crate::pages::{commit, date, geometric as mean, number};
+use crate::pages::{commit, date, figures, geometric as mean, number};
 use std::fmt::Write as _;
-use std::path::Path;
 
-const BEGIN: &str =
-    "<!-- bench-peers: made by `cargo xtask bench-peers`, replaced by its next run -->";
-const END: &str = "<!-- end of bench-peers -->";
 /// A model slower than this against onnxruntime is named.
 const SLOW: f64 = 0.5;
 
@@ -69,18 +65,19 @@ fn header(out: &mut String, cells: &[String]) {
     let _ = writeln!(out, "|{}", "---|".repeat(cells.len()));
 }
 
-/// The whole section.
-pub fn section(head: &Head, engines: &[Engine], rows: &[Row]) -> String {
-    let mut s = format!("{BEGIN}\n\n## Beside other engines, {}\n\n", date());
+/// The whole page.
+pub fn page(head: &Head, engines: &[Engine], rows: &[Row]) -> String {
+    let mut s = "# Beside other engines\n\n".to_string();
     let others: Vec<&str> = engines.iter().skip(1).map(|e| e.name.as_str()).collect();
     let _ = writeln!(
         s,
-        "Commit {}, {}, {} threads; {} of {} models at their references' inputs. Engines: {}, each in a \
-         process of its own, one after the other, {} rounds of {} s after warming up; a time is the \
+        "{}, commit {}, {}, {} threads. Made by `cargo xtask bench-peers`: {} of {} models at their \
+         references' inputs. Engines: {}, each in a process of its own, one after the other, {} rounds of {} s after warming up; a time is the \
          median of the rounds' medians. Ratios are the other's time over ours: above 1 we are faster. \
          Measured f32 multiply-add peak of {} threads: {:.0} GFLOPS; `roof` is the model's FLOP (matrix \
          products and convolutions) over our time, as a share of it (8-bit products can pass it). \
          openvino computes in f32 by a hint; tract and we plan for the sizes of the inputs.\n",
+        date(),
         commit(),
         head.machine,
         head.threads,
@@ -95,7 +92,7 @@ pub fn section(head: &Head, engines: &[Engine], rows: &[Row]) -> String {
     for e in engines.iter().filter(|e| e.problem.is_some()) {
         let _ = writeln!(s, "{e}.\n");
     }
-    means(&mut s, engines, rows);
+    means(&mut s, head, engines, rows);
     let names = || engines.iter().map(|e| short(e).to_string());
     let mut cells = vec!["model".to_string()];
     cells.extend(names().map(|n| format!("{n}, ms")));
@@ -135,24 +132,34 @@ pub fn section(head: &Head, engines: &[Engine], rows: &[Row]) -> String {
         put(&mut s, cells);
     }
     refused(&mut s, engines, rows);
-    s += "\n";
-    s + END + "\n"
+    s
 }
 
 /// Geometric means and the models that fall behind.
-fn means(s: &mut String, engines: &[Engine], rows: &[Row]) {
+fn means(s: &mut String, head: &Head, engines: &[Engine], rows: &[Row]) {
+    let machine = format!("{}, {} threads", head.machine, head.threads);
+    let row = |name: &str, ratios: &mut dyn Iterator<Item = f64>| {
+        let (m, n) = mean(ratios);
+        (
+            format!("speed over {name}, {n} models"),
+            format!("{m:.3} times"),
+        )
+    };
+    let (mut first, mut others) = (Vec::new(), Vec::new());
     for (i, e) in engines.iter().enumerate().skip(1) {
-        let (m, n) = mean(rows.iter().filter_map(|r| ratio(r, i)));
-        let _ = writeln!(
-            s,
-            "- to {}: geometric mean {m:.3} over {n} models",
-            short(e)
-        );
+        let list = match short(e) {
+            "onnxruntime" => &mut first,
+            _ => &mut others,
+        };
+        list.push(row(short(e), &mut rows.iter().filter_map(|r| ratio(r, i))));
     }
-    let (m, n) = mean(rows.iter().filter_map(|r| better(r, engines)));
+    let of_two = &mut rows.iter().filter_map(|r| better(r, engines));
+    first.push(row("the better of onnxruntime and openvino", of_two));
     let _ = writeln!(
         s,
-        "- to the better of onnxruntime and openvino: geometric mean {m:.3} over {n} models"
+        "Geometric means of those ratios:\n\n{}\n{}",
+        figures("peers", &machine, &first),
+        figures("other-peers", &machine, &others),
     );
     let ort = engines.iter().position(|e| short(e) == "onnxruntime");
     let mut slow: Vec<(f64, &str)> = rows
@@ -164,7 +171,7 @@ fn means(s: &mut String, engines: &[Engine], rows: &[Row]) {
     let slow: Vec<String> = slow.iter().map(|(x, n)| format!("{n} ({x:.2})")).collect();
     let _ = writeln!(
         s,
-        "- below {SLOW} of onnxruntime: {}\n",
+        "Below {SLOW} of onnxruntime: {}.\n",
         if slow.is_empty() {
             "none".into()
         } else {
@@ -208,47 +215,9 @@ fn plain(why: &str) -> String {
     text.join(" ").replace(['`', '<', '>'], "'")
 }
 
-/// Puts the section where the last one was, else at the end; the rest of the file stays.
-pub fn write(path: &Path, section: &str) -> Result<(), String> {
-    let fail = |e: std::io::Error| format!("{}: {e}", path.display());
-    let old = match std::fs::read_to_string(path) {
-        Ok(t) => t,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(fail(e)),
-    };
-    std::fs::write(path, placed(&old, section)).map_err(fail)
-}
-
-fn placed(old: &str, section: &str) -> String {
-    let at = old.find(BEGIN);
-    let end = at.and_then(|a| Some(a + old[a..].find(END)? + END.len()));
-    match (at, end) {
-        (Some(a), Some(e)) => {
-            let rest = old[e..].strip_prefix('\n').unwrap_or(&old[e..]);
-            format!("{}{section}{rest}", &old[..a])
-        }
-        _ if old.is_empty() => section.to_string(),
-        _ => format!("{}\n\n{section}", old.trim_end()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_section_replaces_the_last_one_and_nothing_else() {
-        let one = format!("{BEGIN}\none\n{END}\n");
-        let two = format!("{BEGIN}\ntwo\n{END}\n");
-        let first = placed("# Head\n\ntext\n", &one);
-        assert_eq!(first, format!("# Head\n\ntext\n\n{one}"));
-        let more = format!("{first}\ntail\n");
-        assert_eq!(
-            placed(&more, &two),
-            format!("# Head\n\ntext\n\n{two}\ntail\n")
-        );
-        assert_eq!(placed("", &one), one);
-    }
 
     #[test]
     fn ratios_are_meant_geometrically() {

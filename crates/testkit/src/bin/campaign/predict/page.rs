@@ -1,6 +1,6 @@
 //! The page and the table of steps.
 use super::record::{ACTIVE, Held, ROUNDS, Record};
-use crate::pages::{commit, date};
+use crate::pages::{commit, date, figures};
 use kernel::Target;
 use machine::Machine;
 use std::collections::BTreeMap;
@@ -108,15 +108,20 @@ fn row<'a>(record: &'a Record, again: Option<(&Machine, &Target)>) -> Row<'a> {
     r
 }
 
+/// How far steps are off in the median of their time.
+fn of_steps(rows: &[&Row]) -> f64 {
+    let all = rows.iter().flat_map(|r| r.large.iter().map(|l| (l.0, l.1)));
+    weighted_median(all).unwrap_or(0.0)
+}
+
 /// The medians over some models and whether they keep the aims.
 fn summary(what: &str, rows: &[&Row]) -> (String, bool) {
-    let steps = weighted_median(rows.iter().flat_map(|r| r.large.iter().map(|l| (l.0, l.1))));
+    let steps = of_steps(rows);
     let steps_apart = weighted_median(rows.iter().flat_map(|r| r.spread.iter().copied()));
     // A model's steps count alike whether it is large or small.
     let each = median(rows.iter().filter_map(|r| r.steps()));
     let model = median(rows.iter().map(|r| r.error()));
     let apart = median(rows.iter().map(|r| r.apart()));
-    let steps = steps.unwrap_or(0.0);
     let good = steps <= AIMS.0 && model <= AIMS.1;
     let word = |v: f64, aim: f64| if v <= aim { "kept" } else { "missed" };
     let within = rows.iter().filter(|r| r.error() <= AIMS.1).count();
@@ -210,9 +215,26 @@ pub(super) fn page(
             worst.join(", ")
         );
     }
+    let most = threads.first().copied().unwrap_or(0);
+    let some: Vec<&Row> = rows.iter().filter(|r| r.record.threads == most).collect();
+    let summed = figures(
+        "predicted",
+        machine,
+        &[(
+            format!(
+                "predictions off by, medians of steps and of models, {} models, {most} threads",
+                some.len()
+            ),
+            format!(
+                "{} and {}",
+                percent(of_steps(&some)),
+                percent(median(some.iter().map(|r| r.error())))
+            ),
+        )],
+    );
     let missing: String = gone.iter().map(|g| format!("- {g}\n")).collect();
     let text = format!(
-        "# Predicted beside measured\n\n{}, commit {}, {machine}. Each model at the sizes of its reference; a step's time is the median of {ACTIVE} requests in the best of {ROUNDS} rounds, a step that runs several times in one counts with the sum; two such runs take turns round by round. `model` is |measured - predicted| / measured of the sums over all steps that ran, those of blocks whose sizes only the data gives included; `steps` is the time-weighted median of the same over steps of at least {LEAST_US} us. Beside each is what two identical runs differ by. Numbers of the cost model that no calibration measures were fitted to the models marked as fitted; the forms of its formulas were chosen with all of them in view, so the others are no clean holdout. Made by `cargo xtask zoo --predict`.\n\nThe medians: over the time of all steps, over models, and how many models are within the aim.\n\n{short}\nBy family, all models and threads:\n\n{by_family}{missing}\n| model | | threads | steps | of {LEAST_US} us | measured | predicted | model | again | steps | again | furthest off |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n{table}",
+        "# Predicted beside measured\n\n{}, commit {}, {machine}. Each model at the sizes of its reference; a step's time is the median of {ACTIVE} requests in the best of {ROUNDS} rounds, a step that runs several times in one counts with the sum; two such runs take turns round by round. `model` is |measured - predicted| / measured of the sums over all steps that ran, those of blocks whose sizes only the data gives included; `steps` is the time-weighted median of the same over steps of at least {LEAST_US} us. Beside each is what two identical runs differ by. Numbers of the cost model that no calibration measures were fitted to the models marked as fitted; the forms of its formulas were chosen with all of them in view, so the others are no clean holdout. Made by `cargo xtask zoo --predict`.\n\n{summed}\nThe medians: over the time of all steps, over models, and how many models are within the aim.\n\n{short}\nBy family, all models and threads:\n\n{by_family}{missing}\n| model | | threads | steps | of {LEAST_US} us | measured | predicted | model | again | steps | again | furthest off |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n{table}",
         date(),
         commit(),
     );
