@@ -14,8 +14,14 @@ const LISTS: &[&str] = &["bench/", "CHANGELOG.md"];
 /// which commits its measurements were of.
 const BY_HAND: &[&str] = &["bench/RESULTS.md"];
 
-/// Markdown files below `root` with paths relative to it, sorted; build folders and hidden ones left out.
+/// Markdown files below `root`.
 pub(crate) fn documents(root: &Path) -> Vec<(String, String)> {
+    files(root, ".md")
+}
+
+/// Files below `root` whose names end so, with paths relative to it, sorted; build folders and hidden ones
+/// left out.
+pub(crate) fn files(root: &Path, ending: &str) -> Vec<(String, String)> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -25,7 +31,7 @@ pub(crate) fn documents(root: &Path) -> Vec<(String, String)> {
                 if name != "target" && !name.starts_with('.') {
                     open.push(path);
                 }
-            } else if name.ends_with(".md") {
+            } else if name.ends_with(ending) {
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 found.push((relative(root, &path), text));
             }

@@ -7,6 +7,7 @@
 
 mod documents;
 mod figures;
+mod functions;
 pub mod graph;
 mod pages;
 mod sources;
@@ -17,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 pub use documents::{commits, lengths, links};
 pub use figures::figures;
+pub use functions::function_sizes;
 pub use graph::crate_graph;
 pub use pages::{adding_table, architecture, readme};
-pub use sources::{forbid_lines, function_sizes, leftovers, safety_comments, unsafe_places};
+pub use sources::{file_sizes, forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
 
 /// A check: its name on the command line, what it proves, and the check itself.
