@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use tensor::Bytes;
 
 use crate::error::Error;
-use crate::file::map_path;
+use crate::mapped::map_path;
 use crate::proto::{Data, ExternalData, TensorData};
 
 /// Where a model's tensors get their bytes: in its own file or in files of its folder, each of
@@ -66,6 +66,12 @@ impl ExternalFiles {
     pub fn mapped_paths(&self) -> Vec<PathBuf> {
         let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.keys().cloned().collect()
+    }
+
+    /// An external file that was cut short since it was mapped.
+    pub fn lost(&self) -> Option<String> {
+        let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        mapped.values().find_map(Bytes::lost)
     }
 
     /// The tensor's elements in row-major order as packed little-endian bytes, at any alignment.

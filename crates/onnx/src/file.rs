@@ -4,73 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tensor::{Bytes, Owner, file_identity};
+use tensor::Bytes;
 
 use crate::error::Error;
 use crate::external::ExternalFiles;
+use crate::mapped::map_path;
 use crate::proto::{Annotated, Model, Property, TensorData, annotate, modules, parse_model};
-
-/// Maps a regular file for reading.
-///
-/// The file must not be changed while it is mapped: truncating it ends the process with a bus
-/// error when the lost part is read.
-///
-/// # Errors
-/// A sentence that says what is wrong with the path, without the path itself.
-pub fn map_path(path: &Path) -> Result<Bytes, String> {
-    let problem = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file; check the path".to_string(),
-        std::io::ErrorKind::InvalidInput => e.to_string(),
-        _ => format!("cannot be read ({e}); check the path and its permissions"),
-    };
-    let file = files::open(path).map_err(problem)?;
-    if file.metadata().map_err(problem)?.len() == 0 {
-        return Ok(Bytes::default());
-    }
-    let map = map_file(&file).map_err(problem)?;
-    // Of the file that was opened, whatever the path leads to by now.
-    let identity = file.metadata().ok().as_ref().and_then(file_identity);
-    Ok(Bytes::new(Arc::new(Mapped { map, identity })))
-}
-
-/// A mapped file.
-struct Mapped {
-    map: memmap2::Mmap,
-    identity: Option<[u8; 32]>,
-}
-
-impl AsRef<[u8]> for Mapped {
-    fn as_ref(&self) -> &[u8] {
-        &self.map
-    }
-}
-
-impl Owner for Mapped {
-    fn identity(&self) -> Option<[u8; 32]> {
-        self.identity
-    }
-
-    #[cfg(unix)]
-    #[allow(unsafe_code)]
-    fn release(&self, range: std::ops::Range<usize>) {
-        let advice = memmap2::UncheckedAdvice::DontNeed;
-        // SAFETY: nobody writes to the mapping, so that what is dropped is read again from the
-        // file, unchanged, when somebody asks for it.
-        let advised = unsafe {
-            self.map
-                .unchecked_advise_range(advice, range.start, range.len())
-        };
-        // Only a hint: memory that stays is no fault.
-        let _ = advised;
-    }
-}
-
-#[allow(unsafe_code)]
-fn map_file(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the mapping is read-only and is only ever seen as the `&[u8]` of a `Bytes`, and
-    // callers are told not to change the file while it is mapped.
-    unsafe { memmap2::Mmap::map(file) }
-}
 
 /// An ONNX model read from a file or from memory.
 ///
@@ -90,8 +29,8 @@ impl ModelFile {
     /// Maps and parses the model at `path`; external data is looked for in its folder,
     /// and may be linked to from there where it lies beside the file that `path` leads to.
     ///
-    /// Neither file may be changed while tensors of it are in use: truncating a mapped file ends
-    /// the process with a bus error when the lost part is read.
+    /// Neither file may be changed while tensors of it are in use; what is lost of one that is cut short
+    /// reads as zeros, and [`ModelFile::lost`] tells.
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be mapped, [`Error::Malformed`] when it is not a
@@ -135,6 +74,11 @@ impl ModelFile {
     pub fn paths(&self) -> Vec<PathBuf> {
         let own = self.path.iter().cloned();
         own.chain(self.external.mapped_paths()).collect()
+    }
+
+    /// The file of this model, itself or one of external data, that was cut short since it was mapped.
+    pub fn lost(&self) -> Option<String> {
+        self.bytes.lost().or_else(|| self.external.lost())
     }
 
     /// The whole file.

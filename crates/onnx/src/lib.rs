@@ -9,16 +9,18 @@ mod error;
 mod external;
 mod file;
 mod import;
+mod mapped;
 mod ops;
 pub mod proto;
 
 pub use error::Error;
 pub use external::ExternalFiles;
-pub use file::{ModelFile, map_path};
+pub use file::ModelFile;
 pub use import::{
     CustomLowered, CustomNode, CustomOp, CustomOps, ImportError, ImportOptions, Imported, Report,
     UnsupportedNode, import, import_file, import_refused, unpack_codes,
 };
+pub use mapped::map_path;
 pub use ops::covered as covered_operators;
 pub use ops::covered_versions;
 pub use tensor::Bytes;

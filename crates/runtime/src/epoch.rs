@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
+use tensor::WeightStore;
 
 /// A compiled block with the memory of request slots that are not in use.
 pub(crate) struct CompiledBlock {
@@ -59,6 +60,13 @@ pub(crate) fn with_memory<T>(
     Ok(out?)
 }
 
+fn intact(weights: &WeightStore) -> Result<(), RunError> {
+    match weights.lost() {
+        Some(file) => Err(RunError::Lost { file }),
+        None => Ok(()),
+    }
+}
+
 /// Symbols that each value of a program gives once it is there, with their dimensions.
 pub(crate) type Late = BTreeMap<ValueIx, Vec<(Sym, u32)>>;
 
@@ -78,9 +86,21 @@ pub(crate) struct Epoch {
     pub id: u64,
     pub plan: Arc<VerifiedPlan>,
     pub blocks: Vec<CompiledBlock>,
+    weights: Arc<WeightStore>,
 }
 
 impl Epoch {
+    /// Whether the constants are still what the plan was made for: asked when a request has run.
+    ///
+    /// # Errors
+    /// [`RunError::Lost`] when a file of theirs was cut short meanwhile.
+    pub fn intact(&self) -> Result<(), RunError> {
+        match tensor::any_loss() {
+            true => intact(&self.weights),
+            false => Ok(()),
+        }
+    }
+
     pub fn covers(&self, env: &Env) -> bool {
         self.plan.plan().dims.contains(&|s| lookup(env, s))
     }
@@ -401,6 +421,7 @@ impl Unit {
                 frames: Mutex::new(Vec::new()),
             });
         }
+        intact(&self.program.weights)?;
         if let Some(store) = &self.store {
             let packed: Vec<_> = blocks.iter().flat_map(|b| b.exe.packed()).collect();
             store.keep_packed(&packed);
@@ -409,6 +430,7 @@ impl Unit {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             plan,
             blocks,
+            weights: self.program.weights.clone(),
         }))
     }
 

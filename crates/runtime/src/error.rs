@@ -78,6 +78,14 @@ pub enum RunError {
         "the session is draining and takes no more requests; set its policy anew to open it again"
     )]
     Draining,
+    /// A file that holds constants was cut short while it was in use.
+    #[error(
+        "'{file}', which holds weights of the model, was cut short while it was in use; put the whole file back and load the model again"
+    )]
+    Lost {
+        /// The file.
+        file: String,
+    },
     /// Whoever sent the request gave it up.
     #[error("the request was cancelled")]
     Cancelled,

@@ -271,6 +271,7 @@ pub(crate) fn run_on<'v>(
             constraints(program, &env)?;
         }
     }
+    epoch.intact()?;
     // Whoever takes the outputs counts them.
     ctx.held.back_to(mark);
     program

@@ -207,7 +207,8 @@ impl Ready {
             stop_after,
             permit,
         };
-        crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))
+        crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))?;
+        self.epoch.intact()
     }
 }
 

@@ -342,3 +342,62 @@ fn pipes_and_devices_in_a_cache_are_passed_over() {
         assert_eq!(answer(&session(&engine, dir.path())), want, "{path:?}");
     }
 }
+
+/// A table of `rows` rows in the file at `path`, of which a request picks some.
+#[cfg(unix)]
+fn table(path: &Path, rows: usize) -> Model {
+    use graph::{GraphBuilder, Op, Origin};
+    use layout::{DType, Dim};
+    let bytes = onnx::map_path(path).unwrap();
+    let mut weights = tensor::WeightStore::new();
+    let w = weights
+        .add("table", DType::F32, &[rows, 1024], bytes)
+        .unwrap();
+    let mut b = GraphBuilder::new("table", Arc::new(weights));
+    let which = b.input("which", DType::I64, vec![Dim::sym("n")]);
+    let w = b.weight(w).unwrap();
+    let origin = Origin {
+        name: "pick".into(),
+        op_type: "Gather".into(),
+    };
+    let op = Op::Gather { axis: 0, batch: 0 };
+    let y = b.node(op, &[w, which], &["y"], &origin).unwrap();
+    Model::from_graph("table", &b.finish(&y), &ModelOptions::default()).unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_weights_file_that_is_cut_short_fails_requests_and_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weights");
+    let rows = 64;
+    let values: Vec<u8> = (0..rows * 1024)
+        .flat_map(|i| (i as f32).to_le_bytes())
+        .collect();
+    let commit = |m| Session::builder().with_threads(1).commit(m);
+    let pick = |s: &Session, row: i64| {
+        let which = Tensor::from_i64(&[1], &[row]).unwrap();
+        s.run(&[("which", &which)])
+            .map(|out| f32::from_le_bytes(out["y"].bytes()[..4].try_into().unwrap()))
+    };
+    // While requests come: after whole pages are gone.
+    std::fs::write(&path, &values).unwrap();
+    let session = commit(table(&path, rows)).unwrap();
+    assert_eq!(pick(&session, 63).unwrap(), 63.0 * 1024.0);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(4096 * 8).unwrap();
+    for row in [63, 40] {
+        let e = pick(&session, row).unwrap_err().to_string();
+        assert!(e.contains("weights") && e.contains("cut short"), "{e}");
+    }
+    // While it is loaded: the rest of a page reads as zeros and is no fault.
+    std::fs::write(&path, &values).unwrap();
+    let model = table(&path, rows);
+    file.set_len(values.len() as u64 - 4).unwrap();
+    let e = commit(model).err().unwrap().to_string();
+    assert!(e.contains("weights") && e.contains("cut short"), "{e}");
+    // Whole again, and loaded again.
+    std::fs::write(&path, &values).unwrap();
+    let session = commit(table(&path, rows)).unwrap();
+    assert_eq!(pick(&session, 63).unwrap(), 63.0 * 1024.0);
+}

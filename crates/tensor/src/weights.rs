@@ -2,12 +2,19 @@ use crate::{Tensor, TensorError};
 use layout::DType;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whoever keeps bytes alive: a mapped file, or a vector.
 pub trait Owner: AsRef<[u8]> + Send + Sync {
     /// What tells the contents from all others without reading them, where there is such: a file's
     /// identity with its size and times.
     fn identity(&self) -> Option<[u8; 32]> {
+        None
+    }
+
+    /// The name of the file that holds the contents, where it was cut short since and some of them are zeros
+    /// now.
+    fn lost(&self) -> Option<String> {
         None
     }
 
@@ -19,6 +26,18 @@ pub trait Owner: AsRef<[u8]> + Send + Sync {
 }
 
 impl Owner for Vec<u8> {}
+
+static ANY_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Notes that an owner has lost contents. May be called from a signal handler.
+pub fn note_loss() {
+    ANY_LOST.store(true, Ordering::SeqCst);
+}
+
+/// Whether any owner in this process ever noted a loss: a cheap first question.
+pub fn any_loss() -> bool {
+    ANY_LOST.load(Ordering::SeqCst)
+}
 
 /// Device, number, size and times of a file: another content has another one.
 #[cfg(unix)]
@@ -58,6 +77,11 @@ impl Bytes {
     /// The owner's identity, where it has one, and which of its bytes these are.
     pub fn identity(&self) -> Option<([u8; 32], Range<usize>)> {
         Some((self.owner.identity()?, self.range.clone()))
+    }
+
+    /// The file of these bytes, where some of it was lost ([`Owner::lost`]).
+    pub fn lost(&self) -> Option<String> {
+        self.owner.lost()
     }
 
     /// Hint that these bytes will hardly be read again ([`Owner::release`]).
@@ -140,6 +164,19 @@ impl WeightStore {
     /// An empty store.
     pub fn new() -> WeightStore {
         WeightStore::default()
+    }
+
+    /// The file of a constant that was cut short since it was mapped ([`Owner::lost`]).
+    pub fn lost(&self) -> Option<String> {
+        let mut asked: Option<&Bytes> = None;
+        self.weights.iter().find_map(|w| {
+            // Neighbours mostly share their file.
+            if asked.is_some_and(|b| b.same_owner(&w.bytes)) {
+                return None;
+            }
+            asked = Some(&w.bytes);
+            w.bytes.lost()
+        })
     }
 
     /// Adds a constant; its bytes must fit its dtype and shape.

@@ -4,7 +4,7 @@ use super::names;
 use super::narrow::narrow_name;
 use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
-use crate::{ModelFile, ops};
+use crate::{Error, ModelFile, ops};
 use graph::{Graph, Op, Origin, ValueId};
 use layout::{DType, Dim, Sym};
 use serde::{Deserialize, Serialize};
@@ -79,6 +79,17 @@ pub fn import(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Importe
 /// # Errors
 /// As [`import`].
 pub fn import_file(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
+    let imported = import_while_whole(file, options);
+    match file.lost() {
+        None => imported,
+        Some(file) => Err(ImportError::from(Error::File {
+            file,
+            problem: "it was cut short while it was read; put the whole file back".into(),
+        })),
+    }
+}
+
+fn import_while_whole(file: &ModelFile, options: &ImportOptions) -> Result<Imported, ImportError> {
     names::check(file.name(), &file.model)?;
     let mut options = options.clone();
     let mut imported = import_once(file, &options)?;
