@@ -637,3 +637,40 @@ fn a_cache_that_cannot_be_kept_costs_one_line() {
     let small = told(&["--cache-limit", "1kB", "--precision", "bf16"]);
     assert!(small.contains("allow it more"), "{small}");
 }
+
+/// A limit on the size of files ends a process by a signal unless it is asked about first.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_the_size_of_files_is_no_crash() {
+    let (model, npz) = (
+        file("digits_cnn", "model.onnx"),
+        file("digits_cnn", "inputs.npz"),
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let at = |n: &str| dir.path().join(n).to_string_lossy().into_owned();
+    let limited = |args: &[&str]| {
+        std::process::Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -f 1; exec \"$0\" \"$@\"",
+                env!("CARGO_BIN_EXE_shopfloor"),
+            ])
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let o = limited(&["run", &model, "--inputs", &npz, "--cache", &at("cache")]);
+    let e = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(0), "{e}");
+    assert!(e.starts_with("note: "), "{e}");
+    for args in [
+        ["plan", &model, "--no-cache", "--out", &at("plan.json")],
+        ["annotate", &model, "--no-cache", "--out", &at("a.onnx")],
+        ["profile", &model, "--no-cache", "--report", &at("r.html")],
+    ] {
+        let o = limited(&args);
+        let e = String::from_utf8_lossy(&o.stderr);
+        assert_eq!(o.status.code(), Some(1), "{args:?}: {e}");
+        assert!(e.contains(args[4]), "{e}");
+    }
+}

@@ -1,7 +1,12 @@
-//! Control flow whose branches do not all fit the sizes a model is loaded with.
+//! Control flow: branches that do not fit the sizes a model is loaded with, loops that hold more than they may.
 extern crate shopfloor_testkit as testkit;
 
-use shopfloor::{Session, Tensor};
+use graph::{GraphBuilder, Op};
+use layout::{DType, Dim};
+use shopfloor::{Model, ModelOptions, Session, Tensor};
+use std::sync::Arc;
+use tensor::WeightStore;
+use testkit::byhand::node;
 use testkit::zoo;
 
 #[test]
@@ -36,4 +41,70 @@ fn a_branch_that_does_not_fit_is_refused_when_it_is_taken() {
         "{e}"
     );
     run(16_000).expect("a refused request leaves the session as it was");
+}
+
+/// A loop over `turns` whose body doubles what it carries, and gives every turn's `kept` values.
+fn growing(kept: usize) -> Model {
+    let mut b = GraphBuilder::new("growing", Arc::new(WeightStore::new()));
+    let turns = b.input("turns", DType::I64, vec![]);
+    let x = b.input("x", DType::F32, vec![Dim::sym("n")]);
+    let on = b
+        .constant("on", Tensor::from_bytes(DType::Bool, &[], vec![1]).unwrap())
+        .unwrap();
+    let mut body = GraphBuilder::new("body", b.graph().weights.clone());
+    body.input("i", DType::I64, vec![]);
+    let go = body.input("go", DType::Bool, vec![]);
+    let carried = body.input("carried", DType::F32, vec![Dim::sym("m")]);
+    let twice = node(
+        &mut body,
+        Op::Concat { axis: 0 },
+        &[carried, carried],
+        "twice",
+    );
+    let row = body
+        .constant("row", Tensor::zeros(DType::F32, &[kept]).unwrap())
+        .unwrap();
+    let next = if kept == 0 { twice } else { carried };
+    let op = Op::Loop {
+        body: Box::new(body.finish(&[go, next, row])),
+        carried: 1,
+        has_trip: true,
+        has_cond: true,
+    };
+    let names = ["grown", "stacked"];
+    let outs = b
+        .node(
+            op,
+            &[turns, on, x],
+            &names,
+            &testkit::byhand::origin("loop"),
+        )
+        .unwrap();
+    Model::from_graph("growing", &b.finish(&outs), &ModelOptions::default()).unwrap()
+}
+
+#[test]
+fn what_a_loop_gathers_or_grows_counts_against_the_memory_limit() {
+    for kept in [0, 1 << 16] {
+        let session = Session::builder()
+            .with_threads(1)
+            .with_memory_limit(8 << 20)
+            .commit(growing(kept))
+            .unwrap();
+        let run = |turns: i64| {
+            let turns = Tensor::from_i64(&[], &[turns]).unwrap();
+            let x = Tensor::from_f32(&[4], &[1.0; 4]).unwrap();
+            session.run(&[("turns", &turns), ("x", &x)])
+        };
+        let out = run(4).unwrap();
+        assert_eq!(out["stacked"].shape(), [4, kept]);
+        let long = if kept == 0 { 4 << 4 } else { 4 };
+        assert_eq!(out["grown"].shape(), [long]);
+        // 4 * 4 bytes doubled 30 times, or 300 rows of 256 KiB.
+        let e = run(if kept == 0 { 30 } else { 300 })
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("memory limit is 8388608 B"), "{e}");
+        run(4).unwrap();
+    }
 }

@@ -24,6 +24,10 @@ const KINDS: &[(&str, &str)] = &[
         "a selection compares elements with each other: no tiles",
     ),
     (
+        "Lengths",
+        "only where lengths come from data: those beyond the sequence are refused",
+    ),
+    (
         "NonMaxSuppression",
         "the elements decide the result's extents",
     ),

@@ -102,14 +102,16 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
     let plan = shopfloor::planview::plan_for(&model, &machine, None, plan::Goal::Latency, &dims)
         .map_err(|e| e.to_string())?;
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
-    // Where there is anything to run, all but host steps and copies run on the GPU.
+    let targets = emit::ptx::ARCHS.map(emit::ptx::target);
+    // Where there is anything to run, all but host steps, copies and what the target lacks run on the GPU.
     for s in &steps {
         let kernel = match &s.work {
             plan::StepWork::Kernel { kernel, .. } => kernel,
             plan::StepWork::Host { .. } => continue,
         };
         let copy = s.name.starts_with("copy ");
-        if s.device == 0 && !copy {
+        let lacked = targets.iter().any(|t| t.lacking(kernel).is_some());
+        if s.device == 0 && !copy && !lacked {
             return Err(format!(
                 "'{}' ({:?}) runs on the host",
                 s.name, kernel.family
