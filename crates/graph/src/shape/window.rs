@@ -80,7 +80,9 @@ pub(super) fn conv(s: &ConvSpec, v: &[&Value], relied: &mut Relied) -> Result<Ty
         ));
     }
     for n in [&oc, &channels, &x.shape[1]] {
-        if n.known().is_some_and(|n| n % s.groups != 0) {
+        if n.exact_div(&groups).is_none()
+            && !relied.same(&(n.floor_div(&groups) * groups.clone()), n)
+        {
             return Err(format!(
                 "{n} channels do not split into {} groups",
                 s.groups

@@ -13,6 +13,12 @@ use std::collections::BTreeMap;
 /// Inputs per group, as many as outputs, that lanes of channels read one after the other.
 const FEW: [i64; 3] = [2, 4, 8];
 
+/// A group's share of `channels`, which are so many equal groups: shape rules rely on that.
+fn each(channels: &Dim, groups: &Dim) -> Dim {
+    let exact = channels.exact_div(groups);
+    exact.unwrap_or_else(|| channels.floor_div(groups))
+}
+
 impl Lowering<'_> {
     pub(crate) fn conv(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
@@ -51,7 +57,7 @@ impl Lowering<'_> {
         }
         let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
         let shared = self.shares_inputs(n) && types == [DType::F32; 2];
-        let (cg, og) = (ws[1].clone(), ws[0].exact_div(&groups).unwrap_or(Dim::ONE));
+        let (cg, og) = (ws[1].clone(), each(&ws[0], &groups));
         let mut b = Builder::new(&self.group_name(g), Family::Conv);
         // Axes in the order of channels-last memory: batch, spatial, group, channel; then taps.
         let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
@@ -297,7 +303,12 @@ impl Lowering<'_> {
             self.shape(vo).to_vec(),
             self.shape(vx).to_vec(),
         );
-        let (cg, og) = (xs[1].exact_div(&groups).unwrap_or(Dim::ONE), ws[1].clone());
+        // The channels stand in both shapes, which are equal: the one that is known to divide says more.
+        let known = xs[1].exact_div(&groups);
+        let (cg, og) = (
+            known.unwrap_or_else(|| each(&ws[0], &groups)),
+            ws[1].clone(),
+        );
         let Some(before): Option<Vec<i64>> = spec.before.iter().map(Dim::known).collect() else {
             return self.fail(
                 n,
