@@ -98,12 +98,18 @@ impl Expr {
                 slot,
                 dtype: DType::Bool,
             } => inputs.get(slot as usize).cloned().flatten(),
-            Inst::Compare(f, a, b) => Some(compared(f, &at(a)?, &at(b)?)),
+            Inst::Compare(f, a, b) => {
+                let (a, b) = (at(a)?, at(b)?);
+                followed(&a, &b, false).then(|| compared(f, &a, &b))
+            }
             Inst::Unary(Unary::Not, a) if both_truths(a) => Some(Dim::ONE - at(a)?),
-            Inst::Binary(Binary::And, a, b) if both_truths(a) => Some(at(a)? * at(b)?),
+            Inst::Binary(Binary::And, a, b) if both_truths(a) => {
+                let (a, b) = (at(a)?, at(b)?);
+                followed(&a, &b, true).then(|| a * b)
+            }
             Inst::Binary(Binary::Or, a, b) if both_truths(a) => {
                 let (a, b) = (at(a)?, at(b)?);
-                Some(a.clone() + b.clone() - a * b)
+                followed(&a, &b, true).then(|| a.clone() + b.clone() - a * b)
             }
             Inst::Cast(a, DType::Bool) => Some(compared(Compare::Ne, &at(a)?, &Dim::ZERO)),
             Inst::Cast(a, to) if both_truths(a) && to.is_int() => at(a),
@@ -210,6 +216,19 @@ fn unary(f: Unary, d: &Dim) -> Option<Dim> {
     }
 }
 
+/// Largest expression of sizes that is followed ([`Dim::size`]): a chain of sums and products would double it
+/// with every link. What is larger is computed by the request.
+const LARGEST: usize = 256;
+
+/// Whether a sum of the two, or where `times` says so a product, is followed.
+fn followed(a: &Dim, b: &Dim, times: bool) -> bool {
+    let (a, b) = (a.size(), b.size());
+    match times {
+        true => a.saturating_mul(b) <= LARGEST,
+        false => a + b <= LARGEST,
+    }
+}
+
 fn binary(f: Binary, a: Option<&Dim>, b: Option<&Dim>, d: DType) -> Option<Dim> {
     let is = |x: Option<&Dim>, n: i64| x == Some(&Dim::Known(n));
     let either = |n| is(a, n) || is(b, n);
@@ -224,7 +243,8 @@ fn binary(f: Binary, a: Option<&Dim>, b: Option<&Dim>, d: DType) -> Option<Dim> 
         _ => {}
     }
     let (a, b) = (a?, b?);
-    if d == DType::Bool {
+    let times = matches!(f, Binary::Mul | Binary::Pow);
+    if d == DType::Bool || !followed(a, b, times) {
         return None;
     }
     match f {
@@ -247,7 +267,9 @@ fn binary(f: Binary, a: Option<&Dim>, b: Option<&Dim>, d: DType) -> Option<Dim> 
         Binary::Max => Some(a.max_with(b)),
         Binary::Pow => match b.known()? {
             0 => Some(Dim::ONE),
-            n @ 1..=8 => Some((1..n).fold(a.clone(), |p, _| p * a.clone())),
+            n @ 1..=8 => (1..n).try_fold(a.clone(), |p, _| {
+                followed(&p, a, true).then(|| p * a.clone())
+            }),
             _ => None,
         },
         Binary::Shl => match b.known()? {

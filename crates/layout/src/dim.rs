@@ -143,6 +143,19 @@ impl Dim {
         *self == Dim::ZERO
     }
 
+    /// How many terms and factors it is written with: what it costs to work with. A product has at most as
+    /// many as the product of two sizes says.
+    pub fn size(&self) -> usize {
+        let Dim::Expr(e) = self else { return 1 };
+        let factor = |a: &Atom| match a {
+            Atom::Sym(_) => 1,
+            Atom::FloorDiv(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => 1 + x.size() + y.size(),
+        };
+        e.0.keys()
+            .map(|m| 1 + m.iter().map(factor).sum::<usize>())
+            .sum()
+    }
+
     /// Every symbol that occurs, added to `out`.
     pub fn symbols(&self, out: &mut std::collections::BTreeSet<Sym>) {
         if let Dim::Expr(e) = self {

@@ -338,7 +338,15 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// Largest expression that an extent may be ([`Dim::size`]).
+const MAX_SIZE: usize = 1024;
+
 fn check_shape(shape: &[Dim]) -> Result<(), String> {
+    if let Some(n) = shape.iter().map(Dim::size).find(|n| *n > MAX_SIZE) {
+        return Err(format!(
+            "an extent is an expression of {n} terms and factors, more than {MAX_SIZE}; bind its symbols to numbers"
+        ));
+    }
     if shape.len() > MAX_RANK {
         return Err(format!(
             "{} dimensions are more than {MAX_RANK}",

@@ -11,6 +11,9 @@ use layout::{DType, Dim};
 /// Longest float tensor that is followed.
 const MAX: usize = 64;
 
+/// Largest size, as an expression, that is worked with ([`Dim::size`]).
+const LARGEST: usize = 64;
+
 /// A scalar that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Num {
@@ -92,6 +95,10 @@ impl Num {
             return None;
         }
         let ((a, b), (p, q)) = (self.ratio()?, o.ratio()?);
+        // A chain of products would double them with every link.
+        if [&a, &b, &p, &q].iter().any(|d| d.size() > LARGEST) {
+            return None;
+        }
         match f {
             Binary::Mul => Some(Num::of_ratio(a * p, b * q)),
             Binary::Div if !p.is_zero() => Some(Num::of_ratio(a * q, b * p)),
