@@ -2,7 +2,6 @@
 use crate::{Change, Error, Fuel, Rewritten};
 use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tensor::Tensor;
@@ -12,8 +11,10 @@ pub(crate) struct Edit<'f> {
     pass: &'static str,
     graph: Graph,
     dead: Vec<bool>,
-    /// Reading nodes per value, with how often.
-    readers: Vec<BTreeMap<u32, u32>>,
+    /// Reading nodes per value, each with the places of the value among its inputs.
+    readers: Vec<BTreeMap<u32, Vec<u32>>>,
+    /// Origins of nodes that were given more of them, as sets.
+    credited: HashMap<u32, BTreeSet<Origin>>,
     /// Where each value stands among the outputs, and among the values that symbols are read from.
     outputs: HashMap<ValueId, Vec<usize>>,
     late: HashMap<ValueId, Vec<usize>>,
@@ -30,10 +31,11 @@ pub(crate) type Type = (DType, Vec<Dim>);
 
 impl<'f> Edit<'f> {
     pub(crate) fn new(pass: &'static str, graph: Graph, fuel: &'f mut Fuel) -> Edit<'f> {
-        let mut readers = vec![BTreeMap::new(); graph.values.len()];
+        let mut readers: Vec<BTreeMap<u32, Vec<u32>>> = vec![BTreeMap::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
-            for i in &node.inputs {
-                *readers[i.0 as usize].entry(n as u32).or_insert(0) += 1;
+            for (at, i) in node.inputs.iter().enumerate() {
+                let places = readers[i.0 as usize].entry(n as u32).or_default();
+                places.push(at as u32);
             }
         }
         let mut outputs: HashMap<ValueId, Vec<usize>> = HashMap::new();
@@ -45,6 +47,7 @@ impl<'f> Edit<'f> {
             pass,
             dead: vec![false; graph.nodes.len()],
             readers,
+            credited: HashMap::new(),
             outputs,
             late,
             names: None,
@@ -208,9 +211,7 @@ impl<'f> Edit<'f> {
             Some(v) => *v,
             None => return Err(self.fail(&op, "it has no outputs".into())),
         };
-        for i in inputs {
-            *self.readers[i.0 as usize].entry(n.0).or_insert(0) += 1;
-        }
+        self.reads(n, inputs);
         self.dead.push(false);
         self.graph.nodes.push(Node {
             op,
@@ -271,24 +272,22 @@ impl<'f> Edit<'f> {
         self.touched = true;
         let old = std::mem::replace(&mut self.graph.nodes[n.0 as usize].inputs, inputs.to_vec());
         self.graph.nodes[n.0 as usize].op = op;
-        for i in inputs {
-            *self.readers[i.0 as usize].entry(n.0).or_insert(0) += 1;
+        for i in &old {
+            self.readers[i.0 as usize].remove(&n.0);
         }
+        self.reads(n, inputs);
         for i in old {
-            self.forget(i, n);
+            if let Some(w) = self.writer(i) {
+                self.bury(w);
+            }
         }
     }
 
-    fn forget(&mut self, v: ValueId, reader: NodeId) {
-        let r = &mut self.readers[v.0 as usize];
-        if let Entry::Occupied(mut times) = r.entry(reader.0) {
-            *times.get_mut() -= 1;
-            if *times.get() == 0 {
-                times.remove();
-            }
-        }
-        if let Some(n) = self.writer(v) {
-            self.bury(n);
+    /// Notes that `n` reads `inputs`, which are all of its inputs.
+    fn reads(&mut self, n: NodeId, inputs: &[ValueId]) {
+        for (at, i) in inputs.iter().enumerate() {
+            let places = self.readers[i.0 as usize].entry(n.0).or_default();
+            places.push(at as u32);
         }
     }
 
@@ -349,15 +348,13 @@ impl<'f> Edit<'f> {
             self.late.entry(new).or_default().extend(places);
         }
         let moved = std::mem::take(&mut self.readers[old.0 as usize]);
-        for &n in moved.keys() {
-            for i in &mut self.graph.nodes[n as usize].inputs {
-                if *i == old {
-                    *i = new;
-                }
-            }
-        }
-        for (n, times) in moved {
-            *self.readers[new.0 as usize].entry(n).or_insert(0) += times;
+        for (n, places) in moved {
+            let inputs = &mut self.graph.nodes[n as usize].inputs;
+            places.iter().for_each(|&at| inputs[at as usize] = new);
+            self.readers[new.0 as usize]
+                .entry(n)
+                .or_default()
+                .extend(places);
         }
         if let Some(n) = self.writer(old) {
             self.bury(n);
@@ -367,8 +364,10 @@ impl<'f> Edit<'f> {
     /// Adds model nodes that `n` stands for too.
     pub(crate) fn credit(&mut self, n: NodeId, origins: &[Origin]) {
         let list = &mut self.graph.nodes[n.0 as usize].origins;
+        let known = self.credited.entry(n.0);
+        let known = known.or_insert_with(|| list.iter().cloned().collect());
         for o in origins {
-            if !list.contains(o) {
+            if known.insert(o.clone()) {
                 self.touched = true;
                 list.push(o.clone());
             }

@@ -27,6 +27,7 @@ use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 pub(crate) use joined::Joined;
 use layout::{DType, Dim, Layout};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Lowers the groups of one graph into items of one program.
@@ -85,13 +86,11 @@ impl<'a> Lowering<'a> {
     }
 
     pub fn origins(&self, nodes: &[NodeId]) -> Vec<String> {
-        let mut out: Vec<String> = Vec::new();
-        for o in nodes.iter().flat_map(|&n| &self.graph.node(n).origins) {
-            if !out.contains(&o.name) {
-                out.push(o.name.clone());
-            }
-        }
-        out
+        let all = nodes.iter().flat_map(|&n| &self.graph.node(n).origins);
+        let mut seen = BTreeSet::new();
+        all.filter(|o| seen.insert(&o.name))
+            .map(|o| o.name.clone())
+            .collect()
     }
 
     /// Adds a program value of `shape` whose memory order is `order`.
