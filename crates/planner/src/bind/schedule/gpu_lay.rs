@@ -103,6 +103,13 @@ pub(super) fn handed_over(kernel: &Kernel, t: TileId, spread: &[Spread]) -> bool
         }
         _ => false,
     });
+    // What one thread holds of several elements has no address: other labels find it only where they lie the
+    // same way.
+    let held = |a: AxisId| {
+        let s = spread.iter().find(|s| s.axis == a)?;
+        let stride = if s.count > 1 { s.stride } else { 0 };
+        (s.count * s.each > 1).then_some((stride, s.count, s.each))
+    };
     let relabelled = kernel.body.iter().any(|s| match s {
         Stmt::Relabel {
             src,
@@ -112,7 +119,7 @@ pub(super) fn handed_over(kernel: &Kernel, t: TileId, spread: &[Spread]) -> bool
         } => {
             let moved = labels
                 .iter()
-                .any(|l| lies(l.from) != lies(l.to) || !l.first.is_zero());
+                .any(|l| held(l.from) != held(l.to) || !l.first.is_zero());
             (*src == t && along.is_none() && moved) || (*dst == t && along.is_some() && moved)
         }
         _ => false,
