@@ -21,7 +21,7 @@ pub use figures::figures;
 pub use functions::function_sizes;
 pub use graph::crate_graph;
 pub use pages::{adding_table, architecture, readme};
-pub use sources::{file_sizes, forbid_lines, leftovers, safety_comments, unsafe_places};
+pub use sources::{forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
 
 /// A check: its name on the command line, what it proves, and the check itself.
