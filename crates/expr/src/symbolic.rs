@@ -218,7 +218,7 @@ fn unary(f: Unary, d: &Dim) -> Option<Dim> {
 
 /// Largest expression of sizes that is followed ([`Dim::size`]): a chain of sums and products would double it
 /// with every link. What is larger is computed by the request.
-const LARGEST: usize = 256;
+const LARGEST: usize = 4096;
 
 /// Whether a sum of the two, or where `times` says so a product, is followed.
 fn followed(a: &Dim, b: &Dim, times: bool) -> bool {

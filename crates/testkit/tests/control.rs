@@ -45,7 +45,10 @@ fn a_branch_that_does_not_fit_is_refused_when_it_is_taken() {
 
 /// A loop over `turns` whose body doubles what it carries, and gives every turn's `kept` values.
 fn growing(kept: usize) -> Model {
-    let mut b = GraphBuilder::new("growing", Arc::new(WeightStore::new()));
+    let mut weights = WeightStore::new();
+    let row = Tensor::zeros(DType::F32, &[kept]).unwrap();
+    let row = weights.add_tensor("row", row).unwrap();
+    let mut b = GraphBuilder::new("growing", Arc::new(weights));
     let turns = b.input("turns", DType::I64, vec![]);
     let x = b.input("x", DType::F32, vec![Dim::sym("n")]);
     let on = b
@@ -61,9 +64,7 @@ fn growing(kept: usize) -> Model {
         &[carried, carried],
         "twice",
     );
-    let row = body
-        .constant("row", Tensor::zeros(DType::F32, &[kept]).unwrap())
-        .unwrap();
+    let row = body.weight(row).unwrap();
     let next = if kept == 0 { twice } else { carried };
     let op = Op::Loop {
         body: Box::new(body.finish(&[go, next, row])),
@@ -71,15 +72,20 @@ fn growing(kept: usize) -> Model {
         has_trip: true,
         has_cond: true,
     };
-    let names = ["grown", "stacked"];
-    let outs = b
-        .node(
-            op,
-            &[turns, on, x],
-            &names,
-            &testkit::byhand::origin("loop"),
-        )
-        .unwrap();
+    let types = [
+        ("grown", DType::F32, vec![None]),
+        (
+            "stacked",
+            DType::F32,
+            vec![None, Some(Dim::Known(kept as i64))],
+        ),
+    ];
+    let outs = b.node_with_shapes(
+        op,
+        &[turns, on, x],
+        &types,
+        &testkit::byhand::origin("loop"),
+    );
     Model::from_graph("growing", &b.finish(&outs), &ModelOptions::default()).unwrap()
 }
 

@@ -339,7 +339,7 @@ pub(crate) fn check(
 }
 
 /// Largest expression that an extent may be ([`Dim::size`]).
-const MAX_SIZE: usize = 1024;
+const MAX_SIZE: usize = 4096;
 
 fn check_shape(shape: &[Dim]) -> Result<(), String> {
     if let Some(n) = shape.iter().map(Dim::size).find(|n| *n > MAX_SIZE) {

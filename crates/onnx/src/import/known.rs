@@ -12,7 +12,7 @@ use layout::{DType, Dim};
 const MAX: usize = 64;
 
 /// Largest size, as an expression, that is worked with ([`Dim::size`]).
-const LARGEST: usize = 64;
+const LARGEST: usize = 512;
 
 /// A scalar that is known.
 #[derive(Clone, Debug, PartialEq)]

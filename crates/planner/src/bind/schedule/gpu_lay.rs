@@ -103,12 +103,11 @@ pub(super) fn handed_over(kernel: &Kernel, t: TileId, spread: &[Spread]) -> bool
         }
         _ => false,
     });
-    // What one thread holds of several elements has no address: other labels find it only where they lie the
-    // same way.
-    let held = |a: AxisId| {
-        let s = spread.iter().find(|s| s.axis == a)?;
-        let stride = if s.count > 1 { s.stride } else { 0 };
-        (s.count * s.each > 1).then_some((stride, s.count, s.each))
+    // What every thread holds of several elements has no address: another label, which a loop walks, does not
+    // find them.
+    let walked = |from: AxisId, to: AxisId| {
+        let spread = spread.iter().any(|s| s.axis == from || s.axis == to);
+        from != to && !spread && !kernel.axes[from as usize].extent.is_one()
     };
     let relabelled = kernel.body.iter().any(|s| match s {
         Stmt::Relabel {
@@ -119,7 +118,7 @@ pub(super) fn handed_over(kernel: &Kernel, t: TileId, spread: &[Spread]) -> bool
         } => {
             let moved = labels
                 .iter()
-                .any(|l| held(l.from) != held(l.to) || !l.first.is_zero());
+                .any(|l| lies(l.from) != lies(l.to) || walked(l.from, l.to) || !l.first.is_zero());
             (*src == t && along.is_none() && moved) || (*dst == t && along.is_some() && moved)
         }
         _ => false,
