@@ -1,7 +1,7 @@
 //! Nodes whose results nobody needs.
 use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
-use graph::{Graph, SymbolSource, ValueId, ValueSource};
+use graph::{Graph, Op, SymbolSource, ValueId, ValueSource};
 use layout::Sym;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,21 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
     Ok(e.finish())
 }
 
+/// Whether a branch in the op may be refused.
+fn refuses(op: &Op) -> bool {
+    match op {
+        Op::Host { name, .. } => name == "Refuse",
+        Op::If {
+            then_branch,
+            else_branch,
+        } => [then_branch, else_branch]
+            .iter()
+            .any(|g| g.nodes.iter().any(|n| refuses(&n.op))),
+        Op::Loop { body, .. } => body.nodes.iter().any(|n| refuses(&n.op)),
+        _ => false,
+    }
+}
+
 /// Which nodes are needed, and which symbols; a body's may be the outer graph's, and counting its own too only
 /// keeps more.
 fn needed(g: &Graph) -> (Vec<bool>, BTreeSet<Sym>) {
@@ -47,6 +62,9 @@ fn needed(g: &Graph) -> (Vec<bool>, BTreeSet<Sym>) {
     let mut symbols = BTreeSet::new();
     let mut seen = vec![false; g.values.len()];
     let mut work: Vec<ValueId> = g.outputs.iter().chain(&g.inputs).copied().collect();
+    // The rest of the model is made for one branch: that the other is taken must come out.
+    let refusing = g.nodes.iter().filter(|n| refuses(&n.op));
+    work.extend(refusing.filter_map(|n| n.outputs.first()));
     let late = g.symbols.iter().filter_map(|s| match s.source {
         SymbolSource::Late { value, .. } => Some((&s.name, value)),
         SymbolSource::Input { .. } => None,

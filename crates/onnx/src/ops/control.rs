@@ -91,7 +91,7 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             poison(c, n);
             return Ok(());
         }
-        Tried::Invalid(why) => refuse(c, n, cond, swapped, &captured, &kinds_a, &why)?,
+        Tried::Invalid(why) => refuse(c, n, cond, swapped, &captured, &asked(c, &kinds_a), &why)?,
     };
     let mut kinds_b = kinds(c, &second);
     if let Some((i, a, b)) = ranks_differ(&kinds_a, &kinds_b) {
@@ -108,13 +108,13 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         };
         if keep_first {
             c.drop_body();
-            second = refuse(c, n, cond, swapped, &captured, &kinds_a, &why(b, a))?;
-            kinds_b = kinds_a.clone();
+            kinds_b = asked(c, &kinds_a);
+            second = refuse(c, n, cond, swapped, &captured, &kinds_b, &why(b, a))?;
         } else {
             let held: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
             let Some(other) = c.frames.pop() else { return Err("a branch is lost".into()) };
-            first = refuse(c, n, cond, !swapped, &held, &kinds_b, &why(a, b))?;
-            kinds_a = kinds_b.clone();
+            kinds_a = asked(c, &kinds_b);
+            first = refuse(c, n, cond, !swapped, &held, &kinds_a, &why(a, b))?;
             let Some(refused) = c.frames.pop() else { return Err("a branch is lost".into()) };
             frame = refused;
             c.frames.push(other);
@@ -211,7 +211,7 @@ fn refuse<'m>(
     let why = format!("the branch of '{}' that these inputs take does not fit the sizes that the model was loaded with: {why}", n.origin.name);
     let mut outs = Vec::new();
     for (i, kind) in like.iter().enumerate() {
-        let (d, s) = c.outside(&kind.known(&|d| c.visible(d)))?;
+        let (d, s) = c.outside(kind)?;
         let attrs = Attrs::from([
             ("why".to_string(), Attr::Str(why.clone())),
             ("node".to_string(), Attr::Str(n.origin.name.clone())),
@@ -226,6 +226,12 @@ fn refuse<'m>(
         }
     }
     Ok(outs)
+}
+
+/// What the branch that is refused is taken to give: the same as the other. An extent of 0 is left open,
+/// for what has no elements is not computed, and so nothing would be refused.
+fn asked(c: &Ctx, like: &[Kind]) -> Vec<Kind> {
+    like.iter().map(|k| k.known(&|d| !d.is_zero() && c.visible(d))).collect()
 }
 
 fn only_squeezes(g: &crate::proto::Graph) -> bool {
