@@ -345,7 +345,7 @@ impl RecurrentSpec {
 pub enum ResampleMode {
     Nearest { rounding: String },
     Linear,
-    Cubic { a: f64, exclude_outside: bool },
+    Cubic { a: f64 },
 }
 
 /// Resampling of every dimension to the output's shape.
@@ -360,4 +360,6 @@ pub struct ResampleSpec {
     pub scales: Vec<f64>,
     /// Antialias filter.
     pub antialias: bool,
+    /// Samples outside the input weigh nothing; otherwise those at its border stand for them.
+    pub exclude_outside: bool,
 }

@@ -149,6 +149,7 @@ fn windows() {
         coordinates: "half_pixel".into(),
         scales: vec![1.0, 1.0, 2.0, 0.5],
         antialias: false,
+        exclude_outside: false,
     });
     let y = b.node(up, &[x]);
     assert_eq!(b.shape(y), "[n, 8, 2*h, 16]");

@@ -58,7 +58,7 @@ weight %w: f32[8, 2, 3, 3] @0
 %g: f32[n, 4, 9, 9] = attention {%0 = input 0 f32; %1 = const 0.5 f32; %2 = mul %0 %1; out %2} %c, %c, %f
 %g1: f32[n, 4, 9, 9] = attention undefined=zero_unseen {%0 = input 0 f32; out %0} %c, %c, %g
 %g2: f32[n, 4, 9, 9] = attention undefined=zero {%0 = input 0 f32; out %0} %c, %c, %g1
-%h: f32[n, 4, 18, 9] = resample {"mode":"linear","coordinates":"half_pixel","scales":[1.0,1.0,2.0,1.0],"antialias":false} %g2
+%h: f32[n, 4, 18, 9] = resample {"mode":"linear","coordinates":"half_pixel","scales":[1.0,1.0,2.0,1.0],"antialias":false,"exclude_outside":false} %g2
 %i: f32[3, n, 4, 9, 9] = expand [3, n, 4, 9, 9] %g
 %j: f32[n, 324] = reshape [n, 324] %c
 %k: f32[n, n] = contract <1><2>,<3><2>-><1><3> %j, %j

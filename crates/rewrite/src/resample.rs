@@ -320,13 +320,7 @@ fn taps(b: &mut ExprBuilder, spec: &ResampleSpec, a: &Axis) -> (Vec<Ref>, Vec<Re
     let x = position(b, spec, a);
     let base = b.unary(Unary::Floor, x);
     let ratio = b.sub(x, base);
-    let exclude = matches!(
-        spec.mode,
-        ResampleMode::Cubic {
-            exclude_outside: true,
-            ..
-        }
-    );
+    let exclude = spec.exclude_outside;
     let (mut at, mut weights) = (Vec::new(), Vec::new());
     for k in a.first..=a.last {
         let step = b.constant(k as f64, F);

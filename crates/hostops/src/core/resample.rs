@@ -115,10 +115,11 @@ fn taps(spec: &ResampleSpec, x: f32, scale: f32, n: usize) -> Taps {
     } else {
         1.0
     };
-    let (reach, a, exclude) = match &spec.mode {
-        ResampleMode::Cubic { a, exclude_outside } => (2.0, *a, *exclude_outside),
-        _ => (1.0, 0.0, false),
+    let (reach, a) = match &spec.mode {
+        ResampleMode::Cubic { a } => (2.0, *a),
+        _ => (1.0, 0.0),
     };
+    let exclude = spec.exclude_outside;
     let start = (-reach / squeeze).floor() as i64 + 1;
     let end = 2 - start;
     let base = x.floor();

@@ -62,7 +62,6 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         "linear" => ResampleMode::Linear,
         "cubic" => ResampleMode::Cubic {
             a: a.float("cubic_coeff_a", -0.75)?,
-            exclude_outside: a.int("exclude_outside", 0)? != 0,
         },
         m => return Err(format!("mode '{m}' is not one that ONNX lists").into()),
     };
@@ -71,6 +70,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         coordinates: coordinates.into(),
         scales,
         antialias: a.int("antialias", 0)? != 0,
+        exclude_outside: a.int("exclude_outside", 0)? != 0,
     };
     if spec.coordinates == "tf_crop_and_resize" {
         let roi = a.opt(1).map(f64s).unwrap_or_default();

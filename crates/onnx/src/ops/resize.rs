@@ -46,7 +46,7 @@ fn upsample<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let out = s.iter().zip(&scales).map(|(d, &k)| scaled(d, k)).collect::<Lowered<Option<Vec<Dim>>>>()?;
     let out = out.ok_or_else(|| LowerError::Unsupported("scales a symbolic dimension by an odd factor; give it with --dim".into()))?;
     let mode = if mode == "linear" { ResampleMode::Linear } else { ResampleMode::Nearest { rounding: "floor".into() } };
-    let spec = ResampleSpec { mode, coordinates: "asymmetric".into(), scales, antialias: false };
+    let spec = ResampleSpec { mode, coordinates: "asymmetric".into(), scales, antialias: false, exclude_outside: false };
     emit(c, n, x, spec, out)
 }
 
@@ -58,7 +58,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(if first { 2 } else { 4 })?;
     let coordinates = n.text("coordinate_transformation_mode", if first { "asymmetric" } else { "half_pixel" })?;
     let rounding = n.text("nearest_mode", if first { "floor" } else { "round_prefer_floor" })?;
-    let (a, outside) = (n.float("cubic_coeff_a", -0.75)?, n.flag("exclude_outside", false)?);
+    let (a, exclude_outside) = (n.float("cubic_coeff_a", -0.75)?, n.flag("exclude_outside", false)?);
     // It stands outside a crop only, which the host resizes.
     n.float("extrapolation_value", 0.0)?;
     let antialias = n.flag("antialias", false)?;
@@ -70,7 +70,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mode = match n.text("mode", "nearest")?.as_str() {
         "nearest" => ResampleMode::Nearest { rounding },
         "linear" => ResampleMode::Linear,
-        "cubic" => ResampleMode::Cubic { a, exclude_outside: outside },
+        "cubic" => ResampleMode::Cubic { a },
         m => return Err(format!("attribute 'mode' is '{m}', it must be nearest, linear or cubic").into()),
     };
     let given = |c: &Ctx<'m>, v: Option<ValueId>| v.filter(|&v| !c.shape(v).iter().any(Dim::is_zero));
@@ -130,7 +130,7 @@ fn resize<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if cropped {
         return by_host(c, n, out.into_iter().map(Some).collect());
     }
-    emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias }, out)
+    emit(c, n, x, ResampleSpec { mode, coordinates, scales, antialias, exclude_outside }, out)
 }
 
 /// A resize whose sizes come from data, or that crops.

@@ -460,6 +460,7 @@ fn resample(g: &mut Gen) -> Option<ValueId> {
         .into(),
         scales,
         antialias: false,
+        exclude_outside: false,
     };
     let o = super::origin("resample");
     g.b.node_with_shapes(Op::Resample(spec), &[x], &[("resampled", F, shape)], &o)
