@@ -30,7 +30,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         let wrap = |v: i64| if v < 0 { v.saturating_add(len) } else { v };
         // The standard moves a start before the first element onto it also where steps go down; its
         // reference leaves nothing where the start is the least number there is.
-        let least = step < 0 && starts[i] <= i64::from(i32::MIN);
+        let least = step < 0 && starts[i] == i64::MIN;
         let (lo, hi) = if step > 0 { (0, len) } else { (-1, len - 1) };
         let start = wrap(starts[i]).clamp(lo.max(0), hi.max(0));
         let end = wrap(ends[i]).clamp(lo, hi);

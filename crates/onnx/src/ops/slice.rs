@@ -70,7 +70,7 @@ impl Axis<'_, '_> {
         let (d, last) = (self.d.clone(), self.d.clone() - Dim::ONE);
         // The standard moves a start before the first element onto it also where steps go down;
         // its reference leaves nothing where the start is the least number there is.
-        let least = step < 0 && start.known().is_some_and(|n| n <= i64::from(i32::MIN));
+        let least = step < 0 && start.known() == Some(i64::MIN);
         if d.is_zero() || least {
             return (Dim::ZERO, Dim::ZERO);
         }
@@ -83,7 +83,7 @@ impl Axis<'_, '_> {
             let e = self.clamp(end, Dim::Known(-1), last, true);
             (s.clone(), s - e)
         };
-        let step = Dim::Known(step.saturating_abs());
+        let step = Dim::Known(step.abs());
         if let Some(n) = span.known() {
             return (s, Dim::Known(n.max(0)).ceil_div(&step));
         }
@@ -212,8 +212,10 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             return Err("a step is 0".into());
         }
         let mut axis = Axis { c, n, d: shape[a].clone() };
-        let (s, e) = axis.cut(&starts[i], &ends[i], steps[i]);
-        (view.0[a], view.1[a], view.2[a]) = (s, steps[i], e);
+        // A step beyond every dimension ends after the first element, however long it is.
+        let step = steps[i].clamp(-FAR, FAR);
+        let (s, e) = axis.cut(&starts[i], &ends[i], step);
+        (view.0[a], view.1[a], view.2[a]) = (s, step, e);
     }
     let y = c.add1(n, Op::View(View::Slice { starts: view.0, steps: view.1, extents: view.2 }), &[x], n.name(0))?;
     c.set(n, 0, y);
