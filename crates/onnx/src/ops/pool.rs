@@ -126,7 +126,7 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
     let include_pad = n.flag("count_include_pad", false)?;
     let column_major = n.flag("storage_order", false)?;
     let mut out = shape[..2].to_vec();
-    let mut reached = false;
+    let (stated, mut reached) = (w.after.clone(), false);
     for (i, d) in extents.iter().enumerate() {
         let (s, k) = (Dim::Known(w.strides[i]), Dim::Known((w.kernel[i] - 1) * w.dilations[i] + 1));
         let free = d.clone() + w.before[i].clone() + w.after[i].clone() - k.clone();
@@ -146,8 +146,8 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
             }
             o = o2;
         }
-        if o.known().is_some_and(|o| o <= 0) {
-            return Err(format!("its window is larger than dimension {} with padding", i + 2).into());
+        if o.known().is_some_and(|o| o < 0) {
+            return Err(format!("its window is larger than dimension {} with padding; give a smaller kernel_shape", i + 2).into());
         }
         out.push(o);
     }
@@ -170,11 +170,8 @@ fn pooled<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, mut x: ValueId, o
     };
     if op == "AveragePool" && include_pad && reached {
         // Stated padding counts, what ceil mode adds does not: the former becomes real zeros.
-        let stated = n.ints("pads")?.unwrap_or_default();
-        let r = extents.len();
         let (mut before, mut after) = (vec![Dim::ZERO; 2], vec![Dim::ZERO; 2]);
-        for i in 0..r {
-            let own = stated.get(r + i).map_or(Dim::ZERO, |&p| Dim::Known(p));
+        for (i, own) in stated.into_iter().enumerate() {
             before.push(w.before[i].clone());
             w.after[i] = w.after[i].clone() - own.clone();
             w.before[i] = Dim::ZERO;
