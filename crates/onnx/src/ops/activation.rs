@@ -1,6 +1,6 @@
 //! Activations: scalar functions with attributes.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView, monoids};
 pub(crate) use expr::functions::{gelu_erf, gelu_tanh};
 use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use layout::DType;
@@ -34,9 +34,12 @@ fn exp_m1(e: &mut ExprBuilder, x: Ref, d: DType) -> Ref {
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let x = n.input(0)?;
-    let d = c.dtype(x);
+    let own = c.dtype(x);
+    // What takes several steps takes them in a type that loses nothing between them.
+    let d = if n.op == "Relu" { own } else { monoids::accumulator(own) };
     let mut e = ExprBuilder::new();
-    let a = e.input(0, d);
+    let a = e.input(0, own);
+    let a = if d == own { a } else { e.cast(a, d) };
     let (zero, one) = (e.constant(0.0, d), e.constant(1.0, d));
     let y = match n.op {
         "Relu" => e.binary(Binary::Max, a, zero),
@@ -124,6 +127,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         }
         _ => return Err("is no activation".into()),
     };
+    let y = if d == own { y } else { e.cast(y, own) };
     let y = c.add1(n, graph::Op::Map(e.finish(&[y])), &[x], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
