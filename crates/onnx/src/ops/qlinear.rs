@@ -284,7 +284,24 @@ fn pool<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let perm = std::iter::once(0).chain(2..rank).chain([1]).collect();
         y = c.permute(n, n.tmp("y.turned"), y, perm)?;
     }
-    finish(c, n, y, 3)
+    let d = c.dtype(n.input(0)?);
+    let range = limits(d)?;
+    let mut inputs = vec![y, one(c, n, "y.scale", n.input(3)?)?];
+    if let Some(z) = n.opt(4) {
+        inputs.push(one(c, n, "y.zero", z)?);
+    }
+    let y = c.map(n, n.name(0), &inputs, |e, a| {
+        let mut q = e.div(a[0], a[1]);
+        // Rounded behind the zero point, which decides where a tie goes.
+        if let Some(&z) = a.get(2) {
+            let z = e.cast(z, DType::F32);
+            q = e.add(q, z);
+        }
+        let unit = e.constant(1.0, DType::F32);
+        quantised(e, q, unit, None, d, range)
+    })?;
+    c.set(n, 0, y);
+    Ok(())
 }
 
 /// Scale and zero point of the result come first, then three inputs per part.
