@@ -109,6 +109,11 @@ impl<'f> Edit<'f> {
         self.is_output(v) || self.late.contains_key(&v)
     }
 
+    /// Whether a symbol is read from the value's shape.
+    pub(crate) fn gives_sizes(&self, v: ValueId) -> bool {
+        self.late.contains_key(&v)
+    }
+
     /// Nodes that read `v`, each once.
     pub(crate) fn readers(&self, v: ValueId) -> BTreeSet<NodeId> {
         let all = self.readers[v.0 as usize].keys();

@@ -14,7 +14,8 @@ pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
         let (dtype, shape) = (e.value(out).dtype, e.value(out).shape.clone());
         let fills = dtype.bits() >= 8 && !dtype.is_held() && dtype != DType::Bool;
         let control = matches!(node.op, Op::If { .. } | Op::Loop { .. });
-        if !fills || control || node.inputs.is_empty() {
+        // What other sizes are read from is made even where it is empty.
+        if !fills || control || node.inputs.is_empty() || e.gives_sizes(out) {
             continue;
         }
         let why = if shape.iter().any(Dim::is_zero) {
