@@ -89,6 +89,14 @@ fn rsqrt<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, v: ValueId, eps: f
     })
 }
 
+/// Output `i`: a statistic, which is of the stated type though it was computed in a wider one.
+fn statistic<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, i: usize, v: ValueId) -> Lowered {
+    let d = to_dtype(n.int("stash_type", 1)?)?;
+    let y = c.cast(n, n.name(i), v, d)?;
+    c.set(n, i, y);
+    Ok(())
+}
+
 fn layer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
     let (x, scale, bias) = (n.input(0)?, n.input(1)?, n.opt(2));
@@ -101,11 +109,11 @@ fn layer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let y = scaled(c, n, n.name(0), &v, eps, Some(scale), bias, d)?;
     c.set(n, 0, y);
     if let (Some(m), true) = (v.mean, n.wants(1)) {
-        c.set(n, 1, m);
+        statistic(c, n, 1, m)?;
     }
     if n.wants(2) {
-        let r = rsqrt(c, n, n.name(2), v.variance, eps)?;
-        c.set(n, 2, r);
+        let r = rsqrt(c, n, n.tmp("deviation"), v.variance, eps)?;
+        statistic(c, n, 2, r)?;
     }
     Ok(())
 }
@@ -122,8 +130,8 @@ fn rms<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let y = scaled(c, n, n.name(0), &v, eps, Some(scale), None, d)?;
     c.set(n, 0, y);
     if n.wants(1) {
-        let r = rsqrt(c, n, n.name(1), v.variance, eps)?;
-        c.set(n, 1, r);
+        let r = rsqrt(c, n, n.tmp("deviation"), v.variance, eps)?;
+        statistic(c, n, 1, r)?;
     }
     Ok(())
 }
