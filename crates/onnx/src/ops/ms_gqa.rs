@@ -79,10 +79,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         Some(p) => c.shape(p).get(2).cloned().ok_or("past_key must have rank 4")?,
         None => Dim::ZERO,
     };
-    let total = c.sizes(n.input(6)?)?.and_then(|t| t.first().cloned());
-    let total = total.ok_or_else(|| {
-        LowerError::Unsupported("its total_sequence_length comes from data; compute it from a shape".into())
-    })?;
+    let total = total(c, n, n.input(6)?)?;
     let lens = n.input(5)?;
     let lens = c.reshape(n, n.tmp("lens"), lens, vec![s[0].clone()])?;
     let mut l = Lengths { batch: s[0].clone(), fresh: s[1].clone(), past: past.clone(), extent: past.max_with(&total), total, lens };
@@ -139,6 +136,20 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let y = joined(c, n, n.name(0), y)?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// The number that `v` holds as a size. One that only data gives is the extent of a tensor made that long.
+fn total<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, v: ValueId) -> Lowered<Dim> {
+    if let Some(t) = c.sizes(v)?.and_then(|t| t.first().cloned()) {
+        return Ok(t);
+    }
+    let length = c.cast(n, n.tmp("total.wide"), v, DType::I64)?;
+    let length = c.reshaped(n, n.tmp("total.length"), length, vec![Dim::ONE])?;
+    let op = Op::Host { name: "ConstantOfShape".into(), attrs: Default::default() };
+    let name = n.tmp("total");
+    let ys = c.b().node_with_shapes(op, &[length], &[(&name, DType::F32, vec![None])], &n.origin);
+    let y = ys.first().ok_or("its total_sequence_length is lost")?;
+    Ok(c.shape(*y)[0].clone())
 }
 
 fn normed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, x: ValueId, gamma: ValueId, eps: f64) -> Lowered<ValueId> {
