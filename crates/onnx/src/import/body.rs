@@ -1,6 +1,6 @@
 //! Functions, inlined branches and bodies that stay graphs of their own.
 use super::ctx::{Call, Scope};
-use super::{Ctx, Item, Kind, LowerError, Lowered, NodeView};
+use super::{Ctx, Item, Kind, Lowered, NodeView};
 use crate::proto::{Function, Graph};
 use ::graph::{Op, ValueId, View};
 use layout::{DType, Dim};
@@ -51,31 +51,15 @@ impl<'m> Ctx<'m> {
             ..Scope::default()
         };
         for (i, name) in f.inputs.iter().enumerate() {
-            if let Some(v) = n.opt(i) {
-                scope.values.insert(name, Item::Value(v));
+            match n.opt(i) {
+                Some(v) => drop(scope.values.insert(name, Item::Value(v))),
+                None => drop(scope.left_out.insert(name)),
             }
         }
         for (i, o) in f.outputs.iter().enumerate() {
             if n.wants(i) {
                 scope.rename.insert(o, n.name(i));
             }
-        }
-        // A left-out input may be read as one, which a node does by its empty name only.
-        let missing: Vec<&'m str> = f
-            .inputs
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| n.opt(*i).is_none())
-            .map(|(_, s)| s.as_str())
-            .collect();
-        if let Some(m) = missing
-            .iter()
-            .find(|m| f.nodes.iter().any(|x| x.inputs.iter().any(|i| i == *m)))
-        {
-            return Err(LowerError::Unsupported(format!(
-                "function '{}' reads its input '{m}', which the call leaves out; give it",
-                f.name
-            )));
         }
         self.frame().scopes.push(scope);
         self.calls.push(Call {

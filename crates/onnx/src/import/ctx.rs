@@ -35,6 +35,8 @@ pub(crate) struct Scope<'m> {
     pub values: BTreeMap<&'m str, Item>,
     pub weights: BTreeMap<&'m str, &'m TensorData>,
     pub sparse: BTreeMap<&'m str, &'m SparseTensor>,
+    /// Inputs of a function that its call leaves out: nodes that read them have them left out too.
+    pub left_out: BTreeSet<&'m str>,
     /// Names outside are not seen (a function's body).
     pub barrier: bool,
     /// Put before names that values get in the graph.
@@ -467,6 +469,24 @@ impl<'m> Ctx<'m> {
         })
     }
 
+    /// Whether `name` is an input that the call of the function at hand leaves out.
+    fn is_left_out(&self, name: &str) -> bool {
+        let scopes = self.frames.iter().rev().flat_map(|f| f.scopes.iter().rev());
+        for s in scopes {
+            if s.left_out.contains(name) {
+                return true;
+            }
+            if s.barrier
+                || s.values.contains_key(name)
+                || s.weights.contains_key(name)
+                || s.sparse.contains_key(name)
+            {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Binds output `i` of a node.
     pub fn set(&mut self, n: &NodeView<'m>, i: usize, v: ValueId) {
         if let Some(&name) = n.outputs.get(i)
@@ -648,6 +668,7 @@ impl<'m> Ctx<'m> {
         for name in &node.inputs {
             inputs.push(match name.as_str() {
                 "" => None,
+                name if self.is_left_out(name) => None,
                 name => match self.lookup(name)? {
                     Item::Value(v) => Some(v),
                     Item::Poisoned => {
