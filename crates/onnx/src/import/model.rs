@@ -299,22 +299,20 @@ fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
     let mut outs = Outputs::default();
     let mut names = BTreeSet::new();
     for o in &g.outputs {
-        if !names.insert(o.name.as_str()) {
-            return Err(
-                format!("output '{}' is there twice; export the model again", o.name).into(),
-            );
-        }
+        let again = !names.insert(o.name.as_str());
         let item = c.lookup(&o.name)?;
         if let Item::Value(v) = item {
             c.check_stated(o, v)?;
         }
         match item {
             Item::Value(v) if c.value_name(v) == o.name && !outs.contains(&v) => outs.push(v),
+            // A name that is listed twice gives its value twice, the second time under another.
+            Item::Value(v) if again => {
+                let name = c.value_name(v).to_string();
+                outs.push(c.rename(v, &format!("{name}.again"), &output_origin(o))?);
+            }
             Item::Value(v) => {
-                let origin = Origin {
-                    name: o.name.clone(),
-                    op_type: "Output".into(),
-                };
+                let origin = output_origin(o);
                 // Its node computes it under a longer name where something made here has the name.
                 let name = c.value_name(v);
                 let number = name
@@ -341,6 +339,13 @@ fn outputs<'m>(c: &mut Ctx<'m>) -> Lowered<Graph> {
     let mut graph = frame.b.finish(&outs.list);
     share(&mut graph, &store);
     Ok(graph)
+}
+
+fn output_origin(o: &ValueInfo) -> Origin {
+    Origin {
+        name: o.name.clone(),
+        op_type: "Output".into(),
+    }
 }
 
 /// Values that the graph gives.
