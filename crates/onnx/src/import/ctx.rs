@@ -780,6 +780,10 @@ impl<'m> Ctx<'m> {
 
     /// A scope with a graph's initialisers.
     pub fn scope_of(&self, g: &'m Graph, prefix: String) -> Lowered<Scope<'m>> {
+        for t in &g.initializers {
+            t.check_length()
+                .map_err(|why| format!("tensor '{}' {why}", t.label()))?;
+        }
         let weights = g
             .initializers
             .iter()

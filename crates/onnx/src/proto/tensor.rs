@@ -233,11 +233,7 @@ impl TensorData {
             T::Float6E2M3 | T::Float6E3M2 => (0, 63, 6),
             _ => return Err(self.misplaced()),
         };
-        let entries = match dtype.bits() {
-            Some(width @ (2 | 4)) => self.elements()?.div_ceil(u64::from(8 / width)),
-            _ => self.elements()?,
-        };
-        self.count(values.len(), entries)?;
+        self.count(values.len(), self.entries(dtype)?)?;
         if let Some(value) = values.iter().find(|&&v| v < low || v > high) {
             return Err(misfit("int32", value, dtype));
         }
@@ -249,6 +245,30 @@ impl TensorData {
             out.extend_from_slice(&value.to_le_bytes()[..bits / 8]);
         }
         Ok(out)
+    }
+
+    /// Entries of `int32_data` that the elements take.
+    fn entries(&self, dtype: DataType) -> Result<u64, String> {
+        Ok(match dtype.bits() {
+            Some(width @ (2 | 4)) => self.elements()?.div_ceil(u64::from(8 / width)),
+            _ => self.elements()?,
+        })
+    }
+
+    /// Checks that as much is stored as the dims say, without reading it; what another file holds is
+    /// checked where it is mapped.
+    pub(crate) fn check_length(&self) -> Result<(), String> {
+        let Some(dtype) = DataType::from_code(self.dtype) else {
+            return Ok(());
+        };
+        match &self.data {
+            Data::External(_) => self.elements().map(drop),
+            Data::Int32s(v) => self.count(v.len(), self.entries(dtype)?),
+            Data::Int64s(v) => self.count(v.len(), self.elements()?),
+            Data::Uint64s(v) => self.count(v.len(), self.elements()?),
+            _ if dtype == DataType::String => self.strings().map(drop),
+            _ => self.inline_bytes(self.byte_len()?).map(drop),
+        }
     }
 
     fn count(&self, have: usize, want: u64) -> Result<(), String> {
