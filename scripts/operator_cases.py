@@ -213,7 +213,7 @@ def gqa():
     r = rng("gqa")
     HQ, HK, D = 4, 2, 16
     cos, sin = np.cos(np.outer(np.arange(16), 0.3 ** np.arange(D // 2))).astype(np.float32), np.sin(np.outer(np.arange(16), 0.3 ** np.arange(D // 2))).astype(np.float32)
-    def one(name, B, S, P, lens, total, cap=None, rotary=True, packed=False, cache=None, **attrs):
+    def one(name, B, S, P, lens, total, cap=None, rotary=True, packed=False, cache=None, given=False, **attrs):
         q, k, v = f(r, B, S, HQ * D), f(r, B, S, HK * D), f(r, B, S, HK * D)
         i = dict(q=np.concatenate([q, k, v], 2) if packed else q, k=None if packed else k, v=None if packed else v)
         i.update(pk=f(r, B, HK, P, D), pv=f(r, B, HK, P, D), lens=np.array(lens, np.int32), total=np.array(total, np.int32))
@@ -224,7 +224,7 @@ def gqa():
             i.update(cos=None, sin=None)
         i.update(extra)
         at = dict(num_heads=HQ, kv_num_heads=HK, do_rotary=int(rotary), **attrs)
-        case(name, "GroupQueryAttention", MS, i, ["cos", "sin", "total", "sink"], at, outputs=3)
+        case(name, "GroupQueryAttention", MS, i, ["cos", "sin", "sink"] + ([] if given else ["total"]), at, outputs=3)
     one("gqa_prompt", 2, 5, 0, [4, 4], 5)
     one("gqa_prompt_padded", 2, 5, 0, [4, 2], 5)
     one("gqa_decode", 1, 1, 4, [4], 5)
@@ -243,6 +243,8 @@ def gqa():
     one("gqa_sink", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=None, sink=f(r, HQ)))
     one("gqa_bias", 1, 4, 0, [3], 4, rotary=False, extra=dict(pos=None, bias=f(r, 1, 1, 4, 4)))
     one("gqa_positions", 1, 4, 0, [3], 4, extra=dict(pos=np.array([[2, 3, 4, 5]], np.int64)))
+    one("gqa_total_given", 2, 1, 4, [4, 2], 5, given=True)
+    one("gqa_total_given_shared_buffer", 1, 1, 8, [4], 5, rotary=False, given=True)
     q = rng("gqa_kept")
     def kept(name, mode, bits, B, S, P, lens, total, **attrs):
         d, t = (D, np.int8) if bits == 8 else (D // 2, np.uint8)
@@ -639,10 +641,65 @@ def exact_moe(i, block=16):
     return out.astype(np.float32)
 
 
+def ends():
+    """Rules of operators at their ends: numbers of steps and starts, sizes of 0, types, ties."""
+    r = rng("ends")
+    k = lambda *v: np.array(v, np.int64)
+    def branch(name, nodes, out):
+        return h.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=out)])
+    # Branches of different ranks, one of which may be empty; all of the result is read, or only its shape.
+    for taken in [0, 1]:
+        split = lambda: h.make_node("If", ["c"], ["b"], name="if", then_branch=branch("t", [h.make_node("Slice", ["x", "one", "end", "zero"], ["p"])], "p"), else_branch=branch("e", [h.make_node("Unsqueeze", ["x", "zero"], ["q"])], "q"))
+        w = dict(one=k(1), end=k(2**62), zero=k(0))
+        for rows in [1, 3]:
+            i = dict(x=f(r, rows, 3), c=np.array(bool(taken)), **w)
+            case(f"if_ranks_{rows}_{taken}", "If", "", i, list(w), nodes=[split(), h.make_node("Relu", ["b"], ["y0"])])
+            case(f"if_ranks_sum_{rows}_{taken}", "If", "", i, list(w), nodes=[split(), h.make_node("ReduceSum", ["b"], ["y0"], keepdims=0)])
+            case(f"if_ranks_shape_{rows}_{taken}", "If", "", i, list(w), nodes=[split(), h.make_node("Shape", ["b"], ["y0"])])
+    x = f(r, 4)
+    most, least = 2**63 - 1, -2**63
+    for name, s, e, by in [("step_most", 1, 4, most), ("step_least", 3, -10, least), ("step_near_least", 2, -10, least + 1), ("start_far", -2**31, -10, -1), ("start_farther", -2**40, -10, -3)]:
+        i = dict(x=x, s=k(s), e=k(e), a=k(0), by=k(by))
+        case("slice_" + name, "Slice", "", i, ["s", "e", "a", "by"])
+        case(f"slice_{name}_late", "Slice", "", i, ["a"])
+    img = f(r, 1, 1, 7, 6)
+    for mode in ["linear", "cubic"]:
+        for outside in [0, 1]:
+            case(f"resize_antialias_{mode}_{outside}", "Resize", "", dict(x=img, r=None, s=np.array([1, 1, 0.6, 0.4], np.float32)), "s", dict(mode=mode, antialias=1, exclude_outside=outside))
+    for n in [5, 6]:
+        for pad in ["SAME_UPPER", "SAME_LOWER"]:
+            case(f"averagepool_{pad.lower()}_{n}", "AveragePool", "", dict(x=f(r, 1, 2, n)), attrs=dict(kernel_shape=[2], strides=[2], auto_pad=pad, ceil_mode=1, count_include_pad=1), dims=dict(x=["b", 2, "n"]), opset=22)
+    for op in ["MaxPool", "AveragePool", "LpPool"]:
+        case(f"{op.lower()}_no_window", op, "", dict(x=f(r, 1, 2, 3)), attrs=dict(kernel_shape=[4]))
+    far = np.linspace(-9, -4, 11).astype(np.float16)
+    for op in ["Mish", "Softplus", "Elu", "Selu", "HardSwish"]:
+        case(f"{op.lower()}_f16", op, "", dict(x=far), opset=22)
+        OWN[f"{op.lower()}_f16"] = half(op)
+    # The mean of two steps of one half, which lies between two steps of the result.
+    q = dict(x=np.arange(-8, 8, dtype=np.int8).reshape(1, 1, 16), xs=sc(0.5), xz=np.int8(0), ys=sc(0.5), yz=np.int8(3))
+    pool = h.make_node("QLinearAveragePool", list(q), ["p"], domain=MS, kernel_shape=[2])
+    case("qlinearaveragepool_ties", "QLinearAveragePool", MS, q, list(q)[1:], nodes=[pool, h.make_node("Cast", ["p"], ["y0"], to=T.FLOAT)])
+    case("compress_nothing", "Compress", "", dict(x=f(r, 0, 3), c=np.array([True, False, True])), attrs=dict(axis=1))
+    case("nonzero_scalar", "NonZero", "", dict(x=np.array(3, np.float32)))
+    OWN["nonzero_scalar"] = lambda i: np.zeros((0, 1), np.int64)
+    case("layernorm_f64", "LayerNormalization", "", dict(x=r.standard_normal((2, 5)), w=r.standard_normal(5)), "w", outputs=3)
+    case("sum_many", "Sum", "", {f"x{i}": f(r, 2, 3) for i in range(40)})
+
+
+def half(op):
+    """An activation of f16 computed in f32 and rounded once."""
+    def outputs(i):
+        node = h.make_node(op, ["x"], ["y"])
+        g = h.make_graph([node], op, [h.make_tensor_value_info("x", T.FLOAT, None)], [h.make_tensor_value_info("y", T.FLOAT, None)])
+        m = h.make_model(g, opset_imports=[h.make_opsetid("", 22)], ir_version=10)
+        return ReferenceEvaluator(m).run(None, {"x": i["x"].astype(np.float32)})[0].astype(np.float16)
+    return outputs
+
+
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, standard]:
+    for part in [contrib, attention, gqa, nbits, quantised, exact, machine_learning, layers, control, standard, ends]:
         part()
     total = 0
     for name, c in CASES.items():

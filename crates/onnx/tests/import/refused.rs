@@ -590,3 +590,21 @@ fn damaged_models_are_errors_never_panics() {
     }
     assert!(tried > 0);
 }
+
+#[test]
+fn an_initialiser_that_nobody_reads_is_as_long_as_its_dims() {
+    let with = |w: crate::encode::Msg| {
+        let g = G::new().input("x", "3").weight(w);
+        g.op("Neg", "x", "y").output("y").import(13)
+    };
+    with(f32s("w", &[2, 0], &[])).unwrap();
+    for w in [
+        f32s("w", &[1 << 62, 4], &[]),
+        f32s("w", &[2, 2], &[1.0; 3]),
+        crate::encode::tensor("w", 7, &[3]).packed(7, &[1, 2]),
+        crate::encode::tensor("w", 10, &[3]).packed(5, &[1, 2]),
+    ] {
+        let e = with(w).unwrap_err().to_string();
+        assert!(e.contains("tensor 'w'") && e.contains("export"), "{e}");
+    }
+}

@@ -34,6 +34,10 @@ fn slices() {
     assert_eq!(by_input(0, i64::MAX, 2, "b n"), "b x floordiv(n + 1, 2)");
     assert_eq!(by_input(-1, i64::MIN, -1, "b n"), "b x n");
     assert_eq!(by_input(i64::MAX, i64::MIN, -2, "b 5"), "b x 3");
+    assert_eq!(by_input(0, i64::MAX, i64::MAX, "b 5"), "b x 1");
+    assert_eq!(by_input(-1, i64::MIN, i64::MIN, "b 5"), "b x 1");
+    assert_eq!(by_input(-(1 << 31), -9, -1, "b 5"), "b x 1");
+    assert_eq!(by_input(i64::MIN, -9, -1, "b 5"), "b x 0");
     let by_attribute = node(
         "Slice",
         "x",
@@ -519,4 +523,39 @@ fn sparse_weights_are_written_out() {
         let e = made(dims, indices).map(|_| ()).expect_err(why).to_string();
         assert!(e.contains(why), "{e}");
     }
+}
+
+#[test]
+fn a_function_passes_on_that_an_input_is_left_out() {
+    let function = |name: &str, inner: Msg| {
+        let f = msg().text(1, name).text(4, "a").text(4, "low").text(5, "b");
+        let f = f
+            .sub(7, inner)
+            .sub(9, opset("", 13))
+            .sub(9, opset("local", 1));
+        f.text(10, "local")
+    };
+    for call in ["x", "x _"] {
+        let m = G::new()
+            .input("x", "3")
+            .op("local::F", call, "y")
+            .output("y")
+            .model(13)
+            .sub(25, function("F", node("local::G", "a low", "b", vec![])))
+            .sub(25, function("G", node("Clip", "a low", "b", vec![])));
+        assert_eq!(shape(&import_msg(m).unwrap()), "3");
+    }
+}
+
+#[test]
+fn an_output_that_is_listed_twice_is_given_twice() {
+    let g = G::new().input("x", "3").op("Neg", "x", "y");
+    let i = g.output("y").output("x").output("y").import(13).unwrap();
+    let names = i
+        .graph
+        .outputs
+        .iter()
+        .map(|&v| i.graph.value(v).name.as_str());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names, ["y", "x", "y.again"]);
 }
