@@ -675,6 +675,16 @@ def ends():
     for op in ["Mish", "Softplus", "Elu", "Selu", "HardSwish"]:
         case(f"{op.lower()}_f16", op, "", dict(x=far), opset=22)
         OWN[f"{op.lower()}_f16"] = half(op)
+    # Sums that f16 does not hold, though it holds the results.
+    large = np.abs(r.standard_normal((1, 4, 12)) * 9000).clip(100, 30000).astype(np.float16)
+    for op, attrs in [("AveragePool", dict(kernel_shape=[9])), ("LpPool", dict(kernel_shape=[2])), ("LpNormalization", dict(p=1))]:
+        name = op.lower() + "_f16_large"
+        case(name, op, "", dict(x=large), attrs=attrs)
+        REFERENCE.add(name)
+        OWN[name] = half(op, **attrs)
+    case("mean_f16_large", "Mean", "", dict(x=large, y=large[:, ::-1], z=large[:, :, ::-1]))
+    REFERENCE.add("mean_f16_large")
+    OWN["mean_f16_large"] = half("Mean")
     # The mean of two steps of one half, which lies between two steps of the result.
     q = dict(x=np.arange(-8, 8, dtype=np.int8).reshape(1, 1, 16), xs=sc(0.5), xz=np.int8(0), ys=sc(0.5), yz=np.int8(3))
     pool = h.make_node("QLinearAveragePool", list(q), ["p"], domain=MS, kernel_shape=[2])
@@ -686,13 +696,13 @@ def ends():
     case("sum_many", "Sum", "", {f"x{i}": f(r, 2, 3) for i in range(40)})
 
 
-def half(op):
-    """An activation of f16 computed in f32 and rounded once."""
+def half(op, **attrs):
+    """An operator on f16 computed in f32 and rounded once."""
     def outputs(i):
-        node = h.make_node(op, ["x"], ["y"])
-        g = h.make_graph([node], op, [h.make_tensor_value_info("x", T.FLOAT, None)], [h.make_tensor_value_info("y", T.FLOAT, None)])
+        node = h.make_node(op, list(i), ["out"], **attrs)
+        g = h.make_graph([node], op, [h.make_tensor_value_info(k, T.FLOAT, None) for k in i], [h.make_tensor_value_info("out", T.FLOAT, None)])
         m = h.make_model(g, opset_imports=[h.make_opsetid("", 22)], ir_version=10)
-        return ReferenceEvaluator(m).run(None, {"x": i["x"].astype(np.float32)})[0].astype(np.float16)
+        return ReferenceEvaluator(m).run(None, {k: v.astype(np.float32) for k, v in i.items()})[0].astype(np.float16)
     return outputs
 
 

@@ -780,7 +780,11 @@ impl<'m> Ctx<'m> {
 
     /// A scope with a graph's initialisers.
     pub fn scope_of(&self, g: &'m Graph, prefix: String) -> Lowered<Scope<'m>> {
-        for t in &g.initializers {
+        let sparse = g
+            .sparse_initializers
+            .iter()
+            .flat_map(|s| [&s.values, &s.indices]);
+        for t in g.initializers.iter().chain(sparse) {
             t.check_length()
                 .map_err(|why| format!("tensor '{}' {why}", t.label()))?;
         }

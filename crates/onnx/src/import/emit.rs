@@ -74,6 +74,25 @@ impl<'m> Ctx<'m> {
         self.add1(n, Op::Map(e.finish(&[out])), inputs, name)
     }
 
+    /// The same for inputs of one type, in a type that loses nothing between the program's steps, which `f` is told;
+    /// the result is rounded once.
+    pub fn map_wide(
+        &mut self,
+        n: &NodeView<'m>,
+        name: String,
+        inputs: &[ValueId],
+        f: impl FnOnce(&mut ExprBuilder, &[Ref], DType) -> Ref,
+    ) -> Lowered<ValueId> {
+        let own = self.dtype(*inputs.first().ok_or("needs at least one input")?);
+        let d = super::monoids::accumulator(own);
+        self.map(n, name, inputs, |e, a| {
+            let wide = |e: &mut ExprBuilder, x, to| if d == own { x } else { e.cast(x, to) };
+            let a: Vec<Ref> = a.iter().map(|&x| wide(e, x, d)).collect();
+            let y = f(e, &a, d);
+            wide(e, y, own)
+        })
+    }
+
     /// A tensor of `shape` filled by a program of the coordinates.
     pub fn fill(
         &mut self,

@@ -151,7 +151,7 @@ fn swiglu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     for (x, y) in c.shape(a).iter().zip(&c.shape(b)) {
         c.assume(n, x, y);
     }
-    let y = c.map(n, n.name(0), &[a, b], |e, x| {
+    let y = c.map_wide(n, n.name(0), &[a, b], |e, x, d| {
         let gate = swish(e, x[0], alpha, d);
         e.mul(gate, x[1])
     })?;

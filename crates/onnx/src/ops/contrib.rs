@@ -13,9 +13,8 @@ pub(crate) const OPS: &[OpDef] = &[
 fn gelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let x = n.input(0)?;
-    let d = c.dtype(x);
     let inputs: Vec<_> = [x].into_iter().chain(n.opt(1)).collect();
-    let y = c.map(n, n.name(0), &inputs, |e, a| {
+    let y = c.map_wide(n, n.name(0), &inputs, |e, a, d| {
         let x = match a.get(1) {
             Some(&b) => e.add(a[0], b),
             None => a[0],
@@ -29,9 +28,8 @@ fn gelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn quick<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let x = n.input(0)?;
-    let d = c.dtype(x);
     let alpha = n.float("alpha", 1.702)?;
-    let y = c.map(n, n.name(0), &[x], |e, a| {
+    let y = c.map_wide(n, n.name(0), &[x], |e, a, d| {
         let k = e.constant(alpha, d);
         let s = e.mul(k, a[0]);
         let s = e.unary(Unary::Sigmoid, s);

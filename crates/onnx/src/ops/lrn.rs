@@ -1,6 +1,6 @@
 //! LRN: an average over neighbouring channels as a pool over [n, 1, c, rest].
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView};
+use crate::import::{Ctx, Lowered, NodeView, monoids};
 use expr::Binary;
 use graph::{Op, PoolKind, PoolSpec};
 use layout::Dim;
@@ -10,7 +10,10 @@ pub(crate) const OPS: &[OpDef] = &[op("LRN", lower)];
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let x = n.input(0)?;
-    let (s, d) = (c.shape(x), c.dtype(x));
+    let (s, own) = (c.shape(x), c.dtype(x));
+    // Squares of half precision do not fit it.
+    let d = monoids::accumulator(own);
+    let x = c.cast(n, n.tmp("wide"), x, d)?;
     let size = n.int_opt("size")?.filter(|s| (1..=1 << 20).contains(s)).ok_or("attribute 'size' must be a positive number")?;
     let (alpha, beta, bias) = (n.float("alpha", 0.0001)?, n.float("beta", 0.75)?, n.float("bias", 1.0)?);
     if s.len() < 3 {
@@ -34,7 +37,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let v = e.mul(al, a[1]);
         let v = e.add(bi, v);
         let v = e.binary(Binary::Pow, v, be);
-        e.div(a[0], v)
+        let y = e.div(a[0], v);
+        if d == own { y } else { e.cast(y, own) }
     })?;
     c.set(n, 0, y);
     Ok(())

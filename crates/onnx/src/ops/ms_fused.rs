@@ -53,12 +53,11 @@ fn ended<'m>(
     inputs: &[ValueId],
     name: &str,
     params: &[f64],
-    f: impl FnOnce(&mut ExprBuilder, &[Ref]) -> Ref,
+    f: impl FnOnce(&mut ExprBuilder, &[Ref], DType) -> Ref,
 ) -> Lowered<ValueId> {
-    let d = c.dtype(inputs[0]);
     let mut failed = None;
-    let y = c.map(n, n.name(0), inputs, |e, a| {
-        let y = f(e, a);
+    let y = c.map_wide(n, n.name(0), inputs, |e, a, d| {
+        let y = f(e, a, d);
         activated(e, y, name, params, d).unwrap_or_else(|why| {
             failed = Some(why);
             y
@@ -89,7 +88,7 @@ fn fused_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         inputs.push(c.along(n, n.tmp("bias"), b, rank, 1)?);
     }
     inputs.extend(n.opt(3));
-    let y = ended(c, n, &inputs, &name, &params, sums)?;
+    let y = ended(c, n, &inputs, &name, &params, |e, x, _| sums(e, x))?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -116,7 +115,7 @@ fn nhwc_conv<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let mut inputs = vec![y];
     inputs.extend(n.opt(2));
     inputs.extend(n.opt(3));
-    let y = ended(c, n, &inputs, &name, &params, sums)?;
+    let y = ended(c, n, &inputs, &name, &params, |e, x, _| sums(e, x))?;
     c.set(n, 0, y);
     Ok(())
 }
@@ -131,10 +130,9 @@ fn gemm<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     for p in ["activation_alpha", "activation_beta", "activation_gamma"] {
         params.extend(n.float_opt(p)?);
     }
-    let d = c.dtype(a);
     let y = matmul::product(c, n, n.tmp("product"), a, b, t)?;
     let inputs: Vec<_> = [y].into_iter().chain(bias.filter(|_| beta != 0.0)).collect();
-    let y = ended(c, n, &inputs, &name, &params, |e, x| {
+    let y = ended(c, n, &inputs, &name, &params, |e, x, d| {
         let (ka, kb) = (e.constant(alpha, d), e.constant(beta, d));
         let mut v = if alpha == 1.0 { x[0] } else { e.mul(x[0], ka) };
         if let Some(&b) = x.get(1) {
@@ -162,9 +160,8 @@ fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     for p in ["activation_alpha", "activation_beta", "activation_gamma"] {
         params.extend(n.float_opt(p)?);
     }
-    let d = c.dtype(a);
     let y = matmul::product(c, n, n.tmp("product"), a, b, t)?;
-    let y = ended(c, n, &[y], &name, &params, |e, x| {
+    let y = ended(c, n, &[y], &name, &params, |e, x, d| {
         let k = e.constant(alpha, d);
         if alpha == 1.0 { x[0] } else { e.mul(x[0], k) }
     })?;
@@ -184,13 +181,12 @@ fn bias_add<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
 fn split_gelu<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (x, b) = (n.input(0)?, n.input(1)?);
-    let d = c.dtype(x);
     let s = c.map(n, n.tmp("biased"), &[x, b], sums)?;
     let last = c.rank(s).checked_sub(1).ok_or("its input is a single number")?;
     let half = c.shape(s)[last].exact_div(&Dim::Known(2)).ok_or("its last dimension must be even")?;
     let left = c.slice(n, n.tmp("left"), s, last, Dim::ZERO, half.clone())?;
     let right = c.slice(n, n.tmp("right"), s, last, half.clone(), half)?;
-    let y = c.map(n, n.name(0), &[left, right], |e, a| {
+    let y = c.map_wide(n, n.name(0), &[left, right], |e, a, d| {
         let g = super::activation::gelu_erf(e, a[1], d);
         e.mul(a[0], g)
     })?;

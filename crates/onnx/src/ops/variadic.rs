@@ -1,7 +1,8 @@
 //! Any number of arguments: Max, Min, Sum, Mean.
 use super::{OpDef, op};
-use crate::import::{Ctx, Lowered, NodeView};
-use expr::Binary;
+use crate::import::{Ctx, Lowered, NodeView, monoids};
+use expr::{Binary, Ref};
+use layout::DType;
 
 pub(crate) const OPS: &[OpDef] = &[op("Max", lower), op("Min", lower), op("Sum", lower), op("Mean", lower)];
 
@@ -13,8 +14,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let Some(&first) = xs.first() else {
         return Err("needs at least one input".into());
     };
-    let d = c.dtype(first);
-    if xs.iter().any(|&x| c.dtype(x) != d) {
+    let own = c.dtype(first);
+    if xs.iter().any(|&x| c.dtype(x) != own) {
         return Err("inputs must have one type".into());
     }
     let f = match n.op {
@@ -22,6 +23,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         "Min" => Binary::Min,
         _ => Binary::Add,
     };
+    // Sums of half precision are rounded once.
+    let d = if f == Binary::Add { monoids::accumulator(own) } else { own };
     let count = xs.len() as f64;
     let mut rest = &xs[1..];
     let mut y = first;
@@ -29,14 +32,15 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         let (now, later) = rest.split_at(rest.len().min(WIDE - 1));
         let (last, of) = (later.is_empty(), [&[y], now].concat());
         let name = if last { n.name(0) } else { n.tmp(&later.len().to_string()) };
+        let types: Vec<DType> = of.iter().map(|&x| c.dtype(x)).collect();
         y = c.map(n, name, &of, |e, a| {
-            let all = a.iter().copied().reduce(|x, y| e.binary(f, x, y)).unwrap_or(0);
+            let a: Vec<Ref> = a.iter().zip(types).map(|(&x, t)| if t == d { x } else { e.cast(x, d) }).collect();
+            let mut all = a.into_iter().reduce(|x, y| e.binary(f, x, y)).unwrap_or(0);
             if n.op == "Mean" && last {
                 let k = e.constant(count, d);
-                e.div(all, k)
-            } else {
-                all
+                all = e.div(all, k);
             }
+            if last && d != own { e.cast(all, own) } else { all }
         })?;
         if last {
             break;

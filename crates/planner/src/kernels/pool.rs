@@ -95,14 +95,23 @@ impl Lowering<'_> {
             }
             .apply(&b, &mut access, &stride(2 + d));
         }
-        let acc_type = if dtype.is_float() { dtype } else { DType::F64 };
+        // Sums of half precision neither fit it nor keep its digits.
+        let acc_type = match dtype {
+            DType::F16 | DType::BF16 => DType::F32,
+            d if d.is_float() => d,
+            _ => DType::F64,
+        };
         let monoid = match spec.kind {
             PoolKind::Max => {
                 access.outside = lowest(dtype);
                 Monoid::max(dtype, dtype)
             }
-            PoolKind::Average { .. } => Monoid::sum(dtype, acc_type),
-            PoolKind::Lp { p } => power_sum(dtype, p),
+            // Divided before it is rounded.
+            PoolKind::Average { .. } => Monoid {
+                finish: Monoid::sum(acc_type, acc_type).finish,
+                ..Monoid::sum(dtype, acc_type)
+            },
+            PoolKind::Lp { p } => power_sum(dtype, acc_type, p),
         };
         let over: Vec<AxisId> = taps.iter().flatten().copied().collect();
         let t = b.load("x", dtype, access, touched(&x.layout), x.ix);
@@ -137,19 +146,22 @@ fn lowest(d: DType) -> f64 {
 }
 
 /// (sum |x|^p)^(1/p).
-fn power_sum(dtype: DType, p: i64) -> Monoid {
-    let mut m = Monoid::sum(dtype, dtype);
+fn power_sum(dtype: DType, acc: DType, p: i64) -> Monoid {
+    let mut m = Monoid::sum(dtype, acc);
+    let cast = |b: &mut ExprBuilder, x, from, to| if from == to { x } else { b.cast(x, to) };
     m.name = format!("l{p}");
     let mut b = ExprBuilder::new();
     let x = b.input(0, dtype);
+    let x = cast(&mut b, x, dtype, acc);
     let x = b.unary(expr::Unary::Abs, x);
-    let e = b.constant(p as f64, dtype);
+    let e = b.constant(p as f64, acc);
     let x = b.binary(Binary::Pow, x, e);
     m.lift = b.finish(&[x]);
     let mut b = ExprBuilder::new();
-    let s = b.input(0, dtype);
-    let e = b.constant(1.0 / p as f64, dtype);
+    let s = b.input(0, acc);
+    let e = b.constant(1.0 / p as f64, acc);
     let y = b.binary(Binary::Pow, s, e);
+    let y = cast(&mut b, y, acc, dtype);
     m.finish = b.finish(&[y]);
     m
 }
