@@ -11,7 +11,7 @@ fn engine() -> Option<Arc<runtime::Engine>> {
     let made = ONE.get_or_init(|| match engine_on("wgpu", None, None, None) {
         Ok(e) => Some(e),
         Err(e) => {
-            println!("left out: models on a GPU: {e}");
+            testing::skip("webgpu: models", &e.to_string());
             None
         }
     });
@@ -138,7 +138,7 @@ fn requests_are_called_off_between_submissions() {
     let (asked, counted) = (told.clone(), count.clone());
     let device = match webgpu::WebGpuDevice::open(None) {
         Ok(d) => d,
-        Err(e) => return println!("left out: calling requests off on a GPU: {e}"),
+        Err(e) => return testing::skip("webgpu: requests called off", &e.to_string()),
     };
     // Few tasks each, so that a small model goes out in many submissions.
     let device = device.with_submissions(2, 64).with_tell(move || {

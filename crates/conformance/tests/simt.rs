@@ -11,8 +11,10 @@ fn expected(why: &str) -> bool {
 }
 
 fn check(shuffle: u32, seed: u64, count: usize) -> Outcome {
-    let out =
-        run(&Interpreter { shuffle }, None, seed, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
+    let share = testing::Share::of_run(40);
+    let first = seed + share.number * count as u64;
+    let out = run(&Interpreter { shuffle }, None, first, seeds(count));
+    let out = out.unwrap_or_else(|e| panic!("{share}: {e}"));
     for (why, n) in &out.refused {
         assert!(expected(why), "{n} times: {why}");
     }
@@ -21,20 +23,20 @@ fn check(shuffle: u32, seed: u64, count: usize) -> Outcome {
 
 #[test]
 fn every_family_agrees_with_the_reference() {
-    let out = check(0, 1, 20);
+    let out = check(0, 1, 5);
     println!(
         "{:?}, refused {}",
         out.agreed,
         out.refused.values().sum::<usize>()
     );
     assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
-    assert!(out.total() > 600, "{:?}", out.agreed);
+    assert!(out.total() > 150, "{:?}", out.agreed);
 }
 
 #[test]
 fn shuffles_give_the_same() {
-    let out = check(32, 1000, 10);
-    assert!(out.total() > 250, "{:?}", out.agreed);
+    let out = check(32, 1000, 3);
+    assert!(out.total() > 70, "{:?}", out.agreed);
 }
 
 #[test]

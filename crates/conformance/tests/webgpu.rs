@@ -20,7 +20,7 @@ fn device() -> Option<&'static WebGpuDevice> {
             Some(d)
         }
         Err(e) => {
-            println!("left out: what needs a GPU: {e}");
+            testing::skip("webgpu: the suite", &e.to_string());
             None
         }
     })
@@ -61,9 +61,11 @@ impl Subject for Short<'_> {
 #[test]
 fn every_family_agrees_with_the_reference() {
     let Some(d) = device() else { return };
-    let out = run(&Short(OnDevice(d)), None, 5000, seeds(10)).unwrap_or_else(|e| panic!("{e}"));
+    let share = testing::Share::of_run(40);
+    let out = run(&Short(OnDevice(d)), None, 5000 + 3 * share.number, seeds(3));
+    let out = out.unwrap_or_else(|e| panic!("{share}: {e}"));
     println!("{:?}, refused {:?}", out.agreed, out.refused);
-    assert!(out.total() > 250, "{out:?}");
+    assert!(out.total() > 70, "{out:?}");
     assert!(out.agreed.len() >= 8, "{:?}", out.agreed);
 }
 

@@ -1,5 +1,5 @@
 //! What a target's CTAs have no room for, each with its figure.
-mod common;
+use crate::common;
 use shopfloor_kernel as kernel;
 
 use common::*;

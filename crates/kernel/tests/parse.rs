@@ -1,5 +1,5 @@
 //! Kernels read back from their text.
-mod common;
+use crate::common;
 use common::*;
 use kernel::{Declared, Given, Kernel, KernelError, Number, Schedule, Stmt, Template};
 use layout::{DType, Dim};

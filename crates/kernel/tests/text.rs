@@ -1,5 +1,5 @@
 //! Programs as text.
-mod common;
+use crate::common;
 use common::*;
 use kernel::TileProgram;
 use layout::{DType, Dim};

@@ -1,5 +1,5 @@
 //! A broken program per rule, and damaged programs of every kind.
-mod common;
+use crate::common;
 #[path = "common/random.rs"]
 mod random;
 #[path = "common/recurrence.rs"]

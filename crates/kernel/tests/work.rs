@@ -1,5 +1,5 @@
 //! Work counted by hand against work read off the programs.
-mod common;
+use crate::common;
 use common::*;
 use kernel::{TileProgram, work};
 use layout::{DType, Dim, DimBox};

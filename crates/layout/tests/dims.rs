@@ -1,6 +1,6 @@
 //! Dimension arithmetic against plain integers.
 
-mod common;
+use crate::common;
 
 use common::Rng;
 use shopfloor_layout::{Dim, DimBox, DimProgram, Sym};

@@ -1,6 +1,6 @@
 //! Layout algebra: address equality at every coordinate, at random sizes.
 
-mod common;
+use crate::common;
 
 use common::Rng;
 use shopfloor_layout::{Dim, Layout, Leaf, Mode};

@@ -1,6 +1,5 @@
 //! 20,000 deliberately broken plans, at least one kind per rule: none is accepted.
-extern crate kernel;
-mod common;
+use crate::common;
 #[path = "breaks/devices.rs"]
 mod devices;
 use common::random::Rng;

@@ -1,6 +1,5 @@
 //! How long blocks are said to take whose steps need not follow each other.
-extern crate kernel;
-mod common;
+use crate::common;
 
 use common::*;
 use shopfloor_plan::{Step, Wait};

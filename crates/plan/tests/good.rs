@@ -1,6 +1,5 @@
 //! Plans that are fine: verified, saved and read back, damaged without a panic, checked in time.
-extern crate kernel;
-mod common;
+use crate::common;
 use common::random::{Rng, mutate};
 use common::*;
 use layout::Dim;

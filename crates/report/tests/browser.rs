@@ -1,12 +1,10 @@
 //! The report page in headless Chromium, opened from disk. Where no Chromium is installed these tests say so
 //! and are left out.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
+use crate::common;
 
-use browser::{attribute, opened};
-use common::{HOSTILE, hostile, measured, page, plan};
+use crate::chromium::{attribute, opened};
+use common::{HOSTILE, hostile, large, measured, page, plan};
 use shopfloor_report::page::Against;
 
 fn whole() -> String {
@@ -184,4 +182,17 @@ fn nothing_moves_when_something_is_chosen() {
             of("after")
         );
     }
+}
+
+#[test]
+fn a_thousand_steps_open() {
+    let plan = large(1000);
+    let m = measured(&plan);
+    let html = page(&plan, Some(&m)).html().unwrap();
+    let script = "test.rows = $$('#steps tbody tr').length; const th = $$('#steps th button')[3]; th.click(); th.click();";
+    let Some(dom) = opened("a_thousand_steps_open", &html, 1280, script) else {
+        return;
+    };
+    assert_eq!(attribute(&dom, "rows").unwrap(), "1000");
+    println!("1,000 steps: {} ms", attribute(&dom, "ready").unwrap());
 }

@@ -1,6 +1,6 @@
 //! The report page without a browser: what it carries, its size, its colours.
 
-mod common;
+use crate::common;
 
 use common::{HOSTILE, hostile, large, measured, page, plan};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The calculators on the command line: figures of textbooks, JSON keys, wrong input.
 
-mod common;
+use crate::common;
 
 use common::{fails, json, text};
 use serde_json::Value;

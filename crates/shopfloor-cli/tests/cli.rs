@@ -1,6 +1,6 @@
 //! The commands as a user calls them: exit codes, keys of the JSON forms, sentences of errors.
 
-mod common;
+use crate::common;
 
 use common::{ends, fails, json, shopfloor, text};
 use serde_json::Value;

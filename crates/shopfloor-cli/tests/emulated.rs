@@ -2,7 +2,7 @@
 
 // One helper of several is enough here.
 #[allow(dead_code)]
-mod common;
+use crate::common;
 
 use common::shopfloor;
 

@@ -1,6 +1,6 @@
 //! Scenarios in virtual time, and models under load with a supervisor, as a user calls them.
 
-mod common;
+use crate::common;
 
 use common::{fails, json, shopfloor, text};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Report pages, annotated models and traces of models that are bundled.
 
-mod common;
+use crate::common;
 
 use common::{fails, json, shopfloor, text};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! `shopfloor roofline`: figures of textbooks, points of a model, plots, wrong input.
 
-mod common;
+use crate::common;
 
 use common::{fails, json, text};
 use serde_json::Value;

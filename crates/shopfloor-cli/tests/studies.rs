@@ -1,6 +1,6 @@
 //! Plans for machines that are not there: over several, with a change, with advice.
 
-mod common;
+use crate::common;
 
 use common::{fails, json, text};
 use serde_json::Value;

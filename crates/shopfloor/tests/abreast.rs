@@ -1,5 +1,5 @@
 //! Steps that do not wait for each other: planned, predicted and run side by side.
-mod common;
+use crate::common;
 
 use plan::Timeline;
 use shopfloor::{Session, default_engine, inputs};

@@ -310,7 +310,9 @@ fn ptx_of_its_own_runs_step_by_step_on_a_gpu() {
         let dir = tempfile::tempdir().unwrap();
         match sass(&e, dir.path()) {
             Ok(code) => assert!(code.contains("window_mean"), "{code}"),
-            Err(e) if e.to_string().contains("cannot be started") => println!("left out: {e}"),
+            Err(e) if e.to_string().contains("cannot be started") => {
+                testing::skip("nvdisasm: machine code of a given kernel", &e.to_string());
+            }
             Err(e) => panic!("{e}"),
         }
     }

@@ -1,5 +1,5 @@
 //! Scenarios whose steps are those of real plans and whose proposals are the planner's.
-mod common;
+use crate::common;
 
 use common::sums;
 use shopfloor::{SimulateOptions, replay, simulate};

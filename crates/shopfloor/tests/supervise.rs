@@ -1,5 +1,5 @@
 //! The supervisor on a running engine: plans tried beside traffic, promoted, rolled back, written down.
-mod common;
+use crate::common;
 
 use shopfloor::supervisor::supervise::{Decision, Mode, replay};
 use shopfloor::{

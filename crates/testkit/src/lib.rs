@@ -15,7 +15,6 @@ pub mod printed;
 pub mod random;
 pub mod readers;
 pub mod scale;
-pub mod share;
 pub mod tiles;
 pub mod tools;
 pub mod zoo;

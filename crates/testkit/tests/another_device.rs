@@ -1,7 +1,5 @@
 //! A plan over the CPU and an emulated GPU whose description promises what is not there: the supervisor finds
 //! it while requests are answered, and steps go to the other device.
-extern crate shopfloor_testkit as testkit;
-
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
 use shopfloor::supervisor::supervise::Mode;

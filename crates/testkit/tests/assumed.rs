@@ -1,6 +1,4 @@
 //! Sizes that no rule shows to be equal are taken to be, and every request is asked for it.
-extern crate shopfloor_testkit as testkit;
-
 use expr::ExprBuilder;
 use graph::{GraphBuilder, Op, Origin, View};
 use layout::{DType, Dim};

@@ -1,7 +1,5 @@
 //! Plans over the CPU and a GPU, cut where the predicted time is least: what the cut promises, where
 //! steps go when the road between the two is slow or fast, and that such plans are right.
-extern crate shopfloor_testkit as testkit;
-
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim, DimBox};
 use machine::{Source, Sourced};

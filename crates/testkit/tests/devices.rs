@@ -1,7 +1,5 @@
 //! Plans over several devices, evaluated: each device has memory of its own, steps run in any order
 //! that their waits allow, tile programs are interpreted by the reference.
-extern crate shopfloor_testkit as testkit;
-
 use layout::{DType, Dim};
 use plan::{Allotment, BufferKind, Plan, PlanSegment, Planner as _, Step};
 use planner::{Placement, PlanOptions, Planner};

@@ -1,7 +1,5 @@
 //! What the device for NVIDIA GPUs promises beside numbers, on emulated ones: memory, failures, streamed
 //! weights, unified buffers, the device's clock.
-extern crate shopfloor_testkit as testkit;
-
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu, Fault};
 use graph::{ContractSpec, GraphBuilder, Op, Origin};

@@ -204,6 +204,6 @@ fn any_function_follows_a_product_on_tensor_cores() {
         );
     }
     if let Err(why) = tool {
-        println!("left out: assembling products with functions behind them: {why}");
+        testing::skip("ptxas: products with functions behind them", &why);
     }
 }

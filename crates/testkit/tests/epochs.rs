@@ -1,7 +1,5 @@
 //! Plans are swapped beside the traffic: no request is lost, mixed or wrong, and packed weights
 //! exist once.
-extern crate shopfloor_testkit as testkit;
-
 use shopfloor::{DimBox, Session, Tensor};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use testkit::zoo;

@@ -1,8 +1,6 @@
 //! Quantised operators against exact integers: every case of `data/operators` with such an
 //! operator, within 0.01 of the largest magnitude (results that are integers: sums exactly,
 //! quantised ones to one step).
-extern crate shopfloor_testkit as testkit;
-
 use onnx::proto::{AttributeValue, Node};
 use shopfloor::{DType, Session, Tensor};
 use std::collections::BTreeMap;

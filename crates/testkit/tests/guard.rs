@@ -1,16 +1,15 @@
 //! Kernels touch nothing but their operands: a share of the cases of `cargo xtask guard`, which runs all. Products
 //! without elements, whole.
 #![cfg(target_os = "linux")]
-extern crate shopfloor_testkit as testkit;
-
 use graph::GraphBuilder;
 use layout::{DType, Dim};
 use shopfloor::{Model, ModelOptions, Session};
 use std::path::Path;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
+use testing::Share;
 use testkit::byhand::{node, product, values};
-use testkit::guard::{Asked, again, run, share_of_commit};
+use testkit::guard::{Asked, again, run};
 
 /// Shares that the cases are in: a share takes some seconds.
 const SHARES: u64 = 300;
@@ -18,7 +17,7 @@ const SHARES: u64 = 300;
 #[test]
 fn a_share_of_all_kernels_touches_nothing_beside_its_operands() {
     let asked = Asked {
-        share: Some((share_of_commit(SHARES), SHARES)),
+        share: Some((Share::of_run(SHARES).number, SHARES)),
         ..Asked::default()
     };
     let command = [env!("CARGO_BIN_EXE_campaign"), "guard"].map(Path::new);

@@ -1,7 +1,6 @@
 //! Host steps are few, and each is one that has a reason: over all steps of all zoo models, bodies of
 //! loops and branches included.
-extern crate shopfloor_testkit as testkit;
-mod common;
+use crate::common;
 
 use plan::{HostOp, ItemWork, Program, Segment};
 use shopfloor::{Model, ModelOptions};

@@ -1,6 +1,4 @@
 //! Caches in place of several streams that run as one: lockstep, streams that come and go, other lengths.
-extern crate shopfloor_testkit as testkit;
-
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;

@@ -1,7 +1,5 @@
 //! What kernels print is read back as the same kernels, with the schedules of their steps: those of whole
 //! models, of their plans, and of random graphs. `SHOPFLOOR_SEED` runs one of the graphs.
-extern crate shopfloor_testkit as testkit;
-
 use kernel::{Declared, Given, Kernel, Schedule, Stmt};
 use machine::Machine;
 use plan::{Allotment, ItemWork, Plan, Planner as _, Program, Segment, StepWork};
@@ -11,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use testing::Share;
 use testkit::cores::on_all_cores;
 use testkit::random::{Case, Engines};
 use testkit::zoo;
@@ -143,7 +142,10 @@ fn of_model(name: &str, planners: &[Planner]) -> Vec<Known> {
 
 #[test]
 fn kernels_of_models_and_their_plans_are_read_back() {
-    let names = zoo::names();
+    let share = Share::of_run(4);
+    let mut names = zoo::names();
+    names.retain(|n| share.has(n));
+    println!("{share}");
     let planners = planners();
     let seen = Mutex::new(BTreeSet::new());
     let all = on_all_cores(&names, |name| {
@@ -163,14 +165,17 @@ fn kernels_of_models_and_their_plans_are_read_back() {
     let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} different kernels of {} models", seen.len(), names.len());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    assert!(seen.len() > 100, "{}", seen.len());
+    assert!(seen.len() > 20, "{}", seen.len());
 }
 
 #[test]
 fn kernels_of_random_plans_are_read_back() {
     let seeds = match std::env::var("SHOPFLOOR_SEED").map(|s| s.parse::<u64>()) {
         Ok(Ok(s)) => s..s + 1,
-        _ => 1..401,
+        _ => {
+            let first = 1 + 100 * Share::of_run(40).number;
+            first..first + 100
+        }
     };
     let engines = Engines::start().expect("engines");
     let one = seeds.end - seeds.start == 1;
@@ -201,5 +206,5 @@ fn kernels_of_random_plans_are_read_back() {
     let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} different kernels", seen.len());
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    assert!(one || seen.len() > 400, "{}", seen.len());
+    assert!(one || seen.len() > 100, "{}", seen.len());
 }

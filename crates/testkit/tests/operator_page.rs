@@ -1,7 +1,5 @@
 //! docs/operators.md is what the code says. `SHOPFLOOR_BLESS=1` writes it, as `cargo xtask
 //! operators` does.
-extern crate shopfloor_testkit as testkit;
-
 #[test]
 fn operator_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operators.md");

@@ -1,6 +1,4 @@
 //! Plans of real models: the same in every process, read back equal, refused when changed.
-extern crate shopfloor_testkit as testkit;
-
 use shopfloor::{DimBox, Session};
 use std::process::Command;
 use testkit::zoo;
@@ -46,7 +44,11 @@ fn same_bytes_in_every_process() {
         return;
     }
     let out = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "same_bytes_in_every_process", "--nocapture"])
+        .args([
+            "--exact",
+            "plans::same_bytes_in_every_process",
+            "--nocapture",
+        ])
         .env("SHOPFLOOR_PLAN_CHILD", "1")
         .output()
         .expect("child");

@@ -1,6 +1,5 @@
 //! Random small graphs over all core ops, planned for random boxes and machines, against the
 //! oracle. `SHOPFLOOR_SEED` runs one; `cargo xtask fuzz --graphs 100000` runs many.
-extern crate shopfloor_testkit as testkit;
 use testkit::random::{Case, Engines, Outcome, check, check_schedules};
 
 /// The planner takes the cheapest schedules; the others have to be right as well.

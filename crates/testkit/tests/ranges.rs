@@ -1,12 +1,12 @@
 //! Plans that cover ranges of every symbolic dimension are verified, for every model of the zoo.
 //! No weights are needed: a sparse file stands in for them.
-extern crate shopfloor_testkit as testkit;
-mod common;
+use crate::common;
 
 use common::hollow;
 use plan::{Allotment, Planner as _, SymbolOrigin};
 use shopfloor::{DimBox, Model, ModelOptions};
 use std::path::Path;
+use testing::Share;
 use testkit::cores::on_all_cores;
 use testkit::zoo::{self, ZooModel};
 
@@ -52,12 +52,22 @@ fn planned(name: &str, factor: i64, dir: &Path) -> Result<Option<usize>, String>
     Ok(Some(steps))
 }
 
+/// The models of this run's share; those that `SHOPFLOOR_ONLY` names are all in it.
+fn shared_out() -> Vec<String> {
+    let share = match std::env::var_os("SHOPFLOOR_ONLY") {
+        Some(_) => Share::ALL,
+        None => Share::of_run(4),
+    };
+    eprintln!("{share}");
+    zoo::names().into_iter().filter(|n| share.has(n)).collect()
+}
+
 #[test]
 fn ranges_of_every_dim_are_planned_and_verified() {
     let dir = tempfile::tempdir().expect("folder");
     let only = std::env::var("SHOPFLOOR_ONLY").ok();
     let mut failed = Vec::new();
-    for name in zoo::names() {
+    for name in shared_out() {
         if only
             .as_ref()
             .is_some_and(|o| !o.split(',').any(|o| o == name))
@@ -141,7 +151,7 @@ fn every_model_is_planned_for_gpus() {
             .is_none_or(|o| o.split(',').any(|o| o == name));
         listed && !zoo::find(name).expect("model").meta().large
     };
-    let names: Vec<String> = zoo::names().into_iter().filter(asked).collect();
+    let names: Vec<String> = shared_out().into_iter().filter(asked).collect();
     let all = on_all_cores(&names, |name| {
         let on = ["a100", "h100", "h200"].map(|machine| {
             let e = planned_on(name, machine, dir.path()).err()?;
@@ -226,7 +236,7 @@ fn arenas_are_little_more_than_what_lives_at_once() {
     );
     // Nine in ten of the zoo; of the few bundled models alone, no more than one may be beyond.
     if zoo::shared().is_none() {
-        eprintln!("left out (no ../shared/zoo): arenas of all but the bundled models");
+        testing::skip("zoo: arenas", "there is no ../shared/zoo");
         assert!(all > 0 && tight + 1 >= all, "{}", loose.join(", "));
         return;
     }

@@ -1,6 +1,4 @@
 //! What a request needs beside its plan is made before the plan is swapped, not by the first requests after.
-extern crate shopfloor_testkit as testkit;
-
 use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, PackedStore, Prepared, Request,
     Residency, Shelf, UnifiedRequest,

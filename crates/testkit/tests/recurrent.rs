@@ -1,8 +1,6 @@
 //! Random recurrent layers in every form of the standard: the engine on each instruction set, and the
 //! tile programs of a CPU's and of a GPU's plan as the reference interprets them, against the oracle's
 //! plain loops. `SHOPFLOOR_SEED` runs one.
-extern crate shopfloor_testkit as testkit;
-
 use graph::{Graph, GraphBuilder, Op, Origin, RecurrentKind, RecurrentSpec, ValueId};
 use layout::{DType, Dim, DimBox};
 use plan::{Allotment, ItemWork, Planner as _, Segment};

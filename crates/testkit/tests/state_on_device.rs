@@ -1,7 +1,5 @@
 //! Streams on a GPU: a cache that stays on the device between requests, step by step and in a kernel that
 //! stays, and wherever a plan over the host and the device has it.
-extern crate shopfloor_testkit as testkit;
-
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu};
 use device::Device;

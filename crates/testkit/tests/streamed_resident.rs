@@ -1,7 +1,5 @@
 //! Weights that do not fit on an emulated GPU whose kernel stays: the same bits as step by step, without a
 //! call of the driver, never more memory than was allowed, and no race between what comes and what is read.
-extern crate shopfloor_testkit as testkit;
-
 use cuda::{CudaDevice, CudaOptions};
 use cuda_emulated::{EmulatedDriver, EmulatedGpu, Happened};
 use device::Device;

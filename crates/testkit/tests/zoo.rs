@@ -7,8 +7,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::path::Path;
 use std::sync::Mutex;
+use testing::Share;
 use testkit::printed::{check as print_all, everywhere};
-use testkit::share::Share;
 use testkit::zoo::{self, ZooModel};
 
 /// Every model of the zoo but the one of 2 GB, which `cargo xtask zoo --large` runs.

@@ -5,6 +5,7 @@
 //! Host steps run on the CPU on copies of their operands. What callers record goes through a ring and out
 //! in submissions of limited length. Nothing here plans.
 #![forbid(unsafe_code)]
+#![cfg(feature = "wgpu")]
 
 mod device;
 mod executable;

@@ -59,7 +59,15 @@ fn gpu_check(args: &[String]) -> ExitCode {
     let commit = git(&["rev-parse", "--short", "HEAD"]) + state;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = std::process::Command::new(cargo)
-        .args(["run", "-q", "--release", "-p", "shopfloor-gpu-check"])
+        .args([
+            "run",
+            "-q",
+            "--release",
+            "-p",
+            "shopfloor-gpu-check",
+            "--features",
+            "webgpu",
+        ])
         .args(["--", "pack"])
         .arg(dir)
         .args(["--commit", &commit])

@@ -1,8 +1,8 @@
 //! Attention with online softmax.
-use crate::F;
-use crate::build::{B, at, blocked, expr, n};
-use crate::harness::{check, schedule};
-use crate::tensors;
+use super::F;
+use super::build::{B, at, blocked, expr, n};
+use super::harness::{check, schedule};
+use super::tensors;
 use expr::{Compare, Monoid, Unary};
 use kernel::{Access, Family, Kernel, Rescale, Stmt, Term};
 use layout::DType;

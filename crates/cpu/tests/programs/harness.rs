@@ -1,5 +1,5 @@
 //! Plans of one step by hand, run on every instruction set and worker count, against the oracle.
-use crate::oracle::{self, Syms};
+use super::oracle::{self, Syms};
 use device::{Device, DeviceError, PackedStore, Request};
 use kernel::{AxisTile, CpuMapping, Kernel, Mapping, MicroKernel, Place, Role, Schedule, Stmt};
 use layout::{DType, Dim, DimBox};

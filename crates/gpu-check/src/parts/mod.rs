@@ -6,7 +6,17 @@ mod models;
 mod probe;
 mod resident;
 mod torch;
+#[cfg(feature = "webgpu")]
 mod wgsl;
+#[cfg(not(feature = "webgpu"))]
+mod wgsl {
+    /// Says that this program has no WGSL.
+    pub fn run(_: &crate::options::Options) -> Result<(), String> {
+        let why = "this program was built without the feature webgpu";
+        crate::lines::left("WGSL on this GPU", why);
+        Ok(())
+    }
+}
 
 use crate::lines::{Line, say};
 use crate::options::Options;

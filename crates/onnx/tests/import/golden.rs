@@ -1,5 +1,5 @@
 //! Lowerings, as graph text beside this file.
-use crate::made::*;
+use crate::import::made::*;
 use std::path::Path;
 
 fn check(name: &str, g: G, version: i64) {

@@ -1,5 +1,5 @@
 //! Small models, encoded here.
-use crate::encode::{Msg, msg, opset, tensor};
+use crate::import::encode::{Msg, msg, opset, tensor};
 use shopfloor_onnx::{ImportError, ImportOptions, Imported, ModelFile, import_file};
 
 /// An attribute's value.

@@ -1,6 +1,6 @@
 //! Models that are refused: with one list, or one sentence.
-use crate::encode::{msg, tensor};
-use crate::made::*;
+use crate::import::encode::{msg, tensor};
+use crate::import::made::*;
 use shopfloor_onnx::ImportError;
 
 fn why(g: G, version: i64) -> String {
@@ -258,7 +258,7 @@ fn contradictions_are_errors_not_panics() {
 }
 
 /// A graph for an attribute: nodes, then the names of its outputs.
-fn graph(nodes: Vec<crate::encode::Msg>, outputs: &[&str]) -> crate::encode::Msg {
+fn graph(nodes: Vec<crate::import::encode::Msg>, outputs: &[&str]) -> crate::import::encode::Msg {
     let g = nodes
         .into_iter()
         .fold(msg().text(2, "g"), |g, n| g.sub(1, n));
@@ -266,7 +266,7 @@ fn graph(nodes: Vec<crate::encode::Msg>, outputs: &[&str]) -> crate::encode::Msg
 }
 
 /// `y = c ? then : else` over `x: f32[3]`, after `before`.
-fn choice(before: G, yes: crate::encode::Msg, no: crate::encode::Msg) -> G {
+fn choice(before: G, yes: crate::import::encode::Msg, no: crate::import::encode::Msg) -> G {
     let attributes = vec![("then_branch", A::G(yes)), ("else_branch", A::G(no))];
     before
         .typed("c", 9, "")
@@ -380,13 +380,14 @@ fn names_are_defined_once_and_before_they_are_read() {
 
 #[test]
 fn functions_are_defined_once_and_closed() {
-    let function = |body: Vec<crate::encode::Msg>| {
+    let function = |body: Vec<crate::import::encode::Msg>| {
         let f = msg().text(1, "F").text(4, "a").text(5, "b");
         let f = body.into_iter().fold(f, |f, n| f.sub(7, n));
-        f.sub(9, crate::encode::opset("", 13)).text(10, "local")
+        f.sub(9, crate::import::encode::opset("", 13))
+            .text(10, "local")
     };
     let neg = |i: &str, o: &str| node("Neg", i, o, vec![]);
-    let call = |functions: Vec<crate::encode::Msg>| {
+    let call = |functions: Vec<crate::import::encode::Msg>| {
         let m = G::new()
             .input("x", "3")
             .op("local::F", "x", "y")
@@ -593,7 +594,7 @@ fn damaged_models_are_errors_never_panics() {
 
 #[test]
 fn an_initialiser_that_nobody_reads_is_as_long_as_its_dims() {
-    let with = |w: crate::encode::Msg| {
+    let with = |w: crate::import::encode::Msg| {
         let g = G::new().input("x", "3").weight(w);
         g.op("Neg", "x", "y").output("y").import(13)
     };
@@ -601,8 +602,8 @@ fn an_initialiser_that_nobody_reads_is_as_long_as_its_dims() {
     for w in [
         f32s("w", &[1 << 62, 4], &[]),
         f32s("w", &[2, 2], &[1.0; 3]),
-        crate::encode::tensor("w", 7, &[3]).packed(7, &[1, 2]),
-        crate::encode::tensor("w", 10, &[3]).packed(5, &[1, 2]),
+        crate::import::encode::tensor("w", 7, &[3]).packed(7, &[1, 2]),
+        crate::import::encode::tensor("w", 10, &[3]).packed(5, &[1, 2]),
     ] {
         let e = with(w).unwrap_err().to_string();
         assert!(e.contains("tensor 'w'") && e.contains("export"), "{e}");

@@ -1,6 +1,6 @@
 //! Shapes: symbolic sizes, every version's way to say them.
-use crate::encode::{Msg, msg, opset};
-use crate::made::*;
+use crate::import::encode::{Msg, msg, opset};
+use crate::import::made::*;
 use graph::ValueSource;
 use layout::Dim;
 use shopfloor_onnx::{ImportError, ImportOptions};

@@ -3,7 +3,7 @@
 use shopfloor_onnx::ModelFile;
 use shopfloor_onnx::proto::{AttributeValue, Graph};
 
-use crate::encode::{msg, rich_model};
+use crate::reader::encode::{msg, rich_model};
 
 /// Reads a model and everything in it, and counts the tensors that could be had.
 fn use_all(bytes: Vec<u8>) -> Option<usize> {
@@ -116,5 +116,8 @@ fn every_byte_changed_to_the_extremes_never_panics() {
 fn many_empty_messages_take_proportional_memory() {
     // 200,000 empty nodes in 400 KB: accepted or refused, but soon.
     let graph = (0..200_000).fold(msg(), |graph, _| graph.raw(&[0x0a, 0x00]));
-    assert_eq!(use_all(crate::encode::model(graph).0).map(|_| ()), Some(()));
+    assert_eq!(
+        use_all(crate::reader::encode::model(graph).0).map(|_| ()),
+        Some(())
+    );
 }

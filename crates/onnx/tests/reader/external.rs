@@ -5,7 +5,7 @@ use std::path::Path;
 
 use shopfloor_onnx::{Error, ModelFile};
 
-use crate::encode::*;
+use crate::reader::encode::*;
 
 fn external(entries: &[(&str, &str)]) -> Msg {
     entries

@@ -3,7 +3,7 @@
 use shopfloor_onnx::proto::{AttributeKind, AttributeValue as V, Dimension, Type};
 use shopfloor_onnx::{Error, ModelFile};
 
-use crate::encode::*;
+use crate::reader::encode::*;
 
 fn error(message: Msg) -> String {
     read(message).expect_err("must be refused").to_string()

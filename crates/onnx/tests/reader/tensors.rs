@@ -3,7 +3,7 @@
 use shopfloor_onnx::Bytes;
 use shopfloor_onnx::proto::DataType;
 
-use crate::encode::*;
+use crate::reader::encode::*;
 
 fn bytes_of(tensor: Msg) -> Result<Vec<u8>, String> {
     let file = read(model(msg().sub(5, tensor))).map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! Integer instructions against Rust, over edge values.
 
-use crate::common::*;
+use crate::suite::common::*;
 
 /// One instruction on three operands of `bits` bits that gives `out` bits: %d from %a, %b, %c.
 pub struct Case {

@@ -1,6 +1,6 @@
 //! Mistakes that must be found, at the right line.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/faults.ptx");

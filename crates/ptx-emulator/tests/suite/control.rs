@@ -1,6 +1,6 @@
 //! Branches and calls.
 
-use crate::common::*;
+use crate::suite::common::*;
 
 const SOURCE: &str = include_str!("ptx/warps.ptx");
 

@@ -1,7 +1,7 @@
 //! Conversions against Rust.
 
-use crate::arithmetic::check;
-use crate::floats::edges32;
+use crate::suite::arithmetic::check;
+use crate::suite::floats::edges32;
 
 fn f(v: u64) -> f32 {
     f32::from_bits(v as u32)

@@ -1,6 +1,6 @@
 //! Counters of known kernels.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/memory.ptx");
@@ -78,7 +78,7 @@ fn sectors_are_those_touched() {
 
 #[test]
 fn lanes_barriers_and_classes_are_counted() {
-    let o = crate::memory::tiled(32, 1, Checks::default());
+    let o = crate::suite::memory::tiled(32, 1, Checks::default());
     let at = |mark: &str| counts(&o, line_of(SOURCE, "tiled", mark));
     // Four CTAs of eight warps, two tiles, sixteen steps.
     let fma = at("fma.rn.f32");
@@ -102,7 +102,7 @@ fn lanes_barriers_and_classes_are_counted() {
 
 #[test]
 fn tables_stay_within_a_hundred_columns() {
-    let o = crate::memory::tiled(32, 1, Checks::default());
+    let o = crate::suite::memory::tiled(32, 1, Checks::default());
     let t = counters_table(&o.counters, SOURCE);
     assert!(t.lines().all(|l| l.chars().count() <= 100), "{t}");
     assert!(t.contains("fma.rn.f32"), "{t}");

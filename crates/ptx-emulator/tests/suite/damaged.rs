@@ -1,6 +1,6 @@
 //! Damaged text is refused or runs into a finding; nothing panics, hangs or takes memory without end.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCES: [&str; 6] = [

@@ -1,6 +1,6 @@
 //! Floating-point instructions against Rust, over edge values.
 
-use crate::arithmetic::check;
+use crate::suite::arithmetic::check;
 
 /// One instruction on f32, f64 or packed halves.
 pub struct Case {

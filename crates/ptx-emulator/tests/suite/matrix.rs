@@ -1,6 +1,6 @@
 //! `ldmatrix` and `mma.sync` against plain products.
 
-use crate::common::*;
+use crate::suite::common::*;
 
 const SOURCE: &str = include_str!("ptx/matrix.ptx");
 

@@ -1,6 +1,6 @@
 //! Loads, stores and atomics.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/memory.ptx");

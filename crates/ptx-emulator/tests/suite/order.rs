@@ -1,6 +1,6 @@
 //! CTAs and the host, ordered by fences, scopes and flags.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/order.ptx");

@@ -1,6 +1,6 @@
 //! What the reader takes, and how it refuses.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 fn refused(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! The fixtures are real PTX: NVIDIA's assembler takes them.
 
-use crate::{arithmetic, convert, floats, matrix};
+use crate::suite::{arithmetic, convert, floats, matrix};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,7 +32,7 @@ fn sources() -> Vec<(String, String)> {
     .into();
     // Kernels of one module, under one head.
     let mut joined = |name: &str, kernels: Vec<String>| {
-        let head = crate::common::HEAD;
+        let head = crate::suite::common::HEAD;
         let bodies: String = kernels.iter().map(|k| k.replacen(head, "", 1)).collect();
         all.push((name.to_string(), format!("{head}{bodies}")));
     };
@@ -64,7 +64,7 @@ fn ptxas_assembles_every_fixture() {
     let tool = match ptxas() {
         Ok(t) => t,
         Err(why) => {
-            println!("left out: ptxas_assembles_every_fixture: {why}");
+            testing::skip("ptxas: every fixture", &why);
             return;
         }
     };
@@ -86,7 +86,7 @@ fn ptxas_assembles_every_fixture() {
         assert!(
             out.status.success(),
             "{name}:\n{said}\n{}",
-            crate::common::numbered(&source)
+            crate::suite::common::numbered(&source)
         );
     }
 }

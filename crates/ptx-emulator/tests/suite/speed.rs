@@ -1,6 +1,6 @@
 //! A product as a library would write it. Nothing here is timed.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/gemm.ptx");

@@ -1,6 +1,6 @@
 //! Exchanges inside a warp, and barriers of a CTA.
 
-use crate::common::*;
+use crate::suite::common::*;
 use shopfloor_ptx_emulator::*;
 
 const SOURCE: &str = include_str!("ptx/warps.ptx");

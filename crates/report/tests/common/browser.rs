@@ -28,7 +28,10 @@ pub fn opened_with(
     args: &[&str],
 ) -> Option<String> {
     let Some(chromium) = chromium() else {
-        eprintln!("left out: {test} (no Chromium; install it or set CHROMIUM)");
+        testing::skip(
+            &format!("browser: {test}"),
+            "there is no Chromium; install it or set CHROMIUM",
+        );
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -104,21 +104,6 @@ impl Asked {
     }
 }
 
-/// Which of `of` shares is this commit's; 0 where git does not say. `SHOPFLOOR_GUARD_SHARE` says another.
-pub fn share_of_commit(of: u64) -> u64 {
-    let said = std::env::var("SHOPFLOOR_GUARD_SHARE").ok();
-    if let Some(s) = said.and_then(|s| s.parse::<u64>().ok()) {
-        return s % of;
-    }
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let git = Command::new("git")
-        .args(["-C", root, "rev-parse", "HEAD"])
-        .output();
-    let commit = git.ok().filter(|o| o.status.success());
-    let commit = commit.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
-    commit.map_or(0, |c| seed_of(&c) % of)
-}
-
 /// Runs cases in this process but for the first `skip`, and says on standard output what it does.
 ///
 /// # Errors

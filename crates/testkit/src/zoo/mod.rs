@@ -140,12 +140,19 @@ pub fn missing<'a>(names: &[&'a str]) -> Vec<&'a str> {
         .filter(|n| find(n).is_none())
         .collect();
     if !gone.is_empty() {
-        eprintln!("{}", left_out(&gone));
+        skip(&gone);
     }
     gone
 }
 
-/// The line that says what a test left out: names and count.
+/// Notes that tests of the models `names` are skipped, since they are not at hand.
+pub fn skip(names: &[&str]) {
+    for n in names {
+        testing::skip(&format!("zoo: {n}"), "there is no ../shared/zoo");
+    }
+}
+
+/// The line that says what a program leaves out: names and count.
 pub fn left_out(names: &[&str]) -> String {
     format!(
         "left out (no ../shared/zoo): {} ({})",

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use testing::Share;
 use testkit::printed::{Came, Code, On, check, everywhere};
-use testkit::share::Share;
 use testkit::{tools, zoo};
 
 const USAGE: &str = "usage: cargo xtask targets [--on TARGET]... [--only zoo|node] [--share K/N] [--large] [--assemble] [NAME...]

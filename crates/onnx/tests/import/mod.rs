@@ -1,7 +1,5 @@
 //! Import: models made here, and the zoo where it is at hand.
-#[allow(dead_code)]
-#[path = "../reader/encode.rs"]
-mod encode;
+use crate::reader::encode;
 mod golden;
 mod made;
 mod refused;

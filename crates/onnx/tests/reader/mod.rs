@@ -1,7 +1,7 @@
 //! The reader of ONNX files, on messages encoded here byte by byte and on the zoo's models.
 
 mod damage;
-mod encode;
+pub(crate) mod encode;
 mod external;
 mod messages;
 mod tensors;

@@ -1,7 +1,5 @@
 //! Requests: init shared between plans, arenas, states, several callers at once, errors, timelines.
-#[path = "../programs/build.rs"]
-#[allow(dead_code)]
-mod build;
+use crate::programs::build;
 mod levels;
 mod sharing;
 

@@ -46,6 +46,11 @@ impl Share {
         }
     }
 
+    /// Whether the case of this number is in it.
+    pub fn picks(self, case: u64) -> bool {
+        case % self.of == self.number
+    }
+
     /// A share as `3/40`.
     pub fn parse(text: &str) -> Option<Share> {
         let (number, of) = text.split_once('/')?;
@@ -56,5 +61,13 @@ impl Share {
     /// Whether the case called `name` is in it.
     pub fn has(self, name: &str) -> bool {
         number(name.as_bytes()) % self.of == self.number
+    }
+}
+
+/// With what repeats it.
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Share { number, of } = self;
+        write!(f, "share {number} of {of}, again with {VARIABLE}={number}")
     }
 }

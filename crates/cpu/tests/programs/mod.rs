@@ -1,6 +1,6 @@
 //! Tile programs of every family, under several schedules, on every instruction set, against the oracle.
 mod attention;
-mod build;
+pub(crate) mod build;
 mod gathers;
 mod harness;
 mod oracle;

@@ -1,0 +1,9 @@
+//! The tests of this crate, in one program.
+use shopfloor_kernel as kernel;
+
+mod common;
+mod limits;
+mod parse;
+mod text;
+mod verify;
+mod work;

@@ -1,0 +1,6 @@
+//! The tests of this crate, in one program.
+mod golden;
+mod pads;
+mod resample;
+mod same_results;
+mod stages;

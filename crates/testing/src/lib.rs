@@ -1,0 +1,10 @@
+//! What test programs of all crates share: which part of a campaign a run takes, and what was skipped.
+//!
+//! Never holds a test of another crate, and no crate links it but for its tests.
+#![forbid(unsafe_code)]
+
+mod share;
+mod skipped;
+
+pub use share::Share;
+pub use skipped::{ALLOWED, skip, skipped};

@@ -1,0 +1,38 @@
+//! The tests of this crate, in one program.
+extern crate shopfloor_testkit as testkit;
+
+mod another_device;
+mod assumed;
+mod broken_plans;
+mod cancelled_on_device;
+mod code;
+mod common;
+mod control;
+mod cut;
+mod decode;
+mod devices;
+mod emulated;
+mod emulated_device;
+mod epilogues;
+mod epochs;
+mod exact;
+mod guard;
+mod host_share;
+mod joined_caches;
+mod kernel_text;
+mod operator_page;
+mod outside;
+mod plans;
+mod precision;
+mod random;
+mod ranges;
+mod ready_beforehand;
+mod recurrent;
+mod resident_device;
+mod resident_life;
+mod shared_out;
+mod sorted_on_device;
+mod split;
+mod state_on_device;
+mod streamed_resident;
+mod wall;
