@@ -133,7 +133,7 @@ pub(crate) fn check_joining(model: &Model) -> Result<(), Error> {
 /// each as keep it busy. `progress` hears the share done.
 ///
 /// # Errors
-/// As [`SessionBuilder::commit`] and [`Session::run`].
+/// As [`SessionBuilder::commit`] and [`crate::Session::run`].
 pub fn sweep(
     builder: &SessionBuilder,
     path: &Path,
