@@ -10,11 +10,11 @@ fn expected(why: &str) -> bool {
         .any(|r| why.contains(r))
 }
 
-fn check(shuffle: u32, seed: u64, count: usize) -> Outcome {
-    let share = testing::Share::of_run(40);
-    let first = seed + share.number * count as u64;
-    let out = run(&Interpreter { shuffle }, None, first, seeds(count));
-    let out = out.unwrap_or_else(|e| panic!("{share}: {e}"));
+fn check(shuffle: u32, seed: u64, each: u64) -> Outcome {
+    let own = testing::Share::cases(40, each);
+    let count = seeds((own.end - own.start) as usize);
+    let out = run(&Interpreter { shuffle }, None, seed + own.start, count);
+    let out = out.unwrap_or_else(|e| panic!("{e}"));
     for (why, n) in &out.refused {
         assert!(expected(why), "{n} times: {why}");
     }

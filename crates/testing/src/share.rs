@@ -46,6 +46,15 @@ impl Share {
         }
     }
 
+    /// Numbers of the cases of this run, of `of` shares with `each` cases; all of them where `SHOPFLOOR_SHARE` is
+    /// `all`.
+    pub fn cases(of: u64, each: u64) -> std::ops::Range<u64> {
+        match Share::of_run(of) {
+            Share::ALL => 0..of * each,
+            s => s.number * each..(s.number + 1) * each,
+        }
+    }
+
     /// Whether the case of this number is in it.
     pub fn picks(self, case: u64) -> bool {
         case % self.of == self.number
