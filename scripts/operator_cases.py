@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the cases of crates/testkit/data/operators: small models of one operator each, with inputs
+"""Makes the cases of crates/check/testkit/data/operators: small models of one operator each, with inputs
 and the outputs that onnxruntime gives, or the standard's reference evaluator.
 
     operator_cases.py OUT [NAME...]

@@ -1,0 +1,101 @@
+//! PTX of every family, assembled by ptxas where it is to be had.
+use emit::ptx;
+use kernel::TileProgram;
+use shopfloor_conformance::{Failure, Subject, run, seeds};
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tensor::Tensor;
+
+/// Path of ptxas, or why it is left out.
+fn ptxas() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let out = Command::new("sh")
+        .arg(root.join("scripts/fetch-ptxas.sh"))
+        .output()
+        .map_err(|e| e.to_string())?;
+    match out.status.success() {
+        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
+        false => Err(String::from_utf8_lossy(&out.stderr).trim().to_string()),
+    }
+}
+
+/// "Used N registers" in what `ptxas -v` says.
+fn registers(log: &str) -> Option<u32> {
+    let (_, rest) = log.split_once("Used ")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+/// Assembles instead of running.
+struct Assembler {
+    tool: PathBuf,
+    folder: tempfile::TempDir,
+    done: Cell<usize>,
+    /// Estimated and taken.
+    registers: RefCell<Vec<(u32, u32)>>,
+}
+
+impl Subject for Assembler {
+    fn name(&self) -> String {
+        "ptxas".into()
+    }
+
+    fn kind(&self) -> kernel::TargetKind {
+        kernel::TargetKind::Ptx
+    }
+
+    fn run(
+        &self,
+        program: &TileProgram,
+        _: &[(&str, i64)],
+        _: &[Tensor],
+    ) -> Result<Vec<Tensor>, Failure> {
+        let n = self.done.get();
+        self.done.set(n + 1);
+        let arch = ptx::ARCHS[n % ptx::ARCHS.len()];
+        let text = ptx::emit(program, arch).map_err(|e| Failure::Refused(e.to_string()))?;
+        let file = self.folder.path().join("kernel.ptx");
+        std::fs::write(&file, &text.text).map_err(|e| Failure::Broken(e.to_string()))?;
+        // Random schedules may hold more than there are registers; that is theirs to answer for.
+        let out = Command::new(&self.tool)
+            .args(["-v", "--gpu-name", arch, "-o", "/dev/null"])
+            .arg(&file)
+            .output()
+            .map_err(|e| Failure::Broken(e.to_string()))?;
+        let said = String::from_utf8_lossy(&out.stderr).to_string();
+        let log = said.clone() + &String::from_utf8_lossy(&out.stdout);
+        if let Some(used) = registers(&log) {
+            self.registers
+                .borrow_mut()
+                .push((text.registers_estimate, used));
+        }
+        match out.status.success() && !said.contains("warning") {
+            // Nothing was run: there is nothing to compare.
+            true => Ok(vec![]),
+            false => Err(Failure::Broken(format!("{said}\n{}", text.text))),
+        }
+    }
+}
+
+#[test]
+fn every_family_is_assembled() {
+    let tool = match ptxas() {
+        Ok(t) => t,
+        Err(e) => {
+            testing::skip("ptxas: every family", &e);
+            return;
+        }
+    };
+    let a = Assembler {
+        tool,
+        folder: tempfile::tempdir().expect("a folder"),
+        done: Cell::new(0),
+        registers: RefCell::default(),
+    };
+    let own = testing::Share::cases(16, 1);
+    let count = (own.end - own.start) as usize;
+    let out = run(&a, None, 3000 + own.start, seeds(count)).unwrap_or_else(|e| panic!("{e}"));
+    println!("{:?}, registers {:?}", out.agreed, a.registers.borrow());
+    assert!(out.total() > 30, "{:?}", out.agreed);
+    assert!(out.agreed.len() >= 7, "{:?}", out.agreed);
+}

@@ -1,0 +1,362 @@
+//! Batch, instances and workers per instance, chosen from predictions.
+use crate::{Alternative, Goal, Why};
+use serde::{Deserialize, Serialize};
+
+/// A gain in throughput below this share does not pay for a larger batch or more instances.
+const WORTH: f64 = 0.02;
+/// Ways whose throughputs are predicted closer than this cannot be told apart: whole models are predicted
+/// about so well.
+const UNSURE: f64 = 0.1;
+
+/// What one way to run a model is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Items of a run.
+    pub batch: u32,
+    /// Workers of a run.
+    pub workers: u32,
+    /// Seconds of a run that has the machine for itself.
+    pub seconds: f64,
+    /// Seconds that the run's traffic with main memory takes at the rate of the whole machine: what
+    /// instances share, however many workers each has.
+    pub memory_s: f64,
+}
+
+impl Prediction {
+    /// Seconds of one of `instances` runs at once.
+    pub fn beside(&self, instances: u32) -> f64 {
+        self.seconds.max(f64::from(instances) * self.memory_s)
+    }
+}
+
+/// Seconds that a worker which shares its core is off it at a stretch: a scheduler's time slice.
+const SLICE_S: f64 = 3e-3;
+
+/// Seconds of a run of `steps` steps that takes `seconds` on workers that have their cores for
+/// themselves, on the best `workers` of those that have these `shares` of them: tasks go to who is free,
+/// and at the end of each step everybody waits for the one that may be off its core. No longer than if all
+/// stood still whenever that one is off: while they wait for it, no further step can.
+pub fn on_shares(seconds: f64, workers: u32, shares: &[f64], steps: u64) -> f64 {
+    let mut best: Vec<f64> = shares.iter().map(|s| s.clamp(0.0, 1.0)).collect();
+    best.sort_by(|a, b| b.total_cmp(a));
+    best.truncate(workers.max(1) as usize);
+    let Some(least) = best.last().copied() else {
+        return seconds;
+    };
+    let sum: f64 = best.iter().sum();
+    let stalls = match best.len() > 1 {
+        true => steps as f64 * (1.0 - least) * 0.5 * SLICE_S,
+        false => 0.0,
+    };
+    let helped = seconds * best.len() as f64 / sum.max(1e-3) + stalls;
+    helped.min(seconds / least.max(1e-3))
+}
+
+/// Numbers worth trying up to `most`: powers of two, and `most` itself.
+pub fn ladder(most: u32) -> Vec<u32> {
+    let mut v: Vec<u32> = (0..32)
+        .map(|i| 1u32 << i)
+        .take_while(|n| *n < most)
+        .collect();
+    v.push(most.max(1));
+    v
+}
+
+/// How good a division is for a goal; more is better.
+pub fn value(goal: &Goal, d: &Division) -> f64 {
+    match goal {
+        Goal::Latency => 1.0 / d.latency_s.max(1e-12),
+        Goal::Throughput { .. } => d.throughput,
+    }
+}
+
+/// How a model is run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Division {
+    /// Items of a run at most.
+    pub batch: u32,
+    /// Runs at once.
+    pub instances: u32,
+    /// Workers of each.
+    pub workers: u32,
+    /// Predicted items per second when there is always something to do.
+    pub throughput: f64,
+    /// Predicted seconds from a request's arrival to its end at that rate.
+    pub latency_s: f64,
+    /// Seconds that a request may be held back so that a batch fills and the bound is kept; 0
+    /// without a bound.
+    pub max_delay_s: f64,
+    /// What a further item adds to a run, as a share of what an item takes alone.
+    pub marginal: f64,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Seconds from arrival to end where runs follow each other without a gap: a request of a batch waits
+/// for the next run to begin, one of `instances` that begin in turn, and then for its own.
+fn latency(run_s: f64, batch: u32, instances: u32) -> f64 {
+    match batch {
+        0 | 1 => run_s,
+        _ => run_s * (1.0 + 1.0 / f64::from(instances.max(1))),
+    }
+}
+
+struct Way {
+    p: Prediction,
+    instances: u32,
+    run_s: f64,
+    latency_s: f64,
+    throughput: f64,
+}
+
+impl Way {
+    fn text(&self) -> String {
+        format!(
+            "batch {}, {} x {} workers",
+            self.p.batch, self.instances, self.p.workers
+        )
+    }
+}
+
+/// The best division of `workers` workers for `goal`, out of what was predicted; the bound of
+/// [`Goal::Throughput`] counts. `None` when nothing was predicted that `workers` can run.
+///
+/// For latency: one item, the workers with the shortest run, and as many instances as fit. For
+/// throughput: most items per second among the ways within the bound; where none is within it, the
+/// one with the shortest latency, and the reason says so.
+pub fn choose(
+    model: &str,
+    predictions: &[Prediction],
+    goal: &Goal,
+    workers: u32,
+) -> Option<Division> {
+    let workers = workers.max(1);
+    let sound = |p: &&Prediction| {
+        p.batch > 0
+            && (1..=workers).contains(&p.workers)
+            && p.seconds.is_finite()
+            && p.seconds > 0.0
+            && p.memory_s.is_finite()
+    };
+    let mut ways: Vec<Way> = Vec::new();
+    for p in predictions.iter().filter(sound) {
+        for instances in 1..=workers / p.workers {
+            let run_s = p.beside(instances);
+            ways.push(Way {
+                p: *p,
+                instances,
+                run_s,
+                latency_s: latency(run_s, p.batch, instances),
+                throughput: f64::from(instances) * f64::from(p.batch) / run_s,
+            });
+        }
+    }
+    let by_key = |key: &dyn Fn(&Way) -> (f64, f64), list: &mut Vec<Way>| {
+        list.sort_by(|a, b| {
+            let (x, y) = (key(a), key(b));
+            (x.0.total_cmp(&y.0))
+                .then(x.1.total_cmp(&y.1))
+                .then(a.p.batch.cmp(&b.p.batch))
+                .then(a.instances.cmp(&b.instances))
+                .then(a.p.workers.cmp(&b.p.workers))
+        });
+    };
+    let (chosen, reason);
+    match goal {
+        Goal::Latency => {
+            let least = ways.iter().map(|w| w.p.batch).min()?;
+            ways.retain(|w| w.p.batch == least);
+            let alone = |w: &Way| (w.p.seconds, -f64::from(w.instances));
+            by_key(&alone, &mut ways);
+            // Workers that bring next to nothing are better left to other requests.
+            let best = ways.first()?.p.seconds;
+            let enough = |w: &Way| w.p.seconds <= best * (1.0 + WORTH);
+            let fewest = ways
+                .iter()
+                .filter(|w| enough(w))
+                .map(|w| w.p.workers)
+                .min()?;
+            let at = (0..ways.len())
+                .filter(|&i| enough(&ways[i]) && ways[i].p.workers == fewest)
+                .max_by_key(|&i| ways[i].instances)?;
+            chosen = at;
+            reason = format!(
+                "a request alone is predicted to take {:.3} ms with {fewest} of {workers} workers, which is the least or within {:.0}% of it",
+                1e3 * ways[at].p.seconds,
+                100.0 * WORTH
+            );
+        }
+        Goal::Throughput { max_latency_s } => {
+            let bound = max_latency_s.unwrap_or(f64::INFINITY);
+            let within = |w: &Way| w.latency_s <= bound;
+            if ways.iter().any(within) {
+                ways.retain(within);
+                by_key(&|w: &Way| (-w.throughput, w.latency_s), &mut ways);
+                let most = ways.first()?.throughput;
+                // What workers of one run lose to each other is predicted worst: where no latency asks for
+                // several of them, each has a run of its own.
+                let (near, few): (f64, &dyn Fn(&Way) -> u32) = match max_latency_s {
+                    Some(_) => (WORTH, &|_| 0),
+                    None => (UNSURE, &|w| w.p.workers),
+                };
+                let key = |i: usize| (few(&ways[i]), ways[i].latency_s);
+                let at = (0..ways.len())
+                    .filter(|&i| ways[i].throughput >= most * (1.0 - near))
+                    .min_by(|&a, &b| {
+                        let ((f, l), (g, m)) = (key(a), key(b));
+                        f.cmp(&g).then(l.total_cmp(&m))
+                    })?;
+                chosen = at;
+                reason = match max_latency_s {
+                    Some(b) => format!(
+                        "most items per second of what keeps a latency of {:.3} ms, within {:.0}%",
+                        1e3 * b,
+                        100.0 * WORTH
+                    ),
+                    None => format!(
+                        "most items per second, within {:.0}% the fewest workers for each run",
+                        100.0 * UNSURE
+                    ),
+                };
+            } else {
+                by_key(&|w: &Way| (w.latency_s, -w.throughput), &mut ways);
+                chosen = 0;
+                reason = format!(
+                    "no way keeps a latency of {:.3} ms; this one comes closest",
+                    1e3 * bound
+                );
+            }
+        }
+    }
+    let w = ways.get(chosen)?;
+    let alternatives = ways
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| *i != chosen)
+        .take(4)
+        .map(|(_, w)| Alternative {
+            what: format!("{}: {:.1} items/s", w.text(), w.throughput),
+            predicted_s: w.latency_s,
+        })
+        .collect();
+    let single = predictions
+        .iter()
+        .filter(|p| p.workers == w.p.workers && p.batch > 0)
+        .min_by_key(|p| p.batch);
+    let marginal = single.map_or(1.0, |s| {
+        let one = s.seconds / f64::from(s.batch);
+        match w.p.batch {
+            0 | 1 => 1.0,
+            b => ((w.p.seconds / one - 1.0) / f64::from(b - 1)).clamp(0.0, 1.0),
+        }
+    });
+    let max_delay_s = match goal {
+        Goal::Throughput {
+            max_latency_s: Some(b),
+        } if w.p.batch > 1 => ((b - w.latency_s) / 2.0).clamp(0.0, w.run_s),
+        _ => 0.0,
+    };
+    Some(Division {
+        batch: w.p.batch,
+        instances: w.instances,
+        workers: w.p.workers,
+        throughput: w.throughput,
+        latency_s: w.latency_s,
+        max_delay_s,
+        marginal,
+        why: Why {
+            pass: "division".into(),
+            subject: model.into(),
+            choice: w.text(),
+            alternatives,
+            reason,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn p(batch: u32, workers: u32, ms: f64, memory_ms: f64) -> Prediction {
+        Prediction {
+            batch,
+            workers,
+            seconds: ms * 1e-3,
+            memory_s: memory_ms * 1e-3,
+        }
+    }
+
+    #[test]
+    fn latency_takes_all_workers_only_where_that_pays() {
+        let d = choose(
+            "m",
+            &[p(1, 1, 10.0, 1.0), p(1, 2, 6.0, 1.0)],
+            &Goal::Latency,
+            2,
+        )
+        .unwrap();
+        assert_eq!((d.batch, d.instances, d.workers), (1, 1, 2));
+        let d = choose(
+            "m",
+            &[p(1, 1, 10.0, 1.0), p(1, 2, 9.9, 1.0)],
+            &Goal::Latency,
+            2,
+        )
+        .unwrap();
+        assert_eq!((d.instances, d.workers), (2, 1));
+    }
+
+    #[test]
+    fn throughput_prefers_instances_until_they_share_memory() {
+        let goal = Goal::Throughput {
+            max_latency_s: None,
+        };
+        let compute = [p(1, 1, 10.0, 1.0), p(1, 2, 6.0, 1.0)];
+        let d = choose("m", &compute, &goal, 2).unwrap();
+        assert_eq!((d.instances, d.workers), (2, 1));
+        assert!((d.throughput - 200.0).abs() < 1e-9);
+        let memory = [p(1, 1, 10.0, 9.0), p(1, 2, 8.0, 8.0)];
+        let d = choose("m", &memory, &goal, 2).unwrap();
+        assert_eq!((d.instances, d.workers), (1, 2));
+    }
+
+    #[test]
+    fn a_bound_limits_the_batch_and_what_cannot_be_kept_is_said() {
+        let all = [p(1, 1, 10.0, 0.1), p(8, 1, 40.0, 0.1), p(32, 1, 140.0, 0.1)];
+        let at = |ms: f64| {
+            let goal = Goal::Throughput {
+                max_latency_s: Some(ms * 1e-3),
+            };
+            choose("m", &all, &goal, 2).unwrap()
+        };
+        assert_eq!(at(500.0).batch, 32);
+        assert_eq!(at(100.0).batch, 8);
+        let none = at(5.0);
+        assert_eq!(none.batch, 1);
+        assert!(none.why.reason.contains("no way keeps"));
+        assert!(at(100.0).max_delay_s > 0.0 && at(100.0).max_delay_s <= 0.020 + 1e-12);
+        assert!((at(100.0).marginal - 3.0 / 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_of_cores_stretch_runs() {
+        assert_eq!(on_shares(1.0, 2, &[], 10), 1.0);
+        assert_eq!(on_shares(1.0, 1, &[0.5, 1.0], 10), 1.0);
+        assert!((on_shares(1.0, 2, &[0.5, 1.0], 0) - 2.0 / 1.5).abs() < 1e-12);
+        // Few long steps wait for the slice in which a worker is away.
+        assert!((on_shares(1.0, 2, &[0.5, 1.0], 10) - (2.0 / 1.5 + 10.0 * 0.75e-3)).abs() < 1e-12);
+        // Many short ones stand still with it: a model of 60 steps that took 1.03 ms took 2.06 beside a
+        // neighbour on one of two cores (bench/DRILLS.md).
+        assert!((on_shares(1.03e-3, 2, &[0.5, 1.0], 60) - 2.06e-3).abs() < 1e-9);
+        assert_eq!(ladder(6), [1, 2, 4, 6]);
+        assert_eq!(ladder(0), [1]);
+    }
+
+    #[test]
+    fn nothing_sound_gives_nothing() {
+        assert!(choose("m", &[], &Goal::Latency, 2).is_none());
+        assert!(choose("m", &[p(1, 4, 1.0, 0.0)], &Goal::Latency, 2).is_none());
+        assert!(choose("m", &[p(1, 1, f64::NAN, 0.0)], &Goal::Latency, 2).is_none());
+    }
+}

@@ -1,0 +1,652 @@
+use crate::{Cache, Error, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
+use cpu::CpuDevice;
+use cpu::isa::Isa;
+use device::{Device, UnifiedBuffer};
+use layout::{Dim, DimBox};
+use machine::Machine;
+use plan::{Allotment, Goal, Plan, Timeline};
+use runtime::{Batching, Binding, Call, Engine, Stream};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use plan::division::Division;
+use supervisor::supervise::Mode;
+use tensor::Tensor;
+
+/// An engine on this machine's CPU.
+///
+/// `threads`: workers, the calling thread included (default: the cores this process may use);
+/// `isa`: instruction set (default: the best there is); `machine`: description to plan for
+/// (default: the present one, calibrated if a calibration is stored).
+///
+/// # Errors
+/// The instruction set is not there, or threads cannot be started.
+pub fn default_engine(
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
+    let device = CpuDevice::new(cpu::CpuOptions {
+        threads,
+        isa,
+        machine,
+        ..Default::default()
+    })?;
+    let planner = planner::Planner::new(
+        vec![(device.machine().clone(), device.target().clone())],
+        planner::PlanOptions::default(),
+    );
+    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
+}
+
+/// An engine on the device named `on`: `cpu`, or `wgpu` or `wgpu:ADAPTER` for a GPU through WebGPU
+/// (the first whose name contains ADAPTER), or `cuda` or `cuda:N` for an NVIDIA GPU, or `emulated:a100`,
+/// `emulated:h100` or `emulated:t4` for one that is emulated; or `cpu+` and one of the GPUs, which share
+/// a plan out by predicted time, copies between them included. The other arguments are as for
+/// [`default_engine`] and matter to a CPU only, but for `machine`.
+///
+/// # Errors
+/// No such device, or one that this build leaves out.
+pub fn engine_on(
+    on: &str,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+) -> Result<Arc<Engine>, Error> {
+    engine_for(on, threads, isa, machine, true)
+}
+
+/// [`engine_on`], streaming weights to GPUs that they do not fit or not.
+fn engine_for(
+    on: &str,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+    streaming: bool,
+) -> Result<Arc<Engine>, Error> {
+    let parts: Vec<&str> = on.split('+').collect();
+    let (cut, on) = match parts[..] {
+        [_] => (false, on),
+        ["cpu", gpu] | [gpu, "cpu"] if gpu != "cpu" => (true, gpu),
+        _ => {
+            return Err(Error::Usage(format!(
+                "'{on}' is no pair of devices; give the CPU and one GPU, such as cpu+cuda or cpu+wgpu"
+            )));
+        }
+    };
+    let (kind, which) = match on.split_once(':') {
+        Some((k, w)) => (k, Some(w)),
+        None => (on, None),
+    };
+    match (kind, which) {
+        ("cpu", None) => default_engine(threads, isa, machine),
+        ("wgpu", which) => webgpu_engine(which, (threads, isa), machine, cut),
+        ("cuda" | "emulated", which) => {
+            crate::gpu::engine(on, which, (threads, isa), machine, (streaming, cut))
+        }
+        _ => Err(Error::Usage(format!(
+            "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda"
+        ))),
+    }
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu_engine(
+    adapter: Option<&str>,
+    (threads, isa): (Option<usize>, Option<Isa>),
+    machine: Option<Machine>,
+    cut: bool,
+) -> Result<Arc<Engine>, Error> {
+    let host: Arc<dyn Device> = Arc::new(CpuDevice::new(cpu::CpuOptions {
+        threads,
+        isa,
+        machine: None,
+        ..Default::default()
+    })?);
+    let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
+    let machine = machine.unwrap_or_else(|| device.machine().clone());
+    if cut {
+        let planner = crate::pair::Cut::new(&*host, &device, machine);
+        return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
+    }
+    // What the GPU has no form for runs on the host, with copies between.
+    let planner = planner::Planner::new(
+        vec![
+            (host.machine().clone(), host.target().clone()),
+            (machine, device.target().clone()),
+        ],
+        planner::PlanOptions::default(),
+    );
+    Ok(Engine::new(Arc::new(device), Arc::new(planner)))
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu_engine(
+    _: Option<&str>,
+    _: (Option<usize>, Option<Isa>),
+    _: Option<Machine>,
+    _: bool,
+) -> Result<Arc<Engine>, Error> {
+    Err(Error::Usage(
+        "this build has no wgpu; build it with `--features webgpu`".into(),
+    ))
+}
+
+/// How a session is made.
+#[derive(Clone, Default)]
+pub struct SessionBuilder {
+    on: Option<String>,
+    threads: Option<usize>,
+    isa: Option<Isa>,
+    machine: Option<Machine>,
+    engine: Option<Arc<Engine>>,
+    goal: Goal,
+    memory: Option<u64>,
+    options: ModelOptions,
+    max_running: Option<usize>,
+    max_queued: Option<usize>,
+    weight: Option<f64>,
+    priority: i32,
+    deadline: Option<Duration>,
+    workers: Option<u32>,
+    batching: Option<Batching>,
+    cache: Option<Cache>,
+    resident_weights: bool,
+    deterministic: bool,
+    supervise: Option<Mode>,
+}
+
+impl SessionBuilder {
+    /// Workers, the calling thread included. Ignored with [`SessionBuilder::with_engine`].
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Runs on this device, as [`engine_on`] names them; the CPU when not said. Ignored with
+    /// [`SessionBuilder::with_engine`].
+    #[must_use]
+    pub fn with_device(mut self, on: &str) -> Self {
+        self.on = Some(on.into());
+        self
+    }
+
+    /// Refuses models whose weights a GPU has no room for, which are otherwise streamed to it from the
+    /// host ahead of use. Ignored with [`SessionBuilder::with_engine`].
+    #[must_use]
+    pub fn without_streaming(mut self) -> Self {
+        self.resident_weights = true;
+        self
+    }
+
+    /// Runs on a shared engine: its workers serve all its sessions.
+    pub fn with_engine(mut self, engine: Arc<Engine>) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Plans for this description instead of the detected machine.
+    pub fn with_machine(mut self, machine: Machine) -> Self {
+        self.machine = Some(machine);
+        self
+    }
+
+    /// Uses this instruction set.
+    pub fn with_isa(mut self, isa: Isa) -> Self {
+        self.isa = Some(isa);
+        self
+    }
+
+    /// What plans are to be good at.
+    pub fn with_goal(mut self, goal: Goal) -> Self {
+        self.goal = goal;
+        self
+    }
+
+    /// Bytes that a plan may take.
+    pub fn with_memory_limit(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Binds the shape of an input.
+    pub fn with_shape(mut self, input: &str, shape: &[usize]) -> Self {
+        self.options
+            .shapes
+            .insert(input.into(), shape.iter().map(|&d| Dim::from(d)).collect());
+        self
+    }
+
+    /// Plans cover the symbolic dimension `name` from `lo` to `hi` (both included). Equal ends bind
+    /// it for good. Sizes that no range covers are planned for when a request first has them: the first
+    /// few of a dimension alone, later ones in ranges of less than a doubling.
+    pub fn with_dim(mut self, name: &str, lo: i64, hi: i64) -> Self {
+        self.options.dims.insert(name, lo, hi);
+        self
+    }
+
+    /// Every dimension of every input is a symbol: [`ModelOptions::open_dims`].
+    #[must_use]
+    pub fn with_open_dims(mut self) -> Self {
+        self.options.open_dims = true;
+        self
+    }
+
+    /// Declares state: what `output` gives is what `input` takes in a stream's next request.
+    pub fn with_state(mut self, input: &str, output: &str) -> Self {
+        self.options.states.push((input.into(), output.into()));
+        self
+    }
+
+    /// Declares the state whose inputs and outputs are named as exporters name them, where none is declared
+    /// with [`SessionBuilder::with_state`]: [`ModelOptions::find_states`].
+    #[must_use]
+    pub fn with_found_states(mut self) -> Self {
+        self.options.find_states = true;
+        self
+    }
+
+    /// Nodes of operator `name` of `domain` run this kernel: [`ModelOptions::with_kernel`].
+    #[must_use]
+    pub fn with_kernel(mut self, domain: &str, name: &str, text: &str) -> Self {
+        self.options = self.options.with_kernel(domain, name, text);
+        self
+    }
+
+    /// Requests running at once and waiting at most.
+    pub fn with_queue(mut self, running: usize, waiting: usize) -> Self {
+        self.max_running = Some(running);
+        self.max_queued = Some(waiting);
+        self
+    }
+
+    /// Share of the workers beside other sessions of the same priority on the same engine; 1 when not
+    /// said.
+    #[must_use]
+    pub fn with_weight(mut self, weight: f64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Requests of higher priority go first on a shared engine: those of lower priority give their
+    /// workers up at the next task. What has waited for a second ([`supervisor::admission::RISES_S`]) goes
+    /// before them. 0 when not said.
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// By when a request must be done, counted from its arrival: one that cannot be is refused at once,
+    /// one that waited in vain as soon as that is clear.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Workers of one request, which run side by side as far as there are workers. When not said: all
+    /// where the plan has use for them, else one.
+    #[must_use]
+    pub fn with_workers(mut self, workers: u32) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Joins requests that wait into one run along the batch, the first extent of every input and
+    /// output: up to `items` of them, and the first is held back for `delay` at most so that others can
+    /// join it. What runs alone gives the same results up to rounding. Fails to commit where the model
+    /// has no such extent, or where its items influence each other.
+    #[must_use]
+    pub fn with_batching(mut self, items: u32, delay: Duration) -> Self {
+        self.batching = Some(Batching {
+            max_items: items.max(1),
+            max_delay_s: delay.as_secs_f64(),
+            ..Batching::default()
+        });
+        self
+    }
+
+    /// Runs a session as `division` says: batch, runs at once, workers of each.
+    #[must_use]
+    pub fn with_division(mut self, d: &Division) -> Self {
+        self.workers = Some(d.workers);
+        self.max_running = Some(d.instances as usize);
+        self.batching = (d.batch > 1).then_some(Batching {
+            max_items: d.batch,
+            max_delay_s: d.max_delay_s,
+            marginal: d.marginal,
+        });
+        self
+    }
+
+    /// The same requests give the same bits, whatever else goes on: the session's plans are pinned. No
+    /// supervisor changes them, none depends on the plans that were made before it, and every size
+    /// that no range covers has a plan of its own.
+    #[must_use]
+    pub fn deterministic(mut self) -> Self {
+        self.deterministic = true;
+        self
+    }
+
+    /// How far a supervisor of the new engine goes; [`Mode::Off`] when not said, since a plan that changes
+    /// changes the last bits of outputs, and measurements are of one plan. Ignored with
+    /// [`SessionBuilder::with_engine`]: see [`crate::Supervision`].
+    #[must_use]
+    pub fn with_supervision(mut self, mode: Mode) -> Self {
+        self.supervise = (mode != Mode::Off).then_some(mode);
+        self
+    }
+
+    /// Keeps plans and packed weights between processes, and uses those that are there.
+    pub fn with_cache(mut self, cache: Cache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// In what type f32 matrix products and convolutions multiply; f32 when not said.
+    #[must_use]
+    pub fn with_precision(mut self, precision: crate::Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
+    /// Everything that import binds, at once.
+    pub fn with_model_options(mut self, options: ModelOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The engine that sessions run on: the one given, or a new one.
+    ///
+    /// # Errors
+    /// As [`engine_on`].
+    pub fn engine(&self) -> Result<Arc<Engine>, Error> {
+        match &self.engine {
+            Some(e) => Ok(e.clone()),
+            None => {
+                let engine = engine_for(
+                    self.on.as_deref().unwrap_or("cpu"),
+                    self.threads,
+                    self.isa,
+                    self.machine.clone(),
+                    !self.resident_weights,
+                )?;
+                if let Some(mode) = self.supervise {
+                    Supervision::start(&engine, SuperviseOptions::of(mode))?.detach();
+                }
+                Ok(engine)
+            }
+        }
+    }
+
+    /// Reads the model at `path` and makes it ready.
+    ///
+    /// # Errors
+    /// As [`Model::open`] and [`default_engine`].
+    pub fn commit_from_file(self, path: impl AsRef<Path>) -> Result<Session, Error> {
+        let model = Model::open_with(path, &self.options, self.cache.as_ref())?;
+        self.commit(model)
+    }
+
+    /// Makes a model that was read before ready.
+    ///
+    /// # Errors
+    /// As [`default_engine`].
+    pub fn commit(mut self, mut model: Model) -> Result<Session, Error> {
+        let engine = self.engine()?;
+        let given = self.workers.is_some() || self.batching.is_some();
+        if let (Goal::Throughput { .. }, false) = (self.goal, given) {
+            let found = crate::division::divide(&engine, &model, self.goal, self.memory)?;
+            if let Some(d) = found {
+                self = self.with_division(&d);
+            }
+        }
+        if let Some(key) = model.sharing_key() {
+            let shared = engine.share(&key, model.program());
+            model.set_program(shared);
+        }
+        // A GPU has the host beside it, and both take all the workers that they have.
+        let workers = match engine.device().target().gpu {
+            None => {
+                let all = engine.device().workers() as u32;
+                vec![self.workers.map_or(all, |w| w.clamp(1, all))]
+            }
+            Some(_) => vec![],
+        };
+        let defaults = runtime::SessionOptions::default();
+        let mut dims = model.dims().clone();
+        if let (Some(b), Some(name)) = (
+            self.batching,
+            runtime::joins_along(model.program()).map(ToString::to_string),
+        ) && dims.get(&name).is_none()
+        {
+            dims.insert(name.as_str(), 1, i64::from(b.max_items));
+        }
+        let policy = runtime::SessionPolicy {
+            weight: self.weight.unwrap_or(1.0),
+            priority: self.priority,
+            deadline: self.deadline.map(|d| d.as_secs_f64()),
+            max_running: self.max_running.unwrap_or(defaults.policy.max_running),
+            max_queued: self.max_queued.unwrap_or(defaults.policy.max_queued),
+            ..defaults.policy
+        };
+        let options = runtime::SessionOptions {
+            dims,
+            allotment: Allotment {
+                workers,
+                memory: self.memory,
+                goal: self.goal,
+            },
+            policy,
+            workers: self.workers,
+            pinned: self.deterministic,
+            special: crate::special::Source::of(&model, self.cache.clone())
+                .map(|s| Arc::new(s) as Arc<dyn runtime::Specialise>),
+            store: self.cache.as_ref().and_then(|c| {
+                let device = engine.device();
+                let (target, machine) = (&device.target().name, device.machine().hash_hex());
+                let planner = engine.planner().setting();
+                let setting = format!("{target}\n{machine}\n{planner}");
+                Some(c.of(&model, &setting)? as Arc<dyn runtime::PlanStore>)
+            }),
+        };
+        let inner = runtime::Session::new(engine.clone(), model.program().clone(), options);
+        let session = Session {
+            model,
+            inner,
+            cache: self.cache.clone(),
+            builder: self.clone().with_engine(engine),
+            giving: Mutex::default(),
+        };
+        if let Some(b) = self.batching.filter(|b| b.max_items > 1) {
+            crate::division::check_joining(&session.model)?;
+            session.inner.set_policy(runtime::SessionPolicy {
+                batching: b,
+                ..session.inner.policy()
+            });
+        }
+        Ok(session)
+    }
+}
+
+/// A model ready to run; shared by any number of threads.
+pub struct Session {
+    model: Model,
+    inner: Arc<runtime::Session>,
+    cache: Option<Cache>,
+    /// How it was made.
+    builder: SessionBuilder,
+    /// Sessions of the same model for requests that give initialisers, by which they give.
+    giving: Mutex<BTreeMap<BTreeSet<String>, Arc<Session>>>,
+}
+
+impl Session {
+    /// How a session is made.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Why the session's cache keeps nothing more, where it has one that could not be written to.
+    pub fn cache_problem(&self) -> Option<&str> {
+        self.cache.as_ref()?.problem()
+    }
+
+    /// The session of the runtime, for engines, plans and epochs.
+    pub fn runtime(&self) -> &runtime::Session {
+        &self.inner
+    }
+
+    /// Runs one request. Each input is dense, row-major, of the model's dtype and of a shape that
+    /// fits the model's; dims that no earlier request had are planned first.
+    ///
+    /// # Errors
+    /// Inputs missing, unknown, or of the wrong dtype or shape; more requests than the queue
+    /// holds; an index out of range in the model.
+    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Outputs, Error> {
+        self.giving(inputs, |s| {
+            s.outputs(s.inner.run_tensors(inputs, None, None)?)
+        })
+    }
+
+    /// Runs `f` on the session for requests that give what `inputs` gives: this one, unless initialisers
+    /// that are inputs too are among them.
+    fn giving<R>(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        mut f: impl FnMut(&Session) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let out = f(self);
+        if !matches!(out, Err(Error::Run(runtime::RunError::Unknown { .. }))) {
+            return out;
+        }
+        let overridable = &self.model.report().overridable;
+        let given: BTreeSet<String> = inputs
+            .iter()
+            .filter(|(name, _)| overridable.iter().any(|o| o == name))
+            .map(|(name, _)| name.to_string())
+            .collect();
+        if given.is_subset(&self.model.options().given) {
+            return out;
+        }
+        let mut all = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = match all.get(&given) {
+            Some(s) => s.clone(),
+            None => {
+                let mut builder = self.builder.clone();
+                builder.options = self.model.options().clone();
+                builder.options.given.extend(given.iter().cloned());
+                let made = Arc::new(builder.commit_from_file(self.model.path())?);
+                all.insert(given, made.clone());
+                made
+            }
+        };
+        drop(all);
+        f(&session)
+    }
+
+    /// Runs one request that can be given up by `cancel`, or that must be done in time.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; the request was cancelled, or is refused because it cannot be done in time.
+    pub fn run_call(&self, inputs: &[(&str, &Tensor)], call: Call<'_>) -> Result<Outputs, Error> {
+        self.giving(inputs, |s| s.outputs(s.inner.run_call(inputs, call)?))
+    }
+
+    /// Takes no further requests and waits until those it has are done.
+    pub fn drain(&self) {
+        self.inner.drain();
+    }
+
+    /// Runs one request on buffers that lie anywhere; see [`crate::UnifiedBuffer`]. Inputs are brought
+    /// to where the plan runs only if they are not there, and outputs stay where they were made until
+    /// somebody looks at them. Gives them in the model's order.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_unified(
+        &self,
+        inputs: &[(&str, &UnifiedBuffer)],
+    ) -> Result<Vec<(String, UnifiedBuffer)>, Error> {
+        let outs = self.inner.run_unified(inputs)?;
+        let names = self.inner.output_names().iter().cloned();
+        Ok(names.zip(outs).collect())
+    }
+
+    /// Runs one request and records what ran when.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_timed(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        timeline: &mut Timeline,
+    ) -> Result<Outputs, Error> {
+        self.giving(inputs, |s| {
+            s.outputs(s.inner.run_tensors(inputs, Some(&mut *timeline), None)?)
+        })
+    }
+
+    /// Runs steps 0 to `last` of one request (counted over the plan's blocks) and records them; what
+    /// the outputs then hold is not specified.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_until(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        last: u32,
+        timeline: &mut Timeline,
+    ) -> Result<Outputs, Error> {
+        self.giving(inputs, |s| {
+            s.outputs(
+                s.inner
+                    .run_tensors(inputs, Some(&mut *timeline), Some(last))?,
+            )
+        })
+    }
+
+    /// Inputs and outputs that stay with one caller from request to request: names are resolved
+    /// once, and a request of the same shapes as the one before allocates nothing.
+    pub fn bind(&self) -> Binding<'_> {
+        self.inner.bind()
+    }
+
+    fn outputs(&self, tensors: Vec<Tensor>) -> Result<Outputs, Error> {
+        Ok(Outputs {
+            names: self.inner.output_names().clone(),
+            tensors,
+        })
+    }
+
+    /// The plan for a box of dims, without running it.
+    ///
+    /// # Errors
+    /// A dim without a range, or sizes that do not fit.
+    pub fn plan(&self, dims: &DimBox) -> Result<Plan, Error> {
+        Ok(self.inner.plan(dims)?)
+    }
+
+    /// Makes `plan` the current one beside the traffic; gives its epoch.
+    ///
+    /// # Errors
+    /// The plan is of another program, or breaks a rule of the verifier.
+    pub fn swap_plan(&self, plan: Plan) -> Result<u64, Error> {
+        Ok(self.inner.swap(plan)?)
+    }
+
+    /// A stream of messages whose declared state stays between them, in one plan that covers `dims`; with
+    /// a batch in `dims` that is larger than a message's, messages of several streams run as one.
+    ///
+    /// # Errors
+    /// State that grows, and a dim without a range.
+    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, Error> {
+        Ok(self.inner.stream(dims)?)
+    }
+}
