@@ -1,6 +1,7 @@
 //! Handwritten digits: images in, a label for each out.
 use crate::{Failure, argmax, bundled};
-use shopfloor::{DType, Session, Tensor, data};
+use shopfloor::{DType, Session, Tensor};
+use shopfloor_tools::data;
 
 /// What was read.
 pub struct Answer {

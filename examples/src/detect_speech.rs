@@ -1,6 +1,7 @@
 //! Where somebody speaks in a sound file.
 use crate::{Failure, bundled};
-use shopfloor::{DType, Session, Tensor, data};
+use shopfloor::{DType, Session, Tensor};
+use shopfloor_tools::data;
 
 /// Samples that the model sees at once.
 const CHUNK: usize = 512;

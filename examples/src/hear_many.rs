@@ -1,6 +1,7 @@
 //! Where somebody speaks, heard by several microphones at once: one stream each, which come and go.
 use crate::{Failure, bundled};
-use shopfloor::{DType, DimBox, Session, Stream, Tensor, data, inputs};
+use shopfloor::{DType, DimBox, Session, Stream, Tensor, inputs};
+use shopfloor_tools::data;
 
 /// Samples that the model sees at once, and those of the chunk before that go in front.
 const CHUNK: usize = 512;

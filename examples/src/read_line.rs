@@ -1,6 +1,7 @@
 //! A line of text in a picture.
 use crate::{Failure, argmax, bundled};
-use shopfloor::{DType, Session, Tensor, data};
+use shopfloor::{DType, Session, Tensor};
+use shopfloor_tools::data;
 
 /// Reads `models/ppocr_rec/line.png`.
 ///

@@ -1,6 +1,7 @@
 //! Models whole on whatever GPU answers, against their references. The larger ones are left to
 //! `cargo xtask zoo --on wgpu`.
-use shopfloor::{Session, engine_on, inputs, planview};
+use shopfloor::{Session, engine_on, inputs};
+use shopfloor_tools::planview;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use testkit::zoo;

@@ -5,7 +5,8 @@
 use crate::random::Rng;
 use crate::zoo::ZooModel;
 use serde::{Deserialize, Serialize};
-use shopfloor::{Model, ModelOptions, Session, Tensor, inputs, planview};
+use shopfloor::{Model, ModelOptions, Session, Tensor, inputs};
+use shopfloor_tools::planview;
 
 /// What one process saw of a model, in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -54,7 +55,8 @@ pub fn figures(
     threads: usize,
 ) -> Result<Figures, String> {
     let text = |e: &dyn std::fmt::Display| format!("{}: {e}", model.name());
-    let peak = || shopfloor::peak_rss().ok_or("this system does not say how much is resident");
+    let peak =
+        || shopfloor_tools::peak_rss().ok_or("this system does not say how much is resident");
     let before = peak()?;
     let named = model.inputs().map_err(|e| text(&e))?;
     let opened = Model::open(path, &ModelOptions::default()).map_err(|e| text(&e))?;
@@ -179,7 +181,7 @@ pub fn over_shapes(
     Ok(Shapes {
         before,
         after: now()?,
-        peak: shopfloor::peak_rss().unwrap_or_default(),
+        peak: shopfloor_tools::peak_rss().unwrap_or_default(),
         total: view.total + view.ports,
         beside: view.beside,
         dims,

@@ -4,7 +4,8 @@ use kernel::{Target, TargetKind, TileProgram};
 use layout::DimBox;
 use machine::Machine;
 use plan::{Goal, Plan, StepWork};
-use shopfloor::{Model, ModelOptions, inputs, machines, planview, targets};
+use shopfloor::{Model, ModelOptions, inputs, machines};
+use shopfloor_tools::{planview, targets};
 use std::path::Path;
 
 /// A target, with a machine that it is planned for.

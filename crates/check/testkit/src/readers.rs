@@ -8,9 +8,8 @@ use crate::mutate::{damaged, damaged_proto, damaged_text, stored, unstored};
 use crate::random::Rng;
 use crate::zoo;
 use machine::Machine;
-use shopfloor::{
-    Cache, Engine, Model, ModelOptions, Session, Tensor, default_engine, inputs, planview,
-};
+use shopfloor::{Cache, Engine, Model, ModelOptions, Session, Tensor, default_engine, inputs};
+use shopfloor_tools::planview;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

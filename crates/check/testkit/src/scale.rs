@@ -1,7 +1,8 @@
 //! Large models of simple shapes, and what it costs to read, plan and run them: twice the nodes take twice
 //! the time and memory, or somewhere all is looked at for each.
 use serde::{Deserialize, Serialize};
-use shopfloor::{Model, ModelOptions, Session, inputs, planview};
+use shopfloor::{Model, ModelOptions, Session, inputs};
+use shopfloor_tools::planview;
 use std::path::Path;
 use std::time::Instant;
 
@@ -417,7 +418,7 @@ pub fn cost(bytes: &[u8], folder: &Path) -> Result<Cost, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let path = folder.join("scale.onnx");
     std::fs::write(&path, bytes).map_err(|e| text(&e))?;
-    let before = shopfloor::peak_rss().unwrap_or_default();
+    let before = shopfloor_tools::peak_rss().unwrap_or_default();
     let began = Instant::now();
     let model = Model::open(&path, &ModelOptions::default()).map_err(|e| text(&e))?;
     let load_s = began.elapsed().as_secs_f64();
@@ -439,6 +440,6 @@ pub fn cost(bytes: &[u8], folder: &Path) -> Result<Cost, String> {
         load_s,
         plan_s,
         run_s: began.elapsed().as_secs_f64() - load_s - plan_s,
-        bytes: shopfloor::peak_rss().unwrap_or_default() - before,
+        bytes: shopfloor_tools::peak_rss().unwrap_or_default() - before,
     })
 }

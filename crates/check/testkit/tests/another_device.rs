@@ -2,11 +2,11 @@
 //! it while requests are answered, and steps go to the other device.
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
-use shopfloor::supervisor::supervise::Mode;
 use shopfloor::{
     Machine, Model, ModelOptions, Session, SuperviseOptions, Supervision, Tensor, engine_on,
     machines,
 };
+use shopfloor_tools::supervisor::supervise::Mode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tensor::WeightStore;

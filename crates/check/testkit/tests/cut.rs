@@ -5,9 +5,8 @@ use layout::{DType, Dim, DimBox};
 use machine::{Source, Sourced};
 use plan::{Allotment, Goal, Plan, PlanSegment, Planner as _};
 use planner::{Placement, PlanOptions, Planner};
-use shopfloor::{
-    Machine, Model, ModelOptions, Session, Tensor, engine_on, inputs, machines, planview,
-};
+use shopfloor::{Machine, Model, ModelOptions, Session, Tensor, engine_on, inputs, machines};
+use shopfloor_tools::planview;
 use std::sync::Arc;
 use tensor::WeightStore;
 use testkit::zoo;

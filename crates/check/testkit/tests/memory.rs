@@ -125,7 +125,7 @@ fn limited(name: &str) -> Result<(), Failed> {
         let plan = s
             .plan(&inputs::box_of(s.model(), &sizes))
             .map_err(|e| e.to_string())?;
-        let m = shopfloor::planview::view(&s, &plan).memory;
+        let m = shopfloor_tools::planview::view(&s, &plan).memory;
         Ok(m.packed + m.arena + m.scratch * m.workers)
     };
     let free = bind(u64::MAX)?;

@@ -8,10 +8,8 @@
 extern crate shopfloor_testkit as testkit;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use shopfloor::{
-    Closeness, Engine, ModelOptions, TestFolder, Verdict, default_engine, find_test_folders,
-    run_test_folder,
-};
+use shopfloor::{Engine, ModelOptions, default_engine};
+use shopfloor_tools::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

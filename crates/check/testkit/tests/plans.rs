@@ -177,7 +177,7 @@ fn plans_of_many_nodes_end_in_time() {
 #[test]
 fn a_plan_runs_its_own_program_and_no_other() {
     let session = |text: &str| {
-        let model = shopfloor::op_model(text).expect("an operator");
+        let model = shopfloor_tools::op_model(text).expect("an operator");
         let builder = Session::builder().with_threads(1);
         builder.commit(model).expect("session")
     };

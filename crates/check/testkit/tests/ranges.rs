@@ -109,8 +109,9 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
         dims.insert(s.clone(), r.hi, r.hi);
     }
     let machine = shopfloor::machines::find(machine).map_err(|e| e.to_string())?;
-    let plan = shopfloor::planview::plan_for(&model, &machine, None, plan::Goal::Latency, &dims)
-        .map_err(|e| e.to_string())?;
+    let plan =
+        shopfloor_tools::planview::plan_for(&model, &machine, None, plan::Goal::Latency, &dims)
+            .map_err(|e| e.to_string())?;
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let targets = emit::ptx::ARCHS.map(emit::ptx::target);
     // Where there is anything to run, all but host steps, copies and what the target lacks run on the GPU.

@@ -1,7 +1,8 @@
 //! Models in a kernel that stays on an emulated GPU: the same bits as step by step, over changing dims,
 //! from several threads, and with other plans in between.
 use plan::Wait;
-use shopfloor::{Session, Tensor, data, engine_on, inputs};
+use shopfloor::{Session, Tensor, engine_on, inputs};
+use shopfloor_tools::data;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testkit::zoo;

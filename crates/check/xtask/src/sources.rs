@@ -5,7 +5,14 @@ use crate::{Member, members};
 use std::path::Path;
 
 /// Crates whose code may be unsafe.
-const UNSAFE_CRATES: &[&str] = &["device", "cpu", "cuda", "webgpu", "ptx-emulator"];
+const UNSAFE_CRATES: &[&str] = &[
+    "device",
+    "microkernels",
+    "cpu",
+    "cuda",
+    "webgpu",
+    "ptx-emulator",
+];
 /// Files of other crates that may, by crate: there the crate denies unsafe code and the file allows it.
 const UNSAFE_FILES: &[(&str, &str)] = &[("onnx", "src/mapped.rs")];
 /// How far above an unsafe block its reason may start, in lines.

@@ -12,7 +12,6 @@ use machine::{
     Bandwidth, Costs, Isa, Level, Limits, Machine, MachineKind, NumType, Sourced, Unit, UnitClass,
     Workers,
 };
-pub(crate) use probe::vendor;
 pub use probe::{Cache, Facts, probe, probe_at};
 use uarch::Uarch;
 

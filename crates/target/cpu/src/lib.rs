@@ -1,7 +1,7 @@
-//! Plans on the CPU: micro-kernels, tile programs, resident workers, and the present CPU described
+//! Plans on the CPU: tile programs, resident workers, and the present CPU described
 //! and measured.
 //!
-//! [`CpuDevice`] compiles a block of a verified plan into operations on whole tiles ([`ukr`] holds the loops) and
+//! [`CpuDevice`] compiles a block of a verified plan into operations on whole tiles (crate `microkernels` has the loops) and
 //! runs requests on threads that never leave. It plans nothing.
 
 pub mod calibrate;
@@ -16,7 +16,6 @@ pub mod flow;
 pub mod handoff;
 mod host;
 mod init;
-pub mod isa;
 mod job;
 mod lines;
 mod pool;
@@ -26,11 +25,12 @@ mod shares;
 mod stands;
 mod target;
 mod track;
-pub mod ukr;
 
 pub use crate::code::{Called, called};
 pub use crate::device::{CpuDevice, CpuOptions};
 pub use crate::pool::Fault;
 pub use ::device::turns::{let_others_first, stand_back, step_aside, thread_time_ns};
-pub use isa::Isa;
+pub(crate) use microkernels as ukr;
+pub use microkernels::isa;
+pub use microkernels::isa::Isa;
 pub use target::target;

@@ -4,7 +4,10 @@ use crate::output::{Failure, note};
 use clap::Args;
 use shopfloor::{
     Cache, Dim, DimBox, Goal, Isa, Machine, Model, ModelOptions, Precision, Session,
-    SessionBuilder, files, inputs, machines, pages, planview,
+    SessionBuilder, inputs, machines,
+};
+use shopfloor_tools::{
+    files, pages, planview,
     report::page::{Against, PageData},
     targets::Kernels,
 };
@@ -298,7 +301,7 @@ impl ModelArgs {
     /// [`ModelArgs::options`] with the shapes of the tensors that `--inputs` names.
     pub fn sized(&self) -> Result<ModelOptions, Failure> {
         let mut options = self.options();
-        for (name, t) in inputs::read_inputs(&self.inputs)? {
+        for (name, t) in shopfloor_tools::read_inputs(&self.inputs)? {
             let shape = || t.shape().iter().map(|&n| Dim::from(n)).collect();
             options.shapes.entry(name).or_insert_with(shape);
         }

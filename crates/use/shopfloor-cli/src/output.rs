@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use shopfloor::report::Style;
+use shopfloor_tools::report::Style;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Why a command ends without success.
@@ -32,15 +32,15 @@ impl From<shopfloor::Error> for Failure {
     }
 }
 
-impl From<shopfloor::data::DataError> for Failure {
-    fn from(e: shopfloor::data::DataError) -> Failure {
-        Failure::Library(e.into())
+impl From<shopfloor_tools::data::DataError> for Failure {
+    fn from(e: shopfloor_tools::data::DataError) -> Failure {
+        Failure::Library(shopfloor::Error::other(e))
     }
 }
 
-impl From<shopfloor::predict::PredictError> for Failure {
-    fn from(e: shopfloor::predict::PredictError) -> Failure {
-        Failure::Library(e.into())
+impl From<shopfloor_tools::predict::PredictError> for Failure {
+    fn from(e: shopfloor_tools::predict::PredictError) -> Failure {
+        Failure::Library(shopfloor::Error::other(e))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::common;
 
 use common::shopfloor as command;
 use serde_json::Value;
-use shopfloor::data::{read_npz, write_pb};
+use shopfloor_tools::data::{read_npz, write_pb};
 use std::path::Path;
 
 /// Makes a test folder of the bundled digits model; `change` is added to the first probability

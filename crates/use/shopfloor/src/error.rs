@@ -43,12 +43,9 @@ pub enum Error {
     /// A tensor's bytes and shape disagree.
     #[error(transparent)]
     Tensor(#[from] tensor::TensorError),
-    /// A tensor file is wrong.
+    /// A file that a tool reads or writes is wrong.
     #[error(transparent)]
-    Data(#[from] data::DataError),
-    /// A measurements file is wrong.
-    #[error(transparent)]
-    Measurements(#[from] predict::PredictError),
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the path and its permissions")]
     Io {
@@ -63,6 +60,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// An error of another crate.
+    pub fn other(e: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Other(Box::new(e))
+    }
+
     /// True when the model has operators that are not covered.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Error::Import(onnx::ImportError::Unsupported(_)))

@@ -52,7 +52,8 @@ impl ModelOptions {
     }
 
     /// What import is told.
-    pub(crate) fn import(&self) -> Result<onnx::ImportOptions, Error> {
+    #[doc(hidden)]
+    pub fn import(&self) -> Result<onnx::ImportOptions, Error> {
         let fixed = self.dims.iter().filter(|(_, r)| r.lo == r.hi);
         Ok(onnx::ImportOptions {
             shapes: self.shapes.clone(),
@@ -301,7 +302,7 @@ impl Model {
     }
 
     /// The files that it was read from.
-    pub(crate) fn files(&self) -> &[PathBuf] {
+    pub fn files(&self) -> &[PathBuf] {
         &self.report.files
     }
 

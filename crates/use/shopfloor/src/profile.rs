@@ -46,7 +46,7 @@ pub fn profile(
         if steps.is_empty() && dims.iter().any(|(_, r)| r.lo != r.hi) {
             range = dims.to_string();
         }
-        for (view, work) in views(&plan, device.machine(), &sizes) {
+        for (view, work) in step_views(&plan, device.machine(), &sizes) {
             if seen.insert(view.name.clone()) {
                 steps.push((
                     StepView {
@@ -74,7 +74,7 @@ pub fn profile(
 }
 
 /// Steps of a plan with the work that they do for `sizes`, read off their tile programs.
-pub(crate) fn views(
+pub fn step_views(
     plan: &VerifiedPlan,
     machine: &machine::Machine,
     sizes: &BTreeMap<String, i64>,

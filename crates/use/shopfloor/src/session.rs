@@ -4,13 +4,13 @@ use cpu::isa::Isa;
 use device::{Device, UnifiedBuffer};
 use layout::{Dim, DimBox};
 use machine::Machine;
+use plan::division::Division;
 use plan::{Allotment, Goal, Plan, Timeline};
 use runtime::{Batching, Binding, Call, Engine, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use plan::division::Division;
 use supervisor::supervise::Mode;
 use tensor::Tensor;
 

@@ -1,7 +1,8 @@
 //! Many sessions and callers on one engine: turns, bounds, cancelling, draining, joining, failures.
+use shopfloor::status;
 use shopfloor::{
     Call, Cancel, Engine, Error, Outputs, Session, SessionBuilder, Tensor, Tolerance, compare,
-    inputs, status,
+    inputs,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

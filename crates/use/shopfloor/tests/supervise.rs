@@ -1,11 +1,11 @@
 //! The supervisor on a running engine: plans tried beside traffic, promoted, rolled back, written down.
 use crate::common;
 
-use shopfloor::supervisor::supervise::{Decision, Mode, replay};
+use shopfloor::status;
 use shopfloor::{
     Engine, Outputs, Session, SuperviseOptions, Supervision, Tensor, Tolerance, compare, inputs,
-    status,
 };
+use supervisor::supervise::{Decision, Mode, replay};
 
 use plan::{Allotment, Candidate, Change, Goal, Observations, Plan, PlanError, Planner, Serving};
 use plan::{PlanSegment, Program, StepWork, VerifiedPlan, Why};

@@ -3,10 +3,10 @@ use crate::SimError;
 use crate::cost::StepTime;
 use crate::scenario::{ModelSpec, Scenario, StepSpec};
 use machine::{Change, Efficiencies, Machine, NumType, UnitClass, Work, explain, predict};
+use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 use plan::{Goal, Observations, Why};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 
 /// How a session's requests are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

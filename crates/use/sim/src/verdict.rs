@@ -4,10 +4,10 @@ use crate::backend::Backend;
 use crate::outcome::{Outcome, Span, Undone};
 use crate::scenario::{Expect, Metric, Scenario};
 use crate::world::{Setup, run};
+use plan::division::ladder;
 use report::{Align, Style, Table};
 use serde::Serialize;
 use std::sync::Arc;
-use plan::division::ladder;
 use supervisor::stats::quantile;
 use supervisor::supervise::Mode;
 

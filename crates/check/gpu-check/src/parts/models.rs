@@ -4,7 +4,8 @@ use crate::lines::{check, fact, item, left, row};
 use crate::options::Options;
 use crate::parts::{BROKEN, caught};
 use report::units;
-use shopfloor::{Session, Tensor, planview};
+use shopfloor::{Session, Tensor};
+use shopfloor_tools::planview;
 use std::time::{Duration, Instant};
 use testkit::zoo::{self, ZooModel};
 

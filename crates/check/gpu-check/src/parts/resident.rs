@@ -264,7 +264,8 @@ fn textbook(o: &Options) -> Result<String, String> {
     let batches = if o.emulated() { 10 } else { 100 };
     let with = |on: &str| Ok::<_, String>(Session::builder().with_engine(device::engine(o, on)?));
     let (launched, stays) = (with(&o.on)?, with(&o.resident())?);
-    let r = shopfloor::persistent(launched, stays, batches, &|_| {}).map_err(|e| e.to_string())?;
+    let r = shopfloor_tools::persistent(launched, stays, batches, &|_| {})
+        .map_err(|e| e.to_string())?;
     let us = |v: f64| units::seconds(v * 1e-6);
     let what = format!("{batches} batches of {} ({})", r.kernel, us(r.kernel_us));
     row(vec![format!("{what}, copy-launch-copy"), us(r.launched_us)]);

@@ -15,13 +15,13 @@ use super::prior::Prior;
 use kernel::{Kernel, Schedule, Target};
 use layout::DimBox;
 use machine::{Cost, Machine, explain};
+use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 use plan::{
     Allotment, Alternative, Candidate, Change, Goal, Observations, Plan, Program, Serving,
     StepWork, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use plan::division::{self, Division, Prediction, ladder, on_shares, value};
 
 /// Steps that the description is judged by: those that take longest.
 const JUDGED: usize = 12;

@@ -255,7 +255,7 @@ fn sysfs_caches(root: &Path, cpu: usize) -> Vec<Cache> {
 
 /// Who made this CPU, where it says so: `AMD`, `Intel`, or another's own words.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn vendor() -> String {
+fn vendor() -> String {
     let said = raw_cpuid::CpuId::new().get_vendor_info();
     match said.as_ref().map(|v| v.as_str()) {
         Some("AuthenticAMD") => "AMD".to_string(),
@@ -267,7 +267,7 @@ pub(crate) fn vendor() -> String {
 
 /// Nobody is asked on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn vendor() -> String {
+fn vendor() -> String {
     String::new()
 }
 

@@ -1,6 +1,6 @@
 use crate::args;
 use crate::output::{self, Done, Failure};
-use shopfloor::report::calc::{AccessInput, AccessView};
+use shopfloor_tools::report::calc::{AccessInput, AccessView};
 
 #[derive(clap::Args)]
 pub struct Args {

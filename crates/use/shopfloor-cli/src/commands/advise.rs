@@ -1,7 +1,8 @@
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
-use shopfloor::targets::Kernels;
-use shopfloor::{advise, machines};
+use shopfloor::machines;
+use shopfloor_tools::advise;
+use shopfloor_tools::targets::Kernels;
 
 #[derive(clap::Args)]
 pub struct Args {

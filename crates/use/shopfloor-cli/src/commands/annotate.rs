@@ -19,7 +19,7 @@ pub fn run(a: Args) -> Done {
     let waiting = output::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let p = planned(&model, &a.engine, None, false)?;
-    let nodes = shopfloor::annotate(&model, &p.plan, &p.view, &a.out)?;
+    let nodes = shopfloor_tools::annotate(&model, &p.plan, &p.view, &a.out)?;
     waiting.finish_and_clear();
     output::print(&format!(
         "{}: {nodes} nodes of {} say what became of them; a graph viewer shows it as the nodes' metadata\n",

@@ -1,10 +1,8 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::supervisor::supervise::Mode;
-use shopfloor::{
-    BenchOptions, Cache, Model, Subject, SuperviseOptions, Supervision, data, inputs,
-    report::WaysReport, report::units,
-};
+use shopfloor::{Cache, Model, SuperviseOptions, Supervision, inputs};
+use shopfloor_tools::supervisor::supervise::Mode;
+use shopfloor_tools::{BenchOptions, Subject, data, report::WaysReport, report::units};
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -98,7 +96,7 @@ fn load(a: &Args) -> Done {
             crate::args::tell_assumed(&m, &assumed);
             inputs::random_inputs(&m, &sizes)?
         }
-        false => inputs::read_inputs_of(&m, &a.bound.inputs, a.engine.memory)?,
+        false => shopfloor_tools::read_inputs_of(&m, &a.bound.inputs, a.engine.memory)?,
     };
     let folder = match &a.cache.cache {
         Some(f) => f.clone(),
@@ -134,8 +132,8 @@ fn load(a: &Args) -> Done {
             let cache = Cache::new(folder.join("cache"));
             let (model, given) = (model.as_ref(), Some(given));
             let report = output::measuring(|bar| {
-                let planned = shopfloor::planning_times(&builder, model, &options, given)?;
-                shopfloor::load_times(&[planned], &cache, &command, bar)
+                let planned = shopfloor_tools::planning_times(&builder, model, &options, given)?;
+                shopfloor_tools::load_times(&[planned], &cache, &command, bar)
             });
             Ok(report?)
         });
@@ -162,7 +160,8 @@ fn persistent(a: &Args) -> Done {
     let (launched, resident) = (with(on.into()), with(staying(on)?));
     let (launched, resident) = (launched.builder()?, resident.builder()?);
     let batches = a.iterations.map_or(BATCHES, |n| n as usize);
-    let report = output::measuring(|bar| shopfloor::persistent(launched, resident, batches, bar))?;
+    let report =
+        output::measuring(|bar| shopfloor_tools::persistent(launched, resident, batches, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
@@ -174,7 +173,7 @@ fn fixed_cost(a: &Args) -> Done {
         ));
     }
     let builder = a.engine.builder()?;
-    let report = output::measuring(|bar| shopfloor::fixed_cost(builder, 0.5, bar))?;
+    let report = output::measuring(|bar| shopfloor_tools::fixed_cost(builder, 0.5, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
@@ -185,7 +184,7 @@ fn ring(a: &Args) -> Done {
             "--demo ring makes its own task: give no model".into(),
         ));
     }
-    let report = output::measuring(|bar| shopfloor::handoff(a.seconds / 4.0, bar))?;
+    let report = output::measuring(|bar| shopfloor_tools::handoff(a.seconds / 4.0, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
@@ -197,7 +196,7 @@ fn streams(a: &Args) -> Done {
         ));
     }
     let builder = a.engine.builder()?;
-    let report = output::measuring(|bar| shopfloor::streams(builder, a.seconds / 4.0, bar))?;
+    let report = output::measuring(|bar| shopfloor_tools::streams(builder, a.seconds / 4.0, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
@@ -213,7 +212,7 @@ pub fn run(a: Args) -> Done {
     let given = if a.bound.inputs.is_empty() {
         None
     } else {
-        Some(inputs::read_inputs(&a.bound.inputs)?)
+        Some(shopfloor_tools::read_inputs(&a.bound.inputs)?)
     };
     let subject = match (&a.op, &a.model) {
         (Some(op), _) => Subject::Op(op),
@@ -229,7 +228,7 @@ pub fn run(a: Args) -> Done {
     if let (true, Subject::File(path)) = (a.sweep, &subject) {
         let (builder, goal) = (a.engine.builder()?, a.engine.goal().goal);
         let report = output::measuring(|bar| {
-            shopfloor::sweep(&builder, path, &a.bound.options(), options, goal, bar)
+            shopfloor_tools::sweep(&builder, path, &a.bound.options(), options, goal, bar)
         })?;
         return output::report(a.json, &report, |r, style| r.render(style));
     }
@@ -252,7 +251,7 @@ pub fn run(a: Args) -> Done {
             .transpose()?;
         let (builder, bound) = (builder.with_engine(engine), a.bound.options());
         let report = output::measuring(|bar| {
-            shopfloor::bench(builder, subject, &bound, given, options, bar)
+            shopfloor_tools::bench(builder, subject, &bound, given, options, bar)
         })?;
         supervision.map(Supervision::finish).transpose()?;
         Ok::<_, Failure>(report)

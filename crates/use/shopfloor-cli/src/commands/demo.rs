@@ -1,7 +1,8 @@
 use crate::args::{EngineArgs, tell_machine};
 use crate::output::{self, Done, Failure};
-use shopfloor::report::units;
-use shopfloor::{Model, ModelOptions, Tensor, Tolerance, data, inputs};
+use shopfloor::{Model, ModelOptions, Tensor, Tolerance, inputs};
+use shopfloor_tools::data;
+use shopfloor_tools::report::units;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -73,7 +74,7 @@ fn argmax(t: &Tensor, row: usize) -> (usize, f64) {
 pub fn run(a: Args) -> Done {
     let dir = folder(a.models.clone())?;
     let path = |name: &str| dir.join(name);
-    let labels = shopfloor::read_text(path("labels.txt"), shopfloor::files::WRITTEN)?;
+    let labels = shopfloor::read_text(path("labels.txt"), shopfloor_tools::files::WRITTEN)?;
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
     let session = a

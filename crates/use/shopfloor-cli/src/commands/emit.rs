@@ -1,7 +1,8 @@
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
-use shopfloor::emitted::{emitted, kernel_text, machine, sass};
-use shopfloor::{Goal, inputs, planview};
+use shopfloor::{Goal, inputs};
+use shopfloor_tools::emitted::{emitted, kernel_text, machine, sass};
+use shopfloor_tools::planview;
 
 #[derive(clap::Args)]
 pub struct Args {

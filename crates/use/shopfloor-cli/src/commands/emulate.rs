@@ -1,8 +1,9 @@
 use crate::output::{self, Done, Failure};
 use ptx_emulator::{Checks, Launch, Machine, MemoryKind, Outcome, Report, counters_table};
 use serde_json::{Value, json};
-use shopfloor::stalls::{self, Reason, Stalls, Timing, stalls_table};
-use shopfloor::{DType, Tensor, calc, data};
+use shopfloor::{DType, Tensor};
+use shopfloor_tools::stalls::{self, Reason, Stalls, Timing, stalls_table};
+use shopfloor_tools::{calc, data};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -421,12 +422,13 @@ fn launched(
 }
 
 pub fn run(a: Args) -> Done {
-    let source = shopfloor::files::text(&a.file, shopfloor::files::MADE).map_err(|e| {
-        Failure::Usage(format!(
-            "{} cannot be read: {e}; give a file of PTX text",
-            a.file.display()
-        ))
-    })?;
+    let source =
+        shopfloor_tools::files::text(&a.file, shopfloor_tools::files::MADE).map_err(|e| {
+            Failure::Usage(format!(
+                "{} cannot be read: {e}; give a file of PTX text",
+                a.file.display()
+            ))
+        })?;
     let mut machine = Machine::new();
     let module = machine.load(&source).map_err(|e| failed(e, &a.file))?;
     let kernel = match (&a.kernel, &module.kernels()[..]) {

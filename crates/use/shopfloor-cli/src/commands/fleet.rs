@@ -2,7 +2,8 @@
 use super::plan::Args;
 use crate::args::{is_device, tell_assumed};
 use crate::output::{self, Done, Failure};
-use shopfloor::{Machine, Model, batches, fleet, inputs, machines};
+use shopfloor::{Machine, Model, inputs, machines};
+use shopfloor_tools::{batches, fleet};
 
 /// The machines that `on` lists; `None` when it names one, or a device.
 pub fn listed(on: &str) -> Result<Option<Vec<Machine>>, Failure> {

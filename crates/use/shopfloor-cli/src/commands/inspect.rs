@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
-    let found = shopfloor::inspect(&a.model, &a.bound.sized()?)?;
+    let found = shopfloor_tools::inspect(&a.model, &a.bound.sized()?)?;
     if a.json {
         output::json(&found)?;
     } else {

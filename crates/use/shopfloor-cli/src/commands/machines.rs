@@ -1,5 +1,6 @@
 use crate::output::{self, Done};
-use shopfloor::{machines, report};
+use shopfloor::machines;
+use shopfloor_tools::report;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 use crate::args;
 use crate::output::{self, Done, Failure};
-use shopfloor::calc::{self, Launch};
-use shopfloor::{machines, report::calc::OccupancyView};
+use shopfloor::machines;
+use shopfloor_tools::calc::{self, Launch};
+use shopfloor_tools::report::calc::OccupancyView;
 
 #[derive(clap::Args)]
 pub struct Args {

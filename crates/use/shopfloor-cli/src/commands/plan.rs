@@ -1,9 +1,10 @@
 use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
-use shopfloor::targets::{Kernels, target};
-use shopfloor::{
-    Machine, Model, Plan, inputs, machines, pages, planview,
+use shopfloor::{Machine, Model, Plan, inputs, machines};
+use shopfloor_tools::targets::{Kernels, target};
+use shopfloor_tools::{
+    pages, planview,
     report::{DivisionView, PlanView},
 };
 

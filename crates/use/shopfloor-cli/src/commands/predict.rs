@@ -1,5 +1,5 @@
 use crate::output::{self, Done};
-use shopfloor::predict::{Constants, Measurements, Options, compare, pairs};
+use shopfloor_tools::predict::{Constants, Measurements, Options, compare, pairs};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]

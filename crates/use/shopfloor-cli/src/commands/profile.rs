@@ -2,7 +2,8 @@ use crate::args::{
     CacheArgs, EngineArgs, ModelArgs, PlanArgs, ReportArgs, tell_assumed, tell_cache, tell_machine,
 };
 use crate::output::{self, Done};
-use shopfloor::{inputs, pages, report, roofline};
+use shopfloor::inputs;
+use shopfloor_tools::{pages, report, roofline};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -52,7 +53,7 @@ pub fn run(a: Args) -> Done {
         tell_assumed(session.model(), &assumed);
         inputs::random_inputs(session.model(), &sizes)?
     } else {
-        inputs::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
+        shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?
     };
     a.plan.apply(&session)?;
     let (profile, timeline) = shopfloor::profile(&session, &named, a.warmup, a.active as usize)?;

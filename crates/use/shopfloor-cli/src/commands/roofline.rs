@@ -1,7 +1,8 @@
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done, Failure, note};
-use shopfloor::targets::Kernels;
-use shopfloor::{machines, roofline};
+use shopfloor::machines;
+use shopfloor_tools::roofline;
+use shopfloor_tools::targets::Kernels;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]

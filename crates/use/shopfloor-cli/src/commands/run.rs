@@ -1,8 +1,9 @@
 use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_cache};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
-use shopfloor::report::units;
-use shopfloor::{Comparison, Tensor, Timeline, Tolerance, data, inputs, planview};
+use shopfloor::{Comparison, Tensor, Timeline, Tolerance, inputs};
+use shopfloor_tools::report::units;
+use shopfloor_tools::{data, planview};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -195,7 +196,7 @@ pub fn run(a: Args) -> Done {
         .apply(a.engine.builder()?)
         .with_model_options(a.bound.options())
         .commit_from_file(&a.model)?;
-    let given = inputs::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
+    let given = shopfloor_tools::read_inputs_of(session.model(), &a.bound.inputs, a.engine.memory)?;
     a.plan.apply(&session)?;
     let load = began.elapsed().as_secs_f64() * 1e3;
     let needs = session.model().input_names();
@@ -254,7 +255,7 @@ pub fn run(a: Args) -> Done {
     let first_run = began.elapsed().as_secs_f64() * 1e3;
     let (steady, beside) = match a.steady {
         true => {
-            let (each, all) = shopfloor::steady_ms(&|| session.run(&borrowed).map(drop))?;
+            let (each, all) = shopfloor_tools::steady_ms(&|| session.run(&borrowed).map(drop))?;
             (Some(each), Some(all))
         }
         false => (None, None),
@@ -305,7 +306,7 @@ pub fn run(a: Args) -> Done {
     } else {
         let labels: Vec<String> = match &a.labels {
             None => vec![],
-            Some(path) => shopfloor::read_text(path, shopfloor::files::WRITTEN)?
+            Some(path) => shopfloor::read_text(path, shopfloor_tools::files::WRITTEN)?
                 .lines()
                 .map(str::to_string)
                 .collect(),

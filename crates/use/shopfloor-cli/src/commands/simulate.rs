@@ -1,8 +1,8 @@
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
-use shopfloor::sim::{Outcome, Verdict};
-use shopfloor::supervisor::supervise::Mode;
-use shopfloor::{SimulateOptions, replay, simulate};
+use shopfloor_tools::sim::{Outcome, Verdict};
+use shopfloor_tools::supervisor::supervise::Mode;
+use shopfloor_tools::{SimulateOptions, replay, simulate};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]

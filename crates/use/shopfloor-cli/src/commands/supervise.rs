@@ -1,8 +1,9 @@
 use super::simulate::{again, mode};
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::supervisor::supervise::{Decision, Mode};
-use shopfloor::{Model, SuperviseOptions, supervised_load};
+use shopfloor::{Model, SuperviseOptions};
+use shopfloor_tools::supervised_load;
+use shopfloor_tools::supervisor::supervise::{Decision, Mode};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]

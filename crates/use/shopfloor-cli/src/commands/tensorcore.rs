@@ -1,6 +1,7 @@
 use crate::output::{self, Done};
-use shopfloor::calc::Product;
-use shopfloor::{machines, report::calc::TensorView};
+use shopfloor::machines;
+use shopfloor_tools::calc::Product;
+use shopfloor_tools::report::calc::TensorView;
 
 #[derive(clap::Args)]
 pub struct Args {

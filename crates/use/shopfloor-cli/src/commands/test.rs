@@ -1,7 +1,8 @@
 //! `shopfloor test`: ONNX test folders.
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
-use shopfloor::{Closeness, ModelOptions, Verdict, engine_on, find_test_folders, run_test_folder};
+use shopfloor::{ModelOptions, engine_on};
+use shopfloor_tools::{Closeness, Verdict, find_test_folders, run_test_folder};
 use std::path::PathBuf;
 
 /// Run ONNX test folders

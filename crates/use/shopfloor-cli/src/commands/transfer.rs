@@ -1,7 +1,8 @@
 use crate::args;
 use crate::output::{self, Done};
-use shopfloor::calc::Batches;
-use shopfloor::{machines, report::calc::TransferView};
+use shopfloor::machines;
+use shopfloor_tools::calc::Batches;
+use shopfloor_tools::report::calc::TransferView;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -1,6 +1,6 @@
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
-use shopfloor::walk::{WalkOptions, save, tour, walk};
+use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
 
 #[derive(clap::Args)]
 pub struct Args {

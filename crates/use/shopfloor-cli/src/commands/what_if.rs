@@ -1,7 +1,8 @@
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
-use shopfloor::targets::Kernels;
-use shopfloor::{Change, machines, what_if};
+use shopfloor::{Change, machines};
+use shopfloor_tools::targets::Kernels;
+use shopfloor_tools::what_if;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -115,7 +115,14 @@ mod tests {
             }
         }
         let mut found = Vec::new();
-        for of in ["model/layout", "model/tensor", "model/expr", "plan/kernel", "plan/plan", "model/onnx"] {
+        for of in [
+            "model/layout",
+            "model/tensor",
+            "model/expr",
+            "plan/kernel",
+            "plan/plan",
+            "model/onnx",
+        ] {
             let path = format!("{}/../../{of}/src", env!("CARGO_MANIFEST_DIR"));
             look(path.as_ref(), &mut found);
         }

@@ -4,13 +4,11 @@
 //! Two threads per supervised engine: the loop, which only counts and decides, and one that stands back for
 //! others and does what takes time (planning, proving, compiling, comparing outputs).
 mod live;
-mod load;
 mod planning;
 mod window;
 
 use crate::{Engine, Error};
 use live::Live;
-pub use load::{CallersSaw, SupervisedLoad, supervised_load};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -2,9 +2,9 @@
 //! processes and for a shape outside the box, to `bench/LOAD.md`.
 use crate::pages::{commit, cpu_with, date, figures, number, root};
 use crate::quiet::Quiet;
-use shopfloor::report::{LoadReport, Planned};
 use shopfloor::{Cache, Model, ModelOptions, Session, inputs};
-use shopfloor::{load_times, planning_times, steady_ms};
+use shopfloor_tools::report::{LoadReport, Planned};
+use shopfloor_tools::{load_times, planning_times, steady_ms};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};

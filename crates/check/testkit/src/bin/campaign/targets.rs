@@ -1,7 +1,7 @@
 //! `cargo xtask targets`: every model of the zoo and every test of the ONNX standard, planned and printed for
 //! PTX of each architecture and for WGSL, none of which need be here.
 use indicatif::{ProgressBar, ProgressStyle};
-use shopfloor::find_test_folders;
+use shopfloor_tools::find_test_folders;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ fn cases(asked: &Asked) -> Result<Vec<Case>, String> {
         }
         found => found?,
     };
-    let wanted = |f: &&shopfloor::TestFolder| asked.wants("node", &f.name());
+    let wanted = |f: &&shopfloor_tools::TestFolder| asked.wants("node", &f.name());
     out.extend(
         folders
             .iter()

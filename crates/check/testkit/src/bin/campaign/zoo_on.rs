@@ -1,6 +1,7 @@
 //! `cargo xtask zoo --on DEVICE [NAME...]`: models against their references on a device other than
 //! the CPU, and what ran where.
-use shopfloor::{Session, Tensor, engine_on, planview};
+use shopfloor::{Session, Tensor, engine_on};
+use shopfloor_tools::planview;
 use std::process::ExitCode;
 use std::time::Instant;
 use testkit::zoo;

@@ -6,7 +6,8 @@ use super::world::{
 use super::{Aim, Figure, How, Outcome};
 use crate::pages::root;
 use crate::quiet::Quiet;
-use shopfloor::{Session, Tensor, Timeline, data, inputs};
+use shopfloor::{Session, Tensor, Timeline, inputs};
+use shopfloor_tools::data;
 use std::process::Command;
 
 const URGENT: &str = "ppocr_cls";

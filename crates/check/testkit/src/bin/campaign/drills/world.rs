@@ -1,9 +1,9 @@
 //! Engines, callers and neighbours of drills.
-use shopfloor::supervisor::supervise::{Decision, Mode};
 use shopfloor::{
     Engine, Machine, Session, SessionBuilder, SuperviseOptions, Supervision, Tensor, Tolerance,
     compare, inputs,
 };
+use shopfloor_tools::supervisor::supervise::{Decision, Mode};
 use std::collections::BTreeMap;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -109,7 +109,7 @@ fn measure(args: &[String]) -> Result<String, String> {
     Ok(format!(
         "{{\"load_ms\": {:.3}, \"peak_bytes\": {}, \"median_ms\": {:.6}, \"best_ms\": {:.6}, \"runs\": {}}}",
         load.as_secs_f64() * 1e3,
-        shopfloor::peak_rss().unwrap_or(0),
+        shopfloor_tools::peak_rss().unwrap_or(0),
         ms[ms.len() / 2],
         ms[0],
         ms.len()

@@ -64,7 +64,7 @@ impl Held<'_> {
         let Some((plan, step)) = self.step else {
             return Default::default();
         };
-        let view = shopfloor::report::StepView::new(0, step, &plan.dims, &[]);
+        let view = shopfloor_tools::report::StepView::new(0, step, &plan.dims, &[]);
         (view.shapes, view.schedule)
     }
 

@@ -1,0 +1,480 @@
+//! Plans to look at, to save and to load.
+use crate::targets;
+use layout::DimBox;
+use plan::{Allotment, Goal, Plan, PlanSegment, Planner, StepWork};
+use planner::{Placement, PlanOptions};
+use report::{BodyView, PlanView, counted};
+use serde::Serialize;
+use shopfloor::{Error, Machine, Model, Session};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A step that runs on the host for want of a form elsewhere, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fallback {
+    /// Model node (the first, where a step stands for several).
+    pub node: String,
+    /// Why it is a host step.
+    pub reason: String,
+}
+
+/// What there is to show of `plan`; at most as many requests run at once as the session allows.
+pub fn view(session: &Session, plan: &Plan) -> PlanView {
+    let runtime = session.runtime();
+    // Each run has a worker at least.
+    let most = runtime.policy().max_running as u64;
+    let requests = most.min(u64::from(runtime.engine().workers()));
+    PlanView::new(plan, Some(session.model().program()), requests)
+        .with_bodies(bodies(session, plan))
+}
+
+/// Branches and loop bodies of the session's model, planned for the box of `plan`.
+pub fn bodies(session: &Session, plan: &Plan) -> Vec<BodyView> {
+    let runtime = session.runtime();
+    let allotment = runtime.options().allotment;
+    let planner = runtime.engine().planner();
+    crate::bodies::bodies(session.model().program(), &plan.dims, &|program, dims| {
+        planner.bind(program, dims, &allotment)
+    })
+}
+
+/// A plan for machines that need not be there, with the branches and loop bodies of its control flow,
+/// planned on their own.
+#[derive(Debug)]
+pub struct Whole {
+    /// The plan.
+    pub plan: Plan,
+    /// Branches and loop bodies.
+    pub bodies: Vec<BodyView>,
+    /// Plans of those of them that can be planned before there is data.
+    pub inside: Vec<Plan>,
+    /// Sizes that only data gives, as they are taken (`n=1`).
+    pub taken: Vec<String>,
+}
+
+impl Whole {
+    /// Predicted seconds of branches and loop bodies: the costlier branch, a body as often as it runs,
+    /// once where that is known only when it runs.
+    pub fn bodies_s(&self) -> f64 {
+        report::bodies_us(&self.bodies) * 1e-6
+    }
+
+    /// Predicted seconds of a request.
+    pub fn seconds(&self) -> f64 {
+        self.plan.predicted.time_s + self.bodies_s()
+    }
+
+    /// What figures over several machines count of control flow, without any of theirs.
+    pub fn counted(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let is = |b: &&BodyView, which: &str| b.which == which;
+        let names = |list: Vec<&BodyView>| {
+            let shown: Vec<&str> = list.iter().take(3).map(|b| b.node.as_str()).collect();
+            let more = list.len() - shown.len();
+            match more {
+                0 => shown.join(", "),
+                n => format!("{} and {n} more", shown.join(", ")),
+            }
+        };
+        let ifs: Vec<&BodyView> = self.bodies.iter().filter(|b| is(b, "then")).collect();
+        if !ifs.is_empty() {
+            lines.push(format!("Of {} the costlier branch is counted.", names(ifs)));
+        }
+        let loops = || self.bodies.iter().filter(|b| is(b, "body"));
+        let known: Vec<&BodyView> = loops().filter(|b| b.times.is_some()).collect();
+        if !known.is_empty() {
+            lines.push(format!(
+                "Bodies of {} are counted as often as they run.",
+                names(known)
+            ));
+        }
+        let open: Vec<&BodyView> = loops().filter(|b| b.times.is_none()).collect();
+        if !open.is_empty() {
+            lines.push(format!(
+                "Bodies of {} are counted once: how often they run is known only when they do.",
+                names(open)
+            ));
+        }
+        lines.extend(self.late());
+        lines
+    }
+
+    /// What is left out or taken for granted, if anything.
+    fn late(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self
+            .plan
+            .segments
+            .iter()
+            .any(|s| matches!(s, PlanSegment::Deferred { .. }))
+        {
+            out.push(
+                "What is planned only when the data has given its sizes is not in these figures."
+                    .into(),
+            );
+        }
+        let inside = counted(&self.bodies).into_iter();
+        let inside: Vec<&BodyView> = inside.map(|(b, _)| b).collect();
+        let mut taken: Vec<&str> = self.taken.iter().map(String::as_str).collect();
+        taken.extend(inside.iter().flat_map(|b| &b.taken).map(String::as_str));
+        taken.sort_unstable();
+        taken.dedup();
+        if !taken.is_empty() {
+            out.push(format!(
+                "Sizes that only data gives are taken as {}.",
+                taken.join(", ")
+            ));
+        }
+        for b in inside.iter().filter(|b| b.predicted_us.is_none()) {
+            out.push(format!(
+                "{} ({}) is not in these figures: {}.",
+                b.node,
+                b.which,
+                b.why
+                    .as_deref()
+                    .unwrap_or("its sizes are known only when it runs")
+                    .trim_end_matches('.')
+            ));
+        }
+        out
+    }
+
+    /// What the figures count of control flow, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let lines = report::bodies_text(&self.bodies);
+        let mut lines: Vec<String> = lines.iter().map(|l| format!("{l}.")).collect();
+        lines.extend(self.late());
+        lines
+    }
+}
+
+/// The plan of `model` for `machine` with `target`, as [`plan_with`], and its control flow.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn whole_with(
+    model: &Model,
+    (machine, target): (&Machine, kernel::Target),
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Whole, Error> {
+    let devices = devices(machine, target)?;
+    plan_over(model, devices, threads, (goal, Placement::Last), dims, true)
+}
+
+/// The plan of `model` cut between `host` and `machine`, as [`plan_cut`], and its control flow.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn whole_cut(
+    model: &Model,
+    host: &Machine,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Whole, Error> {
+    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
+    plan_over(
+        model,
+        devices.into(),
+        threads,
+        (goal, Placement::Cut),
+        dims,
+        true,
+    )
+}
+
+/// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
+/// has schedules for; host operators and what is left run on the CPU at hand, with copies between.
+///
+/// # Errors
+/// Dims without a range, or sizes that do not fit.
+pub fn plan_for(
+    model: &Model,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let target = targets::ours(machine);
+    plan_with(model, (machine, target), threads, goal, dims)
+}
+
+/// [`plan_for`] with another target than ours: the vendor's, or ours with something changed.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn plan_with(
+    model: &Model,
+    (machine, target): (&Machine, kernel::Target),
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let devices = devices(machine, target)?;
+    let whole = plan_over(
+        model,
+        devices,
+        threads,
+        (goal, Placement::Last),
+        dims,
+        false,
+    )?;
+    Ok(whole.plan)
+}
+
+/// `machine`, and before a GPU the CPU at hand.
+fn devices(
+    machine: &Machine,
+    target: kernel::Target,
+) -> Result<Vec<(Machine, kernel::Target)>, Error> {
+    let own = (machine.clone(), target);
+    Ok(match machine.kind {
+        machine::MachineKind::Cpu => vec![own],
+        machine::MachineKind::Gpu => {
+            let host = shopfloor::machines::find("detected")?;
+            let target = targets::ours(&host);
+            vec![(host, target), own]
+        }
+    })
+}
+
+/// The plan of `model` cut between the CPU `host` and the GPU `machine`, neither of which need be there:
+/// each step where the predicted time of all is least, copies included.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn plan_cut(
+    model: &Model,
+    host: &Machine,
+    machine: &Machine,
+    threads: Option<usize>,
+    goal: Goal,
+    dims: &DimBox,
+) -> Result<Plan, Error> {
+    let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
+    let devices = devices.into();
+    let whole = plan_over(model, devices, threads, (goal, Placement::Cut), dims, false)?;
+    Ok(whole.plan)
+}
+
+/// The plan of `model` over `devices`, of which `threads` are used of the first; `inside` says whether
+/// control flow is planned as well.
+fn plan_over(
+    model: &Model,
+    devices: Vec<(Machine, kernel::Target)>,
+    threads: Option<usize>,
+    (goal, placement): (Goal, Placement),
+    dims: &DimBox,
+    inside: bool,
+) -> Result<Whole, Error> {
+    let workers = devices
+        .iter()
+        .enumerate()
+        .map(|(i, (m, _))| match i {
+            0 => threads.unwrap_or_else(|| m.worker_count()) as u32,
+            _ => m.worker_count() as u32,
+        })
+        .collect();
+    let options = PlanOptions {
+        placement,
+        ..PlanOptions::default()
+    };
+    let planner = planner::Planner::new(devices, options);
+    let allotment = Allotment {
+        workers,
+        memory: None,
+        goal,
+    };
+    // What cannot be planned before there is data is predicted with sizes of what it may be.
+    let (late, taken) = match inside {
+        true => crate::bodies::with_late(model.program(), dims.clone(), 0),
+        false => (dims.clone(), vec![]),
+    };
+    let bound = planner.bind(model.program(), &late, &allotment);
+    let (plan, taken) = match bound {
+        Err(_) if late != *dims => (planner.bind(model.program(), dims, &allotment)?, vec![]),
+        other => (other?, taken),
+    };
+    let plans = RefCell::new(vec![]);
+    let bodies = match inside {
+        true => crate::bodies::bodies(model.program(), &plan.dims, &|program, dims| {
+            let plan = planner.bind(program, dims, &allotment)?;
+            plans.borrow_mut().push(plan.clone());
+            Ok(plan)
+        }),
+        false => vec![],
+    };
+    Ok(Whole {
+        plan,
+        bodies,
+        inside: plans.into_inner(),
+        taken,
+    })
+}
+
+/// What runs where in a request, counted over every plan that the session has made, with sizes at the
+/// top of each plan's box.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// Steps by device, copies between devices left out.
+    pub steps_by_device: BTreeMap<String, usize>,
+    /// Floating-point operations by device.
+    pub flop_by_device: BTreeMap<String, f64>,
+    /// Bytes copied between devices' memories.
+    pub bytes_moved: u64,
+}
+
+/// Names of the devices of `plan`, the first being the host where there are several.
+fn device_names(session: &Session, plan: &Plan) -> Vec<String> {
+    let own = session.runtime().engine().device().name().to_string();
+    match plan.devices.len() {
+        0 | 1 => vec![own],
+        n => {
+            let mut names = vec!["cpu".to_string()];
+            names.extend((1..n).map(|_| own.clone()));
+            names
+        }
+    }
+}
+
+/// What runs where.
+pub fn shares(session: &Session) -> Shares {
+    let mut out = Shares::default();
+    for plan in session.runtime().plans() {
+        let plan = plan.plan();
+        let names = device_names(session, plan);
+        // A device that runs a plan alone is given the request's values, and runs host operators on
+        // copies of theirs.
+        let alone = plan.devices.len() < 2 && session.runtime().engine().device().place().is_some();
+        for block in plan.blocks() {
+            let size = |b: u32| block.buffers[b as usize].bytes;
+            if alone {
+                let ports = block.inputs.iter().chain(&block.outputs);
+                out.bytes_moved += ports.map(|p| size(p.buffer)).sum::<u64>();
+            }
+            for step in &block.steps {
+                if let (
+                    true,
+                    StepWork::Host {
+                        inputs, outputs, ..
+                    },
+                ) = (alone, &step.work)
+                {
+                    let all = inputs.iter().flatten().chain(outputs);
+                    out.bytes_moved += all.map(|a| size(a.buffer)).sum::<u64>();
+                    *out.steps_by_device.entry("cpu".into()).or_default() += 1;
+                    continue;
+                }
+                if device::is_road(block, step) {
+                    if let StepWork::Kernel { kernel, args, .. } = &step.work {
+                        let size = kernel.operands.first().and_then(|o| {
+                            let n = plan.dims.at_top(&o.elements)?;
+                            o.dtype.bytes_for(usize::try_from(n).ok()?)
+                        });
+                        let most = args.first().map(|&b| block.buffers[b as usize].bytes);
+                        out.bytes_moved += size.map_or(most.unwrap_or(0), |n| n as u64);
+                    }
+                    continue;
+                }
+                let name = names.get(step.device as usize).cloned();
+                let name = name.unwrap_or_else(|| format!("device {}", step.device));
+                *out.steps_by_device.entry(name.clone()).or_default() += 1;
+                *out.flop_by_device.entry(name).or_default() += step.cost_work.flop();
+            }
+        }
+    }
+    if session.runtime().engine().device().machine().is_unified() {
+        // What one side made, the other reads where it lies.
+        out.bytes_moved = 0;
+    }
+    out
+}
+
+/// Steps of `plan` that are not where the rest is: host operators, and on a GPU kernels that it has no
+/// form for.
+pub fn fallbacks_of(plan: &Plan) -> Vec<Fallback> {
+    let mut out: Vec<Fallback> = Vec::new();
+    let mut known = BTreeSet::new();
+    for (block, step) in plan
+        .blocks()
+        .flat_map(|b| b.steps.iter().map(move |s| (b, s)))
+    {
+        let reason = match &step.work {
+            StepWork::Host { op, .. } => op.reason.clone(),
+            StepWork::Kernel { .. }
+                if plan.devices.len() > 1
+                    && step.device == 0
+                    && !step.nodes.is_empty()
+                    && !device::is_road(block, step) =>
+            {
+                let of = |pass: &str| {
+                    let mut all = plan.whys.iter();
+                    all.find(|w| w.pass == pass && w.subject == step.name)
+                };
+                match (of("place"), of("cut")) {
+                    (Some(w), _) => w.reason.clone(),
+                    // It has a form on both, and the host's is the better one.
+                    (None, Some(_)) => continue,
+                    (None, None) => "planned for the host".into(),
+                }
+            }
+            StepWork::Kernel { .. } => continue,
+        };
+        let node = step.nodes.first().unwrap_or(&step.name).clone();
+        if known.insert(node.clone()) {
+            out.push(Fallback { node, reason });
+        }
+    }
+    out
+}
+
+/// [`fallbacks_of`] every plan that the session has made, each node once.
+pub fn fallbacks(session: &Session) -> Vec<Fallback> {
+    let mut out: Vec<Fallback> = Vec::new();
+    let mut known = BTreeSet::new();
+    for plan in session.runtime().plans() {
+        for f in fallbacks_of(plan.plan()) {
+            if known.insert(f.node.clone()) {
+                out.push(f);
+            }
+        }
+    }
+    out
+}
+
+/// Writes `plan` to `path`; the same plan gives the same bytes.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save(plan: &Plan, path: impl AsRef<Path>) -> Result<(), Error> {
+    shopfloor::write_file(path, plan.to_json()?)
+}
+
+/// Reads the plan at `path`; it is verified, and compared with the model, when a session takes it
+/// ([`Session::swap_plan`]).
+///
+/// # Errors
+/// A file that cannot be read, is no plan, or was changed after it was saved.
+pub fn load(path: impl AsRef<Path>) -> Result<Plan, Error> {
+    read(path.as_ref(), Plan::from_json)
+}
+
+/// As [`load`] for a plan that was changed on purpose: its checksum is not compared.
+///
+/// # Errors
+/// A file that cannot be read or is no plan.
+pub fn load_unchecked(path: impl AsRef<Path>) -> Result<Plan, Error> {
+    read(path.as_ref(), Plan::from_json_unchecked)
+}
+
+fn read(path: &Path, parse: fn(&str) -> Result<Plan, plan::PlanError>) -> Result<Plan, Error> {
+    let text = shopfloor::read_text(path, files::MADE)?;
+    parse(&text).map_err(|e| Error::PlanFile {
+        path: path.display().to_string(),
+        source: e,
+    })
+}

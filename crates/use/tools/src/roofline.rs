@@ -1,0 +1,114 @@
+//! Rooflines of operators and of models, on machines that need not be there.
+use crate::targets::{Kernels, target};
+use crate::{op_model, planview};
+use layout::{DType, DimBox};
+use machine::NumType;
+use plan::Plan;
+use report::Profile;
+use report::calc::{IdealOp, RooflineView, ideal_of_plan, ideal_op};
+use shopfloor::{Error, Goal, Machine, Model, Session, inputs};
+
+/// How operators of a roofline are written.
+pub const ROOFLINE_FORMS: &str = "matmul:MxNxK:DTYPE, map:N:DTYPE:Kin (the sum of K vectors), map:N:f32:FUNCTION or conv:N,C,H,W,OC,KH,KW,STRIDE,PAD";
+
+/// Element types that our kernels have, by the units' names for them.
+fn stored(d: NumType) -> Option<DType> {
+    Some(match d {
+        NumType::F32 => DType::F32,
+        NumType::F16 => DType::F16,
+        NumType::Bf16 => DType::BF16,
+        NumType::F64 => DType::F64,
+        _ => return None,
+    })
+}
+
+/// The operator as a model of ours, both factors of a product given by the request; `None` where no
+/// kernel of ours has its format.
+fn as_model(op: &IdealOp) -> Option<Result<Model, Error>> {
+    stored(op.dtype)?;
+    let text = match op.contracts {
+        true => format!("{}:dynamic", op.text.trim_end_matches(":dynamic")),
+        false => op.text.clone(),
+    };
+    Some(op_model(&text))
+}
+
+fn plan_of(model: &Model, machine: &Machine) -> Result<Plan, Error> {
+    planview::plan_for(model, machine, None, Goal::Latency, &DimBox::new())
+}
+
+/// The roofline of the operator that `text` writes: as textbooks count it, and as our kernel for
+/// `machine` does it, where it has one.
+///
+/// # Errors
+/// Text of another form, or a machine without a unit for it.
+pub fn of_op(machine: &Machine, text: &str) -> Result<RooflineView, Error> {
+    let usage = |why: String| Error::Usage(format!("operator '{text}': {why}"));
+    let forms = |why: String| usage(format!("{why}; write {ROOFLINE_FORMS}"));
+    let (op, plan, unplanned) = match ideal_op(text).map_err(Error::Usage)? {
+        Some(op) => match as_model(&op).map(|m| plan_of(&m?, machine)) {
+            Some(Ok(plan)) => (op, Some(plan), None),
+            Some(Err(e)) => (op, None, Some(e.to_string())),
+            None => {
+                let why = format!("no kernel of ours multiplies {}", op.dtype);
+                (op, None, Some(why))
+            }
+        },
+        None => {
+            let model = op_model(text).map_err(|e| {
+                match text.starts_with("conv:") || text.starts_with("map:") {
+                    true => e,
+                    false => forms("it is not understood".into()),
+                }
+            })?;
+            let dtype = model
+                .program()
+                .values
+                .first()
+                .map_or(DType::F32, |v| v.dtype);
+            let plan = plan_of(&model, machine)?;
+            (ideal_of_plan(text, machine, &plan, dtype), Some(plan), None)
+        }
+    };
+    let mut view = RooflineView::of_op(machine, &op, plan.as_ref())
+        .ok_or_else(|| usage(format!("{} has no unit for {}", machine.name, op.dtype)))?;
+    if let Some(why) = unplanned {
+        view.explanation
+            .push(format!("What our kernel would do is not shown: {why}."));
+    }
+    Ok(view)
+}
+
+/// The roofline of a model: every step of its plan for `machine` with kernels of ours or the vendor's, read
+/// off the tile programs.
+///
+/// # Errors
+/// As [`planview::plan_for`], and a machine that has no vendor target.
+pub fn of_model(machine: &Machine, model: &Model, kernels: Kernels) -> Result<RooflineView, Error> {
+    let (sizes, _) = inputs::sizes(model);
+    let dims = inputs::box_of(model, &sizes);
+    let with = (machine, target(machine, kernels)?);
+    let plan = planview::plan_with(model, with, None, Goal::Latency, &dims)?;
+    let mut view = RooflineView::of_plan(machine, &plan);
+    view.kernels = kernels.label().into();
+    view.unvalidated = kernels.unvalidated(machine);
+    Ok(view)
+}
+
+/// The roofline of what `session` ran, its steps at the speed that `profile` measured; `None` before a
+/// request has run.
+pub fn of_profile(session: &Session, profile: &Profile) -> Option<RooflineView> {
+    let plans = session.runtime().plans();
+    let engine = session.runtime().engine();
+    let plan = plans.first()?.plan();
+    let machine = engine.device().machine();
+    Some(RooflineView::of_profile(machine, plan, profile))
+}
+
+/// Writes the picture of `view` to a file.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save_svg(view: &RooflineView, path: &std::path::Path) -> Result<(), Error> {
+    shopfloor::write_file(path, view.svg())
+}

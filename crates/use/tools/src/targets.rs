@@ -1,0 +1,96 @@
+//! Which code of ours a machine is planned with.
+use kernel::Target;
+use shopfloor::{Error, Machine};
+
+/// Whose kernels a machine is planned with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kernels {
+    /// Those that our backends emit.
+    #[default]
+    Ours,
+    /// Those that the vendor's library would launch.
+    Vendor,
+}
+
+impl Kernels {
+    /// As tables label it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kernels::Ours => "ours",
+            Kernels::Vendor => "vendor",
+        }
+    }
+
+    /// Whether too little was ever compared with what is predicted for these kernels on `machine`: ours on
+    /// GPUs have guessed efficiencies, and were measured on one H200 with small models alone.
+    pub fn unvalidated(self, machine: &Machine) -> bool {
+        self == Kernels::Ours && machine.kind == machine::MachineKind::Gpu
+    }
+}
+
+/// The target of `machine` for kernels of ours or of the vendor.
+///
+/// # Errors
+/// A machine whose vendor's library nothing was compared with.
+pub fn target(machine: &Machine, kernels: Kernels) -> Result<Target, Error> {
+    match kernels {
+        Kernels::Ours => Ok(ours(machine)),
+        Kernels::Vendor => predict::vendor(machine).ok_or_else(|| {
+            Error::Usage(format!(
+                "there is no vendor target for {}: only GPUs' libraries were compared with; leave --kernels vendor out",
+                machine.name
+            ))
+        }),
+    }
+}
+
+/// The most workgroup memory that drivers give WebGPU.
+const MOST_SHARED: u64 = 32 << 10;
+
+/// The number in `sm_86`.
+fn number(arch: &str) -> Option<u32> {
+    arch.strip_prefix("sm_")?.parse().ok()
+}
+
+/// The PTX architecture whose text `machine` runs: its own, or the newest of ours before it, which newer
+/// GPUs run as well; `None` for machines that run no PTX of ours.
+pub(crate) fn arch_of(machine: &Machine) -> Option<&'static str> {
+    let own = machine.isa.features.iter().find_map(|f| number(f))?;
+    emit::ptx::ARCHS
+        .into_iter()
+        .filter_map(|a| Some((number(a)?, a)))
+        .filter(|(n, _)| *n <= own)
+        .max_by_key(|(n, _)| *n)
+        .map(|(_, a)| a)
+}
+
+/// The target for `machine`: our CPU code for its widest instruction set, PTX where it runs that, else
+/// WGSL, which any GPU with a driver for WebGPU takes. What a CTA may have is the machine's.
+pub fn ours(machine: &Machine) -> Target {
+    if machine.kind == machine::MachineKind::Cpu {
+        let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
+            cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
+            cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
+            _ => true,
+        });
+        return cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable));
+    }
+    let shared = machine.limits.shared_per_cta.map(|s| s.value);
+    if let Some(arch) = arch_of(machine) {
+        let mut t = emit::ptx::target(arch);
+        if let (Some(gpu), Some(shared)) = (&mut t.gpu, shared) {
+            gpu.limits.shared_bytes = gpu.limits.shared_bytes.min(shared);
+        }
+        return t;
+    }
+    let known = emit::wgsl::Limits::default();
+    if machine.isa.name == "wgsl" {
+        return emit::wgsl::target(known);
+    }
+    let local = machine.level("shared").map(|l| l.bytes.value as u64);
+    let shared = shared.or(local).unwrap_or(0).min(MOST_SHARED);
+    emit::wgsl::target(emit::wgsl::Limits {
+        shared_bytes: shared as u32,
+        ..known
+    })
+}

@@ -1,0 +1,373 @@
+//! A walk: one step of a model followed from the graph to the registers and back, with its own figures.
+//!
+//! Everything is read off what the rest already knows: the plan with its whys, the tile program, the text
+//! emitted for it, the calculators, the emulator's counts, and, where the device is here, a measured run.
+
+mod bill;
+mod code;
+mod cpu_code;
+mod cpu_lanes;
+mod emulated;
+mod gpu;
+mod graph;
+mod lanes;
+mod place;
+mod say;
+mod tiles;
+mod waiting;
+mod wgsl_lanes;
+
+use crate::planview;
+use kernel::{Mapping, TileProgram};
+use machine::MachineKind;
+use plan::{Block, Goal, NodeFate, Plan, Step, StepWork};
+use report::StepView;
+use report::walk::{Walk, WalkStep};
+use shopfloor::{Error, Machine, Model, ModelOptions, Session, inputs};
+use std::path::Path;
+
+/// What made a walk.
+const TOOL: &str = concat!("shopfloor ", env!("CARGO_PKG_VERSION"));
+/// Requests before measuring, and measured.
+const REQUESTS: (usize, usize) = (3, 10);
+/// Names given beside an error.
+const SHOWN: usize = 5;
+
+/// Which step is followed, and where.
+#[derive(Clone, Debug, Default)]
+pub struct WalkOptions {
+    /// A device (`cpu`, `cuda`, `wgpu`, `emulated:a100`), where the model is run and measured too, or a
+    /// machine as [`shopfloor::machines::find`] names it, which need not be here.
+    pub on: String,
+    /// The step, by number or name; the costliest when neither this nor a node is given.
+    pub step: Option<String>,
+    /// A node of the model: the step that it is part of.
+    pub node: Option<String>,
+    /// Leaves out what takes tools or time: machine code and a measured run.
+    pub quick: bool,
+}
+
+/// What was measured of the step.
+#[derive(Clone, Debug)]
+struct Measured {
+    device: String,
+    time_us: f64,
+    workers: u32,
+    requests: usize,
+}
+
+/// The step with all that scenes are made of.
+struct Subject<'a> {
+    plan: &'a Plan,
+    block: &'a Block,
+    step: &'a Step,
+    view: StepView,
+    number: u32,
+    of: u32,
+    /// The machine of the step.
+    machine: &'a Machine,
+    /// Machines of the plan's devices.
+    machines: &'a [Machine],
+    /// The tile program; `None` for a host step.
+    program: Option<TileProgram>,
+    fates: &'a [NodeFate],
+    measured: Option<Measured>,
+    quick: bool,
+}
+
+impl Subject<'_> {
+    /// The value of a dim at the top of the plan's box.
+    fn top(&self, d: &layout::Dim) -> i64 {
+        let lookup = |s: &str| self.plan.dims.get(s).map(|r| r.hi);
+        d.eval(&lookup).or(d.known()).unwrap_or(1)
+    }
+
+    /// The seconds of all of the plan's steps.
+    fn all_s(&self) -> f64 {
+        let steps = self.plan.blocks().flat_map(|b| &b.steps);
+        steps.map(|s| s.predicted.time_s).sum()
+    }
+
+    fn gpu(&self) -> Option<&kernel::GpuMapping> {
+        match &self.program.as_ref()?.schedule().mapping {
+            Mapping::Gpu(g) => Some(g),
+            Mapping::Cpu(_) => None,
+        }
+    }
+
+    fn is_gpu(&self) -> bool {
+        self.machine.kind == MachineKind::Gpu
+    }
+}
+
+fn usage<T>(why: String) -> Result<T, Error> {
+    Err(Error::Usage(why))
+}
+
+/// The walk through a step of the model at `path`.
+///
+/// # Errors
+/// A model that cannot be read or planned, a machine, step or node that there is not, or a request that
+/// fails where it is run.
+pub fn walk(
+    path: impl AsRef<Path>,
+    options: &ModelOptions,
+    walk: &WalkOptions,
+) -> Result<Walk, Error> {
+    let path = path.as_ref();
+    if is_device(&walk.on) {
+        let builder = Session::builder().with_device(&walk.on);
+        let session = builder
+            .with_model_options(options.clone())
+            .commit_from_file(path)?;
+        let (sizes, _) = inputs::sizes(session.model());
+        let named = inputs::random_inputs(session.model(), &sizes)?;
+        let (warmup, active) = if walk.quick { (0, 1) } else { REQUESTS };
+        let (profile, _) = shopfloor::profile(&session, &named, warmup, active)?;
+        let plans = session.runtime().plans();
+        let Some(plan) = plans.first().map(|p| p.plan()) else {
+            return usage(format!(
+                "{} has no steps to walk through: nothing of it is computed",
+                path.display()
+            ));
+        };
+        let machine = session.runtime().engine().device().machine().clone();
+        let machines = match plan.devices.len() {
+            0 | 1 => vec![machine],
+            _ => vec![shopfloor::machines::find("detected")?, machine],
+        };
+        let measured = |name: &str| {
+            let found = profile.steps.iter().find(|s| s.step.name == name)?;
+            Some(Measured {
+                device: profile.device.clone(),
+                time_us: found.time_us / found.runs.max(1.0),
+                workers: found.workers,
+                requests: active,
+            })
+        };
+        return through(session.model(), plan, &machines, walk, &measured);
+    }
+    let machine = crate::emitted::machine(&walk.on)?;
+    planned(&Model::open(path, options)?, &machine, walk)
+}
+
+/// The walk through a step of `model` as it is planned for `machine`, which need not be here: nothing runs,
+/// and [`WalkOptions::on`] does not matter.
+///
+/// # Errors
+/// A model that cannot be planned, a step or node that there is not.
+pub fn planned(model: &Model, machine: &Machine, walk: &WalkOptions) -> Result<Walk, Error> {
+    let (sizes, _) = inputs::sizes(model);
+    let dims = inputs::box_of(model, &sizes);
+    let plan = planview::plan_for(model, machine, None, Goal::Latency, &dims)?;
+    let machines = match plan.devices.len() {
+        0 | 1 => vec![machine.clone()],
+        _ => vec![shopfloor::machines::find("detected")?, machine.clone()],
+    };
+    through(model, &plan, &machines, walk, &|_| None)
+}
+
+/// Whether `on` is a device of this computer rather than a machine that need not be here.
+fn is_device(on: &str) -> bool {
+    matches!(
+        on.split(':').next(),
+        Some("cpu" | "wgpu" | "cuda" | "emulated")
+    )
+}
+
+/// The bundled two-layer model.
+const TOUR: &[u8] = include_bytes!("../../../../../models/two_layers/model.onnx");
+/// Rows that fill a GPU with more than one wave.
+const TOUR_ROWS: i64 = 8192;
+
+/// The walk through the bundled two-layer model, for a newcomer.
+///
+/// # Errors
+/// As [`walk`].
+pub fn tour(options: &WalkOptions) -> Result<Walk, Error> {
+    let folder = std::env::temp_dir().join(format!("shopfloor-tour-{}", std::process::id()));
+    let io = |source| Error::Io {
+        path: folder.display().to_string(),
+        source,
+    };
+    std::fs::create_dir_all(&folder).map_err(io)?;
+    let path = folder.join("two_layers.onnx");
+    let made = files::write(&path, TOUR).map_err(io).and_then(|()| {
+        let mut bound = ModelOptions::default();
+        bound.dims.insert("rows", TOUR_ROWS, TOUR_ROWS);
+        walk(&path, &bound, options)
+    });
+    // What is left behind there hurts nobody.
+    let _ = std::fs::remove_dir_all(&folder);
+    made
+}
+
+/// Writes a walk: its page, or to a name that ends in `.json` its data alone.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save(walk: &Walk, path: impl AsRef<Path>) -> Result<(), Error> {
+    let path = path.as_ref();
+    let io = |source| Error::Io {
+        path: path.display().to_string(),
+        source,
+    };
+    let json = path.extension().is_some_and(|e| e == "json");
+    let text = if json { walk.json() } else { walk.html() };
+    let text = text.map_err(|e| io(std::io::Error::other(e)))?;
+    shopfloor::write_file(path, text)
+}
+
+/// The number of the step that is followed, and why it is that one.
+fn chosen(plan: &Plan, options: &WalkOptions) -> Result<(usize, &'static str), Error> {
+    let steps: Vec<&Step> = plan.blocks().flat_map(|b| &b.steps).collect();
+    let few = |names: Vec<&str>| {
+        let shown: Vec<&str> = names.iter().take(SHOWN).copied().collect();
+        let more = names.len() - shown.len();
+        match more {
+            0 => shown.join(", "),
+            n => format!("{} and {n} more", shown.join(", ")),
+        }
+    };
+    match (&options.step, &options.node) {
+        (Some(_), Some(_)) => usage("both a step and a node are named; name one of them".into()),
+        (Some(step), None) => {
+            let number = step.parse::<usize>().ok();
+            let found = (0..steps.len()).find(|i| steps[*i].name == *step || number == Some(*i));
+            let n = steps.len();
+            found.map_or_else(
+                || {
+                    usage(format!(
+                        "the plan has no step '{step}'; it has {n} steps, `shopfloor plan` lists them"
+                    ))
+                },
+                |i| Ok((i, "the step asked for")),
+            )
+        }
+        (None, Some(node)) => {
+            let has = |exact: bool| {
+                (0..steps.len()).find(|i| {
+                    let mut all = steps[*i].nodes.iter();
+                    all.any(|n| {
+                        if exact {
+                            n == node
+                        } else {
+                            n.contains(node.as_str())
+                        }
+                    })
+                })
+            };
+            if let Some(i) = has(true).or_else(|| has(false)) {
+                return Ok((i, "the step of the node asked for"));
+            }
+            let names = steps.iter().flat_map(|s| &s.nodes);
+            usage(format!(
+                "no step has a node '{node}' in it; there are {}",
+                few(names.map(String::as_str).collect())
+            ))
+        }
+        (None, None) => {
+            let last = plan.devices.len().saturating_sub(1) as u32;
+            let time = |i: &usize| steps[*i].predicted.time_s;
+            let most = |on: &dyn Fn(&Step) -> bool| {
+                let all = (0..steps.len()).filter(|i| on(steps[*i]));
+                all.max_by(|a, b| time(a).total_cmp(&time(b)).then(b.cmp(a)))
+            };
+            // Copies between devices and what the host does are not what the machine was named for.
+            let own = most(&|s| s.device == last && !s.nodes.is_empty());
+            match own.or_else(|| most(&|_| true)) {
+                Some(i) => Ok((i, "the costliest step")),
+                None => usage(
+                    "the plan has no steps to walk through: nothing of the model is computed"
+                        .into(),
+                ),
+            }
+        }
+    }
+}
+
+fn through(
+    model: &Model,
+    plan: &Plan,
+    machines: &[Machine],
+    options: &WalkOptions,
+    measured: &dyn Fn(&str) -> Option<Measured>,
+) -> Result<Walk, Error> {
+    let (number, why) = chosen(plan, options)?;
+    let all = plan
+        .blocks()
+        .flat_map(|b| b.steps.iter().map(move |s| (b, s)));
+    let of = plan.blocks().map(|b| b.steps.len()).sum::<usize>();
+    let Some((block, step)) = all.into_iter().nth(number) else {
+        return usage(format!("the plan has no step {number}"));
+    };
+    let program = match &step.work {
+        StepWork::Kernel {
+            kernel, schedule, ..
+        } => Some(
+            TileProgram::new(kernel.clone(), schedule.clone())
+                .map_err(|e| Error::Usage(e.to_string()))?,
+        ),
+        StepWork::Host { .. } => None,
+    };
+    let last = machines.len().saturating_sub(1);
+    let s = Subject {
+        plan,
+        block,
+        step,
+        view: StepView::new(number as u32, step, &plan.dims, &plan.whys),
+        number: number as u32,
+        of: of as u32,
+        machine: &machines[(step.device as usize).min(last)],
+        machines,
+        program,
+        fates: &model.program().fates,
+        measured: measured(&step.name),
+        quick: options.quick,
+    };
+    let mut scenes = vec![graph::node(&s), graph::choice(&s)];
+    let emitted = code::emitted(&s);
+    let counted = emulated::run(&s, &emitted);
+    scenes.extend(graph::program(&s));
+    scenes.extend(code::scene(&s, &emitted));
+    scenes.push(place::launch(&s));
+    scenes.push(place::memory(&s));
+    scenes.extend(place::grid(&s));
+    scenes.extend(gpu::warps(&s, &emitted));
+    scenes.extend(waiting::scene(&s, &counted));
+    scenes.extend(gpu::lanes(&s, &counted));
+    scenes.extend(cpu_lanes::scene(&s));
+    scenes.extend(tiles::scene(&s, &counted));
+    scenes.extend(bill::levels(&s));
+    scenes.push(bill::bill(&s));
+    let device = plan.devices.get(step.device as usize);
+    let unvalidated = crate::targets::Kernels::Ours.unvalidated(s.machine);
+    let note = match (&s.measured, unvalidated) {
+        (Some(m), _) => format!("Measured figures are medians of {} requests.", m.requests),
+        (None, true) => "Every time is predicted, and predictions for our kernels on GPUs were never compared with a measurement.".into(),
+        (None, false) => "Every time is predicted.".into(),
+    };
+    Ok(Walk {
+        schema: Walk::SCHEMA,
+        version: Walk::VERSION,
+        tool: TOOL.into(),
+        model: model.program().name.clone(),
+        dims: plan.dims.to_string(),
+        machine: s.machine.name.clone(),
+        kind: s.machine.kind,
+        target: device.map_or_else(String::new, |d| d.target.clone()),
+        device: s.measured.as_ref().map(|m| m.device.clone()),
+        note,
+        step: WalkStep {
+            number: s.number,
+            of: s.of,
+            name: step.name.clone(),
+            nodes: step.nodes.clone(),
+            family: s.view.family.clone(),
+            shapes: s.view.shapes.clone(),
+            schedule: s.view.schedule.clone(),
+            chosen: why,
+        },
+        scenes,
+    })
+}

@@ -1,0 +1,203 @@
+//! A GPU's two ways of running a plan: what is predicted for each, and the textbook case of many batches
+//! of one short kernel.
+use device::{Device, Residency};
+use machine::calc::{Batches, compare_transfers};
+use plan::{Activity, Plan, Timeline};
+use report::PersistentReport;
+use shopfloor::{Error, Machine, Model, Session, SessionBuilder, inputs};
+use std::time::Instant;
+
+/// Round trips of which the median is taken, and before them.
+const TRIPS: usize = 1000;
+const WARM: usize = 20;
+/// The same where they are emulated: each is like the last.
+const EMULATED_TRIPS: usize = 9;
+/// What a kernel of the textbook case is to take, in seconds.
+const KERNEL_S: f64 = 10e-6;
+/// Lengths of products that it is looked for among.
+const LENGTHS: [usize; 5] = [256, 512, 1024, 2048, 4096];
+
+/// Whether requests reach workers on a GPU that never leave.
+fn stays(device: &dyn Device) -> bool {
+    device.place().is_some() && device.residency() == Residency::Resident
+}
+
+/// What is predicted for the plan's steps: with workers that stay on a GPU, hand-offs in place of
+/// launches, and the ring both ways.
+pub(crate) fn predicted_s(plan: &Plan, device: &dyn Device) -> f64 {
+    if !stays(device) {
+        return plan.predicted.time_s;
+    }
+    resident_s(plan, device.machine()).unwrap_or(plan.predicted.time_s)
+}
+
+/// What is predicted for the plan's steps in a kernel that stays on `machine`; `None` for a CPU, whose
+/// workers stay anyway.
+pub(crate) fn resident_s(plan: &Plan, machine: &Machine) -> Option<f64> {
+    if machine.kind == machine::MachineKind::Cpu {
+        return None;
+    }
+    let b = Batches::on(machine, 0.0, 1, 0.0);
+    let handoff = machine.costs.handoff_s.value;
+    let steps = plan.blocks().flat_map(|b| &b.steps);
+    let each = steps.map(|s| (s.predicted.time_s - s.predicted.launch_s).max(0.0) + handoff);
+    Some(each.sum::<f64>() + 2.0 * b.handoff_s)
+}
+
+/// What copies of so many bytes each are predicted to take: one after the other, or by a kernel that
+/// moves them itself.
+pub(crate) fn copies_s<'a>(device: &dyn Device, each: impl Iterator<Item = &'a usize>) -> f64 {
+    let bytes: Vec<f64> = each.map(|b| *b as f64).collect();
+    let one = |b: &f64| Batches::on(device.machine(), *b, 1, 0.0).copy_in_s;
+    if !stays(device) {
+        return bytes.iter().map(one).sum();
+    }
+    let link = device.machine().links.iter().find(|l| l.to == "host");
+    let rate = link.map_or(f64::INFINITY, |l| l.bandwidth.value);
+    bytes.iter().sum::<f64>() / rate
+}
+
+/// The median of many acknowledged round trips, where a kernel listens.
+pub(crate) fn round_trip_us(device: &dyn Device) -> Result<Option<f64>, Error> {
+    if !stays(device) {
+        return Ok(None);
+    }
+    let mut all = vec![];
+    let (trips, warm) = match device.emulated_ns() {
+        Some(_) => (EMULATED_TRIPS, 1),
+        None => (TRIPS, WARM),
+    };
+    for n in 0..trips + warm {
+        match device.round_trip_ns()? {
+            None => return Ok(None),
+            Some(ns) if n >= warm => all.push(ns as f64 * 1e-3),
+            Some(_) => {}
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all.get(all.len() / 2).copied())
+}
+
+/// Time by the device's clock if it is emulated, else by the host's: microseconds of `run`.
+fn timed(device: &dyn Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    let (began, then) = (Instant::now(), device.emulated_ns());
+    run()?;
+    Ok(match device.emulated_ns().zip(then) {
+        Some((now, then)) => (now - then) as f64 * 1e-3,
+        None => began.elapsed().as_secs_f64() * 1e6,
+    })
+}
+
+/// A session for a product of 16 rows of `k` with 16 columns, and its inputs.
+fn product(
+    b: &SessionBuilder,
+    k: usize,
+) -> Result<(Session, Vec<(String, tensor::Tensor)>), Error> {
+    let model: Model = crate::op_model(&format!("matmul:16x16x{k}:f32"))?;
+    let session = b.clone().commit(model)?;
+    let (sizes, _) = inputs::sizes(session.model());
+    let named = inputs::random_inputs(session.model(), &sizes)?;
+    Ok((session, named))
+}
+
+/// What the kernels of a request take, in seconds by the device's clock.
+fn kernels_s(s: &Session, named: &[(String, tensor::Tensor)]) -> Result<f64, Error> {
+    let mut t = Timeline::default();
+    s.run_timed(&inputs::borrowed(named), &mut t)?;
+    let of = t.device.iter().filter(|s| s.what == Activity::Kernel);
+    Ok(of.map(|s| (s.end_ns - s.start_ns) as f64 * 1e-9).sum())
+}
+
+/// `batches` requests for a kernel of about ten microseconds, one after the other: with `launched`, whose
+/// engine copies, launches and copies, and with `resident`, whose kernel stays.
+///
+/// # Errors
+/// Not NVIDIA GPUs, or what running gives.
+pub fn persistent(
+    launched: SessionBuilder,
+    resident: SessionBuilder,
+    batches: usize,
+    progress: &dyn Fn(f64),
+) -> Result<PersistentReport, Error> {
+    let mut found: Option<(f64, usize)> = None;
+    for k in LENGTHS {
+        let (s, named) = product(&launched, k)?;
+        kernels_s(&s, &named)?;
+        let took = kernels_s(&s, &named)?;
+        let far = |t: f64| (t / KERNEL_S).ln().abs();
+        if took > 0.0 && found.is_none_or(|(t, _)| far(took) < far(t)) {
+            found = Some((took, k));
+        }
+    }
+    let Some((kernel_s, k)) = found else {
+        return Err(Error::Usage(
+            "this device tells no times of its kernels: use --on cuda or --on emulated:a100".into(),
+        ));
+    };
+    let mut took = vec![];
+    let mut name = None;
+    let mut trip = None;
+    let mut said = None;
+    for (n, b) in [&launched, &resident].into_iter().enumerate() {
+        let (s, named) = product(b, k)?;
+        let given = inputs::borrowed(&named);
+        let device = s.runtime().engine().device().clone();
+        name.get_or_insert_with(|| format!("{} ({})", device.name(), device.target().name));
+        let mut out = 0;
+        for _ in 0..3 {
+            let all = s.run(&given)?.into_vec();
+            out = all.iter().map(|(_, t)| t.bytes().len()).sum::<usize>();
+        }
+        took.push(timed(&*device, || {
+            for i in 0..batches {
+                progress((n * batches + i) as f64 / (2 * batches.max(1)) as f64);
+                drop(s.run(&given)?);
+            }
+            Ok(())
+        })?);
+        trip = round_trip_us(&*device)?;
+        said = Some((
+            device,
+            named.iter().map(|(_, t)| t.bytes().len()).sum::<usize>(),
+            out,
+        ));
+    }
+    let Some((device, given, made)) = said else {
+        return Err(Error::Usage("there is nothing to measure".into()));
+    };
+    if !stays(&*device) {
+        return Err(Error::Usage(format!(
+            "device '{}' keeps no kernel: use --on cuda or --on emulated:a100",
+            device.name()
+        )));
+    }
+    let machine = device.machine();
+    let link = |bytes: usize| Batches::on(machine, bytes as f64, batches as u64, kernel_s);
+    let b = Batches {
+        copy_out_s: link(made).copy_out_s,
+        ..link(given)
+    };
+    let one_by_one = compare_transfers(&b)
+        .ways
+        .first()
+        .map_or(0.0, |w| w.total_s);
+    let moved = copies_s(&*device, [given, made].iter());
+    let handoff = machine.costs.handoff_s.value;
+    // In, the kernel, out: two hand-offs between them, and the ring both ways.
+    let each = kernel_s + moved + 2.0 * handoff + 2.0 * b.handoff_s;
+    Ok(PersistentReport {
+        device: name.unwrap_or_default(),
+        emulated: device.emulated_ns().is_some(),
+        batches,
+        kernel: format!("f32 product [16,{k}] x [{k},16]"),
+        bytes: (given as u64, made as u64),
+        kernel_us: kernel_s * 1e6,
+        launched_us: took[0],
+        resident_us: took[1],
+        predicted_us: (
+            one_by_one * 1e6,
+            (machine.costs.launch_s.value + batches as f64 * each) * 1e6,
+        ),
+        round_trip_us: trip,
+    })
+}
