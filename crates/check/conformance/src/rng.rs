@@ -1,3 +1,4 @@
+//! The suite's choices: drawn from a seed, or gone through one after the other.
 /// Numbers that are the same in every run: drawn, or every choice in turn ([`Rng::in_turn`]).
 #[derive(Clone, Debug)]
 pub struct Rng {

@@ -1,3 +1,4 @@
+//! Errors of the reference interpreters.
 /// Why an interpreter gave no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefError {

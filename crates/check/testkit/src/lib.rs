@@ -1,13 +1,13 @@
 //! What tests stand on: the model zoo with its references, generated weights, comparison.
 #![forbid(unsafe_code)]
 
-pub mod byhand;
 pub mod compare;
 pub mod cores;
 pub mod exact;
 pub mod generate;
 #[cfg(target_os = "linux")]
 pub mod guard;
+pub mod handwritten;
 pub mod memory;
 pub mod mutate;
 pub mod operators;

@@ -115,7 +115,7 @@ pub fn dims(model: &Model, given: &[(String, tensor::Tensor)]) -> DimBox {
 
 /// What a model came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum PrintOutcome {
     /// So many steps have code.
     Steps(usize),
     /// The library does not take it, whatever the target: why.
@@ -131,10 +131,10 @@ pub fn check(
     given: &[(String, tensor::Tensor)],
     all: &[On],
     valid: &mut dyn FnMut(&On, &Code) -> Result<(), String>,
-) -> Result<Came, String> {
+) -> Result<PrintOutcome, String> {
     let model = match opened(path) {
         Ok(m) => m,
-        Err(why) => return Ok(Came::Unknown(why)),
+        Err(why) => return Ok(PrintOutcome::Unknown(why)),
     };
     let dims = dims(&model, given);
     let (mut wrong, mut count) = (vec![], 0);
@@ -151,7 +151,7 @@ pub fn check(
         }
     }
     match wrong.is_empty() {
-        true => Ok(Came::Steps(count)),
+        true => Ok(PrintOutcome::Steps(count)),
         false => Err(wrong.join("; ")),
     }
 }

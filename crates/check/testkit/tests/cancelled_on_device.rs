@@ -9,7 +9,7 @@ use layout::{DType, Dim, DimBox};
 use planner::{Placement, PlanOptions, Planner};
 use runtime::{Call, Cancel, Engine, RunError};
 use shopfloor::{Error, Machine, Model, ModelOptions, Session, Tensor};
-use shopfloor_testkit::byhand::{decoder, node, product};
+use shopfloor_testkit::handwritten::{decoder, node, product};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use layout::{DType, Dim};
 use shopfloor::{Model, ModelOptions, Session, Tensor};
 use std::sync::Arc;
 use tensor::WeightStore;
-use testkit::byhand::node;
+use testkit::handwritten::node;
 use testkit::zoo;
 
 #[test]
@@ -82,7 +82,7 @@ fn growing(kept: usize) -> Model {
         op,
         &[turns, on, x],
         &types,
-        &testkit::byhand::origin("loop"),
+        &testkit::handwritten::origin("loop"),
     );
     Model::from_graph("growing", &b.finish(&outs), &ModelOptions::default()).unwrap()
 }

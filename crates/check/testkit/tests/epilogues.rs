@@ -10,7 +10,7 @@ use machine::Machine;
 use plan::{Allotment, Planner as _, StepWork};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::run_graph;
-use shopfloor_testkit::byhand;
+use shopfloor_testkit::handwritten;
 use shopfloor_testkit::tools::tool;
 use std::path::Path;
 use std::process::Command;
@@ -110,7 +110,7 @@ fn product(d: DType, f: Function) -> Graph {
 }
 
 fn values(d: DType, shape: &[usize], seed: u64, size: f64) -> Tensor {
-    let mut t = byhand::values(d, shape, seed);
+    let mut t = handwritten::values(d, shape, seed);
     for i in 0..t.len() {
         t.set_f64(i, size * t.get_f64(i));
     }

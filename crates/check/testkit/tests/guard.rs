@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 use testing::Share;
-use testkit::byhand::{node, product, values};
 use testkit::guard::{Asked, again, run};
+use testkit::handwritten::{node, product, values};
 
 /// Shares that the cases are in: a share takes some seconds.
 const SHARES: u64 = 300;

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use testing::Share;
-use testkit::printed::{Came, Code, On, check, everywhere};
+use testkit::printed::{Code, On, PrintOutcome, check, everywhere};
 use testkit::tools;
 
 /// Folders of the pinned version.
@@ -131,9 +131,9 @@ fn share_is_printed(folders: &[TestFolder]) -> Result<(), Failed> {
     for f in folders.iter().filter(|f| share.has(&f.name())) {
         let name = f.name();
         match check(&f.path.join("model.onnx"), &[], &all, &mut valid) {
-            Ok(Came::Steps(n)) => steps += n,
+            Ok(PrintOutcome::Steps(n)) => steps += n,
             // What is not taken at all is its own case's to say.
-            Ok(Came::Unknown(_)) => {}
+            Ok(PrintOutcome::Unknown(_)) => {}
             Err(why) => wrong.push(format!(
                 "{name}: {why}\n    again: cargo xtask targets {name}"
             )),

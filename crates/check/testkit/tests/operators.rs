@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use shopfloor::{Session, SessionBuilder, Tensor};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tensor::Held;
+use tensor::HostValue;
 
 /// Largest difference over the largest magnitude; f16 has 11 bits.
 const TOLERANCE: f64 = 2e-5;
@@ -85,7 +85,7 @@ fn check(
             return Err(format!("{name} has {} maps", items.len()));
         }
         for (r, item) in items.iter().enumerate() {
-            let Some(Held::Map { keys: k, values: v }) = item.held() else {
+            let Some(HostValue::Map { keys: k, values: v }) = item.host_value() else {
                 return Err(format!("item {r} of {name} is no map"));
             };
             compare(name, k, keys)?;

@@ -9,7 +9,7 @@ use plan::{Allotment, Planner as _};
 use planner::{PlanOptions, Planner};
 use runtime::Engine;
 use shopfloor::{Machine, Model, ModelOptions, Session, Tensor};
-use shopfloor_testkit::byhand::{self, origin};
+use shopfloor_testkit::handwritten::{self, origin};
 use shopfloor_tools::planview;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn on_gpu(resident: bool) -> Arc<Engine> {
 /// Few different numbers, and for floats some that are none.
 fn input(d: DType, shape: &[usize], seed: u64) -> Tensor {
     let mut t = Tensor::zeros(d, shape).unwrap();
-    let drawn = byhand::values(DType::F64, shape, seed);
+    let drawn = handwritten::values(DType::F64, shape, seed);
     for i in 0..t.len() {
         let v = (11.5 * (drawn.get_f64(i) + 1.0)).floor() as u32;
         t.set_f64(

@@ -11,7 +11,7 @@ use machine::Machine;
 use plan::{Allotment, Block, Plan, Planner as _, StepWork};
 use planner::{PlanOptions, Planner, ProgramOptions};
 use reference::{Memory, run_graph, run_tiles};
-use shopfloor_testkit::byhand::values;
+use shopfloor_testkit::handwritten::values;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

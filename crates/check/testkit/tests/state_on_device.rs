@@ -8,7 +8,7 @@ use planner::{Placement, PlanOptions, Planner};
 use runtime::Engine;
 use shopfloor::{Machine, Session, Tensor};
 use std::sync::Arc;
-use testkit::byhand::decoder;
+use testkit::handwritten::decoder;
 
 const WIDTH: usize = 16;
 const TOKENS: usize = 12;

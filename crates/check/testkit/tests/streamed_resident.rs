@@ -9,7 +9,7 @@ use plan::Activity;
 use planner::{Placement, PlanOptions, Planner};
 use runtime::{Call, Cancel, Engine, RunError};
 use shopfloor::{Error, Machine, Model, ModelOptions, Session, Tensor};
-use shopfloor_testkit::byhand::{node, product};
+use shopfloor_testkit::handwritten::{node, product};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::WeightStore;

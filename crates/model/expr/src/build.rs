@@ -1,3 +1,5 @@
+//! Building scalar programs: [`ExprBuilder`] appends instructions and shares equal ones. Import, rewrites and
+//! the planner build their programs with it; it changes none that exists.
 use crate::{Binary, Compare, Expr, Inst, Ref, Unary};
 use layout::{DType, Dim};
 use std::collections::HashMap;

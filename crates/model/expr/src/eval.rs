@@ -1,3 +1,5 @@
+//! Evaluation of scalar programs, one element at a time. Constant folding and the reference interpreters use
+//! it; the CPU backend has compiled forms of its own.
 use crate::{Binary, Compare, Expr, ExprError, Inst, Ref, Scalar, Unary};
 use layout::{DType, Dim};
 

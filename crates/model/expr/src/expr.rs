@@ -1,3 +1,5 @@
+//! The data of scalar programs: instructions, their classes, [`Expr`], and the rules that make one valid. Every
+//! file of this crate reads it; evaluation, text and simplification are elsewhere.
 use layout::{DType, Dim};
 use serde::{Deserialize, Serialize};
 

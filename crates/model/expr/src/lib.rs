@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod dequantise;
 mod eval;
 mod expr;
 mod formula;
@@ -16,14 +17,13 @@ mod names;
 mod pretty;
 mod scalar;
 mod simplify;
-mod steps;
 mod symbolic;
 mod text;
 
 pub use build::{ExprBuilder, IndexMap};
+pub use dequantise::{Dequantise, Zero};
 pub use eval::{CompiledExpr, EvalContext, EvalError};
 pub use expr::{Binary, Class, Compare, Expr, ExprError, Inst, Ref, Unary};
 pub use formula::Names;
 pub use monoid::Monoid;
 pub use scalar::Scalar;
-pub use steps::{Steps, Zero};

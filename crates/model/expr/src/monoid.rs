@@ -1,3 +1,5 @@
+//! A reduction as data: the programs of a [`Monoid`]. Kernels carry it in their folds; the reductions
+//! themselves are in `monoids`.
 use crate::{Binary, Expr, Inst, Ref};
 use serde::{Deserialize, Serialize};
 

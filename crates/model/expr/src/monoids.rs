@@ -1,3 +1,5 @@
+//! The standard reductions, one constructor each: sum, product, extremes, arg-extremes, log-sum-exp, Welford
+//! and top-k. Import and the planner take them from here; a new reduction is one function.
 use crate::{Binary, Compare, Expr, ExprBuilder, Monoid, Ref, Unary};
 use layout::{DType, Dim};
 

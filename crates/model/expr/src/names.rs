@@ -1,3 +1,4 @@
+//! Names of instructions, read and written by the text form and by formulas.
 use crate::{Binary, Compare, Unary};
 
 macro_rules! named {

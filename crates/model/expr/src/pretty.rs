@@ -1,3 +1,5 @@
+//! Scalar programs as formulas for people, as `formula` reads them back. The report and the whys print them;
+//! the lossless form is in `text`.
 use crate::{Binary, Compare, Expr, Inst, Unary};
 
 /// Characters that a formula may take; the rest is cut.

@@ -1,3 +1,5 @@
+//! Single scalar values and every operation on them, with the rounding and wrapping of each dtype. It defines
+//! what instructions mean: evaluation, folding and the oracle call it.
 use crate::{Binary, Compare, Unary};
 use layout::DType;
 

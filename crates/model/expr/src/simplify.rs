@@ -1,3 +1,5 @@
+//! Algebraic simplification of scalar programs: constants, identities, casts, dead code. Fusion runs it on
+//! joined programs. Nothing here changes a result's bits.
 use crate::{Binary, Compare, Expr, ExprBuilder, Inst, Ref, Scalar, Unary};
 use layout::{DType, Dim};
 

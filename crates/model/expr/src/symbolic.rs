@@ -1,3 +1,5 @@
+//! Scalar programs on symbolic sizes: what an integer program gives when its arguments are dimension
+//! expressions. Shape inference uses it to follow shape arithmetic.
 use crate::{Binary, Compare, Expr, Inst, Ref, Scalar, Unary};
 use layout::{DType, Dim};
 

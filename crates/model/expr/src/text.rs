@@ -1,3 +1,5 @@
+//! Lossless text form of programs and monoids: one instruction after the other, read back to an equal program.
+//! Kernel text, plans and tests use it; formulas for people are in `pretty`.
 use crate::{Binary, Compare, Expr, ExprError, Inst, Monoid, Ref, Unary};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! What a graph takes for granted about its symbols.
-use crate::shape::{self, Relied};
+use crate::shape::{self, ReliedEqualities};
 use crate::{Assumption, Graph};
 use layout::Dim;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl Assumptions {
     /// All of them, with every equality by which the shape rules let a node of `graph` pass though
     /// its symbols do not say so. A node that breaks a rule is for [`Graph::verify`] to report.
     pub fn of(mut self, graph: &Graph) -> Vec<Assumption> {
-        let mut relied = Relied::default();
+        let mut relied = ReliedEqualities::default();
         for node in &graph.nodes {
             let types: Vec<shape::Type> = node
                 .outputs

@@ -1,7 +1,7 @@
 //! Building graphs: every added node gets its outputs' shapes and known contents at once.
 use crate::assume::Assumptions;
 use crate::graph::*;
-use crate::shape::Relied;
+use crate::shape::ReliedEqualities;
 use crate::{GraphError, Op, shape};
 use layout::{DType, Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,13 +196,11 @@ impl GraphBuilder {
         names: &[&str],
         origin: &Origin,
     ) -> Result<Vec<ValueId>, GraphError> {
-        let types =
-            shape::infer(&self.graph, &op, inputs, &mut Relied::default()).map_err(|why| {
-                GraphError::Op {
-                    node: origin.name.clone(),
-                    op: op.name().into(),
-                    why,
-                }
+        let types = shape::infer(&self.graph, &op, inputs, &mut ReliedEqualities::default())
+            .map_err(|why| GraphError::Op {
+                node: origin.name.clone(),
+                op: op.name().into(),
+                why,
             })?;
         let ints = shape::contents(&self.graph, &op, inputs, &types);
         Ok(self.push(op, inputs, names, origin, types, ints))
@@ -285,7 +283,7 @@ impl GraphBuilder {
     /// # Errors
     /// Two numbers that differ, neither of which is 1.
     pub fn broadcast(&mut self, node: &str, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
-        let mut relied = Relied::default();
+        let mut relied = ReliedEqualities::default();
         let shape = relied.broadcast(a, b)?;
         for (left, right) in relied.0 {
             self.assume(node, &left, &right);

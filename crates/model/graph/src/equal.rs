@@ -9,7 +9,7 @@ impl Graph {
     /// uses input symbols only, not the symbol itself. Substituting them lets equal extents be seen
     /// as equal.
     pub fn symbol_equalities(&self) -> Vec<(Sym, Dim)> {
-        let mut found = Replaced::default();
+        let mut found = Substitutions::default();
         let inputs = self
             .symbols
             .iter()
@@ -80,14 +80,14 @@ impl Graph {
 
 /// Symbols with what stands for them, none of which speaks of another of them.
 #[derive(Default)]
-struct Replaced {
+struct Substitutions {
     order: Vec<Sym>,
     by: BTreeMap<Sym, Dim>,
     /// For every symbol those that are replaced by something which speaks of it.
     users: BTreeMap<Sym, BTreeSet<Sym>>,
 }
 
-impl Replaced {
+impl Substitutions {
     fn replaced(&self, d: &Dim) -> Dim {
         match self.by.is_empty() {
             true => d.clone(),
@@ -116,7 +116,7 @@ impl Replaced {
     }
 
     fn list(self) -> Vec<(Sym, Dim)> {
-        let Replaced { order, mut by, .. } = self;
+        let Substitutions { order, mut by, .. } = self;
         let each = order.into_iter();
         each.filter_map(|s| by.remove(&s).map(|d| (s, d))).collect()
     }

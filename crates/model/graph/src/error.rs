@@ -1,3 +1,4 @@
+//! Errors of building, reading and verifying graphs.
 /// Why a graph could not be built or is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {

@@ -1,3 +1,5 @@
+//! The data of a graph: values, nodes, symbols, assumptions. Import builds it, rewrites change it, the planner
+//! reads it. Ops are in `ops`, rules in `verify`.
 use crate::Op;
 use layout::{DType, Dim, Sym};
 use serde::{Deserialize, Serialize};

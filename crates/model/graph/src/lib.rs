@@ -6,12 +6,12 @@
 //! the graph is built.
 #![forbid(unsafe_code)]
 
-mod apart;
 mod assume;
 mod build;
 mod equal;
 mod error;
 mod graph;
+mod independence;
 mod ops;
 mod shape;
 mod sizes;

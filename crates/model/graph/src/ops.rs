@@ -1,3 +1,5 @@
+//! The closed set of core ops with their attributes. Shape rules are in `shape`, text in `text::ops`, meaning
+//! in the `reference` crate.
 use crate::Graph;
 use expr::{Expr, Monoid};
 use layout::Dim;

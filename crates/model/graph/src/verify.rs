@@ -10,7 +10,7 @@
 //! 6. every symbol in a shape, attribute or program is declared (here or in an enclosing graph)
 //!    and its source exists;
 //! 7. bodies are valid, share the weights' numbering, and their inputs and outputs fit the node's.
-use crate::shape::{self, Relied, Type, list, may_equal};
+use crate::shape::{self, ReliedEqualities, Type, list, may_equal};
 use crate::{Graph, GraphError, Node, Op, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ impl Graph {
     /// Output dtypes and shapes of `op` on values of this graph; the error says what does not fit.
     /// Ops whose shapes do not follow (fills, `Host`, `If`, `Loop`) give an error.
     pub fn infer(&self, op: &Op, inputs: &[ValueId]) -> Result<Vec<(DType, Vec<Dim>)>, String> {
-        shape::infer(self, op, inputs, &mut Relied::default())
+        shape::infer(self, op, inputs, &mut ReliedEqualities::default())
     }
 
     /// Known contents of the outputs of `op`, which have the given dtypes and shapes.
@@ -132,7 +132,7 @@ impl Graph {
             if let Some(s) = undeclared(&node.op, &symbols) {
                 return Err(fail(format!("symbol '{s}' is not declared")));
             }
-            let relied = &mut Relied::default();
+            let relied = &mut ReliedEqualities::default();
             shape::check(self, &node.op, &node.inputs, &types, relied).map_err(fail)?;
             self.check_bodies(node, weights, &symbols, depth)
                 .map_err(|e| match e {

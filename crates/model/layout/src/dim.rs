@@ -1,3 +1,5 @@
+//! Symbolic dimensions: polynomials over named sizes in normal form, so that equal sizes compare equal. Every
+//! size, stride and offset above this crate is a [`Dim`]; ranges of symbols are in `dimbox`.
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,3 +1,5 @@
+//! Boxes of dimensions: a range per symbol, and bounds of dimension expressions over them. Plans state the
+//! sizes that they cover as a [`DimBox`]; the verifier proves with these bounds.
 use crate::{Dim, Sym};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! Element types: widths, classes and names. Everything that holds or moves elements uses them; conversions are
+//! in `expr::scalar`.
 use serde::{Deserialize, Serialize};
 
 /// Element type of a tensor, tile or scalar.

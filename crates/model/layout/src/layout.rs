@@ -1,3 +1,5 @@
+//! Hierarchical layouts: from coordinates to bit addresses, and the algebra of views (reshape, permute, slice,
+//! compose). The planner states where every value lies by them; they hold no data.
 use crate::Dim;
 use serde::{Deserialize, Serialize};
 

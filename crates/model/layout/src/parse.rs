@@ -1,3 +1,4 @@
+//! Reading dimension expressions from text, with limits on depth and length, since text may come from any file.
 use crate::Dim;
 use crate::serial::{known, remember};
 use std::str::FromStr;

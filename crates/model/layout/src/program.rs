@@ -1,3 +1,5 @@
+//! Many dimension expressions compiled into one list of operations. Plans evaluate all parameters of a request
+//! with one; it is checked for overflow.
 use crate::{Atom, Dim, Sym};
 use std::collections::BTreeMap;
 

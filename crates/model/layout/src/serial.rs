@@ -118,7 +118,7 @@ impl<'de> de::Visitor<'de> for Form {
 /// What follows in a format that is not for people.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Said {
+enum ReadForm {
     Known(i64),
     Expr(Text),
 }
@@ -137,9 +137,9 @@ impl<'de> Deserialize<'de> for Dim {
         if d.is_human_readable() {
             return d.deserialize_any(Form);
         }
-        Ok(match Said::deserialize(d)? {
-            Said::Known(n) => Dim::Known(n),
-            Said::Expr(Text(d)) => d,
+        Ok(match ReadForm::deserialize(d)? {
+            ReadForm::Known(n) => Dim::Known(n),
+            ReadForm::Expr(Text(d)) => d,
         })
     }
 }

@@ -1,3 +1,4 @@
+//! Text form of layouts, written by `Display` and read back. Kernels' and plans' text use it.
 use crate::{Dim, Layout, Leaf, Mode, ParseError};
 use std::fmt;
 use std::str::FromStr;

@@ -1,3 +1,4 @@
+//! Errors of rewriting.
 /// Why a graph could not be rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

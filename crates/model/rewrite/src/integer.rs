@@ -42,18 +42,18 @@ enum Number {
 }
 
 /// `(x - zero) * scale`.
-struct Steps {
+struct Dequantised {
     x: ValueId,
     zero: Option<Number>,
     scale: Option<Number>,
 }
 
 /// `v` as whole steps of a tensor of 8 bits, when it is a map of one.
-fn steps(e: &Edit, v: ValueId) -> Option<Steps> {
+fn steps(e: &Edit, v: ValueId) -> Option<Dequantised> {
     let value = e.value(v);
     let small = |d: DType| matches!(d, DType::I8 | DType::U8);
     if small(value.dtype) {
-        return Some(Steps {
+        return Some(Dequantised {
             x: v,
             zero: None,
             scale: None,
@@ -100,7 +100,7 @@ fn steps(e: &Edit, v: ValueId) -> Option<Steps> {
         }
     };
     if let Some((x, zero)) = whole(*out) {
-        return Some(Steps {
+        return Some(Dequantised {
             x,
             zero,
             scale: None,
@@ -112,7 +112,7 @@ fn steps(e: &Edit, v: ValueId) -> Option<Steps> {
     [(*a, *b), (*b, *a)].into_iter().find_map(|(q, s)| {
         let ((x, zero), scale) = (whole(q)?, leaf(s)?);
         let float = types[s as usize] == DType::F32;
-        float.then_some(Steps {
+        float.then_some(Dequantised {
             x,
             zero,
             scale: Some(scale),
@@ -134,7 +134,7 @@ struct Product<'a> {
     origins: &'a [Origin],
     name: String,
     /// Factors, the one that is not constant first.
-    factors: [Steps; 2],
+    factors: [Dequantised; 2],
     /// Which of the node's inputs is the right factor.
     right: usize,
     kept: Option<Kept>,

@@ -1,3 +1,5 @@
+//! The table of passes and the loop that applies them until nothing changes, in the main graph and in all
+//! bodies. `planner` calls [`run`] once per model; every pass has a file of its own.
 use crate::edit::tidy;
 use crate::{
     Error, attention, cse, dead, empty, fold, hoist, integer, labels, maps, pads, recurrent,

@@ -1,3 +1,4 @@
+//! Attributes of host operators, by name. Import fills them, `hostops` reads them.
 use crate::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

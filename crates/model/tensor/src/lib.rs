@@ -10,7 +10,7 @@ mod weights;
 
 pub use attrs::{Attr, Attrs};
 pub use storage::Memory;
-pub use tensor::{Held, Tensor, TensorError};
+pub use tensor::{HostValue, Tensor, TensorError};
 pub use weights::{
     Bytes, Owner, Weight, WeightId, WeightStore, any_loss, file_identity, note_loss,
 };

@@ -1,3 +1,5 @@
+//! The bytes of a tensor: a vector, or [`Memory`] that its owner wants back (recycled outputs).
+//! [`crate::Tensor`] wraps it; nothing here knows element types.
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::{Deref, DerefMut};
 

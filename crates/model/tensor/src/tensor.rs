@@ -1,3 +1,5 @@
+//! Host tensors: dense elements, or a [`HostValue`] (texts, sequences, optionals, maps). Callers, host
+//! operators and files exchange them; devices see bytes alone.
 use crate::storage::{Memory, Storage};
 use half::{bf16, f16};
 use layout::DType;
@@ -13,13 +15,13 @@ pub struct Tensor {
     shape: Vec<usize>,
     bytes: Storage,
     #[serde(default)]
-    held: Option<Arc<Held>>,
+    held: Option<Arc<HostValue>>,
 }
 
 /// What a tensor without bytes holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Held {
+pub enum HostValue {
     /// Text, one per element in row-major order.
     Text(Vec<String>),
     /// Tensors (or sequences, or maps) in order.
@@ -147,7 +149,7 @@ impl Tensor {
         })
     }
 
-    fn nothing(dtype: DType, shape: &[usize]) -> Result<Option<Arc<Held>>, TensorError> {
+    fn nothing(dtype: DType, shape: &[usize]) -> Result<Option<Arc<HostValue>>, TensorError> {
         Ok(match dtype {
             DType::Str => {
                 // As many as there would be bytes of a numeric tensor at most.
@@ -158,9 +160,9 @@ impl Tensor {
                         shape: shape.to_vec(),
                     })?;
                 text.resize(n, String::new());
-                Some(Arc::new(Held::Text(text)))
+                Some(Arc::new(HostValue::Text(text)))
             }
-            DType::Host => Some(Arc::new(Held::Sequence(Vec::new()))),
+            DType::Host => Some(Arc::new(HostValue::Sequence(Vec::new()))),
             _ => None,
         })
     }
@@ -180,14 +182,14 @@ impl Tensor {
             dtype: DType::Str,
             shape: shape.to_vec(),
             bytes: Vec::new().into(),
-            held: Some(Arc::new(Held::Text(text))),
+            held: Some(Arc::new(HostValue::Text(text))),
         })
     }
 
     /// A sequence, an optional value or a map as one value of rank 0.
-    pub fn holding(held: Held) -> Tensor {
+    pub fn from_host_value(held: HostValue) -> Tensor {
         let (dtype, shape) = match &held {
-            Held::Text(t) => (DType::Str, vec![t.len()]),
+            HostValue::Text(t) => (DType::Str, vec![t.len()]),
             _ => (DType::Host, vec![]),
         };
         Tensor {
@@ -200,18 +202,20 @@ impl Tensor {
 
     /// A sequence of `items`.
     pub fn sequence(items: impl IntoIterator<Item = Tensor>) -> Tensor {
-        Tensor::holding(Held::Sequence(items.into_iter().map(Arc::new).collect()))
+        Tensor::from_host_value(HostValue::Sequence(
+            items.into_iter().map(Arc::new).collect(),
+        ))
     }
 
     /// What a tensor without bytes holds.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn host_value(&self) -> Option<&HostValue> {
         self.held.as_deref()
     }
 
     /// The texts of a Str tensor in row-major order.
     pub fn text(&self) -> Option<&[String]> {
         match self.held.as_deref() {
-            Some(Held::Text(t)) => Some(t),
+            Some(HostValue::Text(t)) => Some(t),
             _ => None,
         }
     }
@@ -219,7 +223,7 @@ impl Tensor {
     /// The items of a sequence.
     pub fn items(&self) -> Option<&[Arc<Tensor>]> {
         match self.held.as_deref() {
-            Some(Held::Sequence(s)) => Some(s),
+            Some(HostValue::Sequence(s)) => Some(s),
             _ => None,
         }
     }

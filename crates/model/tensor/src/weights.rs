@@ -1,3 +1,5 @@
+//! Constants of a model, borrowed from the mapped file. Programs refer to them by [`WeightId`]; packing copies
+//! them, and a file that is cut short while it is mapped is noted here.
 use crate::{Tensor, TensorError};
 use layout::DType;
 use std::ops::Range;

@@ -1,3 +1,4 @@
+//! The error of invalid kernels, schedules and tile programs.
 /// Why a kernel, schedule or tile program is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {

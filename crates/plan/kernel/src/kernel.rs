@@ -1,3 +1,5 @@
+//! The data of kernels: axes, operands with their accesses, tiles and statements. The planner builds them;
+//! schedules (`schedule`) say how they run. Rules are in `verify`.
 use crate::{AxisTile, Node};
 use expr::{Expr, Monoid};
 use layout::{DType, Dim, Leaf};

@@ -1,3 +1,5 @@
+//! The data of schedules: tiles, grid and loop order, places of tiles, and the backend's mapping. The planner
+//! chooses them, `lower` makes loops of them; no executor or emitter chooses anything else.
 use crate::{AxisId, Code, TileId};
 use layout::DType;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! What a backend can do, as data: legal register tiles, CTA limits, families. Backends define their
+//! [`Target`]; the planner picks schedules only from it.
 use crate::{Family, Form, Fragment, Swizzle, TileProgram};
 use layout::DType;
 use machine::{EfficiencyTable, Machine, Warps, Work};

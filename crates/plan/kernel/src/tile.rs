@@ -1,3 +1,5 @@
+//! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
+//! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
 use crate::{AxisTile, Kernel, KernelError, Schedule, Stmt, lower};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

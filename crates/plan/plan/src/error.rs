@@ -1,3 +1,4 @@
+//! Errors of plans, with who made the plan at fault: the planner, a file or the caller.
 /// Who made a plan that breaks a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Maker {

@@ -1,3 +1,5 @@
+//! Numbers of a block that follow from a request's dims: extents, strides, buffer sizes. Devices evaluate them
+//! once per set of dims, before anything runs.
 use foldhash::HashMap;
 use layout::{DType, Dim, DimBox, DimMap, DimProgram, Sym};
 

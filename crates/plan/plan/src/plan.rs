@@ -1,3 +1,5 @@
+//! The data of plans: devices, buffers, steps, waits, blocks. The planner writes it, the verifier (`verify`)
+//! proves it, devices compile its blocks. Nothing here decides anything.
 use crate::{Constraint, HostOp, PlanError, ValueIx, Why};
 use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};

@@ -1,3 +1,5 @@
+//! The [`Planner`] trait, by which the runtime plans without linking the planner, and what it is told:
+//! allotments, observations, proposals.
 use crate::{DeviceRef, Goal, Plan, PlanError, Program, VerifiedPlan, Why};
 use layout::{DimBox, Sym};
 use machine::Bound;

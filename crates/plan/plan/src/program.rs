@@ -1,4 +1,6 @@
-use crate::{Made, PlanError, Why};
+//! The data of programs: a model as fused kernels with symbolic dims, before schedules. The planner makes one
+//! per model and binds it to plans; control flow is segments of it.
+use crate::{MadeOnce, PlanError, Why};
 use kernel::{Given, Kernel};
 use layout::{DType, Dim, Layout, Sym};
 use serde::{Deserialize, Serialize};
@@ -82,7 +84,7 @@ pub struct HostOp {
     pub reason: String,
     /// What devices made of it.
     #[serde(skip)]
-    pub made: Made,
+    pub made: MadeOnce,
 }
 
 /// What an item does.

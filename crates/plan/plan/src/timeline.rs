@@ -1,3 +1,4 @@
+//! What ran when, predicted or measured: the same data for both. Devices record it, the report prints it.
 use crate::Why;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

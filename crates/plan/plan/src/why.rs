@@ -1,3 +1,5 @@
+//! Decisions with their reasons and alternatives. Whoever decides in the planner leaves one; the report prints
+//! them.
 use serde::{Deserialize, Serialize};
 
 /// Something that could have been chosen instead.

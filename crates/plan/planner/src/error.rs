@@ -1,3 +1,4 @@
+//! Why a graph could not be planned.
 /// Why a graph could not be planned.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlannerError {

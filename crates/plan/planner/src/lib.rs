@@ -5,15 +5,15 @@
 //! reads [`machine::Machine`] and [`kernel::Target`], which are data.
 #![forbid(unsafe_code)]
 
-mod apart;
 mod bind;
 mod error;
 mod fuse;
-mod join;
 mod kernels;
 mod located;
+mod merge;
 mod program;
-mod relay;
+mod relayout;
+mod split;
 mod state;
 
 pub use bind::{

@@ -1,6 +1,6 @@
 //! From a graph to a program: groups in order, each lowered to a kernel or a host item.
 use crate::fuse;
-use crate::kernels::{Joined, Lowering, Result, row_major};
+use crate::kernels::{ConcatPlaces, Lowering, Result, row_major};
 use crate::located::Located;
 use graph::{Graph, Op, SymbolSource};
 use layout::{Dim, Layout};
@@ -62,7 +62,7 @@ pub(crate) fn lower(graph: &Graph, options: &ProgramOptions) -> Result<Program> 
     for n in groups.iter().flat_map(|g| &g.nodes) {
         grouped[n.0 as usize] = true;
     }
-    let joined = Joined::new(graph, &groups, &is_output);
+    let joined = ConcatPlaces::new(graph, &groups, &is_output);
     let mut lowering = Lowering {
         graph,
         program: Program {

@@ -1,3 +1,4 @@
+//! Errors of measurement files and of predictions from them.
 use std::path::PathBuf;
 
 /// What is wrong with a measurements file or with the constants.

@@ -1,4 +1,5 @@
-use crate::lane::Lane;
+//! Bound inputs and outputs of one caller, reused from request to request without allocation.
+use crate::slot::RequestSlot;
 use crate::{RunError, Session};
 use tensor::Tensor;
 
@@ -10,7 +11,7 @@ pub struct Binding<'s> {
     session: &'s Session,
     inputs: Vec<Option<Tensor>>,
     outputs: Vec<Tensor>,
-    lane: Option<Lane>,
+    slot: Option<RequestSlot>,
 }
 
 impl<'s> Binding<'s> {
@@ -19,7 +20,7 @@ impl<'s> Binding<'s> {
             session,
             inputs: session.program().inputs.iter().map(|_| None).collect(),
             outputs: Vec::new(),
-            lane: None,
+            slot: None,
         }
     }
 
@@ -77,7 +78,7 @@ impl<'s> Binding<'s> {
         let old = std::mem::take(&mut self.outputs);
         self.outputs = self
             .session
-            .run_listed(list, &mut self.lane, old, None, None)?;
+            .run_listed(list, &mut self.slot, old, None, None)?;
         Ok(&self.outputs)
     }
 
@@ -90,8 +91,8 @@ impl<'s> Binding<'s> {
 
 impl Drop for Binding<'_> {
     fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.session.give_back(lane);
+        if let Some(slot) = self.slot.take() {
+            self.session.give_back(slot);
         }
     }
 }

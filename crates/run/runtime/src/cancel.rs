@@ -1,4 +1,5 @@
-use crate::ticket::Ticket;
+//! Cancellation of requests: a flag that callers share, and the queued requests that it wakes.
+use crate::queued::QueuedRequest;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,7 +11,7 @@ pub struct Cancel(Arc<Off>);
 #[derive(Default)]
 struct Off {
     off: AtomicBool,
-    waiting: Mutex<Vec<Weak<Ticket>>>,
+    waiting: Mutex<Vec<Weak<QueuedRequest>>>,
 }
 
 impl Cancel {
@@ -38,19 +39,19 @@ impl Cancel {
         &self.0.off
     }
 
-    /// Gives `ticket` up when this is cancelled, or was.
-    pub(crate) fn follow(&self, ticket: &Arc<Ticket>) {
+    /// Gives `queued` up when this is cancelled, or was.
+    pub(crate) fn follow(&self, queued: &Arc<QueuedRequest>) {
         {
             let mut w = self.waiting();
             w.retain(|t| t.strong_count() > 0);
-            w.push(Arc::downgrade(ticket));
+            w.push(Arc::downgrade(queued));
         }
         if self.is_cancelled() {
-            ticket.give_up();
+            queued.give_up();
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Ticket>>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Weak<QueuedRequest>>> {
         self.0
             .waiting
             .lock()

@@ -1,7 +1,9 @@
-use crate::Served;
-use crate::aide::Aide;
-use crate::book::Book;
-use crate::desk::Desk;
+//! The engine: a device, a planner and the admission queue, shared by all sessions, and its view of them
+//! (memory, load, decisions). Requests are run by `session`.
+use crate::SessionHandle;
+use crate::admission::AdmissionQueue;
+use crate::background::BackgroundThread;
+use crate::record::SessionRecord;
 use crate::stats::SessionStats;
 use device::{Device, PackedStore, Worked};
 use plan::{Mark, Planner, Program, Span, Timeline};
@@ -19,12 +21,12 @@ pub struct Engine {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) packed: PackedStore,
-    pub(crate) aide: Aide,
+    pub(crate) background: BackgroundThread,
     /// Nanoseconds.
     planning: AtomicU64,
-    pub(crate) desk: Desk,
+    pub(crate) admission: AdmissionQueue,
     programs: Mutex<Vec<(String, Weak<Program>)>>,
-    served: Mutex<Vec<Weak<Served>>>,
+    handles: Mutex<Vec<Weak<SessionHandle>>>,
     /// Workers that requests may have at most.
     limit: AtomicU32,
     /// Whether some workers leave work to the others.
@@ -70,7 +72,7 @@ pub struct SessionMemory {
     pub arenas: u64,
     /// State of its streams.
     pub states: u64,
-    /// Inputs of requests that wait to be joined with others.
+    /// Inputs of requests that wait to be batched with others.
     pub queue: u64,
 }
 
@@ -100,24 +102,24 @@ impl Engine {
             None => device.workers() as u32,
             Some(_) => AT_ONCE,
         };
-        let aide = match device.workers() {
-            0 | 1 => Aide::none(),
-            _ => Aide::new(),
+        let background = match device.workers() {
+            0 | 1 => BackgroundThread::disabled(),
+            _ => BackgroundThread::new(),
         };
         // Elsewhere the system has idle processors to wake a caller on.
         let all = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         let follow = device.target().gpu.is_none() && device.workers() >= all;
         Arc::new(Engine {
-            desk: Desk::new(workers.max(1), follow),
+            admission: AdmissionQueue::new(workers.max(1), follow),
             programs: Mutex::new(Vec::new()),
-            served: Mutex::new(Vec::new()),
+            handles: Mutex::new(Vec::new()),
             limit: AtomicU32::new(u32::MAX),
             avoids: AtomicBool::new(false),
             supervised: Mutex::default(),
             device,
             planner,
             packed: PackedStore::new(),
-            aide,
+            background,
             planning: AtomicU64::new(0),
         })
     }
@@ -157,7 +159,7 @@ impl Engine {
         let workers = workers.clamp(1, self.workers());
         self.limit.store(workers, Ordering::Relaxed);
         self.device.limit_workers(workers as usize);
-        self.desk.limit(workers);
+        self.admission.limit(workers);
     }
 
     /// Has these workers leave work to the others from now on, and no further ones: see
@@ -172,15 +174,15 @@ impl Engine {
         self.limit.load(Ordering::Relaxed) < self.workers() || self.avoids.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn opened(&self, served: &Arc<Served>) {
-        let mut all = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn opened(&self, handle: &Arc<SessionHandle>) {
+        let mut all = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|s| s.strong_count() > 0);
-        all.push(Arc::downgrade(served));
+        all.push(Arc::downgrade(handle));
     }
 
     /// The sessions that live, as whoever supervises them sees them.
-    pub fn served(&self) -> Vec<Arc<Served>> {
-        let all = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn session_handles(&self) -> Vec<Arc<SessionHandle>> {
+        let all = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -242,11 +244,11 @@ impl Engine {
         let (now, now_ns) = (Instant::now(), self.device.clock_ns());
         let mut named: BTreeMap<(u64, u32), u32> = BTreeMap::new();
         let mut out = Timeline::default();
-        for book in self.desk.books() {
-            for (executable, names) in book.steps() {
+        for record in self.admission.records() {
+            for (executable, names) in record.steps() {
                 for (i, name) in names.into_iter().enumerate() {
                     named.insert((executable, i as u32), out.steps.len() as u32);
-                    out.steps.push(format!("{}: {name}", book.name));
+                    out.steps.push(format!("{}: {name}", record.name));
                 }
             }
         }
@@ -284,22 +286,25 @@ impl Engine {
 
     /// Takes no further requests of any session, and waits until those there are are done.
     pub fn drain(&self) {
-        self.desk.books().iter().for_each(|b| self.desk.drain(b));
+        self.admission
+            .records()
+            .iter()
+            .for_each(|b| self.admission.drain(b));
     }
 
     /// The sessions that live, each with what it is at.
     pub fn sessions(&self) -> Vec<SessionView> {
-        let books = self.desk.books();
+        let records = self.admission.records();
         let history = self.device.history();
-        books.iter().map(|b| self.view(b, &history)).collect()
+        records.iter().map(|b| self.view(b, &history)).collect()
     }
 
-    pub(crate) fn view(&self, b: &Book, history: &[Worked]) -> SessionView {
+    pub(crate) fn view(&self, b: &SessionRecord, history: &[Worked]) -> SessionView {
         SessionView {
             id: b.id,
             name: b.name.clone(),
             policy: b.policy().clone(),
-            load: self.desk.load(b.id),
+            load: self.admission.load(b.id),
             stats: b.stats.read(),
             predicted_s: b.cost_s(),
             families: b.families(history),
@@ -325,7 +330,7 @@ impl Engine {
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
         let mut stores: Vec<*const WeightStore> = vec![];
         let (mut weights, mut sessions) = (0u64, vec![]);
-        for b in self.desk.books() {
+        for b in self.admission.records() {
             let own = b.weights.iter().map(|w| w.bytes.len() as u64).sum();
             let at = Arc::as_ptr(&b.weights);
             if !stores.contains(&at) {

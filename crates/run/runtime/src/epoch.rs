@@ -1,5 +1,5 @@
 //! Plans made executable, and the bounded store of them.
-use crate::kept::{remember, shorten};
+use crate::retention::{evict, remember_evicted};
 use crate::trial::Trial;
 use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
@@ -112,7 +112,7 @@ pub(crate) fn lookup(env: &Env, name: &str) -> Option<i64> {
 
 /// Steps from which on a plan is proved on a thread of its own while it is compiled: with 12 steps that took 8%
 /// of the planning away on a Zen 5, with fewer there is little to share.
-const ASIDE: usize = 8;
+const CONCURRENT_PROOF_STEPS: usize = 8;
 
 /// Bytes that a request may work in for a plan to be made for larger sizes than were asked for.
 const WIDE_BYTES: u64 = 256 << 20;
@@ -132,15 +132,15 @@ fn working_bytes(plan: &Plan) -> u64 {
 }
 
 /// A program with its current plan, other plans for other dims, and the programs inside it.
-pub(crate) struct Unit {
+pub(crate) struct PlanSet {
     pub program: Arc<Program>,
     /// Which program inside the session's this is; empty for the session's own.
     name: String,
     store: Option<Arc<dyn PlanStore>>,
     current: ArcSwapOption<Epoch>,
-    others: Mutex<Vec<Arc<Epoch>>>,
+    other_plans: Mutex<Vec<Arc<Epoch>>>,
     /// Plans that did not stay, the last first.
-    past: Mutex<Vec<Arc<VerifiedPlan>>>,
+    evicted: Mutex<Vec<Arc<VerifiedPlan>>>,
     /// Plans that were replaced when requests ran with them.
     retired: Mutex<Vec<Arc<Epoch>>>,
     next_id: AtomicU64,
@@ -155,14 +155,14 @@ pub(crate) struct Unit {
     /// Whether a plan could be made for what was asked for and not for more sizes: no others are tried.
     narrow: AtomicBool,
     /// Bodies by (segment, which), made when first needed.
-    inner: Mutex<BTreeMap<(u32, u8), Arc<Unit>>>,
+    inner_sets: Mutex<BTreeMap<(u32, u8), Arc<PlanSet>>>,
     /// Stretches by their first segment, made when first needed.
-    stretches: Mutex<BTreeMap<usize, Arc<Part>>>,
+    subprograms: Mutex<BTreeMap<usize, Arc<Subprogram>>>,
     /// Where the program can be cut into them.
     cuts: OnceLock<Cuts>,
     late: OnceLock<Late>,
     /// Whether this is a stretch of another unit.
-    of_another: bool,
+    is_subprogram: bool,
     /// Whether plans follow from nothing but the dims asked for.
     pinned: bool,
     /// Why the program is none that can run, where it stands for one.
@@ -170,8 +170,8 @@ pub(crate) struct Unit {
 }
 
 /// A stretch of a unit's program, with a unit of its own. Numbers are the whole program's.
-pub(crate) struct Part {
-    pub unit: Unit,
+pub(crate) struct Subprogram {
+    pub plan_set: PlanSet,
     pub inputs: Vec<ValueIx>,
     pub outputs: Vec<ValueIx>,
     /// Values that nobody needs once it has run.
@@ -180,16 +180,16 @@ pub(crate) struct Part {
     pub end: usize,
 }
 
-impl Unit {
-    pub fn new(program: Arc<Program>, name: String, store: Option<Arc<dyn PlanStore>>) -> Unit {
-        Unit {
+impl PlanSet {
+    pub fn new(program: Arc<Program>, name: String, store: Option<Arc<dyn PlanStore>>) -> PlanSet {
+        PlanSet {
             refusal: program.refusal().map(RunError::from),
             program,
             name,
             store,
             current: ArcSwapOption::empty(),
-            others: Mutex::new(Vec::new()),
-            past: Mutex::new(Vec::new()),
+            other_plans: Mutex::new(Vec::new()),
+            evicted: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
@@ -197,18 +197,18 @@ impl Unit {
             trial: ArcSwapOption::empty(),
             made: AtomicU64::new(0),
             narrow: AtomicBool::new(false),
-            inner: Mutex::new(BTreeMap::new()),
-            stretches: Mutex::new(BTreeMap::new()),
+            inner_sets: Mutex::new(BTreeMap::new()),
+            subprograms: Mutex::new(BTreeMap::new()),
             cuts: OnceLock::new(),
             late: OnceLock::new(),
-            of_another: false,
+            is_subprogram: false,
             pinned: false,
         }
     }
 
     /// With plans that follow from nothing but the dims asked for, or not.
-    pub fn pinned(self, pinned: bool) -> Unit {
-        Unit { pinned, ..self }
+    pub fn pinned(self, pinned: bool) -> PlanSet {
+        PlanSet { pinned, ..self }
     }
 
     /// An error where the program stands for one that these sizes or this branch have no room in.
@@ -217,8 +217,8 @@ impl Unit {
     }
 
     /// Whether this is a stretch of another unit.
-    pub fn is_stretch(&self) -> bool {
-        self.of_another
+    pub fn is_subprogram(&self) -> bool {
+        self.is_subprogram
     }
 
     /// What values of the program give sizes.
@@ -235,23 +235,23 @@ impl Unit {
     }
 
     /// The stretch that begins with segment `first`.
-    pub fn stretch(&self, first: usize) -> Arc<Part> {
-        let mut parts = self
-            .stretches
+    pub fn subprogram(&self, first: usize) -> Arc<Subprogram> {
+        let mut subprograms = self
+            .subprograms
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        parts
+        subprograms
             .entry(first)
             .or_insert_with(|| {
                 let name = format!("{}/{first}.2", self.name);
                 let cuts = self.cuts.get_or_init(|| self.program.cuts());
-                let s = self.program.stretch(cuts, first);
-                let unit = Unit::new(Arc::new(s.program), name, self.store.clone());
-                let unit = unit.pinned(self.pinned);
-                Arc::new(Part {
-                    unit: Unit {
-                        of_another: true,
-                        ..unit
+                let s = self.program.subprogram(cuts, first);
+                let plan_set = PlanSet::new(Arc::new(s.program), name, self.store.clone());
+                let plan_set = plan_set.pinned(self.pinned);
+                Arc::new(Subprogram {
+                    plan_set: PlanSet {
+                        is_subprogram: true,
+                        ..plan_set
                     },
                     inputs: s.inputs,
                     outputs: s.outputs,
@@ -263,14 +263,17 @@ impl Unit {
     }
 
     /// The unit for an inner program.
-    pub fn inner(&self, key: (u32, u8), make: impl FnOnce() -> Program) -> Arc<Unit> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner
+    pub fn inner(&self, key: (u32, u8), make: impl FnOnce() -> Program) -> Arc<PlanSet> {
+        let mut inner_sets = self
+            .inner_sets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        inner_sets
             .entry(key)
             .or_insert_with(|| {
                 let name = format!("{}/{}.{}", self.name, key.0, key.1);
-                let unit = Unit::new(Arc::new(make()), name, self.store.clone());
-                Arc::new(unit.pinned(self.pinned))
+                let plan_set = PlanSet::new(Arc::new(make()), name, self.store.clone());
+                Arc::new(plan_set.pinned(self.pinned))
             })
             .clone()
     }
@@ -280,28 +283,28 @@ impl Unit {
         let mut out: Vec<Arc<VerifiedPlan>> =
             self.current().iter().map(|e| e.plan.clone()).collect();
         out.extend(
-            self.others
+            self.other_plans
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .iter()
                 .map(|e| e.plan.clone()),
         );
-        let inner: Vec<Arc<Unit>> = self
-            .inner
+        let inner_sets: Vec<Arc<PlanSet>> = self
+            .inner_sets
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .values()
             .cloned()
             .collect();
-        out.extend(inner.iter().flat_map(|u| u.plans()));
-        let parts: Vec<Arc<Part>> = self
-            .stretches
+        out.extend(inner_sets.iter().flat_map(|u| u.plans()));
+        let subprograms: Vec<Arc<Subprogram>> = self
+            .subprograms
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .values()
             .cloned()
             .collect();
-        out.extend(parts.iter().flat_map(|p| p.unit.plans()));
+        out.extend(subprograms.iter().flat_map(|p| p.plan_set.plans()));
         out
     }
 
@@ -314,13 +317,13 @@ impl Unit {
         engine: &Engine,
         dims: &DimBox,
         allotment: &Allotment,
-        likes: &[&VerifiedPlan],
+        similar: &[&VerifiedPlan],
     ) -> Result<Plan, RunError> {
-        let plan = match likes.is_empty() {
+        let plan = match similar.is_empty() {
             true => engine.planner.bind(&self.program, dims, allotment)?,
             false => engine
                 .planner
-                .bind_like(&self.program, dims, allotment, likes)?,
+                .bind_like(&self.program, dims, allotment, similar)?,
         };
         // A later process that begins with this box is to have the best for it.
         if let Some(store) = self.store.as_ref().filter(|_| !plan.is_like()) {
@@ -348,20 +351,20 @@ impl Unit {
         self.compile_prepared(engine, plan.verify()?, Vec::new())
     }
 
-    /// As [`Unit::compile`] for a request that waits for it and will work in `memory`. The plan shares kernels
-    /// and schedules with `likes`. What needs no proof of the plan is compiled beside that proof.
-    fn compile_soon(
+    /// As [`PlanSet::compile`] for a request that waits for it and will work in `memory`. The plan shares kernels
+    /// and schedules with `similar`. What needs no proof of the plan is compiled beside that proof.
+    fn compile_during_proof(
         &self,
         engine: &Engine,
         plan: Plan,
-        likes: &[&VerifiedPlan],
+        similar: &[&VerifiedPlan],
         memory: &mut AlignedBytes,
     ) -> Result<Arc<Epoch>, RunError> {
-        let plan = Arc::new(plan.tile(likes)?);
+        let plan = Arc::new(plan.tile(similar)?);
         let blocks = plan.plan().blocks();
         let (count, steps) = blocks.fold((0, 0), |(n, s), b| (n + 1, s + b.steps.len()));
         let alone = || self.compile_prepared(engine, plan.clone().prove()?, Vec::new());
-        if steps < ASIDE {
+        if steps < CONCURRENT_PROOF_STEPS {
             return alone();
         }
         let bytes = match engine.device.target().gpu {
@@ -369,7 +372,7 @@ impl Unit {
             None => usize::try_from(working_bytes(plan.plan())).unwrap_or(usize::MAX),
         };
         let own = std::mem::replace(memory, AlignedBytes::new(0, "the arena of a request")?);
-        let proving = match engine.aide.prove(&plan, own, bytes) {
+        let pending = match engine.background.prove(&plan, own, bytes) {
             Ok(p) => p,
             Err(own) => {
                 *memory = own;
@@ -379,14 +382,14 @@ impl Unit {
         let prepared: Result<Vec<_>, _> = (0..count)
             .map(|b| engine.device.prepare(&plan, b))
             .collect();
-        let made = match proving.proof() {
+        let made = match pending.proof() {
             // What is wrong with the plan is the better reason of the two.
             Some(proof) => proof
                 .map_err(RunError::from)
                 .and_then(|p| self.compile_prepared(engine, p, prepared?)),
             None => alone(),
         };
-        if let Some(own) = proving.memory() {
+        if let Some(own) = pending.memory() {
             *memory = own;
         }
         made
@@ -454,21 +457,24 @@ impl Unit {
         before
     }
 
-    /// As [`Unit::swap`]; what was current stays at hand for dims that `epoch` does not cover, and plans
+    /// As [`PlanSet::swap`]; what was current stays at hand for dims that `epoch` does not cover, and plans
     /// for its very box go: those that went.
     pub fn promote(&self, epoch: Arc<Epoch>) -> Vec<Arc<Epoch>> {
         let before = self.swap(epoch.clone());
         let dims = &epoch.plan.plan().dims;
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.splice(0..0, before);
-        let replaced: Vec<_> = others
+        let mut other_plans = self
+            .other_plans
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        other_plans.splice(0..0, before);
+        let replaced: Vec<_> = other_plans
             .extract_if(.., |e| e.plan.plan().dims == *dims)
             .collect();
-        let gone = shorten(Some(&epoch), &mut others);
-        drop(others);
-        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        remember(&mut past, &gone);
-        drop(past);
+        let gone = evict(Some(&epoch), &mut other_plans);
+        drop(other_plans);
+        let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        remember_evicted(&mut evicted, &gone);
+        drop(evicted);
         replaced.into_iter().chain(gone).collect()
     }
 
@@ -487,8 +493,14 @@ impl Unit {
 
     /// A plan at hand that covers `env`.
     pub fn covering(&self, env: &Env) -> Option<Arc<Epoch>> {
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = self.current().into_iter().chain(others.iter().cloned());
+        let other_plans = self
+            .other_plans
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let all = self
+            .current()
+            .into_iter()
+            .chain(other_plans.iter().cloned());
         all.into_iter().find(|e| e.covers(env))
     }
 
@@ -510,16 +522,22 @@ impl Unit {
 
     /// The plans in use and some of those that were.
     fn known(&self) -> Vec<Arc<VerifiedPlan>> {
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = self.current().into_iter().chain(others.iter().cloned());
+        let other_plans = self
+            .other_plans
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self
+            .current()
+            .into_iter()
+            .chain(other_plans.iter().cloned());
         let used = used.map(|e| e.plan.clone());
-        used.chain(past.iter().cloned()).collect()
+        used.chain(evicted.iter().cloned()).collect()
     }
 
     /// The plans in use and some of those that were, that of the box nearest to `dims` first: a new one
     /// shares packed weights with them and may take schedules from them.
-    fn likes(&self, dims: &DimBox) -> Vec<Arc<VerifiedPlan>> {
+    fn similar(&self, dims: &DimBox) -> Vec<Arc<VerifiedPlan>> {
         if self.pinned {
             return Vec::new();
         }
@@ -559,25 +577,26 @@ impl Unit {
         memory: &mut AlignedBytes,
         most: u64,
     ) -> Result<Arc<Epoch>, RunError> {
-        let mut compile = |plan: Plan, likes: &[&VerifiedPlan]| {
+        let mut compile = |plan: Plan, similar: &[&VerifiedPlan]| {
             let bytes = working_bytes(&plan);
             if bytes > most {
                 let why = format!("a plan for {dims} works in {bytes} B, more than {most} B");
                 return Err(RunError::Refused(why));
             }
-            self.compile_soon(engine, plan, likes, memory)
+            self.compile_during_proof(engine, plan, similar, memory)
         };
         // What was kept or taken from elsewhere and does not hold is made anew.
         let kept_plan = self.stored(dims, allotment);
         if let Some(e) = kept_plan.and_then(|p| compile(p, &[]).ok()) {
             return Ok(e);
         }
-        let mut fresh =
-            |likes: &[&VerifiedPlan]| compile(self.bind(engine, dims, allotment, likes)?, likes);
-        let likes = self.likes(dims);
-        let likes: Vec<&VerifiedPlan> = likes.iter().map(|p| &**p).collect();
-        match fresh(&likes) {
-            Err(_) if !likes.is_empty() => fresh(&[]),
+        let mut fresh = |similar: &[&VerifiedPlan]| {
+            compile(self.bind(engine, dims, allotment, similar)?, similar)
+        };
+        let similar = self.similar(dims);
+        let similar: Vec<&VerifiedPlan> = similar.iter().map(|p| &**p).collect();
+        match fresh(&similar) {
+            Err(_) if !similar.is_empty() => fresh(&[]),
             other => other,
         }
     }
@@ -597,13 +616,18 @@ impl Unit {
         {
             return Ok(e);
         }
-        let kept = |others: &mut Vec<Arc<Epoch>>| {
-            let at = others.iter().position(|e| e.covers(env))?;
-            let e = others.remove(at);
-            others.insert(0, e.clone());
+        let kept = |other_plans: &mut Vec<Arc<Epoch>>| {
+            let at = other_plans.iter().position(|e| e.covers(env))?;
+            let e = other_plans.remove(at);
+            other_plans.insert(0, e.clone());
             Some(e)
         };
-        if let Some(e) = kept(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(e) = kept(
+            &mut self
+                .other_plans
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        ) {
             return Ok(e);
         }
         let began = Instant::now();
@@ -621,15 +645,18 @@ impl Unit {
         };
         engine.planned(began.elapsed());
         self.made.fetch_add(1, Ordering::Relaxed);
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(e) = kept(&mut others) {
+        let mut other_plans = self
+            .other_plans
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(e) = kept(&mut other_plans) {
             return Ok(e);
         }
-        others.insert(0, made.clone());
-        let gone = shorten(self.current().as_deref(), &mut others);
-        drop(others);
-        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        remember(&mut past, &gone);
+        other_plans.insert(0, made.clone());
+        let gone = evict(self.current().as_deref(), &mut other_plans);
+        drop(other_plans);
+        let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        remember_evicted(&mut evicted, &gone);
         Ok(made)
     }
 }

@@ -1,3 +1,4 @@
+//! Errors of requests: one sentence each, with the input or node and the remedy.
 use supervisor::admission::Refusal;
 
 /// Why a request failed.

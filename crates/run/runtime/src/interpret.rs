@@ -1,7 +1,7 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
-use crate::epoch::{CompiledBlock, Env, Epoch, Late, Unit, lookup, values};
-use crate::held::{Held, bytes_of};
-use crate::lane::output;
+use crate::budget::{MemoryBudget, bytes_of};
+use crate::epoch::{CompiledBlock, Env, Epoch, Late, PlanSet, lookup, values};
+use crate::slot::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
 use device::{AlignedBytes, Executable, Permit, Recycler, Request, State};
@@ -33,7 +33,7 @@ pub(crate) struct Context<'a> {
     /// Where outputs' memory comes from.
     pub buffers: &'a Arc<Recycler>,
     /// What values between the steps of control flow take.
-    pub held: Held,
+    pub budget: MemoryBudget,
     /// What the request may take.
     pub permit: Permit<'a>,
     /// When the request began.
@@ -147,53 +147,53 @@ pub(crate) fn shape_of(dims: &[Dim], env: &Env, name: &str) -> Result<Vec<usize>
         .collect()
 }
 
-/// Runs `unit` on `inputs` (one per program input) and gives one tensor per output.
+/// Runs `plan_set` on `inputs` (one per program input) and gives one tensor per output.
 pub(crate) fn run<'v>(
     ctx: &mut Context<'_>,
-    unit: &Unit,
+    plan_set: &PlanSet,
     inputs: Vec<Value<'v>>,
     mut env: Env,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
     if depth > MAX_DEPTH {
         return Err(RunError::Control {
-            node: unit.program.name.clone(),
+            node: plan_set.program.name.clone(),
             why: "control flow is nested too deeply".into(),
         });
     }
-    let program = &unit.program;
-    unit.refused()?;
+    let program = &plan_set.program;
+    plan_set.refused()?;
     let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.shape()).collect();
     bind_inputs(program, &shapes, &mut env);
     constraints(program, &env)?;
     let asked = ctx.dims;
-    let epoch = unit.epoch(
+    let epoch = plan_set.epoch(
         ctx.engine,
         &env,
         || box_for(program, &env, asked),
         ctx.allotment,
         ctx.memory,
     )?;
-    run_on(ctx, unit, &epoch, inputs, env, None, depth)
+    run_on(ctx, plan_set, &epoch, inputs, env, None, depth)
 }
 
 /// As [`run`] on a certain plan, with the state that it keeps in place: inputs that are such state may
 /// be empty, outputs that are give empty tensors.
 pub(crate) fn run_on<'v>(
     ctx: &mut Context<'_>,
-    unit: &Unit,
+    plan_set: &PlanSet,
     epoch: &Epoch,
     inputs: Vec<Value<'v>>,
     mut env: Env,
     mut states: Option<States<'_>>,
     depth: usize,
 ) -> Result<Vec<Value<'v>>, RunError> {
-    let program = &unit.program;
+    let program = &plan_set.program;
     let mut slots: Slots<'v> = program.inputs.iter().copied().zip(inputs).collect();
     let mut block = 0;
     // A plan of one block has what it makes counted when it is planned.
     let counted = depth > 0 || epoch.plan.plan().segments.len() > 1;
-    let mark = ctx.held.mark();
+    let mark = ctx.budget.mark();
     for segment in &epoch.plan.plan().segments {
         if ctx.permit.called_off() {
             return Err(RunError::Cancelled);
@@ -215,7 +215,7 @@ pub(crate) fn run_on<'v>(
                         let shape = shape_of(&p.shape, &env, &p.name)?;
                         let bytes = Tensor::byte_len(p.dtype, &shape)?;
                         if counted {
-                            ctx.held.take(bytes as u64, &p.name)?;
+                            ctx.budget.take(bytes as u64, &p.name)?;
                         }
                         output(ctx.buffers, p.dtype, &shape, bytes, &p.name)?
                     });
@@ -258,22 +258,22 @@ pub(crate) fn run_on<'v>(
                 }
             }
             PlanSegment::Control { segment } => {
-                control(ctx, unit, *segment, &mut slots, &env, depth)?
+                control(ctx, plan_set, *segment, &mut slots, &env, depth)?
             }
             PlanSegment::Deferred { segment } => {
-                stretches(ctx, unit, *segment, &mut slots, &mut env, depth)?;
+                subprograms(ctx, plan_set, *segment, &mut slots, &mut env, depth)?;
                 break;
             }
         }
         let known = env.len();
-        late_symbols(unit.late(), &made, &slots, &mut env);
+        late_symbols(plan_set.late(), &made, &slots, &mut env);
         if env.len() > known {
             constraints(program, &env)?;
         }
     }
     epoch.intact()?;
     // Whoever takes the outputs counts them.
-    ctx.held.back_to(mark);
+    ctx.budget.restore(mark);
     program
         .outputs
         .iter()
@@ -281,21 +281,21 @@ pub(crate) fn run_on<'v>(
         .collect()
 }
 
-/// Runs the segments of `unit` from `first` on, stretch by stretch: each is planned once the sizes
+/// Runs the segments of `plan_set` from `first` on, stretch by stretch: each is planned once the sizes
 /// that it needs are known.
-fn stretches(
+fn subprograms(
     ctx: &mut Context<'_>,
-    unit: &Unit,
+    plan_set: &PlanSet,
     first: u32,
     slots: &mut Slots<'_>,
     env: &mut Env,
     depth: usize,
 ) -> Result<(), RunError> {
-    let program = &unit.program;
+    let program = &plan_set.program;
     let mut at = first as usize;
     // A stretch is cut where something in it gives a size; one that lacks a size from the start
     // lacks it for good.
-    if first == 0 && unit.is_stretch() {
+    if first == 0 && plan_set.is_subprogram() {
         return Err(RunError::Control {
             node: program.name.clone(),
             why: "a size that a step needs is not given by the inputs or by any step before it"
@@ -303,18 +303,18 @@ fn stretches(
         });
     }
     while at < program.segments.len() {
-        let part = unit.stretch(at);
+        let part = plan_set.subprogram(at);
         let mut inputs = Vec::new();
         for &v in &part.inputs {
             inputs.push(slot(program, slots, v)?);
         }
-        let outs = run(ctx, &part.unit, inputs, env.clone(), depth + 1)?;
+        let outs = run(ctx, &part.plan_set, inputs, env.clone(), depth + 1)?;
         keep(ctx, &program.name, slots, &part.outputs, outs)?;
-        late_symbols(unit.late(), &part.outputs, slots, env);
+        late_symbols(plan_set.late(), &part.outputs, slots, env);
         constraints(program, env)?;
         for v in &part.spent {
             let gone = slots.remove(v);
-            ctx.held.give(gone.as_ref().map_or(0, own_bytes));
+            ctx.budget.give(gone.as_ref().map_or(0, own_bytes));
         }
         at = part.end;
     }
@@ -374,13 +374,13 @@ fn slot<'v>(program: &Program, slots: &Slots<'v>, v: ValueIx) -> Result<Value<'v
 
 fn control(
     ctx: &mut Context<'_>,
-    unit: &Unit,
+    plan_set: &PlanSet,
     segment: u32,
     slots: &mut Slots<'_>,
     env: &Env,
     depth: usize,
 ) -> Result<(), RunError> {
-    let program = unit.program.clone();
+    let program = plan_set.program.clone();
     match program.segments.get(segment as usize) {
         Some(Segment::If {
             node,
@@ -393,7 +393,7 @@ fn control(
             let taken = slot(&program, slots, *cond)?;
             let taken = !taken.is_empty() && taken.get_i64(0) != 0;
             let body = if taken { then_branch } else { else_branch };
-            let inner = unit.inner((segment, !taken as u8), || with_weights(body, &program));
+            let inner = plan_set.inner((segment, !taken as u8), || with_weights(body, &program));
             let mut inputs = Vec::new();
             for &c in captures {
                 inputs.push(slot(&program, slots, c)?);
@@ -422,7 +422,7 @@ fn control(
                 };
             let trips = scalar(slots, trip)?;
             let mut go = scalar(slots, cond)?.unwrap_or(1) != 0;
-            let inner = unit.inner((segment, 0), || with_weights(body, &program));
+            let inner = plan_set.inner((segment, 0), || with_weights(body, &program));
             let mut state = Vec::new();
             for &c in carried {
                 state.push(slot(&program, slots, c)?);
@@ -464,9 +464,9 @@ fn control(
                 go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
                 let next = outs.split_off(1);
                 let made: u64 = next.iter().chain(&scan_outs).map(own_bytes).sum();
-                ctx.held.take(made, node)?;
+                ctx.budget.take(made, node)?;
                 if i > 0 {
-                    ctx.held.give(state.iter().map(own_bytes).sum());
+                    ctx.budget.give(state.iter().map(own_bytes).sum());
                 }
                 state = next;
                 for (s, t) in stacked.iter_mut().zip(scan_outs) {
@@ -478,9 +478,9 @@ fn control(
             slots.extend(last.iter().copied().zip(state));
             for (&o, parts) in scanned.iter().zip(stacked) {
                 let gathered = parts.iter().map(own_bytes).sum();
-                ctx.held.take(gathered, node)?;
+                ctx.budget.take(gathered, node)?;
                 slots.insert(o, stack(&program, o, &parts, env, node)?.into());
-                ctx.held.give(gathered);
+                ctx.budget.give(gathered);
             }
             Ok(())
         }
@@ -508,7 +508,7 @@ fn keep<'v>(
     values: &[ValueIx],
     made: Vec<Value<'v>>,
 ) -> Result<(), RunError> {
-    ctx.held.take(made.iter().map(own_bytes).sum(), node)?;
+    ctx.budget.take(made.iter().map(own_bytes).sum(), node)?;
     slots.extend(values.iter().copied().zip(made));
     Ok(())
 }

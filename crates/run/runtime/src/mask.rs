@@ -1,12 +1,12 @@
 //! Streams whose caches are of different lengths and run as one.
 use crate::RunError;
-use crate::hub::Setup;
 use crate::slab;
+use crate::streams::StreamSetup;
 use layout::{Dim, Sym};
 use plan::Program;
 use std::collections::BTreeSet;
 
-/// How caches of different lengths are joined: shorter ones are filled up at their front, and so is the input
+/// How caches of different lengths are batched: shorter ones are filled up at their front, and so is the input
 /// that says which of their rows count, with zeros.
 #[derive(Clone)]
 pub(crate) struct Mask {
@@ -24,19 +24,19 @@ impl Mask {
     ///
     /// # Errors
     /// What keeps their caches from being joined, with the input or output at fault.
-    pub fn of(program: &Program, setup: &Setup, name: &str) -> Result<Mask, RunError> {
+    pub fn of(program: &Program, setup: &StreamSetup, name: &str) -> Result<Mask, RunError> {
         let no = |why: String| RunError::Stream { why };
         let named = |&v: &u32| program.value(v).name == name;
         let Some(input) = program.inputs.iter().position(named) else {
             return Err(no(format!("the model has no input '{name}'")));
         };
-        let Some(block) = setup.block().filter(|_| setup.joint.is_some()) else {
+        let Some(block) = setup.block().filter(|_| setup.batch_axes.is_some()) else {
             return Err(no(
                 "the states of these streams cannot be joined: there is no batch that all of them have, or they do not stay in place".into(),
             ));
         };
         let mut symbol: Option<(&Sym, &Dim, usize)> = None;
-        for (s, room) in block.states.iter().zip(&setup.rooms) {
+        for (s, layout) in block.states.iter().zip(&setup.layouts) {
             let past = &block.inputs[s.input as usize];
             let present = &block.outputs[s.output as usize];
             let grows = slab::grows_along(past, present);
@@ -47,7 +47,7 @@ impl Mask {
                 )));
             };
             let p = program.symbols.iter().find(|s| *s.name == *p);
-            let Some(p) = p.filter(|_| room.lists().is_some()) else {
+            let Some(p) = p.filter(|_| layout.lists().is_some()) else {
                 return Err(no(format!(
                     "state '{}' grows outside of its items",
                     past.name

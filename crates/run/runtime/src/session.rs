@@ -1,13 +1,16 @@
-use crate::book::Book;
-use crate::desk::{Admitted, Ask, Turn};
-use crate::epoch::{Env, Epoch, Unit};
-use crate::held::Held;
-use crate::hub::{Hub, Lines};
+//! Sessions: one program, its plans, and the path of a request from named inputs to outputs. A request is
+//! admitted (`admission`), perhaps batched (`batching`), takes a slot (`slot`) and runs, on its caller's
+//! thread. Control flow is in `interpret`, plans in `epoch`.
+use crate::admission::{AdmissionGuard, AdmissionRequest, Admitted};
+use crate::batching;
+use crate::budget::MemoryBudget;
+use crate::epoch::{Env, Epoch, PlanSet};
+use crate::handle::SessionHandle;
 use crate::interpret::{Context, box_for, constraints, run, run_on};
-use crate::joined;
-use crate::lane::{KEPT_OUTPUTS, Lane, Lanes, Ready};
-use crate::served::Served;
+use crate::record::SessionRecord;
+use crate::slot::{RECYCLED_OUTPUTS, ReadyPlan, RequestSlot, SlotPool};
 use crate::special::{Special, Specialise, sizes};
+use crate::streams::{StreamQueues, StreamTable};
 use crate::trial::Trial;
 use crate::value::{Shaped, Value};
 use crate::watch::Watch;
@@ -67,16 +70,16 @@ impl Default for SessionOptions {
 
 /// One program, ready for requests from any number of threads.
 pub struct Session {
-    served: Arc<Served>,
+    handle: Arc<SessionHandle>,
     outputs: Arc<[String]>,
-    pub(crate) streams: Arc<Hub>,
+    pub(crate) streams: Arc<StreamQueues>,
     /// Itself, for the thread that runs what nobody receives of its streams.
     me: Weak<Session>,
     /// The plans that streams keep their state in place by, each with its box.
     stream_epochs: Mutex<Vec<(DimBox, Weak<Epoch>)>>,
 }
 
-/// How a request whose turn it is runs.
+/// How a request that is admitted runs.
 #[derive(Clone, Copy, Default)]
 struct How<'a> {
     stop_after: Option<u32>,
@@ -87,10 +90,10 @@ struct How<'a> {
 }
 
 impl Deref for Session {
-    type Target = Served;
+    type Target = SessionHandle;
 
-    fn deref(&self) -> &Served {
-        &self.served
+    fn deref(&self) -> &SessionHandle {
+        &self.handle
     }
 }
 
@@ -113,8 +116,8 @@ impl Session {
         let mut policy = options.policy.clone();
         policy.workers = options.workers.unwrap_or(engine.workers());
         policy.spread = options.workers.is_none();
-        let book = engine.desk.open(|id| {
-            let b = Book::new(id, program.name.clone(), program.weights.clone(), policy);
+        let record = engine.admission.open(|id| {
+            let b = SessionRecord::new(id, program.name.clone(), program.weights.clone(), policy);
             // What runs on a GPU is not made of the host's workers.
             let gpu = engine.device().target().gpu.is_some();
             b.chosen
@@ -122,11 +125,12 @@ impl Session {
             b
         });
         let outputs = program.outputs.iter().map(|o| o.0.clone()).collect();
-        let served = Arc::new(Served {
-            book,
-            lanes: Lanes::new(),
-            buffers: Recycler::new(KEPT_OUTPUTS),
-            unit: Unit::new(program, String::new(), options.store.clone()).pinned(options.pinned),
+        let handle = Arc::new(SessionHandle {
+            record,
+            slots: SlotPool::new(),
+            buffers: Recycler::new(RECYCLED_OUTPUTS),
+            plan_set: PlanSet::new(program, String::new(), options.store.clone())
+                .pinned(options.pinned),
             special: Special::new(
                 options.special.clone(),
                 options.store.clone(),
@@ -136,9 +140,9 @@ impl Session {
             watch: Watch::new(),
             engine: engine.clone(),
         });
-        engine.opened(&served);
+        engine.opened(&handle);
         Arc::new_cyclic(|me| Session {
-            served,
+            handle,
             outputs,
             streams: Arc::default(),
             me: me.clone(),
@@ -147,8 +151,8 @@ impl Session {
     }
 
     /// The session as whoever supervises it sees it.
-    pub fn served(&self) -> &Arc<Served> {
-        &self.served
+    pub fn handle(&self) -> &Arc<SessionHandle> {
+        &self.handle
     }
 
     /// The engine.
@@ -182,7 +186,7 @@ impl Session {
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let n = self.unit.program.inputs.len();
+        let n = self.plan_set.program.inputs.len();
         let mut few = [None; FEW];
         let mut many;
         let list: &mut [Option<&Tensor>] = if n <= FEW {
@@ -192,9 +196,9 @@ impl Session {
             &mut many
         };
         self.resolve(inputs, list)?;
-        let mut lane = None;
-        let out = self.run_listed(list, &mut lane, Vec::new(), timeline, stop_after);
-        if let Some(l) = lane {
+        let mut slot = None;
+        let out = self.run_listed(list, &mut slot, Vec::new(), timeline, stop_after);
+        if let Some(l) = slot {
             self.give_back(l);
         }
         out
@@ -209,12 +213,12 @@ impl Session {
         inputs: &[(&str, &Tensor)],
         call: Call<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let mut list = vec![None; self.unit.program.inputs.len()];
+        let mut list = vec![None; self.plan_set.program.inputs.len()];
         self.resolve(inputs, &mut list)?;
         self.types(&list)?;
-        let mut lane = None;
-        let out = self.run_admitted(&list, &mut lane, Vec::new(), None, None, call);
-        if let Some(l) = lane {
+        let mut slot = None;
+        let out = self.run_admitted(&list, &mut slot, Vec::new(), None, None, call);
+        if let Some(l) = slot {
             self.give_back(l);
         }
         out
@@ -230,52 +234,52 @@ impl Session {
         Binding::new(self)
     }
 
-    pub(crate) fn give_back(&self, lane: Lane) {
-        self.lanes.put(&self.unit, &self.book, lane);
+    pub(crate) fn give_back(&self, slot: RequestSlot) {
+        self.slots.give_back(&self.plan_set, &self.record, slot);
     }
 
     pub(crate) fn buffers(&self) -> &Arc<Recycler> {
         &self.buffers
     }
 
-    /// Runs one request on inputs in the program's order. `lane` is kept there for the caller to
+    /// Runs one request on inputs in the program's order. `slot` is kept there for the caller to
     /// use again or give back; `old` outputs are written to where they fit.
     pub(crate) fn run_listed(
         &self,
         inputs: &[Option<&Tensor>],
-        lane: &mut Option<Lane>,
+        slot: &mut Option<RequestSlot>,
         old: Vec<Tensor>,
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
     ) -> Result<Vec<Tensor>, RunError> {
         self.types(inputs)?;
-        self.run_admitted(inputs, lane, old, timeline, stop_after, Call::default())
+        self.run_admitted(inputs, slot, old, timeline, stop_after, Call::default())
     }
 
-    /// Waits for a turn and runs the request, or has it run along with another one's.
+    /// Waits for admission and runs the request, or has it run in another one's batch one's.
     fn run_admitted(
         &self,
         inputs: &[Option<&Tensor>],
-        lane: &mut Option<Lane>,
+        slot: &mut Option<RequestSlot>,
         old: Vec<Tensor>,
         timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
         call: Call<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
-        self.watch.arrive(inputs, !self.book.is_plain());
-        let began = self.book.stats.begin();
+        self.watch.arrive(inputs, !self.record.is_plain());
+        let began = self.record.stats.begin();
         let alone = match (call.cancel, call.deadline) {
-            (None, None) => self.engine.desk.alone(&self.book),
+            (None, None) => self.engine.admission.alone(&self.record),
             _ => None,
         };
         let out = match alone {
-            Some(turn) => self.run_at(inputs, lane, old, timeline, stop_after, turn.permit()),
+            Some(guard) => self.run_at(inputs, slot, old, timeline, stop_after, guard.permit()),
             None if timeline.is_none() && stop_after.is_none() => {
-                self.run_joined(inputs, lane, old, call)
+                self.run_batched(inputs, slot, old, call)
             }
             None => {
-                let turn = self.admit_call(call)?;
-                self.run_at(inputs, lane, old, timeline, stop_after, turn.permit())
+                let guard = self.admit_call(call)?;
+                self.run_at(inputs, slot, old, timeline, stop_after, guard.permit())
             }
         };
         self.account(began, out)
@@ -288,29 +292,29 @@ impl Session {
         out: Result<T, RunError>,
     ) -> Result<T, RunError> {
         match &out {
-            Ok(_) => self.book.stats.end(began),
+            Ok(_) => self.record.stats.end(began),
             Err(
                 RunError::Overloaded { .. }
                 | RunError::Late { .. }
                 | RunError::Draining
                 | RunError::Refused(_),
             ) => {}
-            Err(_) => self.book.stats.fail(),
+            Err(_) => self.record.stats.fail(),
         }
         out
     }
 
-    /// Runs a request whose turn it is, with the plan that is tried where it is that one's turn.
+    /// Runs a request that is admitted, with the plan under trial where it is that one's turn.
     pub(crate) fn run_at(
         &self,
         inputs: &[Option<&Tensor>],
-        lane: &mut Option<Lane>,
+        slot: &mut Option<RequestSlot>,
         old: Vec<Tensor>,
         mut timeline: Option<&mut Timeline>,
         stop_after: Option<u32>,
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let trial = self.unit.trial.load();
+        let trial = self.plan_set.trial.load();
         let side = match &*trial {
             Some(t) if stop_after.is_none() => t.side(&self.shapes(inputs)?),
             _ => None,
@@ -322,13 +326,13 @@ impl Session {
             side,
             dims: None,
         };
-        match self.run_with_plan(inputs, lane, old, timeline.as_deref_mut(), how, permit) {
+        match self.run_with_plan(inputs, slot, old, timeline.as_deref_mut(), how, permit) {
             Err(e) if tried.is_some() && !matches!(e, RunError::Cancelled) => {
                 let how = How {
                     stop_after,
                     ..How::default()
                 };
-                let out = self.run_with_plan(inputs, lane, Vec::new(), timeline, how, permit)?;
+                let out = self.run_with_plan(inputs, slot, Vec::new(), timeline, how, permit)?;
                 // What fails with either plan is the request's own fault.
                 self.watch.fail();
                 Ok(out)
@@ -337,12 +341,12 @@ impl Session {
         }
     }
 
-    /// Runs a request whose turn it is on a plan that covers `dims` where it has to be made.
+    /// Runs a request that is admitted on a plan that covers `dims` where it has to be made.
     pub(crate) fn run_within(
         &self,
         dims: &DimBox,
         inputs: &[Option<&Tensor>],
-        lane: &mut Option<Lane>,
+        slot: &mut Option<RequestSlot>,
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
         self.types(inputs)?;
@@ -350,7 +354,7 @@ impl Session {
             dims: Some(dims),
             ..How::default()
         };
-        self.run_with_plan(inputs, lane, Vec::new(), None, how, permit)
+        self.run_with_plan(inputs, slot, Vec::new(), None, how, permit)
     }
 
     /// Runs a request on a certain plan of one block, with the state that it keeps in place.
@@ -363,32 +367,40 @@ impl Session {
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
         let options = self.options();
-        constraints(&self.unit.program, env)?;
-        let mut lane = self.lanes.take::<Tensor>(self.unit.version(), &[])?.0;
+        constraints(&self.plan_set.program, env)?;
+        let mut slot = self.slots.take::<Tensor>(self.plan_set.version(), &[])?.0;
         let mut ctx = Context {
             engine: &self.engine,
             allotment: &options.allotment,
             dims: &options.dims,
             timeline: None,
             stop_after: None,
-            memory: &mut lane.memory,
+            memory: &mut slot.memory,
             buffers: &self.buffers,
-            held: Held::new(options.allotment.memory),
+            budget: MemoryBudget::new(options.allotment.memory),
             permit,
             began: Instant::now(),
             recorded: Vec::new(),
         };
         let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
         let states = Some(states);
-        let outs = run_on(&mut ctx, &self.unit, epoch, values, env.clone(), states, 0);
-        self.give_back(lane);
+        let outs = run_on(
+            &mut ctx,
+            &self.plan_set,
+            epoch,
+            values,
+            env.clone(),
+            states,
+            0,
+        );
+        self.give_back(slot);
         Ok(outs?.into_iter().map(Value::into_tensor).collect())
     }
 
     fn run_with_plan(
         &self,
         inputs: &[Option<&Tensor>],
-        lane: &mut Option<Lane>,
+        slot: &mut Option<RequestSlot>,
         mut old: Vec<Tensor>,
         mut timeline: Option<&mut Timeline>,
         how: How<'_>,
@@ -400,20 +412,20 @@ impl Session {
             side,
             dims,
         } = how;
-        let version = tried.map_or_else(|| self.unit.version(), |t| t.version);
-        let ready = match lane {
-            Some(l) => self.lanes.find(l, version, inputs),
+        let version = tried.map_or_else(|| self.plan_set.version(), |t| t.version);
+        let ready = match slot {
+            Some(l) => self.slots.find(l, version, inputs),
             None => {
-                let (l, ready) = self.lanes.take(version, inputs)?;
-                *lane = Some(l);
+                let (l, ready) = self.slots.take(version, inputs)?;
+                *slot = Some(l);
                 ready
             }
         };
-        let Some(lane) = lane else {
+        let Some(slot) = slot else {
             return Ok(Vec::new());
         };
         if !ready {
-            let mut segments = |unit: &Unit, env: Env, lane: &mut Lane| {
+            let mut segments = |plan_set: &PlanSet, env: Env, slot: &mut RequestSlot| {
                 let options = self.options();
                 let mut timeline = timeline.as_deref_mut();
                 if let Some(t) = &mut timeline {
@@ -425,62 +437,62 @@ impl Session {
                     dims: dims.unwrap_or(&options.dims),
                     timeline,
                     stop_after,
-                    memory: &mut lane.memory,
+                    memory: &mut slot.memory,
                     buffers: &self.buffers,
-                    held: Held::new(options.allotment.memory),
+                    budget: MemoryBudget::new(options.allotment.memory),
                     permit,
                     began: Instant::now(),
                     recorded: Vec::new(),
                 };
                 let values = inputs.iter().flatten().map(|&t| Value::Ref(t)).collect();
-                let outs = run(&mut ctx, unit, values, env, 0)?;
+                let outs = run(&mut ctx, plan_set, values, env, 0)?;
                 Ok(outs.into_iter().map(Value::into_tensor).collect())
             };
-            let made = self.make_ready(dims, inputs, lane, tried);
+            let made = self.make_ready(dims, inputs, slot, tried);
             let outs = match made {
                 Ok(None) => None,
-                Ok(Some(env)) => Some(segments(&self.unit, env, lane)),
+                Ok(Some(env)) => Some(segments(&self.plan_set, env, slot)),
                 Err(e) => Some(Err(e)),
             };
             match outs {
-                Some(Err(e)) if self.special.may_help(&self.unit.program, &e) => {
-                    let program = &self.unit.program;
-                    return self
-                        .special
-                        .run(program, inputs, e, |unit| segments(unit, Env::new(), lane));
+                Some(Err(e)) if self.special.may_help(&self.plan_set.program, &e) => {
+                    let program = &self.plan_set.program;
+                    return self.special.run(program, inputs, e, |plan_set| {
+                        segments(plan_set, Env::new(), slot)
+                    });
                 }
                 Some(outs) => return outs,
                 None => {}
             }
         }
-        if !lane.fits(&old) {
-            old = lane.outputs(&self.buffers)?;
+        if !slot.fits(&old) {
+            old = slot.outputs(&self.buffers)?;
         }
         let mut watched = self.watch.begin(&permit, timeline.is_some());
         let own = watched.as_mut().and_then(|w| w.timeline.as_mut());
-        lane.run(inputs, &mut old, timeline.or(own), stop_after, permit)?;
-        if let (Some(w), Some(plan)) = (watched, lane.plan()) {
-            let items = joined::items_in(&self.unit.program, inputs);
-            let how = (lane.at_top() && !self.engine.is_limited(), items);
+        slot.run(inputs, &mut old, timeline.or(own), stop_after, permit)?;
+        if let (Some(w), Some(plan)) = (watched, slot.plan()) {
+            let items = batching::count_items(&self.plan_set.program, inputs);
+            let how = (slot.at_top() && !self.engine.is_limited(), items);
             self.watch.end(w, &permit, plan, side, how);
             self.watch.offer(inputs, &old, side == Some(true));
         }
         Ok(old)
     }
 
-    /// Puts what is ready for inputs of these shapes in front of `lane`; gives the symbols' values
+    /// Puts what is ready for inputs of these shapes in front of `slot`; gives the symbols' values
     /// instead where the program is not one block.
     fn make_ready<T: Shaped>(
         &self,
         dims: Option<&DimBox>,
         inputs: &[Option<&T>],
-        lane: &mut Lane,
+        slot: &mut RequestSlot,
         tried: Option<&Trial>,
     ) -> Result<Option<Env>, RunError> {
         let env = self.shapes(inputs)?;
         let options = self.options();
-        let program = &self.unit.program;
-        self.unit.refused()?;
+        let program = &self.plan_set.program;
+        self.plan_set.refused()?;
         constraints(program, &env)?;
         let asked = dims.unwrap_or(&options.dims);
         let dims = || box_for(program, &env, asked);
@@ -490,20 +502,21 @@ impl Session {
                 (t.version, t.epoch.clone())
             }
             None => {
-                let version = self.unit.version();
-                let (unit, allotment) = (&self.unit, &options.allotment);
-                let epoch = unit.epoch(&self.engine, &env, dims, allotment, &mut lane.memory)?;
+                let version = self.plan_set.version();
+                let (plan_set, allotment) = (&self.plan_set, &options.allotment);
+                let epoch =
+                    plan_set.epoch(&self.engine, &env, dims, allotment, &mut slot.memory)?;
                 self.in_use(&epoch);
                 (version, epoch)
             }
         };
         let shapes: Vec<&[usize]> = inputs.iter().map(|t| t.map_or(&[][..], T::shape)).collect();
-        match Ready::new(program, epoch, version, &shapes, &env)? {
+        match ReadyPlan::new(program, epoch, version, &shapes, &env)? {
             Some(r) => {
                 if tried.is_none() {
-                    self.lanes.made(&r);
+                    self.slots.note(&r);
                 }
-                lane.keep(r);
+                slot.keep(r);
                 Ok(None)
             }
             None => Ok(Some(env)),
@@ -520,23 +533,23 @@ impl Session {
         &self,
         inputs: &[(&str, &UnifiedBuffer)],
     ) -> Result<Vec<UnifiedBuffer>, RunError> {
-        let mut list = vec![None; self.unit.program.inputs.len()];
+        let mut list = vec![None; self.plan_set.program.inputs.len()];
         self.resolve(inputs, &mut list)?;
         self.types(&list)?;
         {
-            let began = self.book.stats.begin();
-            let turn = self.admit()?;
-            let (mut lane, ready) = self.lanes.take(self.unit.version(), &list)?;
+            let began = self.record.stats.begin();
+            let guard = self.admit()?;
+            let (mut slot, ready) = self.slots.take(self.plan_set.version(), &list)?;
             let made = match ready {
                 true => Ok(None),
-                false => self.make_ready(None, &list, &mut lane, None),
+                false => self.make_ready(None, &list, &mut slot, None),
             };
             let outs = match made {
-                Ok(None) => Some(lane.run_unified(&list, turn.permit())),
-                Err(e) if !self.special.may_help(&self.unit.program, &e) => Some(Err(e)),
+                Ok(None) => Some(slot.run_unified(&list, guard.permit())),
+                Err(e) if !self.special.may_help(&self.plan_set.program, &e) => Some(Err(e)),
                 _ => None,
             };
-            self.give_back(lane);
+            self.give_back(slot);
             if let Some(outs) = outs {
                 return self.account(began, outs);
             }
@@ -551,7 +564,7 @@ impl Session {
     }
 
     fn input_names(&self) -> String {
-        let program = &self.unit.program;
+        let program = &self.plan_set.program;
         let quoted = |&v: &u32| format!("'{}'", program.value(v).name);
         let all: Vec<String> = program.inputs.iter().map(quoted).collect();
         all.join(", ")
@@ -563,7 +576,7 @@ impl Session {
         inputs: &[(&str, &'t T)],
         list: &mut [Option<&'t T>],
     ) -> Result<(), RunError> {
-        let program = &self.unit.program;
+        let program = &self.plan_set.program;
         let mut found = 0;
         // Made when one is not where the model has it.
         let named = OnceCell::new();
@@ -604,7 +617,7 @@ impl Session {
     }
 
     fn known<T>(&self, inputs: &[(&str, &T)]) -> Result<(), RunError> {
-        let program = &self.unit.program;
+        let program = &self.plan_set.program;
         let all = program.inputs.iter();
         let names: BTreeSet<&str> = all.map(|&v| program.value(v).name.as_str()).collect();
         match inputs.iter().find(|(name, _)| !names.contains(name)) {
@@ -618,7 +631,7 @@ impl Session {
 
     /// Checks element types, and that every input is there.
     pub(crate) fn types<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<(), RunError> {
-        let program = &self.unit.program;
+        let program = &self.plan_set.program;
         for (&v, t) in program.inputs.iter().zip(inputs) {
             let value = program.value(v);
             let Some(t) = t else {
@@ -640,29 +653,29 @@ impl Session {
 
     /// The symbols that the inputs' shapes give, which must fit the model's.
     pub(crate) fn shapes<T: Shaped>(&self, inputs: &[Option<&T>]) -> Result<Env, RunError> {
-        sizes(&self.unit.program, inputs)
+        sizes(&self.plan_set.program, inputs)
     }
 
     /// Waits for a place among the running requests.
-    pub(crate) fn admit(&self) -> Result<Turn<'_>, RunError> {
-        match self.engine.desk.alone(&self.book) {
-            Some(turn) => Ok(turn),
+    pub(crate) fn admit(&self) -> Result<AdmissionGuard<'_>, RunError> {
+        match self.engine.admission.alone(&self.record) {
+            Some(guard) => Ok(guard),
             None => self.admit_call(Call::default()),
         }
     }
 
-    pub(crate) fn admit_call<'a>(&'a self, call: Call<'a>) -> Result<Turn<'a>, RunError> {
-        let ask = Ask {
-            book: &self.book,
+    pub(crate) fn admit_call<'a>(&'a self, call: Call<'a>) -> Result<AdmissionGuard<'a>, RunError> {
+        let ask = AdmissionRequest {
+            record: &self.record,
             items: 1,
-            // It rides with nobody.
-            shape: self.engine.desk.unlike(),
+            // It is never batched.
+            shape: self.engine.admission.unique_shape(),
             deadline_s: call.deadline.map(|d| d.as_secs_f64()),
             cancel: call.cancel,
-            brings: false,
+            batchable: false,
         };
-        match self.engine.desk.admit(&ask, Vec::new)? {
-            Admitted::Runs(turn, _) => Ok(turn),
+        match self.engine.admission.admit(&ask, Vec::new)? {
+            Admitted::Runs(guard, _) => Ok(guard),
             Admitted::Ran(_) => Err(RunError::Abandoned),
         }
     }
@@ -670,19 +683,19 @@ impl Session {
     /// What the session is at, and what its requests came to.
     pub fn view(&self) -> SessionView {
         self.engine
-            .view(&self.book, &self.engine.device().history())
+            .view(&self.record, &self.engine.device().history())
     }
 
     /// Takes no further requests and waits until those it has are done.
     pub fn drain(&self) {
-        self.engine.desk.drain(&self.book);
+        self.engine.admission.drain(&self.record);
     }
 
     /// Plans for the dims in `env` without running, and makes that plan current. Symbols without a
     /// range in the session's options must have one in `dims`.
     pub fn plan(&self, dims: &DimBox) -> Result<Plan, RunError> {
         let options = self.options();
-        self.unit.plan(&self.engine, dims, &options.allotment)
+        self.plan_set.plan(&self.engine, dims, &options.allotment)
     }
 
     /// Verifies and compiles `plan` beside the traffic and makes it the current one: requests that
@@ -695,24 +708,24 @@ impl Session {
             RunError::Plan(e) => RunError::Plan(e.of_caller()),
             other => other,
         };
-        let belongs = plan.belongs_to(&self.unit.program);
+        let belongs = plan.belongs_to(&self.plan_set.program);
         belongs.map_err(|e| given(e.into()))?;
-        let epoch = self.unit.compile(&self.engine, plan).map_err(given)?;
+        let epoch = self.plan_set.compile(&self.engine, plan).map_err(given)?;
         let id = epoch.id;
-        let before = self.publish(epoch, |e| self.unit.swap(e));
-        self.lanes.forget(&self.unit);
-        self.unit.retire(before);
+        let before = self.publish(epoch, |e| self.plan_set.swap(e));
+        self.slots.forget(&self.plan_set);
+        self.plan_set.retire(before);
         Ok(id)
     }
 
     /// The current plan, if one was set with [`Session::swap`].
     pub fn current_plan(&self) -> Option<Arc<VerifiedPlan>> {
-        self.unit.current().map(|e| e.plan.clone())
+        self.plan_set.current().map(|e| e.plan.clone())
     }
 
     /// Every plan that was made so far, those of branches and loop bodies included.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
-        self.unit.plans()
+        self.plan_set.plans()
     }
 
     /// A stream: state declared by the program stays between its messages. `dims` is the box that one
@@ -725,8 +738,8 @@ impl Session {
     }
 
     /// A message of a stream is to be run at `due` if nobody receives it before.
-    pub(crate) fn ring(&self, lines: &mut Lines, due: Instant) -> Result<(), RunError> {
-        self.streams.ring(lines, due, &self.me)
+    pub(crate) fn wake_at(&self, table: &mut StreamTable, due: Instant) -> Result<(), RunError> {
+        self.streams.wake_at(table, due, &self.me)
     }
 
     /// The plan over `dims` by which streams keep state in place, the same for all of them.
@@ -738,7 +751,7 @@ impl Session {
             return Ok(e);
         }
         let plan = self.plan(dims)?;
-        let epoch = self.unit.compile(&self.engine, plan)?;
+        let epoch = self.plan_set.compile(&self.engine, plan)?;
         all.push((dims.clone(), Arc::downgrade(&epoch)));
         Ok(epoch)
     }
@@ -747,6 +760,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.streams.close();
-        self.engine.desk.close(&self.book);
+        self.engine.admission.close(&self.record);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How the items of one state lie in its memory: in each of `outer` parts one behind the other.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Room {
+pub(crate) struct StateLayout {
     pub name: String,
     /// Bytes of the plan's buffer, which holds as many items as its box has at most.
     pub bytes: usize,
@@ -20,10 +20,10 @@ pub(crate) struct Room {
     lists: Option<(usize, usize)>,
 }
 
-impl Room {
+impl StateLayout {
     /// That of each state of `block` whose items lie along the axis that `along` has for it; `None` where
     /// extents are not known, but for that of the axis that grows: memory is laid out for its top.
-    pub fn of(block: &Block, dims: &DimBox, along: &[usize]) -> Option<Vec<Room>> {
+    pub fn of(block: &Block, dims: &DimBox, along: &[usize]) -> Option<Vec<StateLayout>> {
         let each = block.states.iter().zip(along).map(|(s, &along)| {
             let past = block.inputs.get(s.input as usize)?;
             let present = block.outputs.get(s.output as usize)?;
@@ -47,7 +47,7 @@ impl Room {
                 Some((product(before)?, row))
             });
             let (outer, inner) = (product(outer)?, product(inner)?);
-            Some(Room {
+            Some(StateLayout {
                 lists,
                 name: present.name.clone(),
                 bytes: usize::try_from(block.buffers.get(s.buffer as usize)?.bytes).ok()?,
@@ -63,7 +63,7 @@ impl Room {
         self.lists
     }
 
-    /// As [`Room::copy`], with the rows of every list `shift` places further on than they were; those in
+    /// As [`StateLayout::copy`], with the rows of every list `shift` places further on than they were; those in
     /// front are zeros.
     fn copy_shifted(
         &self,
@@ -79,7 +79,7 @@ impl Room {
         let list = self.item.checked_div(lists)?;
         let by = shift.unsigned_abs().checked_mul(row)?;
         let rest = list.checked_sub(by)?;
-        let (skip, lead) = match shift > 0 {
+        let (skip, batch) = match shift > 0 {
             true => (0, by),
             false => (by, 0),
         };
@@ -88,9 +88,9 @@ impl Room {
             let (f, t) = (begin(part, from.1, from.2), begin(part, to.1, to.2));
             for l in 0..count * lists {
                 let f = from.0.get(f + l * list + skip..)?.get(..rest)?;
-                let t = to.0.get_mut(t + l * list..)?.get_mut(..lead + rest)?;
-                t[..lead].fill(0);
-                t[lead..].copy_from_slice(f);
+                let t = to.0.get_mut(t + l * list..)?.get_mut(..batch + rest)?;
+                t[..batch].fill(0);
+                t[batch..].copy_from_slice(f);
             }
         }
         Some(())
@@ -125,7 +125,7 @@ pub(crate) fn grows_along(past: &Port, present: &Port) -> Option<usize> {
 
 /// How a stream's states lie beside those of others.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Beside {
+pub(crate) struct BatchPart {
     /// How many items it has.
     pub items: usize,
     /// Rows of zeros in front of its own, along the axis that grows: as many as it is shorter than the
@@ -135,7 +135,7 @@ pub(crate) struct Beside {
 
 /// States of several streams, in the order in which they run.
 pub(crate) struct Slab {
-    each: Vec<Beside>,
+    each: Vec<BatchPart>,
     bytes: u64,
     states: Mutex<Vec<State>>,
 }
@@ -147,56 +147,57 @@ impl Slab {
 
     /// Where the items of stream `at` begin, and how many there are in all.
     fn place(&self, at: usize) -> (usize, usize) {
-        let sum = |of: &[Beside]| of.iter().map(|b| b.items).sum();
+        let sum = |of: &[BatchPart]| of.iter().map(|b| b.items).sum();
         (sum(&self.each[..at]), sum(&self.each))
     }
 }
 
 /// Where a stream's states in place are.
-pub(crate) enum Home {
+pub(crate) enum StateStorage {
     /// Its own.
     Own(Vec<State>),
     /// The part of stream number `.1`.
     Shared(Arc<Slab>, usize),
 }
 
-fn unlike(room: &Room) -> RunError {
+fn size_mismatch(layout: &StateLayout) -> RunError {
     RunError::Stream {
         why: format!(
             "state '{}' does not fit the memory that its plan has for it; this is a fault of shopfloor, please report it with the model",
-            room.name
+            layout.name
         ),
     }
 }
 
-impl Home {
+impl StateStorage {
     /// Its states by themselves, taken out of what they shared with others.
-    pub fn own(&mut self, rooms: &[Room]) -> Result<&mut Vec<State>, RunError> {
-        if let Home::Shared(slab, at) = self {
-            let Beside { items: count, pad } = slab.each[*at];
+    pub fn own(&mut self, layouts: &[StateLayout]) -> Result<&mut Vec<State>, RunError> {
+        if let StateStorage::Shared(slab, at) = self {
+            let BatchPart { items: count, pad } = slab.each[*at];
             let place = slab.place(*at);
             let mut taken = vec![];
-            for (state, room) in slab.states().iter_mut().zip(rooms) {
-                let mut own = State::new(room.bytes, &room.name);
+            for (state, layout) in slab.states().iter_mut().zip(layouts) {
+                let mut own = State::new(layout.bytes, &layout.name);
                 let (from, to) = (state.host()?, own.host()?);
                 let (from, to) = ((&**from, place.0, place.1), (&mut **to, 0, count));
-                room.copy_shifted(count, from, to, -(pad as isize))
-                    .ok_or_else(|| unlike(room))?;
+                layout
+                    .copy_shifted(count, from, to, -(pad as isize))
+                    .ok_or_else(|| size_mismatch(layout))?;
                 taken.push(own);
             }
-            *self = Home::Own(taken);
+            *self = StateStorage::Own(taken);
         }
         match self {
-            Home::Own(states) => Ok(states),
-            Home::Shared(..) => Err(RunError::Abandoned),
+            StateStorage::Own(states) => Ok(states),
+            StateStorage::Shared(..) => Err(RunError::Abandoned),
         }
     }
 
     /// Bytes; of what is shared its part.
     pub fn bytes(&self) -> u64 {
         match self {
-            Home::Own(states) => states.iter().map(|s| s.len() as u64).sum(),
-            Home::Shared(slab, _) => slab.bytes / Arc::strong_count(slab).max(1) as u64,
+            StateStorage::Own(states) => states.iter().map(|s| s.len() as u64).sum(),
+            StateStorage::Shared(slab, _) => slab.bytes / Arc::strong_count(slab).max(1) as u64,
         }
     }
 
@@ -207,8 +208,8 @@ impl Home {
             all.map(str::to_string).collect()
         };
         match self {
-            Home::Own(states) => of(states),
-            Home::Shared(slab, _) => of(&slab.states()),
+            StateStorage::Own(states) => of(states),
+            StateStorage::Shared(slab, _) => of(&slab.states()),
         }
     }
 }
@@ -216,48 +217,60 @@ impl Home {
 /// The states of these streams side by side, each as it says: those that ran together last are so already,
 /// and nothing is copied.
 pub(crate) fn share(
-    homes: Vec<&mut Home>,
-    each: &[Beside],
-    rooms: &[Room],
+    storages: Vec<&mut StateStorage>,
+    each: &[BatchPart],
+    layouts: &[StateLayout],
 ) -> Result<Arc<Slab>, RunError> {
-    let first = homes.first().and_then(|h| match h {
-        Home::Shared(slab, 0) if slab.each == each => Some(slab.clone()),
+    let first = storages.first().and_then(|h| match h {
+        StateStorage::Shared(slab, 0) if slab.each == each => Some(slab.clone()),
         _ => None,
     });
     let same = |slab: &Arc<Slab>| {
-        homes.iter().enumerate().all(
-            |(i, h)| matches!(h, Home::Shared(other, at) if *at == i && Arc::ptr_eq(slab, other)),
+        storages.iter().enumerate().all(
+            |(i, h)| matches!(h, StateStorage::Shared(other, at) if *at == i && Arc::ptr_eq(slab, other)),
         )
     };
     if let Some(slab) = first.filter(same) {
         return Ok(slab);
     }
-    let mut states: Vec<State> = rooms.iter().map(|r| State::new(r.bytes, &r.name)).collect();
+    let mut states: Vec<State> = layouts
+        .iter()
+        .map(|r| State::new(r.bytes, &r.name))
+        .collect();
     let all = each.iter().map(|b| b.items).sum();
-    let mut homes = homes;
-    for (i, room) in rooms.iter().enumerate() {
+    let mut storages = storages;
+    for (i, layout) in layouts.iter().enumerate() {
         let to = states[i].host()?;
         let mut at = 0;
-        for (home, &Beside { items: count, pad }) in homes.iter_mut().zip(each) {
+        for (storage, &BatchPart { items: count, pad }) in storages.iter_mut().zip(each) {
             let mut copy =
                 |state: &mut State, place: (usize, usize), was: usize| match state.valid_in() {
                     // It is zeros, as the room is.
                     None => Ok(()),
                     Some(_) => {
                         let from = (&**state.host()?, place.0, place.1);
-                        room.copy_shifted(count, from, (to, at, all), pad as isize - was as isize)
-                            .ok_or_else(|| unlike(room))
+                        layout
+                            .copy_shifted(count, from, (to, at, all), pad as isize - was as isize)
+                            .ok_or_else(|| size_mismatch(layout))
                     }
                 };
-            match home {
-                Home::Own(own) => {
-                    copy(own.get_mut(i).ok_or_else(|| unlike(room))?, (0, count), 0)?;
+            match storage {
+                StateStorage::Own(own) => {
+                    copy(
+                        own.get_mut(i).ok_or_else(|| size_mismatch(layout))?,
+                        (0, count),
+                        0,
+                    )?;
                 }
-                Home::Shared(slab, n) => {
+                StateStorage::Shared(slab, n) => {
                     let place = slab.place(*n);
                     let was = slab.each[*n].pad;
                     let mut states = slab.states();
-                    copy(states.get_mut(i).ok_or_else(|| unlike(room))?, place, was)?;
+                    copy(
+                        states.get_mut(i).ok_or_else(|| size_mismatch(layout))?,
+                        place,
+                        was,
+                    )?;
                 }
             }
             at += count;
@@ -268,20 +281,20 @@ pub(crate) fn share(
         bytes: states.iter().map(|s| s.len() as u64).sum(),
         states: Mutex::new(states),
     });
-    for (i, home) in homes.into_iter().enumerate() {
-        *home = Home::Shared(slab.clone(), i);
+    for (i, storage) in storages.into_iter().enumerate() {
+        *storage = StateStorage::Shared(slab.clone(), i);
     }
     Ok(slab)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Beside, Home, Room, share};
+    use super::{BatchPart, StateLayout, StateStorage, share};
     use device::State;
 
     /// Two parts of three bytes an item, for at most eight items.
-    fn rooms() -> Vec<Room> {
-        vec![Room {
+    fn layouts() -> Vec<StateLayout> {
+        vec![StateLayout {
             name: "s".into(),
             bytes: 2 * 3 * 8,
             outer: 2,
@@ -290,13 +303,13 @@ mod tests {
         }]
     }
 
-    fn items(each: &[usize]) -> Vec<Beside> {
-        let one = |&items: &usize| Beside { items, pad: 0 };
+    fn items(each: &[usize]) -> Vec<BatchPart> {
+        let one = |&items: &usize| BatchPart { items, pad: 0 };
         each.iter().map(one).collect()
     }
 
     /// Items of one stream by itself: bytes that say stream, part and item.
-    fn home(stream: u8, items: u8) -> Home {
+    fn storage(stream: u8, items: u8) -> StateStorage {
         let mut s = State::new(48, "s");
         let bytes = s.host().unwrap();
         for part in 0..2u8 {
@@ -305,19 +318,19 @@ mod tests {
                 bytes[at..at + 3].fill(100 * part + 10 * stream + i + 1);
             }
         }
-        Home::Own(vec![s])
+        StateStorage::Own(vec![s])
     }
 
-    fn firsts(home: &mut Home, count: usize) -> Vec<u8> {
-        let states = home.own(&rooms()).unwrap();
+    fn firsts(storage: &mut StateStorage, count: usize) -> Vec<u8> {
+        let states = storage.own(&layouts()).unwrap();
         let bytes = states[0].host().unwrap();
         (0..count).map(|i| bytes[3 * i]).collect()
     }
 
     #[test]
     fn states_lie_side_by_side_and_come_apart_again() {
-        let (mut a, mut b, mut c) = (home(1, 2), home(2, 1), home(3, 1));
-        let slab = share(vec![&mut a, &mut b], &items(&[2, 1]), &rooms()).unwrap();
+        let (mut a, mut b, mut c) = (storage(1, 2), storage(2, 1), storage(3, 1));
+        let slab = share(vec![&mut a, &mut b], &items(&[2, 1]), &layouts()).unwrap();
         let seen: Vec<u8> = {
             let mut states = slab.states();
             let bytes = states[0].host().unwrap();
@@ -325,9 +338,9 @@ mod tests {
         };
         assert_eq!(seen, [11, 12, 21, 111, 112, 121]);
         // The same again: nothing moves. Others, or in another order: it does.
-        let again = share(vec![&mut a, &mut b], &items(&[2, 1]), &rooms()).unwrap();
+        let again = share(vec![&mut a, &mut b], &items(&[2, 1]), &layouts()).unwrap();
         assert!(std::sync::Arc::ptr_eq(&slab, &again));
-        let other = share(vec![&mut c, &mut a], &items(&[1, 2]), &rooms()).unwrap();
+        let other = share(vec![&mut c, &mut a], &items(&[1, 2]), &layouts()).unwrap();
         assert!(!std::sync::Arc::ptr_eq(&slab, &other));
         let seen: Vec<u8> = {
             let mut states = other.states();
@@ -343,8 +356,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_an_error_and_changes_nothing() {
-        let (mut a, mut b) = (home(1, 2), home(2, 2));
-        let mut small = rooms();
+        let (mut a, mut b) = (storage(1, 2), storage(2, 2));
+        let mut small = layouts();
         small[0].bytes = 20;
         assert!(share(vec![&mut a, &mut b], &items(&[2, 2]), &small).is_err());
         assert_eq!(firsts(&mut a, 4), [11, 12, 111, 112]);
@@ -354,14 +367,14 @@ mod tests {
     /// Items of two lists of four rows of two bytes.
     #[test]
     fn shorter_ones_are_filled_up_at_their_front_and_shrink_again() {
-        let rooms = vec![Room {
+        let layouts = vec![StateLayout {
             name: "s".into(),
             bytes: 4 * 16,
             outer: 1,
             item: 16,
             lists: Some((2, 2)),
         }];
-        let home = |stream: u8, rows: u8| {
+        let storage = |stream: u8, rows: u8| {
             let mut s = State::new(64, "s");
             let bytes = s.host().unwrap();
             for list in 0..2u8 {
@@ -370,13 +383,13 @@ mod tests {
                     bytes[at..at + 2].fill(100 * list + 10 * stream + row + 1);
                 }
             }
-            Home::Own(vec![s])
+            StateStorage::Own(vec![s])
         };
-        let of = |h: &mut Home| h.own(&rooms).unwrap()[0].host().unwrap()[..16].to_vec();
-        let (mut a, mut b) = (home(1, 1), home(2, 3));
+        let of = |h: &mut StateStorage| h.own(&layouts).unwrap()[0].host().unwrap()[..16].to_vec();
+        let (mut a, mut b) = (storage(1, 1), storage(2, 3));
         let (alone_a, alone_b) = (of(&mut a), of(&mut b));
-        let beside = |pads: [usize; 2]| pads.map(|pad| Beside { items: 1, pad });
-        let slab = share(vec![&mut a, &mut b], &beside([2, 0]), &rooms).unwrap();
+        let parts = |pads: [usize; 2]| pads.map(|pad| BatchPart { items: 1, pad });
+        let slab = share(vec![&mut a, &mut b], &parts([2, 0]), &layouts).unwrap();
         {
             let mut states = slab.states();
             let bytes = states[0].host().unwrap();
@@ -388,10 +401,10 @@ mod tests {
                 bytes[at..at + 2].fill(v);
             }
         }
-        let again = share(vec![&mut a, &mut b], &beside([2, 0]), &rooms).unwrap();
+        let again = share(vec![&mut a, &mut b], &parts([2, 0]), &layouts).unwrap();
         assert!(std::sync::Arc::ptr_eq(&slab, &again));
         // Less in front, since the longer one is gone; and by itself again.
-        share(vec![&mut a], &[Beside { items: 1, pad: 1 }], &rooms).unwrap();
+        share(vec![&mut a], &[BatchPart { items: 1, pad: 1 }], &layouts).unwrap();
         let (mut want_a, mut want_b) = (alone_a, alone_b);
         for (want, at, v) in [(&mut want_a, 2, 12), (&mut want_b, 6, 24)] {
             want[at..at + 2].fill(v);

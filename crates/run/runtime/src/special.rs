@@ -4,7 +4,7 @@
 //! assumed and checked ([`Program::constraints`]). A request that breaks an assumption runs on a
 //! program in which the symbols that it speaks of are numbers, and if that is not enough, one made
 //! for exactly the request's shapes.
-use crate::epoch::{Env, Unit, lookup};
+use crate::epoch::{Env, PlanSet, lookup};
 use crate::interpret::bind_inputs;
 use crate::value::Shaped;
 use crate::{PlanStore, RunError};
@@ -41,7 +41,7 @@ pub trait Specialise: Send + Sync {
 }
 
 /// What is bound, and the program for it or why there is none.
-type Made = (Bound, Result<Arc<Unit>, String>);
+type Made = (Bound, Result<Arc<PlanSet>, String>);
 
 /// The programs of a session for sizes of their own.
 #[derive(Default)]
@@ -75,7 +75,7 @@ impl Special {
     }
 
     /// The program for what is bound.
-    fn unit(&self, bound: &Bound) -> Result<Arc<Unit>, RunError> {
+    fn plan_set(&self, bound: &Bound) -> Result<Arc<PlanSet>, RunError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = made.iter().position(|(b, _)| b == bound) {
             let found = made.remove(at);
@@ -88,14 +88,15 @@ impl Special {
                 "the session cannot plan for other sizes".into(),
             ));
         };
-        let unit = maker.program(bound).map(|program| {
-            let unit = Unit::new(Arc::new(program), format!("{bound:?}"), self.store.clone());
-            Arc::new(unit.pinned(self.pinned))
+        let plan_set = maker.program(bound).map(|program| {
+            let plan_set =
+                PlanSet::new(Arc::new(program), format!("{bound:?}"), self.store.clone());
+            Arc::new(plan_set.pinned(self.pinned))
         });
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.insert(0, (bound.clone(), unit.clone()));
+        made.insert(0, (bound.clone(), plan_set.clone()));
         made.truncate(KEPT);
-        unit.map_err(RunError::Sizes)
+        plan_set.map_err(RunError::Sizes)
     }
 
     /// Runs a request that failed with `first` on the session's program, by `run` on a program that
@@ -105,7 +106,7 @@ impl Special {
         program: &Program,
         inputs: &[Option<&T>],
         first: RunError,
-        mut run: impl FnMut(&Unit) -> Result<R, RunError>,
+        mut run: impl FnMut(&PlanSet) -> Result<R, RunError>,
     ) -> Result<R, RunError> {
         let shapes: Vec<Vec<usize>> = inputs
             .iter()
@@ -117,8 +118,8 @@ impl Special {
             return Err(failed);
         }
         for _ in 0..TRIES {
-            let tried = match self.unit(&bound) {
-                Ok(unit) => sizes(&unit.program, inputs).and_then(|_| run(&unit)),
+            let tried = match self.plan_set(&bound) {
+                Ok(plan_set) => sizes(&plan_set.program, inputs).and_then(|_| run(&plan_set)),
                 Err(e) => Err(e),
             };
             match tried {

@@ -1,6 +1,6 @@
 //! Tensors joined along an axis, and taken apart again.
 use crate::RunError;
-use crate::lane::output;
+use crate::slot::output;
 use device::Recycler;
 use std::sync::Arc;
 use tensor::Tensor;

@@ -1,6 +1,11 @@
-use crate::hub::{Booked, Joint, Keeps, Line, Message, Setup, block_of, first_state};
+//! Streams, as callers see them: messages in order, each finding the state that the one before left. Their
+//! queues and their batching are in `streams`.
 use crate::mask::Mask;
-use crate::slab::{Home, Room};
+use crate::slab::{StateLayout, StateStorage};
+use crate::streams::{
+    AccountedBytes, BatchAxes, Message, StreamEntry, StreamSetup, StreamState, block_of,
+    initial_state,
+};
 use crate::{Cancel, RunError, Session};
 use device::State;
 use layout::DimBox;
@@ -13,7 +18,7 @@ use tensor::Tensor;
 /// Messages of a stream whose answers were not received, at most, where nothing else is said.
 pub const STREAM_CAPACITY: usize = 64;
 /// How long a message lies for somebody to receive it, where nothing else is said: others that it may be
-/// joined with are mostly sent within this time.
+/// batched with are mostly sent within this time.
 const LINGER: Duration = Duration::from_millis(1);
 /// Bytes of an input that messages share, up to which it is looked at whether they do.
 const SHARED: usize = 256;
@@ -30,20 +35,20 @@ pub type Answer = Vec<(String, Tensor)>;
 /// ([`Stream::with_linger`]), or that somebody has asked for by [`Stream::try_receive`], is run by a thread
 /// that all streams of the session share; it is started by the first such message.
 ///
-/// Messages of several streams of a session that wait at that moment run as one, where they can be joined:
+/// Messages of several streams of a session that wait at that moment run as one, where they can be batched:
 /// where one symbol is an extent of every state, of every output and of every input but those that are equal,
-/// and the stream's box lets it be as large. State in place is joined too: streams whose caches are equally
+/// and the stream's box lets it be as large. State in place is batched too: streams whose caches are equally
 /// long keep them side by side as long as they run together, and nothing is copied then; one whose company
 /// changes is moved once. Caches of different lengths run one by one, unless the model has an input that says
-/// which of their rows count ([`Stream::with_mask`]). They are joined
+/// which of their rows count ([`Stream::with_mask`]). They are batched
 /// only where the model's graph proves that items of such a batch do not influence each other; a box with a
 /// batch of the message's own size keeps streams apart in any case.
 ///
 /// Dropping a stream frees its state.
 pub struct Stream<'a> {
     session: &'a Session,
-    line: u64,
-    setup: Arc<Setup>,
+    entry: u64,
+    setup: Arc<StreamSetup>,
     capacity: usize,
     linger: Duration,
 }
@@ -60,13 +65,13 @@ impl<'a> Stream<'a> {
                 _ => false,
             }
         };
-        let mut setup = Setup {
+        let mut setup = StreamSetup {
             dims: dims.clone(),
             epoch: None,
             carried: program.states.clone(),
-            placed: vec![],
-            rooms: vec![],
-            joint: None,
+            in_place: vec![],
+            layouts: vec![],
+            batch_axes: None,
             mask: None,
             most: 0,
         };
@@ -79,33 +84,33 @@ impl<'a> Stream<'a> {
                     program.inputs.iter().position(|&v| v == value)
                 };
                 let placed = block.states.iter().filter_map(|s| input(s.input));
-                setup.placed = placed.map(|i| i as u32).collect();
+                setup.in_place = placed.map(|i| i as u32).collect();
             }
-            setup.carried.retain(|p| !setup.placed.contains(&p.input));
-            setup.epoch = (!setup.placed.is_empty()).then_some(epoch);
+            setup.carried.retain(|p| !setup.in_place.contains(&p.input));
+            setup.epoch = (!setup.in_place.is_empty()).then_some(epoch);
         }
-        setup.joint = Joint::of(program);
+        setup.batch_axes = BatchAxes::of(program);
         if let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) {
-            let along = |j: &Joint| {
+            let along = |j: &BatchAxes| {
                 let axis = |&i: &u32| j.inputs.get(i as usize).copied().flatten();
-                setup.placed.iter().map(axis).collect::<Option<Vec<_>>>()
+                setup.in_place.iter().map(axis).collect::<Option<Vec<_>>>()
             };
-            let along = setup.joint.as_ref().and_then(along);
+            let along = setup.batch_axes.as_ref().and_then(along);
             let range = &epoch.plan.plan().dims;
-            match along.and_then(|a| Room::of(block, range, &a)) {
-                Some(rooms) => setup.rooms = rooms,
-                None => setup.joint = None,
+            match along.and_then(|a| StateLayout::of(block, range, &a)) {
+                Some(layouts) => setup.layouts = layouts,
+                None => setup.batch_axes = None,
             }
         }
-        let top = |j: &Joint| dims.get(&j.symbol).map_or(0, |r| r.hi);
-        let most = setup.joint.as_ref().map_or(0, top);
+        let top = |j: &BatchAxes| dims.get(&j.symbol).map_or(0, |r| r.hi);
+        let most = setup.batch_axes.as_ref().map_or(0, top);
         setup.most = usize::try_from(most).unwrap_or(0);
-        let mut keeps = Keeps {
+        let mut state = StreamState {
             carried: setup.carried.iter().map(|_| None).collect(),
-            placed: Home::Own(vec![]),
+            in_place: StateStorage::Own(vec![]),
             shapes: vec![],
             items: None,
-            booked: Booked::state(&session.book),
+            accounted: AccountedBytes::state(&session.record),
         };
         if let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) {
             let range = &epoch.plan.plan().dims;
@@ -120,21 +125,21 @@ impl<'a> Stream<'a> {
                     usize::try_from(if d.known().is_some() { r.hi } else { r.lo }).ok()
                 };
                 let shape = port.shape.iter().map(|d| extent(d).unwrap_or(0));
-                keeps.shapes.push(shape.collect());
+                state.shapes.push(shape.collect());
             }
-            keeps.placed = Home::Own(own);
+            state.in_place = StateStorage::Own(own);
         }
-        keeps.count();
+        state.count();
         let setup = Arc::new(setup);
-        let line = session.streams.lines().add(Line {
+        let entry = session.streams.table().add(StreamEntry {
             setup: setup.clone(),
             queue: VecDeque::new(),
             answers: VecDeque::new(),
-            keeps: Some(keeps),
+            state: Some(state),
         });
         Ok(Stream {
             session,
-            line,
+            entry,
             setup,
             capacity: STREAM_CAPACITY,
             linger: LINGER,
@@ -157,7 +162,7 @@ impl<'a> Stream<'a> {
         self
     }
 
-    /// The same stream, which may run along with others whose caches are of other lengths. `input` says which
+    /// The same stream, which may run in a batch with others whose caches are of other lengths. `input` says which
     /// rows of the caches count: one of its axes is as long as they are after the message, and where it is 0
     /// the model takes a row to be not there. Shorter caches, and `input`, are filled up at their front with
     /// zeros. That rows so hidden have no influence at all, and that positions are not counted from the
@@ -168,24 +173,24 @@ impl<'a> Stream<'a> {
     /// No such input, or caches that cannot be filled up; messages were sent.
     pub fn with_mask(mut self, input: &str) -> Result<Stream<'a>, RunError> {
         let mask = Mask::of(self.session.program(), &self.setup, input)?;
-        let setup = Setup {
+        let setup = StreamSetup {
             mask: Some(mask),
-            ..Setup::clone(&self.setup)
+            ..StreamSetup::clone(&self.setup)
         };
-        let mut lines = self.session.streams.lines();
-        let line = lines.all.get_mut(&self.line);
-        let fresh = |l: &&mut Line| {
-            let new = l.keeps.as_ref().is_some_and(|k| k.items.is_none());
+        let mut table = self.session.streams.table();
+        let entry = table.all.get_mut(&self.entry);
+        let fresh = |l: &&mut StreamEntry| {
+            let new = l.state.as_ref().is_some_and(|k| k.items.is_none());
             new && l.queue.is_empty() && l.answers.is_empty()
         };
-        let Some(line) = line.filter(fresh) else {
+        let Some(entry) = entry.filter(fresh) else {
             return Err(RunError::Stream {
                 why: "messages were sent; say what masks the caches before the first".into(),
             });
         };
         self.setup = Arc::new(setup);
-        line.setup = self.setup.clone();
-        drop(lines);
+        entry.setup = self.setup.clone();
+        drop(table);
         Ok(self)
     }
 
@@ -201,37 +206,37 @@ impl<'a> Stream<'a> {
     pub fn in_place(&self) -> Vec<String> {
         let program = self.session.program();
         let value = |&i: &u32| program.value(program.inputs[i as usize]).name.clone();
-        self.setup.placed.iter().map(value).collect()
+        self.setup.in_place.iter().map(value).collect()
     }
 
     /// Bytes of state, as long as no message is under way in another thread.
     pub fn state_bytes(&self) -> u64 {
-        self.with_keeps(|k| k.booked.bytes()).unwrap_or(0)
+        self.with_state(|k| k.accounted.bytes()).unwrap_or(0)
     }
 
     /// Where each state in place is: `host`, or the device's name; left out before the first message.
     pub fn state_places(&self) -> Vec<String> {
-        self.with_keeps(|k| k.placed.places()).unwrap_or_default()
+        self.with_state(|k| k.in_place.places()).unwrap_or_default()
     }
 
-    fn with_keeps<T>(&self, f: impl FnOnce(&mut Keeps) -> T) -> Option<T> {
-        let mut lines = self.session.streams.lines();
-        let line = lines.all.get_mut(&self.line)?;
-        line.keeps.as_mut().map(f)
+    fn with_state<T>(&self, f: impl FnOnce(&mut StreamState) -> T) -> Option<T> {
+        let mut table = self.session.streams.table();
+        let entry = table.all.get_mut(&self.entry)?;
+        entry.state.as_mut().map(f)
     }
 
     /// Messages whose answers were not received.
     pub fn pending(&self) -> usize {
-        let lines = self.session.streams.lines();
-        lines.all.get(&self.line).map_or(0, |l| {
-            l.queue.len() + l.answers.len() + usize::from(l.keeps.is_none())
+        let table = self.session.streams.table();
+        table.all.get(&self.entry).map_or(0, |l| {
+            l.queue.len() + l.answers.len() + usize::from(l.state.is_none())
         })
     }
 
     /// Answers that are there to be received.
     pub fn ready(&self) -> usize {
-        let lines = self.session.streams.lines();
-        lines.all.get(&self.line).map_or(0, |l| l.answers.len())
+        let table = self.session.streams.table();
+        table.all.get(&self.entry).map_or(0, |l| l.answers.len())
     }
 
     /// Begins with this state instead of zeros, or goes on with it. Only while no message is pending.
@@ -276,7 +281,7 @@ impl<'a> Stream<'a> {
             }
             found.push((at, (*t).clone()));
         }
-        self.with_keeps(|k| {
+        self.with_state(|k| {
             for (at, t) in found {
                 k.carried[at] = Some(t);
             }
@@ -350,14 +355,14 @@ impl<'a> Stream<'a> {
             .collect();
         let bytes = given.iter().flatten().map(|t| t.bytes().len() as u64).sum();
         let (key, items) = self.key(&given);
-        let first = |p: &StatePair| first_state(program, *p, &given, &self.setup.dims);
-        let mut lines = self.session.streams.lines();
+        let first = |p: &StatePair| initial_state(program, *p, &given, &self.setup.dims);
+        let mut table = self.session.streams.table();
         if let Some(at) = due {
-            self.session.ring(&mut lines, at)?;
+            self.session.wake_at(&mut table, at)?;
         }
-        if let Some(line) = lines.all.get_mut(&self.line) {
-            if let Some(k) = &mut line.keeps
-                && line.queue.is_empty()
+        if let Some(entry) = table.all.get_mut(&self.entry) {
+            if let Some(k) = &mut entry.state
+                && entry.queue.is_empty()
             {
                 for (p, t) in self.setup.carried.iter().zip(&mut k.carried) {
                     if t.is_none() {
@@ -366,13 +371,13 @@ impl<'a> Stream<'a> {
                 }
                 k.count();
             }
-            line.queue.push_back(Message {
+            entry.queue.push_back(Message {
                 inputs: given,
                 key,
                 items,
                 cancel,
                 due,
-                _booked: Booked::queue(&self.session.book, bytes),
+                _accounted: AccountedBytes::queue(&self.session.record, bytes),
             });
         }
         Ok(())
@@ -380,7 +385,12 @@ impl<'a> Stream<'a> {
 
     /// What messages must have in common to be joined, and how many items this one has.
     fn key(&self, inputs: &[Option<Tensor>]) -> (Option<u64>, usize) {
-        let Some(joint) = self.setup.joint.as_ref().filter(|_| self.setup.most > 1) else {
+        let Some(batch_axes) = self
+            .setup
+            .batch_axes
+            .as_ref()
+            .filter(|_| self.setup.most > 1)
+        else {
             return (None, 1);
         };
         // FNV-1a.
@@ -394,7 +404,7 @@ impl<'a> Stream<'a> {
         let mask = self.setup.mask.as_ref();
         add(&mask.map_or(usize::MAX, |m| m.input).to_le_bytes());
         let mut items = None;
-        for (i, (t, axis)) in inputs.iter().zip(&joint.inputs).enumerate() {
+        for (i, (t, axis)) in inputs.iter().zip(&batch_axes.inputs).enumerate() {
             let Some(t) = t else { continue };
             add(&[0xff]);
             for (d, n) in t.shape().iter().enumerate() {
@@ -452,40 +462,40 @@ impl<'a> Stream<'a> {
     }
 
     fn next(&mut self, until: Option<Instant>, works: bool) -> Result<Option<Answer>, RunError> {
-        let hub = self.session.streams.clone();
-        let mut lines = hub.lines();
+        let queues = self.session.streams.clone();
+        let mut table = queues.table();
         loop {
-            let Some(line) = lines.all.get_mut(&self.line) else {
+            let Some(entry) = table.all.get_mut(&self.entry) else {
                 return Err(RunError::Abandoned);
             };
-            if let Some(a) = line.answers.pop_front() {
+            if let Some(a) = entry.answers.pop_front() {
                 return a.map(Some);
             }
-            if line.queue.is_empty() && line.keeps.is_some() {
+            if entry.queue.is_empty() && entry.state.is_some() {
                 return Err(RunError::Stream {
                     why: "nothing was sent whose answer could be received; send first".into(),
                 });
             }
-            if works && let Some(lead) = hub.lead(&mut lines, self.line) {
-                drop(lines);
-                lead.run(self.session);
-                lines = hub.lines();
+            if works && let Some(batch) = queues.take_batch(&mut table, self.entry) {
+                drop(table);
+                batch.run(self.session);
+                table = queues.table();
                 continue;
             }
             if !works {
                 let now = Instant::now();
-                let queued = lines.all.get_mut(&self.line).into_iter();
+                let queued = table.all.get_mut(&self.entry).into_iter();
                 for m in queued.flat_map(|l| &mut l.queue) {
                     m.due = Some(m.due.map_or(now, |t| t.min(now)));
                 }
-                self.session.ring(&mut lines, now)?;
+                self.session.wake_at(&mut table, now)?;
                 return Ok(None);
             }
             let left = until.map(|t| t.saturating_duration_since(Instant::now()));
             if left.is_some_and(|t| t.is_zero()) {
                 return Ok(None);
             }
-            lines = hub.wait(lines, left);
+            table = queues.wait(table, left);
         }
     }
 
@@ -507,8 +517,8 @@ impl<'a> Stream<'a> {
 
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
-        let line = self.session.streams.lines().all.remove(&self.line);
+        let entry = self.session.streams.table().all.remove(&self.entry);
         // Outside the lock: freeing a large state takes a while.
-        drop(line);
+        drop(entry);
     }
 }

@@ -1,4 +1,4 @@
-//! A plan that is tried on some of a session's requests while the others keep theirs.
+//! A plan under trial on some of a session's requests while the others keep theirs.
 use crate::epoch::{Env, Epoch};
 use plan::VerifiedPlan;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ impl std::fmt::Debug for Prepared {
     }
 }
 
-/// Which requests run with the plan that is tried.
+/// Which requests run with the plan under trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turns {
+pub enum TrialShare {
     /// One of so many.
     Every(u32),
-    /// All or none, as [`crate::Served::turn`] says: for what changes how requests are shared out, which
+    /// All or none, as [`crate::SessionHandle::turn`] says: for what changes how requests are shared out, which
     /// shows only when all of them do it.
     Windows,
 }
 
-/// Versions of plans that are tried have this bit, those of plans in use do not.
+/// Versions of plans under trial have this bit, those of plans in use do not.
 const TRIED: u64 = 1 << 63;
 
 pub(crate) struct Trial {
     pub epoch: Arc<Epoch>,
     pub version: u64,
-    turns: Turns,
+    turns: TrialShare,
     on: AtomicBool,
     count: AtomicU32,
 }
 
 impl Trial {
-    pub fn new(prepared: &Prepared, turns: Turns) -> Trial {
+    pub fn new(prepared: &Prepared, turns: TrialShare) -> Trial {
         Trial {
             version: TRIED | prepared.0.id,
             epoch: prepared.0.clone(),
@@ -61,11 +61,11 @@ impl Trial {
     /// Whether a request of these dims runs with the plan; `None` where it is outside of its box.
     pub fn side(&self, env: &Env) -> Option<bool> {
         self.epoch.covers(env).then(|| match self.turns {
-            Turns::Every(n) => self
+            TrialShare::Every(n) => self
                 .count
                 .fetch_add(1, Ordering::Relaxed)
                 .is_multiple_of(n.max(2)),
-            Turns::Windows => self.on.load(Ordering::Relaxed),
+            TrialShare::Windows => self.on.load(Ordering::Relaxed),
         })
     }
 }

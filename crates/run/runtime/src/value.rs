@@ -1,3 +1,5 @@
+//! Values of a program that is interpreted: borrowed inputs or tensors of its own; and what has a shape and a
+//! dtype.
 use device::UnifiedBuffer;
 use layout::DType;
 use std::ops::Deref;

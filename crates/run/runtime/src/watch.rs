@@ -1,5 +1,5 @@
 //! What a session's requests do while somebody watches: bounded, and nothing at all while nobody does.
-use crate::joined;
+use crate::batching;
 use device::Permit;
 use plan::{Timeline, VerifiedPlan};
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ const SELDOM: u32 = 31;
 
 /// A run that was watched.
 #[derive(Clone, Debug)]
-pub struct RunSeen {
+pub struct ObservedRun {
     /// Its plan.
     pub plan: Arc<VerifiedPlan>,
-    /// Whether it used the plan that is tried; `None` where that had nothing to do with it.
+    /// Whether it used the plan under trial; `None` where that had nothing to do with it.
     pub with: Option<bool>,
     /// Seconds from its start to its end.
     pub seconds: f64,
@@ -47,18 +47,18 @@ pub struct TimedRun {
 
 /// A request that was kept with what came of it.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct CapturedRequest {
     /// Inputs in the program's order.
     pub inputs: Vec<Tensor>,
     /// Outputs in the program's order.
     pub outputs: Vec<Tensor>,
-    /// Whether the plan that is tried gave them.
+    /// Whether the plan under trial gave them.
     pub with: bool,
 }
 
 /// Which request is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Capture {
     /// None.
     Nothing,
     /// The next one.
@@ -69,18 +69,18 @@ pub enum Keep {
 
 /// What happened since the last look.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Observed {
     /// Requests that came.
     pub arrivals: u64,
     /// Shapes of those that came, by a number of each, with about how many.
     pub shapes: Vec<(u64, u64)>,
     /// Runs, or a sample of them where they are short.
-    pub runs: Vec<RunSeen>,
+    pub runs: Vec<ObservedRun>,
     /// Steady runs of which every step was timed.
     pub timed: Vec<TimedRun>,
     /// A request that was asked for.
-    pub kept: Option<Kept>,
-    /// Requests that failed with the plan that is tried, and not with the one in use.
+    pub kept: Option<CapturedRequest>,
+    /// Requests that failed with the plan under trial, and not with the one in use.
     pub failed: u64,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Watch {
     keep: AtomicU8,
     turn: AtomicU32,
     stride: AtomicU32,
-    seen: Mutex<(Seen, BTreeMap<u64, u64>)>,
+    seen: Mutex<(Observed, BTreeMap<u64, u64>)>,
 }
 
 /// A run that is watched.
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, (Seen, BTreeMap<u64, u64>)> {
+    fn seen(&self) -> MutexGuard<'_, (Observed, BTreeMap<u64, u64>)> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,19 +139,19 @@ impl Watch {
         self.steps.store(runs, Ordering::Relaxed);
     }
 
-    pub fn keep(&self, what: Keep) {
+    pub fn keep(&self, what: Capture) {
         self.keep.store(what as u8, Ordering::Relaxed);
     }
 
     /// What there was since the last time.
-    pub fn look(&self) -> Seen {
+    pub fn look(&self) -> Observed {
         let (mut seen, shapes) = std::mem::take(&mut *self.seen());
         seen.arrivals = self.arrivals.swap(0, Ordering::Relaxed);
         seen.shapes = shapes.into_iter().collect();
         seen
     }
 
-    /// A request came; `joins`: it may run along with others that differ in nothing but their items.
+    /// A request came; `joins`: it may run in a batch with others that differ in nothing but their items.
     #[inline]
     pub fn arrive(&self, inputs: &[Option<&Tensor>], joins: bool) {
         if !self.on.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ impl Watch {
         if !n.is_multiple_of(stride) {
             return;
         }
-        let shape = joined::shape_of(inputs, usize::from(joins));
+        let shape = batching::shape_of(inputs, usize::from(joins));
         let shapes = &mut self.seen().1;
         if shapes.len() < SHAPES || shapes.contains_key(&shape) {
             *shapes.entry(shape).or_default() += stride;
@@ -226,7 +226,7 @@ impl Watch {
                 timeline,
             }),
             Some(_) => {}
-            None if seen.0.runs.len() < RUNS => seen.0.runs.push(RunSeen {
+            None if seen.0.runs.len() < RUNS => seen.0.runs.push(ObservedRun {
                 plan,
                 with,
                 seconds: took.as_secs_f64(),
@@ -243,10 +243,10 @@ impl Watch {
     pub fn offer(&self, inputs: &[Option<&Tensor>], outputs: &[Tensor], with: bool) {
         let wanted = match self.keep.load(Ordering::Relaxed) {
             0 => return,
-            n => n == Keep::Any as u8 || with,
+            n => n == Capture::Any as u8 || with,
         };
         if wanted && self.keep.swap(0, Ordering::Relaxed) != 0 {
-            self.seen().0.kept = Some(Kept {
+            self.seen().0.kept = Some(CapturedRequest {
                 inputs: inputs.iter().flatten().map(|&t| t.clone()).collect(),
                 outputs: outputs.to_vec(),
                 with,
@@ -254,7 +254,7 @@ impl Watch {
         }
     }
 
-    /// A request failed with the plan that is tried and not with the one in use.
+    /// A request failed with the plan under trial and not with the one in use.
     pub fn fail(&self) {
         self.seen().0.failed += 1;
     }

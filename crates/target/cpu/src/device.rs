@@ -1,6 +1,6 @@
 //! The CPU as a device.
 use crate::digests::Digests;
-use crate::executable::{CompiledBlock, CpuExecutable, Unproved};
+use crate::executable::{CompiledBlock, CpuExecutable, UnprovedBlock};
 use crate::init;
 use crate::isa::Isa;
 use crate::pool::{Fault, Pool};
@@ -105,11 +105,11 @@ impl Device for CpuDevice {
     }
 
     fn history(&self) -> Vec<Worked> {
-        self.pool.tracks().read()
+        self.pool.traces().read()
     }
 
     fn clock_ns(&self) -> u64 {
-        self.pool.tracks().now()
+        self.pool.traces().now()
     }
 
     fn limit_workers(&self, workers: usize) {
@@ -132,7 +132,7 @@ impl Device for CpuDevice {
         plan: &Arc<TiledPlan>,
         block: usize,
     ) -> Result<Option<Prepared>, DeviceError> {
-        let block = Unproved::new(plan.clone(), block, self.kernels)?;
+        let block = UnprovedBlock::new(plan.clone(), block, self.kernels)?;
         Ok(Some(Box::new(block)))
     }
 
@@ -156,7 +156,7 @@ impl Device for CpuDevice {
             digests: &self.digests,
         }
         .kept()?;
-        let made = prepared.and_then(|p| p.downcast::<Unproved>().ok());
+        let made = prepared.and_then(|p| p.downcast::<UnprovedBlock>().ok());
         let made = match made.and_then(|u| u.of(&plan, block)) {
             Some(b) => b,
             None => CompiledBlock::new(plan.tiled(), block, self.kernels)?,
@@ -170,7 +170,7 @@ impl Device for CpuDevice {
         op: &HostOp,
         inputs: &[Option<&Tensor>],
     ) -> Result<Vec<Tensor>, DeviceError> {
-        let _seat = self.pool.sit(Permit::default())?;
+        let _seat = self.pool.acquire(Permit::default())?;
         hostops::run(&op.name, &op.attrs, inputs).map_err(|e| DeviceError::Step {
             step: op.name.clone(),
             nodes: "-".into(),

@@ -4,8 +4,8 @@ use crate::exec::{CKernel, View, run as tasks};
 use crate::flow::{Flow, StepSpec};
 use crate::host::CHost;
 use crate::job::Job;
-use crate::pool::{Desk, Pool};
-use crate::track::LEAST_S;
+use crate::pool::{Pool, Workspace};
+use crate::trace::LEAST_S;
 use device::{
     AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Permit, Request,
 };
@@ -171,7 +171,7 @@ impl Steps {
 }
 
 /// Memory of a buffer that outlives requests.
-pub(crate) enum Kept {
+pub(crate) enum PersistentBuffer {
     /// Init results, with the keys they are kept under, and aligned copies.
     Bytes(Arc<PackedBytes>, Option<PackedKey>),
     /// A constant in the mapped file.
@@ -195,7 +195,7 @@ pub(crate) struct CpuExecutable {
     plan: Arc<VerifiedPlan>,
     block: usize,
     steps: Steps,
-    kept: Vec<Kept>,
+    kept: Vec<PersistentBuffer>,
     inputs: Vec<CPort>,
     outputs: Vec<CPort>,
     tiny: bool,
@@ -271,20 +271,20 @@ impl CompiledBlock {
 }
 
 /// A compiled block of a plan that is not proved yet: nothing comes out of it but with that plan's proof.
-pub(crate) struct Unproved {
+pub(crate) struct UnprovedBlock {
     plan: Arc<TiledPlan>,
     block: usize,
     made: CompiledBlock,
 }
 
-impl Unproved {
+impl UnprovedBlock {
     pub(crate) fn new(
         plan: Arc<TiledPlan>,
         block: usize,
         kernels: &'static crate::ukr::Kernels,
-    ) -> Result<Unproved, DeviceError> {
+    ) -> Result<UnprovedBlock, DeviceError> {
         let made = CompiledBlock::new(&plan, block, kernels)?;
-        Ok(Unproved { plan, block, made })
+        Ok(UnprovedBlock { plan, block, made })
     }
 
     /// What was compiled, if it is block `block` of `plan`.
@@ -301,7 +301,7 @@ impl CpuExecutable {
         block: usize,
         made: CompiledBlock,
         weights: &Arc<WeightStore>,
-        kept: Vec<Kept>,
+        kept: Vec<PersistentBuffer>,
     ) -> Result<CpuExecutable, DeviceError> {
         let CompiledBlock {
             steps,
@@ -313,7 +313,7 @@ impl CpuExecutable {
         let packed = kept
             .iter()
             .map(|k| {
-                if let Kept::Bytes(b, _) = k {
+                if let PersistentBuffer::Bytes(b, _) = k {
                     b.len() as u64
                 } else {
                     0
@@ -381,9 +381,9 @@ impl CpuExecutable {
         let mut bufs = Vec::new();
         for (buf, kept) in b.buffers.iter().zip(&self.kept) {
             bufs.push(match kept {
-                Kept::Bytes(k, _) => k.as_ptr().cast_mut(),
-                Kept::Weight(w) => w.cast_mut(),
-                Kept::No => std::ptr::null_mut(),
+                PersistentBuffer::Bytes(k, _) => k.as_ptr().cast_mut(),
+                PersistentBuffer::Weight(w) => w.cast_mut(),
+                PersistentBuffer::No => std::ptr::null_mut(),
             });
             let end = buf.offset.checked_add(buf.bytes);
             if buf.kind == BufferKind::Arena && end.is_none_or(|e| e > self.arena as u64) {
@@ -394,8 +394,8 @@ impl CpuExecutable {
                 });
             }
         }
-        let mut desk = Desk::new()?;
-        desk.grow(0, self.steps.views)?;
+        let mut workspace = Workspace::new()?;
+        workspace.grow(0, self.steps.views)?;
         let n = self.steps.work.len();
         Ok(CpuFrame {
             executable: self.id,
@@ -410,7 +410,7 @@ impl CpuExecutable {
             known: (0..n).map(|_| Known::default()).collect(),
             single: false,
             flow: Flow::new(n, self.pool.workers()),
-            desk,
+            workspace,
             spans: (0..self.pool.workers())
                 .map(|_| Mutex::new(Vec::new()))
                 .collect(),
@@ -474,7 +474,7 @@ struct CpuFrame {
     /// No step of these dims has several tasks, and none is to be run beside another one.
     single: bool,
     flow: Flow,
-    desk: Desk,
+    workspace: Workspace,
     spans: Vec<Mutex<Vec<Span>>>,
     /// Copies of callers' memory that is not aligned to its elements.
     staged: Vec<Option<AlignedBytes>>,
@@ -516,7 +516,7 @@ impl Executable for CpuExecutable {
                 why: "the frame was made by another executable; make one with new_frame".into(),
             })?;
         let permit = request.permit;
-        let seat = self.pool.sit(permit)?;
+        let lease = self.pool.acquire(permit)?;
         let start = request.timeline.is_some().then(Instant::now);
         self.lay(f, b)?;
         self.dims(f, b, request.symbols)?;
@@ -617,18 +617,18 @@ impl Executable for CpuExecutable {
             bufs: &f.bufs,
             error: &error,
             spans: start.map(|s| (&f.spans[..], s)),
-            seats: seat.seats(),
+            leases: lease.leases(),
             permit,
-            tracks: (self.pool.tracks().is_on()).then(|| (self.id, self.pool.tracks())),
+            traces: (self.pool.traces().is_on()).then(|| (self.id, self.pool.traces())),
             fault: self.pool.fault(),
         };
         let scratch = f.memory.as_ptr().wrapping_add(self.arena);
         if alone {
-            job.alone(&seat, scratch, &mut f.desk.views, &mut f.known);
+            job.alone(&lease, scratch, &mut f.workspace.views, &mut f.known);
         } else {
-            self.pool.run(&job, &seat, scratch, &mut f.desk.views);
+            self.pool.run(&job, &lease, scratch, &mut f.workspace.views);
         }
-        drop(seat);
+        drop(lease);
         if permit.called_off() {
             return Err(DeviceError::Cancelled);
         }
@@ -675,7 +675,7 @@ impl Executable for CpuExecutable {
 
     fn packed(&self) -> Vec<(PackedKey, Arc<PackedBytes>)> {
         let results = self.kept.iter().filter_map(|k| match k {
-            Kept::Bytes(bytes, Some(key)) => Some((*key, bytes.clone())),
+            PersistentBuffer::Bytes(bytes, Some(key)) => Some((*key, bytes.clone())),
             _ => None,
         });
         results.collect()
@@ -708,12 +708,12 @@ pub(crate) fn run_once(
     tasks: &[u32],
 ) -> Result<(), DeviceError> {
     pool.reserve(steps.scratch, steps.views)?;
-    let mut desk = Desk::new()?;
-    desk.grow(steps.scratch, steps.views)?;
+    let mut workspace = Workspace::new()?;
+    workspace.grow(steps.scratch, steps.views)?;
     let flow = Flow::new(tasks.len(), pool.workers());
     let error = Mutex::new(None);
     let permit = Permit::default();
-    let seat = pool.sit(permit)?;
+    let lease = pool.acquire(permit)?;
     let job = Job {
         steps,
         flow: &flow,
@@ -724,12 +724,17 @@ pub(crate) fn run_once(
         bufs,
         error: &error,
         spans: None,
-        seats: seat.seats(),
+        leases: lease.leases(),
         permit,
-        tracks: None,
+        traces: None,
         fault: None,
     };
-    pool.run(&job, &seat, desk.scratch.as_ptr(), &mut desk.views);
+    pool.run(
+        &job,
+        &lease,
+        workspace.scratch.as_ptr(),
+        &mut workspace.views,
+    );
     match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some((s, why)) => Err(steps.error(s, why)),
         None => Ok(()),

@@ -11,7 +11,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-use crate::lines::{bring, own_line};
+use crate::prefetch::{prefetch, prefetch_line_for_write};
 use crossbeam_utils::CachePadded;
 
 /// Rounds of a spin loop before the processor is offered to another thread: only where threads
@@ -221,7 +221,7 @@ impl Flow {
     /// done, first and end; `wait` counts the step's waits of that kind. Nobody takes a task before all
     /// those of earlier steps are taken, so that whoever waits waits for somebody at work.
     ///
-    /// Before every task `pressed` says whether somebody wants this worker's seat; then `stay` is asked
+    /// Before every task `should_yield` says whether somebody wants this worker's lease; then `stay` is asked
     /// once everything that this worker did is known to the others: it may park, and where it is false
     /// the walk ends early and gives false.
     #[allow(clippy::too_many_arguments)]
@@ -232,7 +232,7 @@ impl Flow {
         specs: &[StepSpec],
         tasks: &[u32],
         needs: impl Fn(usize, usize, u32, u32) -> (u32, u32),
-        pressed: impl Fn() -> bool,
+        should_yield: impl Fn() -> bool,
         mut stay: impl FnMut() -> bool,
         mut run: impl FnMut(usize, u32, u32),
     ) -> bool {
@@ -248,9 +248,9 @@ impl Flow {
                 // Looked at before it is written to: the line of a share that somebody else is done
                 // with stays where it is.
                 while tickets[k].get(round, Ordering::Relaxed) < to - from {
-                    if pressed() {
+                    if should_yield() {
                         // Nobody may wait for what one did who is not at work.
-                        self.tell(s, round, spec, std::mem::take(&mut ran));
+                        self.report_done(s, round, spec, std::mem::take(&mut ran));
                         if !stay() {
                             return false;
                         }
@@ -292,13 +292,13 @@ impl Flow {
                     ran += count;
                 }
             }
-            self.tell(s, round, spec, ran);
+            self.report_done(s, round, spec, ran);
         }
         true
     }
 
     /// Counts `ran` tasks of step `s` as done, where somebody waits for it.
-    fn tell(&self, s: usize, round: Round, spec: &StepSpec, ran: u32) {
+    fn report_done(&self, s: usize, round: Round, spec: &StepSpec, ran: u32) {
         if ran > 0 && spec.awaited {
             // Release: whoever sees the count sees what the tasks wrote.
             self.done[s].add_below(round, ran, u32::MAX, Ordering::Release);
@@ -336,14 +336,14 @@ impl Flow {
 /// What workers look at is on one cache line, which goes to them once for a job that is shown and comes back
 /// once; who waits for them looks at another, and whether the slot is taken only callers ask.
 pub struct Slot<T> {
-    owner: CachePadded<Owner>,
-    board: CachePadded<Board<T>>,
+    caller_view: CachePadded<CallerView>,
+    worker_view: CachePadded<WorkerView<T>>,
     /// How many workers have left a job, over all jobs: as many as have entered when nobody is in.
     left: CachePadded<AtomicU32>,
 }
 
 /// What only callers look at.
-struct Owner {
+struct CallerView {
     taken: AtomicBool,
     /// Of the last job.
     generation: AtomicUsize,
@@ -351,10 +351,10 @@ struct Owner {
     entered: AtomicU32,
 }
 
-struct Board<T> {
-    /// Who entered and how many more the job takes, as [`Crew`] packs them. What else is on the board
+struct WorkerView<T> {
+    /// Who entered and how many more the job takes, as [`HelperCount`] packs them. What else is on the worker view
     /// changes only while nobody is in and nobody may come.
-    crew: AtomicU64,
+    helpers: AtomicU64,
     job: AtomicPtr<T>,
     /// Which job it is, so that a worker that found nothing left in it does not come back.
     generation: AtomicUsize,
@@ -364,7 +364,7 @@ struct Board<T> {
 /// Workers that entered a job, over all jobs, and how many more it takes: 0 or less once it has them. Both in
 /// one word, so that nobody comes into a job that is being taken away.
 #[derive(Clone, Copy)]
-struct Crew {
+struct HelperCount {
     entered: u32,
     room: i32,
 }
@@ -372,9 +372,9 @@ struct Crew {
 /// The room of a job that is being taken away: who leaves it leaves none behind.
 const GONE: i32 = i32::MIN;
 
-impl Crew {
-    fn of(word: u64) -> Crew {
-        Crew {
+impl HelperCount {
+    fn of(word: u64) -> HelperCount {
+        HelperCount {
             entered: word as u32,
             room: (word >> 32) as u32 as i32,
         }
@@ -385,22 +385,22 @@ impl Crew {
     }
 }
 
-impl<T> Board<T> {
-    fn crew(&self) -> Crew {
-        Crew::of(self.crew.load(Ordering::SeqCst))
+impl<T> WorkerView<T> {
+    fn helpers(&self) -> HelperCount {
+        HelperCount::of(self.helpers.load(Ordering::SeqCst))
     }
 
-    /// Changes the crew, unless `to` says that it stays; gives what it was when it changed.
-    fn change(&self, to: impl Fn(Crew) -> Option<Crew>) -> Option<Crew> {
-        let mut word = self.crew.load(Ordering::SeqCst);
+    /// Changes the helper count, unless `to` says that it stays; gives what it was when it changed.
+    fn change(&self, to: impl Fn(HelperCount) -> Option<HelperCount>) -> Option<HelperCount> {
+        let mut word = self.helpers.load(Ordering::SeqCst);
         loop {
-            let next = to(Crew::of(word))?.word();
+            let next = to(HelperCount::of(word))?.word();
             // Either a worker that leaves room sees who is about to sleep, or that one sees the room.
             match self
-                .crew
+                .helpers
                 .compare_exchange(word, next, Ordering::SeqCst, Ordering::SeqCst)
             {
-                Ok(_) => return Some(Crew::of(word)),
+                Ok(_) => return Some(HelperCount::of(word)),
                 Err(now) => word = now,
             }
         }
@@ -409,10 +409,10 @@ impl<T> Board<T> {
 
 /// How a worker left a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Exit {
     /// Nothing is left to take: nobody else need come.
     Empty,
-    /// Another one wanted the worker's seat: whoever is free may come.
+    /// Another one wanted the worker's lease: whoever is free may come.
     Early,
 }
 
@@ -425,18 +425,18 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     /// An empty slot.
     pub fn new() -> Slot<T> {
-        let none = Crew {
+        let none = HelperCount {
             entered: 0,
             room: GONE,
         };
         Slot {
-            owner: CachePadded::new(Owner {
+            caller_view: CachePadded::new(CallerView {
                 taken: AtomicBool::new(false),
                 generation: AtomicUsize::new(0),
                 entered: AtomicU32::new(0),
             }),
-            board: CachePadded::new(Board {
-                crew: AtomicU64::new(none.word()),
+            worker_view: CachePadded::new(WorkerView {
+                helpers: AtomicU64::new(none.word()),
                 job: AtomicPtr::new(std::ptr::null_mut()),
                 generation: AtomicUsize::new(0),
                 priority: AtomicI32::new(0),
@@ -447,7 +447,7 @@ impl<T> Slot<T> {
 
     /// Takes the slot, if it is free.
     pub fn claim(&self) -> bool {
-        let taken = &self.owner.taken;
+        let taken = &self.caller_view.taken;
         taken
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -455,14 +455,14 @@ impl<T> Slot<T> {
 
     /// Whether a caller has it.
     pub fn taken(&self) -> bool {
-        self.owner.taken.load(Ordering::Relaxed)
+        self.caller_view.taken.load(Ordering::Relaxed)
     }
 
     /// Shows `job` of `priority` to the workers, of whom it takes `room`. Only after [`Slot::claim`];
     /// `job` lives until [`Slot::retire`] returns.
     pub fn publish(&self, job: *const T, room: usize, priority: i32) {
-        let (o, b) = (&self.owner, &self.board);
-        // Stores alone: the board's line is fetched once, and by no one before all is written.
+        let (o, b) = (&self.caller_view, &self.worker_view);
+        // Stores alone: the worker view's line is fetched once, and by no one before all is written.
         let generation = o.generation.load(Ordering::Relaxed).wrapping_add(1);
         o.generation.store(generation, Ordering::Relaxed);
         b.generation.store(generation, Ordering::Relaxed);
@@ -471,36 +471,36 @@ impl<T> Slot<T> {
         let room = i32::try_from(room).unwrap_or(i32::MAX);
         let entered = o.entered.load(Ordering::Relaxed);
         // Release: who sees the room sees the job. Nobody is in the slot, and nobody could come.
-        let crew = Crew { entered, room };
-        b.crew.store(crew.word(), Ordering::Release);
+        let helpers = HelperCount { entered, room };
+        b.helpers.store(helpers.word(), Ordering::Release);
     }
 
     /// Makes the job that is shown take `by` workers more, or fewer: who is too many leaves.
     pub fn resize(&self, by: i32) {
-        self.board.change(|c| {
+        self.worker_view.change(|c| {
             let room = c.room.saturating_add(by).max(GONE + 1);
-            Some(Crew { room, ..c })
+            Some(HelperCount { room, ..c })
         });
     }
 
     /// Whether more workers are in the job than it takes.
     #[inline]
     pub fn crowded(&self) -> bool {
-        Crew::of(self.board.crew.load(Ordering::Relaxed)).room < 0
+        HelperCount::of(self.worker_view.helpers.load(Ordering::Relaxed)).room < 0
     }
 
-    /// The crew, where nobody is in the job and nobody may come. Looked at in this order: whoever leaves changes
+    /// The helper count, where nobody is in the job and nobody may come. Looked at in this order: whoever leaves changes
     /// the room first.
-    fn over(&self) -> Option<Crew> {
+    fn over(&self) -> Option<HelperCount> {
         let left = self.left.load(Ordering::SeqCst);
-        let crew = self.board.crew();
-        (crew.entered == left && crew.room <= 0).then_some(crew)
+        let helpers = self.worker_view.helpers();
+        (helpers.entered == left && helpers.room <= 0).then_some(helpers)
     }
 
     /// Waits until a worker has come and found nothing left to do.
     pub fn wait_until_done(&self) {
-        let before = self.owner.entered.load(Ordering::Relaxed);
-        // The board is left alone until somebody is done.
+        let before = self.caller_view.entered.load(Ordering::Relaxed);
+        // The worker view is left alone until somebody is done.
         spin_until(|| self.left.load(Ordering::Relaxed) != before && self.over().is_some());
     }
 
@@ -508,41 +508,43 @@ impl<T> Slot<T> {
     /// visible then.
     pub fn retire(&self) {
         let entered = match self.over() {
-            // There is nothing to be said, and whoever looks for work keeps the board's line.
+            // There is nothing to be said, and whoever looks for work keeps the worker view's line.
             Some(c) => c.entered,
             None => {
-                let was = self.board.change(|c| Some(Crew { room: GONE, ..c }));
+                let was = self
+                    .worker_view
+                    .change(|c| Some(HelperCount { room: GONE, ..c }));
                 was.map_or(0, |c| c.entered)
             }
         };
         // Whoever sees that a worker has left sees what it did.
         spin_until(|| self.left.load(Ordering::SeqCst) == entered);
-        self.owner.entered.store(entered, Ordering::Relaxed);
-        self.owner.taken.store(false, Ordering::Release);
+        self.caller_view.entered.store(entered, Ordering::Relaxed);
+        self.caller_view.taken.store(false, Ordering::Release);
     }
 
     /// The priority of the job that is shown, if it is not of generation `seen` and takes more workers.
     pub fn open(&self, seen: usize) -> Option<i32> {
-        let b = &self.board;
-        let open = b.crew().room > 0 && b.generation.load(Ordering::Relaxed) != seen;
+        let b = &self.worker_view;
+        let open = b.helpers().room > 0 && b.generation.load(Ordering::Relaxed) != seen;
         open.then(|| b.priority.load(Ordering::Relaxed))
     }
 
-    /// Has the job that is shown, and the board to write on it, brought near: whoever is about to enter has
+    /// Has the job that is shown, and the worker view to write on it, brought near: whoever is about to enter has
     /// other things to do before.
     pub fn approach(&self) {
-        own_line(std::ptr::from_ref(&self.board.crew).cast());
-        bring(self.board.job.load(Ordering::Relaxed).cast_const());
+        prefetch_line_for_write(std::ptr::from_ref(&self.worker_view.helpers).cast());
+        prefetch(self.worker_view.job.load(Ordering::Relaxed).cast_const());
     }
 
     /// Runs `work` on the job that is shown, if there is one other than that of generation `seen` that
     /// takes more workers; `work` is told whether it takes no more then. Returns the generation worked
     /// on where there is nothing left to do for it.
-    pub fn enter(&self, seen: usize, work: impl FnOnce(&T, bool) -> Left) -> Option<usize> {
+    pub fn enter(&self, seen: usize, work: impl FnOnce(&T, bool) -> Exit) -> Option<usize> {
         self.open(seen)?;
-        let b = &self.board;
+        let b = &self.worker_view;
         let was = b.change(|c| {
-            (c.room > 0).then(|| Crew {
+            (c.room > 0).then(|| HelperCount {
                 entered: c.entered.wrapping_add(1),
                 room: c.room - 1,
             })
@@ -555,14 +557,14 @@ impl<T> Slot<T> {
         // Where it says nothing new, nothing is written.
         b.change(|c| match left {
             _ if c.room == GONE => None,
-            Left::Empty => (c.room > 0).then_some(Crew { room: 0, ..c }),
-            Left::Early => Some(Crew {
+            Exit::Empty => (c.room > 0).then_some(HelperCount { room: 0, ..c }),
+            Exit::Early => Some(HelperCount {
                 room: c.room.saturating_add(1),
                 ..c
             }),
         });
         self.left.fetch_add(1, Ordering::SeqCst);
-        (left == Left::Empty).then_some(generation)
+        (left == Exit::Empty).then_some(generation)
     }
 }
 
@@ -570,20 +572,20 @@ const AWAKE: u32 = 0;
 const PARKED: u32 = 1;
 
 /// Whether a worker sleeps.
-pub struct Bed {
+pub struct Sleep {
     state: AtomicU32,
 }
 
-impl Default for Bed {
+impl Default for Sleep {
     fn default() -> Self {
-        Bed::new()
+        Sleep::new()
     }
 }
 
-impl Bed {
+impl Sleep {
     /// An awake worker's.
-    pub fn new() -> Bed {
-        Bed {
+    pub fn new() -> Sleep {
+        Sleep {
             state: AtomicU32::new(AWAKE),
         }
     }

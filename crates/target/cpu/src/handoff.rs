@@ -6,7 +6,7 @@ use crate::executable::Steps;
 use crate::flow::{Flow, spin_until};
 use crate::isa::Isa;
 use crate::job::Job;
-use crate::pool::{Desk, Pool};
+use crate::pool::{Pool, Workspace};
 use crate::ukr::kernels;
 use crossbeam_utils::CachePadded;
 use device::place::{pin, this_thread};
@@ -31,7 +31,7 @@ pub enum Way {
     Ring,
     /// A channel there and one back, as the standard library has them.
     Channel,
-    /// A parked thread that is woken, and wakes the caller in turn.
+    /// A parked thread that is woken, and wakes the caller in time slice.
     Parked,
     /// A thread that is started for the task, and joined.
     ForkJoin,
@@ -55,7 +55,7 @@ pub struct Trips {
     pub way: Way,
     /// Nanoseconds of every trip without the clock's own, ascending.
     pub ns: Vec<f64>,
-    /// Medians of the rounds, in their order: all ways take a turn in each.
+    /// Medians of the rounds, in their order: all ways take a time slice in each.
     pub rounds: Vec<f64>,
 }
 
@@ -167,8 +167,8 @@ impl Task {
         [self.x.as_ptr(), self.y.as_ptr()]
     }
 
-    fn desk(&self) -> Result<Desk, DeviceError> {
-        let mut d = Desk::new()?;
+    fn workspace(&self) -> Result<Workspace, DeviceError> {
+        let mut d = Workspace::new()?;
         d.grow(self.steps.scratch, self.steps.views)?;
         Ok(d)
     }
@@ -186,14 +186,14 @@ impl Task {
     }
 
     /// Runs the task on the calling thread.
-    fn run(&self, desk: &mut Desk) {
+    fn run(&self, workspace: &mut Workspace) {
         let crate::executable::CWork::Kernel(k) = &self.steps.work[0] else {
             return;
         };
         let bufs = self.bufs();
         let zeros = self.steps.zeros.as_ptr();
-        let scratch = desk.scratch.as_ptr();
-        let mut ctx = tasks::context(k, &self.p, &bufs, scratch, &mut desk.views, zeros);
+        let scratch = workspace.scratch.as_ptr();
+        let mut ctx = tasks::context(k, &self.p, &bufs, scratch, &mut workspace.views, zeros);
         // What fails leaves no answer, and that is looked for.
         let _ = tasks::task(&mut ctx, 0);
     }
@@ -305,7 +305,7 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
     let pool = Pool::new(2, &cpus[..2], None)?;
     pool.reserve(task.steps.scratch, task.steps.views)?;
     let permit = Permit::default();
-    let seat = pool.sit(permit)?;
+    let lease = pool.acquire(permit)?;
     // One share: the only task is the resident's.
     let mut flow = Flow::new(1, 1);
     let error = Mutex::new(None);
@@ -326,9 +326,9 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
             bufs: &*bufs,
             error: &error,
             spans: None,
-            seats: seat.seats(),
+            leases: lease.leases(),
             permit,
-            tracks: None,
+            traces: None,
             fault: None,
         };
         pool.hand(&job)?;
@@ -339,12 +339,12 @@ fn ring(task: &Task, cpus: &[usize], m: &mut Meter) -> Result<(), DeviceError> {
 fn channel(task: &Task, to: usize, m: &mut Meter) -> Result<(), DeviceError> {
     let (there, work) = mpsc::channel::<u32>();
     let (done, back) = mpsc::channel::<u32>();
-    let mut desk = task.desk()?;
+    let mut workspace = task.workspace()?;
     thread::scope(|s| {
         s.spawn(move || {
             pin(this_thread(), to);
             while let Ok(k) = work.recv() {
-                task.run(&mut desk);
+                task.run(&mut workspace);
                 if done.send(k).is_err() {
                     return;
                 }
@@ -370,7 +370,7 @@ fn parked(task: &Task, to: usize, m: &mut Meter) -> Result<(), DeviceError> {
     let (asked, done) = (line(), line());
     let over = AtomicBool::new(false);
     let caller = thread::current();
-    let mut desk = task.desk()?;
+    let mut workspace = task.workspace()?;
     thread::scope(|s| {
         let (asked, done, over_) = (&asked, &done, &over);
         let sleeper = s.spawn(move || {
@@ -383,7 +383,7 @@ fn parked(task: &Task, to: usize, m: &mut Meter) -> Result<(), DeviceError> {
                 if over_.load(Ordering::Acquire) {
                     return;
                 }
-                task.run(&mut desk);
+                task.run(&mut workspace);
                 done.store(k, Ordering::Release);
                 caller.unpark();
                 k += 1;
@@ -408,14 +408,14 @@ fn parked(task: &Task, to: usize, m: &mut Meter) -> Result<(), DeviceError> {
 }
 
 fn fork_join(task: &Task, m: &mut Meter) -> Result<(), DeviceError> {
-    let mut desk = task.desk()?;
+    let mut workspace = task.workspace()?;
     let k = Cell::new(0);
     m.measure(|| {
         let k = next(&k);
         task.put(k);
-        let desk = &mut desk;
+        let workspace = &mut workspace;
         let joined = thread::scope(|s| {
-            let t = thread::Builder::new().spawn_scoped(s, || task.run(desk));
+            let t = thread::Builder::new().spawn_scoped(s, || task.run(workspace));
             t.map(|t| t.join().is_ok())
         });
         match joined {

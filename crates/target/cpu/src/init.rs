@@ -1,6 +1,6 @@
 //! The init segment: constants computed once, kept under a key that names how they came about.
 use crate::digests::{Digests, unwritten};
-use crate::executable::{Kept, Steps, aligned, block_of, run_once};
+use crate::executable::{PersistentBuffer, Steps, aligned, block_of, run_once};
 use crate::pool::Pool;
 use device::{AlignedBytes, DeviceError, PackedBytes, PackedKey, PackedStore, Shelf};
 use plan::{Block, Bound, BufferKind, Params, Step, StepWork, VerifiedPlan};
@@ -25,13 +25,13 @@ pub(crate) struct Init<'a> {
 impl Init<'_> {
     /// Memory of the buffers that a block's steps read: weights where they lie, results of init made or found.
     /// What only init itself reads is not kept.
-    pub(crate) fn kept(&self) -> Result<Vec<Kept>, DeviceError> {
+    pub(crate) fn kept(&self) -> Result<Vec<PersistentBuffer>, DeviceError> {
         let b = block_of(self.plan.plan(), self.block)?;
         let mut keys: Vec<Option<PackedKey>> = Vec::new();
         for i in 0..b.buffers.len() {
             keys.push(self.weight(b, i)?.map(|w| weight_key(w, self.shelf)));
         }
-        let mut kept: Vec<Kept> = keys.iter().map(|_| Kept::No).collect();
+        let mut kept: Vec<PersistentBuffer> = keys.iter().map(|_| PersistentBuffer::No).collect();
         // Keys of init buffers: over everything that writes them.
         for s in &b.init {
             let key = step_key(self.digests, s, &keys, b)?;
@@ -64,7 +64,9 @@ impl Init<'_> {
         loop {
             let mut more = false;
             for (s, run) in b.init.iter().zip(&mut runs).rev() {
-                let missing = |&w: &u32| wanted[w as usize] && matches!(kept[w as usize], Kept::No);
+                let missing = |&w: &u32| {
+                    wanted[w as usize] && matches!(kept[w as usize], PersistentBuffer::No)
+                };
                 if *run || !written(s).iter().any(missing) {
                     continue;
                 }
@@ -76,7 +78,7 @@ impl Init<'_> {
                 // What it writes is made as a whole: nothing that somebody holds is written to.
                 for w in written(s) {
                     wanted[w as usize] = true;
-                    kept[w as usize] = Kept::No;
+                    kept[w as usize] = PersistentBuffer::No;
                 }
             }
             if !more {
@@ -87,15 +89,15 @@ impl Init<'_> {
         let mut fresh: Vec<Option<AlignedBytes>> = Vec::new();
         let mut bufs = Vec::new();
         for (i, buf) in b.buffers.iter().enumerate() {
-            let own = if wanted[i] && matches!(kept[i], Kept::No) {
+            let own = if wanted[i] && matches!(kept[i], PersistentBuffer::No) {
                 Some(AlignedBytes::new(buf.bytes as usize, &buf.name)?)
             } else {
                 None
             };
             bufs.push(match (&kept[i], &own) {
                 (_, Some(f)) => f.as_ptr(),
-                (Kept::Bytes(k, _), _) => k.as_ptr().cast_mut(),
-                (Kept::Weight(w), _) => w.cast_mut(),
+                (PersistentBuffer::Bytes(k, _), _) => k.as_ptr().cast_mut(),
+                (PersistentBuffer::Weight(w), _) => w.cast_mut(),
                 _ => std::ptr::null_mut(),
             });
             fresh.push(own);
@@ -107,11 +109,11 @@ impl Init<'_> {
                 Some(k) => self.packed.get_or_make(k, || Ok(PackedBytes::Own(bytes)))?,
                 None => std::sync::Arc::new(PackedBytes::Own(bytes)),
             };
-            kept[i] = Kept::Bytes(shared, keys[i]);
+            kept[i] = PersistentBuffer::Bytes(shared, keys[i]);
         }
         // Copies of what only init read go.
         for (k, _) in kept.iter_mut().zip(&served).filter(|(_, s)| !**s) {
-            *k = Kept::No;
+            *k = PersistentBuffer::No;
         }
         Ok(kept)
     }
@@ -146,14 +148,14 @@ impl Init<'_> {
         b: &Block,
         keys: &[Option<PackedKey>],
         read: &[bool],
-        kept: &mut [Kept],
+        kept: &mut [PersistentBuffer],
     ) -> Result<(), DeviceError> {
         for i in (0..kept.len()).filter(|&i| read[i]) {
             let (Some(w), Some(key)) = (self.weight(b, i)?, keys[i]) else {
                 continue;
             };
             kept[i] = if aligned(w.bytes.as_ptr(), w.dtype) {
-                Kept::Weight(w.bytes.as_ptr())
+                PersistentBuffer::Weight(w.bytes.as_ptr())
             } else {
                 // Typed loops need elements at their alignment; files promise none.
                 let copied = self.packed.get_or_make(key, || {
@@ -162,7 +164,7 @@ impl Init<'_> {
                     w.bytes.release();
                     Ok(PackedBytes::Own(copy))
                 })?;
-                Kept::Bytes(copied, None)
+                PersistentBuffer::Bytes(copied, None)
             };
         }
         Ok(())
@@ -174,10 +176,10 @@ impl Init<'_> {
         key: Option<PackedKey>,
         name: &str,
         bytes: u64,
-    ) -> Result<Option<Kept>, DeviceError> {
+    ) -> Result<Option<PersistentBuffer>, DeviceError> {
         let Some(key) = key else { return Ok(None) };
         if let Some(hit) = self.packed.get(&key) {
-            return Ok(Some(Kept::Bytes(hit, Some(key))));
+            return Ok(Some(PersistentBuffer::Bytes(hit, Some(key))));
         }
         let Some(left) = self.shelf.get(&key, bytes as usize) else {
             return Ok(None);
@@ -194,7 +196,7 @@ impl Init<'_> {
         let shared = self
             .packed
             .get_or_make(key, || Ok(PackedBytes::Mapped(left)))?;
-        Ok(Some(Kept::Bytes(shared, Some(key))))
+        Ok(Some(PersistentBuffer::Bytes(shared, Some(key))))
     }
 
     /// Runs the init steps that `runs` marks, some weights at a time.

@@ -2,10 +2,10 @@
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
 use crate::executable::{CWork, Steps};
-use crate::flow::{Flow, Left, Round, Slot};
-use crate::pool::{Fault, Seat};
-use crate::seats::{Seats, Sitter};
-use crate::track::Tracks;
+use crate::flow::{Exit, Flow, Round, Slot};
+use crate::lease::{LeaseHolder, WorkerLeases};
+use crate::pool::{CallerLease, Fault};
+use crate::trace::TraceRings;
 use device::Permit;
 use plan::{Span, TileNeeds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,10 +27,10 @@ pub(crate) struct Job<'a> {
     pub error: &'a Mutex<Option<(usize, String)>>,
     /// Where each worker records what it ran, and since when.
     pub spans: Option<(&'a [Mutex<Vec<Span>>], Instant)>,
-    pub seats: &'a Seats,
+    pub leases: &'a WorkerLeases,
     pub permit: Permit<'a>,
     /// The executable, and where to record what is done for it.
-    pub tracks: Option<(u64, &'a Tracks)>,
+    pub traces: Option<(u64, &'a TraceRings)>,
     /// What is to go wrong, in tests.
     pub fault: Option<&'a Fault>,
 }
@@ -44,21 +44,21 @@ impl Job<'_> {
     /// `resized` is asked before every task and takes note of how many workers may help.
     pub(crate) fn lead(
         &self,
-        seat: &Seat<'_>,
+        lease: &CallerLease<'_>,
         scratch: *mut u8,
         views: &mut [View],
         resized: &dyn Fn(),
     ) {
-        let pressed = || {
+        let should_yield = || {
             if self.permit.workers.is_some() {
                 resized();
             }
-            seat.settle();
-            self.pressed(Sitter::Caller)
+            lease.leave_shared_core();
+            self.should_yield(LeaseHolder::Caller)
         };
-        self.work(0, scratch, views, pressed, || {
+        self.work(0, scratch, views, should_yield, || {
             // What is left of a request that was called off is passed over.
-            if self.permit.called_off() || !seat.give_way() {
+            if self.permit.called_off() || !lease.yield_lease() {
                 self.flow.fail();
             }
             true
@@ -72,24 +72,24 @@ impl Job<'_> {
         scratch: *mut u8,
         views: &mut [View],
         slot: &Slot<T>,
-    ) -> Left {
-        let pressed = || self.pressed(Sitter::Helper) || slot.crowded();
-        let done = self.work(worker, scratch, views, pressed, || {
+    ) -> Exit {
+        let should_yield = || self.should_yield(LeaseHolder::Helper) || slot.crowded();
+        let done = self.work(worker, scratch, views, should_yield, || {
             let off = self.permit.called_off();
             if off {
                 self.flow.fail();
             }
             off && !slot.crowded()
         });
-        if done { Left::Empty } else { Left::Early }
+        if done { Exit::Empty } else { Exit::Early }
     }
 
-    /// Asked between two tasks. Whether this worker has to look up from its work: somebody wants its seat, or
+    /// Asked between two tasks. Whether this worker has to look up from its work: somebody wants its lease, or
     /// the request was called off.
     #[inline]
-    fn pressed(&self, who: Sitter) -> bool {
-        self.seats.yield_turn(self.permit.priority);
-        (self.seats.pressed(self.permit.priority, who) || self.permit.called_off())
+    fn should_yield(&self, who: LeaseHolder) -> bool {
+        self.leases.yield_if_urgent(self.permit.priority);
+        (self.leases.should_yield(self.permit.priority, who) || self.permit.called_off())
             && !self.flow.failed()
     }
 
@@ -98,7 +98,7 @@ impl Job<'_> {
         worker: usize,
         scratch: *mut u8,
         views: &mut [View],
-        pressed: impl Fn() -> bool,
+        should_yield: impl Fn() -> bool,
         stay: impl FnMut() -> bool,
     ) -> bool {
         let needs = |s: usize, i: usize, first: u32, count: u32| {
@@ -116,12 +116,12 @@ impl Job<'_> {
             &self.steps.specs,
             self.tasks,
             needs,
-            pressed,
+            should_yield,
             stay,
             |s, first, count| {
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
-                let tracks = self.tracks.filter(|_| self.steps.timed[s]);
-                let since = tracks.map(|(_, t)| t.now());
+                let traces = self.traces.filter(|_| self.steps.timed[s]);
+                let since = traces.map(|(_, t)| t.now());
                 let r = catch_unwind(AssertUnwindSafe(|| {
                     if let Some(f) = self.fault {
                         f(&self.steps.names[s])?;
@@ -135,7 +135,7 @@ impl Job<'_> {
                     self.complain(s, why);
                     self.flow.fail();
                 }
-                if let (Some((id, t)), Some(since)) = (tracks, since) {
+                if let (Some((id, t)), Some(since)) = (traces, since) {
                     t.record(worker, id, s, since);
                 }
                 self.record(s, worker, first, count, start);
@@ -147,15 +147,16 @@ impl Job<'_> {
     /// earlier requests of these dims learned of each step.
     pub(crate) fn alone(
         &self,
-        seat: &Seat<'_>,
+        lease: &CallerLease<'_>,
         scratch: *mut u8,
         views: &mut [View],
         known: &mut [Known],
     ) {
         let mut at = 0;
         let goes_on = || {
-            seat.settle();
-            !self.pressed(Sitter::Caller) || (!self.permit.called_off() && seat.give_way())
+            lease.leave_shared_core();
+            !self.should_yield(LeaseHolder::Caller)
+                || (!self.permit.called_off() && lease.yield_lease())
         };
         let r = catch_unwind(AssertUnwindSafe(|| {
             for (s, (&count, known)) in self.tasks.iter().zip(known).enumerate() {
@@ -168,8 +169,8 @@ impl Job<'_> {
                 }
                 let start = self.spans.map(|(_, t)| t.elapsed().as_nanos() as u64);
                 let chunk = self.steps.specs[s].chunk;
-                let tracks = self.tracks.filter(|_| self.steps.timed[s]);
-                let since = tracks.map(|(_, t)| t.now());
+                let traces = self.traces.filter(|_| self.steps.timed[s]);
+                let since = traces.map(|(_, t)| t.now());
                 match known {
                     // SAFETY: the frame forgets what it knows when its dims change, and buffers keep
                     // their sizes; steps run in the plan's order.
@@ -192,7 +193,7 @@ impl Job<'_> {
                         }
                     }
                 }
-                if let (Some((id, t)), Some(since)) = (tracks, since) {
+                if let (Some((id, t)), Some(since)) = (traces, since) {
                     t.record(0, id, s, since);
                 }
                 self.record(s, 0, 0, count, start);

@@ -17,19 +17,19 @@ pub mod handoff;
 mod host;
 mod init;
 mod job;
-mod lines;
-mod pool;
 #[doc(hidden)]
-pub mod seats;
+pub mod lease;
+mod placement;
+mod pool;
+mod prefetch;
 mod shares;
-mod stands;
 mod target;
-mod track;
+mod trace;
 
 pub use crate::code::{Called, called};
 pub use crate::device::{CpuDevice, CpuOptions};
 pub use crate::pool::Fault;
-pub use ::device::turns::{let_others_first, stand_back, step_aside, thread_time_ns};
+pub use ::device::time_slice::{let_others_first, stand_back, step_aside, thread_time_ns};
 pub(crate) use microkernels as ukr;
 pub use microkernels::isa;
 pub use microkernels::isa::Isa;

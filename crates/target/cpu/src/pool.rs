@@ -1,13 +1,13 @@
 //! Resident workers: threads that start once per device and serve every request of every session.
 use crate::exec::View;
-use crate::flow::{Bed, Left, Slot};
+use crate::flow::{Exit, Sleep, Slot};
 use crate::job::Job;
-use crate::seats::{Seats, Woken};
-use crate::stands::{Stand, Stands};
-use crate::track::Tracks;
+use crate::lease::{Wakeups, WorkerLeases};
+use crate::placement::{CoreOccupancy, CorePlacement};
+use crate::trace::TraceRings;
 use crossbeam_utils::CachePadded;
 use device::place::{ThreadId, pin, this_cpu, this_thread};
-use device::turns::{Hurry, Turn, take_turns};
+use device::time_slice::{TimeSlice, UrgentGuard, set_time_slice};
 use device::{AlignedBytes, DeviceError, Permit};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,17 +28,17 @@ const GRAIN: usize = 1 << 16;
 pub type Fault = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 /// Memory that a worker keeps from job to job.
-pub(crate) struct Desk {
+pub(crate) struct Workspace {
     pub scratch: AlignedBytes,
     pub views: Vec<View>,
 }
 
-// SAFETY: the pointers in views are only used while a task runs, by the thread that has the desk.
-unsafe impl Send for Desk {}
+// SAFETY: the pointers in views are only used while a task runs, by the thread that has the workspace.
+unsafe impl Send for Workspace {}
 
-impl Desk {
-    pub(crate) fn new() -> Result<Desk, DeviceError> {
-        Ok(Desk {
+impl Workspace {
+    pub(crate) fn new() -> Result<Workspace, DeviceError> {
+        Ok(Workspace {
             scratch: AlignedBytes::new(0, "scratch")?,
             views: Vec::new(),
         })
@@ -59,11 +59,11 @@ impl Desk {
 
 struct Worker {
     /// Callers look at it whenever they show a job: not on a line that its own work is on.
-    bed: CachePadded<Bed>,
+    sleep: CachePadded<Sleep>,
     /// Processor that it is pinned to, with the thread's identity, once it runs.
     pinned: Mutex<Option<(ThreadId, usize)>>,
     thread: Mutex<Option<Thread>>,
-    desk: CachePadded<Mutex<Desk>>,
+    workspace: CachePadded<Mutex<Workspace>>,
     /// Somebody else uses its processor: it leaves work to the others.
     avoided: AtomicBool,
 }
@@ -72,9 +72,9 @@ struct Shared {
     slots: Vec<Slot<Job<'static>>>,
     /// Slots, from the first on, that were ever taken: nobody looks at the others.
     used: AtomicUsize,
-    seats: Seats,
-    /// Where there are as many seats as processors.
-    stands: Option<Stands>,
+    leases: WorkerLeases,
+    /// Where there are as many leases as processors.
+    occupancy: Option<CoreOccupancy>,
     workers: Vec<Worker>,
     stop: AtomicBool,
     /// Residents that sleep, or are about to.
@@ -91,85 +91,87 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     fault: Option<Arc<Fault>>,
-    tracks: Tracks,
+    traces: TraceRings,
 }
 
-/// A caller's seat.
-pub(crate) struct Seat<'a> {
+/// A caller's lease.
+pub(crate) struct CallerLease<'a> {
     shared: &'a Shared,
     permit: Permit<'a>,
-    /// While it has the seat.
-    stand: Cell<Option<Stand<'a>>>,
+    /// While it has the lease.
+    placement: Cell<Option<CorePlacement<'a>>>,
     has: Cell<bool>,
     /// Of a request above others.
-    _hurry: Option<Hurry>,
+    _urgent: Option<UrgentGuard>,
 }
 
-impl Seat<'_> {
-    pub(crate) fn seats(&self) -> &Seats {
-        &self.shared.seats
+impl CallerLease<'_> {
+    pub(crate) fn leases(&self) -> &WorkerLeases {
+        &self.shared.leases
     }
 
-    /// Lets somebody more urgent work and waits until there is a seat again; false when the request was
+    /// Lets somebody more urgent work and waits until there is a lease again; false when the request was
     /// called off meanwhile.
-    pub(crate) fn give_way(&self) -> bool {
+    pub(crate) fn yield_lease(&self) -> bool {
         let gone = || self.permit.called_off();
         let gone: Option<&dyn Fn() -> bool> = self.permit.cancel.is_some().then_some(&gone);
-        // Set first: the seat is not this caller's any more even if something in here were to unwind.
+        // Set first: the lease is not this caller's any more even if something in here were to unwind.
         self.has.set(false);
-        self.stand.set(None);
-        // The seat may be left for a helper of what is more urgent, who found none and sleeps.
-        let call = || self.shared.call();
-        let has = (self.shared.seats).give_way(self.permit.priority, gone, call);
+        self.placement.set(None);
+        // The lease may be left for a helper of what is more urgent, who found none and sleeps.
+        let call = || self.shared.wake_helpers();
+        let has = (self.shared.leases).yield_lease(self.permit.priority, gone, call);
         self.has.set(has);
         if has {
-            self.stand.set(self.shared.stand());
+            self.placement.set(self.shared.place());
         }
         has
     }
 
-    /// Asked between two tasks: goes to another processor if somebody else with a seat is on the same, and
+    /// Asked between two tasks: goes to another processor if somebody else with a lease is on the same, and
     /// one is free.
-    pub(crate) fn settle(&self) {
-        if !self.shared.accompanied() {
+    pub(crate) fn leave_shared_core(&self) {
+        if !self.shared.cores_may_be_shared() {
             return;
         }
-        let stand = self.stand.take();
-        let went = stand.as_ref().is_some_and(Stand::settle);
-        self.stand.set(stand);
-        if went && self.shared.seats.above_others(self.permit.priority) {
-            self.shared.make_way();
+        let placement = self.placement.take();
+        let went = placement
+            .as_ref()
+            .is_some_and(CorePlacement::leave_shared_core);
+        self.placement.set(placement);
+        if went && self.shared.leases.above_others(self.permit.priority) {
+            self.shared.vacate_caller_core();
         }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for CallerLease<'_> {
     fn drop(&mut self) {
-        self.stand.set(None);
+        self.placement.set(None);
         if self.has.get() {
-            self.shared.seats.leave(self.permit.priority);
-            self.shared.call();
+            self.shared.leases.leave(self.permit.priority);
+            self.shared.wake_helpers();
         }
     }
 }
 
 impl Shared {
-    /// The calling thread has a seat.
-    fn stand(&self) -> Option<Stand<'_>> {
-        self.stands.as_ref().map(Stands::stand)
+    /// The calling thread has a lease.
+    fn place(&self) -> Option<CorePlacement<'_>> {
+        self.occupancy.as_ref().map(CoreOccupancy::place)
     }
 
-    /// Whether two have a seat that could be on one processor. One look at what whoever has a seat wrote last.
-    fn accompanied(&self) -> bool {
-        let two = |s: &Stands| self.seats.free() + 2 <= s.most();
-        self.stands.as_ref().is_some_and(two)
+    /// Whether two have a lease that could be on one processor. One look at what whoever has a lease wrote last.
+    fn cores_may_be_shared(&self) -> bool {
+        let two = |s: &CoreOccupancy| self.leases.free() + 2 <= s.most();
+        self.occupancy.as_ref().is_some_and(two)
     }
 
-    /// Has resident `me`, who has a seat, take the processor left free for callers if somebody else with a
-    /// seat is on its own.
-    fn part(&self, me: usize, stand: &Stand<'_>) {
+    /// Has resident `me`, who has a lease, take the processor left free for callers if somebody else with a
+    /// lease is on its own.
+    fn move_to_free_core(&self, me: usize, placement: &CorePlacement<'_>) {
         let free = self.free.load(Ordering::Relaxed);
-        stand.settle_on(free, |cpu| {
+        placement.leave_shared_core_for(free, |cpu| {
             let Ok(mut p) = self.workers[me].pinned.try_lock() else {
                 return false;
             };
@@ -190,7 +192,7 @@ impl Shared {
 
     /// Moves a worker off the caller's processor, should the system have put the caller on one: the
     /// worker takes the processor that was left free for callers.
-    fn make_way(&self) {
+    fn vacate_caller_core(&self) {
         let free = self.free.load(Ordering::Relaxed);
         if free == ANY {
             return;
@@ -209,11 +211,11 @@ impl Shared {
         }
     }
 
-    /// Wakes sleeping residents where a job takes more workers than it has, if there is a free seat: who
+    /// Wakes sleeping residents where a job takes more workers than it has, if there is a free lease: who
     /// frees one that a waiting caller was given wakes nobody.
-    fn call(&self) {
+    fn wake_helpers(&self) {
         // Who is awake looks by itself, and what callers write to is only read where it matters.
-        if self.seats.free() > 0
+        if self.leases.free() > 0
             && self.asleep.load(Ordering::SeqCst) > 0
             && self.in_use().iter().any(|s| s.open(0).is_some())
         {
@@ -242,7 +244,7 @@ impl Shared {
 
     fn wake(&self) {
         for w in &self.workers {
-            w.bed.wake(|| {
+            w.sleep.wake(|| {
                 // Not with the lock: who was woken may take the processor at once.
                 let thread = lock(&w.thread).clone();
                 thread.iter().for_each(Thread::unpark);
@@ -283,18 +285,18 @@ impl Pool {
         let shared = Arc::new(Shared {
             slots: (0..SLOTS).map(|_| Slot::new()).collect(),
             used: AtomicUsize::new(0),
-            seats: match workers >= cpus.len() {
-                true => Seats::on_all_processors(workers.max(1)),
-                false => Seats::new(workers),
+            leases: match workers >= cpus.len() {
+                true => WorkerLeases::on_all_processors(workers.max(1)),
+                false => WorkerLeases::new(workers),
             },
-            stands: (workers == cpus.len()).then(|| Stands::new(cpus)),
+            occupancy: (workers == cpus.len()).then(|| CoreOccupancy::new(cpus)),
             workers: (0..residents)
                 .map(|_| {
                     Ok(Worker {
-                        bed: CachePadded::new(Bed::new()),
+                        sleep: CachePadded::new(Sleep::new()),
                         pinned: Mutex::new(None),
                         thread: Mutex::new(None),
-                        desk: CachePadded::new(Mutex::new(Desk::new()?)),
+                        workspace: CachePadded::new(Mutex::new(Workspace::new()?)),
                         avoided: AtomicBool::new(false),
                     })
                 })
@@ -307,7 +309,7 @@ impl Pool {
             shared,
             threads: Vec::new(),
             fault,
-            tracks: Tracks::new(workers),
+            traces: TraceRings::new(workers),
         };
         for i in 0..residents {
             let shared = pool.shared.clone();
@@ -320,7 +322,7 @@ impl Pool {
                 .name(format!("shopfloor-{}", i + 1))
                 .spawn(move || {
                     // It may be woken to help an urgent request.
-                    take_turns(Turn::Short);
+                    set_time_slice(TimeSlice::Short);
                     reside(&shared, i, cpu);
                 })
                 .map_err(|_| DeviceError::Memory {
@@ -343,12 +345,12 @@ impl Pool {
         self.shared
             .workers
             .iter()
-            .try_for_each(|w| lock(&w.desk).grow(scratch, views))
+            .try_for_each(|w| lock(&w.workspace).grow(scratch, views))
     }
 
     /// What every worker did last.
-    pub(crate) fn tracks(&self) -> &Tracks {
-        &self.tracks
+    pub(crate) fn traces(&self) -> &TraceRings {
+        &self.traces
     }
 
     /// What is to go wrong.
@@ -356,27 +358,30 @@ impl Pool {
         self.fault.as_deref()
     }
 
-    /// A seat for a caller, which waits parked while all are taken.
-    pub(crate) fn sit<'a>(&'a self, permit: Permit<'a>) -> Result<Seat<'a>, DeviceError> {
+    /// A lease for a caller, which waits parked while all are taken.
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        permit: Permit<'a>,
+    ) -> Result<CallerLease<'a>, DeviceError> {
         let gone = || permit.called_off();
         let gone: Option<&dyn Fn() -> bool> = permit.cancel.is_some().then_some(&gone);
-        let hurry = (permit.priority > 0).then(Hurry::on);
-        if !self.shared.seats.sit(permit.priority, gone) {
+        let urgent = (permit.priority > 0).then(UrgentGuard::on);
+        if !self.shared.leases.acquire(permit.priority, gone) {
             return Err(DeviceError::Cancelled);
         }
-        Ok(Seat {
+        Ok(CallerLease {
             shared: &self.shared,
             permit,
-            stand: Cell::new(self.shared.stand()),
+            placement: Cell::new(self.shared.place()),
             has: Cell::new(true),
-            _hurry: hurry,
+            _urgent: urgent,
         })
     }
 
     /// Threads that may work at once from now on, at most as many as were started.
     pub(crate) fn limit(&self, workers: usize) {
-        self.shared.seats.resize(workers.clamp(1, self.workers()));
-        self.shared.call();
+        self.shared.leases.resize(workers.clamp(1, self.workers()));
+        self.shared.wake_helpers();
     }
 
     /// Has the residents of these numbers (workers from 1 on) leave work to the others, and no further ones.
@@ -385,7 +390,7 @@ impl Pool {
             let avoided = workers.contains(&(i as u32 + 1));
             w.avoided.store(avoided, Ordering::SeqCst);
         }
-        self.shared.call();
+        self.shared.wake_helpers();
     }
 
     /// The processor that each resident is pinned to; `None` where workers are not pinned.
@@ -398,8 +403,14 @@ impl Pool {
     }
 
     /// Runs `job` to its end with the help of as many residents as its permit allows. The caller is
-    /// worker 0 and brings its seat, its own scratch and views.
-    pub(crate) fn run(&self, job: &Job, seat: &Seat<'_>, scratch: *mut u8, views: &mut [View]) {
+    /// worker 0 and brings its lease, its own scratch and views.
+    pub(crate) fn run(
+        &self,
+        job: &Job,
+        lease: &CallerLease<'_>,
+        scratch: *mut u8,
+        views: &mut [View],
+    ) {
         let shared = &*self.shared;
         let room = job.permit.helpers(shared.workers.len());
         let slot = match (room, job.permit.workers) {
@@ -408,28 +419,28 @@ impl Pool {
             _ => shared.claim(),
         };
         let Some(number) = slot else {
-            job.lead(seat, scratch, views, &|| {});
+            job.lead(lease, scratch, views, &|| {});
             return;
         };
         let slot = &shared.slots[number];
         let priority = job.permit.priority;
-        let urgent = shared.seats.above_others(priority);
+        let urgent = shared.leases.above_others(priority);
         // A resident that is to help somebody else may be on the caller's processor; one that is to help this caller
         // would wait there until it is done.
         if urgent || !shared.others_than(number) {
-            shared.make_way();
+            shared.vacate_caller_core();
         }
         // The slot forgets the job's lifetime; `retire` returns before it ends.
         slot.publish(std::ptr::from_ref(job).cast(), room, priority);
-        // Where nobody may help, a seat kept for a helper would be kept from others.
+        // Where nobody may help, a lease kept for a helper would be kept from others.
         if urgent && room > 0 {
-            drop(shared.seats.want(number, priority, true));
+            drop(shared.leases.want(number, priority, true));
         }
         if room > 0 {
             shared.wake();
         }
         let has = Cell::new(room);
-        job.lead(seat, scratch, views, &|| {
+        job.lead(lease, scratch, views, &|| {
             let room = job.permit.helpers(shared.workers.len());
             let before = has.replace(room);
             if room == before {
@@ -437,18 +448,18 @@ impl Pool {
             }
             slot.resize(room as i32 - before as i32);
             if urgent && (room > 0) != (before > 0) {
-                drop(shared.seats.want(number, priority, room > 0));
+                drop(shared.leases.want(number, priority, room > 0));
             }
             if room > before {
                 shared.wake();
             }
         });
-        let woken = urgent.then(|| shared.seats.ended(number, priority));
+        let wakeups = urgent.then(|| shared.leases.ended(number, priority));
         // Nothing is left to take, and what helpers took is done when they have left.
         slot.retire();
-        drop(woken);
+        drop(wakeups);
         if urgent {
-            shared.call();
+            shared.wake_helpers();
         }
     }
 }
@@ -502,52 +513,54 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
         if let Some((s, priority)) = shared.best(me, &seen).filter(|_| !avoided) {
             shared.slots[s].approach();
             // Taken before the job is entered: room is made under this lock before a job is shown.
-            let mut desk = lock(&worker.desk);
-            if shared.seats.sit_to_help(priority) {
-                let Desk { scratch, views } = &mut *desk;
+            let mut workspace = lock(&worker.workspace);
+            if shared.leases.try_acquire_for_helper(priority) {
+                let Workspace { scratch, views } = &mut *workspace;
                 let scratch = scratch.as_ptr();
-                let seated = Cell::new(true);
+                let held = Cell::new(true);
                 // Before the job is entered, whose caller waits for whoever is in it: both may take a while.
-                take_turns(shared.seats.turn(priority));
-                let stand = shared.stand();
-                stand.iter().for_each(|s| shared.part(me, s));
-                let stand = Cell::new(stand);
+                set_time_slice(shared.leases.turn(priority));
+                let placement = shared.place();
+                placement
+                    .iter()
+                    .for_each(|s| shared.move_to_free_core(me, s));
+                let placement = Cell::new(placement);
                 // The caller waits until this worker has left, who must not lose the processor before.
-                let woken = RefCell::new(Woken::default());
+                let wakeups = RefCell::new(Wakeups::default());
                 let slot = &shared.slots[s];
                 let found = slot.enter(seen[s], |job, full| {
                     let priority = job.permit.priority;
                     // Only what is above others says what it wants.
-                    let urgent = shared.seats.above_others(priority);
-                    let wake = |w| woken.borrow_mut().and(w);
+                    let urgent = shared.leases.above_others(priority);
+                    let wake = |w| wakeups.borrow_mut().and(w);
                     if urgent && full {
-                        drop(shared.seats.want_as_helper(s, priority, false));
+                        drop(shared.leases.want_as_helper(s, priority, false));
                     }
-                    let own = stand.take();
+                    let own = placement.take();
                     let left = job.help(me + 1, scratch, views, slot);
                     drop(own);
                     if urgent {
                         // Unless it left because nobody is to help any more.
                         let more = job.permit.helpers(shared.workers.len()) > 0;
-                        let more = left == Left::Early && more;
-                        wake(shared.seats.want_as_helper(s, priority, more));
+                        let more = left == Exit::Early && more;
+                        wake(shared.leases.want_as_helper(s, priority, more));
                     }
                     // Before the job's caller can know that nobody is in it.
-                    seated.set(false);
-                    wake(shared.seats.hand_on(priority));
+                    held.set(false);
+                    wake(shared.leases.release_from(priority));
                     worked = true;
                     left
                 });
-                drop(woken.into_inner());
-                stand.set(None);
-                if seated.get() {
-                    shared.seats.release();
+                drop(wakeups.into_inner());
+                placement.set(None);
+                if held.get() {
+                    shared.leases.release();
                 }
                 if let Some(g) = found {
                     seen[s] = g;
                 }
-                drop(desk);
-                shared.call();
+                drop(workspace);
+                shared.wake_helpers();
             }
         }
         if worked {
@@ -560,21 +573,21 @@ fn reside(shared: &Shared, me: usize, cpu: Option<usize>) {
             continue;
         }
         let since = *idle.get_or_insert_with(Instant::now);
-        // Without a seat to be had there is nothing to wait for: a thread that spins takes a processor
+        // Without a lease to be had there is nothing to wait for: a thread that spins takes a processor
         // from one that works.
-        if since.elapsed() > SPIN || shared.seats.free() == 0 || avoided {
+        if since.elapsed() > SPIN || shared.leases.free() == 0 || avoided {
             let work = || {
                 let open = || {
                     !worker.avoided.load(Ordering::SeqCst)
                         && shared
                             .best(me, &seen)
-                            .is_some_and(|(_, p)| shared.seats.may_help(p))
+                            .is_some_and(|(_, p)| shared.leases.helper_may_acquire(p))
                 };
                 shared.stop.load(Ordering::SeqCst) || open()
             };
             shared.asleep.fetch_add(1, Ordering::SeqCst);
-            take_turns(Turn::Short);
-            worker.bed.sleep(work, std::thread::park);
+            set_time_slice(TimeSlice::Short);
+            worker.sleep.sleep(work, std::thread::park);
             shared.asleep.fetch_sub(1, Ordering::SeqCst);
             idle = None;
         }

@@ -6,8 +6,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use shopfloor_cpu::flow::{Bed, Flow, Left, Slot, StepSpec};
-use shopfloor_cpu::seats::{Seats, Sitter};
+use shopfloor_cpu::flow::{Exit, Flow, Sleep, Slot, StepSpec};
+use shopfloor_cpu::leases::{LeaseHolder, WorkerLeases};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
     let each = waits.iter().map(|w| StepSpec {
@@ -195,7 +195,7 @@ fn slots() {
                     assert!(full);
                     // SAFETY: readers share the job until it is retired.
                     job.with(|p| unsafe { assert_ne!(*p, 0) });
-                    Left::Empty
+                    Exit::Empty
                 });
                 if let Some(g) = g {
                     assert_ne!(g, seen);
@@ -220,11 +220,11 @@ fn slots() {
 fn parking() {
     loom::model(|| {
         struct Shared {
-            bed: Bed,
+            bed: Sleep,
             work: AtomicUsize,
         }
         let s = Arc::new(Shared {
-            bed: Bed::new(),
+            bed: Sleep::new(),
             work: AtomicUsize::new(0),
         });
         let other = s.clone();
@@ -260,7 +260,7 @@ fn room_for_one() {
             s.slot.enter(0, |job, _| {
                 // SAFETY: there is room for one helper, and the caller does not touch the job.
                 job.with_mut(|p| unsafe { *p += 1 });
-                Left::Early
+                Exit::Early
             })
         };
         let other = s.clone();
@@ -293,7 +293,7 @@ fn leaving_early_from_a_job_that_ends() {
                 other.slot.enter(0, |job, _| {
                     // SAFETY: readers share the job until it is retired.
                     job.with(|p| unsafe { assert_ne!(*p, 0) });
-                    Left::Early
+                    Exit::Early
                 });
             }
         });
@@ -366,27 +366,27 @@ fn a_seat_for_two() {
     model.preemption_bound = Some(3);
     model.check(|| {
         struct Shared {
-            seats: Seats,
+            leases: WorkerLeases,
             desk: UnsafeCell<usize>,
         }
         // SAFETY: the seat is what is checked: who has it is alone at the desk.
         unsafe impl Sync for Shared {}
         let s = Arc::new(Shared {
-            seats: Seats::new(1),
+            leases: WorkerLeases::new(1),
             desk: UnsafeCell::new(0),
         });
         let work = |s: &Shared| {
-            assert!(s.seats.sit(0, None));
+            assert!(s.leases.acquire(0, None));
             // SAFETY: as above.
             s.desk.with_mut(|p| unsafe { *p += 1 });
-            s.seats.leave(0);
+            s.leases.leave(0);
         };
         let other = s.clone();
         let t = thread::spawn(move || work(&other));
         work(&s);
         t.join().unwrap();
-        assert_eq!(s.seats.free(), 1);
-        assert_eq!(s.seats.waiting(), 0);
+        assert_eq!(s.leases.free(), 1);
+        assert_eq!(s.leases.waiting(), 0);
         assert_eq!(s.desk.with(|p| unsafe { *p }), 2);
     });
 }
@@ -398,33 +398,33 @@ fn giving_way() {
     model.preemption_bound = Some(3);
     model.check(|| {
         struct Shared {
-            seats: Seats,
+            leases: WorkerLeases,
             desk: UnsafeCell<usize>,
         }
         // SAFETY: the seat is what is checked: who has it is alone at the desk.
         unsafe impl Sync for Shared {}
         let s = Arc::new(Shared {
-            seats: Seats::new(1),
+            leases: WorkerLeases::new(1),
             desk: UnsafeCell::new(0),
         });
         let other = s.clone();
         let t = thread::spawn(move || {
-            assert!(other.seats.sit(1, None));
+            assert!(other.leases.acquire(1, None));
             // SAFETY: as above.
             other.desk.with_mut(|p| unsafe { *p += 1 });
-            other.seats.leave(1);
+            other.leases.leave(1);
         });
-        assert!(s.seats.sit(0, None));
+        assert!(s.leases.acquire(0, None));
         for _ in 0..2 {
             // SAFETY: as above.
             s.desk.with_mut(|p| unsafe { *p += 1 });
-            if s.seats.pressed(0, Sitter::Caller) {
-                assert!(s.seats.give_way(0, None, || {}));
+            if s.leases.should_yield(0, LeaseHolder::Caller) {
+                assert!(s.leases.yield_lease(0, None, || {}));
             }
         }
-        s.seats.leave(0);
+        s.leases.leave(0);
         t.join().unwrap();
-        assert_eq!(s.seats.free(), 1);
+        assert_eq!(s.leases.free(), 1);
         assert_eq!(s.desk.with(|p| unsafe { *p }), 3);
     });
 }

@@ -1,6 +1,6 @@
 //! Emulated time: what work takes on the GPU's own clock.
 use cuda::DeviceInfo;
-use ptx_emulator::{Counts, Pace};
+use ptx_emulator::{Counts, InstructionTimes};
 
 /// The road between host and device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,10 +35,10 @@ fn memory_rate(info: &DeviceInfo, sms: f64) -> f64 {
 }
 
 /// The pace of a launch whose CTAs wait for each other, `per_sm` of them on an SM, from `start_ns` on.
-pub(crate) fn pace(info: &DeviceInfo, link: &Link, per_sm: u64, start_ns: u64) -> Pace {
+pub(crate) fn pace(info: &DeviceInfo, link: &Link, per_sm: u64, start_ns: u64) -> InstructionTimes {
     let clock = f64::from(info.clock_khz.max(1)) * 1e-6;
     let share = per_sm.max(1) as f64;
-    Pace {
+    InstructionTimes {
         start_ns: start_ns as f64,
         issue_ns: share / (ISSUE * clock),
         pass_ns: share / clock,

@@ -1,5 +1,5 @@
 //! A GPU as a device.
-use crate::executable::{CudaExecutable, Over, ResidentExecutable};
+use crate::executable::{CudaExecutable, ResidentExecutable, ResidentStart};
 use crate::place::{CudaPlace, Gpu};
 use crate::{DeviceInfo, Driver, PoolUse};
 use device::{Device, DeviceError, Executable, PackedStore, Place, Prepared, Residency, Shelf};
@@ -193,8 +193,8 @@ impl Device for CudaDevice {
                 made => made?,
             };
             match ResidentExecutable::over(made)? {
-                Over::Made(e) => return Ok(e),
-                Over::Short(bytes) => spare = bytes,
+                ResidentStart::Made(e) => return Ok(e),
+                ResidentStart::Short(bytes) => spare = bytes,
             }
         }
         Ok(Arc::new(make(0)?))

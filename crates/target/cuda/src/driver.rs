@@ -1,3 +1,5 @@
+//! The NVIDIA driver as traits: [`Driver`] opens a GPU, [`Context`] has memory, streams, events, modules and
+//! launches. `nvidia` implements them on the real library, the `cuda-emulated` crate on the emulator.
 use crate::DriverError;
 use std::ops::Range;
 use std::sync::Arc;

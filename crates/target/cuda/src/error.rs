@@ -1,3 +1,4 @@
+//! Errors of the driver, with the call that failed.
 /// Why the driver did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {

@@ -1,16 +1,16 @@
 //! A compiled block: requests run in frames of their own, on two streams.
 mod clocks;
 mod resident;
+mod section;
 mod slots;
-mod stretch;
 
 use crate::driver::{DevicePtr, Pinned};
-use crate::going::{Asked, Far, Going, In, Out};
 use crate::handles::{Event, Stream};
-use crate::kept::KeptBuffers;
+use crate::persistent::PersistentBuffers;
 use crate::place::{CudaMemory, Gpu};
 use crate::pool::Block as Memory;
 use crate::steps::{Steps, Work};
+use crate::stream_request::{Asked, Far, In, Out, StreamRequest};
 use crate::watch::Watch;
 use device::{
     AlignedBytes, Device, DeviceError, Executable, Frame, HostMemory, HostPart, Place, Remote,
@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tensor::WeightStore;
 
-pub(crate) use resident::{Over, ResidentExecutable};
+pub(crate) use resident::{ResidentExecutable, ResidentStart};
 
 /// Alignment of everything in a request's memory.
 const ALIGN: u64 = 256;
@@ -69,7 +69,7 @@ pub(crate) struct CudaExecutable {
     pub block: usize,
     pub steps: Steps,
     pub params: Params,
-    pub kept: KeptBuffers,
+    pub kept: PersistentBuffers,
     /// Offset of each buffer in a request's memory; `None` for those that stay.
     pub places: Vec<Option<u64>>,
     /// Offset of the words for faults, and bytes in all.
@@ -83,11 +83,11 @@ pub(crate) struct CudaExecutable {
     /// Offset in pinned memory of what each step copies.
     pub roads: Vec<usize>,
     /// The host's part, where the plan is over the host and this device.
-    pub beside: Option<Beside>,
+    pub beside: Option<HostSide>,
 }
 
 /// What the host does for a block.
-pub(crate) struct Beside {
+pub(crate) struct HostSide {
     pub part: HostPart,
     /// What init made.
     pub kept: HostMemory,
@@ -114,7 +114,7 @@ fn own(m: &Arc<dyn Remote>) -> DevicePtr {
 
 /// The states of a request, in the memory that their buffers are in.
 #[derive(Default)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct StateBuffers<'a> {
     /// How many there are.
     count: usize,
     /// Addresses of buffers on the device.
@@ -125,7 +125,7 @@ pub(crate) struct Kept<'a> {
     _memory: Vec<Arc<dyn Remote>>,
 }
 
-impl Kept<'_> {
+impl StateBuffers<'_> {
     /// Lends the host's to a frame's memory, or takes them back.
     fn exchange(&mut self, host: &mut Option<HostMemory>) {
         if let Some(memory) = host {
@@ -223,7 +223,7 @@ impl CudaExecutable {
         let steps = Steps::compile(&gpu, (b, &b.steps, own), programs, &mut params)?;
         let mut beside = match host {
             None => None,
-            Some(h) => Some(Beside {
+            Some(h) => Some(HostSide {
                 part: HostPart::new(h, &plan, b, &b.steps, &mut params)?,
                 kept: HostMemory::new(b, |k| *k == BufferKind::Init)?,
                 weights: weights.clone(),
@@ -264,14 +264,14 @@ impl CudaExecutable {
             false,
         );
         let roads = steps.work.iter().map(|w| match w {
-            Work::Road(r) => room(r.to),
+            Work::CopyDirection(r) => room(r.to),
             _ => 0,
         });
         let roads = roads.collect();
         let at = (&*plan, block, own);
         let both = host.zip(beside.as_mut().map(|b| &mut b.kept));
         let needs = frame_bytes.saturating_add(spare);
-        let kept = KeptBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
+        let kept = PersistentBuffers::new(&gpu, at, b, weights, &steps, needs, both)?;
         Ok(CudaExecutable {
             gpu,
             place,
@@ -376,7 +376,7 @@ impl Executable for CudaExecutable {
             timeline: request.timeline,
             stop_after: None,
         };
-        self.drained(frame, asked, Kept::default())?;
+        self.drained(frame, asked, StateBuffers::default())?;
         for (o, m) in request.outputs.iter_mut().zip(made) {
             o.set_at(&self.place, m);
         }
@@ -398,7 +398,7 @@ impl CudaExecutable {
         &self,
         frame: &mut Frame,
         asked: Asked<'_, '_>,
-        mut kept: Kept<'_>,
+        mut kept: StateBuffers<'_>,
     ) -> Result<(), DeviceError> {
         if asked.permit.called_off() {
             return Err(DeviceError::Cancelled);
@@ -425,11 +425,14 @@ impl CudaExecutable {
     }
 
     /// The states of a request brought to where the plan has them.
-    pub fn lent_states<'a>(&self, states: &'a mut [&mut State]) -> Result<Kept<'a>, DeviceError> {
+    pub fn lent_states<'a>(
+        &self,
+        states: &'a mut [&mut State],
+    ) -> Result<StateBuffers<'a>, DeviceError> {
         let b = block_of(&self.plan, self.block)?;
-        let mut out = Kept {
+        let mut out = StateBuffers {
             count: states.len(),
-            ..Kept::default()
+            ..StateBuffers::default()
         };
         for (s, state) in b.states.iter().zip(states.iter_mut()) {
             let buffer = &b.buffers[s.buffer as usize];
@@ -470,7 +473,7 @@ impl CudaExecutable {
         &self,
         f: &mut CudaFrame,
         mut r: Asked<'_, '_>,
-        kept: &Kept<'_>,
+        kept: &StateBuffers<'_>,
     ) -> Result<(), DeviceError> {
         let b = block_of(&self.plan, self.block)?;
         let start = Instant::now();
@@ -523,7 +526,7 @@ impl CudaExecutable {
             }),
             _ => None,
         };
-        let mut g = Going {
+        let mut g = StreamRequest {
             e: self,
             memory: &f.memory,
             lent: vec![None; b.buffers.len()],
@@ -585,7 +588,7 @@ impl CudaExecutable {
                 Work::Kernel(_) => g.kernel(step, p)?,
                 Work::Host(_) => g.host(step, p)?,
                 Work::Far => g.far(step, p)?,
-                Work::Road(r) => g.road(step, r, p)?,
+                Work::CopyDirection(r) => g.road(step, r, p)?,
             }
             // What no later step writes can leave while they run.
             for (port, out) in self.outputs.iter().zip(&r.outputs) {
@@ -643,9 +646,9 @@ impl CudaExecutable {
     }
 
     /// Where both sides see one memory: kernels write what the host reads into what it reads from.
-    fn lend_roads(&self, g: &mut Going<'_>, b: &Block) {
+    fn lend_roads(&self, g: &mut StreamRequest<'_>, b: &Block) {
         for (w, &staged) in self.steps.work.iter().zip(&self.roads) {
-            let Work::Road(r) = w else { continue };
+            let Work::CopyDirection(r) = w else { continue };
             let (from, to) = (&b.buffers[r.from as usize], &b.buffers[r.to as usize]);
             let lent = &mut g.lent[r.from as usize];
             let whole = matches!(from.kind, BufferKind::Arena) && from.bytes <= to.bytes;
@@ -657,7 +660,11 @@ impl CudaExecutable {
 
     /// Queues copies of what the request gives, in the order of their use, so that the first step
     /// waits for its own only; gives the events that each step is to wait for.
-    fn give(&self, g: &mut Going<'_>, r: &Asked<'_, '_>) -> Result<Vec<Vec<usize>>, DeviceError> {
+    fn give(
+        &self,
+        g: &mut StreamRequest<'_>,
+        r: &Asked<'_, '_>,
+    ) -> Result<Vec<Vec<usize>>, DeviceError> {
         let all = self.steps.names.len();
         let mut order: Vec<usize> = (0..self.inputs.len()).collect();
         order.sort_by_key(|&i| self.inputs[i].step);

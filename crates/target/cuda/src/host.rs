@@ -1,6 +1,6 @@
 //! Host steps: rare operators on copies of their operands.
 use device::DeviceError;
-use hostops::Held;
+use hostops::HostTensor;
 use plan::{HostArg, HostOp, Params, Size};
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ impl Operand {
         }
     }
 
-    fn hold(&self, p: &[i64]) -> Result<Held, String> {
+    fn host_tensor(&self, p: &[i64]) -> Result<HostTensor, String> {
         let shape = self.size.extents(p).collect();
-        Held::new(self.size.dtype, shape).map_err(|e| e.to_string())
+        HostTensor::new(self.size.dtype, shape).map_err(|e| e.to_string())
     }
 }
 
@@ -76,7 +76,7 @@ impl Host {
             given.push(match a {
                 None => None,
                 Some(a) => {
-                    let mut h = a.hold(p).map_err(fail)?;
+                    let mut h = a.host_tensor(p).map_err(fail)?;
                     read(a.buffer, &mut h.bytes)?;
                     Some(h)
                 }
@@ -84,9 +84,9 @@ impl Host {
         }
         let mut made = vec![];
         for a in &self.outputs {
-            made.push(a.hold(p).map_err(fail)?);
+            made.push(a.host_tensor(p).map_err(fail)?);
         }
-        let done = self.ready.run_held(&given, &mut made);
+        let done = self.ready.run_on_host_tensors(&given, &mut made);
         done.map_err(|e| fail(e.to_string()))?;
         for (a, h) in self.outputs.iter().zip(&made) {
             write(a.buffer, &h.bytes)?;

@@ -124,7 +124,7 @@ impl Driver for Nvidia {
                 device,
                 handle: Shared(handle),
                 pinned: Mutex::default(),
-                gone: Gone::of(device),
+                gone: DeferredFrees::of(device),
             }),
             info,
             names: Mutex::default(),
@@ -149,13 +149,13 @@ struct Open {
     handle: Shared,
     /// Pinned memory there is, by address, with its size.
     pinned: Mutex<HashMap<u64, usize>>,
-    gone: Arc<Mutex<Gone>>,
+    gone: Arc<Mutex<DeferredFrees>>,
 }
 
 /// What was let go of in a GPU's primary context, which all who open the GPU share: giving it back may
 /// block behind a kernel that stays, so it waits for a call that may as well.
 #[derive(Default)]
-struct Gone {
+struct DeferredFrees {
     /// Sizes of all device memory there is, by address.
     sizes: HashMap<u64, u64>,
     memory: Vec<u64>,
@@ -163,10 +163,10 @@ struct Gone {
     modules: Vec<Shared>,
 }
 
-static GONE: Mutex<BTreeMap<Device, Weak<Mutex<Gone>>>> = Mutex::new(BTreeMap::new());
+static GONE: Mutex<BTreeMap<Device, Weak<Mutex<DeferredFrees>>>> = Mutex::new(BTreeMap::new());
 
-impl Gone {
-    fn of(device: Device) -> Arc<Mutex<Gone>> {
+impl DeferredFrees {
+    fn of(device: Device) -> Arc<Mutex<DeferredFrees>> {
         let mut all = GONE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(g) = all.get(&device).and_then(Weak::upgrade) {
             return g;
@@ -178,7 +178,7 @@ impl Gone {
 }
 
 impl Open {
-    fn gone(&self) -> MutexGuard<'_, Gone> {
+    fn gone(&self) -> MutexGuard<'_, DeferredFrees> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

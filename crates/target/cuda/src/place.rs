@@ -3,7 +3,7 @@ use crate::device::{CudaOptions, Moved};
 use crate::driver::{Context, DevicePtr, Pinned};
 use crate::handles::Stream;
 use crate::pool::{Block as Memory, Pool};
-use crate::stays::{Stays, Unchanged};
+use crate::resident_owner::{OwnerLock, ResidentOwner};
 use crate::{DriverError, Modules};
 use device::{DeviceError, Place, Remote};
 use std::any::Any;
@@ -26,7 +26,7 @@ pub(crate) struct Gpu {
     to_device: AtomicU64,
     to_host: AtomicU64,
     /// The kernel that stays, while one does; it may be of another device.
-    pub stays: Arc<Stays>,
+    pub stays: Arc<ResidentOwner>,
 }
 
 /// A constant in device memory.
@@ -46,7 +46,7 @@ impl Gpu {
             name: name.into(),
             pool: Pool::new(context.clone()),
             modules: Modules::new(context.clone()),
-            stays: Stays::of(&*context),
+            stays: ResidentOwner::of(&*context),
             context,
             arch,
             options,
@@ -108,7 +108,7 @@ impl Gpu {
     /// Lets a kernel that stays finish what it was given and leave; none is started while what this
     /// gives is held. Calls of the driver that may wait for running kernels, and kernels that would
     /// wait for its SMs, come meanwhile.
-    pub fn rest(&self) -> Result<Unchanged<'_>, DeviceError> {
+    pub fn rest(&self) -> Result<OwnerLock<'_>, DeviceError> {
         loop {
             let now = self.stays.now();
             self.alive()?;

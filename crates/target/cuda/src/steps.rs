@@ -81,7 +81,7 @@ pub(crate) struct Kernel {
 }
 
 /// A copy between the host's memory and the device's.
-pub(crate) struct Road {
+pub(crate) struct CopyDirection {
     pub from: u32,
     pub to: u32,
     /// Parameter with the number of elements.
@@ -90,7 +90,7 @@ pub(crate) struct Road {
     pub up: bool,
 }
 
-impl Road {
+impl CopyDirection {
     /// Bytes under the parameters `p`.
     pub fn bytes(&self, p: &[i64]) -> Option<usize> {
         let n = usize::try_from(p[self.elements as usize].max(0)).ok()?;
@@ -104,7 +104,7 @@ pub(crate) enum Work {
     Host(Host),
     /// A step of the host, on the host's memory.
     Far,
-    Road(Road),
+    CopyDirection(CopyDirection),
 }
 
 /// Steps in order.
@@ -151,7 +151,7 @@ impl Steps {
                 let own = |b: u32, here: bool| if here { vec![b as usize] } else { vec![] };
                 out.reads.push(own(from, !up));
                 out.writes.push(own(to, up));
-                out.work.push(Work::Road(Road {
+                out.work.push(Work::CopyDirection(CopyDirection {
                     from,
                     to,
                     elements: params.intern(&o.elements),

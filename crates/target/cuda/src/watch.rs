@@ -1,7 +1,7 @@
 //! What happened when, by the device's clock.
 use crate::handles::{Event, Stream};
-use crate::hold;
 use crate::place::Gpu;
+use crate::spin_kernel;
 use device::DeviceError;
 use plan::{Activity, DeviceSpan, Span, Timeline};
 use std::time::Instant;
@@ -53,8 +53,8 @@ impl Watch {
         let begin = || {
             let zero = Event::new(&gpu.context)?;
             if held_ns > 0 {
-                let f = hold::function(&gpu.modules)?;
-                hold::hold(&*gpu.context, f, held_ns, compute.id())?;
+                let f = spin_kernel::function(&gpu.modules)?;
+                spin_kernel::launch(&*gpu.context, f, held_ns, compute.id())?;
             }
             zero.record(compute)?;
             copies.wait(&zero)?;

@@ -1,3 +1,5 @@
+//! Zeroed memory aligned to 64 bytes, for arenas, scratch and packed weights. Large buffers are pages of their
+//! own (`pages`).
 use crate::DeviceError;
 use crate::pages::Pages;
 use std::alloc::{Layout, alloc_zeroed, dealloc};

@@ -1,3 +1,4 @@
+//! Errors of devices: compiling, memory, running, cancelled.
 /// Why a device could not compile or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {

@@ -13,7 +13,7 @@ mod recycle;
 pub mod ring;
 mod state;
 mod store;
-pub mod turns;
+pub mod time_slice;
 mod unified;
 
 pub use buffer::AlignedBytes;

@@ -1,3 +1,4 @@
+//! Memory of dropped outputs, reused for new ones within a limit. Sessions keep one recycler each.
 use crate::{AlignedBytes, DeviceError};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

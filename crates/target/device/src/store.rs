@@ -1,3 +1,5 @@
+//! Init results (packed weights, folded constants): shared by all plans of an engine, and taken from a cache's
+//! shelf where an earlier process left them.
 use crate::{AlignedBytes, DeviceError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,3 +1,4 @@
+//! Why a tile program cannot be printed for a target.
 /// Why a tile program cannot be printed for a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {

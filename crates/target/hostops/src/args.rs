@@ -1,3 +1,4 @@
+//! Arguments of a host operator: inputs, attributes and broadcasting, each read with an error that names it.
 use crate::data;
 use crate::error::R;
 use layout::DType;

@@ -1,3 +1,4 @@
+//! Errors of host operators.
 use tensor::TensorError;
 
 /// Why a host operator gave no result.

@@ -19,7 +19,7 @@ mod reasons;
 pub use crate::core::*;
 pub use data::{MAX_OUTPUT_BYTES, MAX_TEXT_BYTES};
 pub use error::HostError;
-pub use prepared::{Held, In, Out, Prepared, prepare};
+pub use prepared::{HostTensor, In, Out, Prepared, prepare};
 pub use reasons::reason;
 
 use args::Args;

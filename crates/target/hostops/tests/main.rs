@@ -1,6 +1,6 @@
 //! The tests of this crate, in one program.
 mod core;
-mod held;
+mod host_values;
 mod prepared;
 mod standard;
 mod table;

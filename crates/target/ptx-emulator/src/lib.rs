@@ -34,7 +34,7 @@
 //! cores; what one of them is found to do wrong makes the run start again on one, in the order of its
 //! seed.
 //!
-//! Time is what a [`Pace`] says that instructions, sectors and looks at others' words take, for launches
+//! Time is what a [`InstructionTimes`] says that instructions, sectors and looks at others' words take, for launches
 //! whose CTAs wait for each other or for the host; without one, clocks count instructions.
 //!
 //! [`Machine::time`] goes further: on a GPU described by plain numbers it says where the cycles of each warp
@@ -63,7 +63,9 @@ mod timing;
 pub use checks::{Checks, Kind as Finding, Report};
 pub use counters::{Class, Counters, Counts, Request};
 pub use error::PtxError;
-pub use machine::{HostOrder, KernelInfo, Launch, Machine, Module, Outcome, Pace, Running, Status};
+pub use machine::{
+    HostOrder, InstructionTimes, KernelInfo, Launch, Machine, Module, Outcome, Running, Status,
+};
 pub use memory::{Kind as MemoryKind, Memory};
 pub use program::KernelParam;
 pub use text::counters_table;

@@ -32,11 +32,11 @@ pub(crate) struct GpuExecutable {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     /// The host's part, where the plan is over the host and this device.
-    host: Option<Beside>,
+    host: Option<HostSide>,
 }
 
 /// What the host does for a block.
-struct Beside {
+struct HostSide {
     part: HostPart,
     /// What init made.
     kept: HostMemory,
@@ -167,7 +167,7 @@ impl GpuExecutable {
         )?;
         let mut beside = match host {
             None => None,
-            Some(h) => Some(Beside {
+            Some(h) => Some(HostSide {
                 part: HostPart::new(h, &plan, b, &b.steps, &mut params)?,
                 kept: HostMemory::new(b, |k| *k == BufferKind::Init)?,
                 weights: weights.clone(),

@@ -1,6 +1,6 @@
 //! Host steps: rare operators on copies of their operands.
 use device::DeviceError;
-use hostops::Held;
+use hostops::HostTensor;
 use plan::{HostArg, HostOp, Params, Size};
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ impl Arg {
         }
     }
 
-    fn hold(&self, p: &[i64]) -> Result<Held, String> {
+    fn hold(&self, p: &[i64]) -> Result<HostTensor, String> {
         let shape = self.size.extents(p).collect();
-        Held::new(self.size.dtype, shape).map_err(|e| e.to_string())
+        HostTensor::new(self.size.dtype, shape).map_err(|e| e.to_string())
     }
 }
 
@@ -68,9 +68,10 @@ impl Host {
                 }
             });
         }
-        let made: Result<Vec<Held>, String> = self.outputs.iter().map(|a| a.hold(p)).collect();
+        let made: Result<Vec<HostTensor>, String> =
+            self.outputs.iter().map(|a| a.hold(p)).collect();
         let mut made = made.map_err(fail)?;
-        let done = self.ready.run_held(&given, &mut made);
+        let done = self.ready.run_on_host_tensors(&given, &mut made);
         done.map_err(|e| fail(e.to_string()))?;
         for (a, h) in self.outputs.iter().zip(&made) {
             write(a.buffer, &h.bytes);

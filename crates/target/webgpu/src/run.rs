@@ -79,7 +79,7 @@ pub(crate) struct Shader {
 }
 
 /// A copy between the host's memory and the GPU's.
-pub(crate) struct Road {
+pub(crate) struct CopyDirection {
     from: BufferId,
     to: BufferId,
     /// Parameter with the number of elements.
@@ -94,7 +94,7 @@ pub(crate) enum Work {
     Host(Host),
     /// A step of the host, on the host's memory.
     Far,
-    Road(Road),
+    CopyDirection(CopyDirection),
 }
 
 /// The host's side of a run of a plan over the host and a GPU.
@@ -153,7 +153,7 @@ impl Steps {
             if let (true, StepWork::Kernel { kernel, args, .. }) = (is_road(block, s), &s.work)
                 && let (&[from, to], Some(o)) = (&args[..], kernel.operands.first())
             {
-                work.push(Work::Road(Road {
+                work.push(Work::CopyDirection(CopyDirection {
                     from,
                     to,
                     elements: params.intern(&o.elements),
@@ -336,7 +336,7 @@ impl Steps {
         let mut at = 0;
         while at < count {
             match &self.work[at] {
-                Work::Host(_) | Work::Far | Work::Road(_) => {
+                Work::Host(_) | Work::Far | Work::CopyDirection(_) => {
                     if carried > 0 {
                         pace.submit(gpu, &mut encoder, carried)?;
                         carried = 0;
@@ -475,7 +475,7 @@ impl Steps {
                 },
                 &|why| self.error(at, why),
             ),
-            (Work::Road(r), Some(f)) => {
+            (Work::CopyDirection(r), Some(f)) => {
                 let n = usize::try_from(p[r.elements as usize].max(0)).ok();
                 let n = n
                     .and_then(|n| r.dtype.bytes_for(n))

@@ -1,3 +1,4 @@
+//! Errors of reading and writing arrays, with the file and the remedy.
 use std::path::PathBuf;
 
 /// Why a file of arrays, pictures or sound could not be read or written.

@@ -1,3 +1,4 @@
+//! Files read up to a limit, with errors of this crate.
 use crate::DataError;
 use std::path::Path;
 

@@ -6,7 +6,7 @@
 
 mod error;
 mod file;
-mod held;
+mod host_value;
 #[cfg(feature = "media")]
 mod media;
 mod npy;
@@ -15,7 +15,7 @@ mod proto;
 mod text;
 
 pub use error::DataError;
-pub use held::{pb_from_bytes_as, read_pb_as};
+pub use host_value::{pb_from_bytes_as, read_pb_as};
 #[cfg(feature = "media")]
 pub use media::{Sound, png_from_bytes, read_png, read_wav, wav_from_bytes};
 pub use npy::{npy_from_bytes, npy_to_bytes, read_npy, write_npy};

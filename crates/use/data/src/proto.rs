@@ -75,7 +75,7 @@ pub fn pb_from_bytes(name: &str, bytes: &[u8]) -> Result<(String, Tensor), DataE
                 .map_err(|_| bad(format!("its dims hold the negative {d}; save it again")))
         })
         .collect::<Result<_, _>>()?;
-    if let Some(texts) = crate::held::texts(name, tensor, &shape) {
+    if let Some(texts) = crate::host_value::texts(name, tensor, &shape) {
         return Ok((tensor.name.clone(), texts?));
     }
     let held = tensor.data_type().map_err(bad)?;

@@ -1,3 +1,4 @@
+//! A benchmark's report: latencies, throughput, resources.
 use crate::table::Style;
 use crate::units;
 use serde::{Deserialize, Serialize};

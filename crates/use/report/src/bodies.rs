@@ -1,3 +1,4 @@
+//! Plans of loop bodies and branches, with how often each runs.
 use crate::MemoryView;
 use crate::units;
 use serde::Serialize;

@@ -1,3 +1,4 @@
+//! What a request costs beside its steps.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use serde::{Deserialize, Serialize};

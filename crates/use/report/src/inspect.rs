@@ -1,3 +1,4 @@
+//! A model as read: inputs, nodes, kernels, what is not supported.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use serde::Serialize;

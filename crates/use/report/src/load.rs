@@ -1,3 +1,4 @@
+//! What loading models costs: processes, planning, memory.
 use crate::units;
 use crate::{Align, Style, Table};
 use serde::{Deserialize, Serialize};

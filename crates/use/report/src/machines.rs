@@ -1,3 +1,4 @@
+//! Machines as lists and tables.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use machine::{Machine, MachineKind, Sourced};

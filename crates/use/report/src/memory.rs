@@ -1,3 +1,4 @@
+//! What a plan needs of memory, stated before loading.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use plan::{BufferKind, Plan, PlanSegment, Program, Step, StepWork, ValueOrigin};

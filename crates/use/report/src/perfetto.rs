@@ -1,3 +1,4 @@
+//! Timelines as Perfetto traces (protobuf, written by hand: a few fields of one message).
 use crate::{Profile, StepProfile};
 use plan::{Activity, Timeline};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+//! A plan as a table: steps, decisions, division.
 use crate::bodies::{bodies_text, bodies_us};
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, MemoryView, StepView, units};

@@ -1,3 +1,4 @@
+//! A measured run beside its prediction, step by step and by node.
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
 use crate::{StepView, units};

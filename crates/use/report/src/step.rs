@@ -1,3 +1,4 @@
+//! A step as every report shows it: schedule, traffic, bound.
 use crate::units;
 use kernel::{Mapping, Schedule};
 use layout::DimBox;

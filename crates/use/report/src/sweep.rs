@@ -1,3 +1,4 @@
+//! Candidates of a kernel, predicted and measured.
 use crate::LatencyMs;
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -1,3 +1,4 @@
+//! Text tables: columns, alignment, width.
 use crate::units;
 
 /// How reports are printed.

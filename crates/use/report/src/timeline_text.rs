@@ -1,3 +1,4 @@
+//! A timeline as text.
 use crate::table::Style;
 use crate::{Profile, units};
 use plan::Timeline;

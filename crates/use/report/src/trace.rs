@@ -1,3 +1,4 @@
+//! Timelines as Chrome traces.
 use crate::Profile;
 use plan::{Activity, Mark, Timeline};
 use serde_json::{Value, json};

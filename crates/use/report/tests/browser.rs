@@ -5,12 +5,12 @@ use crate::common;
 
 use crate::chromium::{attribute, opened};
 use common::{HOSTILE, hostile, large, measured, page, plan};
-use shopfloor_report::page::Against;
+use shopfloor_report::page::Baseline;
 
 fn whole() -> String {
     let plan = plan();
     let m = measured(&plan);
-    let other = Against::read(&page(&plan, None).json().unwrap()).unwrap();
+    let other = Baseline::read(&page(&plan, None).json().unwrap()).unwrap();
     page(&plan, Some(&m)).with_against(other).html().unwrap()
 }
 

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{HOSTILE, hostile, large, measured, page, plan};
 use serde_json::Value;
-use shopfloor_report::page::Against;
+use shopfloor_report::page::Baseline;
 use std::path::Path;
 
 /// The JSON between a page's tags.
@@ -56,7 +56,7 @@ fn every_key_is_documented() {
     let plan = plan();
     let m = measured(&plan);
     let data = page(&plan, Some(&m))
-        .with_against(Against::read(&page(&plan, None).json().unwrap()).unwrap());
+        .with_against(Baseline::read(&page(&plan, None).json().unwrap()).unwrap());
     let mut all = Default::default();
     keys(&serde_json::to_value(&data).unwrap(), "", &mut all);
     let missing: Vec<&String> = all
@@ -132,9 +132,9 @@ fn two_reports_side_by_side() {
     let plan = plan();
     let m = measured(&plan);
     let ran = page(&plan, Some(&m));
-    let other = Against::read(&page(&plan, None).html().unwrap()).unwrap();
+    let other = Baseline::read(&page(&plan, None).html().unwrap()).unwrap();
     assert!(!other.measured && other.steps.len() == ran.steps.len());
-    let back = Against::read(&ran.clone().with_against(other).html().unwrap()).unwrap();
+    let back = Baseline::read(&ran.clone().with_against(other).html().unwrap()).unwrap();
     assert!(back.measured);
     assert_eq!(back.label, "cpu (cpu-avx512)");
     assert_eq!(

@@ -8,7 +8,7 @@ use shopfloor::{
 };
 use shopfloor_tools::{
     files, pages, planview,
-    report::page::{Against, PageData},
+    report::page::{Baseline, PageData},
     targets::Kernels,
 };
 
@@ -390,7 +390,7 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// What to compare with, read before anything takes time.
-    pub fn other(&self) -> Result<Option<Against>, Failure> {
+    pub fn other(&self) -> Result<Option<Baseline>, Failure> {
         Ok(self
             .against
             .as_deref()
@@ -401,7 +401,7 @@ impl ReportArgs {
     /// Writes the page that `make` makes, if one was asked for.
     pub fn write(
         &self,
-        other: Option<Against>,
+        other: Option<Baseline>,
         make: impl FnOnce() -> Result<PageData, shopfloor::Error>,
     ) -> Result<(), Failure> {
         let Some(path) = &self.report else {

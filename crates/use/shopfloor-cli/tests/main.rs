@@ -5,7 +5,7 @@ mod common;
 mod emulate;
 mod emulated;
 mod folders;
-mod life;
 mod report;
 mod roofline;
+mod simulate_supervise;
 mod studies;

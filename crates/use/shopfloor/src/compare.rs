@@ -117,7 +117,7 @@ fn one(name: &str, got: Option<&Tensor>, want: &Tensor, tolerance: Tolerance) ->
     }
     if want.dtype().is_held() {
         // Texts and sequences are equal or not.
-        out.agrees = got.held() == want.held();
+        out.agrees = got.host_value() == want.host_value();
         out.difference = out.agrees.then_some(0.0);
         if !out.agrees {
             out.problem = Some("holds other texts or items than the reference".into());

@@ -3,7 +3,7 @@ use crate::{Error, Model, inputs};
 use layout::DimBox;
 use plan::division::{Division, Prediction, choose};
 use plan::{Allotment, Goal};
-use runtime::{Engine, joins_along, joins_not};
+use runtime::{Engine, batch_symbol, why_not_batched};
 
 /// Largest batch that is tried.
 const LARGEST: i64 = 64;
@@ -28,7 +28,7 @@ pub fn predictions(
     workers.push(all);
     let along = match goal {
         Goal::Latency => None,
-        Goal::Throughput { .. } => joins_along(program),
+        Goal::Throughput { .. } => batch_symbol(program),
     };
     let range = along.and_then(|b| model.dims().get(b));
     let most = match (along, range) {
@@ -120,7 +120,7 @@ pub fn divide(
 /// They may not, with what is in the way.
 pub(crate) fn check_joining(model: &Model) -> Result<(), Error> {
     let program = model.program();
-    joins_not(program).map_or(Ok(()), |why| {
+    why_not_batched(program).map_or(Ok(()), |why| {
         Err(Error::Usage(format!(
             "requests of model '{}' cannot be joined: {why}; leave batching out, or export the model with one batch dimension that nothing crosses",
             program.name

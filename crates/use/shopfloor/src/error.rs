@@ -1,3 +1,4 @@
+//! The facade's error: what failed, in one sentence with the remedy.
 /// Why something could not be done: one sentence that names the file, node or tensor and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -44,12 +44,12 @@ fn engine_of(
     })?);
     let of = |d: &dyn Device| (d.machine().clone(), d.target().clone());
     if cut {
-        let planner = crate::pair::Cut::new(&*host, &device, device.machine().clone());
+        let planner = crate::pair::SplitPlanner::new(&*host, &device, device.machine().clone());
         let device = device.with_host(host);
         return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
     }
     let options = planner::PlanOptions::default();
-    let planner = Either {
+    let planner = HostAndDevice {
         workers: host.workers() as u32,
         alone: planner::Planner::new(vec![of(&device)], options.clone()),
         beside: planner::Planner::new(vec![of(&*host), of(&device)], options),
@@ -60,7 +60,7 @@ fn engine_of(
 
 /// Plans for a device alone, and where it has no form for something, for the host and it.
 #[cfg(feature = "cuda")]
-struct Either {
+struct HostAndDevice {
     /// The host's.
     workers: u32,
     alone: planner::Planner,
@@ -68,7 +68,7 @@ struct Either {
 }
 
 #[cfg(feature = "cuda")]
-impl Either {
+impl HostAndDevice {
     fn both(&self, a: &plan::Allotment) -> plan::Allotment {
         let mut both = a.clone();
         both.workers.insert(0, self.workers);
@@ -77,7 +77,7 @@ impl Either {
 }
 
 #[cfg(feature = "cuda")]
-impl Planner for Either {
+impl Planner for HostAndDevice {
     fn bind(
         &self,
         program: &plan::Program,

@@ -43,7 +43,7 @@ pub use model::{Model, ModelOptions, Precision};
 pub use outputs::Outputs;
 pub use profile::{profile, step_views};
 pub use session::{Session, SessionBuilder, default_engine, engine_on};
-pub use supervise::{Hear, Spent, SuperviseOptions, Supervision};
+pub use supervise::{DecisionListener, SuperviseOptions, Supervision, SupervisionCost};
 pub use texts::{read_text, write_file};
 
 pub use cpu::isa::Isa;

@@ -1,3 +1,5 @@
+//! Models: an ONNX file read, rewritten and made a program, or taken from the cache. Sessions run it
+//! (`session`).
 use crate::cache::program as kept;
 use crate::{Cache, Error};
 use graph::Graph;

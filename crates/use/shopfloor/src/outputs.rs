@@ -1,3 +1,4 @@
+//! Outputs of a request by name.
 use std::sync::Arc;
 use tensor::Tensor;
 

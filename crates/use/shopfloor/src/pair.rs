@@ -8,23 +8,23 @@ use planner::{Placement, PlanOptions};
 
 /// The planner of an engine on `cpu+` a GPU.
 #[cfg_attr(not(any(feature = "cuda", feature = "webgpu")), allow(dead_code))]
-pub(crate) struct Cut {
+pub(crate) struct SplitPlanner {
     /// The host's.
     workers: u32,
     planner: planner::Planner,
 }
 
 #[cfg_attr(not(any(feature = "cuda", feature = "webgpu")), allow(dead_code))]
-impl Cut {
+impl SplitPlanner {
     /// For `host` and `device`, which is planned for as `machine`.
-    pub fn new(host: &dyn Device, device: &dyn Device, machine: Machine) -> Cut {
+    pub fn new(host: &dyn Device, device: &dyn Device, machine: Machine) -> SplitPlanner {
         let options = PlanOptions {
             placement: Placement::Cut,
             ..PlanOptions::default()
         };
         let host_side = (host.machine().clone(), host.target().clone());
         let both = vec![host_side, (machine, device.target().clone())];
-        Cut {
+        SplitPlanner {
             workers: host.workers() as u32,
             planner: planner::Planner::new(both, options),
         }
@@ -37,7 +37,7 @@ impl Cut {
     }
 }
 
-impl Planner for Cut {
+impl Planner for SplitPlanner {
     fn bind(
         &self,
         program: &Program,

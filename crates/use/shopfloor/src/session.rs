@@ -1,3 +1,5 @@
+//! Sessions of the facade: builders, engines for devices by name, and requests. The work is done by
+//! `runtime::Session`.
 use crate::{Cache, Error, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
 use cpu::CpuDevice;
 use cpu::isa::Isa;
@@ -107,7 +109,7 @@ fn webgpu_engine(
     let device = webgpu::WebGpuDevice::open(adapter)?.with_host(host.clone());
     let machine = machine.unwrap_or_else(|| device.machine().clone());
     if cut {
-        let planner = crate::pair::Cut::new(&*host, &device, machine);
+        let planner = crate::pair::SplitPlanner::new(&*host, &device, machine);
         return Ok(Engine::new(Arc::new(device), Arc::new(planner)));
     }
     // What the GPU has no form for runs on the host, with copies between.
@@ -419,7 +421,7 @@ impl SessionBuilder {
         let mut dims = model.dims().clone();
         if let (Some(b), Some(name)) = (
             self.batching,
-            runtime::joins_along(model.program()).map(ToString::to_string),
+            runtime::batch_symbol(model.program()).map(ToString::to_string),
         ) && dims.get(&name).is_none()
         {
             dims.insert(name.as_str(), 1, i64::from(b.max_items));

@@ -1,10 +1,10 @@
 //! The tests of this crate, in one program.
-mod abreast;
-mod again;
-mod another_box;
 mod cache;
 mod common;
+mod concurrent_steps;
+mod consecutive_requests;
 mod engine;
 mod kernels;
+mod schedule_reuse;
 mod streams;
 mod supervise;

@@ -9,7 +9,7 @@ use supervisor::supervise::{Decision, Mode, replay};
 
 use plan::{Allotment, Candidate, Change, Goal, Observations, Plan, PlanError, Planner, Serving};
 use plan::{PlanSegment, Program, StepWork, VerifiedPlan, Why};
-use runtime::{Keep, Turns};
+use runtime::{Capture, TrialShare};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -258,11 +258,11 @@ fn a_plan_takes_turns_with_another_and_then_their_place() {
     let given = inputs::borrowed(&x);
     let want = || s.run(&given).unwrap();
     want();
-    let served = s.runtime().served().clone();
+    let served = s.runtime().handle().clone();
     served.watch(true);
     served.time_steps(1);
     want();
-    served.keep(Keep::Any);
+    served.keep(Capture::Any);
     want();
     let seen = served.look();
     assert_eq!(
@@ -283,7 +283,7 @@ fn a_plan_takes_turns_with_another_and_then_their_place() {
     assert_eq!(other[0].bytes(), kept.outputs[0].bytes());
     let own = served.run_beside(None, &kept.inputs).unwrap();
     assert_eq!(own[0].bytes(), kept.outputs[0].bytes());
-    served.try_plan(&prepared, Turns::Every(2));
+    served.try_plan(&prepared, TrialShare::Every(2));
     // The first is the new plan's, and what fails with it is not the request's fault.
     fail.store(true, Ordering::SeqCst);
     for _ in 0..8 {
@@ -297,7 +297,7 @@ fn a_plan_takes_turns_with_another_and_then_their_place() {
         assert_eq!(r.with, Some(new));
     }
     served.end_trial();
-    served.try_plan(&prepared, Turns::Windows);
+    served.try_plan(&prepared, TrialShare::Windows);
     want();
     served.turn(true);
     want();

@@ -1,3 +1,4 @@
+//! Errors of scenarios.
 /// Why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {

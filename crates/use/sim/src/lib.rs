@@ -23,8 +23,8 @@ pub use error::SimError;
 pub use outcome::{DeviceOutcome, Outcome, SessionOutcome, Span};
 pub use rng::Rng;
 pub use scenario::{
-    BesideSpec, DeviceSpec, Expect, Fault, FaultKind, Metric, ModelSpec, Scenario, SessionSpec,
-    StepSpec, Traffic, TrafficKind, VariantSpec,
+    DeviceSpec, Expect, Fault, FaultKind, Metric, ModelSpec, Scenario, SecondDeviceSpec,
+    SessionSpec, StepSpec, Traffic, TrafficKind, VariantSpec,
 };
 pub use verdict::{Check, Verdict, judge};
 pub use world::simulate;

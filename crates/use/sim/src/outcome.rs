@@ -27,7 +27,7 @@ pub(crate) struct Done {
 
 /// A request that was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undone {
+pub(crate) enum Unfinished {
     Rejected,
     Expired,
     Failed,
@@ -117,7 +117,7 @@ pub struct Outcome {
     #[serde(skip)]
     pub(crate) done: Vec<Done>,
     #[serde(skip)]
-    pub(crate) undone: Vec<(u32, f64, Undone)>,
+    pub(crate) undone: Vec<(u32, f64, Unfinished)>,
 }
 
 impl Outcome {

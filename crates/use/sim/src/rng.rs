@@ -1,3 +1,4 @@
+//! The simulator's random numbers: seeded, the same everywhere.
 /// Random numbers that are the same everywhere for the same seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);

@@ -97,7 +97,7 @@ pub struct DeviceSpec {
     pub truth: Vec<String>,
     /// A GPU beside it: plans of model files are cut between the two.
     #[serde(default)]
-    pub beside: Option<BesideSpec>,
+    pub beside: Option<SecondDeviceSpec>,
     /// Seconds that a request and its answer take to get there and back: another host.
     #[serde(default)]
     pub away_s: f64,
@@ -112,7 +112,7 @@ pub struct DeviceSpec {
 /// A GPU beside a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BesideSpec {
+pub struct SecondDeviceSpec {
     /// The machine that it is described as, as [`DeviceSpec::machine`]: its link to the host is the road
     /// between the two.
     pub machine: String,

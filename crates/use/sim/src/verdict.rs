@@ -1,7 +1,7 @@
 //! What a scenario expects against what came out, beside the best static plan where it says so.
 use crate::SimError;
 use crate::backend::Backend;
-use crate::outcome::{Outcome, Span, Undone};
+use crate::outcome::{Outcome, Span, Unfinished};
 use crate::scenario::{Expect, Metric, Scenario};
 use crate::world::{Setup, run};
 use plan::division::ladder;
@@ -100,7 +100,7 @@ fn figure(e: &Expect, s: &Scenario, o: &Outcome) -> f64 {
         let all = o.sessions.iter().enumerate().filter(|(i, _)| own(*i));
         all.map(|(_, s)| f(s)).sum::<u64>() as f64
     };
-    let undone = |kinds: &[Undone]| {
+    let undone = |kinds: &[Unfinished]| {
         let all = o.undone.iter().filter(|u| {
             session.is_none_or(|s| s == u.0)
                 && u.1 >= span.from
@@ -121,7 +121,7 @@ fn figure(e: &Expect, s: &Scenario, o: &Outcome) -> f64 {
         Metric::P50Ms => quantile(&o.latencies_ms(session, span), 0.5).unwrap_or(0.0),
         Metric::P99Ms => quantile(&o.latencies_ms(session, span), 0.99).unwrap_or(0.0),
         Metric::Kept => {
-            let (mut all, mut kept) = (undone(&[Undone::Expired]), 0.0);
+            let (mut all, mut kept) = (undone(&[Unfinished::Expired]), 0.0);
             for d in o.within(session, span) {
                 all += 1.0;
                 kept += f64::from(u8::from(d.in_time));
@@ -129,7 +129,7 @@ fn figure(e: &Expect, s: &Scenario, o: &Outcome) -> f64 {
             if all > 0.0 { kept / all } else { 1.0 }
         }
         Metric::Lost => sum(&|s| s.lost),
-        Metric::Rejected => undone(&[Undone::Rejected]),
+        Metric::Rejected => undone(&[Unfinished::Rejected]),
         Metric::Failed => sum(&|s| s.failed),
         Metric::Promotions => o.promotions as f64,
     }

@@ -5,7 +5,7 @@ use shopfloor::{Error, Model, ModelOptions, Session};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tensor::{Held, Tensor};
+use tensor::{HostValue, Tensor};
 
 /// Operators whose outputs no two libraries share; only types and shapes of what a model with them
 /// gives are compared.
@@ -235,9 +235,9 @@ fn differs(got: &Tensor, want: &Tensor, close: Closeness, form: bool) -> Option<
     if got.shape() != want.shape() || got.dtype() != want.dtype() {
         return Some(format!("is {got:?} and should be {want:?}"));
     }
-    match (got.held(), want.held()) {
+    match (got.host_value(), want.host_value()) {
         (None, None) => {}
-        (Some(a), Some(b)) => return held_differs(a, b, close, form),
+        (Some(a), Some(b)) => return host_value_differs(a, b, close, form),
         _ => return Some(format!("is {got:?} and should be {want:?}")),
     }
     if form {
@@ -270,9 +270,14 @@ fn differs(got: &Tensor, want: &Tensor, close: Closeness, form: bool) -> Option<
 }
 
 /// As [`differs`] for texts, sequences, optional values and maps.
-fn held_differs(got: &Held, want: &Held, close: Closeness, form: bool) -> Option<String> {
+fn host_value_differs(
+    got: &HostValue,
+    want: &HostValue,
+    close: Closeness,
+    form: bool,
+) -> Option<String> {
     match (got, want) {
-        (Held::Text(a), Held::Text(b)) => {
+        (HostValue::Text(a), HostValue::Text(b)) => {
             let i = (0..b.len()).find(|&i| a.get(i) != b.get(i))?;
             let held = a.get(i).map_or("", String::as_str);
             Some(format!(
@@ -280,14 +285,14 @@ fn held_differs(got: &Held, want: &Held, close: Closeness, form: bool) -> Option
                 b[i]
             ))
         }
-        (Held::Sequence(a), Held::Sequence(b)) if a.len() == b.len() => {
+        (HostValue::Sequence(a), HostValue::Sequence(b)) if a.len() == b.len() => {
             a.iter().zip(b).enumerate().find_map(|(i, (a, b))| {
                 differs(a, b, close, form).map(|why| format!("item {i} {why}"))
             })
         }
-        (Held::Optional(None), Held::Optional(None)) => None,
-        (Held::Optional(Some(a)), Held::Optional(Some(b))) => differs(a, b, close, form),
-        (Held::Map { keys: a, values: x }, Held::Map { keys: b, values: y }) => {
+        (HostValue::Optional(None), HostValue::Optional(None)) => None,
+        (HostValue::Optional(Some(a)), HostValue::Optional(Some(b))) => differs(a, b, close, form),
+        (HostValue::Map { keys: a, values: x }, HostValue::Map { keys: b, values: y }) => {
             differs(a, b, close, form).or_else(|| differs(x, y, close, form))
         }
         _ => Some(format!("holds {got:?} and should hold {want:?}")),

@@ -47,7 +47,7 @@ pub use op::{OP_FORMS, op_model};
 pub use read_inputs::{read_inputs, read_inputs_of};
 pub use simulate::{SimulateOptions, Simulation, replay, simulate};
 pub use stream_rates::streams;
-pub use supervised_load::{CallersSaw, SupervisedLoad, supervised_load};
+pub use supervised_load::{CallerStats, SupervisedLoad, supervised_load};
 pub use sweep::sweep;
 pub use ways::persistent;
 pub use what_if::what_if;

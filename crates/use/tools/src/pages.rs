@@ -3,7 +3,7 @@ use crate::planview;
 use crate::targets::Kernels;
 use machine::Work;
 use plan::Plan;
-use report::page::{Against, PageData, PageInput};
+use report::page::{Baseline, PageData, PageInput};
 use report::{AdviceView, PlanView, Profile};
 use shopfloor::{Error, Machine, Model, ModelOptions, Session, Timeline, inputs, machines};
 use std::collections::BTreeMap;
@@ -135,10 +135,10 @@ pub fn of_plan(
 ///
 /// # Errors
 /// A file that cannot be read, or that is none of these.
-pub fn read_against(path: impl AsRef<Path>) -> Result<Against, Error> {
+pub fn read_against(path: impl AsRef<Path>) -> Result<Baseline, Error> {
     let path = path.as_ref();
     let text = shopfloor::read_text(path, files::MADE)?;
-    Against::read(&text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+    Baseline::read(&text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
 }
 
 /// Writes a page; to a file whose name ends in `.json` its data alone.

@@ -3,8 +3,8 @@ use plan::Timeline;
 use report::{Align, LatencyMs, Profile, ProfileInput, Style, Table, units};
 use serde::Serialize;
 use shopfloor::{
-    Error, Model, ModelOptions, Session, SessionBuilder, Spent, SuperviseOptions, Supervision,
-    inputs,
+    Error, Model, ModelOptions, Session, SessionBuilder, SuperviseOptions, Supervision,
+    SupervisionCost, inputs,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// What one model's callers saw.
 #[derive(Clone, Debug, Serialize)]
-pub struct CallersSaw {
+pub struct CallerStats {
     /// The model.
     pub model: String,
     /// Its callers.
@@ -31,7 +31,7 @@ pub struct CallersSaw {
 #[derive(Clone, Debug, Serialize)]
 pub struct SupervisedLoad {
     /// Model by model.
-    pub models: Vec<CallersSaw>,
+    pub models: Vec<CallerStats>,
     /// Windows that the supervisor looked at.
     pub windows: u64,
     /// Seconds of a processor that its loop took, and that planning and comparing took.
@@ -49,7 +49,7 @@ pub struct SupervisedLoad {
 }
 
 /// Answered requests of a caller: seconds since the beginning at their end, and latency in milliseconds.
-type Answered = Vec<(f64, f64)>;
+type AnsweredRequests = Vec<(f64, f64)>;
 
 /// Requests that a caller remembers at most.
 const MOST: usize = 4_000_000;
@@ -83,7 +83,7 @@ pub fn supervised_load(
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
     let stop = AtomicBool::new(false);
-    let caller = |(session, named): &(Session, inputs::Named)| -> (Answered, usize) {
+    let caller = |(session, named): &(Session, inputs::Named)| -> (AnsweredRequests, usize) {
         let (mut all, mut failed) = (Vec::new(), 0);
         let given = inputs::borrowed(named);
         while Instant::now() < end && !stop.load(Ordering::Relaxed) && all.len() < MOST {
@@ -127,7 +127,7 @@ pub fn supervised_load(
     let timeline = engine.timeline();
     let on = engine.device();
     let device = (on.name().into(), on.machine().name.clone(), on.workers());
-    let Spent {
+    let SupervisionCost {
         windows,
         loop_s,
         planning_s,
@@ -144,7 +144,13 @@ pub fn supervised_load(
     })
 }
 
-fn saw(s: &Session, callers: usize, all: &[(f64, f64)], failed: usize, seconds: f64) -> CallersSaw {
+fn saw(
+    s: &Session,
+    callers: usize,
+    all: &[(f64, f64)],
+    failed: usize,
+    seconds: f64,
+) -> CallerStats {
     let third = seconds / 3.0;
     let within = |from: f64, to: f64| -> Vec<f64> {
         let those = all.iter().filter(|a| from <= a.0 && a.0 < to);
@@ -152,7 +158,7 @@ fn saw(s: &Session, callers: usize, all: &[(f64, f64)], failed: usize, seconds: 
     };
     let rate = |n: usize| n as f64 / third.max(1e-9);
     let (first, last) = (within(0.0, third), within(seconds - third, seconds));
-    CallersSaw {
+    CallerStats {
         model: s.model().program().name.clone(),
         callers,
         requests: all.len(),

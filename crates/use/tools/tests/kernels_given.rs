@@ -323,7 +323,7 @@ fn ptx_of_its_own_runs_step_by_step_on_a_gpu() {
 #[test]
 fn ptx_that_the_model_was_not_written_with_is_not_run() {
     let session = session(&format!("{MEAN}{PTX}"), "emulated:a100");
-    let served = session.runtime().served().clone();
+    let served = session.runtime().handle().clone();
     served.prepare(plan(&session)).unwrap();
     let mut other = plan(&session);
     let plan::PlanSegment::Block(block) = &mut other.segments[0] else {

@@ -1,3 +1,4 @@
+//! Attention, in exact order, by the specification.
 use super::Symbols;
 use super::scalars::{broadcast, f64s, from_f64s, get};
 use crate::error::R;

@@ -1,3 +1,4 @@
+//! Contractions (einsum of two factors) in wide arithmetic.
 use super::matmul::{Wide, matmul};
 use super::scalars::{f64s, from_f64s, from_i64s, i64s, next, strides};
 use crate::error::R;

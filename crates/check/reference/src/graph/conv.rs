@@ -1,3 +1,4 @@
+//! Convolutions and transposed convolutions in wide arithmetic.
 use super::matmul::{Wide, matmul};
 use super::scalars::{f64s, from_f64s, from_i64s, i64s, next};
 use crate::error::R;

@@ -1,3 +1,4 @@
+//! Element-wise programs with broadcasting.
 use super::scalars::{broadcast, get, next, set};
 use super::{Symbols, Types};
 use crate::error::R;

@@ -1,3 +1,4 @@
+//! One node: which interpreter runs it.
 use super::{Symbols, Watch, attention, contract, control, conv, map, reduce};
 use crate::error::R;
 use crate::{Memory, run_kernel};

@@ -1,3 +1,4 @@
+//! Folds of monoids over axes.
 use super::Symbols;
 use super::scalars::{broadcast, get, next, set, strides};
 use crate::error::R;

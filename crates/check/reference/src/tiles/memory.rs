@@ -1,3 +1,4 @@
+//! Operands' memory while a tile program is interpreted.
 use crate::RefError;
 use kernel::{Kernel, OperandId, Role};
 use std::collections::BTreeMap;

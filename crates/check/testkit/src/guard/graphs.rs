@@ -207,7 +207,7 @@ impl Build<'_> {
         let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
         let bytes = dtype.bytes_for(shape.iter().product())?;
         let t = match dtype.is_float() {
-            true => crate::byhand::values(dtype, &shape, self.names as u64),
+            true => crate::handwritten::values(dtype, &shape, self.names as u64),
             false => {
                 let all = (0..bytes).map(|i| (i * 7 % 5) as u8).collect();
                 Tensor::from_bytes(dtype, &shape, all).ok()?
@@ -227,7 +227,9 @@ impl Build<'_> {
     fn node(&mut self, op: Op, of: &[ValueId]) -> Option<ValueId> {
         self.names += 1;
         let name = format!("v{}", self.names);
-        let made = self.b.node(op, of, &[&name], &crate::byhand::origin(&name));
+        let made = self
+            .b
+            .node(op, of, &[&name], &crate::handwritten::origin(&name));
         made.ok().map(|v| v[0])
     }
 

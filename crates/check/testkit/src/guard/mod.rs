@@ -142,7 +142,9 @@ pub fn child(asked: &Asked, skip: usize) -> Result<(), String> {
                         format!("{STARTS}{name}")
                     }
                     Some(Came::Agreed) => return true,
-                    Some(Came::Refused(why)) => format!("{REFUSED}{}", why.escape_default()),
+                    Some(Came::Refused(why)) => {
+                        format!("{REFUSED}{}", why.escape_default())
+                    }
                     Some(Came::Wrong(why)) => format!("{WRONG}{}", why.escape_default()),
                 };
                 let said = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -288,7 +288,9 @@ fn common(v: &[Operand]) -> Option<Grid> {
     let mut shape: Vec<Dim> = Vec::new();
     for x in v {
         let s: Vec<Dim> = x.grid.as_ref()?.0.iter().map(|&n| Dim::from(n)).collect();
-        shape = super::Relied::default().broadcast(&shape, &s).ok()?;
+        shape = super::ReliedEqualities::default()
+            .broadcast(&shape, &s)
+            .ok()?;
     }
     Grid::new(&shape)
 }

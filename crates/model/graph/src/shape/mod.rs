@@ -21,9 +21,9 @@ pub(crate) type Type = (DType, Vec<Dim>);
 /// Equalities that shape rules rely on though they do not follow from the symbols alone. They must
 /// hold for a request before anything of the graph runs.
 #[derive(Default)]
-pub(crate) struct Relied(pub Vec<(Dim, Dim)>);
+pub(crate) struct ReliedEqualities(pub Vec<(Dim, Dim)>);
 
-impl Relied {
+impl ReliedEqualities {
     /// Relies on `a` and `b` being equal; false where they differ for all values of the symbols.
     pub fn same(&mut self, a: &Dim, b: &Dim) -> bool {
         if a == b {
@@ -104,7 +104,7 @@ pub(crate) fn infer(
     graph: &Graph,
     op: &Op,
     inputs: &[ValueId],
-    relied: &mut Relied,
+    relied: &mut ReliedEqualities,
 ) -> Result<Vec<Type>, String> {
     let mut v: Vec<&Value> = Vec::with_capacity(inputs.len());
     for i in inputs {
@@ -258,7 +258,7 @@ pub(crate) fn check(
     op: &Op,
     inputs: &[ValueId],
     outputs: &[Type],
-    relied: &mut Relied,
+    relied: &mut ReliedEqualities,
 ) -> Result<(), String> {
     for (_, shape) in outputs {
         check_shape(shape)?;
@@ -447,7 +447,7 @@ fn monoid_types(m: &Monoid, v: &[&Value]) -> Result<Vec<DType>, String> {
     program_types(&m.finish, &state, 0).map_err(say("finish"))
 }
 
-fn concat(v: &[&Value], axis: usize, relied: &mut Relied) -> Result<Type, String> {
+fn concat(v: &[&Value], axis: usize, relied: &mut ReliedEqualities) -> Result<Type, String> {
     let first = *v.first().ok_or("it needs an input")?;
     in_rank(axis, first)?;
     let mut shape = first.shape.clone();
@@ -476,7 +476,7 @@ fn concat(v: &[&Value], axis: usize, relied: &mut Relied) -> Result<Type, String
     Ok((first.dtype, shape))
 }
 
-fn scatter(v: &[&Value], relied: &mut Relied) -> Result<Type, String> {
+fn scatter(v: &[&Value], relied: &mut ReliedEqualities) -> Result<Type, String> {
     let (data, indices, updates) = (v[0], v[1], v[2]);
     if !indices.dtype.is_int() {
         return Err(format!("indices are {}, not integers", indices.dtype));
@@ -530,6 +530,6 @@ pub fn product_type(a: DType, b: DType) -> Result<DType, String> {
 impl View {
     /// The shape of this view of a tensor of shape `input`; the error says what does not fit.
     pub fn output_shape(&self, input: &[Dim]) -> Result<Vec<Dim>, String> {
-        view::shape(self, input, &mut Relied::default())
+        view::shape(self, input, &mut ReliedEqualities::default())
     }
 }

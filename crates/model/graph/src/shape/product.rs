@@ -1,5 +1,5 @@
 //! Sums of products: contraction and attention.
-use super::{Relied, Type, list, product_type, program_types};
+use super::{ReliedEqualities, Type, list, product_type, program_types};
 use crate::{AttentionSpec, ContractSpec, Value};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(super) fn contract(
     s: &ContractSpec,
     v: &[&Value],
-    relied: &mut Relied,
+    relied: &mut ReliedEqualities,
 ) -> Result<Type, String> {
     let mut extents: BTreeMap<u8, Dim> = BTreeMap::new();
     for (labels, x) in [(&s.a, v[0]), (&s.b, v[1])] {
@@ -56,7 +56,7 @@ fn distinct(labels: &[u8]) -> Result<(), String> {
 pub(super) fn attention(
     s: &AttentionSpec,
     v: &[&Value],
-    relied: &mut Relied,
+    relied: &mut ReliedEqualities,
 ) -> Result<Type, String> {
     let [q, k, t, extras @ ..] = v else {
         return Err(format!("it takes q, k and v, but has {} inputs", v.len()));

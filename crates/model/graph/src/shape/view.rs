@@ -1,9 +1,13 @@
 //! Views: the same elements under another shape.
-use super::{Relied, list, same_len};
+use super::{ReliedEqualities, list, same_len};
 use crate::View;
 use layout::Dim;
 
-pub(super) fn shape(view: &View, input: &[Dim], relied: &mut Relied) -> Result<Vec<Dim>, String> {
+pub(super) fn shape(
+    view: &View,
+    input: &[Dim],
+    relied: &mut ReliedEqualities,
+) -> Result<Vec<Dim>, String> {
     match view {
         View::Reshape(to) => {
             let (a, b) = (Dim::product(input), Dim::product(to));

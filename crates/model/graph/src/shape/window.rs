@@ -1,5 +1,5 @@
 //! Ops over windows of spatial dimensions: convolution, pooling, resampling.
-use super::{Relied, Type, list, product_type, same_len};
+use super::{ReliedEqualities, Type, list, product_type, same_len};
 use crate::{ConvSpec, PoolSpec, ResampleSpec, Value};
 use layout::Dim;
 
@@ -48,7 +48,11 @@ fn lengths(
     Ok(spatial)
 }
 
-pub(super) fn conv(s: &ConvSpec, v: &[&Value], relied: &mut Relied) -> Result<Type, String> {
+pub(super) fn conv(
+    s: &ConvSpec,
+    v: &[&Value],
+    relied: &mut ReliedEqualities,
+) -> Result<Type, String> {
     let (x, w) = (v[0], v[1]);
     let spatial = lengths(x, &s.kernel, &s.strides, &s.dilations, &s.before, &s.after)?;
     if w.shape.len() != spatial + 2 {

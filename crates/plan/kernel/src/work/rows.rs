@@ -39,15 +39,15 @@ fn instructions(e: &Expr) -> f64 {
 
 /// Distances between neighbours along each axis, in elements of a tile's memory, and how far an axis
 /// goes before it begins anew elsewhere.
-struct Lie {
+struct TileStrides {
     step: Vec<f64>,
     until: Vec<f64>,
     /// Addresses are looked up along these axes.
     gathered: Vec<bool>,
 }
 
-impl Lie {
-    fn of(p: &TileProgram, s: &Space, tile: TileId) -> Lie {
+impl TileStrides {
+    fn of(p: &TileProgram, s: &Space, tile: TileId) -> TileStrides {
         let place = p.schedule().place(tile);
         let body = &p.kernel().body;
         let operand = body.iter().find_map(|x| match x {
@@ -56,14 +56,14 @@ impl Lie {
             _ => None,
         });
         match operand.filter(|_| place == Place::InPlace) {
-            Some(o) => Lie::operand(p, s, o as usize),
-            None => Lie::dense(p, s, tile),
+            Some(o) => TileStrides::operand(p, s, o as usize),
+            None => TileStrides::dense(p, s, tile),
         }
     }
 
-    fn operand(p: &TileProgram, s: &Space, o: usize) -> Lie {
+    fn operand(p: &TileProgram, s: &Space, o: usize) -> TileStrides {
         let n = s.extent.len();
-        let mut l = Lie {
+        let mut l = TileStrides {
             step: vec![0.0; n],
             until: vec![f64::INFINITY; n],
             gathered: vec![false; n],
@@ -84,9 +84,9 @@ impl Lie {
         l
     }
 
-    fn dense(p: &TileProgram, s: &Space, tile: TileId) -> Lie {
+    fn dense(p: &TileProgram, s: &Space, tile: TileId) -> TileStrides {
         let n = s.extent.len();
-        let mut l = Lie {
+        let mut l = TileStrides {
             step: vec![0.0; n],
             until: vec![f64::INFINITY; n],
             gathered: vec![false; n],
@@ -101,7 +101,7 @@ impl Lie {
 }
 
 /// The row of a statement over `axes` (innermost last): its length, and whether it is there at all.
-fn run(s: &Space, axes: &[AxisId], lies: &[&Lie]) -> (f64, Option<usize>) {
+fn run(s: &Space, axes: &[AxisId], lies: &[&TileStrides]) -> (f64, Option<usize>) {
     let long: Vec<usize> = axes
         .iter()
         .map(|&a| a as usize)
@@ -117,8 +117,9 @@ fn run(s: &Space, axes: &[AxisId], lies: &[&Lie]) -> (f64, Option<usize>) {
         return (n, Some(lane));
     }
     for &a in outer.iter().rev() {
-        let joins =
-            |l: &&Lie| l.step[a] == l.step[lane] * n && l.until[a].is_infinite() && !l.gathered[a];
+        let joins = |l: &&TileStrides| {
+            l.step[a] == l.step[lane] * n && l.until[a].is_infinite() && !l.gathered[a]
+        };
         if !lies.iter().all(joins) {
             break;
         }
@@ -128,7 +129,7 @@ fn run(s: &Space, axes: &[AxisId], lies: &[&Lie]) -> (f64, Option<usize>) {
 }
 
 /// Whether rows along `lane` lie one behind the other over `axes`, or are the same everywhere.
-fn together(s: &Space, axes: &[AxisId], l: &Lie, lane: Option<usize>) -> bool {
+fn together(s: &Space, axes: &[AxisId], l: &TileStrides, lane: Option<usize>) -> bool {
     let Some(lane) = lane else { return true };
     let mut outer = axes.iter().rev().map(|&a| a as usize);
     let long = |a: &usize| *a != lane && s.piece[*a] > 1.0;
@@ -155,7 +156,7 @@ pub(super) fn expanded(p: &TileProgram, stmt: &Stmt) -> bool {
     };
     let mut readers = p.kernel().body.iter().filter(|s| s.reads().contains(dst));
     let cpu = matches!(p.schedule().mapping, Mapping::Cpu(_));
-    cpu && expr.as_steps().is_some() && readers.all(factor)
+    cpu && expr.as_dequantise().is_some() && readers.all(factor)
 }
 
 /// Adds the rows of `stmt` and what it moves element by element to `w`.
@@ -170,7 +171,7 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
     }
     let axes = |t: TileId| k.tiles[t as usize].axes.as_slice();
     let mut elements = 0.0;
-    let near = |l: &Lie, lane: Option<usize>| lane.is_none_or(|a| l.step[a] <= 1.0);
+    let near = |l: &TileStrides, lane: Option<usize>| lane.is_none_or(|a| l.step[a] <= 1.0);
     match stmt {
         Stmt::Load { dst: t, operand } | Stmt::Store { operand, src: t } => {
             let folded = |x: &Stmt| matches!(x, Stmt::Fold { .. }) || !x.reads().contains(t);
@@ -179,7 +180,10 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
             if p.schedule().place(*t) == Place::InPlace || window {
                 return;
             }
-            let (tile, mem) = (Lie::dense(p, s, *t), Lie::operand(p, s, *operand as usize));
+            let (tile, mem) = (
+                TileStrides::dense(p, s, *t),
+                TileStrides::operand(p, s, *operand as usize),
+            );
             let (n, lane) = run(s, axes(*t), &[&tile, &mem]);
             let gathered = lane.is_some_and(|a| mem.gathered[a]);
             let four = k.operands[*operand as usize].dtype.bits() == 32;
@@ -198,9 +202,9 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
         Stmt::Map { args, .. } if args.is_empty() => {}
         Stmt::Map { .. } if expanded(p, stmt) => {}
         Stmt::Map { dst, args, expr } => {
-            let to = Lie::of(p, s, *dst);
-            let from: Vec<Lie> = args.iter().map(|&t| Lie::of(p, s, t)).collect();
-            let mut all: Vec<&Lie> = from.iter().collect();
+            let to = TileStrides::of(p, s, *dst);
+            let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
+            let mut all: Vec<&TileStrides> = from.iter().collect();
             all.push(&to);
             let (n, lane) = run(s, axes(*dst), &all);
             let points: f64 = axes(*dst).iter().map(|&a| s.piece[a as usize]).product();
@@ -223,8 +227,8 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
             let Some(&widest) = args.iter().max_by_key(|&&t| axes(t).len()) else {
                 return;
             };
-            let from: Vec<Lie> = args.iter().map(|&t| Lie::of(p, s, t)).collect();
-            let all: Vec<&Lie> = from.iter().collect();
+            let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
+            let all: Vec<&TileStrides> = from.iter().collect();
             // Kept and reduced axes do not join.
             let lane = axes(widest)
                 .iter()
@@ -246,7 +250,7 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
             }
         }
         Stmt::Relabel { dst, .. } => {
-            let to = Lie::of(p, s, *dst);
+            let to = TileStrides::of(p, s, *dst);
             let (n, _) = run(s, axes(*dst), &[&to]);
             w.rows += times / n;
         }
@@ -273,8 +277,8 @@ pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
                 return;
             }
             // Without a micro-kernel of rows and columns: a row of lanes at a time.
-            let (x, y) = (Lie::of(p, s, *a), Lie::of(p, s, *b));
-            let to = Lie::of(p, s, *acc);
+            let (x, y) = (TileStrides::of(p, s, *a), TileStrides::of(p, s, *b));
+            let to = TileStrides::of(p, s, *acc);
             let (n, lane) = run(s, axes(*acc), &[&x, &y, &to]);
             let taps: f64 = over.iter().map(|&a| s.extent[a as usize]).product();
             w.rows += times / taps.max(1.0) / n;

@@ -2,8 +2,8 @@
 //!
 //! Items that write into one value (what a concatenation joins, state in place) are on one device: two
 //! halves of a value on two devices are no value.
-use super::block::{BlockBuilder, Rim};
-use super::cut::{NEVER, Passed, Problem};
+use super::block::{BlockBuilder, BlockInterface};
+use super::cut::{CutValue, NEVER, Problem};
 use super::predict::predict_step;
 use super::recency::Recency;
 use super::{Placement, schedule, why};
@@ -31,7 +31,7 @@ impl BlockBuilder<'_> {
     pub(super) fn assign(
         &mut self,
         items: &[Item],
-        rim: &Rim,
+        rim: &BlockInterface,
         states: &[StateValue],
     ) -> Result<Homes, PlanError> {
         let last = self.ctxs.len() as u32 - 1;
@@ -149,7 +149,7 @@ impl BlockBuilder<'_> {
     fn cut(
         &mut self,
         items: &[Item],
-        rim: &Rim,
+        rim: &BlockInterface,
         states: &[StateValue],
         prices: &[[Priced; 2]],
         out: &mut Homes,
@@ -205,12 +205,12 @@ impl BlockBuilder<'_> {
         self.tell(items, prices, &p, &far);
     }
 
-    fn passed(&self, v: ValueIx, made: usize) -> Passed {
+    fn passed(&self, v: ValueIx, made: usize) -> CutValue {
         let value = self.program.value(v);
         let elements = self.elements(&value.storage).unwrap_or(0).max(0) as usize;
         let bytes = value.dtype.bytes_for(elements).unwrap_or(0) as f64;
         let road = |from, to| self.road_cost(from, to, bytes).time_s;
-        Passed {
+        CutValue {
             made,
             read: vec![],
             seconds: [road(0, 1), road(1, 0)],
@@ -239,7 +239,7 @@ impl BlockBuilder<'_> {
         let names = [0, 1].map(|d: usize| self.ctxs[d].machine.name.clone());
         let name = |far: bool| &names[usize::from(far)];
         let count = far[..items.len()].iter().filter(|f| **f).count();
-        let crosses = |v: &&Passed| v.read.iter().any(|&r| far[r] != far[v.made]);
+        let crosses = |v: &&CutValue| v.read.iter().any(|&r| far[r] != far[v.made]);
         let copies = p.values.iter().filter(crosses).count();
         let (road, all) = p.seconds(far);
         let alone = [false, true].map(|side| Alternative {

@@ -8,8 +8,8 @@ use super::predict::predict_step;
 use super::prior::{Prior, alike};
 use super::recency::Recency;
 use super::schedule;
+use super::value_uses::ValueUses;
 use super::waits::{Bytes, Touch, lives, waits};
-use super::whole::Whole;
 use crate::state::StateValue;
 use foldhash::HashMap;
 use kernel::{Kernel, Role, Schedule, work};
@@ -27,7 +27,7 @@ const ALIGN: u64 = 64;
 
 /// What a block takes from and gives to the rest of the program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rim {
+pub(crate) struct BlockInterface {
     /// Values made elsewhere, in port order.
     pub inputs: Vec<ValueIx>,
     /// Values made here (or copied here) that are needed elsewhere, in port order.
@@ -49,7 +49,7 @@ pub(crate) struct BlockBuilder<'a> {
     number: usize,
     homes: Homes,
     pub(super) program: &'a Program,
-    whole: &'a Whole,
+    whole: &'a ValueUses,
     pub(super) whys: &'a mut Vec<Why>,
     pub(super) memo: &'a mut schedule::Memo,
     pub(super) prior: &'a Prior<'a>,
@@ -80,7 +80,7 @@ impl<'a> BlockBuilder<'a> {
     pub fn new(
         ctxs: &'a [Ctx<'a>],
         placement: &'a Placement,
-        (program, whole): (&'a Program, &'a Whole),
+        (program, whole): (&'a Program, &'a ValueUses),
         whys: &'a mut Vec<Why>,
         memo: &'a mut schedule::Memo,
         prior: &'a Prior<'a>,
@@ -137,7 +137,7 @@ impl<'a> BlockBuilder<'a> {
     pub fn build(
         mut self,
         items: &[Item],
-        rim: &Rim,
+        rim: &BlockInterface,
         states: &[StateValue],
     ) -> Result<Block, PlanError> {
         self.homes = self.assign(items, rim, states)?;
@@ -169,7 +169,7 @@ impl<'a> BlockBuilder<'a> {
             && !self.whole.controls.contains(&v)
     }
 
-    fn ports(&mut self, rim: &Rim, states: &[StateValue]) -> Result<(), PlanError> {
+    fn ports(&mut self, rim: &BlockInterface, states: &[StateValue]) -> Result<(), PlanError> {
         let state_of = |v: ValueIx| states.iter().position(|s| s.past == v || s.present == v);
         let copies: BTreeSet<ValueIx> = rim.copies.iter().copied().collect();
         let mut buffers: BTreeMap<usize, BufferId> = BTreeMap::new();
@@ -774,7 +774,7 @@ impl<'a> BlockBuilder<'a> {
             .zip(iw)
             .for_each(|(s, w)| s.waits = w);
         let together = match self.ctxs {
-            [one] => super::again::abreast(one.target, one.workers),
+            [one] => super::forecast::concurrency(one.target, one.workers),
             _ => 1,
         };
         let each = |i: usize| self.block.steps[i].predicted.time_s;

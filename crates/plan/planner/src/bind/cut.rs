@@ -11,7 +11,7 @@ pub(super) const NEVER: f64 = f64::INFINITY;
 
 /// A value that may cross.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct CutValue {
     /// The thing that makes it.
     pub made: usize,
     /// Things that read it.
@@ -25,7 +25,7 @@ pub(super) struct Passed {
 pub(super) struct Problem {
     /// Seconds of each thing on the two sides, [`NEVER`] where it cannot run.
     pub things: Vec<[f64; 2]>,
-    pub values: Vec<Passed>,
+    pub values: Vec<CutValue>,
     /// Things that are on the same side.
     pub tied: Vec<(usize, usize)>,
 }
@@ -269,7 +269,7 @@ mod tests {
                 _ => me,
             };
             let seconds = [us(seed, 30), us(seed, 30)];
-            p.values.push(Passed {
+            p.values.push(CutValue {
                 made,
                 read,
                 seconds,

@@ -1,5 +1,5 @@
 //! Cheap proofs that two steps write different bytes of one buffer (pieces of a concatenation).
-use super::waits::Apart;
+use super::waits::DisjointWrites;
 use kernel::{Access, Kernel, Role};
 use layout::{Dim, DimBox};
 use plan::{BufferId, Pieces, Reach, Step, StepSet, StepWork};
@@ -41,7 +41,7 @@ impl Writes<'_> {
     }
 }
 
-impl Apart for Writes<'_> {
+impl DisjointWrites for Writes<'_> {
     fn pair(&self, j: usize, i: usize, b: BufferId) -> bool {
         let (Some(x), Some(y)) = (written(&self.steps[j], b), written(&self.steps[i], b)) else {
             return false;

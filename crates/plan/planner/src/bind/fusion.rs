@@ -4,8 +4,8 @@
 //! program that holds nothing else; what gains is put into one program, of which whoever asks makes a
 //! plan.
 use super::prior::Prior;
-use super::{PlanOptions, Planner, Thrift};
-use crate::apart::{Parting, apart, partings};
+use super::{MemorySaving, PlanOptions, Planner};
+use crate::split::{ItemSplit, apart, partings};
 use foldhash::HashMap;
 use kernel::Kernel;
 use layout::{Dim, DimBox, Layout};
@@ -56,7 +56,7 @@ impl Planner {
             ..self.clone()
         };
         let mut whys: Vec<Why> = Vec::new();
-        let mut chosen: Vec<(usize, usize, Parting)> = Vec::new();
+        let mut chosen: Vec<(usize, usize, ItemSplit)> = Vec::new();
         for kind in kinds(program, plan) {
             let &(_, _, item) = kind.items.first()?;
             let Some(whole) = quick.alone(
@@ -68,7 +68,7 @@ impl Planner {
             ) else {
                 continue;
             };
-            let mut best: Option<(f64, Parting)> = None;
+            let mut best: Option<(f64, ItemSplit)> = None;
             for p in partings(kind.kernel) {
                 let between = program.values.len() as ValueIx;
                 let Some(items) = p.items(item, between) else {
@@ -101,7 +101,8 @@ impl Planner {
         if chosen.is_empty() {
             return None;
         }
-        let list: Vec<(usize, usize, &Parting)> = chosen.iter().map(|c| (c.0, c.1, &c.2)).collect();
+        let list: Vec<(usize, usize, &ItemSplit)> =
+            chosen.iter().map(|c| (c.0, c.1, &c.2)).collect();
         let mut out = apart(program, &list);
         out.whys.extend(whys);
         Some(out)
@@ -163,7 +164,13 @@ impl Planner {
         };
         // Nobody asks what its plan is for.
         let prior = Prior::of_program(String::new());
-        let plan = self.bind_as(&by_itself, dims, allotment, Thrift::None, (None, &prior));
+        let plan = self.bind_as(
+            &by_itself,
+            dims,
+            allotment,
+            MemorySaving::None,
+            (None, &prior),
+        );
         Some(plan.ok()?.predicted.time_s)
     }
 }

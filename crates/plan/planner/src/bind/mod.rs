@@ -3,17 +3,17 @@
 //! Every straight segment becomes a block, control segments are named, and the first straight
 //! segment that needs a size not in the box ends the plan. Part `i` of a plan is segment `i` of its
 //! program; one more block follows when nothing but constants or inputs is passed on.
-mod again;
+mod alternatives;
 mod assign;
 mod block;
 mod ctx;
 mod cut;
 mod disjoint;
+mod forecast;
 mod fusion;
 mod memory;
 mod narrow;
 mod order;
-mod other;
 mod pack;
 mod params;
 mod parts;
@@ -22,19 +22,19 @@ mod predict;
 mod prior;
 mod propose;
 mod ranked;
+mod reassign;
 mod recency;
-mod recut;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod value_uses;
 mod waits;
-mod whole;
 
 use crate::state;
-pub use again::{predict_again, predict_steps};
-use block::{BlockBuilder, Rim};
+use block::{BlockBuilder, BlockInterface};
 use ctx::Ctx;
 use foldhash::HashMap;
+pub use forecast::{predict_again, predict_steps};
 use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
 use layout::{DType, Dim, DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
@@ -44,10 +44,10 @@ use plan::{
     PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
 };
 use prior::Prior;
-pub use recut::predict_over;
+pub use reassign::predict_over;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
-use whole::Whole;
+use value_uses::ValueUses;
 
 /// How a planner searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Planner {
             program,
             dims,
             allotment,
-            Thrift::None,
+            MemorySaving::None,
             (Some(sweep), &Prior::default()),
         )
     }
@@ -189,17 +189,21 @@ impl Planner {
             (a, b) => a.or(b),
         };
         let mut least = u64::MAX;
-        for thrift in [Thrift::None, Thrift::Order, Thrift::Unpacked] {
+        for thrift in [
+            MemorySaving::None,
+            MemorySaving::Order,
+            MemorySaving::Unpacked,
+        ] {
             let mut plan = self.bind_as(program, dims, allotment, thrift, (None, prior))?;
             let Some(limit) = limit else { return Ok(plan) };
             let bytes = memory_of(&plan);
             if bytes <= limit {
-                if thrift != Thrift::None {
+                if thrift != MemorySaving::None {
                     plan.whys.push(why(
                         "memory",
                         &program.name,
                         match thrift {
-                            Thrift::Order => "steps in the order of least live bytes",
+                            MemorySaving::Order => "steps in the order of least live bytes",
                             _ => "weights read where they lie, unpacked",
                         },
                         format!("{bytes} B fit the limit of {limit} B, the fastest plan does not"),
@@ -226,7 +230,7 @@ const LESS: usize = 4;
 
 /// What is given up for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thrift {
+pub(crate) enum MemorySaving {
     /// Nothing.
     None,
     /// The program's order.
@@ -241,7 +245,7 @@ impl Planner {
         program: &Program,
         dims: &DimBox,
         allotment: &Allotment,
-        thrift: Thrift,
+        thrift: MemorySaving,
         (sweep, prior): (Option<&Sweep>, &Prior),
     ) -> Result<Plan, PlanError> {
         let Some((first, _)) = self.devices.first() else {
@@ -288,7 +292,7 @@ impl Planner {
                     None => self.options.effort,
                 },
                 footprint,
-                pack: thrift != Thrift::Unpacked,
+                pack: thrift != MemorySaving::Unpacked,
                 sweep,
                 forced: None,
                 far: &[],
@@ -318,7 +322,7 @@ impl Planner {
         let sorting = ranked::ranked(program, &ctxs, &mut whys);
         let program = sorting.as_ref().unwrap_or(program);
         plan::pause();
-        let whole = Whole::new(program, dims);
+        let whole = ValueUses::new(program, dims);
         let rims = rims(program, &whole, &states);
         let mut memo = schedule::Memo::default();
         let mut segments = Vec::new();
@@ -338,7 +342,7 @@ impl Planner {
                         .copied()
                         .collect();
                     plan::pause();
-                    let tight = thrift != Thrift::None;
+                    let tight = thrift != MemorySaving::None;
                     let near = prior.order(items).filter(|_| !tight);
                     let other = match (states.is_empty(), near) {
                         (true, Some(o)) => (!o.is_sorted()).then_some(o),
@@ -543,7 +547,7 @@ fn control_reads(s: &Segment) -> Vec<ValueIx> {
 }
 
 /// Ports of every straight segment, and of one more block at the end.
-fn rims(program: &Program, whole: &Whole, states: &[state::StateValue]) -> Vec<Rim> {
+fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> Vec<BlockInterface> {
     let n = program.segments.len();
     let mut reads: Vec<BTreeSet<ValueIx>> = Vec::new();
     let mut writes: Vec<BTreeSet<ValueIx>> = Vec::new();
@@ -568,7 +572,7 @@ fn rims(program: &Program, whole: &Whole, states: &[state::StateValue]) -> Vec<R
             ValueOrigin::Weight(_) | ValueOrigin::Init
         )
     };
-    let mut rims = vec![Rim::default(); n + 1];
+    let mut rims = vec![BlockInterface::default(); n + 1];
     let mut last_read: BTreeMap<ValueIx, usize> = BTreeMap::new();
     for (i, r) in reads.iter().enumerate() {
         last_read.extend(r.iter().map(|&v| (v, i)));
@@ -606,7 +610,7 @@ fn rims(program: &Program, whole: &Whole, states: &[state::StateValue]) -> Vec<R
             if let Some(at) = before
                 && copied.insert(v)
             {
-                let rim: &mut Rim = &mut rims[at];
+                let rim: &mut BlockInterface = &mut rims[at];
                 rim.copies.push(v);
             }
         }

@@ -38,9 +38,9 @@ pub(crate) fn order(
 
 /// Items that others come after together.
 #[derive(Default)]
-struct Crowd(Vec<usize>);
+struct SiblingItems(Vec<usize>);
 
-impl Crowd {
+impl SiblingItems {
     /// Lets `i` come after all of them. Of several one join is made, so that many after many are no more than both.
     fn before(&mut self, i: usize, after: &mut Vec<Vec<usize>>) {
         if self.0.len() > 1 {
@@ -67,8 +67,8 @@ impl Lives {
         }
         // Readers come after all writers that stand before them, writers after readers before them.
         let mut after = vec![Vec::new(); items.len()];
-        let mut writers: BTreeMap<ValueIx, Crowd> = BTreeMap::new();
-        let mut readers: BTreeMap<ValueIx, Crowd> = BTreeMap::new();
+        let mut writers: BTreeMap<ValueIx, SiblingItems> = BTreeMap::new();
+        let mut readers: BTreeMap<ValueIx, SiblingItems> = BTreeMap::new();
         for i in 0..items.len() {
             for v in &reads[i] {
                 if let Some(w) = writers.get_mut(v) {

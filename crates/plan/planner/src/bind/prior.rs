@@ -23,19 +23,19 @@ const NEAR: f64 = 2.0;
 pub(crate) struct Prior<'a> {
     packings: HashMap<&'a str, Vec<Arc<Kernel>>>,
     /// Plans of other boxes, the nearest first.
-    likes: Vec<Like<'a>>,
+    likes: Vec<PriorPlan<'a>>,
     /// The hash of the program, where it is known.
     hash: Option<String>,
 }
 
 /// An earlier plan.
 #[derive(Clone, Debug)]
-struct Like<'a> {
+struct PriorPlan<'a> {
     plan: &'a Plan,
     near: bool,
     /// Its steps in order; but for the nearest plan only those whose schedules were looked for, since the
     /// others stand in the plan that they are from.
-    steps: Vec<Ran<'a>>,
+    steps: Vec<PriorStep<'a>>,
     /// The one behind the step that was found last: a new plan's steps mostly come in the same order.
     next: Cell<usize>,
     /// Where steps stand, in the order of their names; made when one is not the next.
@@ -46,7 +46,7 @@ struct Like<'a> {
 
 /// A step of an earlier plan.
 #[derive(Clone, Copy, Debug)]
-struct Ran<'a> {
+struct PriorStep<'a> {
     block: &'a Block,
     step: &'a Step,
     program: Option<&'a TileProgram>,
@@ -74,8 +74,8 @@ pub(crate) struct Earlier<'a> {
     pub cost: &'a Cost,
 }
 
-impl<'a> Like<'a> {
-    fn step(&self, name: &str) -> Option<Ran<'a>> {
+impl<'a> PriorPlan<'a> {
+    fn step(&self, name: &str) -> Option<PriorStep<'a>> {
         let name_of = |at: usize| self.steps[at].step.name.as_str();
         let mut at = self.next.get();
         if at >= self.steps.len() || name_of(at) != name {
@@ -132,7 +132,7 @@ impl<'a> Prior<'a> {
                 }
             }
             let steps = ran(verified).filter(|r| nearest || !r.step.taken);
-            out.likes.push(Like {
+            out.likes.push(PriorPlan {
                 plan,
                 near: near(&plan.dims, dims),
                 steps: steps.collect(),
@@ -271,14 +271,14 @@ impl<'a> Prior<'a> {
 }
 
 /// The steps of a plan.
-fn ran<'a>(verified: &'a VerifiedPlan) -> impl Iterator<Item = Ran<'a>> {
+fn ran<'a>(verified: &'a VerifiedPlan) -> impl Iterator<Item = PriorStep<'a>> {
     let blocks = verified.plan().blocks().enumerate();
     blocks.flat_map(move |(i, block)| {
         let steps = block.init.iter().chain(&block.steps);
         let programs = verified.init_programs(i).iter();
         let programs = programs.chain(verified.step_programs(i));
         let each = steps.zip(programs).enumerate();
-        each.map(move |(number, (step, program))| Ran {
+        each.map(move |(number, (step, program))| PriorStep {
             block,
             step,
             program: program.as_ref(),

@@ -6,11 +6,11 @@
 //! where requests can be joined, over batches; the division that serves its goal best is held against
 //! what it has now, predicted by the same model. For its batch, and for the one in use, kernels are also
 //! held against the same work in two steps (`fusion`), pairs of kernels against one, and activations
-//! against other layouts of them (`other`), so that a candidate may be a plan of another fusion or layout.
+//! against other layouts of them (`alternatives`), so that a candidate may be a plan of another fusion or layout.
 //! Plans keep predictions by the machine's own description, so that whoever measures them goes on comparing
 //! with one thing.
 use super::Planner;
-use super::again::{self, Again};
+use super::forecast::{self, StepForecast};
 use super::prior::Prior;
 use kernel::{Kernel, Schedule, Target};
 use layout::DimBox;
@@ -36,7 +36,7 @@ const LARGEST: u32 = 1024;
 const OTHER: f64 = 0.01;
 
 /// What makes another program of one, where that is predicted to pay beside its plan.
-type Otherwise = fn(&Planner, &Program, &Plan, &Allotment) -> Option<Program>;
+type AlternativePrograms = fn(&Planner, &Program, &Plan, &Allotment) -> Option<Program>;
 
 /// A session's way to be run.
 struct Way {
@@ -137,7 +137,8 @@ impl Planner {
                 continue;
             }
             // Each of what came before, where that pays.
-            let changes: [Otherwise; 3] = [Planner::parted, Planner::joined, Planner::relaid];
+            let changes: [AlternativePrograms; 3] =
+                [Planner::parted, Planner::joined, Planner::relaid];
             let mut program: Option<Program> = None;
             for change in changes {
                 let now = program.as_ref().unwrap_or(s.program);
@@ -308,8 +309,8 @@ fn prediction(
     let memory = machine.memory();
     let reach = memory.read.at(workers as usize) / memory.read.at(machine.worker_count());
     let (mut seconds, mut memory_s) = (0.0, 0.0);
-    let costs = again::predict_steps(plan, machine, target, workers as usize);
-    let (together, mut first) = (again::abreast(target, workers as usize), 0);
+    let costs = forecast::predict_steps(plan, machine, target, workers as usize);
+    let (together, mut first) = (forecast::concurrency(target, workers as usize), 0);
     for block in plan.blocks() {
         seconds += block.elapsed_s(together, |i| costs[first + i].time_s);
         first += block.steps.len();
@@ -328,12 +329,12 @@ fn prediction(
 
 /// Gives a plan's steps the predictions of the machine's own description.
 fn redescribe(plan: &mut Plan, (machine, target): (&Machine, &Target), workers: u32) {
-    let costs = again::predict_steps(plan, machine, target, workers as usize);
-    described(plan, costs, again::abreast(target, workers as usize));
+    let costs = forecast::predict_steps(plan, machine, target, workers as usize);
+    described(plan, costs, forecast::concurrency(target, workers as usize));
 }
 
-/// Gives a plan's steps these predictions, in order; `abreast` workers may be at different steps.
-pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>, abreast: u32) {
+/// Gives a plan's steps these predictions, in order; `concurrency` workers may be at different steps.
+pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>, concurrency: u32) {
     let mut costs = costs.into_iter();
     let mut whole = Cost::zero();
     for segment in &mut plan.segments {
@@ -347,7 +348,7 @@ pub(super) fn described(plan: &mut Plan, costs: Vec<Cost>, abreast: u32) {
             }
             sum.add(&step.predicted);
         }
-        sum.within(block.elapsed_s(abreast, |i| block.steps[i].predicted.time_s));
+        sum.within(block.elapsed_s(concurrency, |i| block.steps[i].predicted.time_s));
         block.predicted = sum;
         whole.add(&block.predicted);
     }
@@ -360,12 +361,12 @@ pub(super) fn corrections(
     seen: &Observations,
     serving: &[Serving],
 ) -> Vec<machine::Change> {
-    let mut steps: Vec<(Again, &DimBox, usize, f64)> = Vec::new();
+    let mut steps: Vec<(StepForecast, &DimBox, usize, f64)> = Vec::new();
     for s in serving {
         let device = s.plan.devices.get(place as usize);
         let workers = device.map_or(1, |d| d.workers.max(1)) as usize;
         for block in s.plan.blocks() {
-            let again = again::steps(s.plan, block);
+            let again = forecast::steps(s.plan, block);
             for (step, a) in block.steps.iter().zip(again) {
                 if step.device != place || block.is_road(step) {
                     continue;

@@ -45,7 +45,7 @@ impl Bytes {
 }
 
 /// What says that writers of one buffer write different bytes of it.
-pub(crate) trait Apart {
+pub(crate) trait DisjointWrites {
     /// Whether steps `j` and `i` are known to write different bytes of buffer `b`.
     fn pair(&self, j: usize, i: usize, b: BufferId) -> bool;
     /// Adds step `i` to the pieces of buffer `b`; gives those that it is apart from.
@@ -151,7 +151,7 @@ fn take(
 pub(crate) fn waits(
     touches: &[Touch],
     bytes: &Bytes,
-    apart: &dyn Apart,
+    apart: &dyn DisjointWrites,
 ) -> (Vec<Vec<Wait>>, Vec<StepSet>) {
     let mut needs: Vec<StepSet> = Vec::with_capacity(touches.len());
     let mut before: Vec<StepSet> = Vec::with_capacity(touches.len());

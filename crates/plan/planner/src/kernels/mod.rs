@@ -2,14 +2,13 @@
 pub(crate) mod builder;
 pub(crate) mod simplify;
 
-mod alone;
 mod attention;
+mod concat;
 mod contract;
 mod conv;
 mod custom;
 mod epilogue;
 mod indexed;
-mod joined;
 mod moves;
 mod narrow;
 mod nibbles;
@@ -17,14 +16,15 @@ mod pointwise;
 mod pool;
 mod recurrent;
 mod select;
+mod standalone;
 
 use crate::PlannerError;
 use crate::fuse::{Anchor, Group};
 use crate::located::Located;
 use builder::KernelBuilder;
+pub(crate) use concat::ConcatPlaces;
 use foldhash::HashMap;
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
-pub(crate) use joined::Joined;
 use layout::{DType, Dim, Layout};
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ pub(crate) struct Lowering<'a> {
     /// Nodes that are members of groups or stand alone; gathers that do not are left to their readers.
     pub grouped: Vec<bool>,
     /// What is written into concatenations when it is made.
-    pub joined: Joined,
+    pub joined: ConcatPlaces,
     /// For every graph value the nodes that read it.
     pub readers: Vec<Vec<NodeId>>,
     /// Names of the program's values; with a number the last that was put behind it to make another.

@@ -61,7 +61,7 @@ impl Lowering<'_> {
         let (Op::Map(e), [out]) = (&node.op, node.outputs.as_slice()) else {
             return false;
         };
-        let Some(s) = e.as_steps() else {
+        let Some(s) = e.as_dequantise() else {
             return false;
         };
         let dtype = |slot: u32| node.inputs.get(slot as usize).map(|&v| self.dtype(v));
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         }
         let node = self.graph.node(n);
         let Op::Map(e) = &node.op else { return None };
-        let steps = e.as_steps()?;
+        let steps = e.as_dequantise()?;
         // The scale's blocks as the factor shows them, whatever lies where.
         let shape: Vec<Dim> = self.shape(node.outputs[0]).to_vec();
         let own = self.shape(node.inputs[steps.scale as usize]).to_vec();
@@ -154,7 +154,7 @@ impl Lowering<'_> {
         let Op::Map(e) = &node.op else {
             return Ok(None);
         };
-        let Some(steps) = e.as_steps() else {
+        let Some(steps) = e.as_dequantise() else {
             return Ok(None);
         };
         let mut program = e.clone();

@@ -89,7 +89,7 @@ impl Default for Session {
 }
 
 /// A run that was made.
-pub(super) struct Made {
+pub(super) struct StartedRun {
     pub run: Run,
     pub start_tag: f64,
 }
@@ -172,7 +172,7 @@ impl Session {
     }
 
     /// Makes a run of what waits; `None` when nothing does.
-    pub fn start(&mut self, now: f64, workers: u32) -> Option<Made> {
+    pub fn start(&mut self, now: f64, workers: u32) -> Option<StartedRun> {
         let batch = self.queue.take()?;
         let wanted = self.policy.workers;
         let predicted = batch.cost_s * f64::from(wanted);
@@ -180,7 +180,7 @@ impl Session {
         self.tag += predicted * self.ratio() / self.policy.weight;
         self.running += 1;
         let session = batch.requests.first().map_or(0, |w| w.request.session);
-        Some(Made {
+        Some(StartedRun {
             start_tag,
             run: Run {
                 session,

@@ -1,3 +1,4 @@
+//! The scheduler's rules in virtual time: bounds, priorities, deadlines, batches, shares, and a random run.
 use super::*;
 use std::collections::BTreeSet;
 

@@ -46,7 +46,7 @@ const SETTLE_S: f64 = 0.25;
 
 /// A subject that was changed, or on which something was tried in vain.
 #[derive(Clone, Debug, Default)]
-struct Past {
+struct Cooldown {
     /// Earliest time of the next attempt.
     not_before: f64,
     /// How often in a row.
@@ -87,7 +87,7 @@ pub struct Supervisor {
     /// Earliest time of the next question.
     rests: f64,
     settled: f64,
-    past: BTreeMap<String, Past>,
+    past: BTreeMap<String, Cooldown>,
     decisions: VecDeque<Decision>,
     rates: BTreeMap<u32, f64>,
     said: Option<(u32, Vec<u32>)>,
@@ -269,7 +269,7 @@ impl Supervisor {
     fn touched(&mut self, subject: &str) -> f64 {
         let times = self.past.get(subject).map_or(0, |p| p.times) + 1;
         let wait = self.wait(times);
-        let past = Past {
+        let past = Cooldown {
             not_before: self.now + wait,
             times,
             last: self.now,

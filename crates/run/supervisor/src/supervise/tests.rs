@@ -1,3 +1,4 @@
+//! The supervisor's decisions on made-up windows: noise, lying descriptions, lost cores, trials, its log.
 use super::*;
 use machine::Bound;
 

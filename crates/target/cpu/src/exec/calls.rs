@@ -5,16 +5,16 @@ use std::cell::Cell;
 
 /// A place in a block's buffer, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
-struct At {
+struct BufferOffset {
     buffer: u32,
     offset: isize,
 }
 
-impl At {
+impl BufferOffset {
     /// `p` in `buffer`; `None` when it is none of a buffer's.
-    fn of(p: *const f32, buffer: u32, bufs: &[*mut u8]) -> Option<At> {
+    fn of(p: *const f32, buffer: u32, bufs: &[*mut u8]) -> Option<BufferOffset> {
         let start = *bufs.get(buffer as usize)?;
-        Some(At {
+        Some(BufferOffset {
             buffer,
             offset: (p as isize).wrapping_sub(start as isize),
         })
@@ -33,11 +33,11 @@ pub(crate) struct Call {
     kernel: GemmKernel,
     /// Its pointers are those of the request that was watched.
     product: Gemm,
-    a: At,
-    b: At,
-    c: At,
-    bias: Option<At>,
-    added: Option<At>,
+    a: BufferOffset,
+    b: BufferOffset,
+    c: BufferOffset,
+    bias: Option<BufferOffset>,
+    added: Option<BufferOffset>,
 }
 
 impl Call {
@@ -89,7 +89,7 @@ impl Trace {
         bufs: &[*mut u8],
     ) {
         self.calls.set(self.calls.get() + 1);
-        let at = |p: *const f32, buffer: u32| At::of(p, buffer, bufs);
+        let at = |p: *const f32, buffer: u32| BufferOffset::of(p, buffer, bufs);
         let has_bias = !g.post.bias.is_null();
         let added = g.c.cast_const().wrapping_byte_offset(g.post.from);
         let bias = at(g.post.bias, sources.bias).filter(|_| has_bias);

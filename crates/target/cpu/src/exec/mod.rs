@@ -19,7 +19,7 @@ pub(crate) mod run;
 pub(crate) mod transfer;
 pub(crate) mod vm;
 
-use crate::lines::own_line;
+use crate::prefetch::prefetch_line_for_write;
 use crate::ukr::Kernels;
 use access::CAccess;
 use layout::DType;
@@ -242,7 +242,7 @@ impl Ctx<'_> {
                 let lane = t.axes.iter().rev().find(|&&a| self.len[a] > 1);
                 if lane.is_none_or(|&a| v.st[a] == 1) {
                     v.direct = true;
-                    own_line(v.ptr);
+                    prefetch_line_for_write(v.ptr);
                     return;
                 }
             }

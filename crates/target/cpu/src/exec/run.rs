@@ -1,6 +1,6 @@
 //! Running a compiled tile program's tasks.
 use super::{Ctx, Fault, MAX_AXES, Op, View, contract, fold, map, pool, relabel, transfer};
-use crate::lines::bring_line;
+use crate::prefetch::prefetch_line;
 
 /// Number of tasks under the parameters `p`, none where nothing is stored; `None` when it does not fit 32 bits.
 pub(crate) fn tasks(k: &super::CKernel, p: &[i64]) -> Option<u32> {
@@ -96,7 +96,7 @@ fn lay_in_place(ctx: &Ctx, dst: usize, operand: usize, v: &mut View) -> bool {
     let lies = o.access.bounds_hold(ctx, mask) && o.access.lay(ctx, mask, o, false, v);
     if lies {
         // Whatever is done with it finds out first how to go about it.
-        bring_line(v.ptr);
+        prefetch_line(v.ptr);
     }
     lies
 }

@@ -12,9 +12,9 @@ pub use figures::{Calibration, Figure};
 
 use crate::driver::{Arg, Context, DevicePtr, FunctionId, Launch};
 use crate::handles::{Event, Stream};
-use crate::hold;
 use crate::pool::{Block, Pool};
-use crate::stays::Stays;
+use crate::resident_owner::ResidentOwner;
+use crate::spin_kernel;
 use crate::{DriverError, Modules};
 use machine::Machine;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl<'a> Measured<'a> {
         options: &CalibrateOptions,
     ) -> Result<Measured<'a>, DriverError> {
         // Whoever's kernel stays there would be measured with it, and be waited for by calls of the driver.
-        if let Some(l) = Stays::of(&**context).change().take() {
+        if let Some(l) = ResidentOwner::of(&**context).change().take() {
             l.leave()?;
         }
         let compute = context.info().compute;
@@ -402,10 +402,10 @@ impl Measured<'_> {
             alone.push(clock.map_or(host, |(now, then)| (now - then) as f64 * 1e-9));
         }
         // The same with the host's calls over before the GPU begins.
-        let held = hold::function(&self.modules)?;
+        let held = spin_kernel::function(&self.modules)?;
         let behind = |n: u32, queue: &dyn Fn() -> Result<(), DriverError>| {
             let ns = u64::from(n + 2) * CALL_NS;
-            hold::hold(&**self.context, held, ns, self.stream.id())?;
+            spin_kernel::launch(&**self.context, held, ns, self.stream.id())?;
             self.time(queue)
         };
         let ahead = |n: u32| behind(n, &|| (0..n).try_for_each(|_| nothing()));

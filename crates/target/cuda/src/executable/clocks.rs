@@ -1,5 +1,5 @@
 //! What the workers of a resident kernel wrote of their clocks, as a request's timeline.
-use super::stretch::{Entry, Stretch};
+use super::section::{Entry, Section};
 use super::{COMPUTE, COPIES, CudaExecutable};
 use crate::watch::LANES;
 use device::ring::{Answer, Times};
@@ -47,7 +47,7 @@ impl Clocks {
     pub fn stretch(
         &mut self,
         t: &mut Timeline,
-        (e, s, p): (&CudaExecutable, &Stretch, &[i64]),
+        (e, s, p): (&CudaExecutable, &Section, &[i64]),
         (answer, times): (&Answer, &Times<'_>),
         pushed: Instant,
     ) {

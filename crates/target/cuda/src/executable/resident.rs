@@ -4,7 +4,7 @@
 //! behind the plan's; so a request takes no call of the driver. All memory is made and the module is
 //! loaded when the block is compiled. Requests take one of a few slots, and wait when none is free: the
 //! ring has as many entries, so it is never more than full. A block with steps of the host is pushed in
-//! stretches, with those steps between them ([`super::stretch`]). For a timeline the workers write down
+//! stretches, with those steps between them ([`super::section`]). For a timeline the workers write down
 //! what their clocks say ([`super::clocks`]). What needs the driver (values on the device, a run that ends
 //! early) goes step by step, for which the kernel leaves first.
 //!
@@ -27,9 +27,9 @@
 mod hang;
 
 use super::clocks::Clocks;
+use super::section::{self, Entry, From, PIECE, Phase, Section};
 use super::slots::{Slots, Taken, wanted};
-use super::stretch::{self, Entry, From, PIECE, Phase, Stretch};
-use super::{CudaExecutable, CudaFrame, Kept, block_of};
+use super::{CudaExecutable, CudaFrame, StateBuffers, block_of};
 use crate::driver::{DevicePtr, Launch, Pinned};
 use crate::modules::Module;
 use crate::pool::{Block as Memory, Pool};
@@ -71,7 +71,7 @@ struct Slot {
 pub(crate) struct ResidentExecutable {
     inner: CudaExecutable,
     params: Params,
-    stretches: Vec<Stretch>,
+    stretches: Vec<Section>,
     phases: Vec<Phase>,
     /// Numbers of dimensions in waits.
     dims: BTreeMap<Dim, u32>,
@@ -97,7 +97,7 @@ struct Push<'a, 'b> {
     fresh: bool,
     /// Parameters, and the states of the request.
     p: &'a [i64],
-    kept: &'a Kept<'b>,
+    kept: &'a StateBuffers<'b>,
     /// Where workers are to write their times.
     times: Option<&'a Arc<dyn Pinned>>,
     permit: Permit<'a>,
@@ -120,7 +120,7 @@ struct ResidentFrame {
 }
 
 /// What became of a block that was to run in a kernel that stays.
-pub(crate) enum Over {
+pub(crate) enum ResidentStart {
     /// It runs, in such a kernel where that can be.
     Made(Arc<dyn Executable>),
     /// Its weights are streamed: it is to be made anew with so many bytes kept free.
@@ -133,27 +133,27 @@ fn possible(e: &CudaExecutable) -> bool {
     let mut work = e.steps.work.iter();
     let called = work.any(|w| matches!(w, Work::Host(_)));
     let some = e.steps.work.iter().any(|w| matches!(w, Work::Kernel(_)));
-    let few = stretch::count(e) * (SLOTS + 1) < MOST_TABLES;
+    let few = section::count(e) * (SLOTS + 1) < MOST_TABLES;
     let own = |w: &Work| matches!(w, Work::Kernel(k) if k.is_own());
     some && few && !called && !e.steps.work.iter().any(own) && !e.gpu.unified()
 }
 
 impl ResidentExecutable {
     /// `inner` with a kernel that stays, or as it is where that cannot be.
-    pub fn over(inner: CudaExecutable) -> Result<Over, DeviceError> {
+    pub fn over(inner: CudaExecutable) -> Result<ResidentStart, DeviceError> {
         if !possible(&inner) {
-            return Ok(Over::Made(Arc::new(inner)));
+            return Ok(ResidentStart::Made(Arc::new(inner)));
         }
         match inner.kept.pinned(&inner.gpu) {
             Ok(streamed) => ResidentExecutable::made(inner, streamed),
-            Err(_) => Ok(Over::Made(Arc::new(inner))),
+            Err(_) => Ok(ResidentStart::Made(Arc::new(inner))),
         }
     }
 
     fn made(
         inner: CudaExecutable,
         streamed: Vec<Option<Arc<dyn Pinned>>>,
-    ) -> Result<Over, DeviceError> {
+    ) -> Result<ResidentStart, DeviceError> {
         let gpu = inner.gpu.clone();
         let plan = inner.plan.clone();
         let b = block_of(&plan, inner.block)?;
@@ -199,7 +199,7 @@ impl ResidentExecutable {
             )));
         }
         let mut params = inner.params.clone();
-        let cut = stretch::cut(&inner, b, (&code, room - 1), &mut params)
+        let cut = section::cut(&inner, b, (&code, room - 1), &mut params)
             .map_err(|e| fail(e.to_string()))?;
         let tables = match cut.stretches.first() {
             Some(s) => &s.tables,
@@ -219,7 +219,7 @@ impl ResidentExecutable {
             let needs: u64 = sizes.iter().map(|&n| Pool::size(n as u64)).sum();
             let needs = needs + Pool::size(inner.frame_bytes);
             if needs > inner.spare {
-                return Ok(Over::Short(needs));
+                return Ok(ResidentStart::Short(needs));
             }
         }
         let room = |bytes: usize| {
@@ -233,7 +233,7 @@ impl ResidentExecutable {
         let [status, feed, table] = sizes.map(room);
         let (status, feed, table) = (status?, feed?, table?);
         let payloads = pinned(tables.payload_bytes() * (own + 1))?;
-        let empty = stretch::nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
+        let empty = section::nothing(code.copy_body()).map_err(|e| fail(e.to_string()))?;
         let at = tables.payload_bytes() * own;
         payloads.write(at, &empty).map_err(failed)?;
         let longest = cut.stretches.iter().map(|s| s.entries.len()).max();
@@ -246,7 +246,7 @@ impl ResidentExecutable {
                 pinned: pinned(inner.staged_bytes)?,
             });
         }
-        Ok(Over::Made(Arc::new(ResidentExecutable {
+        Ok(ResidentStart::Made(Arc::new(ResidentExecutable {
             start: Start {
                 function,
                 shape: Launch {
@@ -288,7 +288,7 @@ impl ResidentExecutable {
     }
 
     /// Address of a buffer for a slot and the states of a request.
-    fn address(&self, slot: &Slot, kept: &Kept<'_>, buffer: usize) -> DevicePtr {
+    fn address(&self, slot: &Slot, kept: &StateBuffers<'_>, buffer: usize) -> DevicePtr {
         if let Some(k) = kept.here.iter().find(|k| k.0 == buffer) {
             return k.1;
         }
@@ -543,7 +543,7 @@ impl ResidentExecutable {
         &self,
         host: &mut Option<HostMemory>,
         mut r: Asked<'_, '_>,
-        (p, kept): (&[i64], &Kept<'_>),
+        (p, kept): (&[i64], &StateBuffers<'_>),
     ) -> Result<(), DeviceError> {
         let (e, began) = (&self.inner, Instant::now());
         let b = block_of(&e.plan, e.block)?;
@@ -585,7 +585,7 @@ impl ResidentExecutable {
         });
         for phase in &self.phases {
             let k = match phase {
-                Phase::Stretch(k) => *k,
+                Phase::Section(k) => *k,
                 Phase::Host(steps) => {
                     let own = e.beside.as_ref().zip(host.as_mut()).zip(view);
                     let ((h, memory), view) = own.ok_or_else(|| {
@@ -610,7 +610,7 @@ impl ResidentExecutable {
             let roads = || {
                 let all = s.entries.iter().zip(&s.steps);
                 all.filter_map(|(x, &i)| match (x.is_road(), &e.steps.work[i]) {
-                    (true, Work::Road(road)) => Some((i, road)),
+                    (true, Work::CopyDirection(road)) => Some((i, road)),
                     _ => None,
                 })
             };

@@ -98,7 +98,7 @@ pub struct Answer {
 
 /// What the kernel says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ResidentState {
     /// Epoch of the kernel that wrote last.
     pub epoch: u32,
     /// Whether it takes requests.
@@ -308,12 +308,12 @@ impl<W: Words> Ring<W> {
     ///
     /// # Errors
     /// The memory says no.
-    pub fn standing(&self) -> Result<Standing, RingError<W::Error>> {
+    pub fn standing(&self) -> Result<ResidentState, RingError<W::Error>> {
         let v = self
             .words
             .load_acquire(offset_of!(Header, state))
             .map_err(RingError::Words)?;
-        Ok(Standing {
+        Ok(ResidentState {
             epoch: v >> 1,
             running: v & 1 == 1,
         })

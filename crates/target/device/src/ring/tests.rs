@@ -1,3 +1,4 @@
+//! The ring against a host thread that plays the kernel: order, capacity, epochs, cancellation.
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

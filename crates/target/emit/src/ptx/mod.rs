@@ -20,7 +20,6 @@ mod fold;
 mod group;
 mod math;
 mod mma;
-mod own;
 mod params;
 mod pressure;
 pub mod resident;
@@ -29,6 +28,7 @@ mod stage;
 mod target;
 mod text;
 mod threads;
+mod user_code;
 mod value;
 mod walk;
 
@@ -37,7 +37,6 @@ pub use count::warps;
 use group::Group;
 use kernel::{Code, GpuMapping, Mapping, TileProgram};
 use layout::DType;
-pub use own::{Shape, check};
 use params::Params;
 pub use params::{ParamSpec, ParamValue};
 use source::{Printed, Source};
@@ -45,6 +44,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use target::target;
 use text::{Kind, Text};
+pub use user_code::{Shape, check};
 use walk::{Emitter, Ids};
 
 /// Architectures that are printed for.
@@ -84,7 +84,7 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
         && let Some(code) = &map.code
     {
         program.fits(&target(arch))?;
-        return own::ptx(program.kernel(), code);
+        return user_code::ptx(program.kernel(), code);
     }
     print(program, arch, Source::Entry).map(|p| p.entry(arch))
 }

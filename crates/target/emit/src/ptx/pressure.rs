@@ -42,7 +42,7 @@ enum Kind {
 
 /// How a value can be had a second time.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Again {
+enum Rematerialised {
     #[default]
     No,
     /// It is a special register, which can be read at any time.
@@ -61,15 +61,15 @@ struct Line {
     /// Nothing runs into the next one.
     ends: bool,
     kind: Kind,
-    again: Again,
+    again: Rematerialised,
     /// Nothing but another name for what it reads.
     copy: bool,
-    truth: Truth,
+    truth: PredicateSource,
 }
 
 /// How a truth value comes about.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Truth {
+enum PredicateSource {
     #[default]
     Otherwise,
     /// By one comparison.
@@ -265,10 +265,10 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
             }
             line.copy = op.starts_with("mov") && !from.contains('{');
             line.truth = match op {
-                "and.pred" | "or.pred" => Truth::Joined,
+                "and.pred" | "or.pred" => PredicateSource::Joined,
                 // Numbers of 64 bits are compared half by half.
-                _ if op.starts_with("setp.") && !op.ends_with("64") => Truth::Compared,
-                _ => Truth::Otherwise,
+                _ if op.starts_with("setp.") && !op.ends_with("64") => PredicateSource::Compared,
+                _ => PredicateSource::Otherwise,
             };
             // What an instruction takes from the constant bank, or as a number, has no register.
             let free = op.starts_with("ld.param")
@@ -277,9 +277,11 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
                 || (op.starts_with("mov") && !from.contains('%') && !line.partial);
             let number = ["add.s32", "add.u32", "sub.s32", "mul.lo.s32", "shl.b32"];
             line.again = match op {
-                "mov.u32" if from.contains("%tid.") || from.contains("%ctaid.") => Again::Special,
-                _ if number.contains(&op) => Again::Number,
-                _ => Again::No,
+                "mov.u32" if from.contains("%tid.") || from.contains("%ctaid.") => {
+                    Rematerialised::Special
+                }
+                _ if number.contains(&op) => Rematerialised::Number,
+                _ => Rematerialised::No,
             };
             if free && op.starts_with("mov") {
                 numbers.extend(&line.defs);
@@ -355,7 +357,7 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
             .saturating_add(50)
             / 100
     };
-    let few = lean(&remade(&calm, Again::Special));
+    let few = lean(&remade(&calm, Rematerialised::Special));
     let packed = match pressure(&few, &few.truth, SLOW_TRUTHS) {
         0..=TRUTHS => 0,
         _ => PACKED,
@@ -364,7 +366,7 @@ pub(super) fn estimate_threads(text: &str, arch: &str, most: u32) -> u32 {
         + taken(
             SHORT_OF,
             alive(&few),
-            alive(&ahead(&remade(&p, Again::Number))),
+            alive(&ahead(&remade(&p, Rematerialised::Number))),
         );
     if short >= PLENTY {
         return short.min(most);

@@ -10,7 +10,7 @@ use super::count::{Item, Reader};
 use super::source::{Printed, Source};
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
-use crate::simt::forms::Alone;
+use crate::simt::forms::ThreadOp;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use crate::simt::lanes::{Seen, Touch};
 use expr::Compare;
@@ -115,7 +115,7 @@ fn declared(values: usize, vars: usize, temps: u32) -> String {
 }
 
 /// The text of a scalar operation.
-pub(super) fn alone(a: Alone) -> Out<String> {
+pub(super) fn alone(a: ThreadOp) -> Out<String> {
     let from: Vec<String> = a.given.iter().map(|r| format!("%given{r}")).collect();
     let made = (a.made, "%made");
     scope((a.regs, a.vars, &a.body), (&a.given, &from), made, 0)

@@ -7,7 +7,7 @@ use layout::DType;
 use std::collections::BTreeSet;
 
 /// A scalar operation as threads have it.
-pub(crate) struct Alone {
+pub(crate) struct ThreadOp {
     /// Type of every value.
     pub regs: Vec<Ty>,
     /// Type of every variable.
@@ -20,8 +20,8 @@ pub(crate) struct Alone {
     pub made: Reg,
 }
 
-impl Alone {
-    fn of(form: Form) -> Out<Alone> {
+impl ThreadOp {
+    fn of(form: Form) -> Out<ThreadOp> {
         let mut b = Build::new();
         let mut given = vec![];
         let mut fresh = |b: &mut Build, d: DType| -> Out<Reg> {
@@ -48,7 +48,7 @@ impl Alone {
             }
         }?;
         let body = b.close();
-        Ok(Alone {
+        Ok(ThreadOp {
             regs: b.regs,
             vars: b.vars,
             body,
@@ -64,7 +64,7 @@ pub(crate) fn types() -> impl Iterator<Item = DType> {
 }
 
 /// The operations on values of `types` that the lowering or `text` has no form for.
-pub(crate) fn lacking(types: &[DType], text: fn(Alone) -> Out<String>) -> BTreeSet<Form> {
-    let printed = |f: &Form| Alone::of(*f).and_then(text).is_ok();
+pub(crate) fn lacking(types: &[DType], text: fn(ThreadOp) -> Out<String>) -> BTreeSet<Form> {
+    let printed = |f: &Form| ThreadOp::of(*f).and_then(text).is_ok();
     Form::all(types).filter(|f| !printed(f)).collect()
 }

@@ -60,7 +60,7 @@ pub trait Memory {
 
 /// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// All tasks came to their end.
     Whole,
     /// The limit of steps was reached first.
@@ -76,20 +76,20 @@ struct Touch {
 }
 
 /// Why threads stopped.
-enum Stop {
+enum StopReason {
     Broken(String),
     Limit,
 }
 
-impl From<String> for Stop {
-    fn from(s: String) -> Stop {
-        Stop::Broken(s)
+impl From<String> for StopReason {
+    fn from(s: String) -> StopReason {
+        StopReason::Broken(s)
     }
 }
 
-impl From<&str> for Stop {
-    fn from(s: &str) -> Stop {
-        Stop::Broken(s.into())
+impl From<&str> for StopReason {
+    fn from(s: &str) -> StopReason {
+        StopReason::Broken(s.into())
     }
 }
 
@@ -158,7 +158,7 @@ pub fn run(
     memory: &mut impl Memory,
     tasks: std::ops::Range<i64>,
     steps: u64,
-) -> Result<Ended, String> {
+) -> Result<RunEnd, String> {
     let value = |d: &layout::Dim| d.eval(lookup).ok_or_else(|| format!("'{d}' has no value"));
     let lanes = p.threads as usize;
     let mut sites = HashMap::new();
@@ -189,11 +189,11 @@ pub fn run(
             .collect();
         match m.body(&p.body, &vec![true; lanes]) {
             Ok(()) => {}
-            Err(Stop::Limit) => return Ok(Ended::Cut),
-            Err(Stop::Broken(why)) => return Err(why),
+            Err(StopReason::Limit) => return Ok(RunEnd::Cut),
+            Err(StopReason::Broken(why)) => return Err(why),
         }
     }
-    Ok(Ended::Whole)
+    Ok(RunEnd::Whole)
 }
 
 /// Numbers the instructions that ask memory in the order of the text.
@@ -231,7 +231,7 @@ impl<M: Memory> Machine<'_, M> {
         self.p.regs[r as usize]
     }
 
-    fn body(&mut self, body: &[Inst], on: &[bool]) -> Result<(), Stop> {
+    fn body(&mut self, body: &[Inst], on: &[bool]) -> Result<(), StopReason> {
         for i in body {
             self.inst(i, on)?;
         }
@@ -311,10 +311,10 @@ impl<M: Memory> Machine<'_, M> {
         self.ask(i, memory, how, what, active);
     }
 
-    fn inst(&mut self, i: &Inst, on: &[bool]) -> Result<(), Stop> {
+    fn inst(&mut self, i: &Inst, on: &[bool]) -> Result<(), StopReason> {
         let active: Vec<usize> = (0..self.lanes).filter(|&l| on[l]).collect();
         let steps = active.len() as u64;
-        self.left = self.left.checked_sub(steps).ok_or(Stop::Limit)?;
+        self.left = self.left.checked_sub(steps).ok_or(StopReason::Limit)?;
         self.asks(i, &active);
         match i {
             Inst::Let(r, Op::Shuffle(x, mask)) => {

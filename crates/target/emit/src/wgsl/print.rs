@@ -1,7 +1,7 @@
 //! The text.
 use super::{Array, Number, Wgsl};
 use crate::EmitError;
-use crate::simt::forms::Alone;
+use crate::simt::forms::ThreadOp;
 use crate::simt::ir::{Inst, Op, Program, Reg, Ty};
 use expr::{Binary, Compare, Unary};
 use layout::DType;
@@ -116,7 +116,7 @@ pub(super) fn held(d: DType) -> bool {
 }
 
 /// The text of a scalar operation, where no 64-bit integer is in it.
-pub(super) fn alone_in_32_bits(a: Alone) -> Out<String> {
+pub(super) fn alone_in_32_bits(a: ThreadOp) -> Out<String> {
     match a.regs.contains(&Ty::I64) {
         true => Err("it takes 64-bit integers".into()),
         false => alone(a),
@@ -124,7 +124,7 @@ pub(super) fn alone_in_32_bits(a: Alone) -> Out<String> {
 }
 
 /// The text of a scalar operation.
-pub(super) fn alone(a: Alone) -> Out<String> {
+pub(super) fn alone(a: ThreadOp) -> Out<String> {
     for &t in a.regs.iter().chain(&a.vars) {
         name(t)?;
     }

@@ -44,7 +44,7 @@ fn types() -> Vec<DType> {
 /// Scalar operations without WGSL, or without one that 32-bit integers are enough for.
 fn lacks(int64: bool) -> Arc<BTreeSet<Form>> {
     static ALL: [OnceLock<Arc<BTreeSet<Form>>>; 2] = [OnceLock::new(), OnceLock::new()];
-    let text: fn(forms::Alone) -> Result<String, String> = match int64 {
+    let text: fn(forms::ThreadOp) -> Result<String, String> = match int64 {
         true => super::print::alone,
         false => super::print::alone_in_32_bits,
     };

@@ -1,3 +1,5 @@
+//! Concatenation along an axis. Plain code on whole tensors: the device's fallback for the core op, and its
+//! reference in tests.
 use crate::HostError;
 use crate::data::{RawOut, around, raw};
 use crate::error::{R, named};

@@ -1,3 +1,5 @@
+//! Gather along an axis, with batch dimensions. Plain code on whole tensors: the device's fallback for the core
+//! op, and its reference in tests.
 use crate::HostError;
 use crate::data::{RawOut, around, index, raw};
 use crate::error::{R, named};

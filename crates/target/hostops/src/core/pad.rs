@@ -1,3 +1,5 @@
+//! Padding in every mode. Plain code on whole tensors: the device's fallback for the core op, and its reference
+//! in tests.
 use crate::HostError;
 use crate::data::{RawOut, next, raw, strides};
 use crate::error::{R, named};

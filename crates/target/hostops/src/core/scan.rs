@@ -1,3 +1,5 @@
+//! Cumulative reductions along an axis. Plain code on whole tensors: the device's fallback for the core op, and
+//! its reference in tests.
 use crate::HostError;
 use crate::data::{alloc, around, get, set};
 use crate::error::{R, named};

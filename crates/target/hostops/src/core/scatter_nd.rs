@@ -1,3 +1,5 @@
+//! ScatterND and how an update combines with what is there. Plain code on whole tensors: the device's fallback
+//! for the core op, and its reference in tests.
 use crate::HostError;
 use crate::data::{get, index, set, strides};
 use crate::error::{R, named};

@@ -1,3 +1,5 @@
+//! Top-k along an axis, ties in their order. Plain code on whole tensors: the device's fallback for the core
+//! op, and its reference in tests.
 use crate::HostError;
 use crate::data::{RawOut, alloc, around, get, raw};
 use crate::error::{R, named};

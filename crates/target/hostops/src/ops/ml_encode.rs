@@ -5,7 +5,7 @@ use crate::data;
 use crate::error::R;
 use layout::DType;
 use std::collections::BTreeMap;
-use tensor::{Attr, Held, Tensor};
+use tensor::{Attr, HostValue, Tensor};
 
 fn tensor<'a>(a: &Args<'a>, name: &str) -> R<&'a Tensor> {
     match a.attrs.get(name) {
@@ -152,7 +152,7 @@ pub(crate) fn zip_map(a: &Args) -> R<Vec<Tensor>> {
     let maps = (0..rows)
         .map(|r| {
             let values = Tensor::from_f32(&[columns], &v[r * columns..(r + 1) * columns])?;
-            Ok(Tensor::holding(Held::Map {
+            Ok(Tensor::from_host_value(HostValue::Map {
                 keys: Box::new(keys.clone()),
                 values: Box::new(values),
             }))
@@ -162,7 +162,7 @@ pub(crate) fn zip_map(a: &Args) -> R<Vec<Tensor>> {
 }
 
 pub(crate) fn dict_vectorizer(a: &Args) -> R<Vec<Tensor>> {
-    let Some(Held::Map { keys, values }) = a.input(0)?.held() else {
+    let Some(HostValue::Map { keys, values }) = a.input(0)?.host_value() else {
         return Err("its input is no map".into());
     };
     let wanted = match a.attr_ints("int64_vocabulary")?.filter(|v| !v.is_empty()) {

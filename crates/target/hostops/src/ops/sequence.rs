@@ -3,7 +3,7 @@ use crate::args::Args;
 use crate::data;
 use crate::error::R;
 use std::sync::Arc;
-use tensor::{Held, Tensor};
+use tensor::{HostValue, Tensor};
 
 /// Items of input `i`.
 fn items<'a>(a: &Args<'a>, i: usize) -> R<&'a [Arc<Tensor>]> {
@@ -27,7 +27,7 @@ fn position(a: &Args, i: usize, count: usize, last: usize) -> R<usize> {
 }
 
 fn made(items: Vec<Arc<Tensor>>) -> Vec<Tensor> {
-    vec![Tensor::holding(Held::Sequence(items))]
+    vec![Tensor::from_host_value(HostValue::Sequence(items))]
 }
 
 pub(crate) fn empty(_: &Args) -> R<Vec<Tensor>> {
@@ -171,13 +171,13 @@ pub(crate) fn identity(a: &Args) -> R<Vec<Tensor>> {
 
 pub(crate) fn optional(a: &Args) -> R<Vec<Tensor>> {
     let inner = a.opt(0).map(|t| Box::new(t.clone()));
-    Ok(vec![Tensor::holding(Held::Optional(inner))])
+    Ok(vec![Tensor::from_host_value(HostValue::Optional(inner))])
 }
 
 fn inner<'a>(a: &Args<'a>) -> R<Option<&'a Tensor>> {
     let t: &'a Tensor = a.input(0)?;
-    match t.held() {
-        Some(Held::Optional(v)) => Ok(v.as_deref()),
+    match t.host_value() {
+        Some(HostValue::Optional(v)) => Ok(v.as_deref()),
         // A value where an optional one is expected is one that is there.
         _ => Ok(Some(t)),
     }

@@ -42,31 +42,35 @@ pub trait Prepared: Send + Sync {
     ///
     /// # Errors
     /// As [`Prepared::run`].
-    fn run_held(&self, inputs: &[Option<Held>], outputs: &mut [Held]) -> Result<(), HostError> {
-        let given = inputs.iter().map(|h| h.as_ref().map(Held::read));
+    fn run_on_host_tensors(
+        &self,
+        inputs: &[Option<HostTensor>],
+        outputs: &mut [HostTensor],
+    ) -> Result<(), HostError> {
+        let given = inputs.iter().map(|h| h.as_ref().map(HostTensor::read));
         let inputs: Vec<Option<In>> = given.collect();
-        let mut outputs: Vec<Out> = outputs.iter_mut().map(Held::write).collect();
+        let mut outputs: Vec<Out> = outputs.iter_mut().map(HostTensor::write).collect();
         self.run(&inputs, &mut outputs)
     }
 }
 
 /// A dense row-major tensor of a host step in memory of its own.
-pub struct Held {
+pub struct HostTensor {
     dtype: DType,
     shape: Vec<usize>,
     /// Elements, little endian; exactly as many as the shape has.
     pub bytes: Vec<u8>,
 }
 
-impl Held {
+impl HostTensor {
     /// Zeros of `dtype` and `shape`.
     ///
     /// # Errors
     /// Its size is beyond the address space.
-    pub fn new(dtype: DType, shape: Vec<usize>) -> Result<Held, TensorError> {
+    pub fn new(dtype: DType, shape: Vec<usize>) -> Result<HostTensor, TensorError> {
         let n = Tensor::byte_len(dtype, &shape)?;
         let bytes = vec![0; n];
-        Ok(Held {
+        Ok(HostTensor {
             dtype,
             shape,
             bytes,

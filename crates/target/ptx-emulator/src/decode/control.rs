@@ -1,6 +1,6 @@
 //! Branches, calls and ends.
 
-use super::{Builder, Callee, Fix, Sym, mods::Mods, operand::width};
+use super::{BranchFixup, Builder, Callee, Sym, mods::Mods, operand::width};
 use crate::counters::Class;
 use crate::error::{PtxError, text, unsupported};
 use crate::parse::ast::*;
@@ -39,7 +39,7 @@ impl Builder<'_> {
                     .iter()
                     .map(|t| self.label(t))
                     .collect::<Result<Vec<_>, _>>()?;
-                self.fixes.push(Fix {
+                self.fixes.push(BranchFixup {
                     at: self.k.code.len() as u32,
                     labels,
                 });
@@ -84,7 +84,7 @@ impl Builder<'_> {
     }
 
     fn jump(&mut self, label: usize) {
-        self.fixes.push(Fix {
+        self.fixes.push(BranchFixup {
             at: self.k.code.len() as u32,
             labels: vec![label],
         });

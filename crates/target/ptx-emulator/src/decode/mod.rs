@@ -49,7 +49,7 @@ struct Callee {
 }
 
 /// A branch whose target is not known yet.
-struct Fix {
+struct BranchFixup {
     at: u32,
     labels: Vec<usize>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Builder<'a> {
     scope_ids: Vec<u32>,
     labels: HashMap<(u32, String), usize>,
     label_at: Vec<u32>,
-    fixes: Vec<Fix>,
+    fixes: Vec<BranchFixup>,
     calls: Vec<(u32, usize)>,
     callees: Vec<Callee>,
     consts32: HashMap<u32, u32>,

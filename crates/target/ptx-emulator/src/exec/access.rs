@@ -3,7 +3,7 @@
 use super::Ctx;
 use crate::checks::Kind;
 use crate::clocks::{Party, strength};
-use crate::memory::Bad;
+use crate::memory::AddressFault;
 use crate::memory::shadow::{Actor, Conflict};
 use crate::program::{Scope, Sem};
 
@@ -50,10 +50,10 @@ impl Ctx<'_> {
         true
     }
 
-    fn outside(&mut self, lane: u32, address: u64, bytes: u32, bad: Bad, what: &str) {
+    fn outside(&mut self, lane: u32, address: u64, bytes: u32, bad: AddressFault, what: &str) {
         let mem = self.mem;
         self.report(Kind::OutOfBounds, lane, None, || match bad {
-            Bad::Outside(Some((id, by))) => {
+            AddressFault::Outside(Some((id, by))) => {
                 let a = &mem.allocations[id];
                 format!(
                     "{what} of {bytes} bytes at {address:#x}, {by} bytes past the end of the {} \
@@ -61,10 +61,10 @@ impl Ctx<'_> {
                     a.bytes, a.base
                 )
             }
-            Bad::Outside(None) => {
+            AddressFault::Outside(None) => {
                 format!("{what} of {bytes} bytes at {address:#x}, where nothing is allocated")
             }
-            Bad::Freed(id) => {
+            AddressFault::Freed(id) => {
                 let a = &mem.allocations[id];
                 format!(
                     "{what} of {bytes} bytes at {address:#x}, in {} bytes that were freed",

@@ -2,8 +2,8 @@
 
 use super::{Ctx, Flow};
 use crate::checks::Kind;
-use crate::machine::cta::Gives;
-use crate::machine::warp::{Apart, Doing, NONE};
+use crate::machine::cta::BarrierResult;
+use crate::machine::warp::{Divergence, GroupState, NONE};
 use crate::program::*;
 use crate::timing::trace::Touch;
 
@@ -130,7 +130,7 @@ impl Ctx<'_> {
             // Somebody wrote since this round began, perhaps what it had already read.
             return;
         }
-        self.w.fragments[cur].doing = Doing::Parked;
+        self.w.fragments[cur].doing = GroupState::Parked;
         self.w.fragments[cur].poll.same = 0;
         self.world.park(self.cta.index, self.w.index, &words);
     }
@@ -140,10 +140,10 @@ impl Ctx<'_> {
     pub(crate) fn holds(&mut self, act: u32) -> bool {
         let cur = self.w.current;
         let f = &mut self.w.fragments[cur];
-        if act == self.w.alive || f.apart != Apart::No {
+        if act == self.w.alive || f.apart != Divergence::No {
             return false;
         }
-        f.doing = Doing::Align;
+        f.doing = GroupState::Align;
         true
     }
 
@@ -190,8 +190,8 @@ impl Ctx<'_> {
         self.w.exit(act);
         // Whoever waits for these lanes looks again at who is to come.
         for f in &mut self.w.fragments {
-            if matches!(f.doing, Doing::Warp(_) | Doing::Align) {
-                f.doing = Doing::Ready;
+            if matches!(f.doing, GroupState::Warp(_) | GroupState::Align) {
+                f.doing = GroupState::Ready;
             }
         }
         let stays = |f: &crate::machine::warp::Fragment| f.mask == rest && f.pc == next;
@@ -229,7 +229,8 @@ impl Ctx<'_> {
         if aligned && act == mask && self.holds(act) {
             return Flow::Blocked;
         }
-        let excused = std::mem::take(&mut self.w.fragments[self.w.current].apart) == Apart::Beside;
+        let excused =
+            std::mem::take(&mut self.w.fragments[self.w.current].apart) == Divergence::Beside;
         if aligned && !excused && act != self.w.alive && self.world.checks.divergence {
             let (here, all) = (act.count_ones(), self.w.alive.count_ones());
             self.report(Kind::DivergentBarrier, lane, None, || {
@@ -253,11 +254,15 @@ impl Ctx<'_> {
             _ => act.count_ones(),
         };
         let (gives, trues) = match kind {
-            BarKind::Sync => (Some(Gives::Nothing), 0),
+            BarKind::Sync => (Some(BarrierResult::Nothing), 0),
             BarKind::Arrive => (None, 0),
-            BarKind::Popc(d, p, neg) => (Some(Gives::Count(d)), self.w.ap(p, neg) & act),
-            BarKind::Vote(d, p, neg, true) => (Some(Gives::All(d)), self.w.ap(p, neg) & act),
-            BarKind::Vote(d, p, neg, false) => (Some(Gives::Any(d)), self.w.ap(p, neg) & act),
+            BarKind::Popc(d, p, neg) => (Some(BarrierResult::Count(d)), self.w.ap(p, neg) & act),
+            BarKind::Vote(d, p, neg, true) => {
+                (Some(BarrierResult::All(d)), self.w.ap(p, neg) & act)
+            }
+            BarKind::Vote(d, p, neg, false) => {
+                (Some(BarrierResult::Any(d)), self.w.ap(p, neg) & act)
+            }
         };
         let waits = gives.is_some();
         let b = &mut self.cta.barriers[id as usize];
@@ -291,7 +296,7 @@ impl Ctx<'_> {
             .iter()
             .position(|f| f.mask == act && f.pc == self.pc)
         {
-            self.w.fragments[k].doing = Doing::Barrier(id);
+            self.w.fragments[k].doing = GroupState::Barrier(id);
         }
         Flow::Blocked
     }

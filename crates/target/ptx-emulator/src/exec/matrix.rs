@@ -4,13 +4,13 @@ use super::access::{How, shared_key};
 use super::round::*;
 use super::{Ctx, simd};
 use crate::checks::Kind;
-use crate::machine::warp::Apart;
+use crate::machine::warp::Divergence;
 use crate::memory::SHARED_WINDOW;
 use crate::program::*;
 
 impl Ctx<'_> {
     fn whole_warp(&mut self, act: u32, what: &str) {
-        self.w.fragments[self.w.current].apart = Apart::No;
+        self.w.fragments[self.w.current].apart = Divergence::No;
         if act != u32::MAX && self.world.checks.divergence {
             self.report(
                 Kind::WarpMask,

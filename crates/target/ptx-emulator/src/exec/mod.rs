@@ -19,8 +19,8 @@ mod warp;
 
 use crate::checks::{Kind, Report};
 use crate::machine::cta::Core;
-use crate::machine::warp::{Doing, NONE, Warp};
-use crate::machine::world::World;
+use crate::machine::launch_state::LaunchState;
+use crate::machine::warp::{GroupState, NONE, Warp};
 use crate::memory::Memory;
 use crate::program::*;
 
@@ -39,7 +39,7 @@ pub(crate) enum Flow {
 pub(crate) struct Ctx<'a> {
     pub k: &'a Kernel,
     pub mem: &'a Memory,
-    pub world: &'a mut World,
+    pub world: &'a mut LaunchState,
     pub cta: &'a mut Core,
     pub w: &'a mut Warp,
     pub pc: u32,
@@ -53,12 +53,12 @@ impl Ctx<'_> {
         while left > 0 && !self.world.reports.fatal {
             let cur = self.w.current;
             match self.w.fragments.get(cur) {
-                Some(f) if f.doing == Doing::Ready => {}
+                Some(f) if f.doing == GroupState::Ready => {}
                 _ => match self
                     .w
                     .fragments
                     .iter()
-                    .position(|f| f.doing == Doing::Ready)
+                    .position(|f| f.doing == GroupState::Ready)
                 {
                     Some(k) => {
                         self.w.current = k;

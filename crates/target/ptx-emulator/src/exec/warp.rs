@@ -4,7 +4,7 @@ use super::{Ctx, Flow};
 use crate::checks::Kind;
 use crate::clocks::{Vc, join};
 use crate::machine::cta::lanes;
-use crate::machine::warp::{Doing, NONE};
+use crate::machine::warp::{GroupState, NONE};
 use crate::program::*;
 use std::sync::Arc;
 
@@ -34,25 +34,25 @@ impl Ctx<'_> {
                 .split(&[(act, self.pc), (frag & !act, self.pc + 1)], u32::MAX);
             let at = self.w.fragments.iter().position(|f| f.mask == act);
             if let Some(k) = at {
-                self.w.fragments[k].doing = Doing::Warp(wanted);
+                self.w.fragments[k].doing = GroupState::Warp(wanted);
             }
         } else {
-            self.w.fragments[cur].doing = Doing::Warp(wanted);
+            self.w.fragments[cur].doing = GroupState::Warp(wanted);
         }
         let here: u32 = self
             .w
             .fragments
             .iter()
-            .filter(|f| matches!(f.doing, Doing::Warp(_)) && self.joins(f.pc))
+            .filter(|f| matches!(f.doing, GroupState::Warp(_)) && self.joins(f.pc))
             .fold(0, |m, f| m | f.mask);
         if wanted & !here == 0 {
             self.together(g, here & wanted, wanted);
             let k = self.k;
             for n in 0..self.w.fragments.len() {
                 let f = &mut self.w.fragments[n];
-                if matches!(f.doing, Doing::Warp(_)) && f.mask & wanted == f.mask {
+                if matches!(f.doing, GroupState::Warp(_)) && f.mask & wanted == f.mask {
                     debug_assert!((f.pc as usize) < k.code.len());
-                    f.doing = Doing::Ready;
+                    f.doing = GroupState::Ready;
                     f.pc += 1;
                 }
             }

@@ -1,15 +1,15 @@
 //! A CTA: its shared memory, its barriers and its warps.
 
 use crate::clocks::{LaneSync, Messages, Vc, join};
-use crate::machine::pace::Hand;
-use crate::machine::warp::{Copy, Doing, Warp};
+use crate::machine::times::CtaClock;
+use crate::machine::warp::{Copy, GroupState, Warp};
 use crate::memory::shadow::Shadow;
 use crate::program::R;
 use std::sync::Arc;
 
 /// What a waiting group gets when its barrier completes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Gives {
+pub(crate) enum BarrierResult {
     Nothing,
     Count(R),
     All(R),
@@ -23,7 +23,7 @@ pub(crate) struct Barrier {
     /// Threads that came.
     pub arrived: u32,
     /// Lanes that came, by warp, with what they wait for: none for `bar.arrive`.
-    pub lanes: Vec<(u32, u32, Option<Gives>)>,
+    pub lanes: Vec<(u32, u32, Option<BarrierResult>)>,
     /// For `bar.red`: how many predicates were true.
     pub trues: u32,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub barriers: Vec<Barrier>,
     /// A barrier changed, or threads ended: see whether one completes.
     pub look: bool,
-    pub hand: Hand,
+    pub hand: CtaClock,
 }
 
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Cta {
         let clock = self.core.clock;
         let count: u32 = b.lanes.iter().map(|(_, m, _)| m.count_ones()).sum();
         let everybody = self.warps.iter().enumerate().all(|(k, warp)| {
-            let of = |b: &&(u32, u32, Option<Gives>)| b.0 as usize == k;
+            let of = |b: &&(u32, u32, Option<BarrierResult>)| b.0 as usize == k;
             let came = b.lanes.iter().filter(of).fold(0, |m, b| m | b.1);
             warp.alive & !came == 0
         });
@@ -158,15 +158,17 @@ impl Cta {
                 }
             }
             match gives {
-                Gives::Nothing => {}
-                Gives::Count(d) => warp.put32(*d, *mask, &[b.trues; 32]),
-                Gives::All(d) => warp.putp(*d, *mask, if b.trues == count { !0 } else { 0 }),
-                Gives::Any(d) => warp.putp(*d, *mask, if b.trues > 0 { !0 } else { 0 }),
+                BarrierResult::Nothing => {}
+                BarrierResult::Count(d) => warp.put32(*d, *mask, &[b.trues; 32]),
+                BarrierResult::All(d) => {
+                    warp.putp(*d, *mask, if b.trues == count { !0 } else { 0 })
+                }
+                BarrierResult::Any(d) => warp.putp(*d, *mask, if b.trues > 0 { !0 } else { 0 }),
             }
             for k in 0..warp.fragments.len() {
                 let f = &mut warp.fragments[k];
-                if f.doing == Doing::Barrier(id) && f.mask & mask != 0 {
-                    f.doing = Doing::Ready;
+                if f.doing == GroupState::Barrier(id) && f.mask & mask != 0 {
+                    f.doing = GroupState::Ready;
                     f.pc += 1;
                     f.poll.dirty = true;
                 }

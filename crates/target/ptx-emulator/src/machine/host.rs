@@ -1,6 +1,6 @@
 //! A launch that runs in slices, and the host beside it.
 
-use super::run::{Run, Stand};
+use super::run::{Run, RunState};
 use super::{Launch, Outcome, Plan, summary};
 use crate::checks::{Kind, Report};
 use crate::clocks::{HOST, LaneSync, Party, Vc, fence, strength};
@@ -85,20 +85,20 @@ impl Running {
     pub fn slice(&mut self, memory: &Memory, steps: u64) -> Status {
         let left = self.limit.saturating_sub(self.run.world.steps);
         match self.run.go(memory, steps.min(left), &self.next) {
-            Stand::Done => Status::Done,
-            Stand::Fault => Status::Fault,
-            Stand::Stuck if self.run.polls() => Status::Parked,
-            Stand::Stuck => {
+            RunState::Done => Status::Done,
+            RunState::Fault => Status::Fault,
+            RunState::Stuck if self.run.polls() => Status::Parked,
+            RunState::Stuck => {
                 self.run
                     .give_up(memory, Kind::Deadlock, "no warp can go on");
                 Status::Fault
             }
-            Stand::Going if self.run.world.steps >= self.limit => {
+            RunState::Going if self.run.world.steps >= self.limit => {
                 let why = format!("{} instructions were not enough", self.limit);
                 self.run.give_up(memory, Kind::StepLimit, &why);
                 Status::Fault
             }
-            Stand::Going => Status::Running,
+            RunState::Going => Status::Running,
         }
     }
 

@@ -2,14 +2,14 @@
 
 pub(crate) mod cta;
 mod host;
-pub(crate) mod pace;
+pub(crate) mod launch_state;
 mod parallel;
 pub(crate) mod run;
+pub(crate) mod times;
 pub(crate) mod warp;
-pub(crate) mod world;
 
 pub use host::{HostOrder, Running, Status};
-pub use pace::Pace;
+pub use times::InstructionTimes;
 
 use crate::checks::{Checks, Report};
 use crate::counters::{Counters, Counts, Request};
@@ -18,9 +18,9 @@ use crate::error::PtxError;
 use crate::memory::{Kind, Memory};
 use crate::parse::ast::{Ast, Imm, Init, Space, Var};
 use crate::program::{Kernel, KernelParam};
+use launch_state::LaunchState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use world::World;
 
 /// Most bytes of module variables.
 const MAX_GLOBALS: u64 = 1 << 30;
@@ -167,7 +167,7 @@ pub struct Launch {
     /// Shared memory that a CTA may have, in bytes, when it is not what the text's architecture has.
     pub shared_limit: Option<u32>,
     /// What things take, for a launch in slices that is to keep time.
-    pub pace: Option<Pace>,
+    pub pace: Option<InstructionTimes>,
     /// Whether the first request of every instruction to global and shared memory is kept, lane by
     /// lane; such a run takes its CTAs on one thread.
     pub requests: bool,
@@ -442,8 +442,8 @@ impl Plan {
         self.threads.next_multiple_of(32)
     }
 
-    fn world(&self, l: &Launch) -> World {
-        World::new(
+    fn world(&self, l: &Launch) -> LaunchState {
+        LaunchState::new(
             &self.kernel,
             l.checks,
             self.params.clone(),

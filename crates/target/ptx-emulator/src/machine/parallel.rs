@@ -1,6 +1,6 @@
 //! CTAs that do not depend on each other, on several threads.
 
-use super::run::{Run, Stand};
+use super::run::{Run, RunState};
 use super::{Launch, Outcome, Plan, summary};
 use crate::checks::{Kind as Finding, Report};
 use crate::memory::{Kind, Memory};
@@ -35,7 +35,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
     };
     let next = AtomicU32::new(0);
     let (limit, next) = (l.step_limit / threads as u64, &next);
-    let mut runs: Vec<(Run, Stand)> = std::thread::scope(|s| {
+    let mut runs: Vec<(Run, RunState)> = std::thread::scope(|s| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let plan = plan.clone();
@@ -51,7 +51,7 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
     let clean = runs.len() == threads
         && runs
             .iter()
-            .all(|(r, s)| *s == Stand::Done && r.world.reports.list.is_empty());
+            .all(|(r, s)| *s == RunState::Done && r.world.reports.list.is_empty());
     let clash = l.checks.races
         && runs.iter().enumerate().any(|(k, (a, _))| {
             let mut others = runs[k + 1..].iter();
@@ -76,12 +76,12 @@ pub(crate) fn run(mem: &Memory, plan: &Plan, l: &Launch) -> Option<Outcome> {
     let mut reports = Vec::new();
     for (r, s) in runs.iter_mut().filter(|_| !clean) {
         match s {
-            Stand::Stuck => r.give_up(mem, Finding::Deadlock, "no warp can go on"),
-            Stand::Going => {
+            RunState::Stuck => r.give_up(mem, Finding::Deadlock, "no warp can go on"),
+            RunState::Going => {
                 let why = format!("{limit} instructions were not enough");
                 r.give_up(mem, Finding::StepLimit, &why);
             }
-            Stand::Done | Stand::Fault => {}
+            RunState::Done | RunState::Fault => {}
         }
         reports.extend(r.world.reports.list.iter().cloned());
     }

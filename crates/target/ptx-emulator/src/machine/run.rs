@@ -1,9 +1,9 @@
 //! The CTAs in flight, and whose turn it is.
 
 use super::cta::{Barrier, Core, Cta, lanes};
-use super::pace::Hand;
-use super::warp::{Doing, Place, Warp};
-use super::world::{World, place};
+use super::launch_state::{LaunchState, place};
+use super::times::CtaClock;
+use super::warp::{GroupState, Place, Warp};
 use super::{Launch, Plan};
 use crate::checks::{Kind, Report};
 use crate::exec::Ctx;
@@ -39,7 +39,7 @@ impl Rng {
 /// The CTAs of one launch, or of one worker's part of it.
 pub(crate) struct Run {
     plan: Plan,
-    pub world: World,
+    pub world: LaunchState,
     slots: Vec<Option<Cta>>,
     /// Warps that can go on, by slot and number.
     ready: Vec<(u32, u32)>,
@@ -63,7 +63,7 @@ pub(crate) struct Run {
 
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum RunState {
     Done,
     Going,
     Stuck,
@@ -137,7 +137,7 @@ impl Run {
                 any_flying: 0,
                 barriers: (0..16).map(|_| Barrier::default()).collect(),
                 look: false,
-                hand: Hand::starting(self.ended[slot]),
+                hand: CtaClock::starting(self.ended[slot]),
             },
             warps: (0..warps).map(|w| Warp::new(&k, w, &p)).collect(),
         });
@@ -159,11 +159,11 @@ impl Run {
     }
 
     /// Takes turns until about `steps` instructions ran, taking CTAs from `next`.
-    pub fn go(&mut self, mem: &Memory, steps: u64, next: &AtomicU32) -> Stand {
+    pub fn go(&mut self, mem: &Memory, steps: u64, next: &AtomicU32) -> RunState {
         let end = self.world.steps.saturating_add(steps);
         loop {
             if self.world.reports.fatal {
-                return Stand::Fault;
+                return RunState::Fault;
             }
             if !self.world.woken.is_empty() {
                 self.wake();
@@ -173,10 +173,14 @@ impl Run {
             }
             if self.ready.is_empty() {
                 let idle = self.slots.iter().all(Option::is_none);
-                return if idle { Stand::Done } else { Stand::Stuck };
+                return if idle {
+                    RunState::Done
+                } else {
+                    RunState::Stuck
+                };
             }
             if self.world.steps >= end {
-                return Stand::Going;
+                return RunState::Going;
             }
             self.turn(mem);
         }
@@ -218,7 +222,7 @@ impl Run {
             line: 0,
         }
         .run(turn);
-        let idle = |w: &Warp| !w.fragments.iter().any(|f| f.doing == Doing::Ready);
+        let idle = |w: &Warp| !w.fragments.iter().any(|f| f.doing == GroupState::Ready);
         if idle(w) && !w.unblock() {
             self.ready.swap_remove(at);
             self.listed[slot as usize][warp as usize] = false;
@@ -261,8 +265,8 @@ impl Run {
                 continue;
             };
             for f in &mut cta.warps[warp as usize].fragments {
-                if f.doing == Doing::Parked {
-                    f.doing = Doing::Ready;
+                if f.doing == GroupState::Parked {
+                    f.doing = GroupState::Ready;
                 }
             }
             self.list(slot as u32, warp);
@@ -278,8 +282,8 @@ impl Run {
             let mut woken = Vec::new();
             for w in &mut cta.warps {
                 for f in &mut w.fragments {
-                    if f.doing == Doing::Parked {
-                        f.doing = Doing::Ready;
+                    if f.doing == GroupState::Parked {
+                        f.doing = GroupState::Ready;
                         woken.push(w.index);
                     }
                 }
@@ -293,7 +297,7 @@ impl Run {
     /// Whether a warp polls words that the host may write.
     pub fn polls(&self) -> bool {
         let mut all = self.slots.iter().flatten().flat_map(|c| &c.warps);
-        all.any(|w| w.fragments.iter().any(|f| f.doing == Doing::Parked))
+        all.any(|w| w.fragments.iter().any(|f| f.doing == GroupState::Parked))
     }
 
     /// What every warp in flight is doing, a line each.
@@ -305,9 +309,9 @@ impl Run {
                 for f in &w.fragments {
                     let line = self.world.line_of(&self.plan.kernel, f.pc);
                     let doing = match f.doing {
-                        Doing::Ready => "ready".to_string(),
-                        Doing::Warp(m) => format!("waits for the lanes {m:#010x} of its warp"),
-                        Doing::Barrier(id) => {
+                        GroupState::Ready => "ready".to_string(),
+                        GroupState::Warp(m) => format!("waits for the lanes {m:#010x} of its warp"),
+                        GroupState::Barrier(id) => {
                             let b = &cta.core.barriers[id as usize];
                             let alive: u32 = cta.warps.iter().map(|w| w.alive.count_ones()).sum();
                             format!(
@@ -316,8 +320,8 @@ impl Run {
                                 b.expected.unwrap_or(alive)
                             )
                         }
-                        Doing::Align => "waits for all lanes of its warp".to_string(),
-                        Doing::Parked => self.polling(cta.core.index, w.index, mem),
+                        GroupState::Align => "waits for all lanes of its warp".to_string(),
+                        GroupState::Parked => self.polling(cta.core.index, w.index, mem),
                     };
                     out.push(format!(
                         "CTA {x},{y},{z} warp {} lanes {:#010x} line {line}: {doing}",

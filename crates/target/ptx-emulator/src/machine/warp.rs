@@ -21,7 +21,7 @@ pub(crate) struct Node {
 
 /// What a group of lanes does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum GroupState {
     Ready,
     /// Waits for the other lanes named in the mask, at a warp-wide instruction.
     Warp(u32),
@@ -60,14 +60,14 @@ pub(crate) struct Fragment {
     pub pc: u32,
     pub node: u32,
     pub calls: Vec<u32>,
-    pub doing: Doing,
+    pub doing: GroupState,
     pub poll: Poll,
-    pub apart: Apart,
+    pub apart: Divergence,
 }
 
 /// Whether lanes may go through an instruction that needs the whole warp without the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Apart {
+pub(crate) enum Divergence {
     /// They wait for them first.
     #[default]
     No,
@@ -160,9 +160,9 @@ impl Warp {
                 pc: 0,
                 node: NONE,
                 calls: Vec::new(),
-                doing: Doing::Ready,
+                doing: GroupState::Ready,
                 poll: Poll::default(),
-                apart: Apart::No,
+                apart: Divergence::No,
             }],
             nodes: Vec::new(),
             free_nodes: Vec::new(),
@@ -292,27 +292,29 @@ impl Warp {
         let mut waiting = false;
         for f in &self.fragments {
             // These may still come.
-            if matches!(f.doing, Doing::Parked | Doing::Warp(_)) {
+            if matches!(f.doing, GroupState::Parked | GroupState::Warp(_)) {
                 return false;
             }
-            waiting |= f.doing == Doing::Align;
+            waiting |= f.doing == GroupState::Align;
         }
         for f in &mut self.fragments {
-            if f.doing == Doing::Align {
-                f.doing = Doing::Ready;
-                f.apart = Apart::Never;
+            if f.doing == GroupState::Align {
+                f.doing = GroupState::Ready;
+                f.apart = Divergence::Never;
             }
         }
         waiting
     }
 
     fn aligned(&self) -> impl Iterator<Item = &Fragment> {
-        self.fragments.iter().filter(|f| f.doing == Doing::Align)
+        self.fragments
+            .iter()
+            .filter(|f| f.doing == GroupState::Align)
     }
 
     /// All groups that wait at `pc` go on, as one where they have the same way ahead.
     fn together(&mut self, pc: u32) {
-        let here = |f: &Fragment| f.doing == Doing::Align && f.pc == pc;
+        let here = |f: &Fragment| f.doing == GroupState::Align && f.pc == pc;
         let (mut all, rest): (Vec<Fragment>, Vec<Fragment>) = std::mem::take(&mut self.fragments)
             .into_iter()
             .partition(here);
@@ -324,9 +326,13 @@ impl Warp {
                 f.mask |= if same { o.mask } else { 0 };
                 !same
             });
-            f.doing = Doing::Ready;
+            f.doing = GroupState::Ready;
             let alone = before == all.len() || f.mask != self.alive;
-            f.apart = if alone { Apart::Beside } else { Apart::No };
+            f.apart = if alone {
+                Divergence::Beside
+            } else {
+                Divergence::No
+            };
             self.fragments.push(f);
         }
         self.current = self.fragments.len() - 1;
@@ -346,9 +352,9 @@ impl Warp {
                 pc: n.pc,
                 node: n.parent,
                 calls: n.calls.clone(),
-                doing: Doing::Ready,
+                doing: GroupState::Ready,
                 poll: Poll::default(),
-                apart: Apart::No,
+                apart: Divergence::No,
             };
             n.expected &= !f.mask;
             if n.expected == 0 {
@@ -386,9 +392,9 @@ impl Warp {
                 pc: *pc,
                 node,
                 calls: calls.clone(),
-                doing: Doing::Ready,
+                doing: GroupState::Ready,
                 poll,
-                apart: Apart::No,
+                apart: Divergence::No,
             };
             if k == 0 {
                 self.fragments[self.current] = f;
@@ -405,7 +411,8 @@ impl Warp {
     /// Group `k` has come to a new place: it may be the one where others meet it.
     pub fn arrive(&mut self, k: usize) {
         let f = &self.fragments[k];
-        if f.node == NONE || self.nodes[f.node as usize].pc != f.pc || f.doing != Doing::Ready {
+        if f.node == NONE || self.nodes[f.node as usize].pc != f.pc || f.doing != GroupState::Ready
+        {
             return;
         }
         let (id, mask) = (f.node, f.mask);
@@ -428,7 +435,11 @@ impl Warp {
         if self.current >= self.fragments.len() || self.current == k {
             self.current = 0;
         }
-        if let Some(r) = self.fragments.iter().rposition(|f| f.doing == Doing::Ready) {
+        if let Some(r) = self
+            .fragments
+            .iter()
+            .rposition(|f| f.doing == GroupState::Ready)
+        {
             self.current = r;
         }
     }
@@ -463,9 +474,9 @@ impl Warp {
                     pc: n.pc,
                     node: n.parent,
                     calls: n.calls,
-                    doing: Doing::Ready,
+                    doing: GroupState::Ready,
                     poll: Poll::default(),
-                    apart: Apart::No,
+                    apart: Divergence::No,
                 });
                 // The node above counts them, and may be complete with them.
                 self.arrive(self.fragments.len() - 1);

@@ -54,7 +54,7 @@ pub struct Memory {
 
 /// Why an address does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum AddressFault {
     /// No allocation there; the nearest below, if any, and how far behind its end.
     Outside(Option<(usize, u64)>),
     Freed(usize),
@@ -123,7 +123,7 @@ impl Memory {
 
     /// The allocation and offset of `bytes` bytes at `address`.
     #[inline]
-    pub(crate) fn resolve(&self, address: u64, bytes: u64) -> Result<(usize, u64), Bad> {
+    pub(crate) fn resolve(&self, address: u64, bytes: u64) -> Result<(usize, u64), AddressFault> {
         let at = address.wrapping_sub(GLOBAL_BASE) / GRANULE;
         let id = match self.granules.get(at as usize) {
             Some(id) if *id != 0 => *id as usize - 1,
@@ -132,17 +132,17 @@ impl Memory {
         let a = &self.allocations[id];
         let offset = address - a.base;
         if a.freed {
-            return Err(Bad::Freed(id));
+            return Err(AddressFault::Freed(id));
         }
         if offset + bytes > a.bytes {
-            return Err(Bad::Outside(Some((id, offset + bytes - a.bytes))));
+            return Err(AddressFault::Outside(Some((id, offset + bytes - a.bytes))));
         }
         Ok((id, offset))
     }
 
-    fn nearest(&self, address: u64) -> Bad {
+    fn nearest(&self, address: u64) -> AddressFault {
         let id = self.allocations.partition_point(|a| a.base <= address);
-        Bad::Outside(id.checked_sub(1).map(|id| {
+        AddressFault::Outside(id.checked_sub(1).map(|id| {
             let a = &self.allocations[id];
             (id, (address - a.base).saturating_sub(a.bytes))
         }))

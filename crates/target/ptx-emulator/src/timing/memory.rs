@@ -21,7 +21,7 @@ pub(crate) struct Far {
 
 /// An SM's own memory.
 #[derive(Debug)]
-pub(crate) struct Near {
+pub(crate) struct SmMemory {
     l1: Cache,
     /// When the pipe of addresses, shared memory with L1's data, and the port to L2 are free.
     pipe_free: f64,
@@ -95,9 +95,9 @@ impl Far {
     }
 }
 
-impl Near {
-    pub fn new(t: &Timing) -> Near {
-        Near {
+impl SmMemory {
+    pub fn new(t: &Timing) -> SmMemory {
+        SmMemory {
             l1: Cache::new(t.l1.bytes),
             pipe_free: 0.0,
             data_free: 0.0,

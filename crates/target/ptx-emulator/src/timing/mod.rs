@@ -29,7 +29,7 @@
 
 pub(crate) mod cache;
 mod cost;
-mod feed;
+mod launch;
 mod memory;
 mod order;
 mod result;
@@ -257,6 +257,6 @@ impl Machine {
             return Err(bad(what));
         }
         let plan = self.prepare(module, launch)?;
-        feed::time(&self.memory, plan, launch, timing)
+        launch::time(&self.memory, plan, launch, timing)
     }
 }

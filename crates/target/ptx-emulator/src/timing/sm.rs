@@ -1,9 +1,9 @@
 //! An SM: its schedulers, the CTAs on it and their barriers.
 
 use super::cost::{Ask, PIPES, Pipe, rows};
-use super::memory::{Far, How, Near};
+use super::memory::{Far, How, SmMemory};
 use super::trace::Trace;
-use super::warps::{Code, Stand, WarpRun};
+use super::warps::{Code, WarpRun, WarpState};
 use super::{ByReason, Interval, Reason, Timing, WarpStalls};
 use crate::program::{Kernel, MmaTy, Op};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ pub(crate) struct Sm {
     schedulers: Vec<Scheduler>,
     warps: Vec<Option<WarpRun>>,
     ctas: Vec<Option<CtaRun>>,
-    near: Near,
+    near: SmMemory,
     /// Places whose CTA ended: when, and what was kept of it.
     pub freed: Vec<(u64, usize)>,
 }
@@ -95,7 +95,7 @@ impl Sm {
             schedulers: (0..t.schedulers).map(|_| Scheduler::default()).collect(),
             warps: Vec::new(),
             ctas: Vec::new(),
-            near: Near::new(t),
+            near: SmMemory::new(t),
             freed: Vec::new(),
         }
     }
@@ -182,7 +182,7 @@ impl Sm {
             let Some(w) = &mut self.warps[place] else {
                 continue;
             };
-            if w.stand != Stand::Before {
+            if w.stand != WarpState::Before {
                 continue;
             }
             if w.ready > now {
@@ -281,7 +281,7 @@ impl Sm {
             Some((id, threads, expected, waits)) => {
                 // It stands before the barrier until that is complete.
                 if waits {
-                    w.stand = Stand::Barrier(id);
+                    w.stand = WarpState::Barrier(id);
                 } else {
                     w.advance(&l.code);
                     w.prepare(&l.code, now + slots);
@@ -316,7 +316,7 @@ impl Sm {
         let mut alive = 0u64;
         for p in &cta.warps {
             if let Some(w) = &self.warps[*p]
-                && w.stand != Stand::Done
+                && w.stand != WarpState::Done
             {
                 alive |= 1 << w.index;
             }
@@ -337,12 +337,12 @@ impl Sm {
                 let Some(w) = &mut self.warps[*p] else {
                     continue;
                 };
-                if w.stand != Stand::Barrier(id as u32) {
+                if w.stand != WarpState::Barrier(id as u32) {
                     continue;
                 }
                 let pc = w.trace.get(w.at).map_or(0, |r| r.pc);
                 l.add(w, first, pc, (go, Reason::Barrier));
-                w.stand = Stand::Before;
+                w.stand = WarpState::Before;
                 w.advance(&l.code);
                 w.prepare(&l.code, go.max(w.since));
                 let s = &mut self.schedulers[w.scheduler as usize];
@@ -357,7 +357,7 @@ impl Sm {
 
     /// Nothing can go on: barriers that wait for what does not come are let through. Whether any was.
     pub fn force(&mut self, l: &mut Ledger, now: u64) -> bool {
-        let waits = |w: &WarpRun| matches!(w.stand, Stand::Barrier(_));
+        let waits = |w: &WarpRun| matches!(w.stand, WarpState::Barrier(_));
         let any = self.warps.iter().flatten().any(waits);
         if any {
             for slot in 0..self.ctas.len() {
@@ -369,7 +369,7 @@ impl Sm {
 
     /// Takes away a warp that is through with its trace, and its CTA with its last.
     fn end(&mut self, l: &mut Ledger, place: usize, now: u64) {
-        let done = |w: &WarpRun| w.stand == Stand::Done;
+        let done = |w: &WarpRun| w.stand == WarpState::Done;
         if !self.warps[place].as_ref().is_some_and(done) {
             return;
         }

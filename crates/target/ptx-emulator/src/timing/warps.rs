@@ -23,7 +23,7 @@ const THERE: Ready = Ready {
 
 /// Where a warp stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum WarpState {
     /// Before an instruction.
     Before,
     /// At a barrier.
@@ -50,7 +50,7 @@ pub(crate) struct WarpRun {
     pub at: usize,
     /// The stretch that it is in: its first record, the instruction that is, and how many went.
     stretch: Option<(usize, u32, usize)>,
-    pub stand: Stand,
+    pub stand: WarpState,
     /// First cycle not accounted for.
     pub since: u64,
     pub start: u64,
@@ -79,7 +79,7 @@ impl WarpRun {
             trace,
             at: 0,
             stretch: None,
-            stand: Stand::Before,
+            stand: WarpState::Before,
             since: start,
             start,
             ready: start,
@@ -143,7 +143,7 @@ impl WarpRun {
     pub fn prepare(&mut self, code: &Code, now: u64) {
         loop {
             let Some(r) = self.trace.get(self.at) else {
-                self.stand = Stand::Done;
+                self.stand = WarpState::Done;
                 return;
             };
             let a = &code.asks[r.pc as usize];

@@ -1,3 +1,4 @@
+//! The access calculator's report: coalescing, bank conflicts, remedies.
 use super::because;
 use crate::table::{Align, Style, Table};
 use crate::units;

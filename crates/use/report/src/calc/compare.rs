@@ -1,3 +1,4 @@
+//! Machines side by side in one table.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use machine::calc::ridge_points;

@@ -1,3 +1,4 @@
+//! A machine's memory hierarchy as a table.
 use crate::table::{Align, Style, Table};
 use crate::units;
 use machine::calc::travel_seconds;

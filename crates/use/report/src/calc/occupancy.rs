@@ -1,3 +1,4 @@
+//! The occupancy calculator's report: limits, next steps, latency hiding.
 use super::because;
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -1,3 +1,4 @@
+//! The tensor-core calculator's report.
 use super::because;
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -1,3 +1,4 @@
+//! The transfer calculator's report: ways across a link, stage by stage.
 use super::because;
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -1,3 +1,4 @@
+//! Builds the report page's data from a plan and a measured run.
 use super::{
     Lane, LaneSpan, MachineData, MeasuredRun, MeasuredStep, PageBuffer, PageData, PageInit,
     PageNodes, PageRoofs, PageStep, PageTimeline, PageWhy, sentence,

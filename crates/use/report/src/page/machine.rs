@@ -1,3 +1,4 @@
+//! A machine as the report page shows it.
 use machine::{Costs, Machine, Sourced};
 use serde::Serialize;
 

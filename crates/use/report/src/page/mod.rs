@@ -4,7 +4,7 @@
 //! within a [`PageData::VERSION`]. The page is a template by hand (HTML, CSS, JavaScript) that carries the
 //! data and fetches nothing.
 
-mod against;
+mod baseline;
 mod build;
 mod html;
 mod machine;
@@ -12,7 +12,7 @@ mod sentence;
 
 pub(crate) use html::filled;
 
-pub use against::{Against, AgainstError, AgainstStep};
+pub use baseline::{AgainstError, AgainstStep, Baseline};
 pub use build::PageInput;
 pub use machine::{MachineData, MachineLevel, MachineLink, MachineUnit};
 
@@ -248,7 +248,7 @@ pub struct PageData {
     pub accounting: PageNodes,
     /// What it is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub against: Option<Against>,
+    pub against: Option<Baseline>,
 }
 
 impl PageData {
@@ -259,7 +259,7 @@ impl PageData {
 
     /// Compared with another run or machine.
     #[must_use]
-    pub fn with_against(mut self, other: Against) -> PageData {
+    pub fn with_against(mut self, other: Baseline) -> PageData {
         self.against = Some(other);
         self
     }

@@ -1,3 +1,4 @@
+//! The report page's first sentence.
 use super::PageData;
 use crate::units;
 

@@ -1,3 +1,4 @@
+//! Advice: what would make a model faster, ranked.
 use super::{because, headline, label};
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -1,3 +1,4 @@
+//! One model over several machines.
 use super::{because, headline, label, times};
 use crate::table::{Align, Style, Table};
 use crate::{BodyView, counted, units};

@@ -1,3 +1,4 @@
+//! One model on a changed machine.
 use super::{because, headline, label, times};
 use crate::table::{Align, Style, Table};
 use crate::units;

@@ -3,8 +3,8 @@
 //! ([`Walk::html`]) and read by tools ([`Walk::json`], documented in `docs/walk.md`).
 
 mod html;
+mod narration;
 mod picture;
-mod told;
 
 pub use picture::{
     Bar, CodeLine, Decision, GridAxis, LaneRequest, MemoryBlock, NodeBox, Pane, Picture, PlaceBox,

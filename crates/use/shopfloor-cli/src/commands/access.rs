@@ -1,3 +1,4 @@
+//! `shopfloor access`: how a warp's accesses meet memory.
 use crate::args;
 use crate::output::{self, Done, Failure};
 use shopfloor_tools::report::calc::{AccessInput, AccessView};

@@ -1,3 +1,4 @@
+//! `shopfloor advise`: what would make a model faster.
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
 use shopfloor::machines;

@@ -1,3 +1,4 @@
+//! `shopfloor annotate`: a model file with plan figures as node properties.
 use crate::args::{EngineArgs, ModelArgs};
 use crate::commands::plan::planned;
 use crate::output::{self, Done};

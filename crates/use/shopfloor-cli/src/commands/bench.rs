@@ -1,3 +1,4 @@
+//! `shopfloor bench`: latency, throughput, load and fixed costs.
 use crate::args::{CacheArgs, EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
 use shopfloor::{Cache, Model, SuperviseOptions, Supervision, inputs};

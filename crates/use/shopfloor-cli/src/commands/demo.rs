@@ -1,3 +1,4 @@
+//! `shopfloor demo`: the bundled digits model, planned, run and explained.
 use crate::args::{EngineArgs, tell_machine};
 use crate::output::{self, Done, Failure};
 use shopfloor::{Model, ModelOptions, Tensor, Tolerance, inputs};

@@ -1,3 +1,4 @@
+//! `shopfloor emit`: the code of a step.
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Goal, inputs};

@@ -1,3 +1,4 @@
+//! `shopfloor emulate`: PTX text run without a GPU.
 use crate::output::{self, Done, Failure};
 use ptx_emulator::{Checks, Launch, Machine, MemoryKind, Outcome, Report, counters_table};
 use serde_json::{Value, json};

@@ -1,3 +1,4 @@
+//! `shopfloor inspect`: what a model consists of.
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
 

@@ -1,3 +1,4 @@
+//! `shopfloor machines`: descriptions, lists, detection, calibration.
 use crate::output::{self, Done};
 use shopfloor::machines;
 use shopfloor_tools::report;

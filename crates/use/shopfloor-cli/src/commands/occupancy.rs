@@ -1,3 +1,4 @@
+//! `shopfloor occupancy`: the occupancy calculator.
 use crate::args;
 use crate::output::{self, Done, Failure};
 use shopfloor::machines;

@@ -1,3 +1,4 @@
+//! `shopfloor plan`: a plan with its decisions; also planning for other commands.
 use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};

@@ -1,3 +1,4 @@
+//! `shopfloor predict`: measurement files against predictions.
 use crate::output::{self, Done};
 use shopfloor_tools::predict::{Constants, Measurements, Options, compare, pairs};
 use std::path::PathBuf;

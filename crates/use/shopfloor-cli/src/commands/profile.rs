@@ -1,3 +1,4 @@
+//! `shopfloor profile`: a measured run beside its prediction.
 use crate::args::{
     CacheArgs, EngineArgs, ModelArgs, PlanArgs, ReportArgs, tell_assumed, tell_cache, tell_machine,
 };

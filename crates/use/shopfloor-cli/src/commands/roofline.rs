@@ -1,3 +1,4 @@
+//! `shopfloor roofline`: a machine's roofs and a computation under them.
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done, Failure, note};
 use shopfloor::machines;

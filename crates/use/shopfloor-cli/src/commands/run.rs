@@ -1,3 +1,4 @@
+//! `shopfloor run`: one request, its outputs and timings.
 use crate::args::{CacheArgs, EngineArgs, ModelArgs, PlanArgs, tell_cache};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;

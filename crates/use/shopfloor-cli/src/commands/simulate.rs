@@ -1,3 +1,4 @@
+//! `shopfloor simulate`: scenarios in virtual time.
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
 use shopfloor_tools::sim::{Outcome, Verdict};

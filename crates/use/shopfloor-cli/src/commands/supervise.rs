@@ -1,3 +1,4 @@
+//! `shopfloor supervise`: models under load with a supervisor.
 use super::simulate::{again, mode};
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};

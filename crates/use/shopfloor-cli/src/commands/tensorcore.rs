@@ -1,3 +1,4 @@
+//! `shopfloor tensorcore`: the tensor-core calculator.
 use crate::output::{self, Done};
 use shopfloor::machines;
 use shopfloor_tools::calc::Product;

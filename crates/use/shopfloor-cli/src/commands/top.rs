@@ -1,3 +1,4 @@
+//! `shopfloor top`: a running engine's sessions.
 use crate::output::{self, Done};
 use shopfloor::status;
 use std::io::IsTerminal;

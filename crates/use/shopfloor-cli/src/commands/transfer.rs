@@ -1,3 +1,4 @@
+//! `shopfloor transfer`: the transfer calculator.
 use crate::args;
 use crate::output::{self, Done};
 use shopfloor::machines;

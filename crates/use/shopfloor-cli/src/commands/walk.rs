@@ -1,3 +1,4 @@
+//! `shopfloor walk`: one step from graph to lanes.
 use crate::args::ModelArgs;
 use crate::output::{self, Done, Failure};
 use shopfloor_tools::walk::{WalkOptions, save, tour, walk};

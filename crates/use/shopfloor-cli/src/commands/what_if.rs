@@ -1,3 +1,4 @@
+//! `shopfloor what-if`: a model on a changed machine.
 use crate::args::{ModelArgs, kernels};
 use crate::output::{self, Done};
 use shopfloor::{Change, machines};

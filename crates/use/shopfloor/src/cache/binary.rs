@@ -18,7 +18,7 @@ mod tests {
     use super::*;
     use layout::{Dim, DimBox};
     use plan::{Plan, Program, Segment};
-    use tensor::{Attr, Held, Tensor};
+    use tensor::{Attr, HostValue, Tensor};
 
     fn digits() -> (Program, Plan) {
         let path = concat!(
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn nesting_ends() {
         let mut t = Tensor::from_f32(&[], &[1.0]).unwrap();
-        let wrap = |t: Tensor| Tensor::holding(Held::Optional(Some(Box::new(t))));
+        let wrap = |t: Tensor| Tensor::from_host_value(HostValue::Optional(Some(Box::new(t))));
         for _ in 0..10 {
             t = wrap(t);
         }

@@ -1,10 +1,10 @@
 //! One supervised engine: its windows, and what the supervisor says done.
-use super::planning::{self, Answer, Asked, Task};
+use super::planning::{self, Answer, SessionQuery, Task};
 use super::window::{self, Known};
-use super::{Counters, Hear, SuperviseOptions};
+use super::{Counters, DecisionListener, SuperviseOptions};
 use crate::{Engine, Error};
 use plan::{Candidate, Change, Goal, Observations, Why};
-use runtime::{Keep, Kept, Prepared, Served, SessionPolicy, Turns};
+use runtime::{Capture, CapturedRequest, Prepared, SessionHandle, SessionPolicy, TrialShare};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender};
@@ -22,25 +22,25 @@ const SAMPLE_S: f64 = 2.0;
 const COMPARE_EVERY: u64 = 5;
 
 /// A proposal with what has become of it.
-struct Offer {
-    served: Weak<Served>,
+struct PendingProposal {
+    served: Weak<SessionHandle>,
     change: Change,
     goal: Goal,
     prepared: Option<Prepared>,
 }
 
 /// A proposal that is being made ready.
-struct Preparing {
+struct PreparedProposal {
     proposal: ProposalId,
     since: f64,
-    sample: Option<Kept>,
+    sample: Option<CapturedRequest>,
     /// Outputs are being compared.
     comparing: bool,
 }
 
 struct Trial {
     proposal: ProposalId,
-    served: Weak<Served>,
+    served: Weak<SessionHandle>,
     session: SessionId,
     prepared: Prepared,
     /// The policies without and with the change, where they take turns by windows.
@@ -52,35 +52,35 @@ struct Trial {
     comparing: bool,
 }
 
-pub(super) struct Live {
+pub(super) struct LiveSupervision {
     supervisor: Supervisor,
     log: Option<Log<Box<dyn Write + Send>>>,
-    hear: Option<Hear>,
+    hear: Option<DecisionListener>,
     began: Instant,
     last: Instant,
     tasks: Sender<Task>,
     answers: Receiver<Answer>,
     known: BTreeMap<SessionId, Known>,
-    offers: BTreeMap<ProposalId, Offer>,
-    preparing: Option<Preparing>,
+    offers: BTreeMap<ProposalId, PendingProposal>,
+    preparing: Option<PreparedProposal>,
     trial: Option<Trial>,
     next: ProposalId,
     /// Whether workers are granted otherwise than without a supervisor.
     limits: bool,
 }
 
-impl Live {
+impl LiveSupervision {
     pub fn new(
         engine: &Arc<Engine>,
         options: SuperviseOptions,
         counters: Arc<Counters>,
-    ) -> Result<Live, Error> {
+    ) -> Result<LiveSupervision, Error> {
         let log = options.log.map(|to| Log::new(to, &options.decide));
         let (tasks, answers) = planning::start(engine, counters).map_err(super::threads)?;
         // What shares are measured against.
         engine.device().shares();
-        engine.served().iter().for_each(|s| s.watch(true));
-        Ok(Live {
+        engine.session_handles().iter().for_each(|s| s.watch(true));
+        Ok(LiveSupervision {
             supervisor: Supervisor::new(options.decide),
             log: log.transpose().map_err(|e| Error::Usage(e.to_string()))?,
             hear: options.hear,
@@ -113,7 +113,7 @@ impl Live {
             workers: engine.device().shares(),
             ..Window::default()
         };
-        let all = engine.served();
+        let all = engine.session_handles();
         self.known.retain(|id, _| all.iter().any(|s| s.id() == *id));
         for s in &all {
             plan::pause();
@@ -161,7 +161,7 @@ impl Live {
         if let Some(t) = self.trial.take() {
             t.end();
         }
-        for s in engine.map(Engine::served).unwrap_or_default() {
+        for s in engine.map(Engine::session_handles).unwrap_or_default() {
             s.watch(false);
         }
         if let Some(e) = engine.filter(|_| self.limits) {
@@ -217,7 +217,7 @@ impl Live {
     /// Has a live request kept for comparing.
     fn want(&self, id: ProposalId) {
         if let Some(s) = self.offers.get(&id).and_then(|o| o.served.upgrade()) {
-            s.keep(Keep::Any);
+            s.keep(Capture::Any);
         }
     }
 
@@ -296,7 +296,7 @@ impl Live {
                 };
                 let plan = Box::new(o.change.plan.clone());
                 let _ = self.tasks.send(Task::Prepare(id, o.served.clone(), plan));
-                self.preparing = Some(Preparing {
+                self.preparing = Some(PreparedProposal {
                     proposal: id,
                     since: self.now(),
                     sample: None,
@@ -328,11 +328,11 @@ impl Live {
     }
 
     fn propose(&mut self, engine: &Engine, seen: Box<Observations>) {
-        let served = engine.served().into_iter();
+        let served = engine.session_handles().into_iter();
         let asked = served.filter_map(|s| {
             let plan = self.known.get(&s.id())?.plan.clone()?;
             let free = window::may_change(s.program()) && !s.options().pinned;
-            free.then_some(Asked { served: s, plan })
+            free.then_some(SessionQuery { served: s, plan })
         });
         let _ = self.tasks.send(Task::Propose(seen, asked.collect()));
     }
@@ -341,7 +341,7 @@ impl Live {
     fn proposals(&mut self, engine: &Engine, list: Vec<Candidate>) -> Vec<Proposal> {
         // What was offered before and not taken up is gone.
         self.offers.clear();
-        let served = engine.served();
+        let served = engine.session_handles();
         let mut out = Vec::new();
         for c in list {
             let gain = c.now_s / (c.now_s - c.gain_s).max(1e-12) - 1.0;
@@ -377,7 +377,7 @@ impl Live {
                 },
                 subject,
             });
-            let offer = Offer {
+            let offer = PendingProposal {
                 served: Arc::downgrade(s),
                 change,
                 goal,
@@ -402,8 +402,8 @@ impl Live {
         s.try_plan(
             &prepared,
             match by_windows {
-                true => Turns::Windows,
-                false => Turns::Every(every),
+                true => TrialShare::Windows,
+                false => TrialShare::Every(every),
             },
         );
         let trial = Trial {
@@ -424,7 +424,7 @@ impl Live {
             windows: 0,
             comparing: false,
         };
-        s.keep(Keep::Nothing);
+        s.keep(Capture::Nothing);
         trial.set(true);
         self.trial = Some(Trial { on: true, ..trial });
     }
@@ -464,7 +464,7 @@ fn policy(engine: &Engine, change: &Change, goal: Goal, was: &SessionPolicy) -> 
 
 impl Trial {
     /// Samples of a window.
-    fn add(&mut self, seen: &runtime::Seen) {
+    fn add(&mut self, seen: &runtime::Observed) {
         for r in &seen.runs {
             let v = match self.compare {
                 Compare::RunSeconds => r.seconds,
@@ -488,7 +488,7 @@ impl Trial {
             && !self.comparing
             && self.windows % COMPARE_EVERY == 1
         {
-            s.keep(Keep::Tried);
+            s.keep(Capture::Tried);
         }
         if self.policies.is_some() {
             self.on = !self.on;
@@ -516,7 +516,7 @@ impl Trial {
 
     fn end(&self) {
         if let Some(s) = self.served.upgrade() {
-            s.keep(Keep::Nothing);
+            s.keep(Capture::Nothing);
             s.end_trial();
         }
         self.set(false);

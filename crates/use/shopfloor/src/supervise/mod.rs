@@ -8,7 +8,7 @@ mod planning;
 mod window;
 
 use crate::{Engine, Error};
-use live::Live;
+use live::LiveSupervision;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use supervisor::supervise::{Decision, LogError, Mode, Options};
 
 /// Hears every decision.
-pub type Hear = Box<dyn FnMut(&Decision) + Send>;
+pub type DecisionListener = Box<dyn FnMut(&Decision) + Send>;
 
 /// How an engine is supervised.
 pub struct SuperviseOptions {
@@ -28,7 +28,7 @@ pub struct SuperviseOptions {
     /// Where everything is written that the supervisor is told and says, for [`crate::replay`].
     pub log: Option<Box<dyn Write + Send>>,
     /// Who hears every decision.
-    pub hear: Option<Hear>,
+    pub hear: Option<DecisionListener>,
 }
 
 impl Default for SuperviseOptions {
@@ -57,7 +57,7 @@ impl SuperviseOptions {
 
 /// What supervising has taken so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct SupervisionCost {
     /// Windows.
     pub windows: u64,
     /// Seconds of a processor that the loop took.
@@ -133,7 +133,7 @@ impl Supervision {
     fn run(engine: &Arc<Engine>, options: SuperviseOptions) -> Result<Supervision, Error> {
         let (stop, counters) = (Arc::new(Stop::default()), Arc::new(Counters::default()));
         let window = options.window.max(Duration::from_millis(1));
-        let mut live = Live::new(engine, options, counters.clone())?;
+        let mut live = LiveSupervision::new(engine, options, counters.clone())?;
         let (stops, own) = (stop.clone(), counters.clone());
         let weak = Arc::downgrade(engine);
         let thread = std::thread::Builder::new()
@@ -176,9 +176,9 @@ impl Supervision {
     }
 
     /// What it has taken so far.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> SupervisionCost {
         let s = |a: &AtomicU64| a.load(Ordering::Relaxed) as f64 * 1e-9;
-        Spent {
+        SupervisionCost {
             windows: self.counters.windows.load(Ordering::Relaxed),
             loop_s: s(&self.counters.loop_ns),
             planning_s: s(&self.counters.planning_ns),
@@ -190,7 +190,7 @@ impl Supervision {
     ///
     /// # Errors
     /// The log could not be written.
-    pub fn finish(mut self) -> Result<Spent, Error> {
+    pub fn finish(mut self) -> Result<SupervisionCost, Error> {
         self.stop.call();
         let out = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(Err(e))) => Err(Error::Usage(e.to_string())),

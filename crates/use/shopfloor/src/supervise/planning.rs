@@ -3,7 +3,7 @@ use super::Counters;
 use crate::{Engine, Tolerance, compare};
 use layout::DType;
 use plan::{Allotment, Candidate, Observations, Plan, Serving, VerifiedPlan};
-use runtime::{Kept, Prepared, Served, joins_along};
+use runtime::{CapturedRequest, Prepared, SessionHandle, batch_symbol};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,16 +12,21 @@ use supervisor::supervise::ProposalId;
 use tensor::Tensor;
 
 /// A session that the planner is asked about.
-pub(super) struct Asked {
-    pub served: Arc<Served>,
+pub(super) struct SessionQuery {
+    pub served: Arc<SessionHandle>,
     pub plan: Arc<VerifiedPlan>,
 }
 
 /// Something to do.
 pub(super) enum Task {
-    Propose(Box<Observations>, Vec<Asked>),
-    Prepare(ProposalId, Weak<Served>, Box<Plan>),
-    Compare(ProposalId, Weak<Served>, Prepared, Box<Kept>),
+    Propose(Box<Observations>, Vec<SessionQuery>),
+    Prepare(ProposalId, Weak<SessionHandle>, Box<Plan>),
+    Compare(
+        ProposalId,
+        Weak<SessionHandle>,
+        Prepared,
+        Box<CapturedRequest>,
+    ),
 }
 
 /// What came of it.
@@ -100,7 +105,7 @@ fn answer(engine: &Weak<Engine>, task: Task) -> Option<Answer> {
     }
 }
 
-fn propose(engine: &Engine, seen: &Observations, asked: &[Asked]) -> Vec<Candidate> {
+fn propose(engine: &Engine, seen: &Observations, asked: &[SessionQuery]) -> Vec<Candidate> {
     let allotments: Vec<Allotment> = asked.iter().map(|a| a.served.options().allotment).collect();
     let serving: Vec<Serving<'_>> = asked
         .iter()
@@ -117,7 +122,7 @@ fn propose(engine: &Engine, seen: &Observations, asked: &[Asked]) -> Vec<Candida
                 program,
                 plan: a.plan.plan(),
                 allotment,
-                batch: joins_along(program).filter(|_| items > 1),
+                batch: batch_symbol(program).filter(|_| items > 1),
                 items,
                 instances: u32::try_from(policy.max_running).map_or(fit, |n| n.clamp(1, fit)),
             }
@@ -127,7 +132,11 @@ fn propose(engine: &Engine, seen: &Observations, asked: &[Asked]) -> Vec<Candida
 }
 
 /// Whether the other plan gives the outputs that one plan gave for a live request.
-fn compared(s: &Served, prepared: &Prepared, kept: &Kept) -> Result<Option<String>, String> {
+fn compared(
+    s: &SessionHandle,
+    prepared: &Prepared,
+    kept: &CapturedRequest,
+) -> Result<Option<String>, String> {
     let other = (!kept.with).then_some(prepared);
     let again = s
         .run_beside(other, &kept.inputs)

@@ -1,7 +1,7 @@
 //! What happened in a window, as the supervisor is told.
 use device::Device;
 use plan::{Activity, Plan, Program, Step, Timeline, VerifiedPlan};
-use runtime::{Seen, Served};
+use runtime::{Observed, SessionHandle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use supervisor::stats::median;
@@ -20,13 +20,13 @@ pub(super) struct Known {
     windows: u64,
     /// The plan that most of its runs used of late.
     pub plan: Option<Arc<VerifiedPlan>>,
-    prices: Prices,
+    prices: StepPrices,
 }
 
 /// What steps of plans were predicted to take with so many workers: a run may have fewer than its plan is
 /// for, where others wait for some.
 #[derive(Default)]
-struct Prices(Vec<Price>);
+struct StepPrices(Vec<Price>);
 
 struct Price {
     plan: Arc<VerifiedPlan>,
@@ -35,7 +35,7 @@ struct Price {
     steps: Vec<f64>,
 }
 
-impl Prices {
+impl StepPrices {
     /// Prices that are kept of a session: of a plan in use and one that is tried.
     const MOST: usize = 8;
 
@@ -86,8 +86,8 @@ impl Prices {
 /// Takes in what was seen of a session in a window of `seconds`; `trying`: a plan of its is being tried, and
 /// every run counts for that.
 pub(super) fn session(
-    s: &Served,
-    seen: &Seen,
+    s: &SessionHandle,
+    seen: &Observed,
     known: &mut Known,
     on: &dyn Device,
     seconds: f64,
@@ -138,7 +138,7 @@ fn predicted_s(p: &VerifiedPlan) -> f64 {
 }
 
 /// Steps that were timed, of the plan in use, as with the workers that it is for.
-fn steps(session: u32, seen: &Seen, known: &mut Known, on: &dyn Device) -> Vec<StepSeen> {
+fn steps(session: u32, seen: &Observed, known: &mut Known, on: &dyn Device) -> Vec<StepSeen> {
     let Some(plan) = &known.plan else {
         return Vec::new();
     };

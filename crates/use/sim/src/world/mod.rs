@@ -7,7 +7,7 @@ use crate::arrivals::Arrivals;
 use crate::backend::{Backend, Offer, Request, Way};
 use crate::cost::StepTime;
 use crate::device::{Device, Run, Seen, Slot, Worker};
-use crate::outcome::{DeviceDecision, DeviceOutcome, Done, Outcome, SessionOutcome, Undone};
+use crate::outcome::{DeviceDecision, DeviceOutcome, Done, Outcome, SessionOutcome, Unfinished};
 use crate::scenario::Scenario;
 use crate::{Rng, SimError};
 use std::cmp::Reverse;
@@ -137,7 +137,7 @@ struct World<'a> {
     luck: Rng,
     sessions: Vec<SessionOutcome>,
     done: Vec<Done>,
-    undone: Vec<(u32, f64, Undone)>,
+    undone: Vec<(u32, f64, Unfinished)>,
     decisions: Vec<DeviceDecision>,
     promotions: u64,
     swaps: u64,
@@ -385,7 +385,7 @@ impl<'a> World<'a> {
         self.mark(self.now.to_bits() ^ session as u64);
         self.live.insert(id, live);
         let Some(d) = self.nearest(&live, id)? else {
-            self.end_request(id, Some(Undone::Failed));
+            self.end_request(id, Some(Unfinished::Failed));
             return Ok(());
         };
         let away = scenario.devices[d].away_s / 2.0;
@@ -515,8 +515,12 @@ impl<'a> World<'a> {
                     self.begin(d, run, session as usize, requests, workers)?;
                 }
                 Action::Resize { run, workers } => self.resize(d, run, workers),
-                Action::Reject { request, .. } => self.end_request(request, Some(Undone::Rejected)),
-                Action::Expire { request, .. } => self.end_request(request, Some(Undone::Expired)),
+                Action::Reject { request, .. } => {
+                    self.end_request(request, Some(Unfinished::Rejected))
+                }
+                Action::Expire { request, .. } => {
+                    self.end_request(request, Some(Unfinished::Expired))
+                }
                 Action::Stop(_) | Action::Queue(_) | Action::Drained(_) => {}
             }
         }
@@ -531,16 +535,16 @@ impl<'a> World<'a> {
     }
 
     /// A request leaves: done, or why not.
-    fn end_request(&mut self, id: RequestId, undone: Option<Undone>) {
+    fn end_request(&mut self, id: RequestId, undone: Option<Unfinished>) {
         let Some(live) = self.live.remove(&id) else {
             return;
         };
         let s = &mut self.sessions[live.session];
         match undone {
             None => s.finished += 1,
-            Some(Undone::Rejected) => s.rejected += 1,
-            Some(Undone::Expired) => s.expired += 1,
-            Some(Undone::Failed) => s.failed += 1,
+            Some(Unfinished::Rejected) => s.rejected += 1,
+            Some(Unfinished::Expired) => s.expired += 1,
+            Some(Unfinished::Failed) => s.failed += 1,
         }
         if let Some(u) = undone {
             self.undone.push((live.session as u32, live.arrived, u));

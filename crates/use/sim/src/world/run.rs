@@ -1,5 +1,5 @@
 //! Runs on their workers, step by step.
-use super::{Done, Ev, Run, Undone, World};
+use super::{Done, Ev, Run, Unfinished, World};
 use crate::SimError;
 use crate::backend::Request;
 use crate::cost::Conditions;
@@ -245,7 +245,7 @@ impl World<'_> {
             t.seen.failed += 1;
         }
         for r in run.requests {
-            self.end_request(r, Some(Undone::Failed));
+            self.end_request(r, Some(Unfinished::Failed));
         }
         self.schedule(d, Event::Finish(id))
     }

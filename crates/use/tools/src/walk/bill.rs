@@ -1,6 +1,6 @@
 //! Results back through the levels, and where the time went.
 use super::Subject;
-use super::say::{As, Build, source};
+use super::narration::{Build, NumberFormat, source};
 use report::units;
 use report::walk::{Bar, Picture, Scene, Traffic};
 
@@ -35,28 +35,28 @@ pub(super) fn levels(s: &Subject) -> Option<Scene> {
     b.number(
         "read",
         "distinct bytes read",
-        (work.unique_read, As::Bytes),
+        (work.unique_read, NumberFormat::Bytes),
         "every element that is touched, once",
         "the tile program",
     );
     b.number(
         "written",
         "distinct bytes written",
-        (work.unique_written, As::Bytes),
+        (work.unique_written, NumberFormat::Bytes),
         "every element that is written, once",
         "the tile program",
     );
     b.number(
         "ops",
         "operations",
-        (work.ops_total(), As::Count),
+        (work.ops_total(), NumberFormat::Count),
         "a multiply-add is two",
         "counted over the statements of the tile program",
     );
     b.number(
         "intensity",
         "operations per distinct byte",
-        (work.intensity(), As::Number),
+        (work.intensity(), NumberFormat::Number),
         format!(
             "{} / {}",
             units::count(work.ops_total()),
@@ -89,14 +89,14 @@ pub(super) fn levels(s: &Subject) -> Option<Scene> {
         b.number(
             "near",
             "bytes through the nearest level",
-            (bytes(near), As::Bytes),
+            (bytes(near), NumberFormat::Bytes),
             sum(near),
             program,
         );
         b.number(
             "far",
             "bytes through the farthest level",
-            (bytes(far), As::Bytes),
+            (bytes(far), NumberFormat::Bytes),
             sum(far),
             program,
         );
@@ -104,7 +104,7 @@ pub(super) fn levels(s: &Subject) -> Option<Scene> {
             b.number(
                 "reuse",
                 "near over far",
-                (bytes(near) / bytes(far), As::Times),
+                (bytes(near) / bytes(far), NumberFormat::Times),
                 format!(
                     "{} / {}",
                     units::bytes(bytes(near)),
@@ -130,7 +130,7 @@ pub(super) fn levels(s: &Subject) -> Option<Scene> {
             b.number(
                 "slow_s",
                 "what it would take alone",
-                (slow.us * 1e-6, As::Seconds),
+                (slow.us * 1e-6, NumberFormat::Seconds),
                 rate(s, slow),
                 source_of(s, &slow.level),
             );
@@ -176,7 +176,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
     b.number(
         "predicted",
         "predicted time",
-        (c.time_s, As::Seconds),
+        (c.time_s, NumberFormat::Seconds),
         format!(
             "{} + {} + {}",
             units::seconds(busy),
@@ -190,11 +190,11 @@ pub(super) fn bill(s: &Subject) -> Scene {
         .iter()
         .chain(&c.units)
         .max_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    b.number("busy", "busy: arithmetic and bytes", (busy, As::Seconds), "the longest of arithmetic and each level's bytes, statement by statement, x imbalance of the last round", model.clone());
+    b.number("busy", "busy: arithmetic and bytes", (busy, NumberFormat::Seconds), "the longest of arithmetic and each level's bytes, statement by statement, x imbalance of the last round", model.clone());
     b.number(
         "latency",
         "first access and hand-offs",
-        (c.latency_s, As::Seconds),
+        (c.latency_s, NumberFormat::Seconds),
         match (&s.step.cost_work.warps, s.is_gpu()) {
             (Some(_), _) => "what rounds of CTAs take beyond that: warps that wait for what they asked for + messages",
             (None, true) => "latency of the farthest level x waves + messages",
@@ -205,7 +205,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
     b.number(
         "fixed",
         "fixed costs",
-        (c.launch_s, As::Seconds),
+        (c.launch_s, NumberFormat::Seconds),
         "launches + steps + tasks of the busiest worker + statements, rows and calls",
         model.clone(),
     );
@@ -218,14 +218,14 @@ pub(super) fn bill(s: &Subject) -> Scene {
     b.number(
         "least",
         "everything overlapped at peak",
-        (c.interval.0, As::Seconds),
+        (c.interval.0, NumberFormat::Seconds),
         "without fixed costs",
         model.clone(),
     );
     b.number(
         "most",
         "nothing overlapped",
-        (c.interval.1, As::Seconds),
+        (c.interval.1, NumberFormat::Seconds),
         "all parts one after another",
         model,
     );
@@ -233,7 +233,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
         b.number(
             "issued",
             "machine instructions of all warps",
-            (w.turns.iter().sum(), As::Count),
+            (w.turns.iter().sum(), NumberFormat::Count),
             "lines of the step's PTX, as often as they run, each with the machine instructions that an assembler makes of it for sm_80, whichever GPU it is",
             "the PTX that is printed for the step",
         );
@@ -250,7 +250,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
         b.number(
             "longest_s",
             "what it would take alone",
-            (l.seconds, As::Seconds),
+            (l.seconds, NumberFormat::Seconds),
             "",
             "the step's prediction",
         );
@@ -262,7 +262,7 @@ pub(super) fn bill(s: &Subject) -> Scene {
         b.number(
             "measured",
             "measured time",
-            (measured, As::Seconds),
+            (measured, NumberFormat::Seconds),
             format!("median over {} requests", m.requests),
             format!("clocks of the workers of {}", m.device),
         );

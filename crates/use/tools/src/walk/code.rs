@@ -1,5 +1,5 @@
 //! The code made of a tile program: PTX beside machine code, WGSL, or what a CPU executes.
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use super::{Subject, cpu_code};
 use crate::emitted::{Emitted, sass};
 use emit::ptx::Ptx;
@@ -18,7 +18,7 @@ pub(super) enum Code {
     /// WGSL.
     Wgsl(String),
     /// A CPU's micro-kernel.
-    Cpu(cpu_code::Micro),
+    Cpu(cpu_code::MicroKernelInfo),
     /// Nothing, and why.
     None(String),
 }
@@ -231,7 +231,7 @@ pub(super) fn scene(s: &Subject, code: &Code) -> Option<Scene> {
     b.number(
         "lines",
         "lines",
-        (f64::from(first.of), As::Of("line")),
+        (f64::from(first.of), NumberFormat::Of("line")),
         "",
         emitter,
     );
@@ -244,7 +244,7 @@ pub(super) fn scene(s: &Subject, code: &Code) -> Option<Scene> {
         b.number(
             "sass_lines",
             "machine instructions",
-            (f64::from(machine.of), As::Whole),
+            (f64::from(machine.of), NumberFormat::Whole),
             "",
             "ptxas and nvdisasm",
         );
@@ -298,7 +298,7 @@ pub(super) fn scene(s: &Subject, code: &Code) -> Option<Scene> {
         b.number(
             key,
             &format!("lines that {what}"),
-            (n as f64, As::Of("line")),
+            (n as f64, NumberFormat::Of("line")),
             "",
             "lines of the text by their opcode",
         );

@@ -1,6 +1,6 @@
 //! What a CPU executes of a tile program: calls of micro-kernels, and the machine code of each.
 use super::Subject;
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use cpu::Called;
 use kernel::{Mapping, Stmt};
 use report::walk::{CodeLine, Pane};
@@ -14,7 +14,7 @@ const FUNCTIONS: usize = 12;
 const BYTES: u64 = 16 << 10;
 
 /// A step's micro-kernel.
-pub(super) struct Micro {
+pub(super) struct MicroKernelInfo {
     /// Instruction set.
     isa: cpu::Isa,
     /// Register tile, where the step has products.
@@ -71,7 +71,7 @@ fn functions(called: &[Called], quick: bool) -> Vec<Function> {
 ///
 /// # Errors
 /// The step is not planned for a CPU.
-pub(super) fn micro(s: &Subject) -> Result<Micro, String> {
+pub(super) fn micro(s: &Subject) -> Result<MicroKernelInfo, String> {
     let program = s
         .program
         .as_ref()
@@ -140,7 +140,7 @@ pub(super) fn micro(s: &Subject) -> Result<Micro, String> {
         None if s.quick => "machine code was left out".into(),
         None => missing(&functions),
     };
-    Ok(Micro {
+    Ok(MicroKernelInfo {
         isa,
         tile,
         calls,
@@ -322,7 +322,7 @@ fn hottest(all: &[&str]) -> usize {
     most.map_or(0, |i| math[i].saturating_sub(LINES / 4))
 }
 
-pub(super) fn panes(m: &Micro) -> Vec<Pane> {
+pub(super) fn panes(m: &MicroKernelInfo) -> Vec<Pane> {
     let calls = m.calls.iter().enumerate().map(|(i, l)| CodeLine {
         number: i as u32 + 1,
         text: l.clone(),
@@ -370,7 +370,7 @@ pub(super) fn panes(m: &Micro) -> Vec<Pane> {
     out
 }
 
-pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
+pub(super) fn say(s: &Subject, m: &MicroKernelInfo, b: &mut Build) {
     let here = "the tile program and its mapping";
     b.name(
         "isa",
@@ -381,7 +381,7 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
     b.number(
         "statements",
         "statements of a task",
-        (m.calls.len() as f64, As::Of("statement")),
+        (m.calls.len() as f64, NumberFormat::Of("statement")),
         "",
         here,
     );
@@ -396,21 +396,21 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
         b.number(
             "mr",
             "rows of the register tile",
-            (mr as f64, As::Whole),
+            (mr as f64, NumberFormat::Whole),
             "",
             here,
         );
         b.number(
             "nr",
             "columns of the register tile",
-            (nr as f64, As::Whole),
+            (nr as f64, NumberFormat::Whole),
             "",
             here,
         );
         b.number(
             "sums",
             "registers that hold sums",
-            (vectors as f64, As::Of("register")),
+            (vectors as f64, NumberFormat::Of("register")),
             format!("{mr} x ceil({nr} / {lanes} lanes)"),
             "the micro-kernel's shape",
         );
@@ -418,7 +418,7 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
         b.number(
             "registers",
             "vector registers",
-            (registers as f64, As::Whole),
+            (registers as f64, NumberFormat::Whole),
             "",
             format!("instruction set of {}", s.machine.name),
         );
@@ -426,7 +426,7 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
         b.number(
             "calls",
             "calls of the micro-kernel",
-            (calls, As::Count),
+            (calls, NumberFormat::Count),
             "tiles of the result, task by task",
             "read off the tile program",
         );
@@ -442,7 +442,7 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
     b.number(
         "functions",
         "functions that they come down to",
-        (m.functions.len() as f64, As::Of("function")),
+        (m.functions.len() as f64, NumberFormat::Of("function")),
         "",
         "the executor's operations for this tile program",
     );
@@ -459,7 +459,7 @@ pub(super) fn say(s: &Subject, m: &Micro, b: &mut Build) {
     b.number(
         "instructions",
         "machine instructions of all of them",
-        (all.len() as f64, As::Whole),
+        (all.len() as f64, NumberFormat::Whole),
         "",
         "objdump, of this very program",
     );

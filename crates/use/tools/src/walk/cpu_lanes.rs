@@ -1,8 +1,8 @@
 //! Vector lanes onto cache lines on a CPU: for every tile that a task loads or stores, which elements a
 //! vector register takes. Read off the tile program, its schedule, and what the executor makes of it.
 use super::Subject;
-use super::lanes::{self, LIT, REQUESTS, Told, Words};
-use super::say::{As, Build};
+use super::lanes::{self, LIT, Narrated, REQUESTS, Words};
+use super::narration::{Build, NumberFormat};
 use cpu::Called;
 use kernel::{Access, AxisId, Kernel, Mapping, OperandId, Place, Stmt, TileId, TileProgram};
 use layout::DType;
@@ -290,7 +290,7 @@ impl Task<'_> {
         store: bool,
         (t, o): (TileId, OperandId),
         v: &Vectors,
-    ) -> Option<Told> {
+    ) -> Option<Narrated> {
         let operand = self.k.operands.get(o as usize)?;
         let a = &operand.access;
         let bits = u64::from(operand.dtype.bits());
@@ -357,7 +357,7 @@ impl Task<'_> {
         };
         let lowest = first.iter().flatten().min().copied().unwrap_or(0) / self.line * self.line;
         let verb = if store { "store" } else { "load" };
-        Some(Told {
+        Some(Narrated {
             request: LaneRequest {
                 space: "cache",
                 role: if store { "store" } else { "load" },
@@ -521,21 +521,21 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
     b.number(
         "width",
         "lanes of a vector register",
-        (task.width as f64, As::Of("lane")),
+        (task.width as f64, NumberFormat::Of("lane")),
         "of 32 bits each; half as many of 64",
         here.as_str(),
     );
     b.number(
         "line",
         "bytes of a cache line",
-        (task.line as f64, As::Whole),
+        (task.line as f64, NumberFormat::Whole),
         "",
         here.as_str(),
     );
     b.number(
         "moves",
         "tiles that a task loads and stores",
-        (told.len() as f64, As::Of("tile")),
+        (told.len() as f64, NumberFormat::Of("tile")),
         "",
         "the tile program",
     );

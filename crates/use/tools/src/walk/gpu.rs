@@ -2,7 +2,7 @@
 use super::Subject;
 use super::code::{Code, ptx_role, registers_taken};
 use super::emulated::Counted;
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use super::{lanes, wgsl_lanes};
 use machine::calc::{self, Block};
 use report::units;
@@ -41,56 +41,56 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
     b.number(
         "threads",
         "threads of a CTA",
-        (block.threads as f64, As::Of("thread")),
+        (block.threads as f64, NumberFormat::Of("thread")),
         "",
         "the schedule",
     );
     b.number(
         "warps",
         "warps of a CTA",
-        (warps as f64, As::Of("warp")),
+        (warps as f64, NumberFormat::Of("warp")),
         format!("ceil({} / {lanes})", block.threads),
         "threads and lanes",
     );
     b.number(
         "registers",
         what,
-        (block.registers as f64, As::Whole),
+        (block.registers as f64, NumberFormat::Whole),
         "",
         from,
     );
     b.number(
         "shared",
         "shared memory of a CTA",
-        (shared as f64, As::Bytes),
+        (shared as f64, NumberFormat::Bytes),
         "tiles x stages, and what threads exchange",
         "the emitted text",
     );
     b.number(
         "ctas",
         "CTAs that an SM holds",
-        (held.ctas as f64, As::Of("CTA")),
+        (held.ctas as f64, NumberFormat::Of("CTA")),
         "the least of all limits",
         calc,
     );
     b.number(
         "held",
         "warps that an SM holds",
-        (held.warps as f64, As::Of("warp")),
+        (held.warps as f64, NumberFormat::Of("warp")),
         format!("{} x {warps}", held.ctas),
         calc,
     );
     b.number(
         "slots",
         "warps that it could hold",
-        (held.max_warps as f64, As::Whole),
+        (held.max_warps as f64, NumberFormat::Whole),
         "",
         format!("limits of {}", s.machine.name),
     );
     b.number(
         "occupancy",
         "occupancy",
-        (held.share, As::Percent),
+        (held.share, NumberFormat::Percent),
         format!("{} warps held / {} slots", held.warps, held.max_warps),
         calc,
     );
@@ -110,7 +110,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.number(
             "by_registers",
             "CTAs by registers",
-            (n as f64, As::Whole),
+            (n as f64, NumberFormat::Whole),
             format!(
                 "{file} / {} a CTA, by quarters of the register file",
                 held.registers_per_cta
@@ -123,7 +123,7 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.number(
             "by_shared",
             "CTAs by shared memory",
-            (n as f64, As::Whole),
+            (n as f64, NumberFormat::Whole),
             format!(
                 "{} / {} a CTA, the driver's part in it",
                 units::bytes(held.shared_per_sm as f64),
@@ -155,14 +155,14 @@ pub(super) fn warps(s: &Subject, code: &Code) -> Option<Scene> {
         b.number(
             "taken",
             "registers that ptxas took",
-            (n as f64, As::Whole),
+            (n as f64, NumberFormat::Whole),
             "",
             "ptxas, as nvdisasm shows it",
         );
         b.number(
             "taken_ctas",
             "CTAs with those",
-            (ctas as f64, As::Of("CTA")),
+            (ctas as f64, NumberFormat::Of("CTA")),
             "the least of all limits",
             calc,
         );
@@ -268,28 +268,28 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
     b.number(
         "issued",
         "instructions of its warps",
-        (total.issued as f64, As::Count),
+        (total.issued as f64, NumberFormat::Count),
         "",
         here,
     );
     b.number(
         "sectors",
         "sectors of 32 bytes",
-        (total.sectors as f64, As::Count),
+        (total.sectors as f64, NumberFormat::Count),
         "",
         here,
     );
     b.number(
         "wanted",
         "bytes that lanes ask for",
-        (total.global_bytes as f64, As::Bytes),
+        (total.global_bytes as f64, NumberFormat::Bytes),
         "",
         here,
     );
     b.number(
         "moved",
         "bytes of those sectors",
-        (total.sectors as f64 * 32.0, As::Bytes),
+        (total.sectors as f64 * 32.0, NumberFormat::Bytes),
         format!("{} x 32", total.sectors),
         here,
     );
@@ -301,21 +301,21 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
     b.number(
         "used",
         "bytes asked for over bytes moved",
-        (used, As::Percent),
+        (used, NumberFormat::Percent),
         format!("{} / ({} x 32)", total.global_bytes, total.sectors),
         here,
     );
     b.number(
         "passes",
         "passes over the banks",
-        (total.wavefronts as f64, As::Count),
+        (total.wavefronts as f64, NumberFormat::Count),
         "",
         here,
     );
     b.number(
         "conflicts",
         "passes that bank conflicts add",
-        (total.conflicts as f64, As::Whole),
+        (total.conflicts as f64, NumberFormat::Whole),
         "passes - the fewest that the widths allow",
         here,
     );
@@ -348,21 +348,21 @@ pub(super) fn lanes(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
         b.number(
             keys[0],
             &format!("{}, {}: lanes that take part", r.space, word(r.role)),
-            (active as f64, As::Of("lane")),
+            (active as f64, NumberFormat::Of("lane")),
             "",
             from.clone(),
         );
         b.number(
             keys[1],
             &format!("{}, {}: what this takes", r.space, word(r.role)),
-            (r.moved as f64, As::Of(unit)),
+            (r.moved as f64, NumberFormat::Of(unit)),
             "",
             from.clone(),
         );
         b.number(
             keys[2],
             &format!("{}, {}: the least for as many bytes", r.space, word(r.role)),
-            (r.ideal as f64, As::Of(unit)),
+            (r.ideal as f64, NumberFormat::Of(unit)),
             format!("{active} lanes x {} bytes", r.bytes),
             from,
         );

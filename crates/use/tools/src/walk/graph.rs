@@ -1,6 +1,6 @@
 //! From the model's graph to a tile program: what the step stands for, how it is to run, and what it says.
 use super::Subject;
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use kernel::{AxisTile, Role};
 use plan::{BufferKind, StepWork};
 use report::walk::{Bar, CodeLine, Decision, NodeBox, Pane, Picture, Scene, ValueBox};
@@ -87,28 +87,28 @@ pub(super) fn node(s: &Subject) -> Scene {
     b.number(
         "model_nodes",
         "nodes of the model",
-        (s.fates.len() as f64, As::Whole),
+        (s.fates.len() as f64, NumberFormat::Whole),
         "",
         file,
     );
     b.number(
         "nodes",
         "nodes in this step",
-        (nodes.len() as f64, As::Of("node")),
+        (nodes.len() as f64, NumberFormat::Of("node")),
         "",
         "the plan",
     );
     b.number(
         "number",
         "step",
-        (f64::from(s.number), As::Whole),
+        (f64::from(s.number), NumberFormat::Whole),
         "",
         "its place in the plan",
     );
     b.number(
         "of",
         "steps of the plan",
-        (f64::from(s.of), As::Whole),
+        (f64::from(s.of), NumberFormat::Whole),
         "",
         "the plan",
     );
@@ -117,7 +117,7 @@ pub(super) fn node(s: &Subject) -> Scene {
     b.number(
         "share",
         "share of the steps' predicted time",
-        (share, As::Percent),
+        (share, NumberFormat::Percent),
         format!(
             "{} / {}",
             report::units::seconds(own),
@@ -140,14 +140,14 @@ pub(super) fn node(s: &Subject) -> Scene {
     b.number(
         "reads",
         "bytes of what it reads",
-        (sum(false), As::Bytes),
+        (sum(false), NumberFormat::Bytes),
         each(false),
         sizes,
     );
     b.number(
         "writes",
         "bytes of what it writes",
-        (sum(true), As::Bytes),
+        (sum(true), NumberFormat::Bytes),
         each(true),
         sizes,
     );
@@ -185,7 +185,7 @@ pub(super) fn node(s: &Subject) -> Scene {
         b.number(
             "not",
             "joins that were left out",
-            (not as f64, As::Of("join")),
+            (not as f64, NumberFormat::Of("join")),
             "",
             "the plan's whys",
         );
@@ -218,7 +218,7 @@ pub(super) fn choice(s: &Subject) -> Scene {
     b.number(
         "predicted",
         "predicted time",
-        (predicted, As::Seconds),
+        (predicted, NumberFormat::Seconds),
         "busy time x imbalance of the last round + first access and hand-offs + fixed costs",
         format!("cost model over {}", s.machine.name),
     );
@@ -262,7 +262,7 @@ pub(super) fn choice(s: &Subject) -> Scene {
         b.number(
             "next_s",
             "predicted time of the next best",
-            (next.predicted_s, As::Seconds),
+            (next.predicted_s, NumberFormat::Seconds),
             "",
             format!("the same cost model over {}", s.machine.name),
         );
@@ -274,7 +274,7 @@ pub(super) fn choice(s: &Subject) -> Scene {
         b.number(
             "ratio",
             "next best over chosen",
-            (ratio, As::Times),
+            (ratio, NumberFormat::Times),
             format!(
                 "{} / {}",
                 report::units::seconds(next.predicted_s),
@@ -355,7 +355,7 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
     b.number(
         "tasks",
         "tasks",
-        (s.view.tasks as f64, As::Of("task")),
+        (s.view.tasks as f64, NumberFormat::Of("task")),
         cuts(&schedule.grid),
         "the schedule's grid",
     );
@@ -370,14 +370,14 @@ pub(super) fn program(s: &Subject) -> Option<Scene> {
     b.number(
         "rounds",
         "rounds of a task's loops",
-        (over, As::Of("round")),
+        (over, NumberFormat::Of("round")),
         cuts(&schedule.loops),
         "the schedule's loops",
     );
     b.number(
         "flop",
         "operations of products",
-        (s.view.flop, As::Count),
+        (s.view.flop, NumberFormat::Count),
         "a multiply-add is two",
         "counted over the statements of the tile program",
     );

@@ -1,6 +1,6 @@
 //! Requests of many lanes at once: how they lie, and the captions that speak of them. What counts them is
 //! elsewhere: the emulator, the threads of `emit::simt`, or a CPU's vectors.
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use report::walk::{LaneRequest, Picture, Scene};
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ pub(super) fn touched(lanes: &[Option<u64>], bytes: u64, unit: u64) -> (u64, u64
 }
 
 /// A request with all that its captions say.
-pub(super) struct Told {
+pub(super) struct Narrated {
     pub request: LaneRequest,
     /// The operand.
     pub name: String,
@@ -95,7 +95,7 @@ pub(super) struct Words {
 }
 
 /// Captions and figures of `all`, which are drawn.
-pub(super) fn scene(mut b: Build, all: Vec<Told>, words: &Words) -> Scene {
+pub(super) fn scene(mut b: Build, all: Vec<Narrated>, words: &Words) -> Scene {
     for (i, t) in all.iter().enumerate().take(REQUESTS) {
         let (r, keys) = (&t.request, KEYS[i]);
         let active = r.lanes.iter().flatten().count();
@@ -115,28 +115,28 @@ pub(super) fn scene(mut b: Build, all: Vec<Told>, words: &Words) -> Scene {
         b.number(
             keys[1],
             &name("lanes that take part"),
-            (taking as f64, As::Of(words.lane)),
+            (taking as f64, NumberFormat::Of(words.lane)),
             "",
             from,
         );
         b.number(
             keys[3],
             &name("what they touch"),
-            (r.moved as f64, As::Of(words.unit)),
+            (r.moved as f64, NumberFormat::Of(words.unit)),
             "",
             from,
         );
         b.number(
             keys[4],
             &name("the fewest for as many bytes"),
-            (r.ideal as f64, As::Of(words.unit)),
+            (r.ideal as f64, NumberFormat::Of(words.unit)),
             format!("{taking} x {} bytes / {}", r.bytes, r.unit),
             from,
         );
         b.number(
             keys[5],
             &name(&format!("for a {}", t.of)),
-            (r.issued as f64, As::Count),
+            (r.issued as f64, NumberFormat::Count),
             "",
             from,
         );
@@ -162,7 +162,7 @@ pub(super) fn scene(mut b: Build, all: Vec<Told>, words: &Words) -> Scene {
             b.number(
                 keys[6],
                 &name("vectors that leave lanes out"),
-                (n as f64, As::Whole),
+                (n as f64, NumberFormat::Whole),
                 format!("of {}", r.issued),
                 from,
             );
@@ -179,14 +179,14 @@ pub(super) fn scene(mut b: Build, all: Vec<Told>, words: &Words) -> Scene {
             b.number(
                 keys[7],
                 &name("what all of them touch"),
-                (lines as f64, As::Of(words.unit)),
+                (lines as f64, NumberFormat::Of(words.unit)),
                 "each counted once",
                 from,
             );
             b.number(
                 keys[8],
                 &name("the fewest for all of them"),
-                (least as f64, As::Whole),
+                (least as f64, NumberFormat::Whole),
                 "",
                 from,
             );

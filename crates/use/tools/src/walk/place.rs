@@ -1,7 +1,7 @@
 //! How the step is started, where its buffers lie, and how its tasks go onto workers.
 use super::Subject;
 use super::graph::{buffers, kind};
-use super::say::{As, Build, source};
+use super::narration::{Build, NumberFormat, source};
 use machine::calc::{Batches, compare_transfers, launch_stages};
 use report::units;
 use report::walk::{Bar, GridAxis, MemoryBlock, Picture, PlaceBox, Scene};
@@ -34,28 +34,28 @@ pub(super) fn launch(s: &Subject) -> Scene {
     b.number(
         "launch",
         "one start from the host",
-        (c.launch_s.value, As::Seconds),
+        (c.launch_s.value, NumberFormat::Seconds),
         "",
         source("launch cost", &m.name, &c.launch_s),
     );
     b.number(
         "step",
         "fixed cost of a step",
-        (c.step_s.value, As::Seconds),
+        (c.step_s.value, NumberFormat::Seconds),
         "",
         source("cost of a step within a plan", &m.name, &c.step_s),
     );
     b.number(
         "task",
         "fixed cost of a task",
-        (c.task_s.value, As::Seconds),
+        (c.task_s.value, NumberFormat::Seconds),
         "",
         source("cost of a task", &m.name, &c.task_s),
     );
     b.number(
         "handoff",
         "a message between running workers",
-        (c.handoff_s.value, As::Seconds),
+        (c.handoff_s.value, NumberFormat::Seconds),
         "",
         source("hand-off cost", &m.name, &c.handoff_s),
     );
@@ -63,7 +63,7 @@ pub(super) fn launch(s: &Subject) -> Scene {
     b.number(
         "fixed",
         "fixed costs of this step",
-        (own, As::Seconds),
+        (own, NumberFormat::Seconds),
         "launches + steps + tasks of the busiest worker + statements, rows and calls",
         "the step's prediction",
     );
@@ -79,11 +79,11 @@ pub(super) fn launch(s: &Subject) -> Scene {
         // Data stays on the device: only starts and answers are compared.
         let batches = Batches::on(m, 0.0, ROW, s.step.predicted.time_s);
         let ways = compare_transfers(&batches);
-        b.number("ring", "a message through the ring, one way", (batches.handoff_s, As::Seconds), "", "calculator `transfer`: a posted write over the road and the poll that sees it (assumed)");
+        b.number("ring", "a message through the ring, one way", (batches.handoff_s, NumberFormat::Seconds), "", "calculator `transfer`: a posted write over the road and the poll that sees it (assumed)");
         b.number(
             "io",
             "bytes of its operands",
-            (io, As::Bytes),
+            (io, NumberFormat::Bytes),
             "",
             "buffers of the plan",
         );
@@ -101,14 +101,14 @@ pub(super) fn launch(s: &Subject) -> Scene {
         b.number(
             "launched",
             "a request by launches",
-            (of("one by one"), As::Seconds),
+            (of("one by one"), NumberFormat::Seconds),
             "launch + step",
             say,
         );
         b.number(
             "resident",
             "a request by the ring",
-            (of("resident, ring"), As::Seconds),
+            (of("resident, ring"), NumberFormat::Seconds),
             "step + 2 messages",
             say,
         );
@@ -119,7 +119,7 @@ pub(super) fn launch(s: &Subject) -> Scene {
         b.number(
             "wake",
             "waking a parked worker",
-            (c.wake_s.value, As::Seconds),
+            (c.wake_s.value, NumberFormat::Seconds),
             "",
             source("wake-up cost", &m.name, &c.wake_s),
         );
@@ -149,7 +149,7 @@ pub(super) fn launch(s: &Subject) -> Scene {
     b.number(
         "waits",
         "steps it waits for",
-        (waits as f64, As::Of("earlier step")),
+        (waits as f64, NumberFormat::Of("earlier step")),
         "",
         "the plan",
     );
@@ -247,7 +247,7 @@ pub(super) fn memory(s: &Subject) -> Scene {
     b.number(
         "arena",
         "arena of a request",
-        (arena as f64, As::Bytes),
+        (arena as f64, NumberFormat::Bytes),
         "offsets from lifetimes: what is never alive together may share bytes",
         "the plan's memory",
     );
@@ -261,14 +261,14 @@ pub(super) fn memory(s: &Subject) -> Scene {
     b.number(
         "read",
         "bytes of what it reads",
-        (sum("read"), As::Bytes),
+        (sum("read"), NumberFormat::Bytes),
         "",
         "buffers of the plan",
     );
     b.number(
         "written",
         "bytes of what it writes",
-        (sum("write"), As::Bytes),
+        (sum("write"), NumberFormat::Bytes),
         "",
         "buffers of the plan",
     );
@@ -276,7 +276,7 @@ pub(super) fn memory(s: &Subject) -> Scene {
     b.number(
         "beside",
         "others alive meanwhile",
-        (beside as f64, As::Of("other buffer")),
+        (beside as f64, NumberFormat::Of("other buffer")),
         "",
         "lifetimes in the plan",
     );
@@ -284,7 +284,7 @@ pub(super) fn memory(s: &Subject) -> Scene {
     b.number(
         "capacity",
         "memory",
-        (memory.bytes.value, As::Bytes),
+        (memory.bytes.value, NumberFormat::Bytes),
         "",
         source(&memory.name, &s.machine.name, &memory.bytes),
     );
@@ -370,14 +370,14 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
     b.number(
         "tasks",
         "tasks",
-        (tasks as f64, As::Of(task)),
+        (tasks as f64, NumberFormat::Of(task)),
         grid.join(" x "),
         "the schedule's grid",
     );
     b.number(
         "workers",
         "workers",
-        (workers as f64, As::Of(worker)),
+        (workers as f64, NumberFormat::Of(worker)),
         "",
         source("workers", &s.machine.name, &s.machine.workers.count),
     );
@@ -385,7 +385,7 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
     b.number(
         "chunk",
         "tasks handed out at a time",
-        (chunk as f64, As::Of("task")),
+        (chunk as f64, NumberFormat::Of("task")),
         "",
         "the schedule",
     );
@@ -400,35 +400,35 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
         b.number(
             "per",
             "CTAs on one SM",
-            (per as f64, As::Of("CTA")),
+            (per as f64, NumberFormat::Of("CTA")),
             "",
             "calculator `occupancy`, as the planner used it",
         );
         b.number(
             "slots",
             "CTAs at once",
-            (slots as f64, As::Of("CTA")),
+            (slots as f64, NumberFormat::Of("CTA")),
             format!("{workers} x {per}"),
             "the two figures beside it",
         );
         b.number(
             "waves",
             "waves",
-            (waves as f64, As::Of("wave")),
+            (waves as f64, NumberFormat::Of("wave")),
             format!("ceil({tasks} / {slots})"),
             "tasks and CTAs at once",
         );
         b.number(
             "last",
             "CTAs of the last wave",
-            (last as f64, As::Of("CTA")),
+            (last as f64, NumberFormat::Of("CTA")),
             format!("{tasks} - {} x {slots}", waves.saturating_sub(1)),
             "tasks and CTAs at once",
         );
         b.number(
             "used",
             "share of the waves' slots that work",
-            (used, As::Percent),
+            (used, NumberFormat::Percent),
             format!("{tasks} / ({waves} x {slots})"),
             "tasks and slots",
         );
@@ -458,7 +458,7 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
         b.number(
             "each",
             "tasks of the busiest worker",
-            (each as f64, As::Of("task")),
+            (each as f64, NumberFormat::Of("task")),
             format!("ceil({tasks} / {workers})"),
             "tasks and workers",
         );
@@ -467,7 +467,7 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
             b.number(
                 "largest",
                 "share of the largest task",
-                (largest, As::Percent),
+                (largest, NumberFormat::Percent),
                 "largest task / all",
                 "read off the tile program",
             );
@@ -487,7 +487,7 @@ pub(super) fn grid(s: &Subject) -> Option<Scene> {
             b.number(
                 "took",
                 "workers that took part",
-                (f64::from(m.workers), As::Of("worker")),
+                (f64::from(m.workers), NumberFormat::Of("worker")),
                 "",
                 "measured: workers' own clocks",
             );

@@ -1,7 +1,7 @@
 //! Tiles within tiles: the whole product down to one instruction.
 use super::Subject;
 use super::emulated::Counted;
-use super::say::{As, Build};
+use super::narration::{Build, NumberFormat};
 use kernel::{AxisId, Mapping, Stmt};
 use ptx_emulator::Class;
 use report::walk::{Picture, Scene, TileBox};
@@ -87,7 +87,7 @@ pub(super) fn scene(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
                 b.number(
                     "each",
                     "instructions of a warp in a round",
-                    (each, As::Whole),
+                    (each, NumberFormat::Whole),
                     format!(
                         "ceil({}/{}) x ceil({}/{}) x ceil({}/{})",
                         warp[0], one[0], warp[1], one[1], warp[2], one[2]
@@ -154,7 +154,7 @@ pub(super) fn scene(s: &Subject, counted: &Result<Counted, String>) -> Option<Sc
                 b.number(
                     "counted",
                     what,
-                    (n as f64, As::Count),
+                    (n as f64, NumberFormat::Count),
                     "",
                     "the emulator, over one CTA",
                 );

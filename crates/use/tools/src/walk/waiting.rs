@@ -2,8 +2,8 @@
 //! run them, Little's law.
 use super::Subject;
 use super::emulated::Counted;
+use super::narration::{Build, NumberFormat, source};
 use super::place::waves;
-use super::say::{As, Build, source};
 use crate::stalls::{Reason, StepStalls};
 use machine::calc;
 use report::units;
@@ -38,28 +38,28 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
     b.number(
         "ctas",
         "CTAs that were timed",
-        (t.ctas.0 as f64, As::Of("CTA")),
+        (t.ctas.0 as f64, NumberFormat::Of("CTA")),
         format!("the first of {}", t.ctas.1),
         here,
     );
     b.number(
         "sms",
         "SMs that they ran on",
-        (t.sms.0 as f64, As::Of("SM")),
+        (t.sms.0 as f64, NumberFormat::Of("SM")),
         format!("of {}, with their share of L2 and memory", t.sms.1),
         here,
     );
     b.number(
         "cycles",
         "cycles",
-        (st.cycles as f64, As::Count),
+        (st.cycles as f64, NumberFormat::Count),
         "from the first CTA's start until all is stored",
         here,
     );
     b.number(
         "seconds",
         "the whole step by these cycles",
-        (t.seconds, As::Seconds),
+        (t.seconds, NumberFormat::Seconds),
         format!(
             "{} cycles / {} x ({} / {} CTAs) x ({} / {} SMs)",
             st.cycles,
@@ -74,14 +74,17 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
     b.number(
         "predicted",
         "predicted without its launch",
-        (t.predicted_s, As::Seconds),
+        (t.predicted_s, NumberFormat::Seconds),
         "predicted time - launches - steps",
         "the step's prediction",
     );
     b.number(
         "schedulers",
         "schedulers of an SM",
-        (f64::from(t.timing.schedulers), As::Of("scheduler")),
+        (
+            f64::from(t.timing.schedulers),
+            NumberFormat::Of("scheduler"),
+        ),
         "",
         format!("limits of {}", s.machine.name),
     );
@@ -89,14 +92,14 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
     b.number(
         "issued",
         "share of warps' cycles in which they issue",
-        (share(Reason::Issued), As::Percent),
+        (share(Reason::Issued), NumberFormat::Percent),
         "issued / cycles of all warps",
         here,
     );
     b.number(
         "issue",
         "share of schedulers' cycles in which they issue",
-        (st.issue, As::Percent),
+        (st.issue, NumberFormat::Percent),
         "instructions / (schedulers x cycles)",
         here,
     );
@@ -105,7 +108,7 @@ fn timed(s: &Subject, t: &StepStalls) -> Scene {
     b.number(
         "worst_share",
         "share of warps' cycles that go there",
-        (share(worst), As::Percent),
+        (share(worst), NumberFormat::Percent),
         "cycles for this reason / cycles of all warps",
         here,
     );
@@ -170,14 +173,14 @@ fn hiding(s: &Subject) -> Option<Scene> {
     b.number(
         "warps",
         "warps on an SM",
-        (warps as f64, As::Of("warp")),
+        (warps as f64, NumberFormat::Of("warp")),
         format!("{per} CTAs x {per_cta}"),
         "occupancy as planned",
     );
     b.number(
         "bytes",
         "bytes of a lane's load",
-        (bytes as f64, As::Bytes),
+        (bytes as f64, NumberFormat::Bytes),
         "",
         "the schedule",
     );
@@ -191,7 +194,7 @@ fn hiding(s: &Subject) -> Option<Scene> {
         b.number(
             "latency",
             "latency of an access",
-            (far.latency_s, As::Seconds),
+            (far.latency_s, NumberFormat::Seconds),
             "",
             source(
                 &format!("latency of {}", l.name),
@@ -203,7 +206,7 @@ fn hiding(s: &Subject) -> Option<Scene> {
     b.number(
         "need",
         "bytes under way that keep it busy, of one SM",
-        (far.bytes_per_worker, As::Bytes),
+        (far.bytes_per_worker, NumberFormat::Bytes),
         format!(
             "{} x {} / SMs",
             units::byte_rate(far.bandwidth),
@@ -214,14 +217,14 @@ fn hiding(s: &Subject) -> Option<Scene> {
     b.number(
         "have",
         "bytes under way when every lane has one load out",
-        (far.has_bytes, As::Bytes),
+        (far.has_bytes, NumberFormat::Bytes),
         format!("{warps} x {lanes} x {bytes}"),
         calc,
     );
     b.number(
         "share",
         "share of the bandwidth that this reaches",
-        (far.share, As::Percent),
+        (far.share, NumberFormat::Percent),
         "have / need, at most all",
         calc,
     );

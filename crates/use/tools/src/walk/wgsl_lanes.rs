@@ -1,10 +1,10 @@
 //! Invocations onto addresses where the code is WGSL: counted from the threads that are printed, by their
 //! interpreter, over one workgroup on zeros.
 use super::Subject;
-use super::lanes::{self, LIT, REQUESTS, Told, Words};
-use super::say::{As, Build};
+use super::lanes::{self, LIT, Narrated, REQUESTS, Words};
+use super::narration::{Build, NumberFormat};
 use emit::simt::Caps;
-use emit::simt::run::{Asked, Ended, Memory, Request, run};
+use emit::simt::run::{Asked, Memory, Request, RunEnd, run};
 use expr::Scalar;
 use kernel::OperandId;
 use layout::DType;
@@ -17,7 +17,7 @@ const STEPS: u64 = 8_000_000;
 const WORD: u64 = 4;
 
 /// What one instruction asked.
-struct Site {
+struct AccessSite {
     operand: OperandId,
     index: u32,
     write: bool,
@@ -34,7 +34,7 @@ struct Counting {
     dtypes: Vec<DType>,
     /// Invocations of a subgroup.
     width: usize,
-    sites: BTreeMap<usize, Site>,
+    sites: BTreeMap<usize, AccessSite>,
     shared: u64,
 }
 
@@ -70,7 +70,7 @@ impl Memory for Counting {
                 let byte = u64::try_from((*a)?).ok()?.saturating_mul(bits) / 8;
                 Some(byte / WORD * WORD)
             };
-            let site = self.sites.entry(r.site).or_insert_with(|| Site {
+            let site = self.sites.entry(r.site).or_insert_with(|| AccessSite {
                 operand,
                 index: r.index,
                 write: r.write,
@@ -106,7 +106,7 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
     let operands = &program.kernel().operands;
     let name = |o: OperandId| operands.get(o as usize).map_or("?", |o| o.name.as_str());
     // Of each operand what is asked most often, loads before stores.
-    let mut all: Vec<&Site> = counting.sites.values().collect();
+    let mut all: Vec<&AccessSite> = counting.sites.values().collect();
     all.sort_by_key(|x| (x.write, x.operand, std::cmp::Reverse(x.issued)));
     all.dedup_by_key(|x| (x.write, x.operand));
     let told = all.iter().take(REQUESTS).enumerate().map(|(i, x)| {
@@ -125,7 +125,7 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
         let (moved, ideal) = lanes::touched(&x.lanes, x.bytes, unit);
         let (way, stride) = lanes::way(&x.lanes, x.bytes);
         let first = x.lanes.iter().flatten().min().copied().unwrap_or(0) / unit * unit;
-        Told {
+        Narrated {
             request: LaneRequest {
                 space: "global",
                 role: if x.write { "store" } else { "load" },
@@ -149,10 +149,10 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
             of: "workgroup",
         }
     });
-    let told: Vec<Told> = told.collect();
+    let told: Vec<Narrated> = told.collect();
     let here = match ended {
-        Ended::Whole => "the threads that the WGSL prints, over one workgroup on zeros",
-        Ended::Cut => {
+        RunEnd::Whole => "the threads that the WGSL prints, over one workgroup on zeros",
+        RunEnd::Cut => {
             "the threads that the WGSL prints, over the first steps of one workgroup on zeros"
         }
     };
@@ -160,21 +160,21 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
     b.number(
         "threads",
         "invocations of a workgroup",
-        (f64::from(threads), As::Of("invocation")),
+        (f64::from(threads), NumberFormat::Of("invocation")),
         "",
         "the schedule",
     );
     b.number(
         "width",
         "invocations of a subgroup",
-        (counting.width as f64, As::Whole),
+        (counting.width as f64, NumberFormat::Whole),
         "",
         format!("limits of {}", s.machine.name),
     );
     b.number(
         "line",
         "bytes of a line",
-        (unit as f64, As::Whole),
+        (unit as f64, NumberFormat::Whole),
         "",
         format!("levels of {}", s.machine.name),
     );
@@ -182,14 +182,14 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
     b.number(
         "asked",
         "requests to the arrays in memory",
-        (asked as f64, As::Count),
+        (asked as f64, NumberFormat::Count),
         "",
         here,
     );
     b.number(
         "shared",
         "requests to workgroup memory",
-        (counting.shared as f64, As::Count),
+        (counting.shared as f64, NumberFormat::Count),
         "",
         here,
     );
@@ -207,7 +207,7 @@ pub(super) fn scene(s: &Subject) -> Option<Scene> {
 }
 
 /// One workgroup's requests, how far it came, and the text that is printed of the same threads.
-fn count(s: &Subject) -> Result<(Counting, Ended, String), String> {
+fn count(s: &Subject) -> Result<(Counting, RunEnd, String), String> {
     let program = s.program.as_ref().ok_or("a host step has no threads")?;
     let threads = emit::simt::lower(program, Caps { shuffle: 0 }).map_err(|e| e.to_string())?;
     let arrays = vec![emit::wgsl::Array::Work; program.kernel().operands.len()];

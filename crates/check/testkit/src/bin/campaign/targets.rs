@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use testing::Share;
-use testkit::printed::{Came, Code, On, check, everywhere};
+use testkit::printed::{Code, On, PrintOutcome, check, everywhere};
 use testkit::{tools, zoo};
 
 const USAGE: &str = "usage: cargo xtask targets [--on TARGET]... [--only zoo|node] [--share K/N] [--large] [--assemble] [NAME...]
@@ -75,7 +75,7 @@ impl Case {
         &self,
         all: &[On],
         valid: &mut dyn FnMut(&On, &Code) -> Result<(), String>,
-    ) -> Result<Came, String> {
+    ) -> Result<PrintOutcome, String> {
         match self {
             Case::Node(_, path) => check(path, &[], all, valid),
             Case::Zoo(m) => {
@@ -207,8 +207,8 @@ fn campaign(asked: &Asked) -> Result<usize, String> {
         let mut valid = |on: &On, code: &Code| assembler.valid(on, code);
         let done = catch_unwind(AssertUnwindSafe(|| c.check(&all, &mut valid)));
         match done.unwrap_or_else(|_| Err("it panicked".into())) {
-            Ok(Came::Steps(n)) => steps += n,
-            Ok(Came::Unknown(why)) => {
+            Ok(PrintOutcome::Steps(n)) => steps += n,
+            Ok(PrintOutcome::Unknown(why)) => {
                 others += 1;
                 bar.suspend(|| println!("left out {}: {why}", c.name()));
             }

@@ -5,7 +5,7 @@
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
 use super::contract::Product;
-use super::{Candidate, gather_loops, gpu_flat, gpu_lay, renumbered, tiles};
+use super::{Candidate, gather_loops, gpu_flat, gpu_layout, renumbered, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
@@ -392,7 +392,7 @@ impl Gpu<'_> {
                 .map(|i| 1u32 << i)
                 .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
                 .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
-            let mut lay = gpu_lay::Lay::new(threads);
+            let mut lay = gpu_layout::ThreadLayout::new(threads);
             lay.group(&columns, along, 4);
             lay.group(&rows, threads / along, 4);
             if lay.used() != threads {

@@ -3,7 +3,7 @@
 //! where they are used, and what is made of them is computed there too.
 use super::contract::Product;
 use super::gpu::MOST_REGISTERS;
-use super::{Candidate, gather_loops, gpu_lay, tiles, whole};
+use super::{Candidate, gather_loops, gpu_layout, tiles, whole};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Stmt, Swizzle,
@@ -166,7 +166,7 @@ impl Flat<'_> {
             loops: loops.to_vec(),
             ..whole(kernel)
         };
-        let mut lay = gpu_lay::Lay::new(threads);
+        let mut lay = gpu_layout::ThreadLayout::new(threads);
         if team > 1 {
             for a in self.reduced_inner_first() {
                 let n = space.len(&schedule, a);
@@ -190,7 +190,7 @@ impl Flat<'_> {
             lay.along(a, count, 1);
         }
         let mut spread = lay.spread;
-        gpu_lay::parts_alike(kernel, &mut spread);
+        gpu_layout::parts_alike(kernel, &mut spread);
         let own = |s: &Schedule, t: TileId| -> Option<i64> {
             let axes = &kernel.tiles[t as usize].axes;
             axes.iter().try_fold(1i64, |n, &a| {
@@ -228,7 +228,7 @@ impl Flat<'_> {
                     true => Place::Register,
                     false => Place::InPlace,
                 }
-            } else if gpu_lay::handed_over(kernel, t, &spread) {
+            } else if gpu_layout::handed_over(kernel, t, &spread) {
                 let bytes = self.bytes(kernel, &schedule, t)?;
                 shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
                 Place::Shared {

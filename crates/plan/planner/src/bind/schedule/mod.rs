@@ -6,11 +6,11 @@ mod flat;
 mod given;
 mod gpu;
 mod gpu_flat;
-mod gpu_lay;
+mod gpu_layout;
 mod memo;
-mod near;
 mod nibbles;
 mod recurrent;
+mod reuse;
 mod row;
 mod split;
 mod sweep;
@@ -126,7 +126,7 @@ pub(crate) fn choose(
         return given::choose(ctx, kernel, g, facts, whys);
     }
     let constant = facts.constant;
-    if let Some(taken) = near::take(ctx, &kernel.name, facts, whys) {
+    if let Some(taken) = reuse::take(ctx, &kernel.name, facts, whys) {
         return Ok(taken);
     }
     plan::pause();

@@ -19,8 +19,8 @@ const VECTORS: i64 = 2;
 fn expanded(space: &Space, tile: TileId) -> Option<(OperandId, Vec<OperandId>)> {
     let k = space.kernel;
     let args = k.body.iter().find_map(|s| match s {
-        Stmt::Map { dst, expr, args } if *dst == tile && expr.as_steps().is_some() => {
-            Some((expr.as_steps()?, args))
+        Stmt::Map { dst, expr, args } if *dst == tile && expr.as_dequantise().is_some() => {
+            Some((expr.as_dequantise()?, args))
         }
         _ => None,
     });

@@ -1,5 +1,5 @@
 //! Decisions as text: a change of a choice shows up as a change here.
-use super::other::moved_first;
+use super::alternatives::moved_first;
 use super::propose::{changed, seen, serving};
 use super::*;
 use kernel::{Mapping, Place};

@@ -1,6 +1,6 @@
 //! Arena offsets and waits against brute force on random lives.
 use crate::bind::memory::{Life, assign};
-use crate::bind::waits::{Apart, Bytes, Touch, lives, waits};
+use crate::bind::waits::{Bytes, DisjointWrites, Touch, lives, waits};
 use plan::{BufferId, Pieces, StepSet, Wait};
 
 /// A small deterministic generator.
@@ -18,7 +18,7 @@ impl Random {
 /// No two writers are known to be apart.
 struct Never;
 
-impl Apart for Never {
+impl DisjointWrites for Never {
     fn pair(&self, _: usize, _: usize, _: BufferId) -> bool {
         false
     }

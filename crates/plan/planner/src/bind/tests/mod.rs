@@ -1,10 +1,10 @@
 //! Plans of small programs written by hand.
-mod apart;
+mod alternatives;
 mod build;
 mod golden;
 mod memory;
-mod other;
 mod propose;
+mod split;
 
 use super::*;
 use build::*;

@@ -23,7 +23,9 @@ impl Compiler<'_> {
                     fill = Some((i, *dst, expr.clone()));
                 }
                 Stmt::Map { dst, expr, args } if map.is_none() => {
-                    let Some(steps) = expr.as_steps() else { break };
+                    let Some(steps) = expr.as_dequantise() else {
+                        break;
+                    };
                     map = Some((*dst, steps, args.clone()));
                 }
                 Stmt::Contract { acc, a, b, over } => {

@@ -1,5 +1,5 @@
 //! A kernel that stands still: what its workers say, and its end.
-use super::super::stretch::{Amount, Entry};
+use super::super::section::{Amount, Entry};
 use super::ResidentExecutable;
 use crate::resident::Live;
 use device::ring::{Dump, abi};
@@ -20,7 +20,7 @@ impl ResidentExecutable {
             Entry::Copy { amount, .. } => match amount {
                 Amount::Input(_) => "copy of an input".into(),
                 Amount::Output(_) => "copy of an output".into(),
-                Amount::Road(_) => self.inner.steps.names[*s].clone(),
+                Amount::CopyDirection(_) => self.inner.steps.names[*s].clone(),
             },
         };
         let names: Vec<String> = s.entries.iter().zip(&s.steps).map(name).collect();

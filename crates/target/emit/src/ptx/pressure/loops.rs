@@ -1,6 +1,6 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::{Again, Kind, Line, Parsed, Truth, starts, written};
+use super::{Kind, Line, Parsed, PredicateSource, Rematerialised, starts, written};
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.
@@ -144,10 +144,10 @@ pub(super) fn compared_again(p: &mut Parsed) {
             continue;
         }
         match l.truth {
-            Truth::Compared if l.uses.iter().all(|&u| once(u)) => {
+            PredicateSource::Compared if l.uses.iter().all(|&u| once(u)) => {
                 of.insert(to, l.uses.clone());
             }
-            Truth::Joined => {
+            PredicateSource::Joined => {
                 if let Some(at) = l.uses.iter().position(|u| of.contains_key(u)) {
                     let compared = l.uses.remove(at);
                     l.uses.extend(&of[&compared]);
@@ -181,7 +181,7 @@ pub(super) fn compared_early(p: &mut Parsed) {
         let source = |&u: &u32| match defined[u as usize] {
             (behind, 1) => match &p.lines[behind - 1] {
                 Line {
-                    again: Again::Number,
+                    again: Rematerialised::Number,
                     uses,
                     ..
                 } if uses.len() == 1 => uses[0],

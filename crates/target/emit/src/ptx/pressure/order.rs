@@ -1,6 +1,6 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
 use super::loops::{Region, regions};
-use super::{Again, Kind, Line, Parsed, SLOW, alive, count, has, starts, step, written};
+use super::{Kind, Line, Parsed, Rematerialised, SLOW, alive, count, has, starts, step, written};
 use std::collections::HashMap;
 
 /// Lines of a guarded part that becomes guarded instructions.
@@ -246,7 +246,7 @@ fn loads_first(part: &[Line]) -> Vec<Line> {
 
 /// `p` with what can be had again taken from where it comes, up to `most`: who used it uses the value that
 /// it is made of, or none.
-pub(super) fn remade(p: &Parsed, most: Again) -> Parsed {
+pub(super) fn remade(p: &Parsed, most: Rematerialised) -> Parsed {
     let defined = written(p);
     let once = |r: u32| defined[r as usize] == 1;
     // What each value is made of, where it can be had again.
@@ -258,8 +258,12 @@ pub(super) fn remade(p: &Parsed, most: Again) -> Parsed {
         }
         let mut held = l.uses.iter().filter(|&&u| p.width[u as usize] > 0);
         of[to as usize] = match (l.again, held.next(), held.next()) {
-            (Again::Special, ..) => Some(None),
-            (Again::Number, Some(&u), None) if most == Again::Number && once(u) => Some(Some(u)),
+            (Rematerialised::Special, ..) => Some(None),
+            (Rematerialised::Number, Some(&u), None)
+                if most == Rematerialised::Number && once(u) =>
+            {
+                Some(Some(u))
+            }
             _ => None,
         };
     }

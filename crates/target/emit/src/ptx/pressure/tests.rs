@@ -1,6 +1,7 @@
 //! Small texts and what is alive in them.
 use super::{
-    Addresses, Again, Kind, PACKED, Parsed, ahead, banked, estimate_threads, guarded, lean, remade,
+    Addresses, Kind, PACKED, Parsed, Rematerialised, ahead, banked, estimate_threads, guarded,
+    lean, remade,
 };
 
 fn parse(text: &str, held: bool) -> Parsed {
@@ -115,9 +116,9 @@ fn what_one_instruction_makes_of_a_number_is_not_kept() {
     let p = parse(&text, false);
     // What is counted, nine values, the thread.
     assert_eq!(alive(&p), 11);
-    assert_eq!(alive(&remade(&p, Again::Special)), 10);
+    assert_eq!(alive(&remade(&p, Rematerialised::Special)), 10);
     // One of them, and a place for what nobody reads any more.
-    assert_eq!(alive(&remade(&p, Again::Number)), 3);
+    assert_eq!(alive(&remade(&p, Rematerialised::Number)), 3);
 }
 
 #[test]

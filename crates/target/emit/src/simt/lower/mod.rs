@@ -5,8 +5,8 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
-mod home;
 mod stmt;
+mod storage;
 mod sums;
 mod walk;
 
@@ -14,12 +14,12 @@ use super::build::Build;
 use super::ir::{Buffer, Inst, Op, Program, Reg, SharedArray, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
-use home::Home;
 use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Mapping, Node, Role, Schedule, Spread, TileId};
 use kernel::{TileProgram, work};
 use layout::Dim;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use storage::TileStorage;
 use walk::At;
 
 pub(crate) type Result<T> = std::result::Result<T, EmitError>;
@@ -66,7 +66,7 @@ struct Lower<'a> {
     caps: Caps,
     b: Build,
     axes: Vec<Axis>,
-    homes: Vec<Rc<Home>>,
+    homes: Vec<Rc<TileStorage>>,
     /// Axes that each operand's accesses depend on.
     depends: Vec<Vec<AxisId>>,
     shared: Vec<SharedArray>,
@@ -382,7 +382,7 @@ impl Lower<'_> {
     /// Where several threads have the same elements of a shared tile: whether this one writes them.
     fn owner(&mut self, t: TileId) -> Option<Reg> {
         match *self.homes[t as usize] {
-            Home::Shared { .. } => {
+            TileStorage::Shared { .. } => {
                 let axes = self.kernel.tiles[t as usize].axes.clone();
                 self.first_of_equals(&axes)
             }

@@ -1,5 +1,5 @@
 //! Statements other than sums: loads, stores, maps, relabelled tiles.
-use super::home::Home;
+use super::storage::TileStorage;
 use super::walk::{At, Guard};
 use super::{Lower, Result};
 use crate::simt::ir::{Inst, Reg, Ty};
@@ -41,7 +41,10 @@ impl Lower<'_> {
         self.at = self.describe(s);
         // Nothing happens where a tile is defined that is computed where it is used.
         let nowhere = |l: &Self, t: TileId| {
-            matches!(*l.homes[t as usize], Home::Memory(_) | Home::Formula(_))
+            matches!(
+                *l.homes[t as usize],
+                TileStorage::Memory(_) | TileStorage::Formula(_)
+            )
         };
         if let Stmt::Load { dst, .. } | Stmt::Map { dst, .. } | Stmt::Relabel { dst, .. } = s
             && nowhere(self, *dst)
@@ -109,7 +112,7 @@ impl Lower<'_> {
     fn stage(&mut self, dst: TileId, operand: OperandId) -> Result<()> {
         let axes = self.kernel.tiles[dst as usize].axes.clone();
         let home = self.homes[dst as usize].clone();
-        let Home::Shared {
+        let TileStorage::Shared {
             array,
             ref sizes,
             swizzle,
@@ -253,7 +256,7 @@ impl Lower<'_> {
                 .any(|i| matches!(i, expr::Inst::Index { .. }));
         // A constant needs no position; what others read in shared memory is written everywhere.
         let guard = match *self.homes[dst as usize] {
-            Home::Held { .. } if !plain => Guard::Skip,
+            TileStorage::Held { .. } if !plain => Guard::Skip,
             _ => Guard::Carry,
         };
         let own = self.owner(dst);
@@ -282,7 +285,7 @@ impl Lower<'_> {
     }
 
     fn relabel(&mut self, dst: TileId, src: TileId, labels: &[Label]) -> Result<()> {
-        if matches!(*self.homes[dst as usize], Home::Shared { .. }) {
+        if matches!(*self.homes[dst as usize], TileStorage::Shared { .. }) {
             return self.hand_over(dst, src, labels);
         }
         let axes = self.kernel.tiles[dst as usize].axes.clone();

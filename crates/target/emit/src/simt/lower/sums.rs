@@ -1,5 +1,5 @@
 //! Contractions and folds: each thread its own positions, then threads along reduced axes together.
-use super::home::Home;
+use super::storage::TileStorage;
 use super::walk::{At, Guard};
 use super::{Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
@@ -20,7 +20,7 @@ impl<'a> Lower<'a> {
         let ty = self.ty(acc);
         let unrolled = self.unrolled(&[acc, a, b]);
         let apart = over.iter().any(|&x| self.axis(x).spread.count > 1);
-        let held = matches!(*self.homes[acc as usize], Home::Held { .. });
+        let held = matches!(*self.homes[acc as usize], TileStorage::Held { .. });
         let product = |l: &mut Self, at: &At, sum: Reg| -> Result<Reg> {
             let mut x = l.value(a, at)?;
             let mut y = l.value(b, at)?;
@@ -66,7 +66,7 @@ impl<'a> Lower<'a> {
             all.push(at.clone());
             Ok(())
         })?;
-        if all.len() > super::home::MAX_HELD as usize {
+        if all.len() > super::storage::MAX_HELD as usize {
             return self.fail(
                 "place",
                 format!(
@@ -149,7 +149,7 @@ impl<'a> Lower<'a> {
         let Some(&first) = state.first() else {
             return self.fail("state", "a fold needs a state");
         };
-        let kept = |l: &Self, t: TileId| matches!(*l.homes[t as usize], Home::Held { .. });
+        let kept = |l: &Self, t: TileId| matches!(*l.homes[t as usize], TileStorage::Held { .. });
         if state.iter().any(|&t| kept(self, t) != kept(self, first)) {
             return self.fail("place", "the tiles of a state are in different places");
         }

@@ -1,0 +1,45 @@
+//! What is made of a part of a program once, whoever plans it how often.
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// A place for what devices make of a part of a program: the first that needs it makes it, and every plan
+/// that shares the part finds it there. No part of what the part is: equal to any other, and not saved.
+#[derive(Clone, Default)]
+pub struct MadeOnce(OnceLock<Arc<dyn Any + Send + Sync>>);
+
+impl MadeOnce {
+    /// What was made, or what `make` makes now. Only the first type asked for is kept.
+    pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl Fn() -> T) -> Arc<T> {
+        let kept = self.0.get_or_init(|| Arc::new(make()));
+        Arc::downcast(kept.clone()).unwrap_or_else(|_| Arc::new(make()))
+    }
+}
+
+impl PartialEq for MadeOnce {
+    fn eq(&self, _other: &MadeOnce) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for MadeOnce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Made")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MadeOnce;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_was_made_is_found_again_by_whoever_shares_it() {
+        let made = MadeOnce::default();
+        let first = made.get_or_make(|| 1u32);
+        let shared = made.clone();
+        assert!(Arc::ptr_eq(&first, &made.get_or_make(|| 2u32)));
+        assert!(Arc::ptr_eq(&first, &shared.get_or_make(|| 3u32)));
+        assert_eq!(*made.get_or_make(|| "another type"), "another type");
+    }
+}

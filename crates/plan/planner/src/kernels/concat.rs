@@ -1,0 +1,329 @@
+//! Concatenations that need no copies: what is joined is written where it belongs when it is made.
+//!
+//! A value that several concatenations read is written into the largest of them; one whose inputs lie
+//! side by side in another is a part of that one's memory.
+use super::Lowering;
+use crate::fuse::{Anchor, Group};
+use crate::located::Located;
+use graph::{Graph, NodeId, Op, SymbolSource, ValueId, ValueSource};
+use layout::{Dim, Sym, Symbols};
+use plan::ValueIx;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The memory of a concatenation.
+#[derive(Debug)]
+struct Place {
+    whole: Located,
+    /// Its dimensions' order.
+    order: Vec<usize>,
+    /// Where each input begins along the axis.
+    starts: BTreeMap<ValueId, Dim>,
+}
+
+/// Where values that concatenations join are written.
+#[derive(Debug, Default)]
+pub(crate) struct ConcatPlaces {
+    /// The concatenation into which a value is written.
+    home: BTreeMap<ValueId, NodeId>,
+    /// The memory of each concatenation that something was written to.
+    places: BTreeMap<NodeId, Place>,
+    /// Values that were written to their places.
+    filled: BTreeSet<ValueId>,
+    /// Program values that have several writers.
+    shared: BTreeSet<ValueIx>,
+}
+
+impl ConcatPlaces {
+    /// The concatenation that each value is written into, where it can be.
+    pub(crate) fn new(graph: &Graph, groups: &[Group], is_output: &[bool]) -> ConcatPlaces {
+        let mut joined = ConcatPlaces::default();
+        // Memory is of one block of steps: nothing may split a request between the two.
+        let mut block = vec![0usize; graph.nodes.len()];
+        let mut blocks = 0;
+        let late = graph.symbols.iter().filter_map(|s| match s.source {
+            SymbolSource::Late { value, .. } => Some(value),
+            SymbolSource::Input { .. } => None,
+        });
+        let late: BTreeSet<ValueId> = late.collect();
+        for g in groups {
+            let splits = match g.anchor {
+                Anchor::Alone(n) => splits(graph, n, &late),
+                _ => false,
+            };
+            blocks += usize::from(splits);
+            g.nodes.iter().for_each(|n| block[n.0 as usize] = blocks);
+            blocks += usize::from(splits);
+        }
+        let size = |n: NodeId| {
+            let out = graph.node(n).outputs[0];
+            super::simplify::magnitude(&Dim::product(&graph.value(out).shape))
+        };
+        for n in (0..graph.nodes.len()).map(|n| NodeId(n as u32)) {
+            let node = graph.node(n);
+            let Op::Concat { axis } = node.op else {
+                continue;
+            };
+            if is_output[node.outputs[0].0 as usize] {
+                continue;
+            }
+            let inputs = Inputs::new(graph, n);
+            for &v in &node.inputs {
+                let ValueSource::Node(p, _) = graph.value(v).source else {
+                    continue;
+                };
+                if block[p.0 as usize] == block[n.0 as usize]
+                    && inputs.fits(graph, axis, v)
+                    && !is_output[v.0 as usize]
+                {
+                    let home = joined.home.entry(v).or_insert(n);
+                    if size(n) > size(*home) {
+                        *home = n;
+                    }
+                }
+            }
+        }
+        joined
+    }
+
+    /// Whether others write to program value `ix` too.
+    pub(crate) fn is_shared(&self, ix: ValueIx) -> bool {
+        self.shared.contains(&ix)
+    }
+
+    /// Whether `v` was written to where its concatenation has it.
+    pub(crate) fn has(&self, n: NodeId, v: ValueId) -> bool {
+        self.filled.contains(&v) && self.home.get(&v) == Some(&n)
+    }
+
+    /// Memory of concatenation `n`, when something was written to it.
+    pub(crate) fn place(&self, n: NodeId) -> Option<Located> {
+        self.places.get(&n).map(|p| p.whole.clone())
+    }
+}
+
+/// Whether a request's steps are split at node `n`.
+fn splits(graph: &Graph, n: NodeId, late: &BTreeSet<ValueId>) -> bool {
+    let node = graph.node(n);
+    if matches!(node.op, Op::If { .. } | Op::Loop { .. }) {
+        return true;
+    }
+    let held = |&v: &ValueId| graph.value(v).dtype.is_held();
+    node.inputs.iter().chain(&node.outputs).any(held)
+        || node.outputs.iter().any(|v| late.contains(v))
+}
+
+/// What a concatenation joins.
+struct Inputs {
+    out: ValueId,
+    /// How often each value.
+    times: BTreeMap<ValueId, usize>,
+    /// Symbols of their shapes.
+    needed: BTreeSet<Sym>,
+}
+
+impl Inputs {
+    fn new(graph: &Graph, n: NodeId) -> Inputs {
+        let node = graph.node(n);
+        let (mut times, mut needed) = (BTreeMap::new(), Symbols::default());
+        for &v in &node.inputs {
+            *times.entry(v).or_insert(0) += 1;
+            graph.value(v).shape.iter().for_each(|d| needed.add(d));
+        }
+        Inputs {
+            out: node.outputs[0],
+            times,
+            needed: needed.used(),
+        }
+    }
+
+    /// Whether `v` is a whole piece along `axis`, once, whose place is known when `v` is made.
+    fn fits(&self, graph: &Graph, axis: usize, v: ValueId) -> bool {
+        let (from, to) = (graph.value(v), graph.value(self.out));
+        let mut known = BTreeSet::new();
+        from.shape.iter().for_each(|d| d.symbols(&mut known));
+        let same = |(d, e): (usize, &Dim)| d == axis || to.shape.get(d) == Some(e);
+        self.times.get(&v) == Some(&1)
+            && from.dtype == to.dtype
+            && !from.dtype.is_held()
+            && from.dtype.bits() >= 8
+            && from.shape.len() == to.shape.len()
+            && from.shape.iter().enumerate().all(same)
+            && !from.shape.iter().any(Dim::is_zero)
+            && self.needed.len() <= known.len()
+            && self.needed.is_subset(&known)
+    }
+}
+
+impl Lowering<'_> {
+    /// The place of `v` in what it is joined to, when that has its memory in the same `order`. `touched`:
+    /// program values that the writing kernel reads or writes already; it touches each but once.
+    pub(crate) fn join(
+        &mut self,
+        v: ValueId,
+        order: &[usize],
+        touched: &[ValueIx],
+    ) -> Option<Located> {
+        let graph = self.graph;
+        let n = *self.joined.home.get(&v)?;
+        let node = graph.node(n);
+        let Op::Concat { axis } = node.op else {
+            return None;
+        };
+        let out = node.outputs[0];
+        if !self.joined.places.contains_key(&n) {
+            let whole = match self.join(out, order, touched) {
+                Some(l) => l,
+                None => self.new_value(self.name(out), self.dtype(out), self.shape(out), order),
+            };
+            self.joined.shared.insert(whole.ix);
+            let (mut at, mut starts) = (Dim::ZERO, BTreeMap::new());
+            for &i in &node.inputs {
+                starts.entry(i).or_insert_with(|| at.clone());
+                at = at + self.shape(i)[axis].clone();
+            }
+            let place = Place {
+                whole,
+                order: order.to_vec(),
+                starts,
+            };
+            self.joined.places.insert(n, place);
+        }
+        let place = self.joined.places.get(&n)?;
+        let whole = &place.whole;
+        let long = |order: &[usize]| -> Vec<usize> {
+            let is = |d: &&usize| !self.shape(out)[**d].is_one();
+            order.iter().filter(is).copied().collect()
+        };
+        if long(&place.order) != long(order) || touched.contains(&whole.ix) {
+            return None;
+        }
+        let at = place.starts.get(&v)?;
+        let layout = whole.layout.slice(axis, at, 1, &self.shape(v)[axis])?;
+        let ix = whole.ix;
+        self.joined.filled.insert(v);
+        Some(Located { ix, layout })
+    }
+
+    /// Concatenation `n` as a part of a larger one, when all that it joins lies there side by side.
+    pub(crate) fn part_of_larger(&self, n: NodeId, axis: usize) -> Option<Located> {
+        let graph = self.graph;
+        let node = graph.node(n);
+        let (&first, out) = (node.inputs.first()?, node.outputs[0]);
+        let home = *self.joined.home.get(&first)?;
+        let larger = graph.node(home);
+        if home == n || !matches!(larger.op, Op::Concat { axis: a } if a == axis) {
+            return None;
+        }
+        let from = larger.inputs.iter().position(|&v| v == first)?;
+        let there = larger.inputs.get(from..from + node.inputs.len())?;
+        if there != node.inputs || !there.iter().all(|&v| self.joined.has(home, v)) {
+            return None;
+        }
+        let at = larger.inputs[..from]
+            .iter()
+            .fold(Dim::ZERO, |at, &i| at + self.shape(i)[axis].clone());
+        let whole = self.joined.place(home)?;
+        let layout = whole.layout.slice(axis, &at, 1, &self.shape(out)[axis])?;
+        Some(Located {
+            ix: whole.ix,
+            layout,
+        })
+    }
+
+    /// Concatenations that `v`, written to its place, is a piece of.
+    pub(crate) fn joins(&self, v: ValueId) -> Vec<NodeId> {
+        if !self.joined.filled.contains(&v) {
+            return vec![];
+        }
+        let all = self.readers[v.0 as usize].iter().copied();
+        all.filter(|&r| matches!(self.graph.node(r).op, Op::Concat { .. }))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::Graph;
+    use kernel::Family;
+    use plan::{ItemWork, Program, Segment};
+
+    fn program(text: &str) -> Program {
+        let graph = Graph::parse(text).unwrap();
+        graph.verify().unwrap();
+        crate::program(&graph, &Default::default()).unwrap()
+    }
+
+    fn moves(p: &Program) -> usize {
+        let kernel = |i: &plan::Item| matches!(&i.work, ItemWork::Kernel { kernel, .. } if kernel.family == Family::Move);
+        let segment = |s: &Segment| match s {
+            Segment::Straight(items) => items.iter().filter(|i| kernel(i)).count(),
+            _ => 0,
+        };
+        p.segments.iter().map(segment).sum()
+    }
+
+    #[test]
+    fn what_is_joined_twice_is_written_once() {
+        let p = program(
+            "graph twice
+input %x: f32[2, 3, 5]
+input %y: f32[2, 3, 5]
+%a: f32[2, 3, 5] = map {%0 = input 0 f32; %1 = exp %0; out %1} %x
+%b: f32[2, 3, 5] = map {%0 = input 0 f32; %1 = neg %0; out %1} %y
+%k: f32[2, 6, 5] = concat axis=1 %a, %b
+%m: f32[2, 6, 5] = map {%0 = input 0 f32; %1 = abs %0; out %1} %k
+%t: f32[2, 3, 5] = slice starts=[0, 1, 0] steps=[1, 1, 1] extents=[2, 3, 5] %m
+%n: f32[2, 3, 5] = map {%0 = input 0 f32; %1 = exp %0; out %1} %t
+%z: f32[2, 9, 5] = concat axis=1 %a, %b, %n
+%o: f32[2, 9, 5] = map {%0 = input 0 f32; %1 = neg %0; out %1} %z
+output %o
+",
+        );
+        assert_eq!(moves(&p), 0);
+    }
+
+    #[test]
+    fn a_kernel_comes_after_what_gives_its_sizes() {
+        // Nothing but the size leads from one to the other.
+        let p = program(
+            "graph late
+symbol b = input 0 axis 0
+symbol k = late %z axis 1
+input %x: f32[b]
+%r: f32[b] = map {%0 = input 0 f32; %1 = neg %0; out %1} %x
+%z: i64[1, k] = host \"NonZero\" {} %x
+%s: f32[b] = map {%0 = input 0 f32; %1 = dim k; %2 = cast %1 f32; %3 = add %0 %2; out %3} %r
+output %s
+",
+        );
+        let late = p
+            .segments
+            .iter()
+            .position(|s| matches!(s, Segment::Late(_)));
+        let uses = |s: &Segment| {
+            let mut used = layout::Symbols::default();
+            for i in s.items() {
+                if let ItemWork::Kernel { kernel, .. } = &i.work {
+                    kernel.for_each_dim(&mut |d| used.add(d));
+                }
+            }
+            used.used().contains("k")
+        };
+        let first = p.segments.iter().position(uses);
+        assert!(late.is_some() && first > late, "{late:?} {first:?}");
+    }
+
+    #[test]
+    fn what_no_kernel_makes_is_copied() {
+        let p = program(
+            "graph copied
+input %x: f32[2, 3, 5]
+%a: f32[2, 3, 5] = map {%0 = input 0 f32; %1 = exp %0; out %1} %x
+%z: f32[2, 9, 5] = concat axis=1 %a, %x, %x
+%o: f32[2, 9, 5] = map {%0 = input 0 f32; %1 = neg %0; out %1} %z
+output %o
+",
+        );
+        assert_eq!(moves(&p), 2);
+    }
+}

@@ -1,0 +1,331 @@
+//! Where tiles are, and their elements.
+use super::walk::At;
+use super::{Lower, Result};
+use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
+use expr::Binary;
+use kernel::{AxisId, Label, Node, OperandId, Place, Stmt, Swizzle, TileId};
+use layout::DType;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Elements per thread of one register tile at most.
+pub(super) const MAX_HELD: i64 = 512;
+
+/// Where a tile is.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant)] // A kernel has a handful of tiles.
+pub(super) enum TileStorage {
+    /// No statement makes it.
+    None,
+    /// The operand's own memory.
+    Memory(OperandId),
+    /// Variables, one per element that this thread has; positions per axis.
+    Held { vars: Vec<Var>, own: Vec<i64> },
+    /// A shared array with these positions per axis.
+    Shared {
+        array: u32,
+        sizes: Vec<i64>,
+        swizzle: Swizzle,
+    },
+    /// What this statement gives.
+    Formula(Stmt),
+}
+
+impl Lower<'_> {
+    pub fn homes(&mut self) -> Result<()> {
+        for t in 0..self.kernel.tiles.len() as TileId {
+            self.at = format!("tile '{}'", self.tile_name(t));
+            let home = self.home(t)?;
+            self.homes.push(home.into());
+        }
+        Ok(())
+    }
+
+    fn home(&mut self, t: TileId) -> Result<TileStorage> {
+        let tile = &self.kernel.tiles[t as usize];
+        let makers: Vec<&Stmt> = self
+            .kernel
+            .body
+            .iter()
+            .filter(|s| s.writes().contains(&t))
+            .collect();
+        let Some(ty) = Ty::of(tile.dtype) else {
+            return self.fail(
+                "element type",
+                format!("{} has no form in a kernel", tile.dtype),
+            );
+        };
+        let place = self.schedule.place(t);
+        match (place, makers.as_slice()) {
+            (_, []) => Ok(TileStorage::None),
+            (Place::InPlace, [Stmt::Load { operand, .. }]) => Ok(TileStorage::Memory(*operand)),
+            (Place::InPlace, _) => self.fail(
+                "place",
+                "only a tile that is loaded once can be its operand's own memory on a GPU; use recompute or registers",
+            ),
+            (Place::Recompute, [s @ (Stmt::Map { .. } | Stmt::Relabel { along: None, .. })]) => {
+                Ok(TileStorage::Formula((*s).clone()))
+            }
+            (Place::Recompute, [Stmt::Load { operand, .. }]) => Ok(TileStorage::Memory(*operand)),
+            (Place::Recompute, _) => self.fail(
+                "place",
+                "only what one map, or one relabelling that carries nothing, defines can be computed where it is used",
+            ),
+            (Place::Register, _) => {
+                let mut own = vec![];
+                for &a in &tile.axes {
+                    let Some(n) = self.axis(a).own() else {
+                        let name = &self.kernel.axes[a as usize].name;
+                        return self.fail(
+                            "register tile",
+                            format!("axis '{name}' is not cut and its extent is symbolic; cut it, or place the tile elsewhere"),
+                        );
+                    };
+                    own.push(n);
+                }
+                let n = own.iter().try_fold(1i64, |p, n| p.checked_mul(*n));
+                let n = match n {
+                    Some(n) if n <= MAX_HELD => n,
+                    _ => {
+                        return self.fail(
+                            "register tile",
+                            format!("a thread would hold more than {MAX_HELD} elements"),
+                        );
+                    }
+                };
+                let vars = (0..n).map(|_| self.b.var(ty)).collect();
+                Ok(TileStorage::Held { vars, own })
+            }
+            (Place::Shared { swizzle, stages }, _) => {
+                if stages != 1 {
+                    return self.fail("stages", "tiles are staged once here; use 1 stage");
+                }
+                let mut sizes = vec![];
+                let mut elements = 1i64;
+                for &a in &tile.axes {
+                    let Some(n) = self.axis(a).bound else {
+                        let name = &self.kernel.axes[a as usize].name;
+                        return self.fail(
+                            "shared tile",
+                            format!("axis '{name}' is not cut and its extent is symbolic; cut it"),
+                        );
+                    };
+                    sizes.push(n);
+                    elements = elements.saturating_mul(n);
+                }
+                let Ok(elements) = u32::try_from(elements) else {
+                    return self.fail("shared tile", "it has 2^32 elements or more");
+                };
+                self.shared.push(SharedArray {
+                    name: tile.name.clone(),
+                    // Threads write neighbours at once: nibbles have bytes of their own.
+                    dtype: match tile.dtype {
+                        DType::I4 => DType::I8,
+                        DType::U4 => DType::U8,
+                        d => d,
+                    },
+                    elements,
+                });
+                Ok(TileStorage::Shared {
+                    array: self.shared.len() as u32 - 1,
+                    sizes,
+                    swizzle,
+                })
+            }
+        }
+    }
+
+    /// Type that elements of `t` are held as.
+    pub fn ty(&self, t: TileId) -> Ty {
+        Ty::of(self.kernel.tiles[t as usize].dtype).unwrap_or(Ty::I32)
+    }
+
+    /// Calls `f` for `t` and every tile that reading it reads.
+    pub fn behind(&self, t: TileId, f: &mut dyn FnMut(TileId)) {
+        f(t);
+        if let Some(TileStorage::Formula(s)) = self.homes.get(t as usize).map(Rc::as_ref) {
+            s.reads().iter().for_each(|&x| self.behind(x, f));
+        }
+    }
+
+    /// Axes along which reading or writing `tiles` needs the numbers of a thread's own positions.
+    pub fn unrolled(&self, tiles: &[TileId]) -> BTreeSet<AxisId> {
+        let mut axes = BTreeSet::new();
+        for &t in tiles {
+            self.behind(t, &mut |x| {
+                if let TileStorage::Held { own, .. } = &*self.homes[x as usize] {
+                    let list = &self.kernel.tiles[x as usize].axes;
+                    axes.extend(list.iter().zip(own).map(|(a, _)| *a));
+                }
+            });
+        }
+        axes
+    }
+
+    /// Shared arrays that reading `t` reads.
+    pub fn arrays(&self, t: TileId, out: &mut BTreeSet<u32>) {
+        self.behind(t, &mut |x| {
+            if let Some(TileStorage::Shared { array, .. }) =
+                self.homes.get(x as usize).map(Rc::as_ref)
+            {
+                out.insert(*array);
+            }
+        });
+    }
+
+    /// Shared arrays that statements read or write.
+    pub fn touched(&self, body: &[Node], out: &mut BTreeSet<u32>) {
+        for n in body {
+            match n {
+                Node::Loop { body, .. } => self.touched(body, out),
+                Node::Stmt(s) => {
+                    for t in s.reads().into_iter().chain(s.writes()) {
+                        self.arrays(t, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn held(&self, t: TileId, vars: &[Var], own: &[i64], at: &At) -> Result<Var> {
+        let mut index = 0;
+        for (&a, &n) in self.kernel.tiles[t as usize].axes.iter().zip(own) {
+            let slot = match at.slot[a as usize] {
+                Some(s) if s < n => s,
+                None if n == 1 && self.axis(a).spread.count == 1 => 0,
+                _ => {
+                    return self.fail(
+                        "register tile",
+                        format!(
+                            "'{}' is read where this thread does not hold it (axis '{}'); place it in shared memory",
+                            self.tile_name(t),
+                            self.kernel.axes[a as usize].name
+                        ),
+                    );
+                }
+            };
+            index = index * n + slot;
+        }
+        Ok(vars[index as usize])
+    }
+
+    /// Element of the shared tile `t` at `at`.
+    fn shared_index(&mut self, t: TileId, sizes: &[i64], swizzle: Swizzle, at: &At) -> Reg {
+        let kernel = self.kernel;
+        let axes = &kernel.tiles[t as usize].axes;
+        let mut stride = 1i64;
+        let mut index = self.b.int(0);
+        for (&a, &n) in axes.iter().zip(sizes).rev() {
+            let base = self.axis(a).base;
+            let p = self.b.sub(at.coord[a as usize], base);
+            let s = self.b.int(stride);
+            let part = self.b.mul(p, s);
+            index = self.b.add(index, part);
+            stride *= n;
+        }
+        self.swizzled(index, swizzle)
+    }
+
+    pub fn swizzled(&mut self, index: Reg, s: Swizzle) -> Reg {
+        if s.bits == 0 {
+            return index;
+        }
+        let shift = self.b.int(s.shift.into());
+        let high = self.b.binary(Binary::Shr, index, shift);
+        let mask = self.b.int(i64::from(((1u32 << s.bits) - 1) << s.base));
+        let bits = self.b.binary(Binary::And, high, mask);
+        self.b.binary(Binary::Xor, index, bits)
+    }
+
+    /// The element of `t` at `at`.
+    pub fn value(&mut self, t: TileId, at: &At) -> Result<Reg> {
+        let home = self.homes[t as usize].clone();
+        match *home {
+            TileStorage::None => self.fail(
+                "defined",
+                format!("'{}' is never defined", self.tile_name(t)),
+            ),
+            TileStorage::Memory(o) => self.load(o, at),
+            TileStorage::Held { ref vars, ref own } => {
+                let v = self.held(t, vars, own, at)?;
+                Ok(self.b.get(v))
+            }
+            TileStorage::Shared {
+                array,
+                ref sizes,
+                swizzle,
+            } => {
+                let index = self.shared_index(t, sizes, swizzle, at);
+                Ok(self.b.op(self.ty(t), Op::LoadShared { array, index }))
+            }
+            TileStorage::Formula(Stmt::Map {
+                ref expr, ref args, ..
+            }) => {
+                let args = args
+                    .iter()
+                    .map(|&a| self.value(a, at))
+                    .collect::<Result<Vec<_>>>()?;
+                let out = self.expr(expr, &args, Some(at), None)?;
+                Ok(out[0])
+            }
+            TileStorage::Formula(Stmt::Relabel {
+                src, ref labels, ..
+            }) => {
+                let at = self.relabelled(labels, at);
+                self.value(src, &at)
+            }
+            TileStorage::Formula(_) => {
+                self.fail("place", "this statement has no form where it is used")
+            }
+        }
+    }
+
+    /// Where a relabelled tile's source is read for the result's position `at`.
+    pub fn relabelled(&mut self, labels: &[Label], at: &At) -> At {
+        let mut to = at.clone();
+        for l in labels {
+            let (from, dst) = (l.from as usize, l.to as usize);
+            let first = self.b.dim(&l.first, Ty::I32);
+            to.coord[from] = self.b.add(at.coord[dst], first);
+            to.valid[from] = at.valid[dst];
+            // The thread at hand need not hold it.
+            let same = l.first.is_zero() && {
+                let (a, b) = (&self.axes[from], &self.axes[dst]);
+                let lay = |x: &super::Axis| (x.spread.stride, x.spread.count, x.spread.each);
+                lay(a) == lay(b)
+            };
+            to.slot[from] = at.slot[dst].filter(|_| same);
+        }
+        to
+    }
+
+    /// Gives the element of `t` at `at` a value.
+    pub fn put(&mut self, t: TileId, at: &At, value: Reg) -> Result<()> {
+        let home = self.homes[t as usize].clone();
+        match *home {
+            TileStorage::Held { ref vars, ref own } => {
+                let v = self.held(t, vars, own, at)?;
+                self.b.set(v, value);
+                Ok(())
+            }
+            TileStorage::Shared {
+                array,
+                ref sizes,
+                swizzle,
+            } => {
+                let index = self.shared_index(t, sizes, swizzle, at);
+                self.b.forget_shared();
+                self.b.push(Inst::StoreShared {
+                    array,
+                    index,
+                    values: vec![value],
+                });
+                Ok(())
+            }
+            _ => self.fail(
+                "place",
+                format!("'{}' has no memory to write to", self.tile_name(t)),
+            ),
+        }
+    }
+}
