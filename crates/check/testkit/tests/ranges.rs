@@ -132,6 +132,7 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
             return Err(format!("'{}' has no prediction", s.name));
         }
     }
+    copied_once(&plan)?;
     let n = steps.len();
     eprintln!(
         "{name} on {}: {n} steps, {:.3} ms",
@@ -140,6 +141,34 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
     );
     plan.verify().map_err(|e| e.to_string())?;
     Ok(Some(n))
+}
+
+/// No copy brings a value to a place where an earlier one of the same block has brought all of it: what is an
+/// output and a later step's input, as the caches of a decoder are, crosses once. A value that is written
+/// again between the two is another one.
+fn copied_once(plan: &plan::Plan) -> Result<(), String> {
+    for b in plan.blocks() {
+        let place = |id: plan::BufferId| b.buffers[id as usize].place;
+        let mut brought = std::collections::BTreeSet::new();
+        for s in &b.steps {
+            let plan::StepWork::Kernel { args, kernel, .. } = &s.work else {
+                continue;
+            };
+            let writes = |i: usize| kernel.operands[i].role != kernel::Role::Read;
+            for (_, &to) in args.iter().enumerate().filter(|(i, _)| writes(*i)) {
+                brought.retain(|&(from, _, _)| from != to);
+            }
+            let (Some(&from), Some(&to)) = (args.first(), args.last()) else {
+                continue;
+            };
+            let bytes = b.buffers[from as usize].bytes;
+            let whole = b.buffers[to as usize].bytes == bytes;
+            if b.is_road(s) && whole && !brought.insert((from, place(to), bytes)) {
+                return Err(format!("'{}' brings what is there already", s.name));
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]

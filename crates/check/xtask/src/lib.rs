@@ -10,6 +10,7 @@ mod figures;
 mod functions;
 pub mod graph;
 mod pages;
+pub mod slow;
 mod sources;
 mod status;
 mod text;

@@ -1,7 +1,8 @@
 //! Chores of the repository: `cargo xtask tidy [CHECK...]` and `cargo xtask pages` here,
-//! `cargo xtask gpu-check [DIR]` packs what runs where a GPU is (`crates/check/gpu-check`), `cargo xtask fit [--leave-out GPU]` fits the constants of
-//! `crates/plan/predict` and writes docs/accuracy.md; every other command is a campaign
-//! of `testkit` (`crates/check/testkit/src/bin/campaign`), built in release mode when it is asked for.
+//! `cargo xtask gpu-check [DIR]` packs what runs where a GPU is (`crates/check/gpu-check`),
+//! `cargo xtask slow-tests` says which tests take long, `cargo xtask fit [--leave-out GPU]` fits the constants
+//! of `crates/plan/predict` and writes docs/accuracy.md; every other command is a campaign of `testkit`
+//! (`crates/check/testkit/src/bin/campaign`), built in release mode when it is asked for.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -13,6 +14,8 @@ fn main() -> ExitCode {
         Some("pages") => pages(),
         Some("fit") => fit(&args[1..]),
         Some("gpu-check") => gpu_check(&args[1..]),
+        Some("slow-tests") => said(xtask::slow::slow_tests(&xtask::root(), &args[1..])),
+        Some(xtask::slow::RUNNER) => said(xtask::slow::run_program(&args[1..])),
         Some(_) => campaign(&args),
         None => {
             eprintln!("usage: cargo xtask tidy [CHECK...]\n\nchecks:");
@@ -25,9 +28,20 @@ fn main() -> ExitCode {
             eprintln!(
                 "\n       cargo xtask gpu-check [DIR]: a folder to run on a machine with an NVIDIA GPU\n"
             );
+            eprintln!(
+                "       cargo xtask slow-tests [ARGS OF cargo test]: which tests take long\n"
+            );
             campaign(&[])
         }
     }
+}
+
+/// An exit code, or the error printed.
+fn said(result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|e| {
+        eprintln!("xtask: {e}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Makes the folder that is run where a GPU is.

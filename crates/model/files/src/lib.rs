@@ -9,7 +9,8 @@
 
 use std::fs::{File, Metadata};
 use std::io::{BufWriter, Error, ErrorKind, Read, Result, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longest file in bytes of those that people write: machines, kernels, scenarios, lists of names.
 pub const WRITTEN: u64 = 16 << 20;
@@ -89,8 +90,7 @@ pub fn replace<T>(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result
         return Ok(out);
     }
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
-    let scratch = scratch().tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    let (file, scratch) = scratch.into_parts();
+    let (file, scratch) = Scratch::create(folder.unwrap_or(Path::new(".")))?;
     let mut to = BufWriter::new(file);
     let out = fill(&mut to)?;
     let file = to
@@ -100,7 +100,7 @@ pub fn replace<T>(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> Result
         file.set_permissions(old.permissions())?;
     }
     drop(file);
-    scratch.persist(path)?;
+    scratch.rename(path)?;
     Ok(out)
 }
 
@@ -120,13 +120,41 @@ pub fn largest() -> Option<u64> {
 /// Beginning of the names of files that are not finished.
 pub const SCRATCH: &str = ".new-";
 
-/// A file of a name that nobody has, readable by whom the process lets read what it makes.
-fn scratch() -> tempfile::Builder<'static, 'static> {
-    let mut b = tempfile::Builder::new();
-    b.prefix(SCRATCH);
-    #[cfg(unix)]
-    b.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    b
+/// The path of a file that is not finished; unless it is renamed, the file goes with this value.
+struct Scratch(Option<PathBuf>);
+
+impl Scratch {
+    /// A new file in `folder` of a name that nobody has.
+    fn create(folder: &Path) -> Result<(File, Scratch)> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        // Processes that do not see each other may have the same number: the next name is tried.
+        for _ in 0..1024 {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(format!("{SCRATCH}{}-{number}", std::process::id()));
+            match File::options().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((file, Scratch(Some(path)))),
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    fn rename(mut self, to: &Path) -> Result<()> {
+        if let Some(path) = &self.0 {
+            std::fs::rename(path, to)?;
+            self.0 = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// As [`replace`] with contents that are there.

@@ -1,9 +1,9 @@
 //! Plans made executable, and the bounded store of them.
 use crate::retention::{evict, remember_evicted};
+use crate::shared::Shared;
 use crate::trial::Trial;
 use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
-use arc_swap::ArcSwapOption;
 use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
 use layout::{DimBox, Sym};
 use plan::{Allotment, Block, Cuts, Plan, Program, SymbolOrigin, ValueIx, VerifiedPlan};
@@ -137,7 +137,7 @@ pub(crate) struct PlanSet {
     /// Which program inside the session's this is; empty for the session's own.
     name: String,
     store: Option<Arc<dyn PlanStore>>,
-    current: ArcSwapOption<Epoch>,
+    current: Shared<Epoch>,
     other_plans: Mutex<Vec<Arc<Epoch>>>,
     /// Plans that did not stay, the last first.
     evicted: Mutex<Vec<Arc<VerifiedPlan>>>,
@@ -149,7 +149,7 @@ pub(crate) struct PlanSet {
     /// Held by whoever changes it.
     publishing: Mutex<()>,
     /// A plan that some requests run with instead.
-    pub trial: ArcSwapOption<Trial>,
+    pub trial: Shared<Trial>,
     /// Plans that were made for requests that waited for them.
     pub made: AtomicU64,
     /// Whether a plan could be made for what was asked for and not for more sizes: no others are tried.
@@ -187,14 +187,14 @@ impl PlanSet {
             program,
             name,
             store,
-            current: ArcSwapOption::empty(),
+            current: Shared::empty(),
             other_plans: Mutex::new(Vec::new()),
             evicted: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
             version: AtomicU64::new(0),
             publishing: Mutex::new(()),
-            trial: ArcSwapOption::empty(),
+            trial: Shared::empty(),
             made: AtomicU64::new(0),
             narrow: AtomicBool::new(false),
             inner_sets: Mutex::new(BTreeMap::new()),
@@ -517,7 +517,7 @@ impl PlanSet {
 
     /// The current epoch.
     pub fn current(&self) -> Option<Arc<Epoch>> {
-        self.current.load_full()
+        self.current.load()
     }
 
     /// The plans in use and some of those that were.
@@ -611,7 +611,7 @@ impl PlanSet {
         allotment: &Allotment,
         memory: &mut AlignedBytes,
     ) -> Result<Arc<Epoch>, RunError> {
-        if let Some(e) = self.current.load_full()
+        if let Some(e) = self.current.load()
             && e.covers(env)
         {
             return Ok(e);

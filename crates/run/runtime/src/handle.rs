@@ -122,19 +122,19 @@ impl SessionHandle {
     /// Lets requests within its box run with a plan, by turns.
     pub fn try_plan(&self, prepared: &Prepared, turns: TrialShare) {
         let trial = Trial::new(prepared, turns);
-        self.plan_set.trial.store(Some(Arc::new(trial)));
+        self.plan_set.trial.swap(Some(Arc::new(trial)));
     }
 
     /// Whether all requests run with the plan under trial, or none, where [`TrialShare::Windows`] was said.
     pub fn turn(&self, on: bool) {
-        if let Some(t) = &*self.plan_set.trial.load() {
+        if let Some(t) = self.plan_set.trial.load() {
             t.turn(on);
         }
     }
 
     /// No request begins with the plan under trial any more.
     pub fn end_trial(&self) {
-        self.plan_set.trial.store(None);
+        self.plan_set.trial.swap(None);
         self.slots.forget(&self.plan_set);
     }
 
@@ -197,7 +197,7 @@ impl SessionHandle {
     /// Every request within its box runs with this plan from now on; running ones finish on theirs.
     pub fn promote(&self, prepared: Prepared) {
         let gone = self.publish(prepared.0, |e| self.plan_set.promote(e));
-        self.plan_set.trial.store(None);
+        self.plan_set.trial.swap(None);
         self.slots.forget(&self.plan_set);
         self.plan_set.retire(gone);
     }

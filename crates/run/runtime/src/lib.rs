@@ -22,6 +22,7 @@ mod queued;
 mod record;
 mod retention;
 mod session;
+mod shared;
 mod slab;
 mod slot;
 mod special;

@@ -315,7 +315,7 @@ impl Session {
         permit: Permit<'_>,
     ) -> Result<Vec<Tensor>, RunError> {
         let trial = self.plan_set.trial.load();
-        let side = match &*trial {
+        let side = match &trial {
             Some(t) if stop_after.is_none() => t.side(&self.shapes(inputs)?),
             _ => None,
         };

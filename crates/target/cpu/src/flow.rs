@@ -11,8 +11,8 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
+use crate::padded::CachePadded;
 use crate::prefetch::{prefetch, prefetch_line_for_write};
-use crossbeam_utils::CachePadded;
 
 /// Rounds of a spin loop before the processor is offered to another thread: only where threads
 /// outnumber processors does that ever matter.

@@ -17,13 +17,13 @@ use std::{
     thread::{self, Thread},
 };
 
+use crate::padded::CachePadded;
 #[cfg(not(loom))]
 use ::device::place::Sleeper;
 use ::device::place::wait_after;
 #[cfg(not(loom))]
 use ::device::time_slice::set_time_slice;
 use ::device::time_slice::{LastUrgent, TimeSlice, yield_to_equals};
-use crossbeam_utils::CachePadded;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 

@@ -19,6 +19,8 @@ mod init;
 mod job;
 #[doc(hidden)]
 pub mod lease;
+#[doc(hidden)]
+pub mod padded;
 mod placement;
 mod pool;
 mod prefetch;

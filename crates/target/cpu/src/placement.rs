@@ -2,7 +2,7 @@
 //! can have one of its own, but the system may put two threads on one processor and leave another idle until it
 //! balances again, milliseconds later. A thread that shares its processor moves to a free one between two tasks.
 //! `pool` uses it.
-use crossbeam_utils::CachePadded;
+use crate::padded::CachePadded;
 use device::place::{Sleeper, this_cpu};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -172,7 +172,7 @@ mod tests {
             assert!(pinned && free);
             assert_eq!(at != cpus[0], cpus.len() == 2, "on {at} of {cpus:?}");
         });
-        let left = |n: &crossbeam_utils::CachePadded<std::sync::atomic::AtomicU32>| {
+        let left = |n: &crate::padded::CachePadded<std::sync::atomic::AtomicU32>| {
             n.load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(occupancy.on.iter().all(|n| left(n) == 0));

@@ -15,6 +15,7 @@ mod error;
 mod ops;
 mod prepared;
 mod reasons;
+mod small_float;
 
 pub use crate::core::*;
 pub use data::{MAX_OUTPUT_BYTES, MAX_TEXT_BYTES};

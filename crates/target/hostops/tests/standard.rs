@@ -17,6 +17,7 @@ fn scalar(v: i64) -> Tensor {
     Tensor::from_i64(&[], &[v]).unwrap()
 }
 
+#[cfg(feature = "fft")]
 #[test]
 fn transforms_of_every_length_are_their_definition_and_turn_back() {
     for n in [1usize, 2, 3, 4, 5, 6, 7, 8, 12, 13, 30, 49] {

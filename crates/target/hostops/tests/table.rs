@@ -480,6 +480,7 @@ fn parameters_out_of_range_are_refused() {
     refused("Range", &[], &[Some(&nan); 3], "has no length");
 }
 
+#[cfg(feature = "fft")]
 #[test]
 fn transforms_of_any_length_are_by_definition() {
     for n in [1, 2, 3, 5, 8, 97, 360, 509] {
@@ -527,4 +528,12 @@ fn pictures_are_decoded_and_large_ones_refused() {
             .to_string();
         assert!(e.contains(part), "{e}");
     }
+}
+
+#[test]
+fn every_operator_has_a_reason() {
+    for name in shopfloor_hostops::host_names() {
+        assert!(!shopfloor_hostops::reason(name).is_empty(), "{name}");
+    }
+    assert_eq!(shopfloor_hostops::reason("Add"), "");
 }

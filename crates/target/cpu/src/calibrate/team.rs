@@ -1,7 +1,7 @@
 //! Pinned threads that run a loop together, and the measurements of one thread against another.
 
 use super::CalibrateError;
-use crossbeam_utils::CachePadded;
+use crate::padded::CachePadded;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;

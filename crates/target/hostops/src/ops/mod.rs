@@ -16,6 +16,7 @@ mod deform_conv;
 mod det;
 mod expand;
 mod eye_like;
+#[cfg_attr(not(feature = "fft"), path = "no_fourier.rs")]
 mod fourier;
 mod gather_elements;
 mod gather_nd;
