@@ -1,4 +1,5 @@
-//! Programs that turn whole steps into numbers: `(x - zero) * scale`.
+//! Recognises dequantisation programs: `(x - zero) * scale`. Backends and the cost model have fast paths for
+//! them.
 use crate::{Binary, Expr, Inst, Ref};
 use layout::DType;
 

@@ -1,6 +1,7 @@
 //! Scalar programs as formulas for people, as `formula` reads them back. The report and the whys print them;
 //! the lossless form is in `text`.
 use crate::{Binary, Compare, Expr, Inst, Unary};
+use layout::DType;
 
 /// Characters that a formula may take; the rest is cut.
 const MAX_CHARS: usize = 160;
@@ -43,6 +44,106 @@ impl Part {
     }
 }
 
+/// The instructions so far, as text.
+struct Parts(Vec<Part>);
+
+impl Parts {
+    /// An argument as an operand of something of strength `level`; '?' for an invalid program's forward
+    /// references.
+    fn within(&self, r: u32, level: Level) -> String {
+        match self.0.get(r as usize) {
+            Some(p) => p.within(level),
+            None => "?".into(),
+        }
+    }
+
+    fn call(&self, f: &str, args: &[u32]) -> Part {
+        let text = |&a: &u32| self.0.get(a as usize).map_or("?", |p| p.text.as_str());
+        let args: Vec<&str> = args.iter().map(text).collect();
+        Part::new(format!("{f}({})", args.join(", ")), Level::Atom)
+    }
+
+    fn infix(&self, op: &str, level: Level, right: Level, a: u32, b: u32) -> Part {
+        let text = format!("{}{op}{}", self.within(a, level), self.within(b, right));
+        Part::new(text, level)
+    }
+
+    fn prefix(&self, op: char, a: u32) -> Part {
+        Part::new(
+            format!("{op}{}", self.within(a, Level::Atom)),
+            Level::Prefix,
+        )
+    }
+
+    /// A constant or an operation.
+    fn operation(&self, inst: &Inst) -> Part {
+        match inst {
+            Inst::Float { bits, dtype } => float(f64::from_bits(*bits), *dtype),
+            Inst::Int { value, .. } if *value < 0 => Part::new(value.to_string(), Level::Prefix),
+            Inst::Int { value, .. } => Part::new(value.to_string(), Level::Atom),
+            Inst::Dim(d) => {
+                let plain = d.known().is_some_and(|n| n >= 0) || d.as_sym().is_some();
+                Part::new(d.to_string(), if plain { Level::Atom } else { Level::Sum })
+            }
+            Inst::Unary(Unary::Neg, a) => self.prefix('-', *a),
+            Inst::Unary(Unary::Not, a) => self.prefix('!', *a),
+            Inst::Unary(Unary::BitNot, a) => self.prefix('~', *a),
+            Inst::Unary(u, a) => self.call(u.name(), &[*a]),
+            Inst::Binary(f, a, b) => self.binary(*f, *a, *b),
+            Inst::Compare(f, a, b) => {
+                let op = match f {
+                    Compare::Eq => " == ",
+                    Compare::Ne => " != ",
+                    Compare::Lt => " < ",
+                    Compare::Le => " <= ",
+                    Compare::Gt => " > ",
+                    Compare::Ge => " >= ",
+                };
+                self.infix(op, Level::Compare, Level::Bits, *a, *b)
+            }
+            Inst::Select(c, a, b) => {
+                let (c, a) = (
+                    self.within(*c, Level::Compare),
+                    self.within(*a, Level::Compare),
+                );
+                let text = format!("{c} ? {a} : {}", self.within(*b, Level::Choice));
+                Part::new(text, Level::Choice)
+            }
+            Inst::Cast(a, d) => self.call(d.name(), &[*a]),
+            Inst::Input { slot, .. } => Part::new(format!("x{slot}"), Level::Atom),
+            Inst::Index { axis } => Part::new(format!("i{axis}"), Level::Atom),
+        }
+    }
+
+    fn binary(&self, f: Binary, a: u32, b: u32) -> Part {
+        match f {
+            Binary::Add => self.infix(" + ", Level::Sum, Level::Product, a, b),
+            Binary::Sub => self.infix(" - ", Level::Sum, Level::Product, a, b),
+            Binary::Mul => self.infix("*", Level::Product, Level::Prefix, a, b),
+            Binary::Div => self.infix("/", Level::Product, Level::Prefix, a, b),
+            Binary::And => self.infix(" & ", Level::Bits, Level::Sum, a, b),
+            Binary::Or => self.infix(" | ", Level::Bits, Level::Sum, a, b),
+            Binary::Xor => self.infix(" ^ ", Level::Bits, Level::Sum, a, b),
+            Binary::Shl => self.infix(" << ", Level::Bits, Level::Sum, a, b),
+            Binary::Shr => self.infix(" >> ", Level::Bits, Level::Sum, a, b),
+            f => self.call(f.name(), &[a, b]),
+        }
+    }
+}
+
+/// A constant: the shortest text at its own width.
+fn float(x: f64, dtype: DType) -> Part {
+    let text = match dtype.bits() <= 32 {
+        true => (x as f32).to_string(),
+        false => x.to_string(),
+    };
+    let text = match text.len() > 12 {
+        true => format!("{x:e}"),
+        false => text,
+    };
+    Part::new(text, if x < 0.0 { Level::Prefix } else { Level::Atom })
+}
+
 impl Expr {
     /// A formula for people, such as `max(a*0.5 + b, 0)`: argument `i` is called `names[i]` (`x{i}`
     /// without a name), coordinates `i0`, `i1`, ...; several results are separated by `, `. Long
@@ -54,112 +155,27 @@ impl Expr {
     /// As [`Expr::pretty`]; with the axes' names a coordinate is `i` and its axis' name, and a dimension
     /// stands in braces.
     pub(crate) fn pretty_with(&self, names: &[&str], axes: Option<&[&str]>) -> String {
-        let mut parts: Vec<Part> = Vec::with_capacity(self.insts.len());
+        let mut parts = Parts(Vec::with_capacity(self.insts.len()));
         for inst in &self.insts {
-            // An invalid program's forward references show as '?'.
-            let missing = Part {
-                text: "?".into(),
-                level: Level::Atom,
-            };
-            let at = |r: u32| parts.get(r as usize).unwrap_or(&missing);
-            let call = |f: &str, args: &[u32]| {
-                let args: Vec<&str> = args.iter().map(|&a| at(a).text.as_str()).collect();
-                Part::new(format!("{f}({})", args.join(", ")), Level::Atom)
-            };
-            let infix = |op: &str, level: Level, right: Level, a: u32, b: u32| {
-                Part::new(
-                    format!("{}{op}{}", at(a).within(level), at(b).within(right)),
-                    level,
-                )
-            };
             let part = match inst {
-                Inst::Input { slot, .. } => match names.get(*slot as usize) {
-                    Some(n) => Part::new(n.to_string(), Level::Atom),
-                    None => Part::new(format!("x{slot}"), Level::Atom),
-                },
-                Inst::Float { bits, dtype } => {
-                    let x = f64::from_bits(*bits);
-                    // Shortest text at the constant's own width.
-                    let text = if dtype.bits() <= 32 {
-                        (x as f32).to_string()
-                    } else {
-                        x.to_string()
-                    };
-                    let text = if text.len() > 12 {
-                        format!("{x:e}")
-                    } else {
-                        text
-                    };
-                    Part::new(text, if x < 0.0 { Level::Prefix } else { Level::Atom })
-                }
-                Inst::Int { value, .. } => Part::new(
-                    value.to_string(),
-                    if *value < 0 {
-                        Level::Prefix
-                    } else {
-                        Level::Atom
-                    },
-                ),
                 Inst::Index { axis } => {
                     let name = axes.and_then(|a| a.get(*axis as usize));
                     let name = name.map_or_else(|| axis.to_string(), |n| n.to_string());
                     Part::new(format!("i{name}"), Level::Atom)
                 }
                 Inst::Dim(d) if axes.is_some() => Part::new(format!("{{{d}}}"), Level::Atom),
-                Inst::Dim(d) => {
-                    let plain = d.known().is_some_and(|n| n >= 0) || d.as_sym().is_some();
-                    Part::new(d.to_string(), if plain { Level::Atom } else { Level::Sum })
-                }
-                Inst::Unary(Unary::Neg, a) => {
-                    Part::new(format!("-{}", at(*a).within(Level::Atom)), Level::Prefix)
-                }
-                Inst::Unary(Unary::Not, a) => {
-                    Part::new(format!("!{}", at(*a).within(Level::Atom)), Level::Prefix)
-                }
-                Inst::Unary(Unary::BitNot, a) => {
-                    Part::new(format!("~{}", at(*a).within(Level::Atom)), Level::Prefix)
-                }
-                Inst::Unary(u, a) => call(u.name(), &[*a]),
-                Inst::Binary(f, a, b) => match f {
-                    Binary::Add => infix(" + ", Level::Sum, Level::Product, *a, *b),
-                    Binary::Sub => infix(" - ", Level::Sum, Level::Product, *a, *b),
-                    Binary::Mul => infix("*", Level::Product, Level::Prefix, *a, *b),
-                    Binary::Div => infix("/", Level::Product, Level::Prefix, *a, *b),
-                    Binary::And => infix(" & ", Level::Bits, Level::Sum, *a, *b),
-                    Binary::Or => infix(" | ", Level::Bits, Level::Sum, *a, *b),
-                    Binary::Xor => infix(" ^ ", Level::Bits, Level::Sum, *a, *b),
-                    Binary::Shl => infix(" << ", Level::Bits, Level::Sum, *a, *b),
-                    Binary::Shr => infix(" >> ", Level::Bits, Level::Sum, *a, *b),
-                    f => call(f.name(), &[*a, *b]),
+                Inst::Input { slot, .. } => match names.get(*slot as usize) {
+                    Some(n) => Part::new(n.to_string(), Level::Atom),
+                    None => Part::new(format!("x{slot}"), Level::Atom),
                 },
-                Inst::Compare(f, a, b) => {
-                    let op = match f {
-                        Compare::Eq => " == ",
-                        Compare::Ne => " != ",
-                        Compare::Lt => " < ",
-                        Compare::Le => " <= ",
-                        Compare::Gt => " > ",
-                        Compare::Ge => " >= ",
-                    };
-                    infix(op, Level::Compare, Level::Bits, *a, *b)
-                }
-                Inst::Select(c, a, b) => Part::new(
-                    format!(
-                        "{} ? {} : {}",
-                        at(*c).within(Level::Compare),
-                        at(*a).within(Level::Compare),
-                        at(*b).within(Level::Choice)
-                    ),
-                    Level::Choice,
-                ),
-                Inst::Cast(a, d) => call(d.name(), &[*a]),
+                other => parts.operation(other),
             };
-            parts.push(part);
+            parts.0.push(part);
         }
         let outs: Vec<&str> = self
             .outputs
             .iter()
-            .map(|&o| parts.get(o as usize).map_or("?", |p| p.text.as_str()))
+            .map(|&o| parts.0.get(o as usize).map_or("?", |p| p.text.as_str()))
             .collect();
         Part::new(outs.join(", "), Level::Atom).text
     }

@@ -1,4 +1,4 @@
-//! What a graph takes for granted about its symbols.
+//! Assumptions of a graph: equalities between extents that shape rules rely on and requests are checked for.
 use crate::shape::{self, ReliedEqualities};
 use crate::{Assumption, Graph};
 use layout::Dim;

@@ -1,4 +1,4 @@
-//! Sizes that nodes work with, and which node gives each that only a request's data says.
+//! Which sizes the nodes of a graph use, and which node determines each size that only data gives.
 use crate::{Graph, Op, SymbolSource, ValueId, View};
 use expr::{Expr, Inst};
 use layout::{Dim, Sym};

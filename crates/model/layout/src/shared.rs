@@ -1,5 +1,4 @@
-//! Equal expressions in the same memory, told apart by where they lie: programs have few sizes and name
-//! each of them many times.
+//! Sharing of equal dimension expressions, and maps keyed by their address: programs name few sizes many times.
 use crate::{Dim, Sym};
 use foldhash::{HashMap, HashSet};
 use std::collections::BTreeSet;

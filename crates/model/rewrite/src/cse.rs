@@ -1,4 +1,4 @@
-//! Nodes that compute the same from the same.
+//! Merges nodes that compute the same from the same inputs.
 use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
 use graph::{Graph, NodeId, Op, ValueSource};

@@ -1,4 +1,4 @@
-//! Nodes whose results nobody needs.
+//! Removes nodes whose results are not used.
 use crate::edit::Edit;
 use crate::{Error, Fuel, Rewritten};
 use graph::{Graph, Op, SymbolSource, ValueId, ValueSource};

@@ -1,4 +1,4 @@
-//! A graph while a pass changes it.
+//! A graph under edit: passes change nodes in place, and order and numbering are restored at the end.
 use crate::{Change, Error, Fuel, Rewritten};
 use graph::{Graph, Node, NodeId, Op, Origin, SymbolSource, Value, ValueId, ValueSource};
 use layout::{DType, Dim, Sym};

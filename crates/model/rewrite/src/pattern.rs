@@ -1,4 +1,4 @@
-//! What several passes look for.
+//! Queries that several passes share: constants, single readers.
 use crate::edit::Edit;
 use expr::{Binary, Inst, Monoid};
 use graph::{Graph, Op, ValueId, ValueSource};

@@ -1,4 +1,4 @@
-//! Kernels written by hand, statement by statement.
+//! A builder for kernels, statement by statement. Tests and measuring commands use it; the planner has its own.
 use crate::kernel::*;
 use expr::{Expr, ExprBuilder, Monoid};
 use layout::{DType, Dim};

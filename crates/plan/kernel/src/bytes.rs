@@ -1,4 +1,5 @@
-//! Elements of 4 bits and the bytes that they share.
+//! Rules for elements of 4 bits, two of which share a byte: which tasks may write them. The plan verifier and
+//! the planner ask it.
 use crate::{Kernel, Operand, Schedule};
 use layout::Dim;
 

@@ -1,4 +1,4 @@
-//! Whether a target's CTAs have room for a program.
+//! Whether a tile program fits a target's limits for one CTA: threads, shared memory, registers.
 use crate::{
     GpuMapping, KernelError, Mapping, Place, Target, TargetKind, TileId, TileProgram, verify,
 };

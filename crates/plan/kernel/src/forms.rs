@@ -1,4 +1,5 @@
-//! What a kernel asks of a target beside a schedule, and what the target lacks of it.
+//! Which scalar operations and types a kernel uses, and which of them a target cannot print. The planner asks
+//! before it schedules a kernel on a GPU.
 use crate::{Kernel, Stmt, Target, TileId};
 use expr::{Binary, Compare, Expr, Inst, Unary};
 use layout::DType;

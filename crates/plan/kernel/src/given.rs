@@ -1,4 +1,5 @@
-//! How a kernel is to run, as its text says behind the statements: schedules, and code of its user's.
+//! The part of a kernel's text that says how it runs: schedules per target, and the user's own code. `read`
+//! reads it behind the statements; the planner takes it instead of searching.
 use crate::parse::{Read, axes, axis, cut, dim, dtype, fail, split};
 use crate::{
     AxisTile, Code, CpuMapping, Fragment, GpuMapping, Kernel, KernelError, Mapping, MicroKernel,

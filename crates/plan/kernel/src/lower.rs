@@ -1,4 +1,5 @@
-//! From kernel and schedule to loops: each statement goes into the loops whose axes it touches.
+//! Lowering of a kernel and its schedule to nested loops: each statement is placed in the loops whose axes it
+//! uses. [`TileProgram::new`](crate::TileProgram::new) calls it.
 use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId};
 
 /// The body of one task: loops around the statements that depend on looped axes.

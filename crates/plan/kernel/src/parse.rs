@@ -1,4 +1,4 @@
-//! Kernels read from their text form, as `Kernel`'s `Display` prints it.
+//! The parser of single lines of a kernel's text: axes, operands, statements. `read` takes the lines in order.
 use crate::{
     Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
     Shape, Stmt, Term, Tile, TileId,

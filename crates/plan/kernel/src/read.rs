@@ -1,4 +1,4 @@
-//! The lines of a kernel's text, in order: its head, its statements, and how it is to run.
+//! Reading a kernel's text as a whole: head, statements, and how it runs. Errors name line and place.
 use crate::given::Reader;
 use crate::parse::{Fault, Tiles, header, id, space, statement, tensor};
 use crate::{Declared, Kernel, KernelError, Role, Tile};

@@ -1,4 +1,5 @@
-//! Tiles that need no memory.
+//! Which tiles are recomputed at each use instead of being stored. Planner, verifier and emitters must agree on
+//! it.
 use crate::{Kernel, Stmt, TileId};
 
 /// Whether `t` can be computed wherever it is read ([`crate::Place::Recompute`]): one map, one load, or

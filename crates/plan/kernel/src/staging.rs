@@ -1,4 +1,4 @@
-//! Rules about tiles in shared memory that planners and emitters must agree on.
+//! Rules for tiles that are staged in shared memory. Planner and emitters must agree on them.
 use crate::{Access, AxisId, Swizzle};
 use layout::Dim;
 

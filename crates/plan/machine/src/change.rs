@@ -1,4 +1,4 @@
-//! Changes of a machine that somebody asks about: twice the L2, half as much bandwidth again.
+//! Changes of a machine description for what-if questions: twice the L2, half as much bandwidth again.
 
 use crate::{Bandwidth, Machine, Sourced, UnitClass};
 use std::str::FromStr;

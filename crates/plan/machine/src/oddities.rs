@@ -1,4 +1,4 @@
-//! Figures of a machine that do not agree with one another: legal, but most often a slip.
+//! Warnings about figures of a machine that contradict one another: legal, but most often a slip.
 
 use crate::{Machine, MachineKind, NumType, UnitClass};
 

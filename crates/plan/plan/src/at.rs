@@ -1,4 +1,4 @@
-//! Binding a verified plan's parameters to dims.
+//! Evaluating a verified plan's parameters for the dims of a request.
 use crate::{Block, Constraint, Params, PlanError};
 use layout::{DimBox, DimProgram, Sym};
 

@@ -1,4 +1,4 @@
-//! How long a block takes whose steps need not follow each other.
+//! Predicted time of a block whose steps may overlap: steps are assigned to workers as they become free.
 use crate::{Block, Wait};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! What is made of a part of a program once, whoever plans it how often.
+//! A value that is computed at most once per part of a program and shared by all plans that contain the part.
+//! Devices keep compiled kernels in it.
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};

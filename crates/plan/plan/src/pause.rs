@@ -1,4 +1,5 @@
-//! Pauses of what makes plans beside requests.
+//! Cooperative pauses for planning that runs beside requests: the planner calls [`pause`] often, and the caller
+//! decides what that does.
 use std::cell::Cell;
 
 thread_local!(static PAUSE: Cell<Option<fn()>> = const { Cell::new(None) });

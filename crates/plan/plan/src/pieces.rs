@@ -1,4 +1,5 @@
-//! Pieces of one buffer: writers that are known to be apart without a look at each pair of them.
+//! Writers of disjoint pieces of one buffer (a concatenation): proved disjoint in one pass instead of pair by
+//! pair. The verifier uses it.
 use crate::StepSet;
 use layout::Dim;
 use std::collections::BTreeMap;

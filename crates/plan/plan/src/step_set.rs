@@ -1,4 +1,4 @@
-//! Sets of steps: who is over before whom, for plans of many steps.
+//! Persistent sets of step numbers, for the verifier's happens-before relation.
 //!
 //! A set of bits per step would take the square of their number. Here sets share what they have in
 //! common: one that was made of another by adding a step takes a few nodes more, and whole ranges

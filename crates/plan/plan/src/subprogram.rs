@@ -1,4 +1,5 @@
-//! Programs cut before sizes that only the data gives: each stretch a small program of its own.
+//! Subprograms: a program is cut before sizes that only the data gives, and each part is planned once those are
+//! known. The runtime runs them one after the other; planning them is the planner's.
 use crate::{Item, ItemWork, Program, ProgramSymbol, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use layout::{Sym, Symbols};
 use std::collections::{BTreeMap, BTreeSet};

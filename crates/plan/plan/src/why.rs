@@ -1,4 +1,4 @@
-//! Decisions with their reasons and alternatives. Whoever decides in the planner leaves one; the report prints
+//! Decisions with their reasons and alternatives. The planner records one for every choice; the report prints
 //! them.
 use serde::{Deserialize, Serialize};
 

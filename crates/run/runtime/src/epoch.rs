@@ -1,4 +1,5 @@
-//! Plans made executable, and the bounded store of them.
+//! Compiled plans of a program ([`PlanSet`]): the current one, others for other dims, and how a new one is made
+//! for a request. `retention` bounds them; requests run them in `interpret` and `slot`.
 use crate::retention::{evict, remember_evicted};
 use crate::shared::Shared;
 use crate::trial::Trial;

@@ -7,8 +7,8 @@ use crate::{Engine, RunError};
 use device::{AlignedBytes, Executable, Permit, Recycler, Request, State};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{
-    Allotment, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline, ValueIx,
-    ValueOrigin,
+    Allotment, Block, Item, ItemWork, PlanSegment, Program, Segment, SymbolOrigin, Timeline,
+    ValueIx, ValueOrigin,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -205,57 +205,17 @@ pub(crate) fn run_on<'v>(
         };
         match segment {
             PlanSegment::Block(b) => {
-                let symbols = values(&b.symbols, &env);
-                let mut outputs: Vec<Tensor> = Vec::new();
-                for (i, p) in b.outputs.iter().enumerate() {
-                    let is_state = b.states.iter().any(|s| s.output as usize == i);
-                    outputs.push(if is_state && states.is_some() {
-                        Tensor::zeros(p.dtype, &[0])?
-                    } else {
-                        let shape = shape_of(&p.shape, &env, &p.name)?;
-                        let bytes = Tensor::byte_len(p.dtype, &shape)?;
-                        if counted {
-                            ctx.budget.take(bytes as u64, &p.name)?;
-                        }
-                        output(ctx.buffers, p.dtype, &shape, bytes, &p.name)?
-                    });
-                }
-                let mut ins: Vec<Value<'v>> = Vec::new();
-                for p in &b.inputs {
-                    ins.push(slot(program, &slots, p.value)?);
-                }
-                let bytes: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
                 let compiled = &epoch.blocks[block];
                 block += 1;
-                let stop_after = ctx.stop_after;
-                let mut own = ctx.timeline.is_some().then(Timeline::default);
-                let began = ctx.began.elapsed();
-                let result = compiled.with_frame(ctx.memory, |frame| {
-                    let mut out: Vec<&mut [u8]> =
-                        outputs.iter_mut().map(Tensor::bytes_mut).collect();
-                    let mut none = [];
-                    let held: &mut [State] = states.as_deref_mut().unwrap_or(&mut none);
-                    let mut held: Vec<&mut State> = held.iter_mut().collect();
-                    compiled.exe.run(
-                        frame,
-                        Request {
-                            symbols: &symbols,
-                            inputs: &bytes,
-                            outputs: &mut out,
-                            states: &mut held,
-                            timeline: own.as_mut(),
-                            stop_after,
-                            permit: ctx.permit,
-                        },
-                    )
-                });
-                result?;
-                if let Some(own) = own {
-                    ctx.record(compiled, own, began.as_nanos() as u64);
-                }
-                for (p, t) in b.outputs.iter().zip(outputs) {
-                    slots.insert(p.value, t.into());
-                }
+                let states = states.as_deref_mut();
+                run_block(
+                    ctx,
+                    program,
+                    (b, compiled),
+                    &mut slots,
+                    (&env, counted),
+                    states,
+                )?;
             }
             PlanSegment::Control { segment } => {
                 control(ctx, plan_set, *segment, &mut slots, &env, depth)?
@@ -279,6 +239,63 @@ pub(crate) fn run_on<'v>(
         .iter()
         .map(|(_, v)| slot(program, &slots, *v))
         .collect()
+}
+
+/// Runs a block on the values that it reads, and puts what it makes into `slots`; `counted`: its outputs count
+/// against the request's memory.
+fn run_block<'v>(
+    ctx: &mut Context<'_>,
+    program: &Program,
+    (b, compiled): (&Block, &CompiledBlock),
+    slots: &mut Slots<'v>,
+    (env, counted): (&Env, bool),
+    states: Option<States<'_>>,
+) -> Result<(), RunError> {
+    let symbols = values(&b.symbols, env);
+    let mut outputs: Vec<Tensor> = Vec::new();
+    for (i, p) in b.outputs.iter().enumerate() {
+        let is_state = b.states.iter().any(|s| s.output as usize == i);
+        outputs.push(if is_state && states.is_some() {
+            Tensor::zeros(p.dtype, &[0])?
+        } else {
+            let shape = shape_of(&p.shape, env, &p.name)?;
+            let bytes = Tensor::byte_len(p.dtype, &shape)?;
+            if counted {
+                ctx.budget.take(bytes as u64, &p.name)?;
+            }
+            output(ctx.buffers, p.dtype, &shape, bytes, &p.name)?
+        });
+    }
+    let mut ins: Vec<Value<'v>> = Vec::new();
+    for p in &b.inputs {
+        ins.push(slot(program, slots, p.value)?);
+    }
+    let bytes: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
+    let stop_after = ctx.stop_after;
+    let mut own = ctx.timeline.is_some().then(Timeline::default);
+    let began = ctx.began.elapsed();
+    let permit = ctx.permit;
+    compiled.with_frame(ctx.memory, |frame| {
+        let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(Tensor::bytes_mut).collect();
+        let mut states: Vec<&mut State> = states.into_iter().flatten().collect();
+        let request = Request {
+            symbols: &symbols,
+            inputs: &bytes,
+            outputs: &mut out,
+            states: &mut states,
+            timeline: own.as_mut(),
+            stop_after,
+            permit,
+        };
+        compiled.exe.run(frame, request)
+    })?;
+    if let Some(own) = own {
+        ctx.record(compiled, own, began.as_nanos() as u64);
+    }
+    for (p, t) in b.outputs.iter().zip(outputs) {
+        slots.insert(p.value, t.into());
+    }
+    Ok(())
 }
 
 /// Runs the segments of `plan_set` from `first` on, stretch by stretch: each is planned once the sizes
@@ -401,95 +418,107 @@ fn control(
             let outs = run(ctx, &inner, inputs, env.clone(), depth + 1)?;
             keep(ctx, node, slots, outputs, outs)
         }
-        Some(Segment::Loop {
-            node,
-            trip,
-            cond,
-            carried,
-            captures,
-            body,
-            outputs,
-        }) => {
-            let scalar =
-                |slots: &Slots<'_>, v: &Option<ValueIx>| -> Result<Option<i64>, RunError> {
-                    match v {
-                        Some(v) => {
-                            let t = slot(&program, slots, *v)?;
-                            Ok((!t.is_empty()).then(|| t.get_i64(0)))
-                        }
-                        None => Ok(None),
-                    }
-                };
-            let trips = scalar(slots, trip)?;
-            let mut go = scalar(slots, cond)?.unwrap_or(1) != 0;
-            let inner = plan_set.inner((segment, 0), || with_weights(body, &program));
-            let mut state = Vec::new();
-            for &c in carried {
-                state.push(slot(&program, slots, c)?);
-            }
-            let mut fixed = Vec::new();
-            for &c in captures {
-                fixed.push(slot(&program, slots, c)?);
-            }
-            let scans = outputs.len() - carried.len();
-            let mut stacked: Vec<Vec<Value<'_>>> = vec![Vec::new(); scans];
-            let mut i = 0;
-            while go && trips.is_none_or(|t| i < t) {
-                if i >= MAX_TRIPS {
-                    return Err(RunError::Control {
-                        node: node.clone(),
-                        why: format!(
-                            "the loop passed {MAX_TRIPS} iterations; give it a trip count"
-                        ),
-                    });
-                }
-                let mut inputs = vec![
-                    Tensor::from_i64(&[], &[i])?.into(),
-                    Tensor::from_bytes(DType::Bool, &[], vec![go as u8])?.into(),
-                ];
-                inputs.extend(state.iter().cloned());
-                inputs.extend(fixed.iter().cloned());
-                // Outer symbols stay; those that the body reads from its own inputs are bound anew.
-                let own: BTreeSet<&Sym> = inner
-                    .program
-                    .symbols
-                    .iter()
-                    .filter(|s| s.origin != SymbolOrigin::Outer)
-                    .map(|s| &s.name)
-                    .collect();
-                let kept = env.iter().filter(|(s, _)| !own.contains(s));
-                let outer: Env = kept.map(|(s, n)| (s.clone(), *n)).collect();
-                let mut outs = run(ctx, &inner, inputs, outer, depth + 1)?;
-                let scan_outs = outs.split_off(1 + carried.len());
-                go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
-                let next = outs.split_off(1);
-                let made: u64 = next.iter().chain(&scan_outs).map(own_bytes).sum();
-                ctx.budget.take(made, node)?;
-                if i > 0 {
-                    ctx.budget.give(state.iter().map(own_bytes).sum());
-                }
-                state = next;
-                for (s, t) in stacked.iter_mut().zip(scan_outs) {
-                    s.push(t);
-                }
-                i += 1;
-            }
-            let (last, scanned) = outputs.split_at(carried.len());
-            slots.extend(last.iter().copied().zip(state));
-            for (&o, parts) in scanned.iter().zip(stacked) {
-                let gathered = parts.iter().map(own_bytes).sum();
-                ctx.budget.take(gathered, node)?;
-                slots.insert(o, stack(&program, o, &parts, env, node)?.into());
-                ctx.budget.give(gathered);
-            }
-            Ok(())
-        }
+        Some(Segment::Loop { .. }) => run_loop(ctx, plan_set, segment, slots, env, depth),
         Some(Segment::Late(item)) => host(ctx, &program, item, slots),
         _ => Err(RunError::Control {
             node: program.name.clone(),
             why: format!("the plan names segment {segment}, which is no control flow"),
         }),
     }
+}
+
+/// The number in a value, where there is one.
+fn number(
+    program: &Program,
+    slots: &Slots<'_>,
+    v: Option<ValueIx>,
+) -> Result<Option<i64>, RunError> {
+    let Some(v) = v else { return Ok(None) };
+    let t = slot(program, slots, v)?;
+    Ok((!t.is_empty()).then(|| t.get_i64(0)))
+}
+
+/// What an iteration of a loop begins with, beside its values: its number and whether it goes on.
+fn iteration(i: i64, go: bool) -> Result<[Tensor; 2], RunError> {
+    Ok([
+        Tensor::from_i64(&[], &[i])?,
+        Tensor::from_bytes(DType::Bool, &[], vec![go as u8])?,
+    ])
+}
+
+fn run_loop(
+    ctx: &mut Context<'_>,
+    plan_set: &PlanSet,
+    segment: u32,
+    slots: &mut Slots<'_>,
+    env: &Env,
+    depth: usize,
+) -> Result<(), RunError> {
+    let program = plan_set.program.clone();
+    let Some(Segment::Loop {
+        node,
+        trip,
+        cond,
+        carried,
+        captures,
+        body,
+        outputs,
+    }) = program.segments.get(segment as usize)
+    else {
+        return Ok(());
+    };
+    let trips = number(&program, slots, *trip)?;
+    let mut go = number(&program, slots, *cond)?.unwrap_or(1) != 0;
+    let inner = plan_set.inner((segment, 0), || with_weights(body, &program));
+    let all = |list: &[ValueIx]| -> Result<Vec<Value<'_>>, RunError> {
+        list.iter().map(|&c| slot(&program, slots, c)).collect()
+    };
+    let (mut state, fixed) = (all(carried)?, all(captures)?);
+    // Outer symbols stay; those that the body reads from its own inputs are bound anew.
+    let symbols = inner.program.symbols.iter();
+    let own: BTreeSet<&Sym> = symbols
+        .filter(|s| s.origin != SymbolOrigin::Outer)
+        .map(|s| &s.name)
+        .collect();
+    let kept = env.iter().filter(|(s, _)| !own.contains(s));
+    let outer: Env = kept.map(|(s, n)| (s.clone(), *n)).collect();
+    let scans = outputs.len() - carried.len();
+    let mut stacked: Vec<Vec<Value<'_>>> = vec![Vec::new(); scans];
+    let mut i = 0;
+    while go && trips.is_none_or(|t| i < t) {
+        if i >= MAX_TRIPS {
+            return Err(RunError::Control {
+                node: node.clone(),
+                why: format!("the loop passed {MAX_TRIPS} iterations; give it a trip count"),
+            });
+        }
+        let mut inputs: Vec<Value<'_>> = iteration(i, go)?.map(Value::from).into();
+        inputs.extend(state.iter().cloned());
+        inputs.extend(fixed.iter().cloned());
+        let mut outs = run(ctx, &inner, inputs, outer.clone(), depth + 1)?;
+        let scan_outs = outs.split_off(1 + carried.len());
+        go = !outs[0].is_empty() && outs[0].get_i64(0) != 0;
+        let next = outs.split_off(1);
+        let made: u64 = next.iter().chain(&scan_outs).map(own_bytes).sum();
+        ctx.budget.take(made, node)?;
+        if i > 0 {
+            ctx.budget.give(state.iter().map(own_bytes).sum());
+        }
+        state = next;
+        for (s, t) in stacked.iter_mut().zip(scan_outs) {
+            s.push(t);
+        }
+        i += 1;
+    }
+    let (last, scanned) = outputs.split_at(carried.len());
+    slots.extend(last.iter().copied().zip(state));
+    for (&o, parts) in scanned.iter().zip(stacked) {
+        let gathered = parts.iter().map(own_bytes).sum();
+        ctx.budget.take(gathered, node)?;
+        slots.insert(o, stack(&program, o, &parts, env, node)?.into());
+        ctx.budget.give(gathered);
+    }
+    Ok(())
 }
 
 /// Bytes of a value that was made on the way; the caller's are the caller's.

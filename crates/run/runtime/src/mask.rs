@@ -1,4 +1,5 @@
-//! Streams whose caches are of different lengths and run as one.
+//! Batching of streams whose caches have different lengths: shorter caches are padded, and the model's mask
+//! input hides the padding.
 use crate::RunError;
 use crate::slab;
 use crate::streams::StreamSetup;

@@ -1,5 +1,5 @@
-//! Where streams keep state in place: each in memory of its own, or several that run together side by side
-//! in memory that one plan runs on.
+//! Memory of stream state in place: each stream's own, or shared by streams that run as one batch, side by side
+//! in the memory of one plan.
 use crate::RunError;
 use device::State;
 use layout::{Dim, DimBox};

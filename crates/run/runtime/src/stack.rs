@@ -1,4 +1,4 @@
-//! Tensors joined along an axis, and taken apart again.
+//! Concatenation of tensors along an axis, and splitting. `batching` and `streams` use it.
 use crate::RunError;
 use crate::slot::output;
 use device::Recycler;

@@ -1,4 +1,4 @@
-//! How a session fares: counters and a histogram of latencies, of fixed size, written without locks.
+//! Statistics of a session: counters and a latency histogram of fixed size, written without locks.
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

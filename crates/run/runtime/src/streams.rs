@@ -445,41 +445,32 @@ impl MessageBatch<'_> {
     }
 }
 
-/// Runs several messages as one request.
-fn run_batch(session: &Session, members: &mut [&mut BatchMember]) -> Result<(), RunError> {
-    let setup = members[0].setup.clone();
-    let Some(batch_axes) = &setup.batch_axes else {
-        return Err(RunError::Abandoned);
-    };
-    let program = session.program();
-    let buffers = session.buffers();
-    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
-    // How long each one's caches are, where that may differ.
-    let length = |m: &BatchMember| -> usize {
-        let grows = setup.mask.as_ref().map(|m| m.grows);
-        let first = m.state.shapes.first();
-        let n = first.zip(grows).and_then(|(s, g)| s.get(g));
-        n.copied().unwrap_or(0)
-    };
-    let lengths: Vec<usize> = members.iter().map(|m| length(m)).collect();
-    let longest = (0..members.len()).max_by_key(|&i| lengths[i]).unwrap_or(0);
-    let pads: Vec<usize> = lengths.iter().map(|n| lengths[longest] - n).collect();
+/// The inputs of several messages as those of one request: `pads` rows of zeros stand in front of each one's cache,
+/// which makes it as long as that of message `longest`.
+fn batch_inputs(
+    session: &Session,
+    members: &[&mut BatchMember],
+    axes: &BatchAxes,
+    (longest, pads): (usize, &[usize]),
+) -> Result<Vec<Tensor>, RunError> {
+    let setup = &members[0].setup;
+    let (program, buffers) = (session.program(), session.buffers());
     let shapes = in_place_shapes(session, members[longest]);
     let mut inputs: Vec<Tensor> = vec![];
-    for (i, axis) in batch_axes.inputs.iter().enumerate() {
+    for (i, axis) in axes.inputs.iter().enumerate() {
         let value = program.value(program.inputs[i]);
         // State in place enters as zeros of its shape: only the shape is looked at.
         let own = setup.in_place.iter().position(|&p| p as usize == i);
         if let (Some(s), Some(axis)) = (own, axis) {
             let mut shape = shapes[s].clone();
-            shape[*axis] = items.iter().sum();
+            shape[*axis] = members.iter().map(|m| m.message.items).sum();
             inputs.push(Tensor::zeros(value.dtype, &shape)?);
             continue;
         }
         if let (Some(m), Some(axis)) = (setup.mask.as_ref().filter(|m| m.input == i), axis) {
             let each: Vec<Tensor> = members
                 .iter()
-                .zip(&pads)
+                .zip(pads)
                 .filter_map(|(own, &pad)| Some((own.message.inputs[i].as_ref()?, pad)))
                 .map(|(t, pad)| stack::padded(buffers, t, m.axis, pad, &value.name))
                 .collect::<Result<_, _>>()?;
@@ -502,6 +493,28 @@ fn run_batch(session: &Session, members: &mut [&mut BatchMember]) -> Result<(), 
             (None, None) => return Err(RunError::Abandoned),
         });
     }
+    Ok(inputs)
+}
+
+/// Runs several messages as one request.
+fn run_batch(session: &Session, members: &mut [&mut BatchMember]) -> Result<(), RunError> {
+    let setup = members[0].setup.clone();
+    let Some(batch_axes) = &setup.batch_axes else {
+        return Err(RunError::Abandoned);
+    };
+    let buffers = session.buffers();
+    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
+    // How long each one's caches are, where that may differ.
+    let length = |m: &BatchMember| -> usize {
+        let grows = setup.mask.as_ref().map(|m| m.grows);
+        let first = m.state.shapes.first();
+        let n = first.zip(grows).and_then(|(s, g)| s.get(g));
+        n.copied().unwrap_or(0)
+    };
+    let lengths: Vec<usize> = members.iter().map(|m| length(m)).collect();
+    let longest = (0..members.len()).max_by_key(|&i| lengths[i]).unwrap_or(0);
+    let pads: Vec<usize> = lengths.iter().map(|n| lengths[longest] - n).collect();
+    let inputs = batch_inputs(session, members, batch_axes, (longest, &pads))?;
     let list: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
     let began: Vec<_> = members
         .iter()

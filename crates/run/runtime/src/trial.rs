@@ -1,4 +1,5 @@
-//! A plan under trial on some of a session's requests while the others keep theirs.
+//! Trials: a new plan runs some of a session's requests while the others keep theirs, so that the two can be
+//! compared.
 use crate::epoch::{Env, Epoch};
 use plan::VerifiedPlan;
 use std::sync::Arc;

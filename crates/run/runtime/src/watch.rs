@@ -1,4 +1,5 @@
-//! What a session's requests do while somebody watches: bounded, and nothing at all while nobody does.
+//! What a supervisor observes of a session's requests, within bounds. Costs next to nothing while nobody
+//! observes.
 use crate::batching;
 use device::Permit;
 use plan::{Timeline, VerifiedPlan};

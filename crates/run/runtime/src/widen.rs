@@ -1,4 +1,4 @@
-//! Boxes that cover sizes nobody has asked for yet: a dimension that has had several sizes will have more.
+//! Widening of the dims that a new plan covers: a dimension that has varied gets a range.
 use layout::DimBox;
 use std::collections::BTreeSet;
 

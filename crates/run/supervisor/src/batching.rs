@@ -1,4 +1,4 @@
-//! Requests that wait for their turn, joined into batches where their shapes agree.
+//! Batching of queued requests whose shapes agree.
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

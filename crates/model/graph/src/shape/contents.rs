@@ -2,7 +2,7 @@
 //! graph is built. A tensor's contents are known as a whole or not at all.
 use super::Type;
 use crate::{Graph, Op, PadMode, ScatterReduce, Value, ValueId, View};
-use expr::Monoid;
+use expr::{Expr, Monoid};
 use layout::Dim;
 
 /// Known contents of `op`'s outputs, whose dtypes and shapes are `types`.
@@ -116,61 +116,18 @@ impl<'a> Operand<'a> {
 
 type Contents = Vec<Option<Vec<Dim>>>;
 
+/// The elements of one output, each found by its coordinates.
+fn one(out: &Grid, f: &mut dyn FnMut(&[usize]) -> Option<Dim>) -> Option<Contents> {
+    let all: Option<Vec<Dim>> = (0..out.len()).map(|i| f(&out.coords(i))).collect();
+    Some(vec![all])
+}
+
 fn evaluate(op: &Op, v: &[Operand], types: &[Type]) -> Option<Contents> {
-    let out = Grid::new(&types.first()?.1)?;
-    let one = |f: &mut dyn FnMut(&[usize]) -> Option<Dim>| -> Option<Contents> {
-        let all: Option<Vec<Dim>> = (0..out.len()).map(|i| f(&out.coords(i))).collect();
-        Some(vec![all])
-    };
+    let out = &Grid::new(&types.first()?.1)?;
     match op {
-        Op::Map(e) => {
-            let mut all: Contents = vec![Some(Vec::new()); e.outputs.len()];
-            for i in 0..out.len() {
-                let c = out.coords(i);
-                let args: Vec<Option<Dim>> = v
-                    .iter()
-                    .map(|x| {
-                        let (g, ints) = x.known()?;
-                        ints.get(g.broadcast_rank(&c)?).cloned()
-                    })
-                    .collect();
-                let index: Vec<i64> = c.iter().map(|&x| x as i64).collect();
-                for (list, r) in all.iter_mut().zip(e.eval_dims(&args, &index)) {
-                    match (list.as_mut(), r) {
-                        (Some(l), Some(r)) => l.push(r),
-                        _ => *list = None,
-                    }
-                }
-                if all.iter().all(Option::is_none) {
-                    return None;
-                }
-            }
-            Some(all)
-        }
-        Op::View(view) => {
-            let (g, x) = v.first()?.known()?;
-            match view {
-                View::Reshape(_) => Some(vec![Some(x.to_vec())]),
-                View::Permute(perm) => one(&mut |c| {
-                    let mut from = vec![0; c.len()];
-                    for (o, &p) in perm.iter().enumerate() {
-                        *from.get_mut(p)? = c[o];
-                    }
-                    x.get(g.rank(&from)).cloned()
-                }),
-                View::Slice { starts, steps, .. } => one(&mut |c| {
-                    let mut from = Vec::with_capacity(c.len());
-                    for (d, &at) in c.iter().enumerate() {
-                        let s = starts.get(d)?.known()?;
-                        let at = steps.get(d)?.checked_mul(at as i64)?.checked_add(s)?;
-                        from.push(usize::try_from(at).ok().filter(|at| *at < g.0[d])?);
-                    }
-                    x.get(g.rank(&from)).cloned()
-                }),
-                View::Expand(_) => one(&mut |c| x.get(g.broadcast_rank(c)?).cloned()),
-            }
-        }
-        Op::Concat { axis } => one(&mut |c| {
+        Op::Map(e) => map(e, v, out),
+        Op::View(view) => seen(view, v, out),
+        Op::Concat { axis } => one(out, &mut |c| {
             let mut c = c.to_vec();
             for x in v {
                 let g = x.grid.as_ref()?;
@@ -182,53 +139,104 @@ fn evaluate(op: &Op, v: &[Operand], types: &[Type]) -> Option<Contents> {
             }
             None
         }),
-        Op::Pad { before, mode, .. } => {
-            let (g, x) = v.first()?.known()?;
-            let outside = match v.get(1) {
-                Some(o) => o.ints?.first()?.clone(),
-                None => Dim::ZERO,
-            };
-            one(&mut |c| {
-                let mut from = Vec::with_capacity(c.len());
-                for (d, &at) in c.iter().enumerate() {
-                    let at = (at as i64).checked_sub(before.get(d)?.known()?)?;
-                    match usize::try_from(at).ok().filter(|at| *at < g.0[d]) {
-                        Some(at) => from.push(at),
-                        None if *mode == PadMode::Constant => return Some(outside.clone()),
-                        None if *mode == PadMode::Edge && g.0[d] > 0 => {
-                            from.push(at.clamp(0, g.0[d] as i64 - 1) as usize);
-                        }
-                        None => return None,
-                    }
-                }
-                x.get(g.rank(&from)).cloned()
-            })
-        }
-        Op::Gather { axis, batch } => {
-            let (g, x) = v.first()?.known()?;
-            let (ig, indices) = v.get(1)?.numbers()?;
-            let n = *g.0.get(*axis)? as i64;
-            one(&mut |c| {
-                let behind = *axis + ig.0.len() - batch;
-                let by = [&c[..*batch], &c[*axis..behind]].concat();
-                let i = *indices.get(ig.rank(&by))?;
-                let i = if i < 0 { i + n } else { i };
-                let mut from = c[..*axis].to_vec();
-                from.push(usize::try_from(i).ok().filter(|i| (*i as i64) < n)?);
-                from.extend_from_slice(&c[behind..]);
-                x.get(g.rank(&from)).cloned()
-            })
-        }
+        Op::Pad { before, mode, .. } => pad(before, *mode, v, out),
+        Op::Gather { axis, batch } => gather(*axis, *batch, v, out),
         Op::ScatterNd(how) => scatter(*how, v),
-        Op::Reduce { monoid, axes, .. } => reduce(monoid, axes, v, &out),
+        Op::Reduce { monoid, axes, .. } => reduce(monoid, axes, v, out),
         Op::Scan {
             monoid,
             axis,
             exclusive,
             reverse,
-        } => scan(monoid, *axis, *exclusive, *reverse, v, &out),
+        } => scan(monoid, *axis, *exclusive, *reverse, v, out),
         _ => None,
     }
+}
+
+fn map(e: &Expr, v: &[Operand], out: &Grid) -> Option<Contents> {
+    let mut all: Contents = vec![Some(Vec::new()); e.outputs.len()];
+    for i in 0..out.len() {
+        let c = out.coords(i);
+        let element = |x: &Operand| {
+            let (g, ints) = x.known()?;
+            ints.get(g.broadcast_rank(&c)?).cloned()
+        };
+        let args: Vec<Option<Dim>> = v.iter().map(element).collect();
+        let index: Vec<i64> = c.iter().map(|&x| x as i64).collect();
+        for (list, r) in all.iter_mut().zip(e.eval_dims(&args, &index)) {
+            match (list.as_mut(), r) {
+                (Some(l), Some(r)) => l.push(r),
+                _ => *list = None,
+            }
+        }
+        if all.iter().all(Option::is_none) {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+fn seen(view: &View, v: &[Operand], out: &Grid) -> Option<Contents> {
+    let (g, x) = v.first()?.known()?;
+    match view {
+        View::Reshape(_) => Some(vec![Some(x.to_vec())]),
+        View::Permute(perm) => one(out, &mut |c| {
+            let mut from = vec![0; c.len()];
+            for (o, &p) in perm.iter().enumerate() {
+                *from.get_mut(p)? = c[o];
+            }
+            x.get(g.rank(&from)).cloned()
+        }),
+        View::Slice { starts, steps, .. } => one(out, &mut |c| {
+            let mut from = Vec::with_capacity(c.len());
+            for (d, &at) in c.iter().enumerate() {
+                let s = starts.get(d)?.known()?;
+                let at = steps.get(d)?.checked_mul(at as i64)?.checked_add(s)?;
+                from.push(usize::try_from(at).ok().filter(|at| *at < g.0[d])?);
+            }
+            x.get(g.rank(&from)).cloned()
+        }),
+        View::Expand(_) => one(out, &mut |c| x.get(g.broadcast_rank(c)?).cloned()),
+    }
+}
+
+fn pad(before: &[Dim], mode: PadMode, v: &[Operand], out: &Grid) -> Option<Contents> {
+    let (g, x) = v.first()?.known()?;
+    let outside = match v.get(1) {
+        Some(o) => o.ints?.first()?.clone(),
+        None => Dim::ZERO,
+    };
+    one(out, &mut |c| {
+        let mut from = Vec::with_capacity(c.len());
+        for (d, &at) in c.iter().enumerate() {
+            let at = (at as i64).checked_sub(before.get(d)?.known()?)?;
+            match usize::try_from(at).ok().filter(|at| *at < g.0[d]) {
+                Some(at) => from.push(at),
+                None if mode == PadMode::Constant => return Some(outside.clone()),
+                None if mode == PadMode::Edge && g.0[d] > 0 => {
+                    from.push(at.clamp(0, g.0[d] as i64 - 1) as usize);
+                }
+                None => return None,
+            }
+        }
+        x.get(g.rank(&from)).cloned()
+    })
+}
+
+fn gather(axis: usize, batch: usize, v: &[Operand], out: &Grid) -> Option<Contents> {
+    let (g, x) = v.first()?.known()?;
+    let (ig, indices) = v.get(1)?.numbers()?;
+    let n = *g.0.get(axis)? as i64;
+    one(out, &mut |c| {
+        let behind = axis + ig.0.len() - batch;
+        let by = [&c[..batch], &c[axis..behind]].concat();
+        let i = *indices.get(ig.rank(&by))?;
+        let i = if i < 0 { i + n } else { i };
+        let mut from = c[..axis].to_vec();
+        from.push(usize::try_from(i).ok().filter(|i| (*i as i64) < n)?);
+        from.extend_from_slice(&c[behind..]);
+        x.get(g.rank(&from)).cloned()
+    })
 }
 
 fn scatter(how: ScatterReduce, v: &[Operand]) -> Option<Contents> {

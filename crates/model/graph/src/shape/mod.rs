@@ -135,83 +135,13 @@ pub(crate) fn infer(
             vec![(x.dtype, view::shape(view, &x.shape, relied)?)]
         }
         Op::Concat { axis } => vec![concat(v, *axis, relied)?],
-        Op::Pad { before, after, .. } => {
-            between(v, 1, 2)?;
-            let x = v[0];
-            if let Some(c) = v.get(1) {
-                if c.dtype != x.dtype {
-                    return Err(format!("the outside value is {}, not {}", c.dtype, x.dtype));
-                }
-                if Dim::product(&c.shape).known().is_some_and(|n| n != 1) {
-                    return Err("the outside value is not a scalar".into());
-                }
-            }
-            same_len("padding", before.len(), x.shape.len())?;
-            same_len("padding", after.len(), x.shape.len())?;
-            let shape = x
-                .shape
-                .iter()
-                .zip(before.iter().zip(after))
-                .map(|(d, (b, a))| d.clone() + b.clone() + a.clone())
-                .collect();
-            vec![(x.dtype, shape)]
-        }
-        Op::Gather { axis, batch } => {
-            let v = exactly(v, 2)?;
-            in_rank(*axis, v[0])?;
-            if batch > axis || *batch > v[1].shape.len() {
-                return Err(format!(
-                    "{batch} common dimensions do not fit axis {axis} and indices of rank {}",
-                    v[1].shape.len()
-                ));
-            }
-            for (d, (x, i)) in v[0]
-                .shape
-                .iter()
-                .zip(v[1].shape.iter())
-                .take(*batch)
-                .enumerate()
-            {
-                if !relied.same(x, i) {
-                    return Err(format!(
-                        "dimension {d} is {x} of the data and {i} of the indices"
-                    ));
-                }
-            }
-            if !v[1].dtype.is_int() {
-                return Err(format!("indices are {}, not integers", v[1].dtype));
-            }
-            let mut shape = v[0].shape[..*axis].to_vec();
-            shape.extend(v[1].shape[*batch..].iter().cloned());
-            shape.extend(v[0].shape[axis + 1..].iter().cloned());
-            vec![(v[0].dtype, shape)]
-        }
+        Op::Pad { before, after, .. } => vec![padded(before, after, v)?],
+        Op::Gather { axis, batch } => vec![gathered(*axis, *batch, exactly(v, 2)?, relied)?],
         Op::ScatterNd(_) => vec![scatter(exactly(v, 3)?, relied)?],
         Op::Contract(spec) => vec![product::contract(spec, exactly(v, 2)?, relied)?],
         Op::Conv(spec) => vec![window::conv(spec, exactly(v, 2)?, relied)?],
         Op::Pool(spec) => vec![window::pool(spec, exactly(v, 1)?[0])?],
-        Op::Reduce { monoid, axes, keep } => {
-            let shape = relied.broadcast_all(v)?;
-            if axes.iter().any(|&a| a >= shape.len()) {
-                return Err(format!(
-                    "axes {axes:?} do not fit {} dimensions",
-                    shape.len()
-                ));
-            }
-            if axes.windows(2).any(|w| w[0] >= w[1]) {
-                return Err(format!("axes {axes:?} are not ascending"));
-            }
-            let types = monoid_types(monoid, v)?;
-            let mut out = Vec::new();
-            for (d, e) in shape.into_iter().enumerate() {
-                match (axes.contains(&d), keep) {
-                    (true, true) => out.push(Dim::ONE),
-                    (true, false) => {}
-                    (false, _) => out.push(e),
-                }
-            }
-            types.into_iter().map(|d| (d, out.clone())).collect()
-        }
+        Op::Reduce { monoid, axes, keep } => reduced(monoid, axes, *keep, v, relied)?,
         Op::Scan { monoid, axis, .. } => {
             let shape = relied.broadcast_all(v)?;
             if *axis >= shape.len() {
@@ -248,6 +178,85 @@ pub(crate) fn infer(
         check_shape(shape)?;
     }
     Ok(out)
+}
+
+/// A padded input, and the scalar outside of it if there is one.
+fn padded(before: &[Dim], after: &[Dim], v: &[&Value]) -> Result<Type, String> {
+    between(v, 1, 2)?;
+    let x = v[0];
+    if let Some(c) = v.get(1) {
+        if c.dtype != x.dtype {
+            return Err(format!("the outside value is {}, not {}", c.dtype, x.dtype));
+        }
+        if Dim::product(&c.shape).known().is_some_and(|n| n != 1) {
+            return Err("the outside value is not a scalar".into());
+        }
+    }
+    same_len("padding", before.len(), x.shape.len())?;
+    same_len("padding", after.len(), x.shape.len())?;
+    let each = x.shape.iter().zip(before.iter().zip(after));
+    let shape = each.map(|(d, (b, a))| d.clone() + b.clone() + a.clone());
+    Ok((x.dtype, shape.collect()))
+}
+
+/// Data and indices whose first `batch` dimensions are common.
+fn gathered(
+    axis: usize,
+    batch: usize,
+    v: &[&Value],
+    relied: &mut ReliedEqualities,
+) -> Result<Type, String> {
+    in_rank(axis, v[0])?;
+    if batch > axis || batch > v[1].shape.len() {
+        return Err(format!(
+            "{batch} common dimensions do not fit axis {axis} and indices of rank {}",
+            v[1].shape.len()
+        ));
+    }
+    let common = v[0].shape.iter().zip(v[1].shape.iter()).take(batch);
+    for (d, (x, i)) in common.enumerate() {
+        if !relied.same(x, i) {
+            return Err(format!(
+                "dimension {d} is {x} of the data and {i} of the indices"
+            ));
+        }
+    }
+    if !v[1].dtype.is_int() {
+        return Err(format!("indices are {}, not integers", v[1].dtype));
+    }
+    let mut shape = v[0].shape[..axis].to_vec();
+    shape.extend(v[1].shape[batch..].iter().cloned());
+    shape.extend(v[0].shape[axis + 1..].iter().cloned());
+    Ok((v[0].dtype, shape))
+}
+
+fn reduced(
+    monoid: &Monoid,
+    axes: &[usize],
+    keep: bool,
+    v: &[&Value],
+    relied: &mut ReliedEqualities,
+) -> Result<Vec<Type>, String> {
+    let shape = relied.broadcast_all(v)?;
+    if axes.iter().any(|&a| a >= shape.len()) {
+        return Err(format!(
+            "axes {axes:?} do not fit {} dimensions",
+            shape.len()
+        ));
+    }
+    if axes.windows(2).any(|w| w[0] >= w[1]) {
+        return Err(format!("axes {axes:?} are not ascending"));
+    }
+    let types = monoid_types(monoid, v)?;
+    let mut out = Vec::new();
+    for (d, e) in shape.into_iter().enumerate() {
+        match (axes.contains(&d), keep) {
+            (true, true) => out.push(Dim::ONE),
+            (true, false) => {}
+            (false, _) => out.push(e),
+        }
+    }
+    Ok(types.into_iter().map(|d| (d, out.clone())).collect())
 }
 
 /// Checks `op` on `inputs` against outputs of the given types: as [`infer`], where an op leaves

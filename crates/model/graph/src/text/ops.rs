@@ -167,18 +167,7 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
         "reshape" => Op::View(View::Reshape(c.dims()?)),
         "expand" => Op::View(View::Expand(c.dims()?)),
         "permute" => Op::View(View::Permute(c.list()?)),
-        "slice" => {
-            c.field("starts")?;
-            let starts = c.dims()?;
-            c.field("steps")?;
-            let steps = c.list()?;
-            c.field("extents")?;
-            Op::View(View::Slice {
-                starts,
-                steps,
-                extents: c.dims()?,
-            })
-        }
+        "slice" => read_slice(c)?,
         "concat" | "gather" => {
             c.field("axis")?;
             let axis = c.number()?;
@@ -193,41 +182,8 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
                 },
             }
         }
-        "pad" => {
-            let (before, after) = rims(c)?;
-            c.field("mode")?;
-            let word = c.key()?;
-            let all = [
-                PadMode::Constant,
-                PadMode::Edge,
-                PadMode::Reflect,
-                PadMode::Wrap,
-            ];
-            let mode = all
-                .into_iter()
-                .find(|m| pad_name(*m) == word)
-                .ok_or_else(|| format!("there is no pad mode '{word}'"))?;
-            Op::Pad {
-                before,
-                after,
-                mode,
-            }
-        }
-        "scatter_nd" => {
-            let word = c.key()?;
-            let all = [
-                ScatterReduce::Replace,
-                ScatterReduce::Add,
-                ScatterReduce::Mul,
-                ScatterReduce::Max,
-                ScatterReduce::Min,
-            ];
-            let how = all
-                .into_iter()
-                .find(|r| scatter_name(*r) == word)
-                .ok_or_else(|| format!("there is no reduction '{word}'"))?;
-            Op::ScatterNd(how)
-        }
+        "pad" => read_pad(c)?,
+        "scatter_nd" => read_scatter(c)?,
         "contract" => {
             let a = read_labels(c)?;
             c.expect(",")?;
@@ -236,49 +192,8 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
             let out = read_labels(c)?;
             Op::Contract(ContractSpec { a, b, out })
         }
-        "conv" => {
-            let (kernel, strides, dilations) = window(c)?;
-            let (before, after) = rims(c)?;
-            c.field("groups")?;
-            let groups = c.number()?;
-            let transposed = c.flag("transposed")?;
-            let outside = match c.given("outside") {
-                true => c.number()?,
-                false => 0,
-            };
-            Op::Conv(ConvSpec {
-                kernel,
-                strides,
-                dilations,
-                before,
-                after,
-                groups,
-                transposed,
-                outside,
-            })
-        }
-        "pool" => {
-            let kind = match c.key()? {
-                "max" => PoolKind::Max,
-                "average" => PoolKind::Average { include_pad: false },
-                "average_with_pad" => PoolKind::Average { include_pad: true },
-                "lp" => {
-                    c.field("p")?;
-                    PoolKind::Lp { p: c.number()? }
-                }
-                other => return Err(format!("there is no pool '{other}'")),
-            };
-            let (kernel, strides, dilations) = window(c)?;
-            let (before, after) = rims(c)?;
-            Op::Pool(PoolSpec {
-                kind,
-                kernel,
-                strides,
-                dilations,
-                before,
-                after,
-            })
-        }
+        "conv" => read_conv(c)?,
+        "pool" => read_pool(c)?,
         "reduce" => {
             c.field("axes")?;
             let axes = c.list()?;
@@ -301,20 +216,7 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
                 reverse,
             }
         }
-        "attention" => {
-            let undefined = match c.given("undefined") {
-                false => Undefined::Nan,
-                true => match c.key()? {
-                    "zero_unseen" => Undefined::ZeroUnseen,
-                    "zero" => Undefined::Zero,
-                    other => return Err(format!("there is no undefined={other}")),
-                },
-            };
-            Op::Attention(AttentionSpec {
-                score: program(c)?,
-                undefined,
-            })
-        }
+        "attention" => read_attention(c)?,
         "sort" => {
             c.field("axis")?;
             let axis = c.number()?;
@@ -352,6 +254,111 @@ pub(super) fn read(c: &mut Cursor) -> Result<Op, String> {
         }
         other => return Err(format!("there is no op '{other}'")),
     })
+}
+
+fn read_slice(c: &mut Cursor) -> Result<Op, String> {
+    c.field("starts")?;
+    let starts = c.dims()?;
+    c.field("steps")?;
+    let steps = c.list()?;
+    c.field("extents")?;
+    Ok(Op::View(View::Slice {
+        starts,
+        steps,
+        extents: c.dims()?,
+    }))
+}
+
+fn read_pad(c: &mut Cursor) -> Result<Op, String> {
+    let (before, after) = rims(c)?;
+    c.field("mode")?;
+    let word = c.key()?;
+    let all = [
+        PadMode::Constant,
+        PadMode::Edge,
+        PadMode::Reflect,
+        PadMode::Wrap,
+    ];
+    let mode = all.into_iter().find(|m| pad_name(*m) == word);
+    Ok(Op::Pad {
+        before,
+        after,
+        mode: mode.ok_or_else(|| format!("there is no pad mode '{word}'"))?,
+    })
+}
+
+fn read_scatter(c: &mut Cursor) -> Result<Op, String> {
+    let word = c.key()?;
+    let all = [
+        ScatterReduce::Replace,
+        ScatterReduce::Add,
+        ScatterReduce::Mul,
+        ScatterReduce::Max,
+        ScatterReduce::Min,
+    ];
+    let how = all.into_iter().find(|r| scatter_name(*r) == word);
+    let how = how.ok_or_else(|| format!("there is no reduction '{word}'"))?;
+    Ok(Op::ScatterNd(how))
+}
+
+fn read_conv(c: &mut Cursor) -> Result<Op, String> {
+    let (kernel, strides, dilations) = window(c)?;
+    let (before, after) = rims(c)?;
+    c.field("groups")?;
+    let groups = c.number()?;
+    let transposed = c.flag("transposed")?;
+    let outside = match c.given("outside") {
+        true => c.number()?,
+        false => 0,
+    };
+    Ok(Op::Conv(ConvSpec {
+        kernel,
+        strides,
+        dilations,
+        before,
+        after,
+        groups,
+        transposed,
+        outside,
+    }))
+}
+
+fn read_pool(c: &mut Cursor) -> Result<Op, String> {
+    let kind = match c.key()? {
+        "max" => PoolKind::Max,
+        "average" => PoolKind::Average { include_pad: false },
+        "average_with_pad" => PoolKind::Average { include_pad: true },
+        "lp" => {
+            c.field("p")?;
+            PoolKind::Lp { p: c.number()? }
+        }
+        other => return Err(format!("there is no pool '{other}'")),
+    };
+    let (kernel, strides, dilations) = window(c)?;
+    let (before, after) = rims(c)?;
+    Ok(Op::Pool(PoolSpec {
+        kind,
+        kernel,
+        strides,
+        dilations,
+        before,
+        after,
+    }))
+}
+
+fn read_attention(c: &mut Cursor) -> Result<Op, String> {
+    let undefined = match c.given("undefined") {
+        false => Undefined::Nan,
+        true => match c.key()? {
+            "zero_unseen" => Undefined::ZeroUnseen,
+            "zero" => Undefined::Zero,
+            other => return Err(format!("there is no undefined={other}")),
+        },
+    };
+    Ok(Op::Attention(AttentionSpec {
+        score: program(c)?,
+        undefined,
+    }))
 }
 
 fn program(c: &mut Cursor) -> Result<Expr, String> {

@@ -1,4 +1,5 @@
-//! Extents and addresses of a tile program as numbers.
+//! Extents and addresses of a tile program as numbers, at given dims. The other files of `work` count with
+//! them.
 use crate::{AxisId, Kernel, Operand, Stmt, TileId, TileProgram};
 
 /// Address part of an operand with numbers: coordinates along `axis` by `leaves` of (extent,

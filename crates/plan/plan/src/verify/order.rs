@@ -1,4 +1,4 @@
-//! What happens before what, and whether that suffices for shared bytes.
+//! Happens-before between the steps of a block: steps that share bytes must be ordered by waits.
 use super::access::{Prover, Shape};
 use super::{Blame, tiles};
 use crate::{

@@ -1,4 +1,4 @@
-//! Whether a kernel may be shared out over tasks at all, judged before it has a schedule or a box.
+//! Whether a kernel can be split into tasks at all, judged before it has a schedule or dims.
 use super::access::{BUDGET, Prover, Shape};
 use kernel::{AxisId, Kernel, Role, Stmt};
 use layout::DimBox;

@@ -1,4 +1,4 @@
-//! What every decision of one bind sees.
+//! The context of one bind: machine, target, dims, workers. Every decision reads it.
 use kernel::{AxisId, Kernel, OperandId, Prints, Role, Schedule, Stmt, Target, TileId};
 use layout::{Dim, DimBox};
 use machine::Machine;

@@ -1,4 +1,5 @@
-//! Steps of a plan that is there, predicted once more: on another machine, with other workers.
+//! Predictions for the steps of an existing plan on another machine description or with other workers.
+//! `propose` and `reassign` compare plans with it.
 use super::ctx::Ctx;
 use super::predict::predict_program;
 use super::recency::Recency;

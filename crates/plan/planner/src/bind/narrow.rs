@@ -1,5 +1,5 @@
-//! The part of a box in which every tensor has a size: a model that drops two rows has nothing to
-//! compute for a single one, and a plan for such sizes could not be verified.
+//! The part of a box of dims in which every tensor has a size of at least 0. A model that drops two rows has
+//! nothing to compute for a single one, and a plan for such sizes could not be verified.
 use super::bind_error;
 use layout::{Dim, DimBox, Sym};
 use plan::{PlanError, Program, Why};

@@ -1,4 +1,4 @@
-//! The first of two steps that a kernel became.
+//! The first kernel of a product that is split into partial sums and their sum: its step and workspace.
 use super::block::BlockBuilder;
 use super::schedule::Parts;
 use plan::{BufferId, BufferKind, Item, PlanError};

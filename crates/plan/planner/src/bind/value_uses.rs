@@ -1,4 +1,5 @@
-//! What every block of a program asks of the whole of it.
+//! Where each value of a program is made, taken in and used, over all its segments. Computed once per bind;
+//! blocks ask it.
 use super::control_reads;
 use foldhash::{HashMap, HashSet};
 use layout::DimBox;

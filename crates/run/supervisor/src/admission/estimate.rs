@@ -1,4 +1,4 @@
-//! Whether a request can be done in time.
+//! Estimates whether a request can meet its deadline.
 use super::{Refusal, Request, Scheduler};
 
 impl Scheduler {

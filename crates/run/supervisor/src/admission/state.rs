@@ -1,4 +1,4 @@
-//! What is kept of a session and of a run.
+//! State of the scheduler: its sessions and runs.
 use super::{Action, RISES_S, Refusal, Request, RequestId, SessionId, SessionPolicy};
 use crate::batching::{Batcher, Waiting};
 use crate::stats::Recent;

@@ -491,6 +491,50 @@ impl Rng {
     }
 }
 
+/// A random policy.
+fn any_policy(rng: &mut Rng) -> Box<SessionPolicy> {
+    policy(|p| {
+        p.weight = 1.0 + rng.below(4) as f64;
+        p.priority = rng.below(3) as i32;
+        p.max_queued = rng.below(6) as usize;
+        p.max_running = 1 + rng.below(4) as usize;
+        p.workers = 1 + rng.below(5) as u32;
+        p.spread = rng.below(2) == 0;
+        p.deadline = (rng.below(2) == 0).then_some(0.5);
+        p.batching.max_items = 1 + rng.below(4) as u32;
+        p.batching.max_delay_s = rng.below(2) as f64 * 0.02;
+    })
+}
+
+/// Workers are shared out without being oversubscribed, and none is idle while something may run.
+fn check_workers(
+    s: &Scheduler,
+    runs: &BTreeMap<RunId, (Vec<RequestId>, u32)>,
+    (now, total, waiting): (f64, u32, usize),
+    seed: u64,
+) {
+    let granted: u32 = runs.values().map(|r| r.1).sum();
+    assert!(granted <= total, "{seed}: {granted} of {total}");
+    assert_eq!(granted, s.granted());
+    let load: Vec<SessionLoad> = (0..s.sessions.len() as u32)
+        .map(|i| s.load(i).unwrap())
+        .collect();
+    let queued: usize = load.iter().map(|l| l.queued).sum();
+    assert_eq!(queued, waiting, "{seed}");
+    if granted < total {
+        // A worker is idle: nothing stands still, and what waits may not start.
+        assert!(runs.values().all(|r| r.1 > 0), "{seed}");
+        for (i, l) in load.iter().enumerate() {
+            let p = &s.sessions[&(i as u32)];
+            let held = p.queue.ready_at(p.stretch()).is_none_or(|at| at > now);
+            assert!(
+                l.queued == 0 || held || l.running >= p.policy.max_running,
+                "{seed}"
+            );
+        }
+    }
+}
+
 #[test]
 fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
     for seed in 0..300 {
@@ -499,18 +543,7 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
         let mut s = Scheduler::new(total);
         let sessions = 1 + rng.below(4) as u32;
         for id in 0..sessions {
-            let p = policy(|p| {
-                p.weight = 1.0 + rng.below(4) as f64;
-                p.priority = rng.below(3) as i32;
-                p.max_queued = rng.below(6) as usize;
-                p.max_running = 1 + rng.below(4) as usize;
-                p.workers = 1 + rng.below(5) as u32;
-                p.spread = rng.below(2) == 0;
-                p.deadline = (rng.below(2) == 0).then_some(0.5);
-                p.batching.max_items = 1 + rng.below(4) as u32;
-                p.batching.max_delay_s = rng.below(2) as f64 * 0.02;
-            });
-            s.step(0.0, Event::SetPolicy(id, p));
+            s.step(0.0, Event::SetPolicy(id, any_policy(&mut rng)));
         }
         // What an engine would hold.
         let mut runs: BTreeMap<RunId, (Vec<RequestId>, u32)> = BTreeMap::new();
@@ -586,24 +619,7 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
                     Action::Drained(_) => panic!("nobody drains"),
                 }
             }
-            let granted: u32 = runs.values().map(|r| r.1).sum();
-            assert!(granted <= total, "{seed}: {granted} of {total}");
-            assert_eq!(granted, s.granted());
-            let load: Vec<SessionLoad> = (0..sessions).map(|i| s.load(i).unwrap()).collect();
-            let queued: usize = load.iter().map(|l| l.queued).sum();
-            assert_eq!(queued, waiting.len(), "{seed}");
-            if granted < total {
-                // A worker is idle: nothing stands still, and what waits may not start.
-                assert!(runs.values().all(|r| r.1 > 0), "{seed}");
-                for (i, l) in load.iter().enumerate() {
-                    let p = &s.sessions[&(i as u32)];
-                    let held = p.queue.ready_at(p.stretch()).is_none_or(|at| at > now);
-                    assert!(
-                        l.queued == 0 || held || l.running >= p.policy.max_running,
-                        "{seed}"
-                    );
-                }
-            }
+            check_workers(&s, &runs, (now, total, waiting.len()), seed);
         }
         let running: usize = runs.values().map(|r| r.0.len()).sum();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a supervisor was told and what it said, line by line, and the same again from the file.
+//! The supervisor's log: observations and actions line by line, and their replay.
 use super::{Action, Decision, Observation, Options, Supervisor};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};

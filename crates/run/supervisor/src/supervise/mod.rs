@@ -328,47 +328,10 @@ impl Supervisor {
         self.rests = self.now + (REST * (self.now - since)).min(SELDOM_S);
         list.retain(|p| p.gain.is_finite());
         list.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.id.cmp(&b.id)));
-        let others = |list: &[Proposal], chosen: u64| -> Vec<Alternative> {
-            list.iter()
-                .filter(|p| p.id != chosen)
-                .take(4)
-                .map(|p| Alternative {
-                    what: format!(
-                        "{}: {} (gain {:.0}%)",
-                        p.subject,
-                        p.why.choice,
-                        100.0 * p.gain
-                    ),
-                    predicted_s: p.why.alternatives.first().map_or(0.0, |a| a.predicted_s),
-                })
-                .collect()
-        };
         let mut refused = Vec::new();
         for p in &list {
-            let past = self.past.get(&p.subject).cloned().unwrap_or_default();
-            let bar = self.options.threshold * (1.0 + f64::from(past.times.clamp(0, 8)));
-            if p.gain < bar {
-                refused.push((
-                    p,
-                    format!(
-                        "its predicted gain of {:.1}% is below {:.1}%",
-                        100.0 * p.gain,
-                        100.0 * bar
-                    ),
-                    false,
-                ));
-                continue;
-            }
-            if self.now < past.not_before {
-                let left = past.not_before - self.now;
-                refused.push((
-                    p,
-                    format!(
-                        "it was changed or tried {} times and has to wait another {left:.1} s",
-                        past.times
-                    ),
-                    true,
-                ));
+            if let Some((why, waits)) = self.refuses(p) {
+                refused.push((p, why, waits));
                 continue;
             }
             let why = Why {
@@ -420,6 +383,29 @@ impl Supervisor {
                 },
             );
         }
+    }
+
+    /// Why a proposal is not tried now, and whether it would be later.
+    fn refuses(&self, p: &Proposal) -> Option<(String, bool)> {
+        let past = self.past.get(&p.subject).cloned().unwrap_or_default();
+        let bar = self.options.threshold * (1.0 + f64::from(past.times.clamp(0, 8)));
+        if p.gain < bar {
+            let why = format!(
+                "its predicted gain of {:.1}% is below {:.1}%",
+                100.0 * p.gain,
+                100.0 * bar
+            );
+            return Some((why, false));
+        }
+        if self.now < past.not_before {
+            let left = past.not_before - self.now;
+            let why = format!(
+                "it was changed or tried {} times and has to wait another {left:.1} s",
+                past.times
+            );
+            return Some((why, true));
+        }
+        None
     }
 
     fn ready(&mut self, id: ProposalId, failed: Option<String>, out: &mut Vec<Action>) {
@@ -604,6 +590,21 @@ impl Supervisor {
         );
         out.push(Action::RollBack(id));
     }
+}
+
+/// The best proposals besides the chosen one.
+fn others(list: &[Proposal], chosen: ProposalId) -> Vec<Alternative> {
+    let alternative = |p: &Proposal| Alternative {
+        what: format!(
+            "{}: {} (gain {:.0}%)",
+            p.subject,
+            p.why.choice,
+            100.0 * p.gain
+        ),
+        predicted_s: p.why.alternatives.first().map_or(0.0, |a| a.predicted_s),
+    };
+    let rest = list.iter().filter(|p| p.id != chosen);
+    rest.take(4).map(alternative).collect()
 }
 
 /// One side of a trial.

@@ -1,4 +1,4 @@
-//! What the supervisor sees and says.
+//! The supervisor's data: options, observations, proposals, actions.
 use crate::admission::SessionId;
 use machine::Bound;
 use plan::{Observations, Why};

@@ -1,4 +1,4 @@
-//! What persists in a stream of windows: lost workers, rates of the machine, traffic, shapes, queues.
+//! Detection of lasting changes in a stream of windows: lost workers, machine rates, traffic, shapes, queues.
 use super::types::{Options, SessionSeen, StepSeen, Window};
 use crate::admission::SessionId;
 use crate::stats::{Recent, median};

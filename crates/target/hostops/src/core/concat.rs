@@ -1,5 +1,4 @@
-//! Concatenation along an axis. Plain code on whole tensors: the device's fallback for the core op, and its
-//! reference in tests.
+//! Concatenation along an axis. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{RawOut, around, raw};
 use crate::error::{R, named};

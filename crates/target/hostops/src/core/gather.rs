@@ -1,5 +1,4 @@
-//! Gather along an axis, with batch dimensions. Plain code on whole tensors: the device's fallback for the core
-//! op, and its reference in tests.
+//! Gather along an axis, with batch dimensions. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{RawOut, around, index, raw};
 use crate::error::{R, named};

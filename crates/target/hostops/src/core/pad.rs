@@ -1,5 +1,4 @@
-//! Padding in every mode. Plain code on whole tensors: the device's fallback for the core op, and its reference
-//! in tests.
+//! Padding in every mode. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{RawOut, next, raw, strides};
 use crate::error::{R, named};

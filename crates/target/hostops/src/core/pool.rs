@@ -1,5 +1,4 @@
-//! Pooling over windows, with indices for MaxPool. Plain code on whole tensors: the device's fallback for the
-//! core op, and its reference in tests.
+//! Pooling over windows, with indices for MaxPool. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{alloc, f64s, from_f64s, from_i64s, get, next, set, strides};
 use crate::error::{R, named};

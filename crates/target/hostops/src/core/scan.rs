@@ -1,5 +1,4 @@
-//! Cumulative reductions along an axis. Plain code on whole tensors: the device's fallback for the core op, and
-//! its reference in tests.
+//! Cumulative reductions along an axis. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{alloc, around, get, set};
 use crate::error::{R, named};

@@ -1,5 +1,4 @@
-//! ScatterND and how an update combines with what is there. Plain code on whole tensors: the device's fallback
-//! for the core op, and its reference in tests.
+//! ScatterND and how an update combines with what is there. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{get, index, set, strides};
 use crate::error::{R, named};

@@ -1,5 +1,4 @@
-//! Top-k along an axis, ties in their order. Plain code on whole tensors: the device's fallback for the core
-//! op, and its reference in tests.
+//! Top-k along an axis, ties in their order. Plain code on whole tensors, run as a host step.
 use crate::HostError;
 use crate::data::{RawOut, alloc, around, get, raw};
 use crate::error::{R, named};
