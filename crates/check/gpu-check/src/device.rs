@@ -4,6 +4,7 @@ use cuda::{Context, CudaDevice, CudaOptions, DeviceInfo, Driver, Nvidia};
 use cuda_emulated::{Checks, EmulatedDriver, EmulatedGpu};
 use machine::Machine;
 use runtime::Engine;
+use shopfloor::{Launch, Session};
 use std::sync::Arc;
 
 /// A driver with the GPU's number.
@@ -95,16 +96,20 @@ impl Gpu {
     }
 }
 
-/// An engine on `on`, planned for the machine of the options where they give one.
+/// An engine whose steps are launched by `launch`, planned for the machine of the options where they give one.
 ///
 /// # Errors
 /// As [`shopfloor::engine_on`].
-pub fn engine(o: &Options, on: &str) -> Result<Arc<Engine>, String> {
-    let machine = match &o.machine {
-        Some(f) => Some(Machine::from_file(f).map_err(|e| e.to_string())?),
-        None => None,
+pub fn engine(o: &Options, launch: Launch) -> Result<Arc<Engine>, String> {
+    let on = match launch {
+        Launch::Steps => o.on.clone(),
+        Launch::Resident => o.resident(),
     };
-    shopfloor::engine_on(on, None, None, machine).map_err(|e| e.to_string())
+    let mut builder = Session::builder().with_device(&on).with_launch(launch);
+    if let Some(f) = &o.machine {
+        builder = builder.with_machine(Machine::from_file(f).map_err(|e| e.to_string())?);
+    }
+    builder.engine().map_err(|e| e.to_string())
 }
 
 /// Whether the driver still does what this process asks of the GPU.
@@ -118,7 +123,7 @@ pub fn sound(o: &Options) -> bool {
 /// # Errors
 /// As [`shopfloor::engine_on`].
 pub fn described(o: &Options) -> Result<Machine, String> {
-    Ok(engine(o, &o.on)?.device().machine().clone())
+    Ok(engine(o, Launch::Steps)?.device().machine().clone())
 }
 
 /// A name for files: `h100-80gb-hbm3` of `NVIDIA H100 80GB HBM3`.

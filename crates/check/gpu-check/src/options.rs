@@ -117,16 +117,15 @@ impl Options {
         self.on.starts_with("emulated")
     }
 
-    /// The device with a kernel that stays. An emulated one has few SMs, if it was not said how many: all
+    /// The device that keeps a kernel. An emulated one has few SMs, if it was not said how many: all
     /// registers of all workers are there for as long as it stays.
     pub fn resident(&self) -> String {
         match self.on.as_str() {
-            "cuda" => "cuda:resident".into(),
             on if self.emulated() && !on.contains("sms=") => {
                 let name = if on.contains(':') { "" } else { ":a100" };
-                format!("{on}{name},sms=4,resident")
+                format!("{on}{name},sms=4")
             }
-            on => format!("{on},resident"),
+            on => on.into(),
         }
     }
 

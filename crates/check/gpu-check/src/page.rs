@@ -22,9 +22,9 @@ fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
                 .all(|s| s.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '<'))
     };
     let align = |c: usize| match (c, figure(c)) {
-        (0, _) => Align::Shrink,
+        (0, _) => Align::Wrap,
         (_, true) => Align::Right,
-        _ => Align::Shrink,
+        _ => Align::Wrap,
     };
     let columns: Vec<(&str, Align)> = columns
         .iter()
@@ -112,7 +112,7 @@ fn kernels(probe: &Said, all: &[Timed], torch: &BTreeMap<String, f64>) -> String
         list.sort_by(|a, b| total(b).total_cmp(&total(a)));
         let mut columns = vec![
             ("family", Align::Left),
-            ("axes", Align::Shrink),
+            ("axes", Align::Wrap),
             ("n", Align::Right),
             ("predicted", Align::Right),
             ("measured", Align::Right),

@@ -3,8 +3,9 @@ use emit::{ptx, wgsl};
 use kernel::{Target, TargetKind, TileProgram};
 use layout::DimBox;
 use machine::Machine;
-use plan::{Goal, Plan, StepWork};
+use plan::{Plan, StepWork};
 use shopfloor::{Model, ModelOptions, inputs, machines};
+use shopfloor_tools::targets::Planning;
 use shopfloor_tools::{planview, targets};
 use std::path::Path;
 
@@ -66,7 +67,7 @@ pub fn opened(path: &Path) -> Result<Model, String> {
 /// It has no plan, or a step of the plan has no code.
 pub fn printed(model: &Model, on: &On, dims: &DimBox) -> Result<Printed, String> {
     let own = (&on.machine, on.target.clone());
-    let whole = planview::whole_with(model, own, None, Goal::default(), dims);
+    let whole = planview::whole_with(model, own, &Planning::default(), dims);
     let whole = whole.map_err(|e| e.to_string())?;
     let mut out = Printed::default();
     for p in std::iter::once(&whole.plan).chain(&whole.inside) {

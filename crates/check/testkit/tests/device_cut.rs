@@ -3,10 +3,11 @@
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim, DimBox};
 use machine::{Source, Sourced};
-use plan::{Allotment, Goal, Plan, PlanSegment, Planner as _};
+use plan::{Allotment, Plan, PlanSegment, Planner as _};
 use planner::{Placement, PlanOptions, Planner};
 use shopfloor::{Machine, Model, ModelOptions, Session, Tensor, engine_on, inputs, machines};
 use shopfloor_tools::planview;
+use shopfloor_tools::targets::Planning;
 use std::sync::Arc;
 use tensor::WeightStore;
 use testkit::zoo;
@@ -79,7 +80,7 @@ fn large_and_small() -> Model {
 }
 
 fn cut(model: &Model, gpu: &Machine, dims: &DimBox) -> Plan {
-    planview::plan_cut(model, &host(), gpu, None, Goal::Latency, dims).expect("a plan")
+    planview::plan_cut(model, &host(), gpu, &Planning::default(), dims).expect("a plan")
 }
 
 /// Devices of the steps of a model's nodes, copies left out.

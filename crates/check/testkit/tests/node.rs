@@ -8,7 +8,7 @@
 extern crate shopfloor_testkit as testkit;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use shopfloor::{Engine, ModelOptions, default_engine};
+use shopfloor::{Engine, ModelOptions, Session, default_engine};
 use shopfloor_tools::{Closeness, TestFolder, Verdict, find_test_folders, run_test_folder};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,8 @@ fn run(folder: &TestFolder, open_dims: bool, excluded: Option<String>) -> Result
         ..ModelOptions::default()
     };
     let verdict = catch_unwind(AssertUnwindSafe(|| {
-        run_test_folder(folder, engine, &options, Closeness::default())
+        let builder = Session::builder().with_engine(engine.clone());
+        run_test_folder(folder, &builder, &options, Closeness::default())
     }));
     let problem = match verdict {
         Ok(Verdict::Passed) => None,

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::hollow;
 use plan::{Allotment, Planner as _, SymbolOrigin};
+use shopfloor_tools::targets::Planning;
 use shopfloor::{DimBox, Model, ModelOptions};
 use std::path::Path;
 use testing::Share;
@@ -110,7 +111,7 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
     }
     let machine = shopfloor::machines::find(machine).map_err(|e| e.to_string())?;
     let plan =
-        shopfloor_tools::planview::plan_for(&model, &machine, None, plan::Goal::Latency, &dims)
+        shopfloor_tools::planview::plan_for(&model, &machine, &Planning::default(), &dims)
             .map_err(|e| e.to_string())?;
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let targets = emit::ptx::ARCHS.map(emit::ptx::target);

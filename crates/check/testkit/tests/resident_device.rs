@@ -1,7 +1,7 @@
 //! Models in a kernel that stays on an emulated GPU: the same bits as step by step, over changing dims,
 //! from several threads, and with other plans in between.
 use plan::Wait;
-use shopfloor::{Session, Tensor, engine_on, inputs};
+use shopfloor::{Launch, Session, Tensor, inputs};
 use shopfloor_tools::data;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,12 @@ fn folder(model: &str) -> PathBuf {
         .join(model)
 }
 
-fn engine(on: &str) -> Arc<runtime::Engine> {
-    engine_on(on, None, None, None).unwrap_or_else(|e| panic!("{e}"))
+/// A device and how its steps are launched.
+type Way = (&'static str, Launch);
+
+fn engine((on, launch): Way) -> Arc<runtime::Engine> {
+    let builder = Session::builder().with_device(on).with_launch(launch);
+    builder.engine().unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn session(engine: &Arc<runtime::Engine>, model: &str) -> Session {
@@ -43,8 +47,8 @@ fn outputs(s: &Session, given: &[(String, Tensor)]) -> Vec<Vec<u8>> {
     all.iter().map(|(_, t)| t.bytes().to_vec()).collect()
 }
 
-const STEPS: &str = "emulated:a100,sms=3";
-const RESIDENT: &str = "emulated:a100,sms=3,checks,resident";
+const STEPS: Way = ("emulated:a100,sms=3", Launch::Steps);
+const RESIDENT: Way = ("emulated:a100,sms=3,checks", Launch::Resident);
 
 #[test]
 fn a_model_gives_the_same_bits_resident_and_step_by_step() {
@@ -94,14 +98,14 @@ fn another_plan_comes_and_goes() {
 }
 
 /// Outputs of a model of the zoo with its own inputs, and of another request behind it.
-fn whole(name: &str, on: &str) -> Option<Vec<Vec<u8>>> {
+fn whole(name: &str, way: Way) -> Option<Vec<Vec<u8>>> {
     let Some(model) = zoo::find(name) else {
         zoo::skip(&[name]);
         return None;
     };
     let prepared = model.prepare_temporary().expect("weights");
     let given = model.inputs().expect("inputs");
-    let mut builder = Session::builder().with_engine(engine(on));
+    let mut builder = Session::builder().with_engine(engine(way));
     for (n, t) in &given {
         builder = builder.with_shape(n, t.shape());
     }

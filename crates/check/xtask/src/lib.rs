@@ -109,9 +109,29 @@ pub const CHECKS: &[Check] = &[
     },
 ];
 
-/// Rewrites what `cargo xtask pages` is responsible for: figures between markers and docs/status.md.
-/// Gives the files that it changed.
-pub fn write_pages(root: &Path) -> Result<Vec<String>, Vec<String>> {
+/// Where the command line's help stands in docs/commands.md.
+const COMMANDS: (&str, &str) = ("<!-- commands: from the help -->\n", "<!-- end -->\n");
+
+/// docs/commands.md with `made` in its place.
+fn commands_page(root: &Path, made: &str) -> Result<String, Vec<String>> {
+    let path = "docs/commands.md";
+    let text =
+        std::fs::read_to_string(root.join(path)).map_err(|e| vec![format!("{path}: {e}")])?;
+    let parts = text.split_once(COMMANDS.0);
+    let parts = parts.and_then(|(head, rest)| Some((head, rest.split_once(COMMANDS.1)?.1)));
+    match parts {
+        Some((head, tail)) => Ok(format!("{head}{}{made}{}{tail}", COMMANDS.0, COMMANDS.1)),
+        None => Err(vec![format!(
+            "{path} has no place for the commands; write {:?} and {:?} into it",
+            COMMANDS.0.trim(),
+            COMMANDS.1.trim()
+        )]),
+    }
+}
+
+/// Rewrites what `cargo xtask pages` is responsible for: figures between markers, docs/status.md, and in
+/// docs/commands.md what the command line made of its help (`commands`). Gives the files that it changed.
+pub fn write_pages(root: &Path, commands: &str) -> Result<Vec<String>, Vec<String>> {
     let mut changed = Vec::new();
     let mut put = |path: String, text: String| -> Result<(), Vec<String>> {
         if std::fs::read_to_string(root.join(&path)).is_ok_and(|old| old == text) {
@@ -122,6 +142,7 @@ pub fn write_pages(root: &Path) -> Result<Vec<String>, Vec<String>> {
         Ok(())
     };
     put(status::PAGE.into(), status::page(root)?)?;
+    put("docs/commands.md".into(), commands_page(root, commands)?)?;
     for (path, text) in figures::filled(root)? {
         put(path, text)?;
     }

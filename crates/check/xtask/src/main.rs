@@ -23,7 +23,7 @@ fn main() -> ExitCode {
                 .iter()
                 .for_each(|c| eprintln!("  {:16} {}", c.name, c.holds));
             eprintln!(
-                "\n       cargo xtask pages: figures in documents from bench/, docs/status.md from docs/status.toml"
+                "\n       cargo xtask pages: figures in documents from bench/, docs/status.md from docs/status.toml,\n       docs/commands.md from the command line's help"
             );
             eprintln!(
                 "\n       cargo xtask gpu-check [DIR]: a folder to run on a machine with an NVIDIA GPU\n"
@@ -136,9 +136,26 @@ fn campaign(args: &[String]) -> ExitCode {
     ended(status)
 }
 
+/// The part of docs/commands.md that the command line makes of its help.
+fn commands() -> Result<String, Vec<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let out = std::process::Command::new(cargo)
+        .args(["run", "-q", "-p", "shopfloor-cli", "--", "commands-page"])
+        .current_dir(xtask::root())
+        .stderr(std::process::Stdio::inherit())
+        .output();
+    match out {
+        Ok(o) if o.status.success() => Ok(String::from_utf8_lossy(&o.stdout).into_owned()),
+        _ => Err(vec![
+            "shopfloor-cli did not make its page; see why it does not build".into(),
+        ]),
+    }
+}
+
 /// Rewrites what documents take from elsewhere.
 fn pages() -> ExitCode {
-    match xtask::write_pages(&xtask::root()) {
+    let root = xtask::root();
+    match commands().and_then(|made| xtask::write_pages(&root, &made)) {
         Ok(changed) => {
             changed.iter().for_each(|path| println!("{path}"));
             ExitCode::SUCCESS

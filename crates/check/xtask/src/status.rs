@@ -150,7 +150,20 @@ mod tests {
             status(&dir),
             ["docs/status.md is out of date; run `cargo xtask pages`"]
         );
-        assert_eq!(crate::write_pages(&dir).unwrap(), [PAGE]);
+        let commands = "docs/commands.md";
+        assert!(crate::write_pages(&dir, "").unwrap_err()[0].contains(commands));
+        write(
+            commands,
+            "a\n<!-- commands: from the help -->\nold\n<!-- end -->\nb\n",
+        );
+        let written = crate::write_pages(&dir, "new\n").unwrap();
+        // The failed turn before wrote the other page.
+        assert_eq!(written, [commands]);
+        let page = std::fs::read_to_string(dir.join(commands)).unwrap();
+        assert_eq!(
+            page,
+            "a\n<!-- commands: from the help -->\nnew\n<!-- end -->\nb\n"
+        );
         assert_eq!(status(&dir), Vec::<String>::new());
         let page = std::fs::read_to_string(dir.join(PAGE)).unwrap();
         assert!(page.ends_with("## P\n\n| point | state | shown by |\n|---|---|---|\n| w | partly; l | `graph/tests/a.rs::b` |\n"));

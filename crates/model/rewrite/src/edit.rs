@@ -148,6 +148,11 @@ impl<'f> Edit<'f> {
         yes
     }
 
+    /// Asks for leave to do a rewrite that nobody needs to be told of.
+    pub(crate) fn may_silently(&mut self) -> bool {
+        self.fuel.take()
+    }
+
     /// Records why something was not done.
     pub(crate) fn why_not(&mut self, subject: String, why: impl Into<String>) {
         self.note(subject, false, why.into());

@@ -162,6 +162,17 @@ pub fn lookup(name: &str) -> Result<Machine, MachineError> {
 }
 
 impl Machine {
+    /// The shortest of the machine's names that is one word, in small letters, as commands take it (`h100`);
+    /// its name where none is.
+    pub fn short_name(&self) -> String {
+        let names = std::iter::once(&self.name).chain(&self.aliases);
+        let words = names.filter(|n| !n.contains(char::is_whitespace));
+        match words.min_by_key(|n| n.len()) {
+            Some(n) => n.to_lowercase(),
+            None => self.name.clone(),
+        }
+    }
+
     /// A machine by catalog name or by the path of a TOML file: what names a file (ends in `.toml`,
     /// holds a path separator, or is a file that exists) is read, everything else is looked up.
     ///

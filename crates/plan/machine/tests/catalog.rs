@@ -19,8 +19,12 @@ fn gpus() -> impl Iterator<Item = &'static Machine> {
 
 #[test]
 fn every_name_and_alias_finds_its_machine() {
+    let h100 = lookup("NVIDIA H100 80GB HBM3").unwrap();
+    assert_eq!(h100.short_name(), "h100");
     for e in catalog() {
         let m = &e.machine;
+        let found = lookup(&m.short_name()).map(|f| f.name);
+        assert_eq!(found.ok().as_ref(), Some(&m.name));
         for n in std::iter::once(&m.name).chain(&m.aliases) {
             for n in [n.clone(), n.to_lowercase(), n.replace(['-', ' '], "_")] {
                 assert_eq!(lookup(&n).map(|f| f.name).ok(), Some(m.name.clone()), "{n}");

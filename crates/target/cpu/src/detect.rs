@@ -26,7 +26,7 @@ pub fn detect() -> Machine {
     describe(&probe())
 }
 
-/// The present CPU with its stored calibration where there is one that fits (`--machine present`).
+/// The present CPU with its stored calibration where there is one that fits (`--on cpu`).
 pub fn present() -> Machine {
     let m = detect();
     match crate::calibrate::load_calibration(&m) {

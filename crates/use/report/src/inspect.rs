@@ -223,7 +223,7 @@ impl Inspection {
         out.push_str(&self.nodes_text(style, all));
         let _ = writeln!(out, "\n{}", style.heading("fused into kernels"));
         let mut t = Table::new(&[
-            ("  nodes", Align::Shrink),
+            ("  nodes", Align::Wrap),
             ("family", Align::Left),
             ("FLOP", Align::Right),
             ("ops", Align::Right),
@@ -271,7 +271,7 @@ impl Inspection {
             order.truncate(10);
         }
         let mut t = Table::new(&[
-            ("  node", Align::Shrink),
+            ("  node", Align::Wrap),
             ("operator", Align::Left),
             ("FLOP", Align::Right),
             ("ops", Align::Right),

@@ -29,6 +29,7 @@ mod trace;
 pub mod units;
 pub mod walk;
 mod ways;
+mod whys;
 
 pub use bench::{BenchReport, LatencyMs};
 pub use bodies::{BodyView, bodies_text, bodies_us, counted};

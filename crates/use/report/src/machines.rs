@@ -8,11 +8,11 @@ use std::fmt::Write;
 /// A machine that can be planned for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineEntry {
-    /// Name to give to `--machine`.
+    /// Name to give to `--on` and `--machine`.
     pub name: String,
     /// Other names.
     pub aliases: Vec<String>,
-    /// `catalog`, `detected` or `present`.
+    /// `catalog`, `cpu` or `detected`.
     pub from: String,
     /// The description.
     pub machine: Machine,
@@ -24,11 +24,10 @@ pub fn machine_list(entries: &[MachineEntry], style: Style) -> String {
         ("name", Align::Left),
         ("kind", Align::Left),
         ("workers", Align::Right),
-        ("clock", Align::Right),
         ("f32 peak", Align::Right),
         ("memory", Align::Right),
         ("bandwidth", Align::Right),
-        ("also", Align::Shrink),
+        ("also", Align::Wrap),
     ]);
     for e in entries {
         let m = &e.machine;
@@ -36,21 +35,33 @@ pub fn machine_list(entries: &[MachineEntry], style: Style) -> String {
             .unit(machine::UnitClass::Fma, machine::NumType::F32)
             .map_or_else(|| "-".into(), |u| units::flop_rate(u.all.value));
         t.row(vec![
-            e.name.clone(),
+            match e.from == "catalog" {
+                true => m.short_name(),
+                false => e.name.clone(),
+            },
             if m.kind == MachineKind::Cpu {
                 "cpu".into()
             } else {
                 "gpu".into()
             },
             m.worker_count().to_string(),
-            units::hertz(m.workers.clock_hz.value),
             peak,
             units::bytes(m.memory().bytes.value),
             units::byte_rate(m.memory().read.all.value),
             if e.from == "catalog" {
-                e.aliases.join(", ")
+                let short = m.short_name();
+                let names = std::iter::once(&e.name).chain(&e.aliases);
+                let others: Vec<&str> = names
+                    .map(String::as_str)
+                    .filter(|n| !n.eq_ignore_ascii_case(&short))
+                    .collect();
+                others.join(", ")
             } else {
-                m.name.clone()
+                let kept = match e.name == "cpu" {
+                    true => "this CPU, with its calibration",
+                    false => "this CPU, without its calibration",
+                };
+                format!("{kept}: {}", m.name)
             },
         ]);
     }

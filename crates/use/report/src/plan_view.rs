@@ -22,6 +22,12 @@ pub struct PlanView {
     pub kernels: Option<String>,
     /// Whether nothing was ever compared with their predictions.
     pub unvalidated: bool,
+    /// The device that runs it, as `--on` names it; `None` for a machine that is planned for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// How steps reach a GPU, where they are not launched one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch: Option<String>,
     /// Workers.
     pub workers: u32,
     /// Box of dims (`batch=1..8`), empty when there are none.
@@ -169,6 +175,8 @@ impl PlanView {
             target: names(plan, &|d| &d.target),
             kernels: None,
             unvalidated: false,
+            device: None,
+            launch: None,
             workers: device.map_or(1, |d| d.workers),
             dims: if plan.dims.is_empty() {
                 String::new()
@@ -210,7 +218,18 @@ impl PlanView {
         self
     }
 
-    /// The plan as text; with `why` also the decisions, by pass.
+    /// The same with steps that are predicted to take `seconds` in a kernel that stays on the GPU.
+    pub fn with_resident(mut self, seconds: f64) -> PlanView {
+        let steps: f64 = self.predicted_us - bodies_us(&self.bodies);
+        let less = seconds * 1e6 - steps;
+        self.predicted_us += less;
+        self.interval_us.0 = (self.interval_us.0 + less).max(0.0);
+        self.interval_us.1 = (self.interval_us.1 + less).max(self.predicted_us);
+        self.launch = Some("resident".into());
+        self
+    }
+
+    /// The plan as text; with `why` also the decisions, grouped by what was decided.
     pub fn render(&self, style: Style, why: bool) -> String {
         let mut out = String::new();
         let goal = match self.goal {
@@ -233,7 +252,23 @@ impl PlanView {
                 let _ = writeln!(out, "  {what:7}  {line}");
             }
         };
-        said(&mut out, "machine", &machine);
+        match &self.device {
+            Some(d) => said(&mut out, "device", &format!("{d} runs it: {machine}")),
+            None => said(
+                &mut out,
+                "machine",
+                &format!("{machine}: planned for, not run"),
+            ),
+        }
+        if let Some(l) = &self.launch {
+            said(
+                &mut out,
+                "launch",
+                &format!(
+                    "{l}: one kernel stays and takes all steps, which the table shows as launched one by one"
+                ),
+            );
+        }
         if !self.dims.is_empty() {
             let range = if self.dims.contains("..") {
                 " (figures below are for the largest)"
@@ -271,9 +306,9 @@ impl PlanView {
         out.push('\n');
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("nodes", Align::Shrink),
+            ("nodes", Align::Wrap),
             ("family", Align::Left),
-            ("tiles", Align::Shrink),
+            ("tiles", Align::Wrap),
             ("tasks", Align::Right),
             ("predicted", Align::Right),
             ("bytes", Align::Right),
@@ -345,7 +380,7 @@ impl PlanView {
         let _ = writeln!(out, "\n{}", style.heading("memory"));
         out.push_str(&self.memory.render(style));
         if why {
-            out.push_str(&whys_text(&self.whys, style));
+            out.push_str(&crate::whys::grouped(&self.whys, style));
         }
         out
     }
@@ -353,39 +388,3 @@ impl PlanView {
 
 /// How many times as long steps must be predicted to take one after the other for that to be told.
 const ABREAST: f64 = 1.02;
-
-/// Decisions grouped by pass, in the order in which passes first decided.
-fn whys_text(whys: &[Why], style: Style) -> String {
-    let mut passes: Vec<(&str, Vec<&Why>)> = Vec::new();
-    for w in whys {
-        match passes.iter_mut().find(|p| p.0 == w.pass) {
-            Some(p) => p.1.push(w),
-            None => passes.push((&w.pass, vec![w])),
-        }
-    }
-    let mut out = String::new();
-    for (pass, list) in passes {
-        let _ = writeln!(
-            out,
-            "\n{} ({})",
-            style.heading(&format!("why: {pass}")),
-            units::plural(list.len() as u64, "decision")
-        );
-        for w in list {
-            let _ = writeln!(out, "  {}: {}", w.subject, w.choice);
-            for line in units::wrapped(&w.reason, style.width.saturating_sub(6).max(20)) {
-                let _ = writeln!(out, "      {line}");
-            }
-            for a in &w.alternatives {
-                let _ = writeln!(
-                    out,
-                    "      {} {}, predicted {}",
-                    style.faint("instead:"),
-                    a.what,
-                    units::seconds(a.predicted_s)
-                );
-            }
-        }
-    }
-    out
-}

@@ -339,7 +339,7 @@ impl Profile {
         );
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("nodes", Align::Shrink),
+            ("nodes", Align::Wrap),
             ("family", Align::Left),
             ("time", Align::Right),
             ("share", Align::Right),
@@ -369,8 +369,8 @@ impl Profile {
         let _ = writeln!(out, "\n{}", style.heading("how they run"));
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("shapes", Align::Shrink),
-            ("tiles", Align::Shrink),
+            ("shapes", Align::Wrap),
+            ("tiles", Align::Wrap),
             ("tasks/workers", Align::Right),
             ("FLOP", Align::Right),
             ("bytes unique|all", Align::Right),
@@ -447,17 +447,19 @@ impl Profile {
             let _ = writeln!(out, "  {} (its own clock)", q.line());
         }
         let a = &self.accounting;
-        let _ = writeln!(
-            out,
-            "  nodes of the model: {} = {} in steps + {} views + {} folded at load + {} not needed + {} control flow",
+        let nodes_text = format!(
+            "nodes of the model: {} = {} in steps + {} views + {} folded at load + {} not needed + {} control flow",
             a.total, a.in_steps, a.views, a.folded, a.dead, a.control
         );
+        for line in units::wrapped(&nodes_text, style.width.saturating_sub(2)) {
+            let _ = writeln!(out, "  {line}");
+        }
         if nodes {
             let mut t = Table::new(&[
-                ("  node", Align::Shrink),
+                ("  node", Align::Wrap),
                 ("operator", Align::Left),
                 ("became", Align::Left),
-                ("steps", Align::Shrink),
+                ("steps", Align::Wrap),
             ]);
             for n in &a.nodes {
                 t.row(vec![
@@ -478,9 +480,9 @@ impl Profile {
         let shared = self.shared();
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("nodes", Align::Shrink),
+            ("nodes", Align::Wrap),
             ("family", Align::Left),
-            ("tiles", Align::Shrink),
+            ("tiles", Align::Wrap),
             ("predicted", Align::Right),
             ("measured", Align::Right),
             ("error", Align::Right),

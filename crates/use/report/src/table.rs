@@ -46,8 +46,8 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
-    /// Text that is shortened in the middle, down to 8 characters, when the table is too wide.
-    Shrink,
+    /// Text that goes on in a second line, from 8 characters on, where the table is too wide.
+    Wrap,
 }
 
 /// Cells in aligned columns, two blanks apart.
@@ -97,7 +97,7 @@ impl Table {
         let gaps = 2 * self.columns.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > style.width {
             let widest = (0..widths.len())
-                .filter(|&c| self.columns[c].1 == Align::Shrink && widths[c] > 8)
+                .filter(|&c| self.columns[c].1 == Align::Wrap && widths[c] > 8)
                 .max_by_key(|&c| widths[c]);
             match widest {
                 Some(c) => widths[c] -= 1,
@@ -105,29 +105,46 @@ impl Table {
             }
         }
         let mut out = String::new();
-        let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let heads: Vec<&str> = self.columns.iter().map(|c| c.0.as_str()).collect();
+        for line in self.lines(&heads, &widths) {
+            out.push_str(&style.heading(&line));
+            out.push('\n');
+        }
+        for r in &self.rows {
+            let cells: Vec<&str> = r.iter().map(String::as_str).collect();
+            for line in self.lines(&cells, &widths) {
+                out.push_str(&line);
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// A row as lines: as many as its longest cell has.
+    fn lines(&self, cells: &[&str], widths: &[usize]) -> Vec<String> {
+        let broken: Vec<Vec<String>> = widths
+            .iter()
+            .enumerate()
+            .map(|(c, width)| units::broken(cells.get(c).unwrap_or(&""), *width))
+            .collect();
+        let height = broken.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        let line = |n: usize| {
             let mut text = String::new();
             for (c, (_, align)) in self.columns.iter().enumerate() {
                 if c > 0 {
                     text.push_str("  ");
                 }
-                let s = units::shortened(cells.next().unwrap_or(""), widths[c]);
-                let pad = widths[c] - s.chars().count();
+                let s = broken[c].get(n).map_or("", String::as_str);
+                let pad = widths[c].saturating_sub(s.chars().count());
                 match align {
-                    Align::Right => text.extend([" ".repeat(pad), s]),
-                    _ => text.extend([s, " ".repeat(pad)]),
+                    Align::Right => text.extend([" ".repeat(pad).as_str(), s]),
+                    _ => text.extend([s, " ".repeat(pad).as_str()]),
                 }
             }
             text.truncate(text.trim_end().len());
             text
         };
-        out.push_str(&style.heading(&line(&mut self.columns.iter().map(|c| c.0.as_str()))));
-        out.push('\n');
-        for r in &self.rows {
-            out.push_str(&line(&mut r.iter().map(String::as_str)));
-            out.push('\n');
-        }
-        out
+        (0..height).map(line).collect()
     }
 }
 
@@ -136,10 +153,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_align_and_text_gives_way() {
+    fn columns_align_and_text_goes_on_in_a_second_line() {
         let mut t = Table::new(&[
             ("step", Align::Right),
-            ("name", Align::Shrink),
+            ("name", Align::Wrap),
             ("time", Align::Right),
         ]);
         t.row(vec![
@@ -153,7 +170,10 @@ mod tests {
             color: false,
         });
         assert_eq!(text.lines().next(), Some("step  name                time"));
-        assert_eq!(text.lines().nth(1), Some("   0  /encode…/MatMul  1.20 us"));
+        assert_eq!(text.lines().nth(1), Some("   0  /encoder/        1.20 us"));
+        assert_eq!(text.lines().nth(2), Some("      layer.11/"));
+        assert_eq!(text.lines().nth(3), Some("      attention/"));
+        assert_eq!(text.lines().nth(4), Some("      MatMul"));
         assert!(text.lines().all(|l| l.chars().count() <= 30), "{text}");
     }
 }

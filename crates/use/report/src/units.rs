@@ -151,6 +151,39 @@ pub fn common_path<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
     &s[..s.rfind('/').map_or(0, |i| i + 1)]
 }
 
+/// `text` in lines of at most `width` characters, broken after a blank, or else after a mark of punctuation,
+/// where there is one in the second half of a line; a beginning of blanks stands before every line.
+pub fn broken(text: &str, width: usize) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= width {
+        return vec![text.to_string()];
+    }
+    let indent = chars.iter().take_while(|c| **c == ' ').count();
+    let indent = if indent < width { indent } else { 0 };
+    let room = (width - indent).max(1);
+    let (mut lines, mut rest) = (Vec::new(), &chars[indent..]);
+    while !rest.is_empty() {
+        let mut end = rest.len().min(room);
+        if end < rest.len() && rest[end] != ' ' {
+            let after = |marks: &str| {
+                let at = rest[..end].iter().rposition(|c| marks.contains(*c));
+                at.map(|at| at + 1).filter(|at| 2 * at >= end)
+            };
+            end = after(" ")
+                .or_else(|| after("/"))
+                .or_else(|| after(",;:|+_."))
+                .unwrap_or(end);
+        }
+        let line: String = rest[..end].iter().collect();
+        lines.push(format!("{}{}", " ".repeat(indent), line.trim_end()));
+        rest = &rest[end..];
+        while rest.first() == Some(&' ') {
+            rest = &rest[1..];
+        }
+    }
+    lines
+}
+
 /// `text` broken at blanks into lines of at most `width` characters (longer words stay whole).
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

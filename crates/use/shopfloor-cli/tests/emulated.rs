@@ -8,7 +8,7 @@ use common::shopfloor;
 
 fn model(file: &str) -> String {
     format!(
-        "{}/../../models/digits_cnn/{file}",
+        "{}/../../../models/digits_cnn/{file}",
         env!("CARGO_MANIFEST_DIR")
     )
 }
@@ -111,7 +111,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
         "{page}"
     );
     assert!(!page.contains("latency"), "{page}");
-    let page = bench(&["--resident"]);
+    let page = bench(&["--launch", "steps,resident"]);
     for part in [
         "step by step",
         "resident",
@@ -126,7 +126,8 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
     assert_eq!(too_wide(&page), Vec::<&str>::new());
     // Emulated time is the same however often it is measured.
     let p50 = || -> Vec<f64> {
-        let v: serde_json::Value = serde_json::from_str(&bench(&["--resident", "--json"])).unwrap();
+        let v: serde_json::Value =
+            serde_json::from_str(&bench(&["--launch", "steps,resident", "--json"])).unwrap();
         let of = |way: &str| v[way]["latency_ms"]["p50"].as_f64().unwrap();
         assert_eq!(v["resident"]["emulated"], true);
         let trip = v["resident"]["round_trip_us"].as_f64().unwrap();
@@ -137,7 +138,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
     for (a, b) in first.iter().zip(p50()) {
         assert!((a - b).abs() < 0.05 * a, "{first:?}");
     }
-    let out = shopfloor(&["bench", &onnx, "--resident", "--no-cache"]);
+    let out = shopfloor(&["bench", &onnx, "--launch", "resident", "--no-cache"]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(
         !out.status.success() && said.contains("emulated:a100"),
@@ -147,13 +148,7 @@ fn bench_tells_emulated_time_and_compares_the_two_ways() {
 
 #[test]
 fn the_textbook_case_is_shown_both_ways() {
-    let out = shopfloor(&[
-        "bench",
-        "--demo",
-        "persistent",
-        "--on",
-        "emulated:h100,sms=2",
-    ]);
+    let out = shopfloor(&["bench", "--demo", "launch", "--on", "emulated:h100,sms=2"]);
     let page = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
         out.status.success(),
@@ -169,7 +164,7 @@ fn the_textbook_case_is_shown_both_ways() {
         assert!(page.contains(part), "no '{part}' in\n{page}");
     }
     assert_eq!(too_wide(&page), Vec::<&str>::new());
-    let out = shopfloor(&["bench", "--demo", "persistent", "--on", "cpu"]);
+    let out = shopfloor(&["bench", "--demo", "launch", "--on", "cpu"]);
     assert!(!out.status.success());
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Makes a test folder of the bundled digits model; `change` is added to the first probability
 /// expected.
-fn folder(root: &Path, name: &str, change: Option<f64>) {
+pub fn folder(root: &Path, name: &str, change: Option<f64>) {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../models/digits_cnn");
     let at = root.join(name);
     std::fs::create_dir_all(&at).unwrap();
@@ -24,6 +24,22 @@ fn folder(root: &Path, name: &str, change: Option<f64>) {
     want.set_f64(0, want.get_f64(0) + change);
     write_pb(set.join("input_0.pb"), &input, &image).unwrap();
     write_pb(set.join("output_0.pb"), &output, &want).unwrap();
+}
+
+/// Puts the files of `from`, folders included, into `to`, without copying them.
+pub fn linked(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for e in std::fs::read_dir(from).unwrap() {
+        let (from, name) = e.map(|e| (e.path(), e.file_name())).unwrap();
+        match from.is_dir() {
+            true => linked(&from, &to.join(name)),
+            false => {
+                if std::fs::hard_link(&from, to.join(&name)).is_err() {
+                    std::fs::copy(&from, to.join(name)).unwrap();
+                }
+            }
+        }
+    }
 }
 
 fn test(args: &[&str]) -> (Option<i32>, String, String) {

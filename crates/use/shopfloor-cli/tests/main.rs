@@ -5,6 +5,7 @@ mod common;
 mod emulate;
 mod emulated;
 mod folders;
+mod help;
 mod report;
 mod roofline;
 mod simulate_supervise;

@@ -1,5 +1,5 @@
 //! Engines on NVIDIA GPUs, real and emulated.
-use crate::{Error, Machine};
+use crate::{Error, Launch, Machine};
 #[cfg(feature = "cuda")]
 use plan::Planner;
 use runtime::Engine;
@@ -13,10 +13,11 @@ pub(crate) fn engine(
     which: Option<&str>,
     (threads, isa): (Option<usize>, Option<crate::Isa>),
     machine: Option<Machine>,
-    (streaming, cut): (bool, bool),
+    (streaming, launch, cut): (bool, Launch, bool),
 ) -> Result<Arc<Engine>, Error> {
     let options = cuda::CudaOptions {
         streaming,
+        resident: launch == Launch::Resident,
         ..cuda::CudaOptions::default()
     };
     let device = match on.starts_with("emulated") {
@@ -135,14 +136,10 @@ fn emulated(
         let (what, value) = part.split_once('=').unwrap_or((part, ""));
         gpu = match (what, value.parse::<u32>().ok(), bytes(value)) {
             ("checks", ..) => gpu.with_checks(Checks::default()),
-            ("resident", ..) => {
-                options.resident = true;
-                gpu
-            }
             ("sms", Some(n), _) => gpu.with_sms(n),
             ("memory", _, Some(n)) => gpu.with_memory(n),
             _ => {
-                let why = format!("'{part}' is none of memory=SIZE, sms=N, checks, resident");
+                let why = format!("'{part}' is none of memory=SIZE, sms=N, checks");
                 return Err(failed(&on, why));
             }
         };
@@ -176,23 +173,9 @@ fn bytes(text: &str) -> Option<u64> {
 fn real(
     which: Option<&str>,
     machine: Option<Machine>,
-    mut options: cuda::CudaOptions,
+    options: cuda::CudaOptions,
 ) -> Result<cuda::CudaDevice, Error> {
     use cuda::Driver;
-    let which = match which {
-        Some("resident") => {
-            options.resident = true;
-            None
-        }
-        Some(w) => match w.strip_suffix(",resident") {
-            Some(w) => {
-                options.resident = true;
-                Some(w)
-            }
-            None => Some(w),
-        },
-        None => None,
-    };
     let ordinal: u32 = match which.map(str::parse) {
         None => 0,
         Some(Ok(n)) => n,
@@ -236,7 +219,7 @@ pub(crate) fn engine(
     _: Option<&str>,
     _: (Option<usize>, Option<crate::Isa>),
     _: Option<Machine>,
-    _: (bool, bool),
+    _: (bool, Launch, bool),
 ) -> Result<Arc<Engine>, Error> {
     Err(Error::Usage(format!(
         "this build has no '{on}'; build it with `--features cuda`"

@@ -6,8 +6,8 @@ use report::MachineEntry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Every machine that a name is known for: the catalog, the CPU at hand as detected (`detected`), and
-/// the same with its stored calibration (`present`).
+/// Every machine that a name is known for: this CPU with its stored calibration (`cpu`), the same without
+/// (`detected`), and the catalog.
 pub fn list() -> Vec<MachineEntry> {
     let mut out: Vec<MachineEntry> = machine::catalog()
         .iter()
@@ -19,8 +19,8 @@ pub fn list() -> Vec<MachineEntry> {
         })
         .collect();
     for (name, machine) in [
+        ("cpu", cpu::detect::present()),
         ("detected", cpu::detect::detect()),
-        ("present", cpu::detect::present()),
     ] {
         out.push(MachineEntry {
             name: name.into(),
@@ -32,17 +32,28 @@ pub fn list() -> Vec<MachineEntry> {
     out
 }
 
-/// The machine called `name`: `detected`, `present`, a name or alias of the catalog, or the path of a
-/// TOML file.
+/// The machine called `name`: `cpu` for this CPU, `detected` for the same without its calibration, a name or
+/// alias of the catalog, or the path of a TOML file.
 ///
 /// # Errors
 /// No such machine, or a file that does not read.
 pub fn find(name: &str) -> Result<Machine, Error> {
     Ok(match name {
+        "cpu" => cpu::detect::present(),
         "detected" => cpu::detect::detect(),
-        "present" => cpu::detect::present(),
+        _ if is_gpu_device(name) => {
+            return Err(Error::Usage(format!(
+                "'{name}' is a device that runs, and a machine is needed to plan for; name the GPU, such as h100"
+            )));
+        }
         _ => Machine::load(name)?,
     })
+}
+
+/// Whether `name` is a GPU that runs, by WebGPU, by NVIDIA's driver or emulated.
+fn is_gpu_device(name: &str) -> bool {
+    let kind = name.split(':').next().unwrap_or(name);
+    matches!(kind, "wgpu" | "cuda" | "emulated")
 }
 
 /// Reads a machine file and gives it with what looks like a slip in it, a sentence each.

@@ -1,6 +1,6 @@
 //! Sessions of the facade: builders, engines for devices by name, and requests. The work is done by
 //! `runtime::Session`.
-use crate::{Cache, Error, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
+use crate::{Cache, Error, Launch, Model, ModelOptions, Outputs, SuperviseOptions, Supervision};
 use cpu::CpuDevice;
 use cpu::isa::Isa;
 use device::{Device, UnifiedBuffer};
@@ -56,16 +56,16 @@ pub fn engine_on(
     isa: Option<Isa>,
     machine: Option<Machine>,
 ) -> Result<Arc<Engine>, Error> {
-    engine_for(on, threads, isa, machine, true)
+    engine_for(on, (threads, isa), machine, true, Launch::Steps)
 }
 
-/// [`engine_on`], streaming weights to GPUs that they do not fit or not.
+/// [`engine_on`], streaming weights to GPUs that they do not fit or not, and launching steps as `launch` says.
 fn engine_for(
     on: &str,
-    threads: Option<usize>,
-    isa: Option<Isa>,
+    (threads, isa): (Option<usize>, Option<Isa>),
     machine: Option<Machine>,
     streaming: bool,
+    launch: Launch,
 ) -> Result<Arc<Engine>, Error> {
     let parts: Vec<&str> = on.split('+').collect();
     let (cut, on) = match parts[..] {
@@ -81,12 +81,22 @@ fn engine_for(
         Some((k, w)) => (k, Some(w)),
         None => (on, None),
     };
+    let nvidia = matches!(kind, "cuda" | "emulated");
+    if launch == Launch::Resident && matches!(kind, "cpu" | "wgpu") {
+        return Err(Error::Usage(format!(
+            "'{on}' cannot keep a kernel resident; launch its steps, or name an NVIDIA GPU such as cuda or emulated:a100"
+        )));
+    }
     match (kind, which) {
         ("cpu", None) => default_engine(threads, isa, machine),
         ("wgpu", which) => webgpu_engine(which, (threads, isa), machine, cut),
-        ("cuda" | "emulated", which) => {
-            crate::gpu::engine(on, which, (threads, isa), machine, (streaming, cut))
+        (_, which) if nvidia => {
+            let how = (streaming, launch, cut);
+            crate::gpu::engine(on, which, (threads, isa), machine, how)
         }
+        _ if Machine::load(on).is_ok() => Err(Error::Usage(format!(
+            "'{on}' is a machine that is planned for and no device that runs; plan for it, or run on cpu, cuda, wgpu or emulated:a100"
+        ))),
         _ => Err(Error::Usage(format!(
             "there is no device '{on}'; use cpu, wgpu, wgpu:ADAPTER, cuda, cuda:N, emulated:a100, or two such as cpu+cuda"
         ))),
@@ -155,6 +165,7 @@ pub struct SessionBuilder {
     batching: Option<Batching>,
     cache: Option<Cache>,
     resident_weights: bool,
+    launch: Launch,
     deterministic: bool,
     supervise: Option<Mode>,
 }
@@ -179,6 +190,13 @@ impl SessionBuilder {
     #[must_use]
     pub fn without_streaming(mut self) -> Self {
         self.resident_weights = true;
+        self
+    }
+
+    /// How steps reach an NVIDIA GPU. Ignored with [`SessionBuilder::with_engine`].
+    #[must_use]
+    pub fn with_launch(mut self, launch: Launch) -> Self {
+        self.launch = launch;
         self
     }
 
@@ -370,10 +388,10 @@ impl SessionBuilder {
             None => {
                 let engine = engine_for(
                     self.on.as_deref().unwrap_or("cpu"),
-                    self.threads,
-                    self.isa,
+                    (self.threads, self.isa),
                     self.machine.clone(),
                     !self.resident_weights,
+                    self.launch,
                 )?;
                 if let Some(mode) = self.supervise {
                     Supervision::start(&engine, SuperviseOptions::of(mode))?.detach();

@@ -139,7 +139,7 @@ impl Status {
     /// As a table; rates and percentiles are those since `before`, if given, else since the beginning.
     pub fn render(&self, before: Option<&Status>, style: Style) -> String {
         let mut t = Table::new(&[
-            ("model", Align::Shrink),
+            ("model", Align::Wrap),
             ("priority", Align::Right),
             ("requests/s", Align::Right),
             ("p50", Align::Right),

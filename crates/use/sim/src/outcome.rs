@@ -168,9 +168,9 @@ impl Outcome {
             out.extend(units::wrapped(&self.about, style.width));
         }
         out.push(String::new());
-        use Align::{Left, Right, Shrink};
+        use Align::{Right, Wrap};
         let mut t = Table::new(&[
-            ("session", Shrink),
+            ("session", Wrap),
             ("came", Right),
             ("done", Right),
             ("refused", Right),
@@ -200,11 +200,11 @@ impl Outcome {
         }
         out.push(t.render(style));
         let mut t = Table::new(&[
-            ("device", Shrink),
-            ("machine", Shrink),
+            ("device", Wrap),
+            ("machine", Wrap),
             ("workers", Right),
             ("in use", Right),
-            ("run as, at the end", Left),
+            ("run as, at the end", Wrap),
         ]);
         for d in &self.devices {
             for (i, way) in d.ways.iter().enumerate() {
@@ -214,7 +214,7 @@ impl Outcome {
                     first(d.machine.clone()),
                     first(d.workers.to_string()),
                     first(units::percent(d.utilisation)),
-                    units::shortened(way, 56),
+                    way.clone(),
                 ]);
             }
         }

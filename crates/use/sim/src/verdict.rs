@@ -50,9 +50,9 @@ impl Verdict {
         if self.checks.is_empty() {
             return String::new();
         }
-        use Align::{Right, Shrink};
+        use Align::{Right, Wrap};
         let mut t = Table::new(&[
-            ("expected", Shrink),
+            ("expected", Wrap),
             ("got", Right),
             ("oracle", Right),
             ("share", Right),

@@ -1,6 +1,6 @@
 //! What would help a model on a machine, each gain planned or predicted again.
 use crate::fleet::{batch_of, dims_with};
-use crate::targets::{Kernels, target};
+use crate::targets::Planning;
 use crate::{planview, ways};
 use device::is_road;
 use kernel::{Family, Role, Target};
@@ -9,7 +9,7 @@ use machine::{MachineKind, NumType, Phase, UnitClass, Work, predict_phases};
 use plan::{Block, BufferKind, Plan, Step, StepWork};
 use planview::Whole;
 use report::{Advice, AdviceView, Computed, bounds_of, units};
-use shopfloor::{Error, Goal, Machine, Model, ModelOptions, Precision, inputs};
+use shopfloor::{Error, Machine, Model, ModelOptions, Precision, inputs};
 use std::path::Path;
 
 /// Batches that are tried.
@@ -485,13 +485,13 @@ pub fn advise(
     path: impl AsRef<Path>,
     options: &ModelOptions,
     machine: &Machine,
-    kernels: Kernels,
+    planning: &Planning,
 ) -> Result<(Model, AdviceView), Error> {
     let model = Model::open(&path, options)?;
     let dims = inputs::box_of(&model, &inputs::sizes(&model).0);
-    let target = target(machine, kernels)?;
+    let target = planning.target(machine)?;
     let plan_of = |model: &Model, dims: &DimBox| {
-        planview::whole_with(model, (machine, target.clone()), None, Goal::Latency, dims)
+        planview::whole_with(model, (machine, target.clone()), planning, dims)
     };
     let whole = plan_of(&model, &dims)?;
     let (bounds, notes) = (bounds_of(&whole.plan, &whole.bodies), whole.notes());
@@ -528,8 +528,8 @@ pub fn advise(
             false => dims.to_string(),
         },
         machine: machine.name.clone(),
-        kernels: kernels.label().into(),
-        unvalidated: kernels.unvalidated(machine),
+        kernels: planning.kernels.label().into(),
+        unvalidated: planning.kernels.unvalidated(machine),
         target: target.name,
         now_s: s.now_s,
         bounds,

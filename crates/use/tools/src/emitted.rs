@@ -1,6 +1,8 @@
 //! What a planned step is printed as: its tile program, and the text and machine code of a GPU.
-use kernel::{Given, Kernel, Mapping, Schedule, TileProgram};
-use plan::{Plan, StepWork};
+use emit::ptx::ParamValue;
+use kernel::{Given, Kernel, Mapping, Role, Schedule, TileProgram};
+use layout::{DType, Dim};
+use plan::{Block, Plan, StepWork};
 use shopfloor::{Error, Machine};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -107,6 +109,145 @@ pub fn emitted(plan: &Plan, step: &str, machine: &Machine) -> Result<Emitted, Er
         text: text.map_err(|e| usage(e.to_string()))?,
         arch,
     })
+}
+
+/// How a step's PTX is launched, in the words of `shopfloor emulate`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulation {
+    /// Name of the entry.
+    pub entry: String,
+    /// CTAs along x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a CTA along x, y and z.
+    pub threads: [u32; 3],
+    /// Dynamic shared memory of a CTA, in bytes.
+    pub shared_bytes: u32,
+    /// Registers of a thread that an assembler is expected to take.
+    pub registers: u32,
+    /// Arguments in order: random floats and zeros for what is read, space for what is written.
+    pub args: Vec<String>,
+}
+
+impl Emulation {
+    /// The command that emulates it from `file`, in lines that a shell joins.
+    pub fn command(&self, file: &str) -> String {
+        let three = |v: [u32; 3]| match v {
+            [x, 1, 1] => x.to_string(),
+            [x, y, z] => format!("{x},{y},{z}"),
+        };
+        let file = match file.contains(|c: char| !(c.is_alphanumeric() || "/._-+".contains(c))) {
+            true => format!("'{}'", file.replace('\'', "'\\''")),
+            false => file.into(),
+        };
+        let mut out = format!(
+            "shopfloor emulate {file} --kernel {} --grid {} --block {} --shared {}",
+            self.entry,
+            three(self.grid),
+            three(self.threads),
+            self.shared_bytes
+        );
+        for arg in &self.args {
+            out += &format!(" \\\n  --arg {arg}");
+        }
+        out
+    }
+}
+
+/// An element type by the emulator's name for it, and the bytes of one; types that it has no name for are
+/// bytes there.
+fn emulated_type(t: DType) -> (&'static str, u64) {
+    match t {
+        DType::F32 => ("f32", 4),
+        DType::F64 => ("f64", 8),
+        DType::F16 => ("f16", 2),
+        DType::BF16 => ("bf16", 2),
+        DType::I8 => ("s8", 1),
+        DType::I16 => ("s16", 2),
+        DType::U16 => ("u16", 2),
+        DType::I32 => ("s32", 4),
+        DType::U32 => ("u32", 4),
+        DType::I64 => ("s64", 8),
+        DType::U64 => ("u64", 8),
+        _ => ("u8", 1),
+    }
+}
+
+/// The texts of step `step` for the NVIDIA GPU `machine`, and how `shopfloor emulate` runs its PTX with sizes
+/// at the top of the plan's box.
+///
+/// # Errors
+/// As [`emitted`]; a machine that runs no PTX; sizes that only data gives.
+pub fn emulation(
+    plan: &Plan,
+    step: &str,
+    machine: &Machine,
+) -> Result<(Emitted, Emulation), Error> {
+    let (found, kernel, schedule) = find(plan, step)?;
+    let texts = emitted(plan, step, machine)?;
+    let Some(arch) = texts.arch else {
+        return Err(usage(format!(
+            "{} runs no PTX of ours; name an NVIDIA GPU such as a100",
+            machine.name
+        )));
+    };
+    let program =
+        TileProgram::new(kernel.clone(), schedule.clone()).map_err(|e| usage(e.to_string()))?;
+    let ptx = emit::ptx::emit(&program, arch).map_err(|e| usage(e.to_string()))?;
+    let top = |d: &Dim| plan.dims.at_top(d).or(d.known());
+    let unknown = |what: &str| {
+        usage(format!(
+            "{what} of step '{}' is only known from data, so it cannot be emulated alone; choose another step",
+            found.name
+        ))
+    };
+    let tasks = top(&found.tasks).and_then(|n| u64::try_from(n).ok());
+    let shape = tasks.and_then(|n| ptx.shape(n, &top));
+    let shape = shape.ok_or_else(|| unknown("the launch"))?;
+    let block = plan
+        .blocks()
+        .find(|b| b.steps.iter().any(|s| std::ptr::eq(s, found)));
+    let mut args = Vec::new();
+    for p in &ptx.params {
+        args.push(match &p.value {
+            ParamValue::Operand(o) => {
+                let bytes =
+                    operand_bytes(block, found, *o as usize).ok_or_else(|| unknown("a buffer"))?;
+                let operand = &kernel.operands[*o as usize];
+                let (ty, size) = emulated_type(operand.dtype);
+                let count = bytes / size;
+                match (operand.role == Role::Write, ty) {
+                    (true, _) => format!("out:{ty}:{count}"),
+                    (false, "f32" | "f64" | "f16" | "bf16") => {
+                        format!("buf:{ty}:{count}=random:{}", o + 1)
+                    }
+                    // Integers may be positions: zero is one of every tensor.
+                    (false, _) => format!("buf:{ty}:{count}=zeros"),
+                }
+            }
+            ParamValue::Dim(d) => {
+                format!("s64:{}", top(d).ok_or_else(|| unknown(&format!("'{d}'")))?)
+            }
+            ParamValue::Fault => "buf:u32:1=zeros".into(),
+        });
+    }
+    let emulation = Emulation {
+        entry: ptx.entry,
+        grid: shape.grid,
+        threads: shape.threads,
+        shared_bytes: shape.shared_bytes,
+        registers: ptx.registers_estimate,
+        args,
+    };
+    Ok((texts, emulation))
+}
+
+/// Bytes of the buffer that a step has for an operand.
+fn operand_bytes(block: Option<&Block>, step: &plan::Step, operand: usize) -> Option<u64> {
+    let StepWork::Kernel { args, .. } = &step.work else {
+        return None;
+    };
+    let buffer = block?.buffers.get(*args.get(operand)? as usize)?;
+    Some(buffer.bytes)
 }
 
 /// The program `name` (ptxas or nvdisasm): named by the environment variable `variable`, in the folder

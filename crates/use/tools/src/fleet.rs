@@ -1,13 +1,13 @@
 //! One model over machines that need not be there.
 use crate::planview;
-use crate::targets::{Kernels, target};
+use crate::targets::{Kernels, Planning};
 use device::is_road;
 use layout::DimBox;
 use machine::MachineKind;
 use plan::{StepWork, SymbolOrigin};
 use planview::Whole;
 use report::{FleetPoint, FleetRow, FleetView, MemoryView, bounds_of, memory_on};
-use shopfloor::{Error, Goal, Machine, Model, inputs};
+use shopfloor::{Error, Machine, Model, inputs};
 
 /// The dimension that is a model's batch: the symbol that is the first extent of most of its inputs.
 pub fn batch_of(model: &Model) -> Option<String> {
@@ -122,7 +122,7 @@ pub fn fleet(
     model: &Model,
     machines: &[Machine],
     batches: &[Option<i64>],
-    (goal, only): (Goal, Option<Kernels>),
+    (planning, only): (&Planning, Option<Kernels>),
     progress: &dyn Fn(f64, &str),
 ) -> FleetView {
     let mut rows = Vec::new();
@@ -133,7 +133,11 @@ pub fn fleet(
     for (i, m) in machines.iter().enumerate() {
         progress(i as f64 / machines.len().max(1) as f64, &m.name);
         for kernels in kinds() {
-            let t = match target(m, kernels) {
+            let planning = Planning {
+                kernels,
+                ..*planning
+            };
+            let t = match planning.target(m) {
                 Ok(t) => t,
                 Err(e) => {
                     if only.is_some() {
@@ -143,6 +147,7 @@ pub fn fleet(
                 }
             };
             let mut row = FleetRow {
+                name: m.short_name(),
                 machine: m.name.clone(),
                 kernels: kernels.label().into(),
                 unvalidated: kernels.unvalidated(m),
@@ -153,7 +158,7 @@ pub fn fleet(
             };
             for &batch in batches {
                 let dims = dims_with(model, batch);
-                match planview::whole_with(model, (m, t.clone()), None, goal, &dims) {
+                match planview::whole_with(model, (m, t.clone()), &planning, &dims) {
                     Ok(whole) => {
                         control.get_or_insert_with(|| whole.counted());
                         row.points.push(point(&whole, m, batch));

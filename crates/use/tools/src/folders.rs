@@ -1,10 +1,8 @@
 //! Test folders in ONNX's own form: a model, inputs and the outputs expected of it.
 use onnx::proto::ValueInfo;
-use runtime::Engine;
-use shopfloor::{Error, Model, ModelOptions, Session};
+use shopfloor::{Error, Model, ModelOptions, SessionBuilder};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tensor::{HostValue, Tensor};
 
 /// Operators whose outputs no two libraries share; only types and shapes of what a model with them
@@ -143,14 +141,14 @@ fn read_all(files: &[(usize, PathBuf)], values: &[&ValueInfo]) -> Result<Vec<Ten
         .collect()
 }
 
-/// Runs all data sets of `folder` on `engine`. The model is opened with `options`.
+/// Runs all data sets of `folder` in sessions that `builder` makes. The model is opened with `options`.
 pub fn run_test_folder(
     folder: &TestFolder,
-    engine: &Arc<Engine>,
+    builder: &SessionBuilder,
     options: &ModelOptions,
     close: Closeness,
 ) -> Verdict {
-    match run(folder, engine, options, close) {
+    match run(folder, builder, options, close) {
         Ok(v) => v,
         Err(e) => Verdict::Failed(e.to_string()),
     }
@@ -158,7 +156,7 @@ pub fn run_test_folder(
 
 fn run(
     folder: &TestFolder,
-    engine: &Arc<Engine>,
+    builder: &SessionBuilder,
     options: &ModelOptions,
     close: Closeness,
 ) -> Result<Verdict, Error> {
@@ -187,9 +185,7 @@ fn run(
         .nodes
         .iter()
         .any(|o| RANDOM.contains(&o.op_type.as_str()));
-    let session = Session::builder()
-        .with_engine(engine.clone())
-        .commit(model)?;
+    let session = builder.clone().commit(model)?;
     for set in sets {
         let files = entries(&set)?;
         let given = numbered(&files, "input_");

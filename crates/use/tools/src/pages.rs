@@ -1,6 +1,6 @@
 //! Report pages: a profile or a plan with everything that explains it, as one file.
 use crate::planview;
-use crate::targets::Kernels;
+use crate::targets::{Kernels, Planning};
 use machine::Work;
 use plan::Plan;
 use report::page::{Baseline, PageData, PageInput};
@@ -19,7 +19,7 @@ fn machines_of(plan: &Plan, known: &[Machine]) -> Vec<Machine> {
     for d in &plan.devices {
         let own = known.iter().find(|m| m.name == d.machine).cloned();
         let own = own.or_else(|| {
-            let mut names = ["present", "detected", &d.machine].into_iter();
+            let mut names = ["cpu", "detected", &d.machine].into_iter();
             names.find_map(|n| machines::find(n).ok().filter(|m| m.name == d.machine))
         });
         out.extend(own);
@@ -44,7 +44,11 @@ fn advice(
     for (name, &v) in sizes {
         options.dims.insert(name.as_str(), v, v);
     }
-    let found = crate::advise(model.path(), &options, machine, kernels);
+    let planning = Planning {
+        kernels,
+        ..Planning::default()
+    };
+    let found = crate::advise(model.path(), &options, machine, &planning);
     found.ok().map(|(_, view)| view)
 }
 

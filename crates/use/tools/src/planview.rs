@@ -1,11 +1,11 @@
 //! Plans to look at, to save and to load.
-use crate::targets;
+use crate::targets::{self, Planning};
 use layout::DimBox;
-use plan::{Allotment, Goal, Plan, PlanSegment, Planner, StepWork};
+use plan::{Allotment, Plan, PlanSegment, Planner, StepWork};
 use planner::{Placement, PlanOptions};
 use report::{BodyView, PlanView, counted};
 use serde::Serialize;
-use shopfloor::{Error, Machine, Model, Session};
+use shopfloor::{Error, Launch, Machine, Model, Session};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,8 +25,13 @@ pub fn view(session: &Session, plan: &Plan) -> PlanView {
     // Each run has a worker at least.
     let most = runtime.policy().max_running as u64;
     let requests = most.min(u64::from(runtime.engine().workers()));
-    PlanView::new(plan, Some(session.model().program()), requests)
-        .with_bodies(bodies(session, plan))
+    let view = PlanView::new(plan, Some(session.model().program()), requests)
+        .with_bodies(bodies(session, plan));
+    let device = runtime.engine().device();
+    match crate::ways::stays(&**device) {
+        true => view.with_resident(crate::ways::predicted_s(plan, &**device)),
+        false => view,
+    }
 }
 
 /// Branches and loop bodies of the session's model, planned for the box of `plan`.
@@ -51,6 +56,8 @@ pub struct Whole {
     pub inside: Vec<Plan>,
     /// Sizes that only data gives, as they are taken (`n=1`).
     pub taken: Vec<String>,
+    /// Predicted seconds of the plan's steps in a kernel that stays on the GPU, where that was asked for.
+    pub resident_s: Option<f64>,
 }
 
 impl Whole {
@@ -62,7 +69,7 @@ impl Whole {
 
     /// Predicted seconds of a request.
     pub fn seconds(&self) -> f64 {
-        self.plan.predicted.time_s + self.bodies_s()
+        self.resident_s.unwrap_or(self.plan.predicted.time_s) + self.bodies_s()
     }
 
     /// What figures over several machines count of control flow, without any of theirs.
@@ -156,12 +163,11 @@ impl Whole {
 pub fn whole_with(
     model: &Model,
     (machine, target): (&Machine, kernel::Target),
-    threads: Option<usize>,
-    goal: Goal,
+    planning: &Planning,
     dims: &DimBox,
 ) -> Result<Whole, Error> {
     let devices = devices(machine, target)?;
-    plan_over(model, devices, threads, (goal, Placement::Last), dims, true)
+    plan_over(model, devices, planning, Placement::Last, dims, true)
 }
 
 /// The plan of `model` cut between `host` and `machine`, as [`plan_cut`], and its control flow.
@@ -172,19 +178,11 @@ pub fn whole_cut(
     model: &Model,
     host: &Machine,
     machine: &Machine,
-    threads: Option<usize>,
-    goal: Goal,
+    planning: &Planning,
     dims: &DimBox,
 ) -> Result<Whole, Error> {
     let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
-    plan_over(
-        model,
-        devices.into(),
-        threads,
-        (goal, Placement::Cut),
-        dims,
-        true,
-    )
+    plan_over(model, devices.into(), planning, Placement::Cut, dims, true)
 }
 
 /// The plan of `model` for a machine that need not be there. A GPU runs every kernel that its target
@@ -195,12 +193,11 @@ pub fn whole_cut(
 pub fn plan_for(
     model: &Model,
     machine: &Machine,
-    threads: Option<usize>,
-    goal: Goal,
+    planning: &Planning,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
-    let target = targets::ours(machine);
-    plan_with(model, (machine, target), threads, goal, dims)
+    let target = planning.target(machine)?;
+    plan_with(model, (machine, target), planning, dims)
 }
 
 /// [`plan_for`] with another target than ours: the vendor's, or ours with something changed.
@@ -210,19 +207,11 @@ pub fn plan_for(
 pub fn plan_with(
     model: &Model,
     (machine, target): (&Machine, kernel::Target),
-    threads: Option<usize>,
-    goal: Goal,
+    planning: &Planning,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
     let devices = devices(machine, target)?;
-    let whole = plan_over(
-        model,
-        devices,
-        threads,
-        (goal, Placement::Last),
-        dims,
-        false,
-    )?;
+    let whole = plan_over(model, devices, planning, Placement::Last, dims, false)?;
     Ok(whole.plan)
 }
 
@@ -251,31 +240,31 @@ pub fn plan_cut(
     model: &Model,
     host: &Machine,
     machine: &Machine,
-    threads: Option<usize>,
-    goal: Goal,
+    planning: &Planning,
     dims: &DimBox,
 ) -> Result<Plan, Error> {
     let devices = [host, machine].map(|m| (m.clone(), targets::ours(m)));
     let devices = devices.into();
-    let whole = plan_over(model, devices, threads, (goal, Placement::Cut), dims, false)?;
+    let whole = plan_over(model, devices, planning, Placement::Cut, dims, false)?;
     Ok(whole.plan)
 }
 
-/// The plan of `model` over `devices`, of which `threads` are used of the first; `inside` says whether
+/// The plan of `model` over `devices`, the threads of `planning` being the first's; `inside` says whether
 /// control flow is planned as well.
 fn plan_over(
     model: &Model,
     devices: Vec<(Machine, kernel::Target)>,
-    threads: Option<usize>,
-    (goal, placement): (Goal, Placement),
+    planning: &Planning,
+    placement: Placement,
     dims: &DimBox,
     inside: bool,
 ) -> Result<Whole, Error> {
+    let last = devices.last().map(|d| d.0.clone());
     let workers = devices
         .iter()
         .enumerate()
         .map(|(i, (m, _))| match i {
-            0 => threads.unwrap_or_else(|| m.worker_count()) as u32,
+            0 => planning.threads.unwrap_or_else(|| m.worker_count()) as u32,
             _ => m.worker_count() as u32,
         })
         .collect();
@@ -286,8 +275,8 @@ fn plan_over(
     let planner = planner::Planner::new(devices, options);
     let allotment = Allotment {
         workers,
-        memory: None,
-        goal,
+        memory: planning.memory,
+        goal: planning.goal,
     };
     // What cannot be planned before there is data is predicted with sizes of what it may be.
     let (late, taken) = match inside {
@@ -308,7 +297,19 @@ fn plan_over(
         }),
         false => vec![],
     };
+    let resident_s = match (planning.launch, last) {
+        (Launch::Resident, Some(m)) => {
+            Some(crate::ways::resident_s(&plan, &m).ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} is no GPU that a kernel could stay on; launch its steps",
+                    m.name
+                ))
+            })?)
+        }
+        _ => None,
+    };
     Ok(Whole {
+        resident_s,
         plan,
         bodies,
         inside: plans.into_inner(),

@@ -1,12 +1,12 @@
 //! Rooflines of operators and of models, on machines that need not be there.
-use crate::targets::{Kernels, target};
+use crate::targets::Planning;
 use crate::{op_model, planview};
 use layout::{DType, DimBox};
 use machine::NumType;
 use plan::Plan;
 use report::Profile;
 use report::calc::{IdealOp, RooflineView, ideal_of_plan, ideal_op};
-use shopfloor::{Error, Goal, Machine, Model, Session, inputs};
+use shopfloor::{Error, Machine, Model, Session, inputs};
 
 /// How operators of a roofline are written.
 pub const ROOFLINE_FORMS: &str = "matmul:MxNxK:DTYPE, map:N:DTYPE:Kin (the sum of K vectors), map:N:f32:FUNCTION or conv:N,C,H,W,OC,KH,KW,STRIDE,PAD";
@@ -33,8 +33,8 @@ fn as_model(op: &IdealOp) -> Option<Result<Model, Error>> {
     Some(op_model(&text))
 }
 
-fn plan_of(model: &Model, machine: &Machine) -> Result<Plan, Error> {
-    planview::plan_for(model, machine, None, Goal::Latency, &DimBox::new())
+fn plan_of(model: &Model, machine: &Machine, planning: &Planning) -> Result<Plan, Error> {
+    planview::plan_for(model, machine, planning, &DimBox::new())
 }
 
 /// The roofline of the operator that `text` writes: as textbooks count it, and as our kernel for
@@ -42,11 +42,11 @@ fn plan_of(model: &Model, machine: &Machine) -> Result<Plan, Error> {
 ///
 /// # Errors
 /// Text of another form, or a machine without a unit for it.
-pub fn of_op(machine: &Machine, text: &str) -> Result<RooflineView, Error> {
+pub fn of_op(machine: &Machine, text: &str, planning: &Planning) -> Result<RooflineView, Error> {
     let usage = |why: String| Error::Usage(format!("operator '{text}': {why}"));
     let forms = |why: String| usage(format!("{why}; write {ROOFLINE_FORMS}"));
     let (op, plan, unplanned) = match ideal_op(text).map_err(Error::Usage)? {
-        Some(op) => match as_model(&op).map(|m| plan_of(&m?, machine)) {
+        Some(op) => match as_model(&op).map(|m| plan_of(&m?, machine, planning)) {
             Some(Ok(plan)) => (op, Some(plan), None),
             Some(Err(e)) => (op, None, Some(e.to_string())),
             None => {
@@ -66,7 +66,7 @@ pub fn of_op(machine: &Machine, text: &str) -> Result<RooflineView, Error> {
                 .values
                 .first()
                 .map_or(DType::F32, |v| v.dtype);
-            let plan = plan_of(&model, machine)?;
+            let plan = plan_of(&model, machine, planning)?;
             (ideal_of_plan(text, machine, &plan, dtype), Some(plan), None)
         }
     };
@@ -84,14 +84,18 @@ pub fn of_op(machine: &Machine, text: &str) -> Result<RooflineView, Error> {
 ///
 /// # Errors
 /// As [`planview::plan_for`], and a machine that has no vendor target.
-pub fn of_model(machine: &Machine, model: &Model, kernels: Kernels) -> Result<RooflineView, Error> {
+pub fn of_model(
+    machine: &Machine,
+    model: &Model,
+    planning: &Planning,
+) -> Result<RooflineView, Error> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let with = (machine, target(machine, kernels)?);
-    let plan = planview::plan_with(model, with, None, Goal::Latency, &dims)?;
+    let with = (machine, planning.target(machine)?);
+    let plan = planview::plan_with(model, with, planning, &dims)?;
     let mut view = RooflineView::of_plan(machine, &plan);
-    view.kernels = kernels.label().into();
-    view.unvalidated = kernels.unvalidated(machine);
+    view.kernels = planning.kernels.label().into();
+    view.unvalidated = planning.kernels.unvalidated(machine);
     Ok(view)
 }
 

@@ -193,7 +193,7 @@ impl SupervisedLoad {
     /// As a table.
     pub fn render(&self, style: Style) -> String {
         let mut t = Table::new(&[
-            ("model", Align::Shrink),
+            ("model", Align::Wrap),
             ("callers", Align::Right),
             ("requests", Align::Right),
             ("failed", Align::Right),

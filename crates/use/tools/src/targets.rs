@@ -1,6 +1,6 @@
 //! Which code of ours a machine is planned with.
 use kernel::Target;
-use shopfloor::{Error, Machine};
+use shopfloor::{Error, Goal, Isa, Launch, Machine};
 
 /// Whose kernels a machine is planned with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,52 @@ impl Kernels {
     /// GPUs have guessed efficiencies, and were measured on one H200 with small models alone.
     pub fn unvalidated(self, machine: &Machine) -> bool {
         self == Kernels::Ours && machine.kind == machine::MachineKind::Gpu
+    }
+}
+
+/// How a model is planned for a machine that need not be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Planning {
+    /// Whose kernels.
+    pub kernels: Kernels,
+    /// Instruction set of a CPU; the widest that it has when not said.
+    pub isa: Option<Isa>,
+    /// Workers of the CPU: all that it has when not said. A GPU's are its own.
+    pub threads: Option<usize>,
+    /// What the plan is to be good at.
+    pub goal: Goal,
+    /// Bytes that the plan may take.
+    pub memory: Option<u64>,
+    /// How steps reach a GPU.
+    pub launch: Launch,
+}
+
+impl Planning {
+    /// The target of `machine`.
+    ///
+    /// # Errors
+    /// A machine whose vendor's library nothing was compared with, or an instruction set that it has not.
+    pub fn target(&self, machine: &Machine) -> Result<Target, Error> {
+        let Some(isa) = self.isa else {
+            return target(machine, self.kernels);
+        };
+        let cpu = machine.kind == machine::MachineKind::Cpu;
+        match cpu && has(machine, isa) {
+            true => Ok(cpu::target(isa)),
+            false => Err(Error::Usage(format!(
+                "{} does not have the instruction set {isa}; leave it out or name another",
+                machine.name
+            ))),
+        }
+    }
+}
+
+/// Whether a CPU has the instruction set.
+fn has(machine: &Machine, isa: Isa) -> bool {
+    match isa {
+        Isa::Avx512 => machine.isa.has("avx512f"),
+        Isa::Avx2 => machine.isa.has("avx2"),
+        _ => true,
     }
 }
 
@@ -68,12 +114,8 @@ pub(crate) fn arch_of(machine: &Machine) -> Option<&'static str> {
 /// WGSL, which any GPU with a driver for WebGPU takes. What a CTA may have is the machine's.
 pub fn ours(machine: &Machine) -> Target {
     if machine.kind == machine::MachineKind::Cpu {
-        let isa = cpu::isa::Isa::ALL.into_iter().find(|i| match i {
-            cpu::isa::Isa::Avx512 => machine.isa.has("avx512f"),
-            cpu::isa::Isa::Avx2 => machine.isa.has("avx2"),
-            _ => true,
-        });
-        return cpu::target(isa.unwrap_or(cpu::isa::Isa::Portable));
+        let isa = Isa::ALL.into_iter().find(|i| has(machine, *i));
+        return cpu::target(isa.unwrap_or(Isa::Portable));
     }
     let shared = machine.limits.shared_per_cta.map(|s| s.value);
     if let Some(arch) = arch_of(machine) {

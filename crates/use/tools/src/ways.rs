@@ -18,7 +18,7 @@ const KERNEL_S: f64 = 10e-6;
 const LENGTHS: [usize; 5] = [256, 512, 1024, 2048, 4096];
 
 /// Whether requests reach workers on a GPU that never leave.
-fn stays(device: &dyn Device) -> bool {
+pub(crate) fn stays(device: &dyn Device) -> bool {
     device.place().is_some() && device.residency() == Residency::Resident
 }
 

@@ -1,17 +1,17 @@
 //! What a change of a machine would buy a model, step by step.
 use crate::planview;
-use crate::targets::{Kernels, target};
+use crate::targets::Planning;
 use kernel::Target;
 use machine::{Change, Cost};
 use plan::{Plan, Step, StepWork};
 use planview::Whole;
 use report::{AloneView, BodyView, ChangedStep, StepView, WhatIfView, bounds_of, counted, units};
-use shopfloor::{Error, Goal, Machine, Model, inputs};
+use shopfloor::{Error, Machine, Model, inputs};
 use std::collections::BTreeMap;
 
 /// The target for a changed machine: a CTA may have the shared memory that was added.
-fn target_for(old: &Machine, new: &Machine, kernels: Kernels) -> Result<Target, Error> {
-    let mut t = target(new, kernels)?;
+fn target_for(old: &Machine, new: &Machine, planning: &Planning) -> Result<Target, Error> {
+    let mut t = planning.target(new)?;
     let shared = |m: &Machine| m.limits.shared_per_cta.map_or(0, |s| s.value);
     if let Some(gpu) = &mut t.gpu
         && shared(new) > shared(old)
@@ -176,7 +176,7 @@ pub fn what_if(
     model: &Model,
     machine: &Machine,
     changes: &[Change],
-    kernels: Kernels,
+    planning: &Planning,
 ) -> Result<WhatIfView, Error> {
     if changes.is_empty() {
         return Err(Error::Usage(format!(
@@ -185,18 +185,17 @@ pub fn what_if(
         )));
     }
     let dims = inputs::box_of(model, &inputs::sizes(model).0);
-    let plan_on =
-        |m: &Machine, t: Target| planview::whole_with(model, (m, t), None, Goal::Latency, &dims);
+    let plan_on = |m: &Machine, t: Target| planview::whole_with(model, (m, t), planning, &dims);
     let new_machine = changed(machine, changes)?;
-    let t = target(machine, kernels)?;
-    let new_target = target_for(machine, &new_machine, kernels)?;
+    let t = planning.target(machine)?;
+    let new_target = target_for(machine, &new_machine, planning)?;
     let old = plan_on(machine, t.clone())?;
     let new = plan_on(&new_machine, new_target.clone())?;
     let mut alone = Vec::new();
     if changes.len() > 1 {
         for c in changes {
             let m = changed(machine, std::slice::from_ref(c))?;
-            let t = target_for(machine, &m, kernels)?;
+            let t = target_for(machine, &m, planning)?;
             alone.push(AloneView {
                 change: c.to_string(),
                 new_s: plan_on(&m, t)?.seconds(),
@@ -210,8 +209,8 @@ pub fn what_if(
             false => dims.to_string(),
         },
         machine: machine.name.clone(),
-        kernels: kernels.label().into(),
-        unvalidated: kernels.unvalidated(machine),
+        kernels: planning.kernels.label().into(),
+        unvalidated: planning.kernels.unvalidated(machine),
         target: t.name,
         changes: changes.iter().map(ToString::to_string).collect(),
         old_s: old.seconds(),
@@ -230,10 +229,7 @@ pub fn what_if(
 
 fn explained(v: &WhatIfView) -> Vec<String> {
     let mut out = Vec::new();
-    let idle = v
-        .steps
-        .iter()
-        .filter(|s| s.gain_s().abs() <= 1e-3 * s.old_s.unwrap_or(0.0));
+    let idle = v.steps.iter().filter(|s| !s.changes());
     let (mut n, mut s) = (0, 0.0);
     for step in idle {
         n += 1;

@@ -1,6 +1,6 @@
 //! Kernels whose text says how they run: schedules that are taken or left, and PTX of their own.
 //! `SHOPFLOOR_SEED` draws other sizes and values.
-use shopfloor::{Dim, DimBox, Model, ModelOptions, Plan, Session, Tensor, inputs};
+use shopfloor::{Dim, DimBox, Launch, Model, ModelOptions, Plan, Session, Tensor, inputs};
 use shopfloor_tools::emitted::kernel_text;
 
 const MEAN: &str = "
@@ -79,8 +79,13 @@ fn of(text: &str) -> Result<Model, shopfloor::Error> {
 }
 
 fn session(text: &str, device: &str) -> Session {
+    launched(text, device, Launch::Steps)
+}
+
+fn launched(text: &str, device: &str, launch: Launch) -> Session {
     Session::builder()
         .with_device(device)
+        .with_launch(launch)
         .with_dim("sensors", 1, 200)
         .with_dim("window", 1, 64)
         .commit(of(text).unwrap())
@@ -292,12 +297,12 @@ fn ptx_of_its_own_runs_step_by_step_on_a_gpu() {
     let out = one_higher.run(inputs!["x" => &x]).unwrap();
     assert_eq!(out["mean"].to_f32().unwrap().as_slice(), [4.0, 1.0]);
 
-    for device in [
-        "emulated:a100,checks",
-        "emulated:t4",
-        "emulated:a100,resident",
+    for (device, launch) in [
+        ("emulated:a100,checks", Launch::Steps),
+        ("emulated:t4", Launch::Steps),
+        ("emulated:a100", Launch::Resident),
     ] {
-        let session = session(&format!("{MEAN}{PTX}"), device);
+        let session = launched(&format!("{MEAN}{PTX}"), device, launch);
         check(&session);
         let plan = plan(&session);
         let said = said(&plan);

@@ -3,8 +3,9 @@
 use expr::{Expr, ExprBuilder, Monoid, Ref, Unary};
 use graph::{ContractSpec, GraphBuilder, Op, Origin, PoolKind, PoolSpec, ValueId, View};
 use layout::Dim;
-use shopfloor::{DType, DimBox, Goal, Machine, Model, ModelOptions};
+use shopfloor::{DType, DimBox, Machine, Model, ModelOptions};
 use shopfloor_tools::stalls::{Reason, StepStalls, of_step};
+use shopfloor_tools::targets::Planning;
 use shopfloor_tools::{op_model, planview};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ fn transpose(rows: usize, columns: usize) -> Model {
 
 /// The longest step of `model` on `gpu`.
 fn longest(model: &Model, gpu: &Machine) -> StepStalls {
-    let plan = planview::plan_for(model, gpu, None, Goal::Latency, &DimBox::default()).unwrap();
+    let plan = planview::plan_for(model, gpu, &Planning::default(), &DimBox::default()).unwrap();
     let steps = plan.blocks().flat_map(|b| &b.steps);
     let on_gpu = steps.filter(|s| s.device == 1);
     let step = on_gpu
@@ -237,7 +238,7 @@ fn cycles_beside_predictions_elsewhere() {
 fn the_first_ctas_of_a_step_tell_of_the_whole() {
     let gpu = Machine::load("a100").unwrap().slice(8);
     let model = op("map:524288:f32:relu");
-    let plan = planview::plan_for(&model, &gpu, None, Goal::Latency, &DimBox::default()).unwrap();
+    let plan = planview::plan_for(&model, &gpu, &Planning::default(), &DimBox::default()).unwrap();
     let step = plan.blocks().flat_map(|b| &b.steps).find(|s| s.device == 1);
     let step = &step.unwrap().name;
     let whole = of_step(&plan, step, &gpu, u64::MAX).unwrap();

@@ -1,7 +1,8 @@
 //! Walks' figures against what they are taken from: the plan, the calculators, the emitter, the emulator.
 
-use shopfloor::{Goal, Model, ModelOptions, inputs, machines};
+use shopfloor::{Model, ModelOptions, inputs, machines};
 use shopfloor_tools::report::walk::{Picture, Scene, Walk};
+use shopfloor_tools::targets::Planning;
 use shopfloor_tools::walk::{WalkOptions, tour, walk};
 use shopfloor_tools::{calc, emitted, planview, stalls};
 use std::collections::BTreeSet;
@@ -37,7 +38,7 @@ fn value(s: &Scene, key: &str) -> f64 {
 fn plan_of(m: &Model, machine: &str) -> shopfloor::Plan {
     let machine = machines::find(machine).unwrap();
     let dims = inputs::box_of(m, &inputs::sizes(m).0);
-    planview::plan_for(m, &machine, None, Goal::Latency, &dims).unwrap()
+    planview::plan_for(m, &machine, &Planning::default(), &dims).unwrap()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use layout::DType;
 use machine::{Machine, NumType, UnitClass, Work};
 use plan::{Activity, StepWork, Timeline};
 use report::units;
-use shopfloor::{Session, inputs};
+use shopfloor::{Launch, Session, inputs};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use testkit::zoo::ZooModel;
@@ -174,7 +174,7 @@ fn median(v: &mut [f64]) -> f64 {
 fn one(o: &Options, model: &ZooModel, events_us: f64) -> Result<String, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let prepared = model.prepare_temporary().map_err(|e| text(&e))?;
-    let engine = device::engine(o, &o.on)?;
+    let engine = device::engine(o, Launch::Steps)?;
     let session = Session::builder()
         .with_engine(engine.clone())
         .commit_from_file(&prepared.model)

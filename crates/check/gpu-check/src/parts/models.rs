@@ -4,7 +4,7 @@ use crate::lines::{check, fact, item, left, row};
 use crate::options::Options;
 use crate::parts::{BROKEN, caught};
 use report::units;
-use shopfloor::{Session, Tensor};
+use shopfloor::{Launch, Session, Tensor};
 use shopfloor_tools::planview;
 use std::time::{Duration, Instant};
 use testkit::zoo::{self, ZooModel};
@@ -64,10 +64,10 @@ pub fn chosen(o: &Options) -> Vec<ZooModel> {
 
 type Outputs = Vec<(String, Tensor)>;
 
-fn one(o: &Options, model: &ZooModel, on: &str, way: &str) -> Result<Outputs, String> {
+fn one(o: &Options, model: &ZooModel, launch: Launch) -> Result<Outputs, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let prepared = model.prepare_temporary().map_err(|e| text(&e))?;
-    let engine = device::engine(o, on)?;
+    let engine = device::engine(o, launch)?;
     let session = Session::builder()
         .with_engine(engine.clone())
         .commit_from_file(&prepared.model)
@@ -102,7 +102,7 @@ fn one(o: &Options, model: &ZooModel, on: &str, way: &str) -> Result<Outputs, St
     let all: usize = shares.steps_by_device.values().sum::<usize>();
     row(vec![
         model.name().into(),
-        way.into(),
+        launch.to_string(),
         format!("{:.1e}", r.worst()),
         format!("{:.1e}", r.tolerance),
         units::seconds(first.as_secs_f64()),
@@ -123,7 +123,7 @@ pub fn run(o: &Options) -> Result<(), String> {
     if all.is_empty() {
         return Err("there are no models beside the program; pack it again".into());
     }
-    if o.emulated() && o.resident() != format!("{},resident", o.on) {
+    if o.resident() != o.on {
         fact("what stays does so on", o.resident());
     }
     // What the slowest one before took per way tells whether another has room.
@@ -131,19 +131,19 @@ pub fn run(o: &Options) -> Result<(), String> {
     let mut n = 0;
     for model in all {
         let mut kept = vec![];
-        for (way, on) in [("steps", o.on.clone()), ("stays", o.resident())] {
+        for launch in [Launch::Steps, Launch::Resident] {
             n += 1;
             if n <= o.past {
                 continue;
             }
-            let what = format!("{}, {way}", model.name());
+            let what = format!("{}, {launch}", model.name());
             if o.rest() < longest {
                 left(what, "there was no time left");
                 continue;
             }
             item(n - 1, &what);
             let began = Instant::now();
-            let came = caught(|| one(o, &model, &on, way));
+            let came = caught(|| one(o, &model, launch));
             longest = longest.max(began.elapsed());
             let said = came.as_ref().map(|_| String::new()).map_err(String::clone);
             let well = check(&what, said);

@@ -8,7 +8,7 @@ use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
 use report::units;
 use runtime::Engine;
-use shopfloor::{Model, ModelOptions, Session, Tensor};
+use shopfloor::{Launch, Model, ModelOptions, Session, Tensor};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tensor::WeightStore;
@@ -243,10 +243,10 @@ impl Both {
 /// Everything of an engine goes while its kernel runs, and another one starts.
 fn drain_and_stop(o: &Options) -> Result<String, String> {
     let x = input(0)?;
-    let steps = device::engine(o, &o.on)?;
+    let steps = device::engine(o, Launch::Steps)?;
     let want = run_on(&session(&steps, model(2, false)?)?, &x)?;
     for turn in 0..3 {
-        let stays = device::engine(o, &o.resident())?;
+        let stays = device::engine(o, Launch::Resident)?;
         let s = session(&stays, model(2, false)?)?;
         std::thread::scope(|scope| {
             let all: Vec<_> = (0..3).map(|_| scope.spawn(|| run_on(&s, &x))).collect();
@@ -262,8 +262,10 @@ fn drain_and_stop(o: &Options) -> Result<String, String> {
 /// The textbook case: many batches of a short kernel, launched one by one and by a kernel that stays.
 fn textbook(o: &Options) -> Result<String, String> {
     let batches = if o.emulated() { 10 } else { 100 };
-    let with = |on: &str| Ok::<_, String>(Session::builder().with_engine(device::engine(o, on)?));
-    let (launched, stays) = (with(&o.on)?, with(&o.resident())?);
+    let with = |launch: Launch| {
+        Ok::<_, String>(Session::builder().with_engine(device::engine(o, launch)?))
+    };
+    let (launched, stays) = (with(Launch::Steps)?, with(Launch::Resident)?);
     let r = shopfloor_tools::persistent(launched, stays, batches, &|_| {})
         .map_err(|e| e.to_string())?;
     let us = |v: f64| units::seconds(v * 1e-6);
@@ -285,8 +287,8 @@ fn textbook(o: &Options) -> Result<String, String> {
 pub fn run(o: &Options) -> Result<(), String> {
     let both = || {
         Ok::<_, String>(Both {
-            stays: device::engine(o, &o.resident())?,
-            steps: device::engine(o, &o.on)?,
+            stays: device::engine(o, Launch::Resident)?,
+            steps: device::engine(o, Launch::Steps)?,
             turns: if o.emulated() { 6 } else { 300 },
             emulated: o.emulated(),
         })

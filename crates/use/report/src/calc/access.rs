@@ -347,10 +347,9 @@ impl AccessView {
         rows.sort_by_key(|r| r.0);
         const SHOWN: usize = 8;
         for (line, sectors) in rows.iter().take(SHOWN) {
-            let cells: Vec<String> = sectors.iter().map(|l| span(l)).collect();
-            let cells: Vec<String> = cells
+            let cells: Vec<String> = sectors
                 .iter()
-                .map(|c| format!("{:^14}", units::shortened(c, 14)))
+                .map(|l| format!("{:^SECTOR$}", span(l)))
                 .collect();
             let _ = writeln!(out, "  line {line:>8} |{}|", cells.join("|"));
         }
@@ -360,7 +359,10 @@ impl AccessView {
     }
 }
 
-/// Lanes as `0-7`, `3`, `0,2,4,6`.
+/// Columns of a sector.
+const SECTOR: usize = 14;
+
+/// Lanes as `0-7`, `3`, `0,2,4,6`, or where these are too many `16 of 0-30`.
 fn span(lanes: &[usize]) -> String {
     let (Some(first), Some(last)) = (lanes.first(), lanes.last()) else {
         return String::new();
@@ -371,6 +373,9 @@ fn span(lanes: &[usize]) -> String {
         format!("{first}-{last}")
     } else {
         let all: Vec<String> = lanes.iter().map(ToString::to_string).collect();
-        all.join(",")
+        match all.join(",") {
+            text if text.len() <= SECTOR => text,
+            _ => format!("{} of {first}-{last}", lanes.len()),
+        }
     }
 }

@@ -107,7 +107,7 @@ impl AdviceView {
         );
         let mut t = Table::new(&[
             ("  ", Align::Right),
-            ("what", Align::Shrink),
+            ("what", Align::Wrap),
             ("a request", Align::Right),
             ("as fast", Align::Right),
             ("found by", Align::Left),

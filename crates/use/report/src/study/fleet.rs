@@ -33,6 +33,8 @@ pub struct FleetPoint {
 /// A model on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FleetRow {
+    /// Machine as `--on` names it, such as `h100`.
+    pub name: String,
     /// Machine name.
     pub machine: String,
     /// Whose kernels: `ours` or `vendor`.
@@ -161,7 +163,7 @@ impl FleetView {
             None => "latency".into(),
         };
         let mut columns = vec![
-            ("  machine", Align::Shrink),
+            ("  machine", Align::Wrap),
             ("kernels", Align::Left),
             (latency.as_str(), Align::Right),
         ];
@@ -176,7 +178,7 @@ impl FleetView {
         ]);
         let mut t = Table::new(&columns);
         for r in &self.rows {
-            let mut row = vec![format!("  {}", r.machine), label(&r.kernels, r.unvalidated)];
+            let mut row = vec![format!("  {}", r.name), label(&r.kernels, r.unvalidated)];
             if let (Some(first), Some(best)) = (r.points.first(), r.best()) {
                 row.push(units::seconds(first.latency_s));
                 if open {
@@ -205,7 +207,7 @@ impl FleetView {
         for r in self.rows.iter().filter(|r| r.error.is_some()) {
             why.push(format!(
                 "{} ({}): {}.",
-                r.machine,
+                r.name,
                 r.kernels,
                 r.error.as_deref().unwrap_or_default().trim_end_matches('.')
             ));
@@ -230,11 +232,11 @@ impl FleetView {
         all.sort_unstable();
         all.dedup();
         let names: Vec<String> = all.iter().map(|b| format!("batch {b}")).collect();
-        let mut columns = vec![("  machine", Align::Shrink), ("kernels", Align::Left)];
+        let mut columns = vec![("  machine", Align::Wrap), ("kernels", Align::Left)];
         columns.extend(names.iter().map(|n| (n.as_str(), Align::Right)));
         let mut t = Table::new(&columns);
         for r in self.rows.iter().filter(|r| !r.points.is_empty()) {
-            let mut row = vec![format!("  {}", r.machine), label(&r.kernels, r.unvalidated)];
+            let mut row = vec![format!("  {}", r.name), label(&r.kernels, r.unvalidated)];
             for b in &all {
                 let p = r.points.iter().find(|p| p.batch == Some(*b));
                 row.push(p.map_or("-".into(), |p| {
@@ -253,6 +255,20 @@ impl FleetView {
 
     fn reasons(&self) -> Vec<String> {
         let mut out = Vec::new();
+        let mut long: Vec<String> = Vec::new();
+        for r in self
+            .rows
+            .iter()
+            .filter(|r| !r.machine.eq_ignore_ascii_case(&r.name))
+        {
+            let line = format!("{} is {}", r.name, r.machine);
+            if !long.contains(&line) {
+                long.push(line);
+            }
+        }
+        if !long.is_empty() {
+            out.push(format!("Machines: {}.", long.join("; ")));
+        }
         let fastest = |f: &dyn Fn(&FleetRow) -> Option<f64>| {
             self.rows
                 .iter()
@@ -266,7 +282,7 @@ impl FleetView {
         {
             out.push(format!(
                 "Shortest request with our kernels: {}, {}.",
-                r.machine,
+                r.name,
                 units::seconds(s)
             ));
         }
@@ -276,7 +292,7 @@ impl FleetView {
             let at = r.best().and_then(|p| p.batch);
             out.push(format!(
                 "Most items a second with our kernels: {}, {}{}.",
-                r.machine,
+                r.name,
                 rate(-s, ""),
                 at.map_or(String::new(), |b| format!(" with a batch of {b}"))
             ));
@@ -286,7 +302,7 @@ impl FleetView {
             if p.copies_s > 0.2 * p.latency_s {
                 out.push(format!(
                     "{}: {} of its {} are copies between host and device; what stays on the device does not pay them.",
-                    r.machine,
+                    r.name,
                     units::seconds(p.copies_s),
                     units::seconds(p.latency_s)
                 ));
@@ -294,7 +310,7 @@ impl FleetView {
             if p.on_host > 0 {
                 out.push(format!(
                     "{}: {} on the host for want of a kernel of ours there.",
-                    r.machine,
+                    r.name,
                     units::plural(p.on_host as u64, "step")
                 ));
             }
@@ -305,7 +321,7 @@ impl FleetView {
             if let Some(q) = theirs.and_then(|v| v.points.first()) {
                 out.push(format!(
                     "{}: the vendor's library would take {} where our kernels take {} ({}).",
-                    r.machine,
+                    r.name,
                     units::seconds(q.latency_s),
                     units::seconds(p.latency_s),
                     times(p.latency_s, q.latency_s)

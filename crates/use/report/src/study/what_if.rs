@@ -43,6 +43,11 @@ impl ChangedStep {
     pub fn gain_s(&self) -> f64 {
         self.old_s.unwrap_or(0.0) - self.new_s.unwrap_or(0.0)
     }
+
+    /// Whether it takes another time.
+    pub fn changes(&self) -> bool {
+        self.gain_s().abs() > 1e-3 * self.old_s.unwrap_or(0.0)
+    }
 }
 
 /// What changes of a machine buy a model.
@@ -151,9 +156,16 @@ impl WhatIfView {
             "\n{}",
             style.heading("step by step, those alike in one row")
         );
-        let groups = match all {
+        let mut groups = match all {
             true => self.steps.iter().map(|s| vec![s]).collect(),
             false => self.groups(),
+        };
+        // What stays as it was is counted, not listed, where not everything is asked for.
+        let before = groups.len();
+        groups.retain(|g| all || g[0].changes());
+        let same = match groups.len() < before {
+            true => self.steps.iter().filter(|s| !s.changes()).count(),
+            false => 0,
         };
         let shown = if all { groups.len() } else { SHOWN };
         let shared = units::common_path(
@@ -163,19 +175,19 @@ impl WhatIfView {
                 .filter(|n| !n.starts_with("copy ")),
         );
         let mut t = Table::new(&[
-            ("  step", Align::Shrink),
+            ("  step", Align::Wrap),
             ("steps", Align::Right),
             ("before", Align::Right),
             ("after", Align::Right),
             ("as fast", Align::Right),
-            ("why", Align::Shrink),
+            ("why", Align::Wrap),
         ]);
         let time = |v: Option<f64>, n: f64| v.map_or("-".into(), |s| units::seconds(n * s));
         for g in groups.iter().take(shown) {
             let (s, n) = (g[0], g.len() as f64);
             let name = s.name.strip_prefix(shared).unwrap_or(&s.name);
             t.row(vec![
-                format!("  {}", units::shortened(name, 18)),
+                format!("  {name}"),
                 g.len().to_string(),
                 time(s.old_s, n),
                 time(s.new_s, n),
@@ -186,7 +198,17 @@ impl WhatIfView {
                 s.why.clone(),
             ]);
         }
-        out.push_str(&t.render(style));
+        if !t.is_empty() {
+            out.push_str(&t.render(style));
+        }
+        if same > 0 {
+            let steps = match same {
+                n if n == self.steps.len() => "every step takes".to_string(),
+                1 => "1 step takes".to_string(),
+                n => format!("{n} steps take"),
+            };
+            let _ = writeln!(out, "  {steps} as long as before (--all lists them)");
+        }
         let rest: usize = groups.iter().skip(shown).map(Vec::len).sum();
         if rest > 0 {
             let _ = writeln!(

@@ -84,7 +84,7 @@ fn drawn(picture: &Picture, style: Style) -> String {
             out
         }
         Picture::Bars { bars, .. } if !bars.is_empty() => {
-            let mut t = Table::new(&[("", Align::Shrink), ("predicted", Align::Right)]);
+            let mut t = Table::new(&[("", Align::Wrap), ("predicted", Align::Right)]);
             for b in bars {
                 t.row(vec![b.name.clone(), us(b.us)]);
             }

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = args::bytes)]
     base: u64,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -1,31 +1,28 @@
 //! `shopfloor advise`: what would make a model faster.
-use crate::args::{ModelArgs, kernels};
+use crate::args::{EngineArgs, KernelsArgs, ModelArgs};
 use crate::output::{self, Done};
-use shopfloor::machines;
 use shopfloor_tools::advise;
-use shopfloor_tools::targets::Kernels;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
     model: String,
-    /// A machine, which need not be here: a name, or a TOML file
-    #[arg(long, value_name = "MACHINE")]
-    on: String,
     #[command(flatten)]
     bound: ModelArgs,
-    /// Whose kernels: ours, or vendor for those of the vendor's library
-    #[arg(long, value_name = "WHOSE", value_parser = kernels, default_value = "ours")]
-    kernels: Kernels,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    whose: KernelsArgs,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 pub fn run(a: Args) -> Done {
-    let machine = machines::find(&a.on)?;
+    let machine = a.engine.planned_for()?;
+    let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = output::spinner("planning");
-    let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, a.kernels)?;
+    let (model, view) = advise(&a.model, &a.bound.sized()?, &machine, &planning)?;
     waiting.finish_and_clear();
     a.bound.tell(&model);
     if a.json {

@@ -12,7 +12,7 @@ pub struct Args {
     #[command(flatten)]
     engine: EngineArgs,
     /// The annotated model; beside the original where that has external data
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: String,
 }
 
@@ -23,7 +23,7 @@ pub fn run(a: Args) -> Done {
     let nodes = shopfloor_tools::annotate(&model, &p.plan, &p.view, &a.out)?;
     waiting.finish_and_clear();
     output::print(&format!(
-        "{}: {nodes} nodes of {} say what became of them; a graph viewer shows it as the nodes' metadata\n",
+        "{}: {nodes} nodes of {} say what became of them\n(a graph viewer shows it as metadata of nodes)\n",
         a.out,
         model.program().name
     ))

@@ -1,7 +1,7 @@
 //! `shopfloor bench`: latency, throughput, load and fixed costs.
-use crate::args::{CacheArgs, EngineArgs, ModelArgs};
+use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::{Cache, Model, SuperviseOptions, Supervision, inputs};
+use shopfloor::{Cache, Launch, Model, SuperviseOptions, Supervision, inputs};
 use shopfloor_tools::supervisor::supervise::Mode;
 use shopfloor_tools::{BenchOptions, Subject, data, report::WaysReport, report::units};
 use std::process::Command;
@@ -11,24 +11,14 @@ pub struct Args {
     /// ONNX file
     #[arg(required_unless_present_any = ["op", "demo"], conflicts_with = "op")]
     model: Option<String>,
-    /// One operator instead of a model: matmul:MxNxK:f32[:dynamic],
-    /// conv:N,C,H,W,OC,KH,KW,STRIDE,PAD[:f32], or map:N:f32:FUNCTION with relu, gelu, gelu_tanh,
-    /// sigmoid, silu, tanh, erf, exp, log, sqrt, add or mul
+    /// One operator instead of a model: matmul:MxNxK:f32[:dynamic], conv:N,C,H,W,OC,KH,KW,STRIDE,PAD or
+    /// map:N:f32:FUNCTION, such as map:1000000:f32:gelu
     #[arg(long, value_name = "OP")]
     op: Option<String>,
-    /// A measurement of the engine itself: fixed-cost, what a request costs beside its arithmetic;
-    /// load, how long MODEL takes to be ready, in new processes with and without a cache; persistent, 100
-    /// batches of a short kernel on a GPU, launched and by a kernel that stays [--on emulated:a100]; ring,
-    /// a small task handed to a resident worker, beside ping-pong, channel, parked thread and fork/join;
-    /// streams, messages of several streams, each by itself and joined
-    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "persistent", "ring", "streams"], conflicts_with = "op")]
+    /// A measurement of the engine itself: fixed-cost of a request; load of MODEL in new processes; launch
+    /// of a short kernel both ways; ring, a hand-off to a worker; streams, alone and joined
+    #[arg(long, value_name = "DEMO", value_parser = ["fixed-cost", "load", "launch", "ring", "streams"], hide_possible_values = true, conflicts_with = "op")]
     demo: Option<String>,
-    #[command(flatten)]
-    bound: ModelArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
     /// Requests before measuring, of every caller
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: usize,
@@ -41,33 +31,33 @@ pub struct Args {
     /// Callers at once, on one session
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
-    /// Measures twice on the NVIDIA GPU of --on: step by step, and with a kernel that stays there
-    #[arg(long, conflicts_with_all = ["demo", "goal"])]
-    resident: bool,
     /// Answer questions of `shopfloor top --attach SOCKET` while it measures
     #[cfg(unix)]
-    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "resident", "sweep"])]
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "sweep"])]
     status: Option<String>,
     /// How far a supervisor of the engine may go: off, observe or on; what it decides goes to standard error
-    #[arg(long, value_name = "HOW", value_parser = super::simulate::mode, conflicts_with_all = ["demo", "resident", "sweep"])]
+    #[arg(long, value_name = "HOW", value_parser = super::simulate::mode, conflicts_with_all = ["demo", "sweep"])]
     supervise: Option<Mode>,
     /// Measures every way to run the model (batch, runs at once, workers of each) beside the one that is
     /// chosen for --goal throughput, each for --seconds
-    #[arg(long, conflicts_with_all = ["demo", "op", "resident", "inputs"])]
+    #[arg(long, conflicts_with_all = ["demo", "op", "inputs"])]
     sweep: bool,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     /// The figures as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-/// `on` with a kernel that stays.
-fn staying(on: &str) -> Result<String, Failure> {
-    match on.split_once(':') {
-        None if on == "cuda" => Ok("cuda:resident".into()),
-        Some(("cuda" | "emulated", _)) => Ok(format!("{on},resident")),
-        _ => Err(Failure::Usage(format!(
-            "--resident is for NVIDIA GPUs, and '{on}' is none: say --on cuda or --on emulated:a100"
-        ))),
+/// `engine` with one way to launch.
+fn launching(engine: &EngineArgs, launch: Launch) -> EngineArgs {
+    EngineArgs {
+        launch: vec![launch],
+        ..engine.clone()
     }
 }
 
@@ -147,19 +137,18 @@ fn load(a: &Args) -> Done {
 const BATCHES: usize = 100;
 
 /// Many batches of a short kernel, launched and by a kernel that stays.
-fn persistent(a: &Args) -> Done {
-    if a.model.is_some() {
-        return Err(Failure::Usage(
-            "--demo persistent makes its own model: give none".into(),
-        ));
-    }
-    let on = a.engine.on.as_deref().unwrap_or("emulated:a100");
-    let with = |on: String| EngineArgs {
-        on: Some(on),
+fn both_launches(a: &Args) -> Done {
+    let engine = EngineArgs {
+        on: Some(
+            a.engine
+                .on
+                .clone()
+                .unwrap_or_else(|| "emulated:a100".into()),
+        ),
         ..a.engine.clone()
     };
-    let (launched, resident) = (with(on.into()), with(staying(on)?));
-    let (launched, resident) = (launched.builder()?, resident.builder()?);
+    let with = |launch| launching(&engine, launch).builder();
+    let (launched, resident) = (with(Launch::Steps)?, with(Launch::Resident)?);
     let batches = a.iterations.map_or(BATCHES, |n| n as usize);
     let report =
         output::measuring(|bar| shopfloor_tools::persistent(launched, resident, batches, bar))?;
@@ -168,11 +157,6 @@ fn persistent(a: &Args) -> Done {
 
 /// What a request costs beside its arithmetic.
 fn fixed_cost(a: &Args) -> Done {
-    if a.model.is_some() {
-        return Err(Failure::Usage(
-            "--demo fixed-cost makes its own models: give none".into(),
-        ));
-    }
     let builder = a.engine.builder()?;
     let report = output::measuring(|bar| shopfloor_tools::fixed_cost(builder, 0.5, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
@@ -180,35 +164,66 @@ fn fixed_cost(a: &Args) -> Done {
 
 /// A small task handed to another thread, in every way.
 fn ring(a: &Args) -> Done {
-    if a.model.is_some() {
-        return Err(Failure::Usage(
-            "--demo ring makes its own task: give no model".into(),
-        ));
-    }
     let report = output::measuring(|bar| shopfloor_tools::handoff(a.seconds / 4.0, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
 /// Messages of several streams, each by itself and joined.
 fn streams(a: &Args) -> Done {
-    if a.model.is_some() {
-        return Err(Failure::Usage(
-            "--demo streams makes its own model: give none".into(),
-        ));
-    }
     let builder = a.engine.builder()?;
     let report = output::measuring(|bar| shopfloor_tools::streams(builder, a.seconds / 4.0, bar))?;
     output::report(a.json, &report, |r, style| r.render(style))
 }
 
-pub fn run(a: Args) -> Done {
-    match a.demo.as_deref() {
-        Some("streams") => return streams(&a),
-        Some("ring") => return ring(&a),
-        Some("load") => return load(&a),
-        Some("persistent") => return persistent(&a),
-        Some(_) => return fixed_cost(&a),
-        None => {}
+/// Options of where it runs that do something in a demonstration.
+const PLACE: &[&str] = &[
+    "--on",
+    "--threads",
+    "--isa",
+    "--machine",
+    "--memory",
+    "--no-streaming",
+    "--json",
+];
+
+/// Options of a model.
+const OF_MODEL: &[&str] = &[
+    "MODEL",
+    "--inputs",
+    "--dim",
+    "--shape",
+    "--state",
+    "--open-dims",
+    "--precision",
+    "--kernel",
+    "--fuel",
+];
+
+/// A demonstration, and what does something in it.
+fn demo(a: &Args, name: &str, given: &Given) -> Done {
+    type Demo = fn(&Args) -> Done;
+    let (run, known): (Demo, Vec<&[&str]>) = match name {
+        "streams" => (streams, vec![PLACE, &["--seconds", "--launch"]]),
+        "ring" => (ring, vec![&["--seconds", "--json"]]),
+        "load" => (load, vec![PLACE, OF_MODEL, &["--launch", "--cache"]]),
+        "launch" => (both_launches, vec![PLACE, &["--iterations"]]),
+        _ => (fixed_cost, vec![PLACE, &["--launch"]]),
+    };
+    let known = [&["--demo"][..], &known.concat()].concat();
+    given.only(&known, &format!("bench --demo {name}"))?;
+    run(a)
+}
+
+pub fn run(a: Args, typed: &Given) -> Done {
+    if let Some(name) = &a.demo {
+        return demo(&a, name, typed);
+    }
+    if a.op.is_some() {
+        let of_model: Vec<&str> = OF_MODEL[2..].to_vec();
+        typed.without(&of_model, "bench --op")?;
+    }
+    if a.sweep {
+        typed.without(&["--cache", "--no-cache", "--cache-limit"], "bench --sweep")?;
     }
     let given = if a.bound.inputs.is_empty() {
         None
@@ -257,18 +272,19 @@ pub fn run(a: Args) -> Done {
         supervision.map(Supervision::finish).transpose()?;
         Ok::<_, Failure>(report)
     };
-    if a.resident {
-        let on = a.engine.on.as_deref().unwrap_or("cpu");
-        let stays = EngineArgs {
-            on: Some(staying(on)?),
-            ..a.engine.clone()
-        };
+    if let [first, second] = a.engine.launch[..] {
+        if first == second {
+            return Err(Failure::Usage(format!(
+                "--launch {first},{second} compares nothing; give --launch steps,resident"
+            )));
+        }
         let again = match (&a.op, &a.model) {
             (Some(op), _) => Subject::Op(op),
             (None, path) => Subject::File(path.as_deref().unwrap_or_default().as_ref()),
         };
+        let stays = launching(&a.engine, Launch::Resident);
         let report = WaysReport {
-            step_by_step: measured(&a.engine, subject, given.clone())?,
+            step_by_step: measured(&launching(&a.engine, Launch::Steps), subject, given.clone())?,
             resident: measured(&stays, again, given)?,
         };
         return output::report(a.json, &report, |r, style| r.render(style));

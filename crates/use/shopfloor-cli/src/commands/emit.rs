@@ -1,37 +1,59 @@
 //! `shopfloor emit`: the code of a step.
-use crate::args::ModelArgs;
+use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
-use shopfloor::{Goal, inputs};
-use shopfloor_tools::emitted::{emitted, kernel_text, machine, sass};
+use shopfloor::{Machine, Plan, inputs};
+use shopfloor_tools::emitted::{emitted, emulation, kernel_text, machine, sass};
 use shopfloor_tools::planview;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
     model: String,
-    #[command(flatten)]
-    bound: ModelArgs,
-    /// GPU to plan and print for, which need not be here: a name such as a100, a TOML file, or wgpu
-    /// for WGSL
-    #[arg(long, value_name = "MACHINE")]
-    on: String,
     /// Step, by number or name
     #[arg(long, value_name = "STEP")]
     step: String,
     /// The step's kernel with its schedule instead, as a text that --kernel takes back
     #[arg(long, conflicts_with = "sass")]
     text: bool,
+    /// Write the step's PTX to a file, and print the command that runs it without a GPU
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "sass"])]
+    ptx: Option<String>,
     /// The machine code too, by ptxas and nvdisasm (scripts/fetch-ptxas.sh fetches them)
     #[arg(long)]
     sass: bool,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// Writes the step's PTX and says how it is emulated.
+fn ptx(plan: &Plan, step: &str, machine: &Machine, file: &str) -> Done {
+    let (texts, launch) = emulation(plan, step, machine)?;
+    shopfloor::write_file(file, &texts.text)?;
+    let arch = texts.arch.unwrap_or_default();
+    output::print(&format!(
+        "{file} has the PTX of step '{}' for {arch}; this runs it without a GPU:\n\n{}\n\n\
+         Its cycles on a GPU by reason: add --on {} --stalls --registers {}\n",
+        texts.step,
+        launch.command(file),
+        machine.short_name(),
+        launch.registers
+    ))
 }
 
 pub fn run(a: Args) -> Done {
     let model = a.bound.open(&a.model)?;
     let (sizes, _) = inputs::sizes(&model);
     let dims = inputs::box_of(&model, &sizes);
-    let machine = machine(&a.on)?;
-    let plan = planview::plan_for(&model, &machine, None, Goal::Latency, &dims)?;
+    let machine = match a.engine.on.as_deref() {
+        Some("wgpu") => machine("wgpu")?,
+        _ => a.engine.planned_for()?,
+    };
+    let plan = planview::plan_for(&model, &machine, &a.engine.planning(None)?, &dims)?;
+    if let Some(file) = &a.ptx {
+        return ptx(&plan, &a.step, &machine, file);
+    }
     if a.text {
         return output::print(&format!("{}\n", kernel_text(&plan, &a.step)?));
     }

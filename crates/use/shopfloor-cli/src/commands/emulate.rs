@@ -45,18 +45,17 @@ pub struct Args {
     seed: u64,
     /// CTAs in flight together, at most
     #[arg(long, value_name = "N", default_value_t = 64)]
-    resident: usize,
+    in_flight: usize,
     /// Instructions of warps after which to give up
     #[arg(long, value_name = "N", default_value_t = 10_000_000_000)]
-    steps: u64,
+    limit: u64,
     /// Check bounds and alignment only: no races, no uninitialised reads
     #[arg(long)]
     no_checks: bool,
     /// Where the cycles of warps go on the GPU that --on names: by reason, and by line
     #[arg(long, requires = "on")]
     stalls: bool,
-    /// GPU whose figures count for --stalls, which need not be here: a name such as a100, or a TOML
-    /// file
+    /// GPU whose figures --stalls counts with, planned for and not run on: a name such as a100, or a TOML file
     #[arg(long, value_name = "MACHINE", requires = "stalls")]
     on: Option<String>,
     /// Registers of a thread, as ptxas -v tells them: how many CTAs are on an SM together depends on
@@ -64,10 +63,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, requires = "stalls")]
     registers: u32,
     /// Show buffers whole
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     all: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -455,13 +454,13 @@ pub fn run(a: Args) -> Done {
         shared: a.shared,
         args,
         seed: a.seed,
-        resident: a.resident.max(1),
+        resident: a.in_flight.max(1),
         checks: if a.no_checks {
             Checks::none()
         } else {
             Checks::default()
         },
-        step_limit: a.steps,
+        step_limit: a.limit,
         ..Launch::new(kernel)
     };
     let (outcome, timed) = launched(&a, &machine, &module, &launch)?;

@@ -1,12 +1,13 @@
 //! `shopfloor plan` over several machines, or several batches.
 use super::plan::Args;
-use crate::args::{is_device, tell_assumed};
+use crate::args::{Given, is_device, tell_assumed};
 use crate::output::{self, Done, Failure};
 use shopfloor::{Machine, Model, inputs, machines};
 use shopfloor_tools::{batches, fleet};
 
-/// The machines that `on` lists; `None` when it names one, or a device.
-pub fn listed(on: &str) -> Result<Option<Vec<Machine>>, Failure> {
+/// The machines that `on` lists, with the names that tables call them by; `None` when it names one, or a
+/// device.
+pub fn listed(on: &str) -> Result<Option<Vec<(String, Machine)>>, Failure> {
     if is_device(on) && !on.contains(',') || on.starts_with("emulated") {
         return Ok(None);
     }
@@ -15,7 +16,11 @@ pub fn listed(on: &str) -> Result<Option<Vec<Machine>>, Failure> {
         return Ok(None);
     }
     let parts = on.split(',').map(str::trim).filter(|p| !p.is_empty());
-    let all = parts.map(|p| machines::find(if p == "cpu" { "present" } else { p }));
+    let all = parts.map(|p| {
+        let m = machines::find(p)?;
+        let own = matches!(p, "cpu" | "detected");
+        Ok::<_, Failure>((if own { p.into() } else { m.short_name() }, m))
+    });
     let all = all.collect::<Result<Vec<_>, _>>()?;
     match all.is_empty() {
         true => Err(Failure::Usage(format!(
@@ -25,34 +30,55 @@ pub fn listed(on: &str) -> Result<Option<Vec<Machine>>, Failure> {
     }
 }
 
-pub fn run(a: &Args, list: Vec<Machine>) -> Done {
-    for (given, option) in [
-        (a.out.is_some(), "--out"),
-        (a.why, "--why"),
-        (a.engine.machine.is_some(), "--machine"),
-        (a.engine.threads.is_some(), "--threads"),
-        (a.engine.memory.is_some(), "--memory"),
-    ] {
-        if given {
-            return Err(Failure::Usage(format!(
-                "{option} is for the plan of one machine; leave it out, or name one machine with --on and no --batch"
-            )));
-        }
-    }
+/// What does something for several machines.
+const OF_SEVERAL: &[&str] = &[
+    "MODEL",
+    "--inputs",
+    "--dim",
+    "--shape",
+    "--state",
+    "--open-dims",
+    "--precision",
+    "--kernel",
+    "--fuel",
+    "--on",
+    "--launch",
+    "--threads",
+    "--goal",
+    "--max-latency",
+    "--memory",
+    "--kernels",
+    "--batch",
+    "--json",
+];
+
+pub fn run(a: &Args, path: &str, list: Vec<(String, Machine)>, given: &Given) -> Done {
+    given.only(
+        OF_SEVERAL,
+        "a comparison of machines or batches (one machine and no --batch: a plan)",
+    )?;
+    let planning = a.engine.planning(None)?;
+    let (names, list): (Vec<String>, Vec<Machine>) = list.into_iter().unzip();
     let bar = output::bar("planning");
-    let model = Model::open(&a.model, &a.bound.sized()?)?;
+    let model = Model::open(path, &a.bound.sized()?)?;
     let batches = batches(&model, &a.batch)?;
-    let view = fleet(
+    let mut view = fleet(
         &model,
         &list,
         &batches,
-        (a.engine.goal().goal, a.kernels),
+        (&planning, a.whose.kernels),
         &|done, name| {
             bar.set_position((done * 1000.0) as u64);
             bar.set_message(format!("planning for {name}"));
         },
     );
     bar.finish_and_clear();
+    for row in &mut view.rows {
+        let at = list.iter().position(|m| m.name == row.machine);
+        if let Some(name) = at.and_then(|at| names.get(at)) {
+            row.name.clone_from(name);
+        }
+    }
     let mut assumed = inputs::sizes(&model).1;
     assumed.retain(|n| Some(n) != view.batch.as_ref());
     tell_assumed(&model, &assumed);

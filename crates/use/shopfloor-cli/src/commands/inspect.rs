@@ -9,10 +9,10 @@ pub struct Args {
     #[command(flatten)]
     bound: ModelArgs,
     /// List every node and kernel, not only the 10 with most operations and the 20 with most bytes
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     all: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

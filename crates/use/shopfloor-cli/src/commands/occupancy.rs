@@ -7,7 +7,7 @@ use shopfloor_tools::report::calc::OccupancyView;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A GPU: a name, or a TOML file
+    /// GPU that is planned for: a name such as h100, or a TOML file
     #[arg(long, value_name = "MACHINE", required_unless_present = "cc")]
     on: Option<String>,
     /// A compute capability instead, such as 9.0
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "16", value_parser = args::bytes)]
     per_lane: u64,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -1,9 +1,11 @@
 //! `shopfloor plan`: a plan with its decisions; also planning for other commands.
-use crate::args::{EngineArgs, ModelArgs, ReportArgs, is_device, kernels};
+use crate::args::{
+    EngineArgs, Given, KernelsArgs, ModelArgs, Place, ReportArgs, is_device, refuse,
+};
 use crate::commands::fleet;
 use crate::output::{self, Done, Failure};
-use shopfloor::{Machine, Model, Plan, inputs, machines};
-use shopfloor_tools::targets::{Kernels, target};
+use shopfloor::{DimBox, Machine, Model, Plan, inputs, machines};
+use shopfloor_tools::targets::Kernels;
 use shopfloor_tools::{
     pages, planview,
     report::{DivisionView, PlanView},
@@ -12,45 +14,48 @@ use shopfloor_tools::{
 #[derive(clap::Args)]
 pub struct Args {
     /// ONNX file
-    pub model: String,
+    #[arg(required_unless_present = "why")]
+    pub model: Option<String>,
+    /// Print the decisions, grouped by what was decided; with the number or name of a step, what was decided
+    /// about it and what else there was
+    #[arg(long, value_name = "STEP", num_args = 0..=1, default_missing_value = "")]
+    pub why: Option<String>,
+    /// Batches to compare over the machines that --on lists (a100,h100,t4), such as 1,8,64, for models that
+    /// leave their batch open [default: 1,8,64]
+    #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    pub batch: Vec<i64>,
     #[command(flatten)]
     pub bound: ModelArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Batches to compare, such as 1,8,64, over the machines that --on names (a100,h100,t4); for models
-    /// that leave their batch open [default: 1,8,64 when --on names several machines]
-    #[arg(long, value_name = "N,N...", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
-    pub batch: Vec<i64>,
-    /// Whose kernels, on a machine that need not be here: ours, or vendor for those of the vendor's
-    /// library [default: ours; both when --on names several machines]
-    #[arg(long, value_name = "WHOSE", value_parser = kernels)]
-    pub kernels: Option<Kernels>,
+    #[command(flatten)]
+    pub whose: KernelsArgs,
     #[command(flatten)]
     pub page: ReportArgs,
     /// Save the plan, for `shopfloor run --plan`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<String>,
-    /// Print the reasons, those for what was not done included
-    #[arg(long)]
-    pub why: bool,
     /// The table as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
 /// The machines to compare, where there are several or several batches.
-fn compared(a: &Args) -> Result<Option<Vec<Machine>>, Failure> {
-    let on = a.engine.on.as_deref().unwrap_or("present");
+fn compared(a: &Args) -> Result<Option<Vec<(String, Machine)>>, Failure> {
+    let on = a.engine.on.as_deref().unwrap_or("cpu");
     if let Some(list) = fleet::listed(on)? {
         return Ok(Some(list));
     }
     match (a.batch.is_empty(), on) {
         (true, _) => Ok(None),
-        (false, "cpu") => Ok(Some(vec![machines::find("present")?])),
+        (false, "cpu") => Ok(Some(vec![(on.into(), machines::find("cpu")?)])),
         (false, on) if is_device(on) || on.contains('+') => Err(Failure::Usage(format!(
             "--batch compares predictions for machines, and '{on}' is a device; name its machine, such as --on a100"
         ))),
-        (false, on) => Ok(Some(vec![machines::find(on)?])),
+        (false, on) => {
+            let m = machines::find(on)?;
+            Ok(Some(vec![(m.short_name(), m)]))
+        }
     }
 }
 
@@ -76,142 +81,160 @@ pub fn planned(
 ) -> Result<Planned, Failure> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let goal = engine.goal().goal;
-    // A device that is here is asked for its plan; any other name is a machine that need not be.
-    let elsewhere = engine.on.as_deref().filter(|n| !is_device(n));
-    if elsewhere.is_some() && engine.machine.is_some() {
-        return Err(Failure::Usage(
-            "--on MACHINE and --machine both name a machine; give one".into(),
+    match engine.place()? {
+        Place::Device if kernels.is_some() => Err(Failure::Usage(
+            "--kernels is for predictions: name a machine with --on, such as --on a100; what is here runs our kernels"
+                .into(),
+        )),
+        Place::Device => on_device(model, engine, &dims),
+        place => for_machine(model, engine, place, (kernels, saving), &dims),
+    }
+}
+
+/// The plan for machines that need not be here.
+fn for_machine(
+    model: &Model,
+    engine: &EngineArgs,
+    place: Place,
+    (kernels, saving): (Option<Kernels>, bool),
+    dims: &DimBox,
+) -> Result<Planned, Failure> {
+    let planning = engine.planning(kernels)?;
+    let vendor = planning.kernels == Kernels::Vendor;
+    refuse(
+        &[(vendor && saving, "--out")],
+        "a plan of the vendor's kernels, which cannot be run",
+    )?;
+    // What is saved is for any data; what is shown counts what data gives as well.
+    let (machine, whole, saved) = match place {
+        Place::Pair(both) => {
+            let (host, gpu) = *both;
+            refuse(
+                &[(vendor, "--kernels vendor")],
+                "a plan cut between two machines",
+            )?;
+            let whole = planview::whole_cut(model, &host, &gpu, &planning, dims)?;
+            let save = || planview::plan_cut(model, &host, &gpu, &planning, dims);
+            let saved = saving.then(save).transpose()?;
+            (gpu, whole, saved)
+        }
+        Place::Machine(m) => {
+            let m = *m;
+            let on = (&m, planning.target(&m)?);
+            let whole = planview::whole_with(model, on.clone(), &planning, dims)?;
+            let save = || planview::plan_with(model, on, &planning, dims);
+            let saved = saving.then(save).transpose()?;
+            (m, whole, saved)
+        }
+        Place::Device => {
+            return Err(Failure::Usage("a device is asked for its own plan".into()));
+        }
+    };
+    let mut view = PlanView::new(&whole.plan, Some(model.program()), 1);
+    view.kernels = Some(planning.kernels.label().into());
+    view.unvalidated = planning.kernels.unvalidated(&machine);
+    if machine.hash_hex() != machines::find("cpu")?.hash_hex() {
+        view.note = Some(format!(
+            "a prediction for {}, a machine that is not here: nothing of it was measured",
+            machine.name
         ));
     }
-    Ok(match elsewhere {
-        Some(name) => {
-            let threads = engine.threads.map(|t| t as usize);
-            let kernels = kernels.unwrap_or_default();
-            // What is saved is for any data; what is shown counts what data gives as well.
-            let saved;
-            let (machine, whole) = match name.split_once('+') {
-                None => {
-                    let machine = machines::find(name)?;
-                    let on = || Ok::<_, Failure>((&machine, target(&machine, kernels)?));
-                    let whole = planview::whole_with(model, on()?, threads, goal, &dims)?;
-                    saved = match saving {
-                        true => Some(planview::plan_with(model, on()?, threads, goal, &dims)?),
-                        false => None,
-                    };
-                    (machine, whole)
-                }
-                Some(_) if kernels == Kernels::Vendor => {
-                    return Err(Failure::Usage(
-                        "--kernels vendor is for one machine; a plan cut between two runs our kernels"
-                            .into(),
-                    ));
-                }
-                Some((host, gpu)) => {
-                    let host = machines::find(if host == "cpu" { "present" } else { host })?;
-                    let gpu = machines::find(gpu)?;
-                    let whole = planview::whole_cut(model, &host, &gpu, threads, goal, &dims)?;
-                    saved = match saving {
-                        true => Some(planview::plan_cut(
-                            model, &host, &gpu, threads, goal, &dims,
-                        )?),
-                        false => None,
-                    };
-                    (gpu, whole)
-                }
-            };
-            if kernels == Kernels::Vendor && saving {
-                return Err(Failure::Usage(
-                    "a plan of the vendor's kernels is a prediction and cannot be run; leave --out or --kernels vendor out"
-                        .into(),
-                ));
-            }
-            let mut view = PlanView::new(&whole.plan, Some(model.program()), 1);
-            view.kernels = Some(kernels.label().into());
-            view.unvalidated = kernels.unvalidated(&machine);
-            if machine.hash_hex() != machines::find("present")?.hash_hex() {
-                view.note = Some(format!(
-                    "a prediction for {}, a machine that is not here: nothing of it was measured",
-                    machine.name
-                ));
-            }
-            Planned {
-                saved,
-                plan: whole.plan,
-                view: view.with_bodies(whole.bodies),
-                machine,
-            }
-        }
-        None if kernels.is_some() => {
-            return Err(Failure::Usage(
-                "--kernels is for predictions: name a machine with --on, such as --on a100; what is here runs our kernels"
-                    .into(),
-            ));
-        }
-        None => {
-            let builder = engine.builder()?;
-            let own = builder.engine()?;
-            // Said where it was asked for: it takes a plan for each way.
-            let division = match engine.goal.is_some() {
-                true => shopfloor::divide(&own, model, goal, None)?,
-                false => None,
-            };
-            let mut builder = builder.with_engine(own);
-            if let Some(d) = &division {
-                builder = builder.with_workers(d.workers);
-            }
-            let session = builder.commit(model.clone())?;
-            let plan = session.plan(&dims)?;
-            let mut view = planview::view(&session, &plan);
-            view.division = division.map(|d| DivisionView {
-                choice: d.why.choice,
-                throughput_per_s: d.throughput,
-                latency_ms: 1e3 * d.latency_s,
-                reason: d.why.reason,
-                others: d.why.alternatives.into_iter().map(|o| o.what).collect(),
-            });
-            let machine = session.runtime().engine().device().machine().clone();
-            Planned {
-                saved: None,
-                plan,
-                view,
-                machine,
-            }
-        }
+    if let Some(s) = whole.resident_s {
+        view = view.with_resident(s);
+    }
+    Ok(Planned {
+        saved,
+        plan: whole.plan,
+        view: view.with_bodies(whole.bodies),
+        machine,
     })
 }
 
-pub fn run(a: Args) -> Done {
+/// The plan of a device that is here.
+fn on_device(model: &Model, engine: &EngineArgs, dims: &DimBox) -> Result<Planned, Failure> {
+    let builder = engine.builder()?;
+    let own = builder.engine()?;
+    // Said where it was asked for: it takes a plan for each way.
+    let division = match engine.goal.is_some() {
+        true => shopfloor::divide(&own, model, engine.goal().goal, None)?,
+        false => None,
+    };
+    let mut builder = builder.with_engine(own);
+    if let Some(d) = &division {
+        builder = builder.with_workers(d.workers);
+    }
+    let session = builder.commit(model.clone())?;
+    let plan = session.plan(dims)?;
+    let mut view = planview::view(&session, &plan);
+    view.device = Some(engine.on.clone().unwrap_or_else(|| "cpu".into()));
+    view.division = division.map(|d| DivisionView {
+        choice: d.why.choice,
+        throughput_per_s: d.throughput,
+        latency_ms: 1e3 * d.latency_s,
+        reason: d.why.reason,
+        others: d.why.alternatives.into_iter().map(|o| o.what).collect(),
+    });
+    let machine = session.runtime().engine().device().machine().clone();
+    Ok(Planned {
+        saved: None,
+        plan,
+        view,
+        machine,
+    })
+}
+
+/// The model, and the step that `--why` names. A model that stands behind `--why` is no step.
+fn asked(a: &Args) -> Result<(String, Option<String>), Failure> {
+    let step = a.why.clone().filter(|s| !s.is_empty());
+    match (&a.model, step) {
+        (Some(model), step) => Ok((model.clone(), step)),
+        (None, Some(model)) => Ok((model, None)),
+        (None, None) => Err(Failure::Usage(
+            "no model is given; name an ONNX file".into(),
+        )),
+    }
+}
+
+/// Explains one step.
+fn explain(view: &PlanView, step: &str, json: bool) -> Done {
+    let Some(found) = view.step(step) else {
+        let last = view.steps.len().saturating_sub(1);
+        return Err(Failure::Usage(format!(
+            "the plan has no step '{step}'; give a number up to {last}, or a name or node that `shopfloor plan --json` lists"
+        )));
+    };
+    match json {
+        true => output::json(&serde_json::json!({ "step": found, "whys": view.whys_of(found) })),
+        false => output::print(&view.explained(found, output::style())),
+    }
+}
+
+pub fn run(a: Args, given: &Given) -> Done {
     let other = a.page.other()?;
+    let (path, step) = asked(&a)?;
     if let Some(list) = compared(&a)? {
-        if a.page.report.is_some() {
-            return Err(Failure::Usage(
-                "--report is about one machine; name one with --on, and compare two with --against"
-                    .into(),
-            ));
-        }
-        return fleet::run(&a, list);
+        return fleet::run(&a, &path, list, given);
     }
     let waiting = output::spinner("planning");
-    let model = a.bound.open(&a.model)?;
+    let model = a.bound.open(&path)?;
     let Planned {
         plan,
         saved,
         view,
         machine,
-    } = planned(&model, &a.engine, a.kernels, a.out.is_some())?;
+    } = planned(&model, &a.engine, a.whose.kernels, a.out.is_some())?;
     a.page.write(other, || {
-        let kernels = a.kernels.unwrap_or_default();
+        let kernels = a.whose.kernels.unwrap_or_default();
         Ok(pages::of_plan(&model, &plan, &view, &machine, kernels))
     })?;
     let plan = saved.unwrap_or(plan);
     waiting.finish_and_clear();
-    if let Some(path) = &a.out {
-        planview::save(&plan, path)?;
+    if let Some(file) = &a.out {
+        planview::save(&plan, file)?;
     }
-    if a.json {
-        output::json(&view)
-    } else {
-        output::print(&view.render(output::style(), a.why))
+    match step {
+        Some(step) => explain(&view, &step, a.json),
+        None if a.json => output::json(&view),
+        None => output::print(&view.render(output::style(), a.why.is_some())),
     }
 }

@@ -15,7 +15,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     rows: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

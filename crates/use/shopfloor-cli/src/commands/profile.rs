@@ -10,34 +10,34 @@ use shopfloor_tools::{pages, report, roofline};
 pub struct Args {
     /// ONNX file
     model: String,
-    #[command(flatten)]
-    bound: ModelArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
     /// Requests before measuring
     #[arg(long, value_name = "N", default_value_t = 5)]
     warmup: usize,
     /// Requests to measure
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=4096))]
     active: u32,
-    /// Save the last request for Perfetto: as its protobuf where the name ends in .pftrace or .pb, else as
-    /// Chrome trace events, which chrome://tracing reads too
-    #[arg(long, value_name = "FILE")]
-    trace: Option<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
     plan: PlanArgs,
+    /// Save the last request for Perfetto: as its protobuf where the name ends in .pftrace or .pb, else as
+    /// Chrome trace events, which chrome://tracing reads too
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    trace: Option<String>,
     /// Steps to list, those that take most time first
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Output")]
     top: usize,
     /// List what became of every node of the model
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     nodes: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -1,16 +1,11 @@
 //! `shopfloor roofline`: a machine's roofs and a computation under them.
-use crate::args::{ModelArgs, kernels};
+use crate::args::{EngineArgs, Given, KernelsArgs, ModelArgs};
 use crate::output::{self, Done, Failure, note};
-use shopfloor::machines;
 use shopfloor_tools::roofline;
-use shopfloor_tools::targets::Kernels;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine, which need not be here: a name, or a TOML file
-    #[arg(long, value_name = "MACHINE")]
-    on: String,
     /// ONNX file: every step of its plan is a point
     model: Option<String>,
     /// An operator: matmul:4096x4096x4096:f16, map:1000000:f32:2in (the sum of two vectors),
@@ -19,28 +14,47 @@ pub struct Args {
     op: Option<String>,
     #[command(flatten)]
     bound: ModelArgs,
-    /// Whose kernels a model is planned with: ours, or vendor for those of the vendor's library
-    #[arg(long, value_name = "WHOSE", value_parser = kernels, default_value = "ours", conflicts_with = "op")]
-    kernels: Kernels,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    whose: KernelsArgs,
     /// Write the plot to an SVG file too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// List every step of a model, in plan order, not only the slowest
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     all: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-pub fn run(a: Args) -> Done {
-    let machine = machines::find(&a.on)?;
+/// What does something for an operator.
+const OF_OP: &[&str] = &[
+    "--op",
+    "--on",
+    "--machine",
+    "--threads",
+    "--isa",
+    "--goal",
+    "--max-latency",
+    "--memory",
+    "--svg",
+    "--json",
+];
+
+pub fn run(a: Args, given: &Given) -> Done {
+    if a.op.is_some() {
+        given.only(OF_OP, "roofline --op")?;
+    }
+    let machine = a.engine.planned_for()?;
+    let planning = a.engine.planning(a.whose.kernels)?;
     let view = match (&a.op, &a.model) {
-        (Some(op), _) => roofline::of_op(&machine, op)?,
+        (Some(op), _) => roofline::of_op(&machine, op, &planning)?,
         (None, Some(path)) => {
             let waiting = output::spinner("planning");
             let model = a.bound.open(path)?;
-            let view = roofline::of_model(&machine, &model, a.kernels)?;
+            let view = roofline::of_model(&machine, &model, &planning)?;
             waiting.finish_and_clear();
             view
         }

@@ -12,15 +12,6 @@ use std::time::Instant;
 pub struct Args {
     /// ONNX file
     model: String,
-    #[command(flatten)]
-    bound: ModelArgs,
-    #[command(flatten)]
-    engine: EngineArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
-    /// Save the outputs to an npz file
-    #[arg(long, value_name = "FILE")]
-    outputs: Option<String>,
     /// Compare the outputs with those of an npz file; exit code 4 when they differ
     #[arg(long, value_name = "FILE")]
     compare: Option<String>,
@@ -33,11 +24,6 @@ pub struct Args {
     /// The reference holds only every Nth element of each output, as one dimension
     #[arg(long, value_name = "N", requires = "compare")]
     stride: Option<usize>,
-    #[command(flatten)]
-    plan: PlanArgs,
-    /// Names of the classes, one per line: shown for outputs that have as many entries
-    #[arg(long, value_name = "FILE")]
-    labels: Option<String>,
     /// Stop after the step of this number or name, and list what ran
     #[arg(long, value_name = "STEP")]
     stop_after: Option<String>,
@@ -47,8 +33,22 @@ pub struct Args {
     /// Run again until it is clear how long a run takes when everything is ready, and say so
     #[arg(long)]
     steady: bool,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    plan: PlanArgs,
+    /// Save the outputs to an npz file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    outputs: Option<String>,
+    /// Names of the classes, one per line: shown for outputs that have as many entries
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    labels: Option<String>,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

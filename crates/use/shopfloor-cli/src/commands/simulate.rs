@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["seed", "supervise", "log"])]
     replay: bool,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

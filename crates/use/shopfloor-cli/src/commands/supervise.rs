@@ -33,14 +33,14 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET")]
     status: Option<String>,
     /// Go through a log again instead, and say whether the decisions are the same
-    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log", "trace"])]
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["models", "log", "trace", "supervise", "callers", "seconds", "ModelArgs", "GraphArgs", "EngineArgs"])]
     replay: Option<PathBuf>,
     #[command(flatten)]
     bound: ModelArgs,
     #[command(flatten)]
     engine: EngineArgs,
     /// Decisions as JSON, one a line, and what came of it all in the last line
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -95,12 +95,12 @@ pub fn run(a: Args) -> Done {
     #[cfg(unix)]
     let mut server = None;
     for model in &a.models {
-        a.bound.tell(&Model::open(model, &a.bound.options())?);
+        a.bound.tell(&Model::open(model, &a.bound.sized()?)?);
     }
     let report = supervised_load(
         &a.engine.builder()?,
         &a.models,
-        &a.bound.options(),
+        &a.bound.sized()?,
         (a.callers as usize, a.seconds),
         options,
         &mut |_engine| {

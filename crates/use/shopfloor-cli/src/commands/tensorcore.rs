@@ -6,14 +6,14 @@ use shopfloor_tools::report::calc::TensorView;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine: a name, or a TOML file
+    /// Machine that is planned for: cpu, a name such as h100, or a TOML file
     #[arg(long, value_name = "MACHINE")]
     on: String,
     /// The product: matmul:MxNxK:DTYPE
     #[arg(long, value_name = "OP")]
     op: Product,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -1,7 +1,7 @@
 //! `shopfloor test`: ONNX test folders.
+use crate::args::{EngineArgs, GraphArgs};
 use crate::output::{self, Done, Failure};
 use serde::Serialize;
-use shopfloor::{ModelOptions, engine_on};
 use shopfloor_tools::{Closeness, Verdict, find_test_folders, run_test_folder};
 use std::path::PathBuf;
 
@@ -17,20 +17,12 @@ pub struct Args {
     /// Allowed difference besides
     #[arg(long, default_value_t = Closeness::default().atol)]
     atol: f64,
-    /// Device to run on: cpu, wgpu, cuda, emulated:a100 or another that `run` takes
-    #[arg(long = "on", value_name = "DEVICE", default_value = "cpu")]
-    on: String,
-    /// Take every dimension of every input as a symbol, also where the model has a number for it
-    #[arg(long)]
-    open_dims: bool,
-    /// Workers, the calling thread included [default: the cores this process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    threads: Option<u32>,
-    /// Instruction set: avx512, avx2 or portable [default: the best there is]
-    #[arg(long, value_parser = crate::args::isa)]
-    isa: Option<shopfloor::Isa>,
+    #[command(flatten)]
+    graph: GraphArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -62,11 +54,9 @@ pub fn run(a: Args) -> Done {
             "no folder with a model.onnx was found; name one that holds some".into(),
         ));
     }
-    let engine = engine_on(&a.on, a.threads.map(|t| t as usize), a.isa, None)?;
-    let options = ModelOptions {
-        open_dims: a.open_dims,
-        ..ModelOptions::default()
-    };
+    let builder = a.engine.builder()?;
+    let builder = builder.clone().with_engine(builder.engine()?);
+    let options = a.graph.options();
     let close = Closeness {
         rtol: a.rtol,
         atol: a.atol,
@@ -75,7 +65,7 @@ pub fn run(a: Args) -> Done {
     let mut all = Summary::default();
     for (i, f) in folders.iter().enumerate() {
         let folder = f.path.display().to_string();
-        let (verdict, reason) = match run_test_folder(f, &engine, &options, close) {
+        let (verdict, reason) = match run_test_folder(f, &builder, &options, close) {
             Verdict::Passed => {
                 all.passed += 1;
                 ("passed", None)

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "every"])]
     prometheus: bool,
     /// The figures as JSON, once
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -7,7 +7,7 @@ use shopfloor_tools::report::calc::TransferView;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A machine: a name, or a TOML file
+    /// Machine that is planned for: cpu, a name such as h100, or a TOML file
     #[arg(long, value_name = "MACHINE")]
     on: String,
     /// Bytes of a batch, each way
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = args::seconds)]
     handoff: Option<f64>,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -1,6 +1,7 @@
 //! `shopfloor walk`: one step from graph to lanes.
-use crate::args::ModelArgs;
+use crate::args::{EngineArgs, ModelArgs, is_device, refuse};
 use crate::output::{self, Done, Failure};
+use shopfloor_tools::report::units::wrapped;
 use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
 
 #[derive(clap::Args)]
@@ -8,33 +9,31 @@ pub struct Args {
     /// ONNX file
     #[arg(required_unless_present = "tour")]
     model: Option<String>,
-    #[command(flatten)]
-    bound: ModelArgs,
     /// Walk through the bundled two-layer model instead [default for --on: a100]
     #[arg(long, conflicts_with = "model")]
     tour: bool,
-    /// Where the step runs: cpu, cuda, wgpu or emulated:a100, where it is run and measured too, or a
-    /// machine that need not be here, such as h100 or a TOML file [default: cpu]
-    #[arg(long, value_name = "NAME")]
-    on: Option<String>,
     /// Step, by number or name [default: the costliest]
     #[arg(long, value_name = "STEP", conflicts_with = "node")]
     step: Option<String>,
     /// Node of the model, by name or a part of it: the step that it is in
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    #[command(flatten)]
+    bound: ModelArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Write the page, for a browser; the data alone to a name that ends in .json
     /// [default: walk.html, without --text and --json]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<String>,
     /// Tell the walk here
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
     text: bool,
     /// With --text: tell it as a warehouse and factory too
-    #[arg(long, requires = "text")]
+    #[arg(long, requires = "text", help_heading = "Output")]
     analogy: bool,
     /// Print the data
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -45,12 +44,26 @@ pub fn run(a: Args) -> Done {
                 .into(),
         ));
     }
+    let on = match (&a.engine.on, a.tour) {
+        (Some(on), _) => on.clone(),
+        (None, true) => "a100".into(),
+        (None, false) => "cpu".into(),
+    };
+    let here = is_device(&on);
+    if !here {
+        a.engine.planned_for()?;
+    }
+    refuse(
+        &[(here && a.engine.isa.is_some() && on != "cpu", "--isa")],
+        &on,
+    )?;
     let options = WalkOptions {
-        on: match (&a.on, a.tour) {
-            (Some(on), _) => on.clone(),
-            (None, true) => "a100".into(),
-            (None, false) => "cpu".into(),
+        builder: match here {
+            true => a.engine.builder()?,
+            false => Default::default(),
         },
+        planning: a.engine.planning(None)?,
+        on,
         step: a.step,
         node: a.node,
         quick: false,
@@ -77,13 +90,15 @@ pub fn run(a: Args) -> Done {
         return output::print(&made.told(output::style(), a.analogy));
     }
     let out = out.ok_or_else(|| Failure::Usage("name a file with --out".into()))?;
-    output::print(&format!(
-        "{out} follows step {} ({}, {}) of {} on {} through {} scenes; open it in a browser\n",
+    let said = format!(
+        "{out} follows step {} ({}, {}) of {} on {} through {} scenes; open it in a browser",
         made.step.number,
         made.step.name,
         made.step.chosen,
         made.model,
         made.machine,
         made.scenes.len()
-    ))
+    );
+    let lines = wrapped(&said, output::style().width);
+    output::print(&format!("{}\n", lines.join("\n")))
 }

@@ -18,12 +18,13 @@ mod waiting;
 mod wgsl_lanes;
 
 use crate::planview;
+use crate::targets::Planning;
 use kernel::{Mapping, TileProgram};
 use machine::MachineKind;
-use plan::{Block, Goal, NodeFate, Plan, Step, StepWork};
+use plan::{Block, NodeFate, Plan, Step, StepWork};
 use report::StepView;
 use report::walk::{Walk, WalkStep};
-use shopfloor::{Error, Machine, Model, ModelOptions, Session, inputs};
+use shopfloor::{Error, Machine, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
 
 /// What made a walk.
@@ -34,7 +35,7 @@ const REQUESTS: (usize, usize) = (3, 10);
 const SHOWN: usize = 5;
 
 /// Which step is followed, and where.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct WalkOptions {
     /// A device (`cpu`, `cuda`, `wgpu`, `emulated:a100`), where the model is run and measured too, or a
     /// machine as [`shopfloor::machines::find`] names it, which need not be here.
@@ -45,6 +46,10 @@ pub struct WalkOptions {
     pub node: Option<String>,
     /// Leaves out what takes tools or time: machine code and a measured run.
     pub quick: bool,
+    /// How the session is made that is measured on a device; its device is [`WalkOptions::on`].
+    pub builder: SessionBuilder,
+    /// How a machine that need not be here is planned for.
+    pub planning: Planning,
 }
 
 /// What was measured of the step.
@@ -116,7 +121,7 @@ pub fn walk(
 ) -> Result<Walk, Error> {
     let path = path.as_ref();
     if is_device(&walk.on) {
-        let builder = Session::builder().with_device(&walk.on);
+        let builder = walk.builder.clone().with_device(&walk.on);
         let session = builder
             .with_model_options(options.clone())
             .commit_from_file(path)?;
@@ -159,7 +164,7 @@ pub fn walk(
 pub fn planned(model: &Model, machine: &Machine, walk: &WalkOptions) -> Result<Walk, Error> {
     let (sizes, _) = inputs::sizes(model);
     let dims = inputs::box_of(model, &sizes);
-    let plan = planview::plan_for(model, machine, None, Goal::Latency, &dims)?;
+    let plan = planview::plan_for(model, machine, &walk.planning, &dims)?;
     let machines = match plan.devices.len() {
         0 | 1 => vec![machine.clone()],
         _ => vec![shopfloor::machines::find("detected")?, machine.clone()],

@@ -458,7 +458,7 @@ fn page(o: &Options, machine: &Machine, rows: &[Row], names: &[String]) -> Strin
 }
 
 fn all(mut o: Options) -> Result<bool, String> {
-    let machine = machines::find("present").map_err(|e| e.to_string())?;
+    let machine = machines::find("cpu").map_err(|e| e.to_string())?;
     if o.threads == 0 {
         o.threads = machine.worker_count();
     }

@@ -132,7 +132,7 @@ impl RooflineView {
             .collect();
         let mut columns = vec![
             ("  ", Align::Left),
-            ("step", Align::Shrink),
+            ("step", Align::Wrap),
             ("steps", Align::Right),
             ("FLOP/B", Align::Right),
             ("arithm.", Align::Right),
@@ -245,7 +245,6 @@ impl RooflineView {
             .take(8)
             .map(|(c, name, n)| {
                 let name = name.strip_prefix(shared).unwrap_or(name);
-                let name = units::shortened(name, 40);
                 match n {
                     1 => format!("{c} {name}"),
                     n => format!("{c} {name} and {} like it", n - 1),

@@ -175,7 +175,7 @@ pub fn neighbour(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
 }
 
 pub fn lying_file(how: &How, quiet: &mut Quiet) -> Result<Outcome, String> {
-    let truth = machines::find("present").map_err(text)?;
+    let truth = machines::find("cpu").map_err(text)?;
     let mut lie = truth.clone();
     for c in ["bandwidth=4x", "l2=0.5x"] {
         c.parse::<Change>().and_then(|c| c.apply(&mut lie))?;

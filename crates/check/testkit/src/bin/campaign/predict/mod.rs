@@ -119,7 +119,7 @@ fn records(o: &Options, machine: &machine::Machine) -> Result<(Vec<Record>, Vec<
 }
 
 fn all(o: &Options) -> Result<bool, String> {
-    let machine = machines::find("present").map_err(|e| e.to_string())?;
+    let machine = machines::find("cpu").map_err(|e| e.to_string())?;
     let (list, gone) = records(o, &machine)?;
     let isa = Isa::detect();
     let target = cpu::target(isa);

@@ -1,0 +1,279 @@
+//! Where a model runs or is planned for, and what its plan is to be good at.
+
+use super::values::{bytes, seconds};
+use crate::output::Failure;
+use clap::Args;
+use shopfloor::{Goal, Isa, Launch, Machine, Session, SessionBuilder, machines};
+use shopfloor_tools::targets::{Kernels, Planning};
+
+fn isa(text: &str) -> Result<Isa, String> {
+    Isa::from_name(text).ok_or_else(|| {
+        format!("'{text}' is no instruction set of ours; they are avx512, avx2 and portable")
+    })
+}
+
+/// A goal with its bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GoalArg {
+    pub goal: Goal,
+    /// Seconds that the slowest of a hundred requests may take.
+    pub bound_s: Option<f64>,
+}
+
+fn goal(text: &str) -> Result<GoalArg, String> {
+    let wrong = || {
+        format!(
+            "'{text}' should be latency, throughput, or one of them with a bound, such as throughput:5ms"
+        )
+    };
+    let (name, bound) = match text.split_once(':') {
+        Some((n, b)) => (n, Some(b)),
+        None => (text, None),
+    };
+    let bound_s = match bound {
+        None => None,
+        Some(b) => {
+            let (digits, unit) =
+                b.split_at(b.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(b.len()));
+            let scale = match unit {
+                "us" => 1e-6,
+                "ms" | "" => 1e-3,
+                "s" => 1.0,
+                _ => return Err(wrong()),
+            };
+            let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
+            Some(v * scale)
+                .filter(|v| v.is_finite() && *v > 0.0)
+                .ok_or_else(wrong)?
+                .into()
+        }
+    };
+    let goal = match name {
+        "latency" => Goal::Latency,
+        "throughput" => Goal::Throughput {
+            max_latency_s: bound_s,
+        },
+        _ => return Err(wrong()),
+    };
+    Ok(GoalArg { goal, bound_s })
+}
+
+/// Whose kernels a machine is planned with.
+fn kernels(text: &str) -> Result<Kernels, String> {
+    match text {
+        "ours" => Ok(Kernels::Ours),
+        "vendor" => Ok(Kernels::Vendor),
+        _ => Err(format!("'{text}' is neither ours nor vendor")),
+    }
+}
+
+/// Whose kernels.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Where and how well")]
+pub struct KernelsArgs {
+    /// Whose kernels to predict: ours, or vendor for those of the GPU vendor's library [default: ours; plan
+    /// over several machines: both]
+    #[arg(long, value_name = "WHOSE", value_parser = kernels)]
+    pub kernels: Option<Kernels>,
+}
+
+/// Where it runs or is planned for. What `--on` may name is said by each command's help
+/// ([`crate::help::on`]).
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Where and how well")]
+pub struct EngineArgs {
+    /// Where
+    #[arg(long = "on", value_name = "NAME")]
+    pub on: Option<String>,
+    /// How steps reach an NVIDIA GPU: steps launches each, resident keeps one kernel there that takes them
+    /// all; bench compares steps,resident [default: steps]
+    #[arg(long, value_name = "HOW", value_delimiter = ',')]
+    pub launch: Vec<Launch>,
+    /// Workers of the CPU, the calling thread included [default: the cores this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+    /// Instruction set of the CPU: avx512, avx2 or portable [default: the best there is]
+    #[arg(long, value_name = "NAME", value_parser = isa)]
+    pub isa: Option<Isa>,
+    /// Description that a device is planned by: a name, a TOML file, or detected for this CPU without its
+    /// calibration [default: its own]
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// What the plan is to be good at: latency or throughput, with a bound such as throughput:5ms [default:
+    /// latency]
+    #[arg(long, value_name = "GOAL", value_parser = goal)]
+    pub goal: Option<GoalArg>,
+    /// Time that 99 of 100 requests may take, such as 50ms: the bound of --goal
+    #[arg(long, value_name = "TIME", value_parser = seconds, requires = "goal")]
+    pub max_latency: Option<f64>,
+    /// Memory that a plan may take, such as 512MiB: packed weights, arena and scratch
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Refuse a model whose weights a GPU has no room for, rather than stream them from the host
+    #[arg(long)]
+    pub no_streaming: bool,
+}
+
+/// Whether `on` names a device that runs rather than a machine that is planned for.
+pub fn is_device(on: &str) -> bool {
+    on.split('+').all(|part| {
+        let kind = part.split(':').next().unwrap_or(part);
+        matches!(kind, "cpu" | "wgpu" | "cuda" | "emulated")
+    })
+}
+
+/// What a plan is for.
+pub enum Place {
+    /// A device that runs, which is asked for its plan.
+    Device,
+    /// A machine that is planned for and need not be here.
+    Machine(Box<Machine>),
+    /// A CPU and a GPU that need not be here, between which a plan is cut.
+    Pair(Box<(Machine, Machine)>),
+}
+
+/// Refuses the options that were given, each with its name, since they do nothing for `what`.
+pub fn refuse(given: &[(bool, &str)], what: &str) -> Result<(), Failure> {
+    match given.iter().find(|g| g.0) {
+        None => Ok(()),
+        Some((_, option)) => Err(Failure::Usage(format!(
+            "{option} does nothing for {what}; leave it out"
+        ))),
+    }
+}
+
+impl EngineArgs {
+    /// These arguments for another process.
+    pub fn again(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut add = |option: &str, value: Option<String>| {
+            if let Some(v) = value {
+                out.extend([format!("--{option}"), v]);
+            }
+        };
+        add("on", self.on.clone());
+        add("launch", self.launch.first().map(ToString::to_string));
+        add("threads", self.threads.map(|n| n.to_string()));
+        add("isa", self.isa.map(|i| i.to_string()));
+        add("machine", self.machine.clone());
+        add("memory", self.memory.map(|n| n.to_string()));
+        if self.no_streaming {
+            out.push("--no-streaming".into());
+        }
+        out
+    }
+
+    /// How steps reach the GPU.
+    pub fn launch(&self) -> Result<Launch, Failure> {
+        match self.launch[..] {
+            [] => Ok(Launch::Steps),
+            [one] => Ok(one),
+            _ => Err(Failure::Usage(
+                "only bench compares two ways to launch; give --launch steps or --launch resident"
+                    .into(),
+            )),
+        }
+    }
+
+    /// The goal asked for.
+    pub fn goal(&self) -> GoalArg {
+        let mut g = self.goal.unwrap_or_default();
+        if let Some(s) = self.max_latency {
+            g.bound_s = Some(s);
+            if let Goal::Throughput { max_latency_s } = &mut g.goal {
+                *max_latency_s = Some(s);
+            }
+        }
+        g
+    }
+
+    /// A session on the device asked for.
+    pub fn builder(&self) -> Result<SessionBuilder, Failure> {
+        let mut b = Session::builder()
+            .with_goal(self.goal().goal)
+            .with_launch(self.launch()?);
+        if let Some(d) = &self.on {
+            b = b.with_device(d);
+        }
+        if let Some(t) = self.threads {
+            b = b.with_threads(t as usize);
+        }
+        if let Some(m) = self.memory {
+            b = b.with_memory_limit(m);
+        }
+        if let Some(i) = self.isa {
+            if !i.available() {
+                return Err(Failure::Usage(format!(
+                    "this CPU does not have {i}; leave --isa out or choose another"
+                )));
+            }
+            b = b.with_isa(i);
+        }
+        if let Some(m) = &self.machine {
+            b = b.with_machine(machines::find(m)?);
+        }
+        if self.no_streaming {
+            let on = self.on.as_deref().unwrap_or("cpu");
+            refuse(&[(on == "cpu", "--no-streaming")], "a CPU")?;
+            b = b.without_streaming();
+        }
+        Ok(b)
+    }
+
+    /// What a plan is for: a device that is here, or machines that need not be.
+    pub fn place(&self) -> Result<Place, Failure> {
+        let Some(on) = self.on.as_deref().filter(|on| !is_device(on)) else {
+            return Ok(Place::Device);
+        };
+        self.refuse_of_devices(on)?;
+        match on.split_once('+') {
+            None => Ok(Place::Machine(Box::new(machines::find(on)?))),
+            Some((host, gpu)) => {
+                refuse(&[(self.isa.is_some(), "--isa")], "two machines")?;
+                let both = (machines::find(host)?, machines::find(gpu)?);
+                Ok(Place::Pair(Box::new(both)))
+            }
+        }
+    }
+
+    /// The machine that is planned for, for commands that run nothing: this CPU when none is named.
+    pub fn planned_for(&self) -> Result<Machine, Failure> {
+        refuse(
+            &[
+                (self.no_streaming, "--no-streaming"),
+                (!self.launch.is_empty(), "--launch"),
+            ],
+            "a command that runs nothing",
+        )?;
+        match (self.on.as_deref().unwrap_or("cpu"), &self.machine) {
+            ("cpu", Some(m)) => Ok(machines::find(m)?),
+            (on, _) => {
+                self.refuse_of_devices(on)?;
+                Ok(machines::find(on)?)
+            }
+        }
+    }
+
+    /// Refuses what does something for devices alone.
+    fn refuse_of_devices(&self, on: &str) -> Result<(), Failure> {
+        refuse(
+            &[
+                (self.machine.is_some(), "--machine"),
+                (self.no_streaming, "--no-streaming"),
+            ],
+            &format!("{on}, which is planned for and does not run"),
+        )
+    }
+
+    /// How a machine is planned for, with kernels of ours or the vendor's.
+    pub fn planning(&self, kernels: Option<Kernels>) -> Result<Planning, Failure> {
+        Ok(Planning {
+            kernels: kernels.unwrap_or_default(),
+            isa: self.isa,
+            threads: self.threads.map(|t| t as usize),
+            goal: self.goal().goal,
+            memory: self.memory,
+            launch: self.launch()?,
+        })
+    }
+}

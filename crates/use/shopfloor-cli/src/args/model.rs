@@ -1,0 +1,255 @@
+//! Which model, and with what sizes.
+
+use crate::output::{Failure, note};
+use clap::Args;
+use shopfloor::{Dim, DimBox, Model, ModelOptions, Precision, inputs};
+use shopfloor_tools::files;
+
+fn shape(text: &str) -> Result<(String, Vec<Dim>), String> {
+    let wrong = || {
+        format!(
+            "'{text}' should be INPUT=SIZExSIZE..., such as image=1x3x224x224, or INPUT=DIM,DIM,... with names of dimensions, such as mask=1,past+new"
+        )
+    };
+    let (name, list) = text.rsplit_once('=').ok_or_else(wrong)?;
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    // A scalar has no sizes.
+    if list.is_empty() || list == "scalar" {
+        return Ok((name.into(), vec![]));
+    }
+    let size = |s: &str| s.trim().parse::<u32>().ok().map(|n| Dim::from(n as usize));
+    let sizes: Option<Vec<Dim>> = list.split('x').map(size).collect();
+    let dims = || {
+        list.split(',')
+            .map(|d| d.trim().parse::<Dim>().ok())
+            .collect()
+    };
+    Ok((name.into(), sizes.or_else(dims).ok_or_else(wrong)?))
+}
+
+fn dim(text: &str) -> Result<(String, i64, i64), String> {
+    let wrong = || format!("'{text}' should be NAME=SIZE or NAME=FROM..TO, such as batch=1..8");
+    let (name, range) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let number = |s: &str| s.trim().parse::<u32>().map(i64::from).map_err(|_| wrong());
+    let (lo, hi) = match range.split_once("..") {
+        Some((a, b)) => (number(a)?, number(b.trim_start_matches('='))?),
+        None => (number(range)?, number(range)?),
+    };
+    if name.is_empty() || lo > hi {
+        return Err(wrong());
+    }
+    Ok((name.into(), lo, hi))
+}
+
+/// State to carry from request to request.
+#[derive(Clone, Debug)]
+pub enum StateArg {
+    /// The pairs whose names exporters give to state.
+    Auto,
+    /// An input and the output that carries it on.
+    Pair(String, String),
+}
+
+fn state(text: &str) -> Result<StateArg, String> {
+    match text.rsplit_once('=') {
+        None if text == "auto" => Ok(StateArg::Auto),
+        Some((i, o)) if !i.is_empty() && !o.is_empty() => Ok(StateArg::Pair(i.into(), o.into())),
+        _ => Err(format!(
+            "'{text}' should be INPUT=OUTPUT, such as past=present, or auto"
+        )),
+    }
+}
+
+/// A kernel for the nodes of an operator.
+#[derive(Clone, Debug)]
+pub struct UserKernel {
+    domain: String,
+    name: String,
+    file: String,
+    text: String,
+}
+
+fn kernel(arg: &str) -> Result<UserKernel, String> {
+    let parts = arg.split_once('=');
+    let parts = parts.and_then(|(op, file)| Some((op.rsplit_once(':')?, file)));
+    match parts {
+        Some(((domain, name), file)) if !name.is_empty() && !file.is_empty() => Ok(UserKernel {
+            domain: domain.into(),
+            name: name.into(),
+            file: file.into(),
+            text: shopfloor::read_text(file, files::WRITTEN).map_err(|e| e.to_string())?,
+        }),
+        _ => Err(format!(
+            "'{arg}' should be DOMAIN:OP=FILE, such as my.co:Clip2=clip.kernel"
+        )),
+    }
+}
+
+/// What a model is bound to.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// Inputs: an npz file with the inputs' names, or INPUT=FILE.npy; repeatable. A command that runs nothing
+    /// takes their sizes [default: random]
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Vec<String>,
+    /// Size or range of a symbolic dimension, such as batch=4 or batch=1..8; repeatable
+    #[arg(long, value_name = "NAME=RANGE", value_parser = dim)]
+    pub dim: Vec<(String, i64, i64)>,
+    /// Shape of an input, such as image=1x3x224x224, or mask=1,past+new with names; repeatable
+    #[arg(long, value_name = "INPUT=SIZES", value_parser = shape)]
+    pub shape: Vec<(String, Vec<Dim>)>,
+    /// State of a stream: what OUTPUT gives is what INPUT takes in the next request; auto finds pairs by
+    /// their names; repeatable
+    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = state)]
+    pub state: Vec<StateArg>,
+    #[command(flatten)]
+    pub graph: GraphArgs,
+}
+
+/// How a model's graph is read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub struct GraphArgs {
+    /// Take every dimension of every input as a symbol, also where the model has a number for it
+    #[arg(long)]
+    pub open_dims: bool,
+    /// In what type f32 products are computed: f32, or bf16 where speed matters more than the last digits
+    #[arg(long, value_name = "TYPE", value_parser = precision, default_value = "f32")]
+    pub precision: Precision,
+    /// Kernel of your own for the nodes of an operator, as text, such as my.co:Clip2=clip.kernel
+    /// (docs/custom-kernels.md); repeatable
+    #[arg(long, value_name = "DOMAIN:OP=FILE", value_parser = kernel)]
+    pub kernel: Vec<UserKernel>,
+    /// Most graph rewrites to do, to find a bad one by bisection
+    #[arg(long, value_name = "N")]
+    pub fuel: Option<usize>,
+}
+
+impl GraphArgs {
+    /// These arguments for another process.
+    fn again(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for k in &self.kernel {
+            let (domain, name, file) = (&k.domain, &k.name, &k.file);
+            out.extend(["--kernel".into(), format!("{domain}:{name}={file}")]);
+        }
+        if self.open_dims {
+            out.push("--open-dims".into());
+        }
+        if self.precision == Precision::Bf16 {
+            out.extend(["--precision".into(), "bf16".into()]);
+        }
+        if let Some(n) = self.fuel {
+            out.extend(["--fuel".into(), n.to_string()]);
+        }
+        out
+    }
+
+    /// For the library.
+    pub fn options(&self) -> ModelOptions {
+        let options = ModelOptions {
+            fuel: self.fuel,
+            precision: self.precision,
+            open_dims: self.open_dims,
+            ..ModelOptions::default()
+        };
+        let each = self.kernel.iter();
+        each.fold(options, |o, k| o.with_kernel(&k.domain, &k.name, &k.text))
+    }
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    match text {
+        "f32" => Ok(Precision::F32),
+        "bf16" => Ok(Precision::Bf16),
+        _ => Err(format!("'{text}' is no precision; it is f32 or bf16")),
+    }
+}
+
+impl ModelArgs {
+    /// These arguments for another process.
+    pub fn again(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for (input, dims) in &self.shape {
+            let sizes: Vec<String> = dims.iter().map(ToString::to_string).collect();
+            let sizes = match sizes.is_empty() {
+                true => "scalar".into(),
+                false => sizes.join(","),
+            };
+            out.extend(["--shape".into(), format!("{input}={sizes}")]);
+        }
+        for (name, lo, hi) in &self.dim {
+            out.extend(["--dim".into(), format!("{name}={lo}..{hi}")]);
+        }
+        for s in &self.state {
+            out.push("--state".into());
+            out.push(match s {
+                StateArg::Auto => "auto".into(),
+                StateArg::Pair(input, output) => format!("{input}={output}"),
+            });
+        }
+        out.extend(self.graph.again());
+        out
+    }
+
+    /// The model at `path` for a command that runs nothing, with the sizes that `--inputs` has; says
+    /// which dims nobody gave.
+    pub fn open(&self, path: &str) -> Result<Model, Failure> {
+        let model = Model::open(path, &self.sized()?)?;
+        self.tell(&model);
+        Ok(model)
+    }
+
+    /// Says which dims of the model nobody gave.
+    pub fn tell(&self, model: &Model) {
+        tell_assumed(model, &inputs::sizes(model).1);
+    }
+
+    /// [`ModelArgs::options`] with the shapes of the tensors that `--inputs` names.
+    pub fn sized(&self) -> Result<ModelOptions, Failure> {
+        let mut options = self.options();
+        for (name, t) in shopfloor_tools::read_inputs(&self.inputs)? {
+            let shape = || t.shape().iter().map(|&n| Dim::from(n)).collect();
+            options.shapes.entry(name).or_insert_with(shape);
+        }
+        Ok(options)
+    }
+
+    /// For the library.
+    pub fn options(&self) -> ModelOptions {
+        let mut dims = DimBox::new();
+        for (name, lo, hi) in &self.dim {
+            dims.insert(name.as_str(), *lo, *hi);
+        }
+        ModelOptions {
+            shapes: self.shape.iter().cloned().collect(),
+            dims,
+            states: self
+                .state
+                .iter()
+                .filter_map(|s| match s {
+                    StateArg::Auto => None,
+                    StateArg::Pair(i, o) => Some((i.clone(), o.clone())),
+                })
+                .collect(),
+            find_states: self.state.iter().any(|s| matches!(s, StateArg::Auto)),
+            ..self.graph.options()
+        }
+    }
+}
+
+/// Says which dims were not given and are taken as 1.
+pub fn tell_assumed(model: &Model, assumed: &[String]) {
+    if !assumed.is_empty() {
+        let are = if assumed.len() == 1 { "is" } else { "are" };
+        note(&format!(
+            "{} of {} {are} not given and taken as 1; choose with --dim {}=N",
+            assumed.join(", "),
+            model.program().name,
+            assumed[0]
+        ));
+    }
+}

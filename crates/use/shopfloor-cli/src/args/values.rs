@@ -1,0 +1,47 @@
+//! Values with units.
+
+/// A time such as `10us`, `1.5ms`, `2s`; a plain number is seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' should be a time with its unit, such as 10us, 1.5ms or 2s");
+    // An exponent (1e-5) has a letter too; the unit is the run of letters at the end.
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "s" | "" => 1.0,
+        "ms" => 1e-3,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+        "ns" => 1e-9,
+        _ => return Err(wrong()),
+    };
+    let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
+    if (0.0..=1e9).contains(&v) {
+        Ok(v * scale)
+    } else {
+        Err(wrong())
+    }
+}
+
+/// A size such as `48KiB` or `2GB`; a plain number is bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!("'{text}' should be a number of bytes with a unit or none, such as 512MiB or 2GB")
+    };
+    let at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (digits, unit) = text.split_at(at.unwrap_or(text.len()));
+    let scale: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" | "k" => 1_000,
+        "mb" | "m" => 1_000_000,
+        "gb" | "g" => 1_000_000_000,
+        "kib" | "ki" => 1 << 10,
+        "mib" | "mi" => 1 << 20,
+        "gib" | "gi" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let v: f64 = digits.trim().parse().map_err(|_| wrong())?;
+    let v = v * scale as f64;
+    if v >= 0.0 && v < (1u64 << 60) as f64 {
+        Ok(v as u64)
+    } else {
+        Err(wrong())
+    }
+}
