@@ -232,7 +232,7 @@ fn every_kernel_of_these_models_is_what_it_says() {
     }
     let (mut seen, mut jobs) = (BTreeSet::new(), vec![]);
     let every = !more.is_empty();
-    let share = if every { Share::ALL } else { Share::of_run(3) };
+    let share = if every { Share::ALL } else { Share::of_run(9) };
     println!("{share}");
     for (name, program, dims) in &programs {
         for (at, (machine, arch)) in GPUS.into_iter().enumerate() {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testing::Share;
 use testkit::mutate::damaged;
 use testkit::random::Rng;
 use testkit::zoo;
@@ -19,8 +20,10 @@ const CHILD: &str = "SHOPFLOOR_DAMAGED";
 const SEED: &str = "SHOPFLOOR_SEED";
 const COPIES: &str = "SHOPFLOOR_COPIES";
 
-/// Files up to this size are tried 1,000 times here, larger ones less often; the
-/// campaign (`SHOPFLOOR_COPIES`) tries all of them as often as asked.
+/// Shares of the copies, of which a run takes one.
+const SHARES: u64 = 4;
+/// Files up to this size are tried 1,000 times by all shares, larger ones less often;
+/// `SHOPFLOOR_COPIES` tries each as often as asked.
 const SMALL: u64 = 24 << 10;
 const MOST: u64 = 400 << 10;
 const SLOWEST: Duration = Duration::from_secs(20);
@@ -31,9 +34,9 @@ fn number(name: &str) -> Option<u64> {
 
 fn copies(size: u64) -> u64 {
     number(COPIES).unwrap_or(if size <= SMALL {
-        1000
+        1000 / SHARES
     } else {
-        (300 * SMALL / size).max(10)
+        (300 * SMALL / size / SHARES).max(4)
     })
 }
 
@@ -74,8 +77,9 @@ fn child(name: &str) -> Result<(), String> {
         let f = std::fs::File::create(folder.path().join("weights.bin")).map_err(|e| text(&e))?;
         f.set_len(size).map_err(|e| text(&e))?;
     }
-    let first = number(SEED).unwrap_or(1);
     let (mut whole, all) = (0, copies(bytes.len() as u64));
+    let share = Share::of_run(SHARES);
+    let first = number(SEED).unwrap_or(1 + share.number * all);
     for seed in first..first + all {
         // Printed first: a process that dies leaves the seed that killed it as its last word.
         println!("{seed}");

@@ -138,11 +138,11 @@ fn decode(model: &str) {
 }
 
 #[test]
-fn llama_decodes_in_place() {
-    decode("llama_gqa_ts");
-}
-
-#[test]
-fn gpt2_decodes_in_place() {
-    decode("gpt2_kv");
+fn a_decoder_decodes_in_place() {
+    let share = testing::Share::of_run(2);
+    println!("{share}");
+    let models = ["llama_gqa_ts", "gpt2_kv"];
+    for (_, name) in (0..).zip(models).filter(|(i, _)| share.picks(*i)) {
+        decode(name);
+    }
 }

@@ -34,29 +34,21 @@ fn silero_vad() {
     check("silero_vad");
 }
 
+/// Models that take seconds on an emulated GPU: a run takes one in turn.
 #[test]
-fn ppocr_cls() {
-    check("ppocr_cls");
-}
-
-#[test]
-fn ppocr_rec() {
-    check("ppocr_rec");
-}
-
-#[test]
-fn minilm_l6() {
-    check("minilm_l6");
-}
-
-#[test]
-fn llama_gqa_ts() {
-    check("llama_gqa_ts");
-}
-
-#[test]
-fn llama_gqa_f16() {
-    check("llama_gqa_f16");
+fn a_share_of_the_larger_models() {
+    let larger = [
+        "ppocr_cls",
+        "ppocr_rec",
+        "minilm_l6",
+        "llama_gqa_ts",
+        "llama_gqa_f16",
+    ];
+    let share = testing::Share::of_run(larger.len() as u64);
+    println!("{share}");
+    for (_, name) in (0..).zip(larger).filter(|(i, _)| share.picks(*i)) {
+        check(name);
+    }
 }
 
 #[test]

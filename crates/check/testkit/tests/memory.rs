@@ -14,7 +14,7 @@ use testkit::zoo;
 const CHILD: &str = "SHOPFLOOR_MEMORY";
 /// Models whose dims are drawn at random, with how many requests that are; `cargo xtask memory
 /// --shapes N` takes any.
-const SHAPES: &[(&str, usize)] = &[("digits_cnn", 5000), ("minilm_l6", 300)];
+const SHAPES: &[(&str, usize)] = &[("digits_cnn", 2000), ("minilm_l6", 60)];
 /// Models whose peak is compared with what was stated; `cargo xtask memory` takes all.
 const STATED: &[&str] = &[
     "digits_cnn",

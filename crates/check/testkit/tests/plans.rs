@@ -154,23 +154,19 @@ fn plans_of_another_model_are_refused() {
     }
 }
 
-/// Twenty thousand nodes are planned in seconds where each is looked at a few times, and in many minutes where
-/// all are looked at for each.
+/// How planning grows with the number of nodes is measured by `cargo xtask scale`.
 #[test]
-fn plans_of_many_nodes_end_in_time() {
-    let limit = std::time::Duration::from_secs(240);
+fn models_of_many_nodes_are_planned() {
     for kind in testkit::scale::KINDS {
         let nodes = match kind.name {
-            "relu" | "matmul" | "one-name" | "diamonds" => 20_000,
-            "made-and-joined" => 3_000,
-            "branches" => 2_048,
-            _ => 300,
+            "relu" | "matmul" | "one-name" | "diamonds" => 4_000,
+            "made-and-joined" => 600,
+            "branches" => 256,
+            _ => 100,
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let began = std::time::Instant::now();
         let cost = testkit::scale::cost(&(kind.file)(nodes), folder.path());
-        let cost = cost.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
-        assert!(began.elapsed() < limit, "{}: {cost:?}", kind.name);
+        cost.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
     }
 }
 

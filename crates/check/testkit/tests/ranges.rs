@@ -57,7 +57,7 @@ fn planned(name: &str, factor: i64, dir: &Path) -> Result<Option<usize>, String>
 fn shared_out() -> Vec<String> {
     let share = match std::env::var_os("SHOPFLOOR_ONLY") {
         Some(_) => Share::ALL,
-        None => Share::of_run(4),
+        None => Share::of_run(8),
     };
     eprintln!("{share}");
     zoo::names().into_iter().filter(|n| share.has(n)).collect()

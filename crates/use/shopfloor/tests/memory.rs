@@ -60,13 +60,13 @@ fn random_shapes_leave_memory_flat() {
         assert_eq!(&out["z"].bytes()[..4], 64f32.to_le_bytes());
     };
     // The largest first: what follows fits into what it took.
-    request(8, 1000);
+    request(8, 200);
     for _ in 0..500 {
-        request(random(8), random(1000));
+        request(random(8), random(200));
     }
     let before = resident();
     for _ in 0..5000 {
-        request(random(8), random(1000));
+        request(random(8), random(200));
     }
     let after = resident();
     assert!(
