@@ -1,5 +1,6 @@
 //! Random kernels of every family.
 mod attention;
+mod case;
 mod chain;
 mod dense;
 mod moves;
@@ -8,31 +9,8 @@ mod rows;
 mod select;
 
 use crate::Rng;
+pub use case::Case;
 pub use chain::{Link, chain};
-use kernel::Kernel;
-
-/// A kernel with what it is run on and how near the results must be.
-pub struct Case {
-    /// What is computed.
-    pub kernel: Kernel,
-    /// Values of its symbols.
-    pub symbols: Vec<(String, i64)>,
-    /// Integers are below this.
-    pub top: u64,
-    /// Largest difference, relative to the largest magnitude of a result.
-    pub tolerance: f64,
-}
-
-impl Case {
-    fn new(kernel: Kernel, tolerance: f64) -> Case {
-        Case {
-            kernel,
-            symbols: vec![],
-            top: 100,
-            tolerance,
-        }
-    }
-}
 
 /// Makes a case by what an [`Rng`] draws, or takes in turn.
 pub type Make = fn(&mut Rng) -> Case;

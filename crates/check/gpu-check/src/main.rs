@@ -12,6 +12,7 @@
 //! Never here: anything that a product uses.
 #![forbid(unsafe_code)]
 
+mod broken;
 mod device;
 mod lines;
 mod options;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     if args.first().map(String::as_str) == Some("pack") {
         return pack::run(&args[1..]);
     }
-    let options = match Options::read(&args) {
+    let options = match Options::read(&args, &parts::names()) {
         Ok(Some(o)) => o,
         Ok(None) => {
             println!("{}", options::USAGE);

@@ -54,7 +54,7 @@ impl Options {
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    pub fn read(args: &[String]) -> Result<Option<Options>, String> {
+    pub fn read(args: &[String], known: &[&str]) -> Result<Option<Options>, String> {
         let mut o = Options {
             on: "cuda:0".into(),
             out: "gpu-check-out".into(),
@@ -102,7 +102,6 @@ impl Options {
                 o.on
             ));
         }
-        let known = crate::parts::names();
         match o.parts.iter().find(|p| !known.contains(&p.as_str())) {
             Some(p) => Err(format!(
                 "there is no part '{p}'; there are {}",

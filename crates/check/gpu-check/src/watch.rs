@@ -1,9 +1,10 @@
 //! Runs the parts, each in a process of its own, listens to them, ends those that take too long, and writes
 //! what they found.
+use crate::broken::BROKEN;
 use crate::lines::{Line, Said};
 use crate::options::Options;
 use crate::page;
-use crate::parts::{ALL, BROKEN, Part};
+use crate::parts::{ALL, Part};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};

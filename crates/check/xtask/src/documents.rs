@@ -28,7 +28,10 @@ pub(crate) fn files(root: &Path, ending: &str) -> Vec<(String, String)> {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             if path.is_dir() {
-                if name != "target" && !name.starts_with('.') {
+                // What cargo builds; a group of crates has that name too.
+                let built =
+                    name == "target" && (folder == root || folder.join("Cargo.toml").is_file());
+                if !built && !name.starts_with('.') {
                     open.push(path);
                 }
             } else if name.ends_with(ending) {

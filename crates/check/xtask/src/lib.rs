@@ -5,22 +5,28 @@
 //! A check returns one sentence per finding and nothing when all is well.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod documents;
 mod figures;
 mod functions;
 pub mod graph;
+mod members;
 mod pages;
 pub mod slow;
 mod sources;
 mod status;
 mod text;
+mod uses;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use circles::circles;
 pub use documents::{commits, lengths, links};
 pub use figures::figures;
 pub use functions::function_sizes;
 pub use graph::crate_graph;
+pub(crate) use members::place;
+pub use members::{Member, crate_names, members, root};
 pub use pages::{adding_table, architecture, readme};
 pub use sources::{forbid_lines, leftovers, safety_comments, unsafe_places};
 pub use status::status;
@@ -61,6 +67,11 @@ pub const CHECKS: &[Check] = &[
         name: "function-sizes",
         holds: "no Rust function is longer than 259 lines, on the way to 100",
         run: function_sizes,
+    },
+    Check {
+        name: "circles",
+        holds: "no more than two files of a crate use each other in a circle",
+        run: circles,
     },
     Check {
         name: "leftovers",
@@ -147,54 +158,4 @@ pub fn write_pages(root: &Path, commands: &str) -> Result<Vec<String>, Vec<Strin
         put(path, text)?;
     }
     Ok(changed)
-}
-
-/// The repository's root, seen from this crate: the folder with the lock file.
-pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here.ancestors().find(|p| p.join("Cargo.lock").is_file());
-    root.unwrap_or(here).to_path_buf()
-}
-
-/// A crate of the workspace.
-pub struct Member {
-    /// Name of its folder.
-    pub name: String,
-    /// The folder, from the repository's root, with `/` between its parts.
-    pub folder: String,
-}
-
-/// The crates below `crates/`, in groups of folders or not, sorted by name.
-pub fn members(root: &Path) -> Vec<Member> {
-    let (mut found, mut open) = (Vec::new(), vec!["crates".to_string()]);
-    while let Some(folder) = open.pop() {
-        let entries = std::fs::read_dir(root.join(&folder)).into_iter().flatten();
-        for entry in entries.flatten().filter(|e| e.path().is_dir()) {
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            let folder = format!("{folder}/{name}");
-            match entry.path().join("Cargo.toml").is_file() {
-                true => found.push(Member { name, folder }),
-                false => open.push(folder),
-            }
-        }
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
-}
-
-/// Names of the crates, sorted.
-pub fn crate_names(root: &Path) -> Vec<String> {
-    members(root).into_iter().map(|m| m.name).collect()
-}
-
-/// Where a path in a document leads: one that begins with a crate's name is in that crate's folder, any
-/// other is from the repository's root. So documents need not say in which group a crate is.
-pub(crate) fn place(root: &Path, members: &[Member], path: &str) -> PathBuf {
-    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    match members.iter().find(|m| m.name == first) {
-        Some(m) => root.join(&m.folder).join(rest),
-        None => root.join(path),
-    }
 }

@@ -35,6 +35,7 @@ tests! {
     every_other_crate_forbids_unsafe_code "forbid-lines"
     every_unsafe_block_says_why_it_is_sound "safety-comments"
     no_rust_function_is_too_long "function-sizes"
+    files_use_each_other_one_way "circles"
     nothing_is_left_unfinished "leftovers"
     architecture_is_short_and_names_every_crate "architecture"
     the_adding_table_is_true "adding-table"

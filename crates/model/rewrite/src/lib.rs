@@ -7,6 +7,7 @@
 
 mod affine;
 mod attention;
+mod change;
 mod cse;
 mod dead;
 mod edit;
@@ -26,5 +27,6 @@ mod shapes;
 mod stages;
 mod views;
 
+pub use change::{Change, Fuel, Rewritten};
 pub use error::Error;
-pub use run::{Change, Fuel, Options, PASSES, Pass, Rewritten, run};
+pub use run::{Options, PASSES, Pass, run};

@@ -1,18 +1,9 @@
 //! Kernels that are called: which tensors a text takes, what it gives for them, which numbers it leaves open.
 use crate::given::in_code;
-use crate::{Given, Kernel, KernelError, Operand, Role};
+use crate::{Given, Kernel, KernelError, Operand, Role, Shape};
 use layout::{DType, Dim, Sym};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// A tensor's shape as a text writes it behind the type: `[rows, cols]`, or `[n..]`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Shape {
-    /// Extent by extent.
-    Dims(Vec<Dim>),
-    /// Any extents, of so many elements in all.
-    Any(Dim),
-}
 
 /// A kernel with the shapes that its text gives to operands.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,5 @@
 //! The data of kernels: axes, operands with their accesses, tiles and statements. The planner builds them;
 //! schedules (`schedule`) say how they run. Rules are in `verify`.
-use crate::{AxisTile, Node};
 use expr::{Expr, Monoid};
 use layout::{DType, Dim, Leaf};
 use serde::{Deserialize, Serialize};
@@ -505,17 +504,6 @@ impl Kernel {
         axes
     }
 
-    /// The loops that every schedule of this kernel begins with: its ordered axes.
-    pub fn ordered_loops(&self) -> Vec<AxisTile> {
-        let one = |axis| AxisTile { axis, tile: 1 };
-        self.ordered().into_iter().map(one).collect()
-    }
-
-    /// The statements on whole axes, ordered ones apart: in loops over their positions.
-    pub fn nodes(&self) -> Vec<Node> {
-        crate::lower::place(self, &self.ordered_loops())
-    }
-
     /// Calls `f` for every dimension expression (axis extents, accesses, programs), in a fixed
     /// order: these are the kernel's parameters.
     pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
@@ -526,4 +514,29 @@ impl Kernel {
     pub fn for_each_dim_mut(&mut self, f: &mut dyn FnMut(&mut Dim)) {
         each_dim_of_kernel!(self, f, for_each_dim_mut, iter_mut, &mut);
     }
+}
+
+/// An axis cut into pieces of `tile` positions (the last may be shorter).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AxisTile {
+    /// The axis.
+    pub axis: AxisId,
+    /// Positions per piece, at least 1.
+    pub tile: i64,
+}
+
+/// One entry of a tile program's body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant)] // A program has a handful of statements.
+pub enum Node {
+    /// Sequential loop over the pieces of an axis.
+    Loop {
+        /// Axis and piece.
+        axis: AxisTile,
+        /// Body.
+        body: Vec<Node>,
+    },
+    /// A statement on the current tiles.
+    Stmt(Stmt),
 }

@@ -21,6 +21,7 @@ mod parse;
 mod read;
 mod recompute;
 mod schedule;
+mod shape;
 mod staging;
 mod target;
 mod text;
@@ -30,21 +31,21 @@ pub mod work;
 
 pub use build::KernelBuilder;
 pub use bytes::whole_bytes;
-pub use call::{Called, Declared, Number, Shape, Template};
+pub use call::{Called, Declared, Number, Template};
 pub use code::Code;
 pub use error::KernelError;
 pub use forms::Form;
 pub use given::Given;
 pub use kernel::{
-    Access, Axis, AxisId, Bound, Family, Indexed, Kernel, Label, Operand, OperandId, Rescale, Role,
-    Stmt, Term, Tile, TileId,
+    Access, Axis, AxisId, AxisTile, Bound, Family, Indexed, Kernel, Label, Node, Operand,
+    OperandId, Rescale, Role, Stmt, Term, Tile, TileId,
 };
 pub use recompute::recomputable;
 pub use schedule::{
-    AxisTile, CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread,
-    Swizzle,
+    CpuMapping, Fragment, GpuMapping, Mapping, MicroKernel, Place, Schedule, Spread, Swizzle,
 };
+pub use shape::Shape;
 pub use target::{
     CountWarps, CtaLimits, GpuTarget, MicroShape, Printer, Prints, Target, TargetKind,
 };
-pub use tile::{Node, TileProgram};
+pub use tile::TileProgram;

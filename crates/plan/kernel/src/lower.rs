@@ -2,6 +2,19 @@
 //! uses. [`TileProgram::new`](crate::TileProgram::new) calls it.
 use crate::{AxisId, AxisTile, Kernel, Node, Stmt, TileId};
 
+impl Kernel {
+    /// The loops that every schedule of this kernel begins with: its ordered axes.
+    pub fn ordered_loops(&self) -> Vec<AxisTile> {
+        let one = |axis| AxisTile { axis, tile: 1 };
+        self.ordered().into_iter().map(one).collect()
+    }
+
+    /// The statements on whole axes, ordered ones apart: in loops over their positions.
+    pub fn nodes(&self) -> Vec<Node> {
+        place(self, &self.ordered_loops())
+    }
+}
+
 /// The body of one task: loops around the statements that depend on looped axes.
 ///
 /// A statement depends on a looped axis when a tile it reads or writes has it, or when it sums or

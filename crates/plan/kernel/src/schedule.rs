@@ -1,18 +1,9 @@
 //! The data of schedules: tiles, grid and loop order, places of tiles, and the backend's mapping. The planner
 //! chooses them, `lower` makes loops of them; no executor or emitter chooses anything else.
-use crate::{AxisId, Code, TileId};
+use crate::{AxisId, AxisTile, Code, TileId};
 use layout::DType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// An axis cut into pieces of `tile` positions (the last may be shorter).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AxisTile {
-    /// The axis.
-    pub axis: AxisId,
-    /// Positions per piece, at least 1.
-    pub tile: i64,
-}
 
 /// Where a tile lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,24 +1,7 @@
 //! Tile programs: a kernel with its schedule, as loops over statements on whole tiles. Made only by
 //! [`TileProgram::new`], which verifies; executors, emitters and the cost model read it.
-use crate::{AxisTile, Kernel, KernelError, Schedule, Stmt, lower};
-use serde::{Deserialize, Serialize};
+use crate::{Kernel, KernelError, Node, Schedule, lower};
 use std::sync::Arc;
-
-/// One entry of a tile program's body.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(clippy::large_enum_variant)] // A program has a handful of statements.
-pub enum Node {
-    /// Sequential loop over the pieces of an axis.
-    Loop {
-        /// Axis and piece.
-        axis: AxisTile,
-        /// Body.
-        body: Vec<Node>,
-    },
-    /// A statement on the current tiles.
-    Stmt(Stmt),
-}
 
 /// A kernel with its schedule as a program over tiles: the one description that every reader uses.
 ///
@@ -46,13 +29,12 @@ impl TileProgram {
         let (kernel, schedule) = (kernel.into(), schedule.into());
         crate::verify::parts(&kernel, &schedule)?;
         let body = lower::place(&kernel, &schedule.loops);
-        let p = TileProgram {
+        crate::verify::placed(&kernel, &schedule.loops, &body)?;
+        Ok(TileProgram {
             kernel,
             schedule,
             body: body.into(),
-        };
-        crate::verify::program(&p)?;
-        Ok(p)
+        })
     }
 
     /// As [`TileProgram::new`] of the very kernel of this program, for less where the schedule is

@@ -1,6 +1,6 @@
 //! The data of plans: devices, buffers, steps, waits, blocks. The planner writes it, the verifier (`verify`)
 //! proves it, devices compile its blocks. Nothing here decides anything.
-use crate::{Constraint, HostOp, PlanError, ValueIx, Why};
+use crate::{Constraint, HostOp, ValueIx, Why};
 use kernel::{Kernel, Schedule, TileProgram};
 use layout::{DType, Dim, DimBox, Sym};
 use machine::{Cost, Work};
@@ -450,14 +450,6 @@ impl TiledPlan {
     pub fn step_programs(&self, block: usize) -> &[Option<TileProgram>] {
         &self.programs[block].1
     }
-
-    /// Checks the rules of the verifier that are left.
-    ///
-    /// # Errors
-    /// [`PlanError::Rule`] names the step and the rule that it breaks.
-    pub fn prove(self: Arc<Self>) -> Result<VerifiedPlan, PlanError> {
-        crate::verify::proved(self)
-    }
 }
 
 /// A plan whose rules were checked, with its tile programs.
@@ -490,27 +482,5 @@ impl VerifiedPlan {
     /// Tile programs of the steps of block `block` (counting blocks only).
     pub fn step_programs(&self, block: usize) -> &[Option<TileProgram>] {
         self.tiled.step_programs(block)
-    }
-}
-
-impl Plan {
-    /// Checks every rule of the verifier; only a plan that keeps all of them becomes a
-    /// [`VerifiedPlan`].
-    pub fn verify(self) -> Result<VerifiedPlan, PlanError> {
-        self.verify_like(&[])
-    }
-
-    /// As [`Plan::verify`], for less where a step's kernel and schedule are, in memory, those of a step
-    /// of `likes`: what was proved of the two by themselves is not proved again.
-    pub fn verify_like(self, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
-        Arc::new(self.tile(likes)?).prove()
-    }
-
-    /// The first half of [`Plan::verify_like`]: makes tile programs, and checks what they rest on.
-    ///
-    /// # Errors
-    /// As [`Plan::verify`].
-    pub fn tile(self, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
-        crate::verify::tiled(self, likes)
     }
 }

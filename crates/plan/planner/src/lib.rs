@@ -11,6 +11,7 @@ mod fuse;
 mod kernels;
 mod located;
 mod merge;
+mod precision;
 mod program;
 mod relayout;
 mod split;
@@ -20,4 +21,5 @@ pub use bind::{
     Placement, PlanOptions, Planner, Sweep, predict_again, predict_over, predict_steps,
 };
 pub use error::PlannerError;
-pub use program::{Precision, ProgramOptions, program};
+pub use precision::Precision;
+pub use program::{ProgramOptions, program};

@@ -1,25 +1,16 @@
 //! From a graph to a program: groups in order, each lowered to a kernel or a host item.
 use crate::fuse;
-use crate::kernels::{ConcatPlaces, Lowering, Result, row_major};
+use crate::kernels::{ConcatPlaces, Lowering, Result, copy_kernel, row_major};
 use crate::located::Located;
-use graph::{Graph, Op, SymbolSource};
+use crate::{PlannerError, Precision};
+use graph::{Graph, Op, SymbolSource, ValueId};
 use layout::{Dim, Layout};
 use plan::{
     Batch, Fate, NodeFate, Program, ProgramSymbol, ProgramValue, Segment, StatePair, SymbolOrigin,
-    ValueOrigin,
+    ValueIx, ValueOrigin,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// In what type f32 matrix products and convolutions multiply; sums are f32.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    /// As the model says.
-    #[default]
-    F32,
-    /// Factors are rounded to bf16: eight bits of each number count.
-    Bf16,
-}
 
 /// What a program is made for beside its graph.
 #[derive(Clone, Debug, Default)]
@@ -191,7 +182,7 @@ fn outputs(lowering: &mut Lowering) -> Result<()> {
                 continue;
             }
             // A copy of a constant must run for every request: the output is the caller's memory.
-            let (kernel, args) = crate::kernels::copy_kernel(lowering, &from, &to, v)?;
+            let (kernel, args) = copy_output(lowering, &from, &to, v)?;
             lowering.push(plan::Item {
                 name: kernel.name.clone(),
                 work: plan::ItemWork::Kernel {
@@ -351,4 +342,20 @@ fn unique_names(program: &mut Program) {
             Arc::make_mut(kernel).name = item.name.clone();
         }
     }
+}
+
+/// A copy of graph value `v` between two places of its shape.
+fn copy_output(
+    l: &Lowering,
+    from: &Located,
+    to: &Located,
+    v: ValueId,
+) -> Result<(kernel::Kernel, Vec<ValueIx>)> {
+    copy_kernel(&format!("copy {}", l.name(v)), l.dtype(v), from, to).ok_or_else(|| {
+        PlannerError::Node {
+            node: l.name(v).into(),
+            op: "output".into(),
+            why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
+        }
+    })
 }

@@ -35,9 +35,9 @@ pub enum PredictError {
     /// The first line is none of a measurements file.
     #[error(
         "{file}, line 1: no measurements file has the columns `{found}`; expected those of kernels ({kernels}), whole models ({models}) or decoding ({decode})",
-        kernels = crate::measurements::KERNELS.join(","),
-        models = crate::measurements::MODELS.join(","),
-        decode = crate::measurements::DECODE.join(",")
+        kernels = crate::columns::KERNELS.join(","),
+        models = crate::columns::MODELS.join(","),
+        decode = crate::columns::DECODE.join(",")
     )]
     Header {
         /// The file.

@@ -9,6 +9,7 @@
 //! The crate runs nothing and knows no device, no runtime and no ONNX.
 #![forbid(unsafe_code)]
 
+mod columns;
 pub mod constants;
 mod csv;
 pub mod decode;

@@ -96,3 +96,10 @@ impl Drop for Binding<'_> {
         }
     }
 }
+
+impl Session {
+    /// Inputs and outputs that stay with one caller from request to request.
+    pub fn bind(&self) -> Binding<'_> {
+        Binding::new(self)
+    }
+}

@@ -1,115 +1,18 @@
 //! Compiled plans of a program ([`PlanSet`]): the current one, others for other dims, and how a new one is made
 //! for a request. `retention` bounds them; requests run them in `interpret` and `slot`.
+use crate::compiled::{CompiledBlock, Epoch, PlanSet, Subprogram, intact};
+use crate::dims::{Env, Late};
 use crate::retention::{evict, remember_evicted};
 use crate::shared::Shared;
-use crate::trial::Trial;
 use crate::widen::widened;
 use crate::{Engine, PlanStore, RunError};
-use device::{AlignedBytes, DeviceError, EmptyShelf, Executable, Frame, Prepared, Shelf};
+use device::{AlignedBytes, EmptyShelf, Prepared, Shelf};
 use layout::{DimBox, Sym};
-use plan::{Allotment, Block, Cuts, Plan, Program, SymbolOrigin, ValueIx, VerifiedPlan};
+use plan::{Allotment, Block, Plan, Program, SymbolOrigin, VerifiedPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use tensor::WeightStore;
-
-/// A compiled block with the memory of request slots that are not in use.
-pub(crate) struct CompiledBlock {
-    pub exe: Arc<dyn Executable>,
-    frames: Mutex<Vec<Frame>>,
-}
-
-impl CompiledBlock {
-    /// Runs `f` with a frame of its own that works in `memory`.
-    pub fn with_frame<T>(
-        &self,
-        memory: &mut AlignedBytes,
-        f: impl FnOnce(&mut Frame) -> Result<T, DeviceError>,
-    ) -> Result<T, RunError> {
-        let free = self
-            .frames
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let mut frame = match free {
-            Some(f) => f,
-            None => self.exe.new_frame()?,
-        };
-        let out = with_memory(&*self.exe, &mut frame, memory, f);
-        self.frames
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(frame);
-        out
-    }
-}
-
-/// Runs `f` with `frame` working in `memory`, which grows to what `exe` needs.
-pub(crate) fn with_memory<T>(
-    exe: &dyn Executable,
-    frame: &mut Frame,
-    memory: &mut AlignedBytes,
-    f: impl FnOnce(&mut Frame) -> Result<T, DeviceError>,
-) -> Result<T, RunError> {
-    let need = exe.memory_bytes();
-    // The old one becomes part of it: both at once would be more than the plan states.
-    memory.grow(need, "the arena of a request")?;
-    exe.exchange(frame, memory);
-    let out = f(frame);
-    exe.exchange(frame, memory);
-    Ok(out?)
-}
-
-fn intact(weights: &WeightStore) -> Result<(), RunError> {
-    match weights.lost() {
-        Some(file) => Err(RunError::Lost { file }),
-        None => Ok(()),
-    }
-}
-
-/// Symbols that each value of a program gives once it is there, with their dimensions.
-pub(crate) type Late = BTreeMap<ValueIx, Vec<(Sym, u32)>>;
-
-/// Sizes by their names.
-pub(crate) type Env = BTreeMap<Sym, i64>;
-
-/// Values of a block's symbols.
-pub(crate) fn values(symbols: &[Sym], env: &Env) -> Vec<i64> {
-    symbols
-        .iter()
-        .map(|s| lookup(env, s).unwrap_or(0))
-        .collect()
-}
-
-/// A plan in use: requests hold it until they end.
-pub(crate) struct Epoch {
-    pub id: u64,
-    pub plan: Arc<VerifiedPlan>,
-    pub blocks: Vec<CompiledBlock>,
-    weights: Arc<WeightStore>,
-}
-
-impl Epoch {
-    /// Whether the constants are still what the plan was made for: asked when a request has run.
-    ///
-    /// # Errors
-    /// [`RunError::Lost`] when a file of theirs was cut short meanwhile.
-    pub fn intact(&self) -> Result<(), RunError> {
-        match tensor::any_loss() {
-            true => intact(&self.weights),
-            false => Ok(()),
-        }
-    }
-
-    pub fn covers(&self, env: &Env) -> bool {
-        self.plan.plan().dims.contains(&|s| lookup(env, s))
-    }
-}
-
-pub(crate) fn lookup(env: &Env, name: &str) -> Option<i64> {
-    env.get(name).copied()
-}
 
 /// Steps from which on a plan is proved on a thread of its own while it is compiled: with 12 steps that took 8%
 /// of the planning away on a Zen 5, with fewer there is little to share.
@@ -130,55 +33,6 @@ fn working_bytes(plan: &Plan) -> u64 {
         own.saturating_add(far(b))
     });
     each.max().unwrap_or(0)
-}
-
-/// A program with its current plan, other plans for other dims, and the programs inside it.
-pub(crate) struct PlanSet {
-    pub program: Arc<Program>,
-    /// Which program inside the session's this is; empty for the session's own.
-    name: String,
-    store: Option<Arc<dyn PlanStore>>,
-    current: Shared<Epoch>,
-    other_plans: Mutex<Vec<Arc<Epoch>>>,
-    /// Plans that did not stay, the last first.
-    evicted: Mutex<Vec<Arc<VerifiedPlan>>>,
-    /// Plans that were replaced when requests ran with them.
-    retired: Mutex<Vec<Arc<Epoch>>>,
-    next_id: AtomicU64,
-    /// Changes when the current plan does.
-    version: AtomicU64,
-    /// Held by whoever changes it.
-    publishing: Mutex<()>,
-    /// A plan that some requests run with instead.
-    pub trial: Shared<Trial>,
-    /// Plans that were made for requests that waited for them.
-    pub made: AtomicU64,
-    /// Whether a plan could be made for what was asked for and not for more sizes: no others are tried.
-    narrow: AtomicBool,
-    /// Bodies by (segment, which), made when first needed.
-    inner_sets: Mutex<BTreeMap<(u32, u8), Arc<PlanSet>>>,
-    /// Stretches by their first segment, made when first needed.
-    subprograms: Mutex<BTreeMap<usize, Arc<Subprogram>>>,
-    /// Where the program can be cut into them.
-    cuts: OnceLock<Cuts>,
-    late: OnceLock<Late>,
-    /// Whether this is a stretch of another unit.
-    is_subprogram: bool,
-    /// Whether plans follow from nothing but the dims asked for.
-    pinned: bool,
-    /// Why the program is none that can run, where it stands for one.
-    refusal: Option<RunError>,
-}
-
-/// A stretch of a unit's program, with a unit of its own. Numbers are the whole program's.
-pub(crate) struct Subprogram {
-    pub plan_set: PlanSet,
-    pub inputs: Vec<ValueIx>,
-    pub outputs: Vec<ValueIx>,
-    /// Values that nobody needs once it has run.
-    pub spent: Vec<ValueIx>,
-    /// The segment behind it.
-    pub end: usize,
 }
 
 impl PlanSet {

@@ -1,9 +1,11 @@
 //! A session's handle for its supervisor: what its requests do, trials of plans, and changes of plan.
-use crate::epoch::{Env, Epoch, PlanSet};
-use crate::interpret::bind_inputs;
+use crate::compiled::{Epoch, PlanSet};
+use crate::dims::Env;
+use crate::dims::bind_inputs;
+use crate::dims::shapes_of;
+use crate::options::SessionOptions;
 use crate::record::SessionRecord;
-use crate::session::SessionOptions;
-use crate::slot::{ReadyPlan, RequestSlot, SlotPool, shapes_of};
+use crate::slot::{ReadyPlan, RequestSlot, SlotPool};
 use crate::special::Special;
 use crate::trial::{Prepared, Trial, TrialShare};
 use crate::watch::{Capture, Observed, Watch};

@@ -1,7 +1,9 @@
 //! Running a program's segments in order: blocks on the device, control flow here.
 use crate::budget::{MemoryBudget, bytes_of};
-use crate::epoch::{CompiledBlock, Env, Epoch, Late, PlanSet, lookup, values};
-use crate::slot::output;
+use crate::compiled::{CompiledBlock, Epoch, PlanSet};
+use crate::dims::{Env, Late, lookup, values};
+use crate::dims::{bind_inputs, shape_of};
+use crate::recycled::output;
 use crate::value::Value;
 use crate::{Engine, RunError};
 use device::{AlignedBytes, Executable, Permit, Recycler, Request, State};
@@ -93,20 +95,6 @@ pub(crate) type States<'a> = &'a mut [State];
 
 type Slots<'v> = BTreeMap<ValueIx, Value<'v>>;
 
-/// Symbols of `program` that inputs of these shapes determine, added to `env`.
-pub(crate) fn bind_inputs(program: &Program, shapes: &[&[usize]], env: &mut Env) {
-    for s in &program.symbols {
-        if let SymbolOrigin::Input { input, axis } = s.origin
-            && lookup(env, &s.name).is_none()
-            && let Some(&n) = shapes
-                .get(input as usize)
-                .and_then(|sh| sh.get(axis as usize))
-        {
-            env.insert(s.name.clone(), n as i64);
-        }
-    }
-}
-
 /// The box that a new plan covers: the caller's range where the dims lie inside it; otherwise the
 /// dims themselves, and for sizes that come out of the computation a range up to the next power of
 /// two, so that growing sizes need few plans.
@@ -132,19 +120,6 @@ pub(crate) fn box_for(program: &Program, env: &Env, asked: &DimBox) -> DimBox {
         }
     }
     out
-}
-
-pub(crate) fn shape_of(dims: &[Dim], env: &Env, name: &str) -> Result<Vec<usize>, RunError> {
-    dims.iter()
-        .map(|d| {
-            let v = d.eval(&|s| lookup(env, s));
-            v.and_then(|v| usize::try_from(v).ok())
-                .ok_or_else(|| RunError::Control {
-                    node: name.into(),
-                    why: format!("its dimension {d} has no valid size for these inputs"),
-                })
-        })
-        .collect()
 }
 
 /// Runs `plan_set` on `inputs` (one per program input) and gives one tensor per output.

@@ -1,6 +1,7 @@
 //! Prewarming of a new plan: before a swap, the plan is made ready for the input shapes of recent requests, so
 //! that the first request after it is as fast as the hundredth. `slot` uses it; it compiles nothing.
-use crate::slot::{ReadyPlan, same_shapes};
+use crate::dims::same_shapes;
+use crate::slot::ReadyPlan;
 use crate::value::Shaped;
 
 /// Sets of shapes that are prewarmed at most.

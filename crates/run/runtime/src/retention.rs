@@ -1,5 +1,5 @@
 //! Which compiled plans a program retains beside the current one, so that their packed weights stay bounded.
-use crate::epoch::Epoch;
+use crate::compiled::Epoch;
 use device::PackedKey;
 use plan::VerifiedPlan;
 use std::collections::BTreeMap;

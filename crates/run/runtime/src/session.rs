@@ -4,69 +4,32 @@
 use crate::admission::{AdmissionGuard, AdmissionRequest, Admitted};
 use crate::batching;
 use crate::budget::MemoryBudget;
-use crate::epoch::{Env, Epoch, PlanSet};
+use crate::compiled::{Epoch, PlanSet};
+use crate::dims::Env;
 use crate::handle::SessionHandle;
 use crate::interpret::{Context, box_for, constraints, run, run_on};
+use crate::options::SessionOptions;
 use crate::record::SessionRecord;
 use crate::slot::{RECYCLED_OUTPUTS, ReadyPlan, RequestSlot, SlotPool};
-use crate::special::{Special, Specialise, sizes};
+use crate::special::{Special, sizes};
 use crate::streams::{StreamQueues, StreamTable};
 use crate::trial::Trial;
 use crate::value::{Shaped, Value};
 use crate::watch::Watch;
-use crate::{Binding, Cancel, Engine, PlanStore, RunError, SessionView, Stream};
+use crate::{Cancel, Engine, RunError, SessionView};
 use device::{Permit, Recycler, State, UnifiedBuffer};
 use layout::DimBox;
-use plan::{Allotment, Plan, Program, Timeline, VerifiedPlan};
+use plan::{Plan, Program, Timeline, VerifiedPlan};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use supervisor::admission::SessionPolicy;
 use tensor::Tensor;
 
 /// Inputs up to which their list needs no memory.
 const FEW: usize = 16;
-
-/// How a session runs.
-#[derive(Clone)]
-pub struct SessionOptions {
-    /// Ranges that plans are to cover; dims without one are planned as they come.
-    pub dims: DimBox,
-    /// What the session may use.
-    pub allotment: Allotment,
-    /// How requests are admitted, and what share of the workers they have.
-    pub policy: SessionPolicy,
-    /// Workers of a request; `None`: all where a plan has use for them, else one.
-    pub workers: Option<u32>,
-    /// Where plans and packed weights outlive the process, if anywhere.
-    pub store: Option<Arc<dyn PlanStore>>,
-    /// Makes programs for sizes that the session's program does not hold for, where that can be done.
-    pub special: Option<Arc<dyn Specialise>>,
-    /// Whether plans stay as they are, whatever happens, and follow from nothing but the dims asked for: the
-    /// same requests give the same bits.
-    pub pinned: bool,
-}
-
-impl Default for SessionOptions {
-    fn default() -> SessionOptions {
-        SessionOptions {
-            dims: DimBox::new(),
-            allotment: Allotment::default(),
-            policy: SessionPolicy {
-                max_running: 8,
-                max_queued: 1024,
-                ..SessionPolicy::default()
-            },
-            workers: None,
-            store: None,
-            special: None,
-            pinned: false,
-        }
-    }
-}
 
 /// One program, ready for requests from any number of threads.
 pub struct Session {
@@ -227,11 +190,6 @@ impl Session {
     /// Names of the outputs, in the model's order.
     pub fn output_names(&self) -> &Arc<[String]> {
         &self.outputs
-    }
-
-    /// Inputs and outputs that stay with one caller from request to request.
-    pub fn bind(&self) -> Binding<'_> {
-        Binding::new(self)
     }
 
     pub(crate) fn give_back(&self, slot: RequestSlot) {
@@ -726,15 +684,6 @@ impl Session {
     /// Every plan that was made so far, those of branches and loop bodies included.
     pub fn plans(&self) -> Vec<Arc<VerifiedPlan>> {
         self.plan_set.plans()
-    }
-
-    /// A stream: state declared by the program stays between its messages. `dims` is the box that one
-    /// plan covers for the stream's whole life.
-    ///
-    /// # Errors
-    /// State that grows, and a dim without a range.
-    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, RunError> {
-        Stream::new(self, dims)
     }
 
     /// A message of a stream is to be run at `due` if nobody receives it before.

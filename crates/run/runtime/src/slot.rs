@@ -2,10 +2,13 @@
 //! plans of one block everything that follows from the inputs' shapes, so that the next request of the same
 //! shapes computes none of it again. `session` takes slots from the pool and gives them back.
 use crate::RunError;
-use crate::epoch::{Env, Epoch, PlanSet};
-use crate::interpret::shape_of;
+use crate::compiled::{Epoch, PlanSet};
+use crate::dims::Env;
+use crate::dims::same_shapes;
+use crate::dims::shape_of;
 use crate::prewarm::PrewarmedPlans;
 use crate::record::SessionRecord;
+use crate::recycled::output;
 use crate::value::Shaped;
 use device::{AlignedBytes, Frame, Permit, Recycler, Request, UnifiedBuffer, UnifiedRequest};
 use layout::DType;
@@ -19,8 +22,6 @@ use tensor::Tensor;
 const SHAPES: usize = 4;
 /// Ports up to which no list is allocated.
 const FEW: usize = 16;
-/// Outputs from this size on are recycled; smaller ones the allocator has at hand.
-const RECYCLED: usize = 4096;
 /// Bytes of dropped outputs that a session keeps for new ones at most.
 pub(crate) const RECYCLED_OUTPUTS: usize = 64 << 20;
 
@@ -51,48 +52,6 @@ struct Out {
     dtype: DType,
     shape: Vec<usize>,
     bytes: usize,
-}
-
-/// Whether `shapes` are those of `key`.
-pub(crate) fn same_shapes<'a>(key: &[usize], shapes: impl Iterator<Item = &'a [usize]>) -> bool {
-    let mut rest = key;
-    for s in shapes {
-        let Some((&rank, tail)) = rest.split_first() else {
-            return false;
-        };
-        if rank != s.len() || tail.len() < rank || tail[..rank] != *s {
-            return false;
-        }
-        rest = &tail[rank..];
-    }
-    rest.is_empty()
-}
-
-/// The shapes that `key` is of.
-pub(crate) fn shapes_of(key: &[usize]) -> Vec<&[usize]> {
-    let mut shapes = Vec::new();
-    let mut rest = key;
-    while let Some((&rank, tail)) = rest.split_first() {
-        let (shape, behind) = tail.split_at(rank.min(tail.len()));
-        shapes.push(shape);
-        rest = behind;
-    }
-    shapes
-}
-
-/// A tensor with any contents for an output, recycled where that pays.
-pub(crate) fn output(
-    buffers: &Arc<Recycler>,
-    dtype: DType,
-    shape: &[usize],
-    bytes: usize,
-    name: &str,
-) -> Result<Tensor, RunError> {
-    if bytes < RECYCLED {
-        return Ok(Tensor::zeros(dtype, shape)?);
-    }
-    let memory = buffers.take(bytes, name)?;
-    Ok(Tensor::from_memory(dtype, shape, Box::new(memory))?)
 }
 
 impl ReadyPlan {
@@ -135,7 +94,7 @@ impl ReadyPlan {
         if program.outputs.len() != block.outputs.len() {
             return Ok(None);
         }
-        let symbols = crate::epoch::values(&block.symbols, env);
+        let symbols = crate::dims::values(&block.symbols, env);
         let mut key = Vec::new();
         for s in shapes {
             key.push(s.len());
@@ -207,7 +166,7 @@ impl ReadyPlan {
             stop_after,
             permit,
         };
-        crate::epoch::with_memory(exe, frame, memory, |frame| exe.run(frame, request))?;
+        crate::compiled::with_memory(exe, frame, memory, |frame| exe.run(frame, request))?;
         self.epoch.intact()
     }
 }
@@ -318,7 +277,7 @@ impl RequestSlot {
             timeline: None,
             permit,
         };
-        crate::epoch::with_memory(exe, &mut r.frame, memory, |frame| {
+        crate::compiled::with_memory(exe, &mut r.frame, memory, |frame| {
             exe.run_unified(frame, request)
         })?;
         Ok(outs)

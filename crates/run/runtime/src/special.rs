@@ -4,8 +4,9 @@
 //! assumed and checked ([`Program::constraints`]). A request that breaks an assumption runs on a
 //! program in which the symbols that it speaks of are numbers, and if that is not enough, one made
 //! for exactly the request's shapes.
-use crate::epoch::{Env, PlanSet, lookup};
-use crate::interpret::bind_inputs;
+use crate::compiled::PlanSet;
+use crate::dims::bind_inputs;
+use crate::dims::{Env, lookup};
 use crate::value::Shaped;
 use crate::{PlanStore, RunError};
 use layout::{Dim, Sym};

@@ -1,6 +1,6 @@
 //! Concatenation of tensors along an axis, and splitting. `batching` and `streams` use it.
 use crate::RunError;
-use crate::slot::output;
+use crate::recycled::output;
 use device::Recycler;
 use std::sync::Arc;
 use tensor::Tensor;

@@ -2,6 +2,7 @@
 //! queues and their batching are in `streams`.
 use crate::mask::Mask;
 use crate::slab::{StateLayout, StateStorage};
+use crate::streams::Answer;
 use crate::streams::{
     AccountedBytes, BatchAxes, Message, StreamEntry, StreamSetup, StreamState, block_of,
     initial_state,
@@ -22,9 +23,6 @@ pub const STREAM_CAPACITY: usize = 64;
 const LINGER: Duration = Duration::from_millis(1);
 /// Bytes of an input that messages share, up to which it is looked at whether they do.
 const SHARED: usize = 256;
-
-/// Outputs of one message, by name, in the model's order; those that are state are not among them.
-pub type Answer = Vec<(String, Tensor)>;
 
 /// Messages in a row of which each finds the state (KV caches, recurrent state) that the one before left.
 ///
@@ -520,5 +518,16 @@ impl Drop for Stream<'_> {
         let entry = self.session.streams.table().all.remove(&self.entry);
         // Outside the lock: freeing a large state takes a while.
         drop(entry);
+    }
+}
+
+impl Session {
+    /// A stream: state declared by the program stays between its messages. `dims` is the box that one
+    /// plan covers for the stream's whole life.
+    ///
+    /// # Errors
+    /// State that grows, and a dim without a range.
+    pub fn stream(&self, dims: &DimBox) -> Result<Stream<'_>, RunError> {
+        Stream::new(self, dims)
     }
 }

@@ -1,20 +1,10 @@
 //! The thread of a session that runs stream messages which no caller receives, once their linger time is over.
 //! It is started by the first such message, and ends with the session.
+use crate::streams::StreamThread;
 use crate::streams::{StreamQueues, StreamTable};
 use crate::{RunError, Session};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
-
-/// State of that thread.
-#[derive(Default)]
-pub(crate) struct StreamThread {
-    /// Started and not ended.
-    running: bool,
-    /// Asked to end.
-    closed: bool,
-    /// Sleeping: until then, or without a limit.
-    asleep: Option<Option<Instant>>,
-}
 
 impl StreamThread {
     fn sleeps_beyond(&self, due: Instant) -> bool {

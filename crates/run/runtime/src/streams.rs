@@ -4,14 +4,12 @@
 //! A stream has at most one message running, so that answers come in the order of the messages and each message
 //! finds the state that the one before left. Messages that no caller receives are run by one thread of the
 //! session (`stream_thread`).
-use crate::epoch::{Env, Epoch, lookup};
-use crate::interpret::shape_of;
+use crate::compiled::Epoch;
+use crate::dims::{Env, lookup};
 use crate::mask::Mask;
 use crate::record::SessionRecord;
-use crate::slab::{self, BatchPart, StateLayout, StateStorage};
-use crate::stream::Answer;
-use crate::stream_thread::StreamThread;
-use crate::{Cancel, RunError, Session, stack};
+use crate::slab::{StateLayout, StateStorage};
+use crate::{Cancel, RunError};
 use layout::{DType, Dim, DimBox, Sym};
 use plan::{Block, PlanSegment, Program, StatePair};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -110,7 +108,7 @@ impl StreamSetup {
     }
 
     /// Names of the outputs whose state stays in place.
-    fn outputs_in_place(&self) -> Vec<&str> {
+    pub(crate) fn outputs_in_place(&self) -> Vec<&str> {
         let states = self.block().into_iter().flat_map(|b| {
             let ports = b.states.iter();
             ports.map(|s| b.outputs[s.output as usize].name.as_str())
@@ -338,12 +336,12 @@ fn can_batch_states(a: &StreamEntry, b: &StreamEntry) -> bool {
 }
 
 /// A message under way.
-struct BatchMember {
-    id: u64,
-    setup: Arc<StreamSetup>,
-    message: Message,
-    state: StreamState,
-    answer: Option<Result<Answer, RunError>>,
+pub(crate) struct BatchMember {
+    pub id: u64,
+    pub setup: Arc<StreamSetup>,
+    pub message: Message,
+    pub state: StreamState,
+    pub answer: Option<Result<Answer, RunError>>,
 }
 
 /// The streams of a session.
@@ -359,7 +357,7 @@ pub(crate) struct StreamQueues {
 /// happens.
 pub(crate) struct MessageBatch<'h> {
     queues: &'h StreamQueues,
-    members: Vec<BatchMember>,
+    pub(crate) members: Vec<BatchMember>,
     batch_axes: bool,
 }
 
@@ -397,308 +395,6 @@ impl StreamQueues {
             batch_axes,
         })
     }
-}
-
-impl Drop for MessageBatch<'_> {
-    fn drop(&mut self) {
-        let mut table = self.queues.table();
-        for m in self.members.drain(..) {
-            // A stream that was dropped meanwhile has no entry: its state goes here.
-            if let Some(entry) = table.all.get_mut(&m.id) {
-                entry.state = Some(m.state);
-                let answer = m.answer.unwrap_or(Err(RunError::Abandoned));
-                entry.answers.push_back(answer);
-            }
-        }
-        if self.batch_axes {
-            table.batch_axes = false;
-        }
-        self.queues.notify_if_due(&table);
-        drop(table);
-        self.queues.changed.notify_all();
-    }
-}
-
-impl MessageBatch<'_> {
-    /// Runs the messages.
-    pub fn run(mut self, session: &Session) {
-        for m in &mut self.members {
-            if m.message.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
-                m.answer = Some(session.account(None, Err(RunError::Cancelled)));
-            }
-        }
-        let mut left: Vec<&mut BatchMember> = (self.members.iter_mut())
-            .filter(|m| m.answer.is_none())
-            .collect();
-        if left.len() > 1 && run_batch(session, &mut left).is_ok() {
-            return;
-        }
-        // What is wrong with one message is not the others' fault.
-        for m in left {
-            let began = session.record.stats.begin();
-            let out = match m.setup.block() {
-                Some(_) => run_in_place(session, m),
-                None => run_carried(session, m),
-            };
-            m.answer = Some(session.account(began, out));
-        }
-    }
-}
-
-/// The inputs of several messages as those of one request: `pads` rows of zeros stand in front of each one's cache,
-/// which makes it as long as that of message `longest`.
-fn batch_inputs(
-    session: &Session,
-    members: &[&mut BatchMember],
-    axes: &BatchAxes,
-    (longest, pads): (usize, &[usize]),
-) -> Result<Vec<Tensor>, RunError> {
-    let setup = &members[0].setup;
-    let (program, buffers) = (session.program(), session.buffers());
-    let shapes = in_place_shapes(session, members[longest]);
-    let mut inputs: Vec<Tensor> = vec![];
-    for (i, axis) in axes.inputs.iter().enumerate() {
-        let value = program.value(program.inputs[i]);
-        // State in place enters as zeros of its shape: only the shape is looked at.
-        let own = setup.in_place.iter().position(|&p| p as usize == i);
-        if let (Some(s), Some(axis)) = (own, axis) {
-            let mut shape = shapes[s].clone();
-            shape[*axis] = members.iter().map(|m| m.message.items).sum();
-            inputs.push(Tensor::zeros(value.dtype, &shape)?);
-            continue;
-        }
-        if let (Some(m), Some(axis)) = (setup.mask.as_ref().filter(|m| m.input == i), axis) {
-            let each: Vec<Tensor> = members
-                .iter()
-                .zip(pads)
-                .filter_map(|(own, &pad)| Some((own.message.inputs[i].as_ref()?, pad)))
-                .map(|(t, pad)| stack::padded(buffers, t, m.axis, pad, &value.name))
-                .collect::<Result<_, _>>()?;
-            let each: Vec<&Tensor> = each.iter().collect();
-            inputs.push(stack::join(buffers, &each, *axis, &value.name)?);
-            continue;
-        }
-        let state = setup.carried.iter().position(|p| p.input as usize == i);
-        let each: Vec<&Tensor> = members
-            .iter()
-            .filter_map(|m| match state {
-                Some(s) => m.state.carried[s].as_ref(),
-                None => m.message.inputs[i].as_ref(),
-            })
-            .collect();
-        inputs.push(match (axis, each.first()) {
-            (Some(axis), _) => stack::join(buffers, &each, *axis, &value.name)?,
-            // Its bytes are equal: they are part of the key.
-            (None, Some(t)) => (*t).clone(),
-            (None, None) => return Err(RunError::Abandoned),
-        });
-    }
-    Ok(inputs)
-}
-
-/// Runs several messages as one request.
-fn run_batch(session: &Session, members: &mut [&mut BatchMember]) -> Result<(), RunError> {
-    let setup = members[0].setup.clone();
-    let Some(batch_axes) = &setup.batch_axes else {
-        return Err(RunError::Abandoned);
-    };
-    let buffers = session.buffers();
-    let items: Vec<usize> = members.iter().map(|m| m.message.items).collect();
-    // How long each one's caches are, where that may differ.
-    let length = |m: &BatchMember| -> usize {
-        let grows = setup.mask.as_ref().map(|m| m.grows);
-        let first = m.state.shapes.first();
-        let n = first.zip(grows).and_then(|(s, g)| s.get(g));
-        n.copied().unwrap_or(0)
-    };
-    let lengths: Vec<usize> = members.iter().map(|m| length(m)).collect();
-    let longest = (0..members.len()).max_by_key(|&i| lengths[i]).unwrap_or(0);
-    let pads: Vec<usize> = lengths.iter().map(|n| lengths[longest] - n).collect();
-    let inputs = batch_inputs(session, members, batch_axes, (longest, &pads))?;
-    let list: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
-    let began: Vec<_> = members
-        .iter()
-        .map(|_| session.record.stats.begin())
-        .collect();
-    let mut env = Env::new();
-    let outs = {
-        let guard = session.admit()?;
-        match &setup.epoch {
-            Some(epoch) => {
-                env = sizes_in_plan(session, epoch, &list)?;
-                let storages = members.iter_mut().map(|m| &mut m.state.in_place).collect();
-                let parts = items.iter().zip(&pads);
-                let parts: Vec<BatchPart> = parts
-                    .map(|(&items, &pad)| BatchPart { items, pad })
-                    .collect();
-                let slab = slab::share(storages, &parts, &setup.layouts)?;
-                let mut states = slab.states();
-                session.run_placed(epoch, &list, &env, &mut states, guard.permit_of_all())?
-            }
-            None => {
-                let mut slot = None;
-                let permit = guard.permit_of_all();
-                let outs = session.run_within(&setup.dims, &list, &mut slot, permit);
-                if let Some(l) = slot {
-                    session.give_back(l);
-                }
-                outs?
-            }
-        }
-    };
-    let mut parts: Vec<Vec<(usize, Tensor)>> = members.iter().map(|_| vec![]).collect();
-    let in_place = setup.outputs_in_place();
-    let names = session.output_names();
-    for (i, o) in outs.iter().enumerate() {
-        if !in_place.contains(&names[i].as_str()) {
-            let split = stack::split(buffers, o, batch_axes.outputs[i], &items, &names[i])?;
-            parts
-                .iter_mut()
-                .zip(split)
-                .for_each(|(p, t)| p.push((i, t)));
-        }
-    }
-    let mut next: Vec<Vec<Vec<usize>>> = vec![];
-    for (n, length) in items.iter().zip(&lengths) {
-        let ragged = |s: &Sym| setup.mask.as_ref().is_some_and(|m| m.symbol == *s);
-        let own = env.iter().map(|(s, v)| match *s == batch_axes.symbol {
-            true => (s.clone(), *n as i64),
-            false if ragged(s) => (s.clone(), *length as i64),
-            false => (s.clone(), *v),
-        });
-        next.push(next_shapes(&setup, &own.collect::<Env>())?);
-    }
-    for (((m, outs), began), shapes) in members.iter_mut().zip(parts).zip(began).zip(next) {
-        m.state.shapes = shapes;
-        m.state.items = Some(m.message.items);
-        let out = store_outputs(session, &m.setup, &mut m.state, outs);
-        m.answer = Some(session.account(began, Ok(out)));
-    }
-    Ok(())
-}
-
-/// Puts outputs, by their numbers, that are state where the next message finds them, and names the others.
-fn store_outputs(
-    session: &Session,
-    setup: &StreamSetup,
-    state: &mut StreamState,
-    outs: Vec<(usize, Tensor)>,
-) -> Answer {
-    let mut answer = vec![];
-    for (i, t) in outs {
-        match setup.carried.iter().position(|p| p.output as usize == i) {
-            Some(s) => state.carried[s] = Some(t),
-            None => answer.push((session.output_names()[i].clone(), t)),
-        }
-    }
-    state.count();
-    answer
-}
-
-/// Shapes with which the states in place of a message's stream enter, in the order of its block's states.
-fn in_place_shapes(session: &Session, m: &BatchMember) -> Vec<Vec<usize>> {
-    let states = m.setup.block().into_iter().flat_map(|b| {
-        let ports = b.states.iter().map(|s| &b.inputs[s.input as usize]);
-        ports.zip(&m.state.shapes)
-    });
-    let follow = |(port, shape): (&plan::Port, &Vec<usize>)| {
-        let extents = port.shape.iter().zip(shape).map(|(d, &n)| {
-            // Symbolic extents that another input gives (a batch) follow that input.
-            let given = d.as_sym();
-            let given = given.and_then(|s| given_extent(session.program(), &m.message.inputs, s));
-            given.unwrap_or(n)
-        });
-        extents.collect()
-    };
-    states.map(follow).collect()
-}
-
-/// The sizes of a request, all in the plan that keeps state in place.
-fn sizes_in_plan(
-    session: &Session,
-    epoch: &Epoch,
-    list: &[Option<&Tensor>],
-) -> Result<Env, RunError> {
-    let env = session.shapes(list)?;
-    match epoch.covers(&env) {
-        true => Ok(env),
-        false => Err(RunError::Stream {
-            why: format!(
-                "its plan covers {}, and this message is outside; open a stream over a larger range",
-                epoch.plan.plan().dims
-            ),
-        }),
-    }
-}
-
-/// Shapes of the states in place after a request of these sizes.
-fn next_shapes(setup: &StreamSetup, env: &Env) -> Result<Vec<Vec<usize>>, RunError> {
-    let states = setup.block().into_iter().flat_map(|b| {
-        let ports = b.states.iter();
-        ports.map(|s| &b.outputs[s.output as usize])
-    });
-    states.map(|p| shape_of(&p.shape, env, &p.name)).collect()
-}
-
-/// Runs one message whose state goes from output to input as tensors.
-fn run_carried(session: &Session, m: &mut BatchMember) -> Result<Answer, RunError> {
-    let setup = m.setup.clone();
-    let mut list: Vec<Option<&Tensor>> = m.message.inputs.iter().map(Option::as_ref).collect();
-    for (pair, t) in setup.carried.iter().zip(&m.state.carried) {
-        list[pair.input as usize] = t.as_ref();
-    }
-    let call = crate::Call {
-        cancel: m.message.cancel.as_ref(),
-        deadline: None,
-    };
-    let guard = session.admit_call(call)?;
-    let mut slot = None;
-    let outs = session.run_within(&setup.dims, &list, &mut slot, guard.permit());
-    if let Some(l) = slot {
-        session.give_back(l);
-    }
-    drop(guard);
-    let outs = outs?.into_iter().enumerate().collect();
-    Ok(store_outputs(session, &setup, &mut m.state, outs))
-}
-
-/// Runs one message on the plan that keeps its state in place.
-fn run_in_place(session: &Session, m: &mut BatchMember) -> Result<Answer, RunError> {
-    let setup = m.setup.clone();
-    let (Some(epoch), Some(block)) = (&setup.epoch, setup.block()) else {
-        return Err(RunError::Abandoned);
-    };
-    // State in place enters as zeros of its shape: only the shape is looked at.
-    let mut own: Vec<(u32, Tensor)> = vec![];
-    let shapes = in_place_shapes(session, m);
-    for ((s, shape), &input) in block.states.iter().zip(&shapes).zip(&setup.in_place) {
-        let dtype = block.inputs[s.input as usize].dtype;
-        own.push((input, Tensor::zeros(dtype, shape)?));
-    }
-    let mut list: Vec<Option<&Tensor>> = m.message.inputs.iter().map(Option::as_ref).collect();
-    for (pair, t) in setup.carried.iter().zip(&m.state.carried) {
-        list[pair.input as usize] = t.as_ref();
-    }
-    for (i, t) in &own {
-        list[*i as usize] = Some(t);
-    }
-    let env = sizes_in_plan(session, epoch, &list)?;
-    let call = crate::Call {
-        cancel: m.message.cancel.as_ref(),
-        deadline: None,
-    };
-    let guard = session.admit_call(call)?;
-    let states = m.state.in_place.own(&setup.layouts)?;
-    let outs = session.run_placed(epoch, &list, &env, states, guard.permit());
-    drop(guard);
-    let outs = outs?;
-    m.state.shapes = next_shapes(&setup, &env)?;
-    m.state.items = Some(m.message.items);
-    let in_place = setup.outputs_in_place();
-    let names = session.output_names();
-    let outs = outs.into_iter().enumerate();
-    let outs = outs.filter(|(i, _)| !in_place.contains(&names[*i].as_str()));
-    Ok(store_outputs(session, &setup, &mut m.state, outs.collect()))
 }
 
 /// The extent that the inputs of a message give to a symbol.
@@ -752,4 +448,38 @@ pub(crate) fn initial_state(
         ),
     })?;
     Ok(Tensor::zeros(value.dtype, &shape)?)
+}
+
+impl Drop for MessageBatch<'_> {
+    fn drop(&mut self) {
+        let mut table = self.queues.table();
+        for m in self.members.drain(..) {
+            // A stream that was dropped meanwhile has no entry: its state goes here.
+            if let Some(entry) = table.all.get_mut(&m.id) {
+                entry.state = Some(m.state);
+                let answer = m.answer.unwrap_or(Err(RunError::Abandoned));
+                entry.answers.push_back(answer);
+            }
+        }
+        if self.batch_axes {
+            table.batch_axes = false;
+        }
+        self.queues.notify_if_due(&table);
+        drop(table);
+        self.queues.changed.notify_all();
+    }
+}
+
+/// Outputs of one message, by name, in the model's order; those that are state are not among them.
+pub type Answer = Vec<(String, Tensor)>;
+
+/// State of that thread.
+#[derive(Default)]
+pub(crate) struct StreamThread {
+    /// Started and not ended.
+    pub(crate) running: bool,
+    /// Asked to end.
+    pub(crate) closed: bool,
+    /// Sleeping: until then, or without a limit.
+    pub(crate) asleep: Option<Option<Instant>>,
 }

@@ -1,6 +1,7 @@
 //! Trials: a new plan runs some of a session's requests while the others keep theirs, so that the two can be
 //! compared.
-use crate::epoch::{Env, Epoch};
+use crate::compiled::Epoch;
+use crate::dims::Env;
 use plan::VerifiedPlan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -61,27 +61,26 @@ fn level(
     }
 }
 
-/// The machine that a set of facts describes; pure.
-pub fn describe(facts: &Facts) -> Machine {
-    let u = Uarch::of(facts);
-    let workers = facts.worker_cpus().len().max(1) as u64;
-    let hz = facts.nominal_hz.unwrap_or(u.nominal_hz);
-    let per_cycle = |bytes: f64| Bandwidth::private(Sourced::assumed(bytes * hz), workers);
-    let has = |f: &str| facts.features.iter().any(|x| x == f);
-    let vector_bytes: u64 = if has("avx512f") {
-        64
-    } else if has("avx2") {
-        32
-    } else {
-        16
-    };
-    let registers: u64 = if has("avx512f") || facts.arch_name == "aarch64" {
-        32
-    } else {
-        16
-    };
-    let line = facts.caches.first().map_or(64, |c| c.line.max(1));
+/// What levels and units follow from.
+struct Basis<'a> {
+    facts: &'a Facts,
+    u: &'a Uarch,
+    hz: f64,
+    workers: u64,
+    vector_bytes: u64,
+}
 
+/// Registers, caches and memory.
+fn levels(b: &Basis, registers: u64) -> Vec<Level> {
+    let Basis {
+        facts,
+        u,
+        hz,
+        workers,
+        vector_bytes,
+    } = *b;
+    let per_cycle = |bytes: f64| Bandwidth::private(Sourced::assumed(bytes * hz), workers);
+    let line = facts.caches.first().map_or(64, |c| c.line.max(1));
     let mut levels = vec![level(
         "register",
         (registers * vector_bytes) as f64,
@@ -145,7 +144,19 @@ pub fn describe(facts: &Facts) -> Machine {
         host.bytes = Sourced::assumed(4e9);
     }
     levels.push(host);
+    levels
+}
 
+/// Units by what they do, their formats and extensions.
+fn units(b: &Basis) -> Vec<Unit> {
+    let Basis {
+        facts,
+        u,
+        hz,
+        workers,
+        vector_bytes,
+    } = *b;
+    let has = |f: &str| facts.features.iter().any(|x| x == f);
     let mut units = Vec::new();
     let mut unit =
         |name: &str, class, dtype_in, dtype_acc, lanes: u64, isa: &str, per_worker: f64| {
@@ -235,7 +246,35 @@ pub fn describe(facts: &Facts) -> Machine {
         "",
         simple / (4 * lanes.max(1)) as f64,
     );
+    units
+}
 
+/// The machine that a set of facts describes; pure.
+pub fn describe(facts: &Facts) -> Machine {
+    let u = Uarch::of(facts);
+    let workers = facts.worker_cpus().len().max(1) as u64;
+    let hz = facts.nominal_hz.unwrap_or(u.nominal_hz);
+    let has = |f: &str| facts.features.iter().any(|x| x == f);
+    let vector_bytes: u64 = if has("avx512f") {
+        64
+    } else if has("avx2") {
+        32
+    } else {
+        16
+    };
+    let registers: u64 = if has("avx512f") || facts.arch_name == "aarch64" {
+        32
+    } else {
+        16
+    };
+    let basis = Basis {
+        facts,
+        u: &u,
+        hz,
+        workers,
+        vector_bytes,
+    };
+    let best = u.flop_per_cycle_best(facts);
     Machine {
         name: facts.machine_name(u.name, workers),
         aliases: vec!["detected".to_string()],
@@ -273,8 +312,8 @@ pub fn describe(facts: &Facts) -> Machine {
             call_s: Sourced::assumed(40.0 / hz),
         },
         limits: Limits::default(),
-        levels,
-        units,
+        levels: levels(&basis, registers),
+        units: units(&basis),
         links: Vec::new(),
     }
 }

@@ -1,18 +1,17 @@
 //! A compiled block: its steps, the memory of a request, and the run of one.
+use crate::exec::View;
 use crate::exec::calls::Known;
-use crate::exec::{CKernel, View, run as tasks};
-use crate::flow::{Flow, StepSpec};
-use crate::host::CHost;
+use crate::flow::Flow;
 use crate::job::Job;
 use crate::pool::{Pool, Workspace};
-use crate::trace::LEAST_S;
+use crate::steps::Steps;
 use device::{
     AlignedBytes, DeviceError, Executable, Frame, PackedBytes, PackedKey, Permit, Request,
 };
-use layout::{DType, Dim, DimBox};
+use layout::DType;
 use plan::{
-    Block, Bound, BufferKind, Params, Plan, Size, Span, Step, TileMap, TileNeeds, TiledPlan,
-    VerifiedPlan, WORKERS_PAY, Wait,
+    Block, Bound, BufferKind, Params, Plan, Size, Span, TileNeeds, TiledPlan, VerifiedPlan,
+    WORKERS_PAY,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,155 +20,6 @@ use tensor::WeightStore;
 
 /// Below this predicted time a request runs on the calling thread alone.
 const TINY_S: f64 = 20e-6;
-/// Tasks of one step at most: counters are 32 bits and overshoot by a chunk per worker.
-const MAX_TASKS: u32 = 1 << 30;
-/// Tasks that one ticket takes at most.
-const MAX_CHUNK: i64 = 1 << 16;
-
-/// A compiled step's work.
-pub(crate) enum CWork {
-    Kernel(Box<CKernel>),
-    Host(Box<CHost>),
-}
-
-/// Steps in order, compiled.
-pub(crate) struct Steps {
-    pub names: Vec<String>,
-    pub nodes: Vec<String>,
-    pub work: Vec<CWork>,
-    pub specs: Vec<StepSpec>,
-    /// The maps of every step's waits for tiles.
-    maps: Vec<Vec<TileMap>>,
-    pub params: Params,
-    /// Whether tickets of a step take long enough to be recorded always.
-    pub timed: Vec<bool>,
-    /// Scratch bytes and tiles per worker, bytes of zeros.
-    pub scratch: usize,
-    pub views: usize,
-    pub zeros: AlignedBytes,
-}
-
-impl Steps {
-    pub(crate) fn compile(
-        steps: &[Step],
-        programs: &[Option<kernel::TileProgram>],
-        dims: &DimBox,
-        kernels: &'static crate::ukr::Kernels,
-        mut params: Params,
-    ) -> Result<Steps, DeviceError> {
-        let (mut work, mut specs, mut maps) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut scratch, mut views, mut zeros) = (0, 0, 0);
-        for (s, program) in steps.iter().zip(programs) {
-            plan::pause();
-            let fail = |why: String| DeviceError::Unsupported {
-                device: "cpu".into(),
-                step: s.name.clone(),
-                why,
-            };
-            let mut chunk = 1;
-            match (&s.work, program) {
-                (plan::StepWork::Kernel { args, schedule, .. }, Some(p)) => {
-                    let k = crate::exec::compile::compile(p, args, &mut params, dims, kernels)
-                        .map_err(fail)?;
-                    chunk = schedule.chunk.clamp(1, MAX_CHUNK);
-                    scratch = scratch.max(k.scratch);
-                    views = views.max(k.tiles.len());
-                    zeros = zeros.max(k.zeros);
-                    work.push(CWork::Kernel(Box::new(k)));
-                }
-                (
-                    plan::StepWork::Host {
-                        op,
-                        inputs,
-                        outputs,
-                    },
-                    _,
-                ) => {
-                    work.push(CWork::Host(Box::new(CHost::new(
-                        op,
-                        inputs,
-                        outputs,
-                        &mut params,
-                    ))));
-                }
-                _ => return Err(fail("it has no tile program; verify the plan".into())),
-            }
-            let mut spec = StepSpec {
-                chunk: chunk as u32,
-                waits: vec![],
-                tiles: vec![],
-                awaited: false,
-            };
-            let mut of = vec![];
-            for w in &s.waits {
-                match w {
-                    Wait::Step(s) => spec.waits.push(*s),
-                    Wait::Tiles { step, map } => {
-                        map.dims().into_iter().for_each(|d| {
-                            params.intern(d);
-                        });
-                        spec.tiles.push(*step);
-                        of.push(map.clone());
-                    }
-                }
-            }
-            specs.push(spec);
-            maps.push(of);
-        }
-        StepSpec::await_all(&mut specs);
-        let timed = steps.iter().zip(&specs).map(|(s, spec)| {
-            let tasks = s.tasks.known().unwrap_or(i64::MAX).max(1) as f64;
-            s.predicted.time_s * f64::from(spec.chunk) / tasks >= LEAST_S
-        });
-        Ok(Steps {
-            timed: timed.collect(),
-            names: steps.iter().map(|s| s.name.clone()).collect(),
-            nodes: steps.iter().map(|s| s.nodes.join(", ")).collect(),
-            work,
-            specs,
-            maps,
-            params,
-            scratch,
-            views,
-            zeros: AlignedBytes::new(zeros, "zeros")?,
-        })
-    }
-
-    /// Tasks of every step under the parameters `p`.
-    pub(crate) fn tasks(&self, p: &[i64], out: &mut [u32]) -> Result<(), DeviceError> {
-        for (i, (w, o)) in self.work.iter().zip(out).enumerate() {
-            *o = match w {
-                CWork::Kernel(k) => tasks::tasks(k, p).filter(|&n| n <= MAX_TASKS),
-                CWork::Host(_) => Some(1),
-            }
-            .ok_or_else(|| {
-                self.error(
-                    i,
-                    format!("it has more than {MAX_TASKS} tasks; use larger tiles"),
-                )
-            })?;
-        }
-        Ok(())
-    }
-
-    /// The waits for tiles of every step under the parameters `p`; `None` where all tasks are needed.
-    fn needs(&self, p: &[i64], out: &mut [Vec<Option<TileNeeds>>]) {
-        let value = |d: &Dim| p.get(self.params.find(d)? as usize).copied();
-        for (maps, out) in self.maps.iter().zip(out) {
-            out.clear();
-            out.extend(maps.iter().map(|m| m.at(&value)));
-        }
-    }
-
-    pub(crate) fn error(&self, step: usize, why: String) -> DeviceError {
-        DeviceError::Step {
-            step: self.names[step].clone(),
-            nodes: self.nodes[step].clone(),
-            why,
-        }
-    }
-}
-
 /// Memory of a buffer that outlives requests.
 pub(crate) enum PersistentBuffer {
     /// Init results, with the keys they are kept under, and aligned copies.
@@ -294,6 +144,88 @@ impl UnprovedBlock {
 }
 
 impl CpuExecutable {
+    /// Gives the buffers of ports and states the memory of a request, staged where it is not aligned.
+    #[inline]
+    fn bind(
+        &self,
+        f: &mut CpuFrame,
+        b: &Block,
+        request: &mut Request<'_>,
+    ) -> Result<(), DeviceError> {
+        let count = |got: usize, want: usize, what: &str| {
+            if got == want {
+                Ok(())
+            } else {
+                Err(DeviceError::Port {
+                    port: format!("the list of {what}"),
+                    want: want as u64,
+                    got: got as u64,
+                })
+            }
+        };
+        count(request.inputs.len(), self.inputs.len(), "inputs")?;
+        count(request.outputs.len(), self.outputs.len(), "outputs")?;
+        count(request.states.len(), b.states.len(), "states")?;
+        let fits = |port: &CPort, want: usize, got: usize| {
+            if want == got {
+                Ok(())
+            } else {
+                Err(DeviceError::Port {
+                    port: port.name.clone(),
+                    want: want as u64,
+                    got: got as u64,
+                })
+            }
+        };
+        for (i, (port, bytes)) in self.inputs.iter().zip(request.inputs).enumerate() {
+            if port.state {
+                continue;
+            }
+            fits(port, f.sizes[i], bytes.len())?;
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
+                bytes.as_ptr().cast_mut()
+            } else {
+                let s = stage(&mut f.staged[i], bytes.len(), &port.name)?;
+                s[..bytes.len()].copy_from_slice(bytes);
+                s.as_ptr()
+            };
+        }
+        for (i, (port, bytes)) in self
+            .outputs
+            .iter()
+            .zip(request.outputs.iter_mut())
+            .enumerate()
+        {
+            if port.state {
+                continue;
+            }
+            fits(port, f.sizes[self.inputs.len() + i], bytes.len())?;
+            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
+                bytes.as_mut_ptr()
+            } else {
+                stage(
+                    &mut f.staged[self.inputs.len() + i],
+                    bytes.len(),
+                    &port.name,
+                )?
+                .as_ptr()
+            };
+        }
+        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
+            let bytes = state.host()?;
+            let buffer = &b.buffers[s.buffer as usize];
+            if (bytes.len() as u64) < buffer.bytes {
+                return Err(DeviceError::Port {
+                    port: buffer.name.clone(),
+                    want: buffer.bytes,
+                    got: bytes.len() as u64,
+                });
+            }
+            f.bufs[s.buffer as usize] = bytes.as_ptr();
+        }
+        Ok(())
+    }
+
     /// `made` is block `block` of `plan`, compiled.
     pub(crate) fn new(
         pool: Arc<Pool>,
@@ -504,7 +436,7 @@ impl Executable for CpuExecutable {
         }
     }
 
-    fn run(&self, frame: &mut Frame, request: Request<'_>) -> Result<(), DeviceError> {
+    fn run(&self, frame: &mut Frame, mut request: Request<'_>) -> Result<(), DeviceError> {
         let b = self.block()?;
         let f = frame
             .0
@@ -520,79 +452,8 @@ impl Executable for CpuExecutable {
         let start = request.timeline.is_some().then(Instant::now);
         self.lay(f, b)?;
         self.dims(f, b, request.symbols)?;
+        self.bind(f, b, &mut request)?;
         let p = f.bound.values();
-        // Ports.
-        let count = |got: usize, want: usize, what: &str| {
-            if got == want {
-                Ok(())
-            } else {
-                Err(DeviceError::Port {
-                    port: format!("the list of {what}"),
-                    want: want as u64,
-                    got: got as u64,
-                })
-            }
-        };
-        count(request.inputs.len(), self.inputs.len(), "inputs")?;
-        count(request.outputs.len(), self.outputs.len(), "outputs")?;
-        count(request.states.len(), b.states.len(), "states")?;
-        let fits = |port: &CPort, want: usize, got: usize| {
-            if want == got {
-                Ok(())
-            } else {
-                Err(DeviceError::Port {
-                    port: port.name.clone(),
-                    want: want as u64,
-                    got: got as u64,
-                })
-            }
-        };
-        for (i, (port, bytes)) in self.inputs.iter().zip(request.inputs).enumerate() {
-            if port.state {
-                continue;
-            }
-            fits(port, f.sizes[i], bytes.len())?;
-            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
-                bytes.as_ptr().cast_mut()
-            } else {
-                let s = stage(&mut f.staged[i], bytes.len(), &port.name)?;
-                s[..bytes.len()].copy_from_slice(bytes);
-                s.as_ptr()
-            };
-        }
-        for (i, (port, bytes)) in self
-            .outputs
-            .iter()
-            .zip(request.outputs.iter_mut())
-            .enumerate()
-        {
-            if port.state {
-                continue;
-            }
-            fits(port, f.sizes[self.inputs.len() + i], bytes.len())?;
-            f.bufs[port.buffer] = if aligned(bytes.as_ptr(), port.size.dtype) {
-                bytes.as_mut_ptr()
-            } else {
-                stage(
-                    &mut f.staged[self.inputs.len() + i],
-                    bytes.len(),
-                    &port.name,
-                )?
-                .as_ptr()
-            };
-        }
-        for (s, state) in b.states.iter().zip(request.states.iter_mut()) {
-            let bytes = state.host()?;
-            let buffer = &b.buffers[s.buffer as usize];
-            if (bytes.len() as u64) < buffer.bytes {
-                return Err(DeviceError::Port {
-                    port: buffer.name.clone(),
-                    want: buffer.bytes,
-                    got: bytes.len() as u64,
-                });
-            }
-            f.bufs[s.buffer as usize] = bytes.as_ptr();
-        }
         let n = request
             .stop_after
             .map_or(f.tasks.len(), |s| (s as usize + 1).min(f.tasks.len()));

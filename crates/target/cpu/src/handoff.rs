@@ -2,12 +2,12 @@
 //! resident workers, and in the ways that programs use else, beside the machine's own cache-line
 //! ping-pong.
 use crate::exec::run as tasks;
-use crate::executable::Steps;
 use crate::flow::{Flow, spin_until};
 use crate::isa::Isa;
 use crate::job::Job;
 use crate::padded::CachePadded;
 use crate::pool::{Pool, Workspace};
+use crate::steps::Steps;
 use crate::ukr::kernels;
 use device::place::{pin, this_thread};
 use device::{AlignedBytes, DeviceError, Permit};
@@ -187,7 +187,7 @@ impl Task {
 
     /// Runs the task on the calling thread.
     fn run(&self, workspace: &mut Workspace) {
-        let crate::executable::CWork::Kernel(k) = &self.steps.work[0] else {
+        let crate::steps::CWork::Kernel(k) = &self.steps.work[0] else {
             return;
         };
         let bufs = self.bufs();

@@ -1,7 +1,8 @@
 //! The init segment: constants computed once, kept under a key that names how they came about.
 use crate::digests::{Digests, unwritten};
-use crate::executable::{PersistentBuffer, Steps, aligned, block_of, run_once};
+use crate::executable::{PersistentBuffer, aligned, block_of, run_once};
 use crate::pool::Pool;
+use crate::steps::Steps;
 use device::{AlignedBytes, DeviceError, PackedBytes, PackedKey, PackedStore, Shelf};
 use plan::{Block, Bound, BufferKind, Params, Step, StepWork, VerifiedPlan};
 use tensor::{Weight, WeightStore};

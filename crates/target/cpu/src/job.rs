@@ -1,10 +1,10 @@
 //! A request at work: how its tasks are run by whoever works on it.
 use crate::exec::calls::{Known, Trace};
 use crate::exec::{View, run as tasks};
-use crate::executable::{CWork, Steps};
 use crate::flow::{Exit, Flow, Round, Slot};
 use crate::lease::{LeaseHolder, WorkerLeases};
 use crate::pool::{CallerLease, Fault};
+use crate::steps::{CWork, Steps};
 use crate::trace::TraceRings;
 use device::Permit;
 use plan::{Span, TileNeeds};

@@ -25,6 +25,7 @@ mod placement;
 mod pool;
 mod prefetch;
 mod shares;
+mod steps;
 mod target;
 mod trace;
 

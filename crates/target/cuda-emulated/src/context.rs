@@ -1,6 +1,6 @@
 //! The driver's calls.
-use crate::EmulatedGpu;
 use crate::faults::Faults;
+use crate::gpu::EmulatedGpu;
 use crate::hook::Happened;
 use crate::pinned::PinnedHost;
 use crate::state::{Function, Queue, State, Work, moment};

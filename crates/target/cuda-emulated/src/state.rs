@@ -1,5 +1,5 @@
 //! What an emulated GPU holds, and how its streams go on.
-use crate::EmulatedGpu;
+use crate::gpu::EmulatedGpu;
 use crate::hook::{Happened, Told};
 use crate::time;
 use cuda::{DriverError, Pinned};

@@ -187,6 +187,33 @@ fn lay(b: &Block, place: u32) -> Result<(Vec<Option<u64>>, u64, u64), DeviceErro
     Ok((places, end, bytes))
 }
 
+/// The device that runs the host's steps of a plan in which the GPU is device `own`.
+fn host_for<'a>(
+    gpu: &Gpu,
+    own: u32,
+    host: Option<&'a dyn Device>,
+) -> Result<Option<&'a dyn Device>, DeviceError> {
+    let refused = |why: &str| DeviceError::Unsupported {
+        device: gpu.name.clone(),
+        step: "start".into(),
+        why: why.into(),
+    };
+    Ok(match (own, host) {
+        (0, _) => None,
+        (1, Some(h)) => Some(h),
+        (1, None) => {
+            return Err(refused(
+                "the plan gives steps to the host, which this device was opened without",
+            ));
+        }
+        _ => {
+            return Err(refused(
+                "the plan is over more than the host and this device; plan for those two",
+            ));
+        }
+    })
+}
+
 impl CudaExecutable {
     pub fn new(
         gpu: Arc<Gpu>,
@@ -196,27 +223,9 @@ impl CudaExecutable {
         host: Option<&dyn Device>,
         spare: u64,
     ) -> Result<CudaExecutable, DeviceError> {
-        let refused = |why: &str| DeviceError::Unsupported {
-            device: gpu.name.clone(),
-            step: "start".into(),
-            why: why.into(),
-        };
         let b = block_of(&plan, block)?;
         let own = plan.plan().devices.len().saturating_sub(1) as u32;
-        let host = match (own, host) {
-            (0, _) => None,
-            (1, Some(h)) => Some(h),
-            (1, None) => {
-                return Err(refused(
-                    "the plan gives steps to the host, which this device was opened without",
-                ));
-            }
-            _ => {
-                return Err(refused(
-                    "the plan is over more than the host and this device; plan for those two",
-                ));
-            }
-        };
+        let host = host_for(&gpu, own, host)?;
         let (places, faults, frame_bytes) = lay(b, own)?;
         let mut params = Params::new();
         let programs = plan.step_programs(block);

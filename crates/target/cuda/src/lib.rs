@@ -24,6 +24,7 @@ mod handles;
 mod host;
 mod modules;
 mod nvidia;
+mod options;
 mod persistent;
 mod place;
 mod pool;
@@ -35,7 +36,7 @@ mod stream_request;
 mod sys;
 mod watch;
 
-pub use crate::device::{CudaDevice, CudaOptions, Moved};
+pub use crate::device::CudaDevice;
 pub use driver::{
     Arg, Compute, Context, DeviceInfo, DevicePtr, Driver, EventId, FunctionId, FunctionInfo,
     Launch, MemoryInfo, ModuleId, Pinned, StreamId,
@@ -44,4 +45,5 @@ pub use error::DriverError;
 pub use handles::{Event, Stream};
 pub use modules::{Module, Modules};
 pub use nvidia::Nvidia;
+pub use options::{CudaOptions, Moved};
 pub use pool::{Block, Pool, PoolUse};

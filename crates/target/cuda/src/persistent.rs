@@ -5,7 +5,7 @@ use crate::driver::{DevicePtr, Pinned};
 use crate::handles::{Event, Stream};
 use crate::place::{Constant, Gpu};
 use crate::pool::Block as Memory;
-use crate::steps::{Steps, Work};
+use crate::steps::{CopyDirection, Steps, Work};
 use device::{Device, DeviceError, HostMemory, HostPart, HostView};
 use plan::{Block, Bound, BufferKind, Params, VerifiedPlan};
 use std::sync::{Arc, Mutex};
@@ -356,6 +356,49 @@ struct Init<'a> {
 }
 
 impl Init<'_> {
+    /// Copies `n` bytes between host and device; `None` where the host's memory is shorter.
+    fn copy(
+        &self,
+        r: &CopyDirection,
+        n: usize,
+        (m, view): (&mut HostMemory, HostView<'_>),
+        at: &dyn Fn(usize) -> DevicePtr,
+    ) -> Result<Option<()>, DeviceError> {
+        let failed = |e| self.gpu.failed("init", e);
+        let (gpu, b) = (self.gpu, self.b);
+        if r.up {
+            let Some(bytes) = m.bytes(b, r.from, view).get(..n) else {
+                return Ok(None);
+            };
+            gpu.sent(n as u64);
+            let to = at(r.to as usize);
+            gpu.context.upload(to, bytes).map_err(failed)?;
+        } else {
+            let Some(to) = m.bytes_mut(r.to).get_mut(..n) else {
+                return Ok(None);
+            };
+            gpu.fetched(n as u64);
+            let from = at(r.from as usize);
+            gpu.context.download(to, from).map_err(failed)?;
+        }
+        Ok(Some(()))
+    }
+
+    /// Where buffer `t` stays, which lies in `m` now.
+    fn stays(&self, t: usize, m: Memory) -> Result<PersistentBuffer, DeviceError> {
+        let failed = |e| self.gpu.failed("init", e);
+        let (gpu, b) = (self.gpu, self.b);
+        Ok(match self.streamed[t] {
+            false => PersistentBuffer::Device(m),
+            true => {
+                let mut bytes = vec![0; b.buffers[t].bytes as usize];
+                gpu.context.download(&mut bytes, m.ptr()).map_err(failed)?;
+                gpu.fetched(bytes.len() as u64);
+                PersistentBuffer::Host(OnHost::Made(bytes))
+            }
+        })
+    }
+
     fn run(
         &self,
         list: &mut [PersistentBuffer],
@@ -429,22 +472,12 @@ impl Init<'_> {
                 Work::CopyDirection(r) => {
                     let short =
                         || steps.error(i, "what it copies is shorter than its shape".into());
-                    let n = r.bytes(p).ok_or_else(short)?;
                     let Some((_, m)) = &mut beside else {
                         return Err(short());
                     };
                     stream.synchronize().map_err(failed)?;
-                    if r.up {
-                        let bytes = m.bytes(b, r.from, view).get(..n).ok_or_else(short)?;
-                        gpu.sent(n as u64);
-                        let to = at(r.to as usize);
-                        gpu.context.upload(to, bytes).map_err(failed)?;
-                    } else {
-                        let to = m.bytes_mut(r.to).get_mut(..n).ok_or_else(short)?;
-                        gpu.fetched(n as u64);
-                        let from = at(r.from as usize);
-                        gpu.context.download(to, from).map_err(failed)?;
-                    }
+                    let n = r.bytes(p).ok_or_else(short)?;
+                    self.copy(r, n, (m, view), &at)?.ok_or_else(short)?;
                 }
             }
             for t in touched() {
@@ -458,15 +491,7 @@ impl Init<'_> {
                 if !self.wanted[t] || file && self.streamed[t] {
                     continue;
                 }
-                list[t] = match self.streamed[t] {
-                    false => PersistentBuffer::Device(m),
-                    true => {
-                        let mut bytes = vec![0; b.buffers[t].bytes as usize];
-                        gpu.context.download(&mut bytes, m.ptr()).map_err(failed)?;
-                        gpu.fetched(bytes.len() as u64);
-                        PersistentBuffer::Host(OnHost::Made(bytes))
-                    }
-                };
+                list[t] = self.stays(t, m)?;
             }
         }
         let done = stream.synchronize();

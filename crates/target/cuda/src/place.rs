@@ -1,7 +1,7 @@
 //! A GPU's memory as a place for values.
-use crate::device::{CudaOptions, Moved};
 use crate::driver::{Context, DevicePtr, Pinned};
 use crate::handles::Stream;
+use crate::options::{CudaOptions, Moved};
 use crate::pool::{Block as Memory, Pool};
 use crate::resident_owner::{OwnerLock, ResidentOwner};
 use crate::{DriverError, Modules};

@@ -1,5 +1,6 @@
 //! A compiled block: what stays is made once, requests run in frames of their own.
-use crate::gpu::{ALIGN, Gpu};
+use crate::gpu::Gpu;
+use crate::memory::ALIGN;
 use crate::memory::Memory;
 use crate::run::{Far, Place, Steps, fetch};
 use device::{

@@ -1,6 +1,6 @@
 //! The adapter with its queue: buffers, pipelines, copies.
+use crate::memory::ALIGN;
 use crate::ring::Drained;
-use crate::run::MOST_TASKS;
 use device::DeviceError;
 use emit::wgsl::{Limits, Wgsl};
 use std::collections::BTreeMap;
@@ -9,9 +9,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-
-/// Bytes to which places in buffers are rounded; also what offsets of number lists need.
-pub(crate) const ALIGN: u64 = 256;
 
 /// How long a callback may take once the work that it tells of is done: only another caller's thread,
 /// which has it in hand, is waited for.
@@ -388,6 +385,10 @@ impl Gpu {
         }
     }
 }
+
+/// Tasks that one submission carries at most when nothing else is said: a driver that is not asked for
+/// too much at once lets others have their turn.
+pub(crate) const MOST_TASKS: u32 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

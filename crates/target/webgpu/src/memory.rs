@@ -1,5 +1,4 @@
 //! Where the buffers of a block lie.
-use crate::gpu::ALIGN;
 use device::DeviceError;
 use emit::wgsl::Array;
 use plan::{Block, BufferKind};
@@ -70,3 +69,6 @@ impl Memory {
         })
     }
 }
+
+/// Bytes to which places in buffers are rounded; also what offsets of number lists need.
+pub(crate) const ALIGN: u64 = 256;

@@ -1,5 +1,5 @@
 //! Compiled steps and their run.
-use crate::gpu::{ALIGN, Gpu};
+use crate::gpu::Gpu;
 use crate::host::Host;
 use crate::memory::Memory;
 use device::{DeviceError, HostMemory, HostPart, HostView, Permit, is_road};
@@ -10,10 +10,6 @@ use plan::{Block, BufferId, Params, Span, Step, StepWork, Timeline};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-
-/// Tasks that one submission carries at most when nothing else is said: a driver that is not asked for
-/// too much at once lets others have their turn.
-pub(crate) const MOST_TASKS: u32 = 1 << 20;
 
 /// Shaders that one submission of a request carries at most where it may be called off: it goes on for
 /// two submissions after that.

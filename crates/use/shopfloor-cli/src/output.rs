@@ -3,6 +3,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use shopfloor_tools::report::Style;
+use shopfloor_tools::supervisor::supervise::Decision;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Why a command ends without success.
@@ -174,4 +175,24 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar.set_message(what.to_string());
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     bar
+}
+
+/// A decision as people read it, in lines of at most `width` columns.
+pub fn decision(d: &Decision, width: usize) -> String {
+    let w = &d.why;
+    let text = format!("{} {}: {} ({})", w.pass, w.subject, w.choice, w.reason);
+    let (mut out, mut at) = (format!("{:>8.2} s ", d.at), 11);
+    for word in text.split_whitespace() {
+        let n = word.chars().count();
+        if at + 1 + n > width && at > 12 {
+            out += "\n            ";
+            at = 12;
+        } else {
+            out.push(' ');
+            at += 1;
+        }
+        out += word;
+        at += n;
+    }
+    out + "\n"
 }

@@ -1,8 +1,8 @@
 //! The conformance suite on the device.
+use crate::broken::BROKEN;
 use crate::device::{self, Gpu};
 use crate::lines::{Line, check, item, now, say};
 use crate::options::Options;
-use crate::parts::BROKEN;
 use ::device::Device as _;
 use conformance::{OnDevice, Outcome, Subject, each, scalars};
 use layout::DType;

@@ -1,8 +1,9 @@
 //! Every kernel of the models, timed by the GPU's clock beside its prediction.
+use crate::broken::{BROKEN, caught};
 use crate::device::{self, Gpu};
 use crate::lines::{Line, Timed, Torch, check, fact, item, left, say};
 use crate::options::Options;
-use crate::parts::{BROKEN, caught, models};
+use crate::parts::models;
 use kernel::{Axis, Family, Kernel, Stmt, TileProgram};
 use layout::DType;
 use machine::{Machine, NumType, UnitClass, Work};

@@ -18,14 +18,10 @@ mod wgsl {
     }
 }
 
+use crate::broken::caught;
 use crate::lines::{Line, say};
 use crate::options::Options;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-
-/// Leaves this process in the state it is in, so that another one goes on behind it: what the GPU's driver
-/// holds for it cannot be used any more.
-pub const BROKEN: u8 = 75;
 
 /// A part.
 pub struct Part {
@@ -108,21 +104,6 @@ pub const ALL: &[Part] = &[
 /// Names of the parts.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|p| p.name).collect()
-}
-
-/// Calls `f`, and makes a panic its error.
-///
-/// # Errors
-/// Those of `f`.
-pub fn caught<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(r) => r,
-        Err(p) => {
-            let text = p.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(p.downcast_ref::<&str>().copied());
-            Err(format!("it panicked: {}", text.unwrap_or("no message")))
-        }
-    }
 }
 
 /// Runs one part in this process.

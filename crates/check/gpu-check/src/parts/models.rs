@@ -1,8 +1,8 @@
 //! Models of the zoo on the GPU, step by step and by a kernel that stays.
+use crate::broken::{BROKEN, caught};
 use crate::device;
 use crate::lines::{check, fact, item, left, row};
 use crate::options::Options;
-use crate::parts::{BROKEN, caught};
 use report::units;
 use shopfloor::{Launch, Session, Tensor};
 use shopfloor_tools::planview;

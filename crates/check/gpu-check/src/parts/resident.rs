@@ -1,9 +1,9 @@
 //! The life of a kernel that stays: it starts, answers, idles, is given more than its ring holds, fails
 //! tasks, makes room for another plan, and leaves.
+use crate::broken::{BROKEN, caught};
 use crate::device;
 use crate::lines::{check, item, left, row};
 use crate::options::Options;
-use crate::parts::{BROKEN, caught};
 use graph::{ContractSpec, GraphBuilder, Op, Origin};
 use layout::{DType, Dim};
 use report::units;

@@ -1,5 +1,5 @@
 //! Branches and loops: bodies are graphs that see outer values only through their inputs.
-use super::{Symbols, Watch, run};
+use super::symbols::{Evaluate, Symbols, Watch};
 use crate::error::R;
 use graph::Graph;
 use std::rc::Rc;
@@ -22,10 +22,11 @@ pub(crate) fn branch(
     args: &[Rc<Tensor>],
     symbols: &Symbols,
     watch: Watch,
+    evaluate: Evaluate,
 ) -> R<Vec<Rc<Tensor>>> {
     let (condition, rest) = args.split_first().ok_or("the condition is missing")?;
     let body = if truth(condition)? { then } else { other };
-    Ok(run(body, rest, symbols, watch)?)
+    Ok(evaluate(body, rest, symbols, watch)?)
 }
 
 /// A loop's parts.
@@ -46,6 +47,7 @@ pub(crate) fn repeat(
     args: &[Rc<Tensor>],
     symbols: &Symbols,
     watch: Watch,
+    evaluate: Evaluate,
 ) -> R<Vec<Rc<Tensor>>> {
     let n = l.carried;
     if args.len() < 2 + n || l.body.outputs.len() < 1 + n {
@@ -67,7 +69,7 @@ pub(crate) fn repeat(
         ];
         inputs.extend(carried.iter().cloned());
         inputs.extend(captures.iter().cloned());
-        let mut outputs = run(l.body, &inputs, symbols, watch)?.into_iter();
+        let mut outputs = evaluate(l.body, &inputs, symbols, watch)?.into_iter();
         let condition = outputs.next().ok_or("the body gives no condition")?;
         carried = outputs.by_ref().take(n).collect();
         for (s, t) in stacked.iter_mut().zip(outputs) {

@@ -8,53 +8,19 @@ mod matmul;
 mod node;
 mod reduce;
 pub(crate) mod scalars;
+mod symbols;
 mod trace;
 
 pub(crate) use reduce::Fold;
+pub(crate) use symbols::{Symbols, Types, Watch};
 pub use trace::{Difference, Trace, first_difference, run_graph_named};
 
 use crate::error::{R, RefError, Why};
 use graph::{Graph, Node, SymbolSource, Value, ValueId, ValueSource};
-use layout::{DType, Dim, Sym};
+use layout::Sym;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tensor::Tensor;
-
-/// Values of symbols; a body's come on top of its outer graph's.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Symbols(BTreeMap<Sym, i64>);
-
-impl Symbols {
-    /// The value of `s`, if it is known yet.
-    pub fn get(&self, s: &str) -> Option<i64> {
-        self.0.get(s).copied()
-    }
-
-    /// The value of `d`.
-    pub fn dim(&self, d: &Dim) -> R<i64> {
-        d.eval(&|s| self.get(s))
-            .ok_or_else(|| format!("dimension '{d}' has no value").into())
-    }
-
-    /// The value of `d` as an extent.
-    pub fn extent(&self, d: &Dim) -> R<usize> {
-        let n = self.dim(d)?;
-        usize::try_from(n).map_err(|_| format!("dimension '{d}' is {n}").into())
-    }
-
-    /// Values of `dims`.
-    pub fn dims(&self, dims: &[Dim]) -> R<Vec<i64>> {
-        dims.iter().map(|d| self.dim(d)).collect()
-    }
-
-    /// Values of `dims` as extents.
-    pub fn shape(&self, dims: &[Dim]) -> R<Vec<usize>> {
-        dims.iter().map(|d| self.extent(d)).collect()
-    }
-}
-
-/// Types and shapes that a node's outputs must have.
-pub(crate) type Types = [(DType, Vec<usize>)];
 
 /// Evaluates `graph` on `inputs` (in its order); gives its outputs (in its order).
 pub fn run_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, RefError> {
@@ -62,9 +28,6 @@ pub fn run_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>, RefErr
     let outputs = run(graph, &inputs, &Symbols::default(), &mut |_, _| {})?;
     Ok(outputs.into_iter().map(Rc::unwrap_or_clone).collect())
 }
-
-/// What is told of every value as it appears.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Value, &Tensor);
 
 /// Checks `t` against `v` and gives the symbols of its shape their values.
 fn bind(v: &Value, t: &Tensor, sources: &[(Sym, usize)], symbols: &mut Symbols) -> R<()> {
@@ -171,7 +134,7 @@ pub(crate) fn run(
                     .iter()
                     .map(|i| fetch(graph, values, *i))
                     .collect::<R<Vec<_>>>()?;
-                let results = node::run(graph, node, &args, symbols, watch)?;
+                let results = node::run(graph, node, &args, symbols, watch, run)?;
                 if results.len() < node.outputs.len() {
                     return Err(format!(
                         "{} outputs came, {} are declared",

@@ -1,5 +1,6 @@
 //! One node: which interpreter runs it.
-use super::{Symbols, Watch, attention, contract, control, conv, map, reduce};
+use super::symbols::{Evaluate, Symbols, Watch};
+use super::{attention, contract, control, conv, map, reduce};
 use crate::error::R;
 use crate::{Memory, run_kernel};
 use graph::{Graph, Node, Op, View};
@@ -9,20 +10,21 @@ use layout::DType;
 use std::rc::Rc;
 use tensor::Tensor;
 
-/// Evaluates one node.
+/// Evaluates one node, and the bodies that it holds by `evaluate`.
 pub(crate) fn run(
     graph: &Graph,
     node: &Node,
     args: &[Rc<Tensor>],
     symbols: &Symbols,
     watch: Watch,
+    evaluate: Evaluate,
 ) -> R<Vec<Rc<Tensor>>> {
     match &node.op {
         Op::If {
             then_branch,
             else_branch,
         } => {
-            return control::branch(then_branch, else_branch, args, symbols, watch);
+            return control::branch(then_branch, else_branch, args, symbols, watch, evaluate);
         }
         Op::Loop {
             body,
@@ -36,7 +38,7 @@ pub(crate) fn run(
                 trip: *has_trip,
                 cond: *has_cond,
             };
-            return control::repeat(&what, args, symbols, watch);
+            return control::repeat(&what, args, symbols, watch, evaluate);
         }
         _ => {}
     }

@@ -1,5 +1,4 @@
 //! Addresses of operands under the values of symbols.
-use super::Lookup;
 use crate::error::{R, Why};
 use kernel::{Access, Bound, Kernel, OperandId};
 use layout::Dim;
@@ -152,3 +151,6 @@ pub(crate) fn place(k: &Kernel, at: &[i64]) -> String {
         .collect();
     format!("({})", parts.join(", "))
 }
+
+/// Values of symbols.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;

@@ -11,12 +11,9 @@ pub use memory::Memory;
 
 use crate::RefError;
 use crate::error::{R, Why};
-use access::{Address, Found};
+use access::{Address, Found, Lookup};
 use expr::Scalar;
 use kernel::{AxisTile, Kernel, Node, OperandId, Stmt, TileProgram};
-
-/// Values of symbols.
-pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 /// Largest number of elements of one tile: beyond it a schedule is a mistake.
 const MAX_TILE: i64 = 1 << 30;

@@ -1,7 +1,8 @@
 //! Outputs against the references.
 
+use super::error::ZooError;
 use super::meta::dtype_named;
-use super::{ZooError, ZooModel};
+use super::model::ZooModel;
 use crate::compare::{difference, sampled};
 use std::fmt;
 use tensor::Tensor;

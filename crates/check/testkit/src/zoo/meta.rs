@@ -1,6 +1,6 @@
 //! The zoo's JSON descriptions.
 
-use super::ZooError;
+use super::error::ZooError;
 use layout::DType;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -5,49 +5,20 @@
 //! clone alone has only the bundled ones; tests then name what they leave out ([`missing`]).
 
 mod check;
+mod error;
 mod meta;
+mod model;
 mod weights;
 
 pub use check::{OutputReport, Report};
+pub use error::ZooError;
 pub use meta::{InputMeta, Meta, OutputMeta};
+pub use model::ZooModel;
 
-use crate::generate::Source;
 use layout::DType;
-use meta::{GeneratedInput, dtype_named};
+use meta::dtype_named;
 use std::path::{Path, PathBuf};
 use tensor::Tensor;
-
-/// Why a model of the zoo could not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ZooError {
-    /// A file could not be read or written.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A description does not have the form it should have.
-    #[error("{path}: {reason}")]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// An array file could not be read.
-    #[error(transparent)]
-    Data(#[from] data::DataError),
-}
-
-/// One model folder.
-#[derive(Clone, Debug)]
-pub struct ZooModel {
-    name: String,
-    folder: PathBuf,
-    meta: Meta,
-}
 
 /// The repository's root.
 fn root() -> &'static Path {
@@ -161,6 +132,11 @@ pub fn left_out(names: &[&str]) -> String {
     )
 }
 
+/// Element type that the zoo calls `name` (`float32`, `int4`, ...).
+pub fn element_type(name: &str) -> Option<DType> {
+    dtype_named(name).ok()
+}
+
 /// Folder where generated weights are kept between runs: `SHOPFLOOR_ZOO_CACHE`, or a folder of the
 /// system's for temporary files.
 pub fn cache() -> PathBuf {
@@ -177,39 +153,6 @@ pub struct Prepared {
 }
 
 impl ZooModel {
-    /// Reads the model folder at `folder`, wherever it is.
-    ///
-    /// # Errors
-    /// When `model.json` is missing or damaged.
-    pub fn open(folder: impl AsRef<Path>) -> Result<ZooModel, ZooError> {
-        let folder = folder.as_ref().to_path_buf();
-        let meta: Meta = meta::read_json(&folder.join("model.json"))?;
-        let name = folder
-            .file_name()
-            .map_or_else(|| meta.name.clone(), |n| n.to_string_lossy().into_owned());
-        Ok(ZooModel { name, folder, meta })
-    }
-
-    /// The folder's name, by which [`find`] knows the model.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The folder, with samples and labels of trained models.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// What `model.json` says.
-    pub fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    /// True when weights must be generated before the model can be loaded.
-    pub fn is_generated(&self) -> bool {
-        self.folder.join("weights.json").is_file()
-    }
-
     /// Makes the model loadable and returns the path of `model.onnx`: the folder's own for models
     /// that hold their weights, else `dir/NAME/model.onnx` with `weights.bin` generated beside it.
     /// What is already there, checked and complete, is not made again; several processes may
@@ -265,58 +208,6 @@ impl ZooModel {
         })
     }
 
-    /// The model's inputs by name, those that are stored first.
-    ///
-    /// # Errors
-    /// When a file is damaged, or an input differs from what `model.json` says.
-    pub fn inputs(&self) -> Result<Vec<(String, Tensor)>, ZooError> {
-        let mut inputs = Vec::new();
-        let stored = self.folder.join("inputs.npz");
-        if stored.is_file() {
-            inputs = data::read_npz(stored)?;
-        }
-        let path = self.folder.join("inputs.json");
-        if path.is_file() {
-            let list: Vec<GeneratedInput> = meta::read_json(&path)?;
-            for g in list {
-                let format = |reason: String| ZooError::Format {
-                    path: path.clone(),
-                    reason,
-                };
-                let dtype = dtype_named(&g.dtype).map_err(format)?;
-                let tensor = Source::new(g.seed, g.lo, g.hi)
-                    .tensor(dtype, &g.shape)
-                    .map_err(|e| format(format!("input {:?}: {e}", g.name)))?;
-                inputs.push((g.name, tensor));
-            }
-        }
-        for (name, want) in &self.meta.inputs {
-            let format = |reason: String| ZooError::Format {
-                path: self.folder.join("model.json"),
-                reason,
-            };
-            let (_, t) = inputs
-                .iter()
-                .find(|(n, _)| n == name)
-                .ok_or_else(|| format(format!("input {name:?} is in neither inputs file")))?;
-            if t.shape() != want.shape || t.dtype() != dtype_named(&want.dtype).map_err(format)? {
-                return Err(format(format!(
-                    "input {name:?} is {t:?}, not {}{:?}",
-                    want.dtype, want.shape
-                )));
-            }
-        }
-        Ok(inputs)
-    }
-
-    /// The reference outputs as stored: sampled where [`OutputMeta::stride`] says so.
-    ///
-    /// # Errors
-    /// When the file is damaged.
-    pub fn references(&self) -> Result<Vec<(String, Tensor)>, ZooError> {
-        Ok(data::read_npz(self.folder.join("outputs.npz"))?)
-    }
-
     /// Compares `outputs` with the references: every output of the model must be there, with its
     /// type and shape, and within the tolerance of `model.json`.
     ///
@@ -337,9 +228,4 @@ impl ZooModel {
     ) -> Result<Report, ZooError> {
         check::check(self, outputs, tolerance)
     }
-}
-
-/// Element type that the zoo calls `name` (`float32`, `int4`, ...).
-pub fn element_type(name: &str) -> Option<DType> {
-    dtype_named(name).ok()
 }

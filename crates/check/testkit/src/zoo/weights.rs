@@ -1,7 +1,8 @@
 //! Writes `weights.bin` in blocks: one thread generates, one hashes, one writes.
 
+use super::error::ZooError;
 use super::meta::{self, Weights, dtype_named};
-use super::{ZooError, ZooModel};
+use super::model::ZooModel;
 use crate::generate::Source;
 use sha2::{Digest, Sha256};
 use std::fs::File;

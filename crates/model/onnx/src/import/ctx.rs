@@ -1,8 +1,7 @@
 //! The state of an import: graphs under construction, scopes of names, weights.
-use super::known::Num;
-use super::narrow::{narrow_dtype, narrow_name, unpack_codes};
+use super::num::Num;
+use super::types::{dtype_of, narrow_name, unpack_codes};
 use super::{CustomOps, ImportError, Kind, LowerError, Lowered, NodeView, UnsupportedNode};
-use crate::ops;
 use crate::proto::{
     AttributeValue, DataType, Function, Graph, Node, SparseTensor, TensorData, ValueInfo,
 };
@@ -114,37 +113,6 @@ pub(crate) struct Ranks {
     pub differ: bool,
     /// The higher rank is what the rest of the model is lowered for, not the lower one.
     pub higher: bool,
-}
-
-/// Our element type for ONNX's code.
-pub(crate) fn dtype_of(code: i32) -> Result<DType, String> {
-    let d = DataType::from_code(code)
-        .ok_or_else(|| format!("element type {code} is unknown; export the model again"))?;
-    Ok(match d {
-        DataType::Float => DType::F32,
-        DataType::Double => DType::F64,
-        DataType::Float16 => DType::F16,
-        DataType::Bfloat16 => DType::BF16,
-        DataType::Int8 => DType::I8,
-        DataType::Uint8 => DType::U8,
-        DataType::Int16 => DType::I16,
-        DataType::Uint16 => DType::U16,
-        DataType::Int32 => DType::I32,
-        DataType::Uint32 => DType::U32,
-        DataType::Int64 => DType::I64,
-        DataType::Uint64 => DType::U64,
-        DataType::Bool => DType::Bool,
-        DataType::Int4 => DType::I4,
-        DataType::Uint4 => DType::U4,
-        DataType::String => DType::Str,
-        d if narrow_dtype(d).is_some() => narrow_dtype(d).unwrap_or(DType::U8),
-        d => {
-            return Err(format!(
-                "element type {} is not supported; use a numeric type of 4 to 64 bits",
-                d.name()
-            ));
-        }
-    })
 }
 
 impl<'m> Ctx<'m> {
@@ -470,7 +438,7 @@ impl<'m> Ctx<'m> {
     }
 
     /// Whether `name` is an input that the call of the function at hand leaves out.
-    fn is_left_out(&self, name: &str) -> bool {
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
         let scopes = self.frames.iter().rev().flat_map(|f| f.scopes.iter().rev());
         for s in scopes {
             if s.left_out.contains(name) {
@@ -657,116 +625,10 @@ impl<'m> Ctx<'m> {
         Ok(())
     }
 
-    fn poison(&mut self, node: &'m Node) {
+    pub(super) fn poison(&mut self, node: &'m Node) {
         for o in node.outputs.iter().filter(|o| !o.is_empty()) {
             self.bind(o, Item::Poisoned);
         }
-    }
-
-    fn node(&mut self, node: &'m Node, origin: Origin) -> Lowered {
-        let mut inputs = Vec::new();
-        for name in &node.inputs {
-            inputs.push(match name.as_str() {
-                "" => None,
-                name if self.is_left_out(name) => None,
-                name => match self.lookup(name)? {
-                    Item::Value(v) => Some(v),
-                    Item::Poisoned => {
-                        self.poison(node);
-                        return Ok(());
-                    }
-                },
-            });
-        }
-        let mut attrs: BTreeMap<&'m str, &'m AttributeValue> = BTreeMap::new();
-        for a in &node.attributes {
-            let value = match &a.value {
-                // A reference to an attribute that the caller leaves out leaves this one out.
-                AttributeValue::Parent { name, .. } => {
-                    match self.calls.last().and_then(|c| c.attrs.get(name.as_str())) {
-                        Some(v) => *v,
-                        None => continue,
-                    }
-                }
-                v => v,
-            };
-            if attrs.insert(a.name.as_str(), value).is_some() {
-                return Err(format!(
-                    "attribute '{}' is there twice; export the model again",
-                    a.name
-                )
-                .into());
-            }
-        }
-        let custom = self.custom(&node.domain, &node.op_type);
-        let function = self.function(node);
-        let opset = match self.opset(&node.domain) {
-            Some(v) => v,
-            None if function.is_some() || custom.is_some() => 1,
-            None => {
-                let d = if node.domain.is_empty() {
-                    "ai.onnx"
-                } else {
-                    &node.domain
-                };
-                return Err(format!(
-                    "uses the domain '{d}', which the model does not import; export the model again"
-                )
-                .into());
-            }
-        };
-        let names = node.outputs.iter().map(|o| self.graph_name(o)).collect();
-        self.records.push(origin.clone());
-        let view = NodeView {
-            op: &node.op_type,
-            domain: &node.domain,
-            opset,
-            inputs,
-            outputs: node.outputs.iter().map(String::as_str).collect(),
-            names,
-            origin,
-            attrs,
-            read: Default::default(),
-        };
-        if let Some(op) = custom {
-            self.check_narrow(&view)?;
-            return self.custom_node(&view, &*op);
-        }
-        if let Some(f) = function {
-            return self.deeper(|c| c.call(&view, f));
-        }
-        let def = ops::find(&node.domain, &node.op_type, opset).map_err(LowerError::Unsupported)?;
-        self.check_narrow(&view)?;
-        let view = match ops::moves_text(self, &view) {
-            true => self.deeper(|c| ops::move_text(c, view, def))?,
-            false => {
-                self.deeper(|c| (def.lower)(c, &view))?;
-                view
-            }
-        };
-        view.check_read()?;
-        self.pass_narrow(&view)?;
-        for (i, o) in view
-            .outputs
-            .iter()
-            .enumerate()
-            .filter(|(_, o)| !o.is_empty())
-        {
-            let scope = self.frame().scopes.last();
-            let found = scope.map(|s| (s.values.get(o).copied(), s.stated.get(o).copied()));
-            let (item, stated) = found.unwrap_or_default();
-            if let (Some(Item::Value(v)), Some(info)) = (item, stated) {
-                self.check_stated(info, v)?;
-            }
-            if item.is_none() {
-                return Err(format!(
-                    "output {i} ('{o}') is not one that {} has; remove it",
-                    view.op
-                )
-                .into());
-            }
-        }
-        Ok(())
     }
 
     /// Inputs of a body with initialisers taken out.

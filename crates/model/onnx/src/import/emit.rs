@@ -1,5 +1,5 @@
 //! Adding core ops.
-use super::ctx::dtype_of;
+use super::types::dtype_of;
 use super::{Ctx, LowerError, Lowered, NodeView};
 use expr::{Compare, ExprBuilder, Monoid, Ref};
 use graph::{ContractSpec, Op, ValueId, View};

@@ -12,12 +12,16 @@ mod emit;
 mod error;
 mod kind;
 mod known;
+mod lowering;
 mod model;
 pub(crate) mod monoids;
 mod names;
 mod narrow;
 mod node;
+mod num;
 mod sparse;
+mod stated;
+mod types;
 
 pub use custom::{CustomLowered, CustomNode, CustomOp, CustomOps};
 pub use error::{ImportError, UnsupportedNode};
@@ -28,10 +32,10 @@ pub(crate) use ctx::{Ctx, Item};
 pub(crate) use emit::{axes_of, axis_of, to_dtype};
 pub(crate) use error::LowerError;
 pub(crate) use kind::Kind;
-pub(crate) use known::Num;
-pub(crate) use narrow::narrow_name;
-pub use narrow::unpack_codes;
 pub(crate) use node::NodeView;
+pub(crate) use num::Num;
+pub(crate) use types::narrow_name;
+pub use types::unpack_codes;
 
 /// What a lowering gives.
 pub(crate) type Lowered<T = ()> = Result<T, LowerError>;

@@ -1,7 +1,6 @@
 //! The whole import: options, inputs, outputs, report.
-use super::ctx::dtype_of;
 use super::names;
-use super::narrow::narrow_name;
+use super::types::{dtype_of, narrow_name};
 use super::{Ctx, CustomOps, ImportError, Item, Kind, LowerError, Lowered, UnsupportedNode};
 use crate::proto::{AttributeValue, Dimension, Node, Type, ValueInfo};
 use crate::{Error, ModelFile, ops};

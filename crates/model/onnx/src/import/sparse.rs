@@ -1,5 +1,5 @@
 //! Constants in coordinate form: written out, since what computes with them reads dense weights.
-use super::ctx::dtype_of;
+use super::types::dtype_of;
 use super::{Ctx, Lowered};
 use crate::proto::{DataType, SparseTensor};
 use graph::ValueId;

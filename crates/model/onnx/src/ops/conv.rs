@@ -1,5 +1,5 @@
 //! Conv, ConvTranspose, ConvInteger.
-use super::{OpDef, matmul, op};
+use super::{OpDef, op, whole_steps};
 use crate::import::{Ctx, LowerError, Lowered, NodeView};
 use graph::{ConvSpec, Op, ValueId};
 use layout::{DType, Dim};
@@ -122,19 +122,19 @@ fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
     let (x, w) = (n.input(0)?, n.input(1)?);
     let depth = c.shape(w).get(1..).map(Dim::product).and_then(|d| d.known());
-    let largest = matmul::step(c, x, n.opt(2)) * matmul::step(c, w, n.opt(3));
-    if depth.and_then(|d| matmul::parts(d, largest)) == Some(1) {
+    let largest = whole_steps::step(c, x, n.opt(2)) * whole_steps::step(c, w, n.opt(3));
+    if depth.and_then(|d| whole_steps::parts(d, largest)) == Some(1) {
         // f32 holds these sums of integers exactly.
-        let x = super::qlinear::steps(c, n, "x", x, n.opt(2), usize::MAX)?;
-        let w = super::qlinear::steps(c, n, "w", w, n.opt(3), 0)?;
+        let x = whole_steps::steps(c, n, "x", x, n.opt(2), usize::MAX)?;
+        let w = whole_steps::steps(c, n, "w", w, n.opt(3), 0)?;
         let y = core(c, n, n.tmp("sums"), x, w)?;
         let y = c.cast(n, n.name(0), y, DType::I32)?;
         c.set(n, 0, y);
         return Ok(());
     }
-    let x = matmul::widened(c, n, n.tmp("x"), x, n.opt(2), 0)?;
+    let x = whole_steps::widened(c, n, n.tmp("x"), x, n.opt(2), 0)?;
     let rank = c.rank(w);
-    let w = matmul::widened(c, n, n.tmp("w"), w, n.opt(3), rank)?;
+    let w = whole_steps::widened(c, n, n.tmp("w"), w, n.opt(3), rank)?;
     let y = core(c, n, n.name(0), x, w)?;
     c.set(n, 0, y);
     Ok(())

@@ -1,4 +1,5 @@
 //! MatMul, MatMulInteger, com.microsoft FusedMatMul.
+use super::whole_steps::{parts, step, steps, widened};
 use super::{OpDef, op, other};
 use crate::import::{Ctx, Lowered, NodeView};
 use graph::ValueId;
@@ -78,24 +79,6 @@ pub(crate) fn product<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, a: Va
     c.contract(n, name, (a, &small(&la)), (b, &small(&lb)), &small(&out))
 }
 
-/// An operand of at most 8 bits less its zero point, in the narrowest type that holds every difference;
-/// products of it are summed in i32.
-pub(crate) fn widened<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, name: String, x: ValueId, zero: Option<ValueId>, axis_from_end: usize) -> Lowered<ValueId> {
-    let to = if c.dtype(x).bits() <= 8 { DType::I16 } else { DType::I32 };
-    let Some(z) = zero else {
-        return c.cast(n, name, x, to);
-    };
-    let rank = c.rank(x);
-    let z = match c.rank(z) {
-        1 if !c.shape(z)[0].is_one() && rank >= axis_from_end => c.along(n, format!("{name}.zero"), z, rank, rank - axis_from_end)?,
-        _ => z,
-    };
-    c.map(n, name, &[x, z], |e, a| {
-        let (x, z) = (e.cast(a[0], to), e.cast(a[1], to));
-        e.sub(x, z)
-    })
-}
-
 fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(4)?;
     let (a, b) = (n.input(0)?, n.input(1)?);
@@ -115,24 +98,12 @@ fn integer<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
-/// Largest magnitude of an 8-bit element less its zero point.
-pub(crate) fn step<'m>(c: &Ctx<'m>, v: ValueId, zero: Option<ValueId>) -> i64 {
-    if c.dtype(v) == DType::I8 && zero.is_none() { 128 } else { 255 }
-}
-
-/// Into how many equal parts a sum of `depth` integers of magnitude `largest` is cut so that f32
-/// holds each part's sum exactly, in whatever order it is added.
-pub(crate) fn parts(depth: i64, largest: i64) -> Option<i64> {
-    let most = (1 << 24) / largest;
-    (1..=64).find(|p| depth % p == 0 && depth / p <= most)
-}
-
 /// The product of integers, exact: in f32 over parts of the summed dimension, which are added up as
 /// integers.
 fn summed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, a: ValueId, b: ValueId, parts: i64) -> Lowered<ValueId> {
     let rank = c.rank(a);
-    let x = super::qlinear::steps(c, n, "a", a, n.opt(2), rank.saturating_sub(2))?;
-    let w = super::qlinear::steps(c, n, "b", b, n.opt(3), 1)?;
+    let x = steps(c, n, "a", a, n.opt(2), rank.saturating_sub(2))?;
+    let w = steps(c, n, "b", b, n.opt(3), 1)?;
     let whole = |e: &mut expr::ExprBuilder, x: &[expr::Ref]| {
         let mut y = e.cast(x[0], DType::I32);
         for &v in &x[1..] {

@@ -47,6 +47,7 @@ pub(crate) const fn other(
 
 mod indexed;
 mod ms_gqa_cache;
+mod whole_steps;
 
 macro_rules! operators {
     ($($file:ident),* $(,)?) => {

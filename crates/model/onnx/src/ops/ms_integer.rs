@@ -1,6 +1,6 @@
 //! com.microsoft products of quantised matrices with results in floats.
 use super::ms_attention::{attend, heads, joined, masked, scale};
-use super::qlinear::{placed, steps};
+use super::whole_steps::{placed, steps};
 use super::quantize::{limits, quantised};
 use super::{OpDef, matmul, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};

@@ -2,7 +2,7 @@
 //! one tensor and whose state is quantised anew in every round.
 use super::control::{Looped, looped};
 use super::ms_integer::measured;
-use super::qlinear::steps;
+use super::whole_steps::steps;
 use super::{OpDef, matmul, other};
 use crate::import::{BodyInput, Ctx, LowerError, Lowered, NodeView};
 use expr::{Compare, ExprBuilder, Ref, Unary};

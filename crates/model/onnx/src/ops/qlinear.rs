@@ -1,5 +1,6 @@
 //! Operators on quantised tensors. Products add up whole steps (the scales come in at the end), so
 //! that their sums are exact; all others are computed in f32 between dequantising and quantising.
+use super::whole_steps::{placed, steps};
 use super::quantize::{dequantised, limits, quantised};
 use super::{OpDef, conv, matmul, op, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
@@ -17,17 +18,6 @@ pub(crate) const OPS: &[OpDef] = &[
     other(MS, "QLinearReduceMean", mean), other(MS, "QLinearWhere", where_),
 ];
 
-/// A scale or zero point: one number, or one per entry of `axis` of a tensor of `rank`.
-pub(super) fn placed<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, v: ValueId, rank: usize, axis: usize) -> Lowered<ValueId> {
-    let s = c.shape(v);
-    match s.len() {
-        _ if Dim::product(&s).is_one() => c.reshaped(n, n.tmp(what), v, vec![]),
-        1 if axis < rank => c.along(n, n.tmp(what), v, rank, axis),
-        r if r == rank => Ok(v),
-        _ => Err(format!("its {what} of shape {s:?} does not fit").into()),
-    }
-}
-
 /// Input `i` with the scale and zero point that follow it, in f32; vectors lie along `axis`.
 fn real<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, i: usize, axis: usize) -> Lowered<ValueId> {
     let x = n.input(i)?;
@@ -37,23 +27,6 @@ fn real<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, i: usize, axis: usize
         inputs.push(placed(c, n, &format!("{what}.zero"), z, rank, axis)?);
     }
     dequantised(c, n, n.tmp(what), &inputs, DType::F32)
-}
-
-/// The whole steps of `x` from its zero point, as f32; a vector of zero points lies along `axis`.
-pub(super) fn steps<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, what: &str, x: ValueId, zero: Option<ValueId>, axis: usize) -> Lowered<ValueId> {
-    let rank = c.rank(x);
-    let mut inputs = vec![x];
-    if let Some(z) = zero {
-        inputs.push(placed(c, n, &format!("{what}.zero"), z, rank, axis)?);
-    }
-    c.map(n, n.tmp(what), &inputs, |e, a| {
-        let mut x = e.cast(a[0], DType::I32);
-        if let Some(&z) = a.get(1) {
-            let z = e.cast(z, DType::I32);
-            x = e.sub(x, z);
-        }
-        e.cast(x, DType::F32)
-    })
 }
 
 /// The result with the scale and zero point of inputs `i` and `i + 1`.

@@ -1,6 +1,6 @@
 //! Rules about loops: where values exist and when sums are complete.
-use super::Blame;
-use crate::{AxisId, Kernel, KernelError, Node, Stmt, TileId, TileProgram};
+use super::blame::Blame;
+use crate::{AxisId, AxisTile, Kernel, KernelError, Node, Stmt, TileId};
 use expr::Inst;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,14 @@ impl Placed<'_> {
     }
 }
 
-pub(super) fn check(p: &TileProgram) -> Checked {
-    let k = p.kernel();
-    if p.schedule().loops.is_empty() {
+pub(super) fn check(k: &Kernel, loops: &[AxisTile], body: &[Node]) -> Checked {
+    if loops.is_empty() {
         return Ok(());
     }
     let mut all = Vec::new();
     let mut next = 0;
-    collect(p.body(), &mut Vec::new(), &mut next, &mut all);
-    let looped: Vec<AxisId> = p.schedule().loops.iter().map(|l| l.axis).collect();
+    collect(body, &mut Vec::new(), &mut next, &mut all);
+    let looped: Vec<AxisId> = loops.iter().map(|l| l.axis).collect();
     inside(k, &all, &looped)?;
     partial(k, &all)?;
     once(k, &all)?;
@@ -35,7 +34,7 @@ pub(super) fn check(p: &TileProgram) -> Checked {
 
 /// An ordered axis has one loop: a second would begin with what the first one left.
 fn once(k: &Kernel, all: &[Placed]) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     for a in k.ordered() {
         let loops: BTreeSet<usize> = all.iter().filter_map(|s| s.instance(a)).collect();
         b.need(loops.len() <= 1, "ordered", || {
@@ -73,7 +72,7 @@ fn collect<'a>(
 
 /// A tile with a looped axis lives in one loop.
 fn inside(k: &Kernel, all: &[Placed], looped: &[AxisId]) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     let mut home: BTreeMap<(TileId, AxisId), Option<usize>> = BTreeMap::new();
     for s in all {
         for t in s.stmt.reads().into_iter().chain(s.stmt.writes()) {
@@ -95,7 +94,7 @@ fn inside(k: &Kernel, all: &[Placed], looped: &[AxisId]) -> Checked {
 
 /// What a loop accumulates is read inside it only through the rescaling fold that makes it.
 fn partial(k: &Kernel, all: &[Placed]) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     let name = |t: TileId| &k.tiles[t as usize].name;
     let instances: BTreeSet<(AxisId, usize)> =
         all.iter().flat_map(|s| s.loops.iter().copied()).collect();
@@ -187,7 +186,7 @@ fn partial(k: &Kernel, all: &[Placed]) -> Checked {
 
 /// A fold that counts positions visits them in order: its looped axes come first, as the loops nest.
 fn ordered(k: &Kernel, all: &[Placed], looped: &[AxisId]) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     for s in all {
         let Stmt::Fold { monoid, over, .. } = s.stmt else {
             continue;

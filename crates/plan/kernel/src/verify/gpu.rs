@@ -1,5 +1,5 @@
 //! Rules of tiles in shared memory, and of how axes lie over threads.
-use super::{Blame, unique};
+use super::blame::{Blame, unique};
 use crate::{AxisId, GpuMapping, Kernel, KernelError, Place, Schedule, Stmt, TileId};
 use std::collections::BTreeSet;
 

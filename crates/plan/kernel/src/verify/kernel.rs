@@ -1,5 +1,6 @@
 //! Rules of kernels by themselves.
-use super::{Blame, relabel, strictly_rising, unique};
+use super::blame::{Blame, strictly_rising, unique};
+use super::relabel;
 use crate::{Access, AxisId, Kernel, KernelError, Rescale, Role, Stmt, TileId};
 use expr::{Expr, Inst, Monoid};
 use layout::DType;
@@ -14,7 +15,7 @@ type Checked = Result<(), KernelError>;
 type Part<'a> = (&'a str, &'a Expr, &'a [DType], &'a dyn Fn(u32) -> bool);
 
 pub(super) fn check(k: &Kernel) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     sizes(k, &b)?;
     names(k, &b)?;
     for (i, t) in k.tiles.iter().enumerate() {

@@ -52,13 +52,17 @@
 //!
 //! Target ([`TileProgram::fits`])
 //! - `limits`: a CTA has the threads, registers and shared memory that the schedule and its tiles take.
+mod blame;
 mod body;
+mod code;
 mod gpu;
 mod kernel;
 mod relabel;
 mod schedule;
 
-use crate::{Kernel, KernelError, Schedule, TileProgram};
+use crate::{AxisTile, Kernel, KernelError, Node, Schedule};
+pub(crate) use blame::Blame;
+pub(crate) use code::code;
 
 /// Checks kernel and schedule by themselves, before loops are placed.
 pub(crate) fn parts(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelError> {
@@ -66,17 +70,13 @@ pub(crate) fn parts(kernel: &Kernel, schedule: &Schedule) -> Result<(), KernelEr
     schedule::check(kernel, schedule)
 }
 
-/// Checks how a user's code is launched.
-pub(crate) fn code(kernel: &Kernel, code: &crate::Code) -> Result<(), KernelError> {
-    Blame(kernel).need(code.strange(kernel).is_none(), "code", || {
-        let name = code.strange(kernel).unwrap_or_else(|| "?".into());
-        format!("'{name}' is none of its dimensions; launch PTX '{}' with sizes that the operands or axes have", code.entry)
-    })
-}
-
 /// Checks what loops do to the statements; the parts were checked before.
-pub(crate) fn program(p: &TileProgram) -> Result<(), KernelError> {
-    body::check(p)
+pub(crate) fn placed(
+    kernel: &Kernel,
+    loops: &[AxisTile],
+    body: &[Node],
+) -> Result<(), KernelError> {
+    body::check(kernel, loops, body)
 }
 
 impl Kernel {
@@ -87,46 +87,4 @@ impl Kernel {
     pub fn verify(&self) -> Result<(), KernelError> {
         kernel::check(self)
     }
-}
-
-/// Kernel's name and a rule, to make errors of.
-pub(crate) struct Blame<'a>(&'a Kernel);
-
-impl<'a> Blame<'a> {
-    pub(crate) fn of(kernel: &'a Kernel) -> Blame<'a> {
-        Blame(kernel)
-    }
-
-    fn error(&self, rule: &'static str, why: impl Into<String>) -> KernelError {
-        KernelError::Rule {
-            kernel: self.0.name.clone(),
-            rule,
-            why: why.into(),
-        }
-    }
-
-    pub(crate) fn need(
-        &self,
-        ok: bool,
-        rule: &'static str,
-        why: impl FnOnce() -> String,
-    ) -> Result<(), KernelError> {
-        if ok {
-            Ok(())
-        } else {
-            Err(self.error(rule, why()))
-        }
-    }
-}
-
-/// Whether every element of a sorted list is above the one before.
-pub(crate) fn strictly_rising<T: PartialOrd>(list: &[T]) -> bool {
-    list.windows(2).all(|w| w[0] < w[1])
-}
-
-/// Whether nothing is listed twice.
-pub(crate) fn unique<T: Ord + Clone>(list: &[T]) -> bool {
-    let mut sorted = list.to_vec();
-    sorted.sort();
-    strictly_rising(&sorted)
 }

@@ -1,5 +1,5 @@
 //! Rules of tiles under other labels, and of what is carried along an ordered axis.
-use super::{Blame, unique};
+use super::blame::{Blame, unique};
 use crate::{AxisId, Kernel, KernelError, Label, TileId};
 use layout::Dim;
 

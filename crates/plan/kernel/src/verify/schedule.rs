@@ -1,5 +1,5 @@
 //! Rules of schedules.
-use super::{Blame, unique};
+use super::blame::{Blame, unique};
 use crate::{AxisId, Kernel, KernelError, Mapping, Place, Schedule, Stmt};
 
 const MAX_STAGES: u32 = 16;
@@ -10,7 +10,7 @@ const WARP: u32 = 32;
 type Checked = Result<(), KernelError>;
 
 pub(super) fn check(k: &Kernel, s: &Schedule) -> Checked {
-    let b = Blame(k);
+    let b = Blame::of(k);
     tiling(k, s, &b)?;
     grid(k, s, &b)?;
     ordered(k, s, &b)?;
@@ -208,7 +208,7 @@ fn mapping(k: &Kernel, s: &Schedule, b: &Blame) -> Checked {
                 || "the fragment is empty or too large".into(),
             )?;
             if let Some(c) = &g.code {
-                super::code(k, c)?;
+                super::code::code(k, c)?;
             }
             super::gpu::check(k, s, g, b)
         }

@@ -66,19 +66,25 @@
 //! Sizes of weights are not in a plan, nor who wrote PTX that is in it: [`VerifiedPlan::check_program`]
 //! compares them with the store and with the program's kernels.
 mod access;
+mod blame;
 mod block;
 mod equal;
+mod limits;
 mod order;
 mod race;
 mod step;
 mod tiles;
 
+use blame::Blame;
+pub(crate) use limits::MAX_BYTES;
+use limits::{MAX_CONSTRAINTS, MAX_LIST, MAX_SYMBOL, MAX_WORKERS};
+pub use limits::{MAX_STEPS, MAX_SYMBOLS};
 pub use order::MAX_PAIRS;
 pub use race::{Race, race};
 pub use tiles::tile_map;
 
 use crate::{
-    BufferKind, Maker, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
+    BufferKind, Plan, PlanError, PlanSegment, Program, Segment, Step, StepWork, TiledPlan,
     VerifiedPlan,
 };
 use foldhash::HashMap;
@@ -86,56 +92,39 @@ use kernel::{Code, Kernel, Schedule, TileProgram};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Largest buffer, arena or scratch in bytes.
-pub(crate) const MAX_BYTES: u64 = 1 << 46;
-const MAX_SYMBOL: i64 = 1 << 40;
-/// Steps that a block may have.
-pub const MAX_STEPS: usize = 1 << 20;
-const MAX_LIST: usize = 4 * MAX_STEPS;
-/// Symbols that a block may use.
-pub const MAX_SYMBOLS: usize = 1 << 16;
-const MAX_CONSTRAINTS: usize = 1_024;
-const MAX_WORKERS: u32 = 4_096;
-
-/// Makes errors about one subject of a plan.
-pub(crate) struct Blame<'a> {
-    pub model: &'a str,
-    pub subject: String,
-}
-
-impl Blame<'_> {
-    pub fn error(&self, rule: &'static str, why: impl Into<String>) -> PlanError {
-        PlanError::Rule {
-            model: self.model.into(),
-            subject: self.subject.clone(),
-            rule,
-            why: why.into(),
-            maker: Maker::default(),
-        }
+impl Plan {
+    /// Checks every rule of the verifier; only a plan that keeps all of them becomes a
+    /// [`VerifiedPlan`].
+    pub fn verify(self) -> Result<VerifiedPlan, PlanError> {
+        self.verify_like(&[])
     }
 
-    pub fn need(
-        &self,
-        ok: bool,
-        rule: &'static str,
-        why: impl FnOnce() -> String,
-    ) -> Result<(), PlanError> {
-        if ok {
-            Ok(())
-        } else {
-            Err(self.error(rule, why()))
-        }
+    /// As [`Plan::verify`], for less where a step's kernel and schedule are, in memory, those of a step
+    /// of `likes`: what was proved of the two by themselves is not proved again.
+    pub fn verify_like(self, likes: &[&VerifiedPlan]) -> Result<VerifiedPlan, PlanError> {
+        Arc::new(self.tile(likes)?).prove()
     }
 
-    pub fn of(&self, subject: impl Into<String>) -> Blame<'_> {
-        Blame {
-            model: self.model,
-            subject: subject.into(),
-        }
+    /// The first half of [`Plan::verify_like`]: makes tile programs, and checks what they rest on.
+    ///
+    /// # Errors
+    /// As [`Plan::verify`].
+    pub fn tile(self, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
+        tiled(self, likes)
     }
 }
 
-pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
+impl TiledPlan {
+    /// Checks the rules of the verifier that are left.
+    ///
+    /// # Errors
+    /// [`PlanError::Rule`] names the step and the rule that it breaks.
+    pub fn prove(self: Arc<Self>) -> Result<VerifiedPlan, PlanError> {
+        proved(self)
+    }
+}
+
+fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, PlanError> {
     let b = Blame {
         model: &plan.model,
         subject: "the plan".into(),
@@ -206,7 +195,7 @@ pub(crate) fn tiled(plan: Plan, likes: &[&VerifiedPlan]) -> Result<TiledPlan, Pl
 }
 
 /// The rules that are left when a plan has its tile programs: what steps touch, and in which order.
-pub(crate) fn proved(tiled: Arc<TiledPlan>) -> Result<VerifiedPlan, PlanError> {
+fn proved(tiled: Arc<TiledPlan>) -> Result<VerifiedPlan, PlanError> {
     let plan = &tiled.plan;
     let b = Blame {
         model: &plan.model,

@@ -2,7 +2,7 @@
 //!
 //! Items that write into one value (what a concatenation joins, state in place) are on one device: two
 //! halves of a value on two devices are no value.
-use super::block::{BlockBuilder, BlockInterface};
+use super::block::{BlockBuilder, BlockInterface, Homes};
 use super::cut::{CutValue, NEVER, Problem};
 use super::predict::predict_step;
 use super::recency::Recency;
@@ -13,15 +13,6 @@ use layout::Dim;
 use plan::{Alternative, Item, ItemWork, PlanError, ValueIx, ValueOrigin, Why};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Where things are.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Homes {
-    /// Of the block's items, in order.
-    pub items: Vec<u32>,
-    /// Of states, in the order that the block was given.
-    pub states: Vec<u32>,
-}
 
 /// An item's time on one device, or why it has no form there.
 type Priced = Result<f64, String>;

@@ -1,6 +1,5 @@
 //! One block: the steps of a straight segment with their buffers, waits and memory.
 use super::Placement;
-use super::assign::Homes;
 use super::ctx::Ctx;
 use super::disjoint::Writes;
 use super::memory::{Life, align_up, assign};
@@ -493,7 +492,7 @@ impl<'a> BlockBuilder<'a> {
     fn pack(
         &mut self,
         source: ValueIx,
-        packed: super::pack::Packed,
+        packed: super::schedule::Packed,
         place: u32,
         constant: bool,
     ) -> Result<BufferId, PlanError> {
@@ -689,7 +688,7 @@ impl<'a> BlockBuilder<'a> {
         };
         let value = self.program.value(v);
         let kernel =
-            super::copy_kernel(&format!("copy {}", value.name), value.dtype, &value.storage);
+            super::copy::copy_kernel(&format!("copy {}", value.name), value.dtype, &value.storage);
         self.check_dims(&value.name, &kernel)?;
         let choice = schedule::choose(self.ctx, &kernel, &schedule::Facts::NONE, self.whys)
             .map_err(|e| self.error(&value.name, e))?;
@@ -791,4 +790,13 @@ impl<'a> BlockBuilder<'a> {
             .collect();
         Ok(self.block)
     }
+}
+
+/// Where things are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Homes {
+    /// Of the block's items, in order.
+    pub items: Vec<u32>,
+    /// Of states, in the order that the block was given.
+    pub states: Vec<u32>,
 }

@@ -6,6 +6,7 @@
 mod alternatives;
 mod assign;
 mod block;
+mod copy;
 mod ctx;
 mod cut;
 mod disjoint;
@@ -17,6 +18,7 @@ mod order;
 mod pack;
 mod params;
 mod parts;
+mod placement;
 mod places;
 mod predict;
 mod prior;
@@ -29,16 +31,17 @@ mod schedule;
 mod tests;
 mod value_uses;
 mod waits;
+mod why;
 
 use crate::state;
 use block::{BlockBuilder, BlockInterface};
 use ctx::Ctx;
 use foldhash::HashMap;
 pub use forecast::{predict_again, predict_steps};
-use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Target, Term, Tile};
-use layout::{DType, Dim, DimBox, DimMap, Symbols};
+use kernel::Target;
+use layout::{DimBox, DimMap, Symbols};
 use machine::{Cost, Machine, MachineKind};
-pub use places::Placement;
+pub use placement::Placement;
 use plan::{
     Allotment, Alternative, BufferKind, Candidate, DeviceRef, Item, ItemWork, Observations, Plan,
     PlanError, PlanSegment, Program, Segment, Serving, ValueIx, ValueOrigin, VerifiedPlan, Why,
@@ -47,7 +50,9 @@ use prior::Prior;
 pub use reassign::predict_over;
 pub use schedule::Sweep;
 use std::collections::{BTreeMap, BTreeSet};
-use value_uses::ValueUses;
+use value_uses::{ValueUses, control_reads};
+use why::bind_error;
+pub(crate) use why::why;
 
 /// How a planner searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -415,14 +420,6 @@ impl Planner {
     }
 }
 
-fn bind_error(program: &Program, subject: &str, why: impl Into<String>) -> PlanError {
-    PlanError::Bind {
-        model: program.name.clone(),
-        subject: subject.into(),
-        why: why.into(),
-    }
-}
-
 /// Asks for the limits of plans before there is one.
 fn within(program: &Program) -> Result<(), PlanError> {
     let most = program.segments.iter().map(|s| s.items().len()).max();
@@ -522,30 +519,6 @@ fn missing(program: &Program, items: &[Item], dims: &DimBox) -> bool {
     used.used().iter().any(|s| dims.get(s).is_none())
 }
 
-/// Values that a control segment reads.
-fn control_reads(s: &Segment) -> Vec<ValueIx> {
-    match s {
-        Segment::Straight(_) => vec![],
-        Segment::If { cond, captures, .. } => std::iter::once(*cond)
-            .chain(captures.iter().copied())
-            .collect(),
-        Segment::Loop {
-            trip,
-            cond,
-            carried,
-            captures,
-            ..
-        } => trip
-            .iter()
-            .chain(cond)
-            .chain(carried)
-            .chain(captures)
-            .copied()
-            .collect(),
-        Segment::Late(item) => item.reads(),
-    }
-}
-
 /// Ports of every straight segment, and of one more block at the end.
 fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> Vec<BlockInterface> {
     let n = program.segments.len();
@@ -639,45 +612,4 @@ fn rims(program: &Program, whole: &ValueUses, states: &[state::StateValue]) -> V
         r.outputs.dedup();
     }
     rims
-}
-
-/// A move of `storage` elements from one buffer to another.
-fn copy_kernel(name: &str, dtype: DType, storage: &Dim) -> Kernel {
-    let access = || Access::strided(Dim::ZERO, vec![Term::flat(0, storage.clone(), Dim::ONE)]);
-    let op = |name: &str, role| Operand {
-        name: name.into(),
-        dtype,
-        role,
-        access: access(),
-        elements: storage.clone(),
-    };
-    Kernel {
-        name: name.into(),
-        family: Family::Move,
-        axes: vec![Axis {
-            name: "i".into(),
-            extent: storage.clone(),
-        }],
-        operands: vec![op("x", Role::Read), op("y", Role::Write)],
-        tiles: vec![Tile {
-            name: "x".into(),
-            dtype,
-            axes: vec![0],
-        }],
-        body: vec![
-            Stmt::Load { dst: 0, operand: 0 },
-            Stmt::Store { operand: 1, src: 0 },
-        ],
-    }
-}
-
-/// A why of this pass.
-pub(crate) fn why(pass: &str, subject: &str, choice: &str, reason: impl Into<String>) -> Why {
-    Why {
-        pass: pass.into(),
-        subject: subject.into(),
-        choice: choice.into(),
-        alternatives: vec![],
-        reason: reason.into(),
-    }
 }

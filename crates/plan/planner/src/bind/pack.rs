@@ -1,25 +1,12 @@
 //! Constant factors rewritten once at load as the micro-kernel streams them: panels of `nr` lanes,
 //! sums outermost within a panel, lanes innermost, padded with zeros.
 use super::ctx::Space;
+use super::schedule::Packed;
 use kernel::{
     Access, Axis, AxisId, AxisTile, Bound, CpuMapping, Family, Kernel, Mapping, Operand, OperandId,
     Place, Role, Schedule, Stmt, Term, Tile,
 };
 use layout::{Dim, Leaf};
-use std::sync::Arc;
-
-/// A packed copy of an operand.
-#[derive(Clone, Debug)]
-pub(crate) struct Packed {
-    /// Addressing of the copy, by the axes of the reading kernel.
-    pub access: Access,
-    /// Elements of the copy, padding included.
-    pub elements: i64,
-    /// The move that makes it: operand 0 is the constant, operand 1 the copy.
-    pub kernel: Arc<Kernel>,
-    /// How that move runs.
-    pub schedule: Arc<Schedule>,
-}
 
 /// Whether an operand can be packed: its extents are numbers, it has elements, and nothing of it is
 /// bounded or gathered.

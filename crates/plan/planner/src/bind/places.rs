@@ -4,33 +4,11 @@
 //! operators run there, and it drives the copies. A value lies where it was made and is copied once
 //! to every other device that reads it.
 use super::block::BlockBuilder;
-use super::{copy_kernel, schedule};
+use super::copy::copy_kernel;
+use super::schedule;
 use machine::{Bound, Cost, Machine, MachineKind, Share};
 use plan::{BufferId, BufferKind, Item, PlanError, ValueIx, ValueOrigin};
 use std::sync::Arc;
-
-/// Which device runs an item that has a kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// The last one; what it cannot run goes to the host, which is the first.
-    #[default]
-    Last,
-    /// Item `i` of a block runs on the device that entry `i` names; the list repeats.
-    Listed(Vec<u32>),
-    /// Of two devices each item runs where the predicted time of all is least, copies included.
-    Cut,
-}
-
-impl Placement {
-    /// Device of item `number` among `devices`.
-    pub(super) fn of(&self, number: usize, devices: usize) -> u32 {
-        let last = devices.saturating_sub(1) as u32;
-        match self {
-            Placement::Listed(list) if !list.is_empty() => list[number % list.len()].min(last),
-            _ => last,
-        }
-    }
-}
 
 impl BlockBuilder<'_> {
     /// `item` writes its values on device `place`: copies elsewhere are not what they are any more. The

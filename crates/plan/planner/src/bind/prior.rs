@@ -1,7 +1,7 @@
 //! What earlier plans of the same program settled: a new box of dims does not pack weights once more in
 //! another way unless that pays, and takes schedules that were looked for in the nearest box where they
 //! are as good for it.
-use super::pack::Packed;
+use super::schedule::Packed;
 use super::schedule::numbered_as;
 use foldhash::HashMap;
 use kernel::{Kernel, OperandId, Role, Schedule, TileProgram};

@@ -5,7 +5,8 @@
 //! use, predicted by the same descriptions: a step may go to the other device, or all of them.
 use super::Planner;
 use super::forecast::{self, StepForecast};
-use super::places::{Placement, road_cost};
+use super::placement::Placement;
+use super::places::road_cost;
 use super::propose::{corrections, described};
 use kernel::Target;
 use machine::{Change, Cost, Machine};

@@ -1,9 +1,8 @@
 //! Where each value of a program is made, taken in and used, over all its segments. Computed once per bind;
 //! blocks ask it.
-use super::control_reads;
 use foldhash::{HashMap, HashSet};
 use layout::DimBox;
-use plan::{Program, ValueIx};
+use plan::{Program, Segment, ValueIx};
 
 /// Where a program's values are made, given and taken.
 #[derive(Debug, Default)]
@@ -41,5 +40,29 @@ impl ValueUses {
             out.outputs.entry(o.1).or_insert(i);
         }
         out
+    }
+}
+
+/// Values that a control segment reads.
+pub(super) fn control_reads(s: &Segment) -> Vec<ValueIx> {
+    match s {
+        Segment::Straight(_) => vec![],
+        Segment::If { cond, captures, .. } => std::iter::once(*cond)
+            .chain(captures.iter().copied())
+            .collect(),
+        Segment::Loop {
+            trip,
+            cond,
+            carried,
+            captures,
+            ..
+        } => trip
+            .iter()
+            .chain(cond)
+            .chain(carried)
+            .chain(captures)
+            .copied()
+            .collect(),
+        Segment::Late(item) => item.reads(),
     }
 }

@@ -26,6 +26,7 @@ pub(crate) use concat::ConcatPlaces;
 use foldhash::HashMap;
 use graph::{Graph, NodeId, Op, ValueId, ValueSource};
 use layout::{DType, Dim, Layout};
+pub(crate) use moves::copy_kernel;
 use plan::{Item, ItemWork, Program, ProgramValue, Segment, ValueIx, ValueOrigin, Why};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -352,29 +353,6 @@ impl<'a> Lowering<'a> {
         Ok(to)
     }
 
-    /// A move of all elements between two layouts of one shape.
-    pub fn copy(
-        &mut self,
-        from: &Located,
-        to: &Located,
-        dtype: DType,
-        name: &str,
-        nodes: &[String],
-    ) -> Result<()> {
-        let (kernel, args) = moves::copy_kernel(&format!("move {name}"), dtype, from, to)
-            .ok_or_else(|| PlannerError::Node {
-                node: name.into(),
-                op: "move".into(),
-                why: format!(
-                    "{:?} does not fit {:?}; bind symbolic dims with --dim",
-                    from.layout.shape(),
-                    to.layout.shape()
-                ),
-            })?;
-        self.emit(kernel, args, nodes.to_vec());
-        Ok(())
-    }
-
     /// The program value that holds `v` alone, dense and row-major; made if there is none.
     pub fn dense(&mut self, v: ValueId) -> Result<ValueIx> {
         let l = self.locate(v)?;
@@ -546,19 +524,3 @@ pub(crate) fn stored_values(
 
 pub(crate) use epilogue::Body;
 pub(crate) type Builder = KernelBuilder;
-
-/// A copy of graph value `v` between two places of its shape.
-pub(crate) fn copy_kernel(
-    l: &Lowering,
-    from: &Located,
-    to: &Located,
-    v: ValueId,
-) -> Result<(kernel::Kernel, Vec<ValueIx>)> {
-    moves::copy_kernel(&format!("copy {}", l.name(v)), l.dtype(v), from, to).ok_or_else(|| {
-        PlannerError::Node {
-            node: l.name(v).into(),
-            op: "output".into(),
-            why: "its layout does not fit the output's; bind symbolic dims with --dim".into(),
-        }
-    })
-}

@@ -1,6 +1,7 @@
 //! Moves: copies between layouts, pieces of a concatenation, padding, gathered slices.
 use super::simplify::magnitude;
 use super::{Builder, Lowering, Result, row_major, touched};
+use crate::PlannerError;
 use crate::located::Located;
 use expr::ExprBuilder;
 use graph::{NodeId, ValueId};
@@ -361,5 +362,32 @@ pub(crate) fn scalar(lowering: &Lowering, v: ValueId) -> Option<f64> {
             }
         }
         _ => None,
+    }
+}
+
+impl Lowering<'_> {
+    /// A move of all elements between two layouts of one shape.
+    pub fn copy(
+        &mut self,
+        from: &Located,
+        to: &Located,
+        dtype: DType,
+        name: &str,
+        nodes: &[String],
+    ) -> Result<()> {
+        let (kernel, args) =
+            copy_kernel(&format!("move {name}"), dtype, from, to).ok_or_else(|| {
+                PlannerError::Node {
+                    node: name.into(),
+                    op: "move".into(),
+                    why: format!(
+                        "{:?} does not fit {:?}; bind symbolic dims with --dim",
+                        from.layout.shape(),
+                        to.layout.shape()
+                    ),
+                }
+            })?;
+        self.emit(kernel, args, nodes.to_vec());
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The scheduler's rules in virtual time: bounds, priorities, deadlines, batches, shares, and a random run.
 use super::*;
+use crate::batching::Batching;
 use std::collections::BTreeSet;
 
 fn policy(f: impl FnOnce(&mut SessionPolicy)) -> Box<SessionPolicy> {

@@ -1,5 +1,5 @@
 //! Rates of what no single instruction does, measured with the kernels that plans run.
-use super::Rate;
+use super::rate::Rate;
 use crate::exec::copy::strided_copy;
 use crate::isa::Isa;
 use crate::ukr::kernels::kernels;

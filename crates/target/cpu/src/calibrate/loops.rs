@@ -1,6 +1,6 @@
 //! The loops that are measured.
 
-use super::Rate;
+use super::rate::Rate;
 use crate::isa::Isa;
 use machine::{NumType, UnitClass};
 use std::hint::black_box;

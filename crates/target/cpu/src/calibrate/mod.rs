@@ -5,54 +5,24 @@
 //! the best of several rounds: neighbours and interrupts only ever make a round slower. Costs that
 //! depend on the state of another thread (hand-off, wake-up) keep the median.
 
+mod error;
 mod kernels;
 mod loops;
+mod rate;
 mod store;
 mod team;
 
 use crate::detect;
 use crate::isa::Isa;
+pub use error::CalibrateError;
 use loops::Memory;
 use machine::{
-    BandwidthPoint, LatencyPoint, LevelMeasure, Machine, Measurements, NumType, OpRate, UnitClass,
-    WorkerPoint,
+    BandwidthPoint, LatencyPoint, LevelMeasure, Machine, Measurements, OpRate, WorkerPoint,
 };
-use std::path::PathBuf;
 use std::time::Duration;
 pub use store::{calibration_path, load_calibration, store_calibration};
 use team::measure;
 pub use team::pin_current_thread;
-
-/// What can go wrong while calibrating or keeping a calibration.
-#[derive(Debug, thiserror::Error)]
-pub enum CalibrateError {
-    /// A measuring thread could not be started or died.
-    #[error(
-        "a measuring thread on CPU {cpu} failed: {message}; free memory or threads and try again"
-    )]
-    Thread {
-        /// The CPU it was to run on.
-        cpu: usize,
-        /// Why.
-        message: String,
-    },
-    /// There is no folder for user data.
-    #[error(
-        "there is no folder to keep a calibration in; set XDG_DATA_HOME or HOME, or write it to a file of your own"
-    )]
-    NoFolder,
-    /// A calibration could not be read or written.
-    #[error("{}: {source}; check that the folder exists and may be written", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A stored calibration does not read.
-    #[error("{0}; calibrate again to replace it")]
-    Text(#[from] machine::MachineError),
-}
 
 /// How to calibrate.
 #[derive(Clone, Debug)]
@@ -336,19 +306,10 @@ fn curve_sizes(plans: &[LevelPlan]) -> Vec<f64> {
     out
 }
 
-/// The class, format and loop of a rate to measure.
-pub(crate) struct Rate {
-    pub class: UnitClass,
-    pub dtype: NumType,
-    pub isa: &'static str,
-    pub lanes: u64,
-    pub ops_per_pass: f64,
-    pub run: fn(usize),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine::UnitClass;
 
     #[test]
     fn worker_counts_are_powers_of_two_and_all() {

@@ -1,6 +1,6 @@
 //! Where a calibration is kept between runs.
 
-use super::CalibrateError;
+use super::error::CalibrateError;
 use machine::{Machine, Measurements};
 use std::ffi::OsString;
 use std::fs;

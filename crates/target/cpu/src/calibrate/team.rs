@@ -1,6 +1,6 @@
 //! Pinned threads that run a loop together, and the measurements of one thread against another.
 
-use super::CalibrateError;
+use super::error::CalibrateError;
 use crate::padded::CachePadded;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -43,6 +43,25 @@ const BASE: Uarch = Uarch {
 
 impl Uarch {
     pub(super) fn of(f: &Facts) -> Uarch {
+        let known = match (f.vendor.as_str(), f.family) {
+            ("AMD", family) => Uarch::amd(family, f.model),
+            ("Intel", 6) => Uarch::intel(f.model),
+            _ => None,
+        };
+        match known {
+            Some(u) => u,
+            None if f.arch_name == "aarch64" => Uarch {
+                name: "aarch64",
+                portable_flop: 32.0,
+                l1_read: 32.0,
+                dram_read_per_core: 2.5e10,
+                ..BASE
+            },
+            None => BASE,
+        }
+    }
+
+    fn amd(family: u32, model: u32) -> Option<Uarch> {
         let amd_dram = Uarch {
             dram_read_per_core: 3e10,
             dram_saturating_cores: 4.0,
@@ -53,16 +72,8 @@ impl Uarch {
             l3_read: 24.0,
             ..amd_dram
         };
-        let wide = Uarch {
-            avx512_flop: 64.0,
-            l1_read: 128.0,
-            l1_write: 64.0,
-            l2_read: 48.0,
-            l3_read: 12.0,
-            ..BASE
-        };
-        match (f.vendor.as_str(), f.family, f.model) {
-            ("AMD", 0x17, 0x00..=0x2f) => Uarch {
+        Some(match (family, model) {
+            (0x17, 0x00..=0x2f) => Uarch {
                 name: "zen",
                 avx2_flop: 16.0,
                 l1_read: 32.0,
@@ -70,23 +81,23 @@ impl Uarch {
                 nominal_hz: 3.0e9,
                 ..zen
             },
-            ("AMD", 0x17, _) => Uarch {
+            (0x17, _) => Uarch {
                 name: "zen2",
                 nominal_hz: 3.2e9,
                 ..zen
             },
-            ("AMD", 0x19, 0x10..=0x1f | 0x60..=0xaf) => Uarch {
+            (0x19, 0x10..=0x1f | 0x60..=0xaf) => Uarch {
                 name: "zen4",
                 l3_read: 27.0,
                 nominal_hz: 3.7e9,
                 ..zen
             },
-            ("AMD", 0x19, _) => Uarch {
+            (0x19, _) => Uarch {
                 name: "zen3",
                 nominal_hz: 3.5e9,
                 ..zen
             },
-            ("AMD", 0x1a, 0x20..=0x3f | 0x60..=0x7f) => {
+            (0x1a, 0x20..=0x3f | 0x60..=0x7f) => {
                 // Mobile parts: 512-bit operations in two halves.
                 Uarch {
                     name: "zen5",
@@ -97,7 +108,7 @@ impl Uarch {
                     ..zen
                 }
             }
-            ("AMD", 0x1a, _) => Uarch {
+            (0x1a, _) => Uarch {
                 name: "zen5",
                 avx512_flop: 64.0,
                 l1_read: 128.0,
@@ -107,60 +118,67 @@ impl Uarch {
                 nominal_hz: 4.0e9,
                 ..zen
             },
-            ("Intel", 6, 0x55) => Uarch {
+            _ => return None,
+        })
+    }
+
+    fn intel(model: u32) -> Option<Uarch> {
+        let wide = Uarch {
+            avx512_flop: 64.0,
+            l1_read: 128.0,
+            l1_write: 64.0,
+            l2_read: 48.0,
+            l3_read: 12.0,
+            ..BASE
+        };
+        Some(match model {
+            0x55 => Uarch {
                 name: "skylake-x",
                 nominal_hz: 2.8e9,
                 ..wide
             },
-            ("Intel", 6, 0x6a | 0x6c) => Uarch {
+            0x6a | 0x6c => Uarch {
                 name: "icelake-sp",
                 nominal_hz: 2.9e9,
                 ..wide
             },
-            ("Intel", 6, 0x8f) => Uarch {
+            0x8f => Uarch {
                 name: "sapphire-rapids",
                 nominal_hz: 2.9e9,
                 ..wide
             },
-            ("Intel", 6, 0xcf) => Uarch {
+            0xcf => Uarch {
                 name: "emerald-rapids",
                 nominal_hz: 3.0e9,
                 ..wide
             },
-            ("Intel", 6, 0xad | 0xae) => Uarch {
+            0xad | 0xae => Uarch {
                 name: "granite-rapids",
                 nominal_hz: 3.2e9,
                 ..wide
             },
-            ("Intel", 6, 0x3c | 0x3f | 0x45 | 0x46) => Uarch {
+            0x3c | 0x3f | 0x45 | 0x46 => Uarch {
                 name: "haswell",
                 nominal_hz: 2.9e9,
                 ..BASE
             },
-            ("Intel", 6, 0x3d | 0x47 | 0x4f | 0x56) => Uarch {
+            0x3d | 0x47 | 0x4f | 0x56 => Uarch {
                 name: "broadwell",
                 nominal_hz: 2.8e9,
                 ..BASE
             },
-            ("Intel", 6, 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6) => Uarch {
+            0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6 => Uarch {
                 name: "skylake",
                 nominal_hz: 3.6e9,
                 ..BASE
             },
-            ("Intel", 6, 0x97 | 0x9a | 0xb7 | 0xba | 0xbf) => Uarch {
+            0x97 | 0x9a | 0xb7 | 0xba | 0xbf => Uarch {
                 name: "alder-lake",
                 nominal_hz: 4.4e9,
                 ..BASE
             },
-            _ if f.arch_name == "aarch64" => Uarch {
-                name: "aarch64",
-                portable_flop: 32.0,
-                l1_read: 32.0,
-                dram_read_per_core: 2.5e10,
-                ..BASE
-            },
-            _ => BASE,
-        }
+            _ => return None,
+        })
     }
 
     /// f32 operations per cycle with the widest usable extension.

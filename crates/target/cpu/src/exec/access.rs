@@ -1,38 +1,7 @@
 //! Operand addresses with parameters for every number.
-use super::{Axes, Block, COperand, Ctx, View};
+use super::{Axes, Block, CAccess, CBound, CIndexed, COperand, CTerm, Ctx, View};
 use kernel::Access;
 use plan::Params;
-
-#[derive(Debug)]
-pub(crate) struct CTerm {
-    pub axis: usize,
-    /// (extent, stride), outermost first.
-    pub leaves: Vec<(u32, u32)>,
-}
-
-#[derive(Debug)]
-pub(crate) struct CBound {
-    pub terms: Vec<(usize, u32)>,
-    pub base: u32,
-    pub extent: u32,
-}
-
-#[derive(Debug)]
-pub(crate) struct CIndexed {
-    pub by: usize,
-    pub stride: u32,
-    pub extent: u32,
-}
-
-/// An access whose dims are parameters.
-#[derive(Debug)]
-pub(crate) struct CAccess {
-    pub offset: u32,
-    pub terms: Vec<CTerm>,
-    pub bounds: Vec<CBound>,
-    pub outside: f64,
-    pub indexed: Vec<CIndexed>,
-}
 
 impl CAccess {
     pub(crate) fn new(a: &Access, params: &mut Params) -> CAccess {

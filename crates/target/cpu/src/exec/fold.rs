@@ -4,87 +4,20 @@
 //! row (ascending along the reduced axes); where it is reduced, a row is reduced by itself, then combined
 //! with the state. Either order is fixed by the program and its extents.
 mod arg;
-mod ints;
+pub(super) mod ints;
 mod short;
+mod walk;
 
-use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
-use super::{Ctx, MAX_AXES, View};
+use super::vm::{CH, Coords, Lane, MAX_ARGS, Run};
+use super::{CFold, Ctx, Lift, MAX_AXES, View};
 use crate::ukr::Columns;
-use crate::ukr::kernels::{BinaryFn, ReduceFn};
-pub(crate) use arg::Arg;
 pub(crate) use ints::Ints;
 use layout::DType;
-pub(crate) use short::Flat;
-
-/// A monoid of one f32 whose combine is one instruction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Simple {
-    pub combine: BinaryFn,
-    /// Reduction of a row, where a micro-kernel has it.
-    pub reduce: Option<ReduceFn>,
-    /// Folding of whole columns, where a micro-kernel has it.
-    pub columns: Option<unsafe fn(&Columns)>,
-    pub lift: Lift,
-}
+use walk::Walk;
+pub(super) use walk::next;
 
 /// Elements of a row that are too few for vectors of their own.
 const NARROW: i64 = 8;
-
-/// Lifts that need no program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lift {
-    /// The element itself.
-    Identity,
-    /// The square of the element, summed.
-    Square,
-    /// The square of (argument 0 - argument 1), argument 1 the same along reduced axes, summed.
-    Deviation,
-    /// Anything else.
-    Program,
-}
-
-/// A compiled `Fold` (without rescaling, which is maps of its own).
-#[derive(Debug)]
-pub(crate) struct CFold {
-    pub state: Vec<usize>,
-    pub args: Vec<usize>,
-    /// Kept and reduced axes, outermost first, the lane axis left out.
-    pub kept: Vec<usize>,
-    pub reduced: Vec<usize>,
-    pub lane: Option<usize>,
-    /// Whether the lane axis is reduced.
-    pub horizontal: bool,
-    pub lift: Program,
-    /// Element by element: states in slots, lifted values behind them.
-    pub combine: Program,
-    /// The short way, where there is one.
-    pub simple: Option<Simple>,
-    /// The short way of picks of f32 elements.
-    pub arg: Option<Arg>,
-    /// The short way of rows of integers.
-    pub ints: Option<Ints>,
-    /// Offset of `combine`'s scratch in the operation's area.
-    pub combine_at: usize,
-    /// For rows of a few elements, of which many are lifted at once.
-    pub flat: Option<Flat>,
-    /// Offset of rows of `CH` 8-byte elements: two sets of one per state scalar.
-    pub rows: usize,
-    pub dtypes: Vec<DType>,
-    /// Extents of the kernel's axes as parameters (for ranks along `over`).
-    pub rank: Vec<(usize, u32)>,
-}
-
-/// Steps the coordinates of `axes`; false when they are back at the start.
-pub(super) fn next(axes: &[usize], c: &mut [i64; MAX_AXES], ctx: &Ctx) -> bool {
-    for &a in axes.iter().rev() {
-        c[a] += 1;
-        if c[a] < ctx.len[a] {
-            return true;
-        }
-        c[a] = 0;
-    }
-    false
-}
 
 fn at(v: &View, c: &[i64; MAX_AXES], axes: &[usize], elem: usize) -> *mut u8 {
     let off: i64 = axes.iter().map(|&a| c[a] * v.st[a]).sum();
@@ -167,18 +100,6 @@ impl Few {
     fn as_slice(&self) -> &[usize] {
         &self.a[..self.n]
     }
-}
-
-struct Walk<'a> {
-    ctx: &'a Ctx<'a>,
-    f: &'a CFold,
-    /// Coordinates within the piece.
-    c: [i64; MAX_AXES],
-    /// Elements per row.
-    n: usize,
-    reduced: &'a [usize],
-    lift: Run<'a>,
-    combine: Run<'a>,
 }
 
 impl Walk<'_> {

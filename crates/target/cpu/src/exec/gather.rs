@@ -1,7 +1,7 @@
 //! Loads whose addresses other operands give: offsets of a few positions at a time, then elements or
 //! whole rows at those offsets.
-use super::access::{CIndexed, Piece, piece};
-use super::{Axes, COperand, CTile, Ctx, Fault, MAX_AXES, View};
+use super::access::{Piece, piece};
+use super::{Axes, CIndexed, COperand, CTile, Ctx, Fault, MAX_AXES, View};
 use crate::ukr::{Kernels, Ranks};
 use layout::DType;
 

@@ -1,11 +1,7 @@
 //! The functions that a compiled tile program calls, with the addresses of their code: what tools show
 //! of a step beside its statements. Read off the operations that run, so that nothing is listed twice.
-use super::access::CTerm;
-use super::contract::CContract;
-use super::fold::{CFold, Lift};
-use super::map::CMap;
 use super::vm::Program;
-use super::{CKernel, Op};
+use super::{CContract, CFold, CKernel, CMap, CTerm, Lift, Op};
 use crate::ukr::Kernels;
 use layout::DType;
 

@@ -1,20 +1,8 @@
 //! `Map`: a vector program over the rows of a tile.
 use super::copy::strided_copy;
 use super::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
-use super::{Ctx, MAX_AXES, View};
+use super::{CMap, Ctx, MAX_AXES, View};
 use crate::ukr::UnaryFn;
-
-/// A compiled `Map`.
-#[derive(Debug)]
-pub(crate) struct CMap {
-    pub dst: usize,
-    pub args: Vec<usize>,
-    pub prog: Program,
-    /// The same with every argument given element by element.
-    pub flat: Option<Program>,
-    /// Kernel axis along lanes; `None` for a scalar tile.
-    pub lane: Option<usize>,
-}
 
 /// Rows up to this length are run several at a time.
 const SHORT: i64 = CH as i64 / 4;

@@ -1,43 +1,21 @@
 //! Products of f32 rows with a factor of 4 bits that a map scales: one micro-kernel for loads, map and
 //! product.
-use super::access::{CTerm, Piece, piece};
-use super::{Ctx, Fault, Op, map::CMap, run as tasks};
+use super::access::{Piece, piece};
+use super::{CNibbles, CTerm, Ctx, Fault, Op};
 use crate::ukr::Nibbles;
 use layout::DType;
 
-/// A compiled product with a factor of 4 bits.
-#[derive(Debug)]
-pub(crate) struct CNibbles {
-    pub acc: usize,
-    /// Tile of the rows' factor.
-    pub a: usize,
-    /// Operands: the rows' factor, numbers, scales, zero points.
-    pub oa: usize,
-    pub numbers: usize,
-    pub scales: usize,
-    pub zeros: Option<usize>,
-    pub zero: f32,
-    pub rows: Vec<usize>,
-    pub lane: usize,
-    /// Summed axes: blocks, and within them.
-    pub outer: usize,
-    pub inner: usize,
-    /// Offset in the scratch of the rows' sums of blocks, and how many there is room for.
-    pub totals: usize,
-    pub room: usize,
-    /// The accumulator is filled with zeros first.
-    pub fill: Option<CMap>,
-    /// The same statement by statement.
-    pub body: Vec<Op>,
-}
-
-/// Runs it on the current piece.
-pub(crate) fn run(ctx: &mut Ctx, n: &CNibbles) -> Result<(), Fault> {
+/// Runs it on the current piece, by `ops` where it lies otherwise than the short way needs.
+pub(crate) fn run(
+    ctx: &mut Ctx,
+    n: &CNibbles,
+    ops: impl Fn(&mut Ctx, &[Op]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     if fast(ctx, n).is_none() {
         if let Some(z) = &n.fill {
             super::map::run(ctx, z);
         }
-        tasks::ops(ctx, &n.body)?;
+        ops(ctx, &n.body)?;
     }
     Ok(())
 }

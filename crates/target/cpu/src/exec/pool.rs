@@ -1,30 +1,19 @@
 //! Window reductions without copies: a load that reaches outside its tensor and the fold that reads it,
 //! where what lies outside changes nothing.
-use super::contract::wide::CWide;
-use super::fold::{CFold, Lift, Simple, next};
+use super::fold::next;
 use super::vm::{CH, narrow, widen};
-use super::{Ctx, Fault, MAX_AXES, Op, View, run as tasks};
+use super::{CBound, CPool, Ctx, Fault, Lift, MAX_AXES, Op, View};
 
-/// A load and a fold (in loops or not) that may run as one.
-#[derive(Debug)]
-pub(crate) struct CPool {
-    pub operand: usize,
-    /// The loaded tile.
-    pub tile: usize,
-    pub fold: CFold,
-    pub simple: Simple,
-    /// For elements of 16 bits: where the window is widened to, and the offset of the state as f32.
-    pub wide: Option<(CWide, usize)>,
-    /// The same statement by statement.
-    pub body: Vec<Op>,
-}
-
-/// Runs a window reduction on the current piece.
-pub(crate) fn run(ctx: &mut Ctx, c: &CPool) -> Result<(), Fault> {
+/// Runs a window reduction on the current piece, by `ops` where it lies otherwise than the short way needs.
+pub(crate) fn run(
+    ctx: &mut Ctx,
+    c: &CPool,
+    ops: impl Fn(&mut Ctx, &[Op]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     if fast(ctx, c) {
         Ok(())
     } else {
-        tasks::ops(ctx, &c.body)
+        ops(ctx, &c.body)
     }
 }
 
@@ -110,11 +99,11 @@ fn windows(ctx: &Ctx, c: &CPool, lane: usize, a: View, s: View) -> bool {
         count += 1;
     }
     let rows = &rows[..count];
-    let moves = |b: &super::access::CBound, axis| {
+    let moves = |b: &CBound, axis| {
         let own = |t: &&(usize, u32)| Some(t.0) == axis && ctx.param(t.1) != 0;
         b.terms.iter().find(own).is_some()
     };
-    let both = |b: &super::access::CBound| moves(b, x) && moves(b, Some(lane));
+    let both = |b: &CBound| moves(b, x) && moves(b, Some(lane));
     if o.access.bounds.iter().any(both) {
         return false;
     }

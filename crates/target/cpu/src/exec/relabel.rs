@@ -1,17 +1,6 @@
 //! `Relabel`: a tile, or a part of it, under other labels; what is carried from position to position.
 use super::copy::strided_copy;
-use super::{Ctx, MAX_AXES, View};
-
-/// A compiled `Relabel`.
-#[derive(Debug)]
-pub(crate) struct CRelabel {
-    pub dst: usize,
-    pub src: usize,
-    /// (axis of the source, axis of the result, parameter of the first coordinate).
-    pub labels: Vec<(usize, usize, u32)>,
-    /// The result has memory of its own: it outlives what the source holds.
-    pub copied: bool,
-}
+use super::{CRelabel, Ctx, MAX_AXES, View};
 
 /// Runs a relabelling on the current piece.
 pub(crate) fn run(ctx: &mut Ctx, r: &CRelabel) {

@@ -80,9 +80,9 @@ pub(crate) fn ops(ctx: &mut Ctx, list: &[Op]) -> Result<(), Fault> {
             Op::Map(m) => map::run(ctx, m),
             Op::Fold(f) => fold::run(ctx, f),
             Op::Contract(c) => contract::run(ctx, c),
-            Op::Nest(n) => contract::nest(ctx, n)?,
-            Op::Nibbles(n) => super::nibbles::run(ctx, n)?,
-            Op::Pool(p) => pool::run(ctx, p)?,
+            Op::Nest(n) => contract::nest(ctx, n, ops)?,
+            Op::Nibbles(n) => super::nibbles::run(ctx, n, ops)?,
+            Op::Pool(p) => pool::run(ctx, p, ops)?,
             Op::Relabel(r) => relabel::run(ctx, r),
         }
     }

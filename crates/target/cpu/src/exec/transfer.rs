@@ -1,9 +1,9 @@
 //! Loads and stores of whole tiles: bounds, leaves and gathered addresses are taken apart until a
 //! piece is affine and inside, then that piece is copied.
-use super::access::{CAccess, Piece, piece};
+use super::access::{Piece, piece};
 use super::copy::{strided_copy, strided_fill};
 use super::gather::gather;
-use super::{Axes, COperand, CTile, Ctx, Fault, MAX_AXES, View};
+use super::{Axes, CAccess, CIndexed, COperand, CTile, Ctx, Fault, MAX_AXES, View};
 use layout::DType;
 
 struct Transfer<'a> {
@@ -58,12 +58,7 @@ fn index_value(ctx: &Ctx, o: &COperand, c: &Axes<i64>, depth: usize) -> Result<i
     })
 }
 
-fn gathered(
-    ctx: &Ctx,
-    i: &super::access::CIndexed,
-    c: &Axes<i64>,
-    depth: usize,
-) -> Result<i64, Fault> {
+fn gathered(ctx: &Ctx, i: &CIndexed, c: &Axes<i64>, depth: usize) -> Result<i64, Fault> {
     let v = index_value(ctx, &ctx.kernel.operands[i.by], c, depth)?;
     let extent = ctx.param(i.extent);
     let at = if v < 0 { v.wrapping_add(extent) } else { v };

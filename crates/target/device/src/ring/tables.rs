@@ -272,6 +272,22 @@ impl Tables {
         }
     }
 
+    /// Tasks per group, of steps that are waited for by tiles.
+    fn groups(&self, calls: &[Call<'_>], value: &dyn Fn(&Dim) -> Option<i64>) -> Vec<u64> {
+        let mut group: Vec<u64> = calls.iter().map(|c| c.tasks.max(1)).collect();
+        for need in self.needs.iter().flatten() {
+            if let Need::Some(j, map) = need {
+                let natural = match map {
+                    TileMap::Range { ratio } => value(ratio),
+                    TileMap::Spans { earlier_tasks, .. } => value(earlier_tasks),
+                };
+                let g = &mut group[*j as usize];
+                *g = (*g).min(natural.unwrap_or(1).max(1) as u64);
+            }
+        }
+        group
+    }
+
     /// Writes the payload of one request: `calls` in the order of the steps, `value` evaluates
     /// dimensions of waits.
     ///
@@ -296,18 +312,7 @@ impl Tables {
         };
         let head = size_of::<SlotHead>();
         let turns = |i: usize| calls[i].tasks.max(1);
-        // Tasks per group, of steps that are waited for by tiles.
-        let mut group: Vec<u64> = (0..calls.len()).map(turns).collect();
-        for need in self.needs.iter().flatten() {
-            if let Need::Some(j, map) = need {
-                let natural = match map {
-                    TileMap::Range { ratio } => value(ratio),
-                    TileMap::Spans { earlier_tasks, .. } => value(earlier_tasks),
-                };
-                let g = &mut group[*j as usize];
-                *g = (*g).min(natural.unwrap_or(1).max(1) as u64);
-            }
-        }
+        let mut group = self.groups(calls, value);
         let mut first = 0u64;
         for (i, call) in calls.iter().enumerate() {
             let (shape, place) = (&self.shapes[i], &self.places[i]);

@@ -1,10 +1,9 @@
 //! Coordinates, addresses and bounds of single elements.
+use super::emitter::{Emitter, Result};
 use super::group::Group;
 use super::params::Num;
 use super::text::{Kind, Reg};
-use super::walk::{Emitter, Result};
 use kernel::{Access, AxisId, OperandId};
-use std::collections::BTreeMap;
 
 /// Element of a fragment: `row` counts 8-row halves (mi * 2 + h), `column` counts 8-column blocks
 /// and elements of a pair (ni * 2 + j). A tile without rows or columns leaves them out.
@@ -12,28 +11,6 @@ use std::collections::BTreeMap;
 pub(crate) struct Pos<'g> {
     pub row: Option<u32>,
     pub column: Option<(&'g Group, u32)>,
-}
-
-type Column = Option<(Group, u32)>;
-
-/// Values that hold until the coordinates of a piece change.
-#[derive(Default)]
-pub(crate) struct Cache {
-    start: BTreeMap<Group, Reg>,
-    parts: BTreeMap<(Group, u32), Vec<Reg>>,
-    inside: BTreeMap<(Group, u32), Option<Reg>>,
-    rows: BTreeMap<(OperandId, Option<u32>), Reg>,
-    columns: BTreeMap<(OperandId, Group, u32), Option<Reg>>,
-    both: BTreeMap<(OperandId, Option<u32>, Group, u32), Reg>,
-    /// Loaded elements by operand, row and column (left out where they do not matter).
-    pub elements: BTreeMap<(OperandId, Option<u32>, Column), Reg>,
-}
-
-impl Cache {
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        *self = Cache::default();
-    }
 }
 
 impl Emitter<'_> {

@@ -1,15 +1,44 @@
 //! Folds over the columns of fragments: each lane its own elements, then the four lanes of a row,
 //! then the state; what depends on the state's old value is rescaled.
+use super::emitter::{Emitter, Result, Value};
 use super::group::Group;
 use super::math::Val;
 use super::text::{Kind, Reg};
-use super::value::Value;
-use super::walk::{Emitter, Result};
 use expr::{Monoid, Scalar};
 use kernel::{AxisId, Rescale, TileId};
 use layout::DType;
 
 impl Emitter<'_> {
+    /// Multiplies the rows of `tiles` by `factors`, one for each half of 8 rows.
+    fn multiply(&mut self, tiles: &[TileId], factors: &[Reg]) -> Result<()> {
+        for &tile in tiles {
+            if self.kernel.tiles[tile as usize].dtype != DType::F32 {
+                return self.fail("element type", "rescaled tiles are f32");
+            }
+            match self.tiles.get(&tile).cloned() {
+                Some(Value::Row(regs)) => {
+                    for (r, f) in regs.iter().zip(factors) {
+                        self.t.op(format!("mul.rn.f32 {r}, {r}, {f}"));
+                    }
+                }
+                Some(Value::Frag { columns, regs }) => {
+                    let ni = self.warp_columns(&columns)? as usize / 8;
+                    for (i, r) in regs.iter().enumerate() {
+                        let h = i / 4 / ni * 2 + i % 4 / 2;
+                        self.t.op(format!("mul.rn.f32 {r}, {r}, {}", factors[h]));
+                    }
+                }
+                _ => {
+                    return self.fail(
+                        "rescaled tile",
+                        "it must be held in registers and filled before",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// `state = combine(state, lift(args) over the columns)`.
     pub fn fold(
         &mut self,
@@ -94,31 +123,7 @@ impl Emitter<'_> {
             }
             self.t.op(format!("mov.f32 {before}, {new}"));
         }
-        for &tile in rescale.iter().flat_map(|r| &r.tiles) {
-            if self.kernel.tiles[tile as usize].dtype != DType::F32 {
-                return self.fail("element type", "rescaled tiles are f32");
-            }
-            match self.tiles.get(&tile).cloned() {
-                Some(Value::Row(regs)) => {
-                    for (r, f) in regs.iter().zip(&factors) {
-                        self.t.op(format!("mul.rn.f32 {r}, {r}, {f}"));
-                    }
-                }
-                Some(Value::Frag { columns, regs }) => {
-                    let ni = self.warp_columns(&columns)? as usize / 8;
-                    for (i, r) in regs.iter().enumerate() {
-                        let h = i / 4 / ni * 2 + i % 4 / 2;
-                        self.t.op(format!("mul.rn.f32 {r}, {r}, {}", factors[h]));
-                    }
-                }
-                _ => {
-                    return self.fail(
-                        "rescaled tile",
-                        "it must be held in registers and filled before",
-                    );
-                }
-            }
-        }
-        Ok(())
+        let rescaled = rescale.map_or(&[][..], |r| &r.tiles);
+        self.multiply(rescaled, &factors)
     }
 }

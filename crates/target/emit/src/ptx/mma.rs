@@ -7,11 +7,9 @@
 //! 0-7, 8-15, 16-23 and 24-31; `.trans` is needed where depth is not the innermost axis. The C
 //! fragments of two neighbouring 8-column blocks are, rounded to the factors' type, the A fragment of a product
 //! that sums over those columns.
+use super::emitter::{Emitter, Result, Staged, Value};
 use super::group::Group;
-use super::stage::Staged;
 use super::text::Reg;
-use super::value::Value;
-use super::walk::{Emitter, Result};
 use kernel::{AxisId, Swizzle, TileId};
 use layout::DType;
 
@@ -104,6 +102,53 @@ impl Emitter<'_> {
         self.map.fragment.map_or(DType::F16, |f| f.input)
     }
 
+    /// The products of all fragments, `steps` of 16 summed positions each, added to `sums`.
+    fn multiply_add(
+        &mut self,
+        left: &Left,
+        (right, right_line): (&Staged, Reg),
+        sums: &[Reg],
+        (mi, ni): (u32, u32),
+        steps: u32,
+    ) {
+        let kind = super::value::name16(self.input());
+        let frag_columns = steps * 2;
+        for step in 0..steps {
+            let mut lefts = Vec::new();
+            for m in 0..mi {
+                lefts.push(match left {
+                    Left::Staged(s, line) => self.block(s, *line, m * 16, step * 16),
+                    Left::Frag(regs) => {
+                        let at = |n: u32, e: u32| regs[((m * frag_columns + n) * 4 + e) as usize];
+                        let (n, t) = (step * 2, &mut self.t);
+                        // cvt packs its first source into the upper half.
+                        [(n, 0), (n, 2), (n + 1, 0), (n + 1, 2)].map(|(n, e)| {
+                            t.r(
+                                &format!("cvt.rn.{kind}x2.f32"),
+                                format_args!("{}, {}", at(n, e + 1), at(n, e)),
+                            )
+                        })
+                    }
+                });
+            }
+            for n in 0..ni / 2 {
+                let r = self.block(right, right_line, n * 16, step * 16);
+                for (m, l) in lefts.iter().enumerate() {
+                    for half in 0..2 {
+                        let c = (m as u32 * ni + n * 2 + half) as usize * 4;
+                        let s = &sums[c..c + 4];
+                        let (b0, b1) = (r[half as usize * 2], r[half as usize * 2 + 1]);
+                        let list = format!("{{{}, {}, {}, {}}}", s[0], s[1], s[2], s[3]);
+                        self.t.op(format!(
+                            "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {list}, {{{}, {}, {}, {}}}, {{{b0}, {b1}}}, {list}",
+                            l[0], l[1], l[2], l[3]
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
     /// `acc += a * b` summed over `over`.
     pub fn contract(&mut self, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) -> Result<()> {
         let tiles = &self.kernel.tiles;
@@ -126,7 +171,6 @@ impl Emitter<'_> {
                 "products of f16 or of bf16 summed in f32 are printed, as the mapping's fragment says",
             );
         }
-        let kind = super::value::name16(input);
         let columns = self.columns_of(acc)?;
         let Some(Value::Frag {
             columns: have,
@@ -186,41 +230,8 @@ impl Emitter<'_> {
                 );
             }
         };
-        let frag_columns = depth.size() / 8;
-        for step in 0..depth.size() / 16 {
-            let mut lefts = Vec::new();
-            for m in 0..mi {
-                lefts.push(match &left {
-                    Left::Staged(s, line) => self.block(s, *line, m * 16, step * 16),
-                    Left::Frag(regs) => {
-                        let at = |n: u32, e: u32| regs[((m * frag_columns + n) * 4 + e) as usize];
-                        let (n, t) = (step * 2, &mut self.t);
-                        // cvt packs its first source into the upper half.
-                        [(n, 0), (n, 2), (n + 1, 0), (n + 1, 2)].map(|(n, e)| {
-                            t.r(
-                                &format!("cvt.rn.{kind}x2.f32"),
-                                format_args!("{}, {}", at(n, e + 1), at(n, e)),
-                            )
-                        })
-                    }
-                });
-            }
-            for n in 0..ni / 2 {
-                let r = self.block(&right, right_line, n * 16, step * 16);
-                for (m, l) in lefts.iter().enumerate() {
-                    for half in 0..2 {
-                        let c = (m as u32 * ni + n * 2 + half) as usize * 4;
-                        let s = &sums[c..c + 4];
-                        let (b0, b1) = (r[half as usize * 2], r[half as usize * 2 + 1]);
-                        let list = format!("{{{}, {}, {}, {}}}", s[0], s[1], s[2], s[3]);
-                        self.t.op(format!(
-                            "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {list}, {{{}, {}, {}, {}}}, {{{b0}, {b1}}}, {list}",
-                            l[0], l[1], l[2], l[3]
-                        ));
-                    }
-                }
-            }
-        }
+        let steps = depth.size() / 16;
+        self.multiply_add(&left, (&right, right_line), &sums, (mi, ni), steps);
         Ok(())
     }
 }

@@ -15,13 +15,17 @@
 //! last. Swizzles count f16 elements of one stage. Coordinates and extents are below 2^31; addresses
 //! are 64 bits.
 mod address;
+mod arch;
 mod count;
+mod emitter;
 mod fold;
+mod fragments;
 mod group;
 mod math;
 mod mma;
 mod params;
 mod pressure;
+mod printed;
 pub mod resident;
 mod source;
 mod stage;
@@ -33,47 +37,18 @@ mod value;
 mod walk;
 
 use crate::EmitError;
+pub use arch::ARCHS;
+use arch::{CAPS, limits};
 pub use count::warps;
-use group::Group;
-use kernel::{Code, GpuMapping, Mapping, TileProgram};
+use fragments::fragments;
+use kernel::{Mapping, TileProgram};
 use layout::DType;
-use params::Params;
 pub use params::{ParamSpec, ParamValue};
-use source::{Printed, Source};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use printed::Printed;
+pub use printed::Ptx;
+use source::Source;
 pub use target::target;
-use text::{Kind, Text};
 pub use user_code::{Shape, check};
-use walk::{Emitter, Ids};
-
-/// Architectures that are printed for.
-pub const ARCHS: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
-
-/// What threads can do beyond the common ground: 32 of them exchange values directly.
-const CAPS: crate::simt::Caps = crate::simt::Caps { shuffle: 32 };
-
-/// A module with one entry.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ptx {
-    /// The module.
-    pub text: String,
-    /// Name of the entry.
-    pub entry: String,
-    /// Parameters in order, 8 bytes each.
-    pub params: Vec<ParamSpec>,
-    /// Threads per CTA; CTAs are one per task.
-    pub threads: u32,
-    /// Dynamic shared memory per CTA, in bytes.
-    pub shared_bytes: u32,
-    /// Registers per thread that an assembler is expected to take, read off the text.
-    pub registers_estimate: u32,
-    /// Reasons of faults, whose numbers go to [`ParamValue::Fault`].
-    pub faults: Vec<String>,
-    /// The user's code that this is, which says how it is launched in place of tasks, `threads` and
-    /// `shared_bytes`.
-    pub own: Option<Arc<Code>>,
-}
 
 /// Prints `program` for `arch`. Nothing is chosen here: what the schedule says is printed, or the
 /// error names the statement and the rule.
@@ -89,15 +64,6 @@ pub fn emit(program: &TileProgram, arch: &str) -> Result<Ptx, EmitError> {
     print(program, arch, Source::Entry).map(|p| p.entry(arch))
 }
 
-/// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
-fn arch_of(cc: u32) -> &'static str {
-    match cc {
-        90.. => ARCHS[2],
-        80.. => ARCHS[1],
-        _ => ARCHS[0],
-    }
-}
-
 /// The body of `program`: what one CTA does for one task.
 fn print(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, EmitError> {
     if !ARCHS.contains(&arch) {
@@ -105,7 +71,7 @@ fn print(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, E
     }
     program.fits(&target(arch))?;
     let printed = body(program, arch, source)?;
-    let (taken, most) = (printed.shared_bytes, target::limits(arch).shared_bytes);
+    let (taken, most) = (printed.shared_bytes, limits(arch).shared_bytes);
     match u64::from(taken) <= most {
         true => Ok(printed),
         false => Err(EmitError::Rule {
@@ -198,87 +164,5 @@ fn body(program: &TileProgram, arch: &str, source: Source) -> Result<Printed, Em
         registers: map.registers,
         shared_bytes: f.shared_bytes,
         faults: vec![],
-    })
-}
-
-/// The body of a program with matrix instructions.
-struct Fragments {
-    code: String,
-    params: Vec<ParamSpec>,
-    /// Its loops' first labels and passes.
-    loops: Vec<(String, layout::Dim)>,
-    shared_bytes: u32,
-}
-
-fn fragments(
-    program: &TileProgram,
-    map: &GpuMapping,
-    source: Source,
-) -> Result<Fragments, EmitError> {
-    let (kernel, schedule) = (program.kernel(), program.schedule());
-    let mut t = Text::default();
-    t.source = source;
-    let tid = t.r("mov.u32", format_args!("%tid.x"));
-    let lane = t.r("and.b32", format_args!("{tid}, 31"));
-    let warp = t.r("shr.u32", format_args!("{tid}, 5"));
-    let warp_m = t.r("div.u32", format_args!("{warp}, {}", map.warps[1]));
-    let warp_n = t.r("rem.u32", format_args!("{warp}, {}", map.warps[1]));
-    let quad = t.r("shr.u32", format_args!("{lane}, 2"));
-    let pair = t.r("and.b32", format_args!("{lane}, 3"));
-    let pair = t.r("shl.b32", format_args!("{pair}, 1"));
-    let shared = t.def(Kind::R, |d| format!("mov.u32 {d}, shared_bytes"));
-    let mut e = Emitter {
-        kernel,
-        schedule,
-        map,
-        t,
-        params: Params::default(),
-        ids: Ids {
-            tid,
-            lane,
-            warp: [warp_m, warp_n],
-            quad,
-            pair,
-        },
-        base: BTreeMap::new(),
-        rows: Group { axes: vec![] },
-        tiles: BTreeMap::new(),
-        staged: BTreeMap::new(),
-        cache: address::Cache::default(),
-        shared,
-        shared_bytes: 0,
-        read_stage: None,
-        unwaited: false,
-        at: "the mapping".into(),
-    };
-    for cut in schedule.grid.iter().chain(&schedule.loops) {
-        e.tile_size(cut.axis)?;
-    }
-    let narrow = |d: &layout::Dim| d.known().is_none_or(|v| i32::try_from(v).is_ok());
-    let bounds = kernel.operands.iter().flat_map(|o| &o.access.bounds);
-    let sizes = bounds.flat_map(|b| b.terms.iter().map(|t| &t.1).chain([&b.base, &b.extent]));
-    if !kernel
-        .axes
-        .iter()
-        .map(|a| &a.extent)
-        .chain(sizes)
-        .all(narrow)
-    {
-        return Err(EmitError::Rule {
-            kernel: kernel.name.clone(),
-            statement: "the mapping".into(),
-            rule: "coordinates",
-            why: "an extent or bound is 2^31 or more; coordinates have 32 bits".into(),
-        });
-    }
-    e.rows = e.group(&map.rows)?;
-    e.grid()?;
-    e.nodes(program.body())?;
-    let (code, loops) = e.t.finish();
-    Ok(Fragments {
-        code,
-        loops,
-        params: e.params.specs,
-        shared_bytes: e.shared_bytes,
     })
 }

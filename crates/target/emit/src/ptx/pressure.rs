@@ -12,147 +12,20 @@
 //! put in the order that needs fewest; and a value that one instruction makes of another and a number is made
 //! again where it is used. Where there are plenty of registers the two operands of an instruction are in
 //! different banks ([`banks`]), which leaves some unused.
+mod alive;
 mod banks;
 mod division;
+mod line;
 mod loops;
 mod order;
 
+use alive::{SLOW, pressure};
 use banks::banked;
 use division::Divided;
+use line::{Kind, Line, Names, Parsed, PredicateSource, Rematerialised};
 use loops::{compared_again, compared_early, folded, read_once, settled};
 use order::{ahead, guarded, lean, remade};
 use std::collections::HashMap;
-
-/// What matters of an instruction beside its registers.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Kind {
-    #[default]
-    Other,
-    /// What others wait for: a load, or a function of the special unit.
-    Load,
-    /// What comes out of the constant bank into registers.
-    Read,
-    /// A store: other accesses to memory do not move across it.
-    Store,
-    /// Nothing moves across it: a barrier, a jump.
-    Fence,
-    /// A division or root with a subroutine for the odd cases.
-    Slow,
-}
-
-/// How a value can be had a second time.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Rematerialised {
-    #[default]
-    No,
-    /// It is a special register, which can be read at any time.
-    Special,
-    /// By one instruction that adds a number, or multiplies by one.
-    Number,
-}
-
-/// An instruction: registers it defines and uses, whether it defines them wholly.
-#[derive(Clone, Default)]
-struct Line {
-    defs: Vec<u32>,
-    uses: Vec<u32>,
-    partial: bool,
-    jump: Option<String>,
-    /// Nothing runs into the next one.
-    ends: bool,
-    kind: Kind,
-    again: Rematerialised,
-    /// Nothing but another name for what it reads.
-    copy: bool,
-    truth: PredicateSource,
-}
-
-/// How a truth value comes about.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum PredicateSource {
-    #[default]
-    Otherwise,
-    /// By one comparison.
-    Compared,
-    /// From two truth values.
-    Joined,
-}
-
-/// Names to numbers, and 32-bit registers that each takes.
-#[derive(Default)]
-struct Names {
-    declared: Vec<(String, u32)>,
-    /// Only looked up, never walked.
-    known: HashMap<String, u32>,
-    width: Vec<u32>,
-    /// 1 for a truth value.
-    truth: Vec<u32>,
-}
-
-impl Names {
-    fn declare(&mut self, line: &str) {
-        let Some((ty, names)) = line.trim_start_matches(".reg .").split_once(' ') else {
-            return;
-        };
-        let width = match ty {
-            "pred" => 0,
-            "b64" | "f64" => 2,
-            _ => 1,
-        };
-        for n in names.trim_end_matches(';').split(',') {
-            let name = n.trim().split('<').next().unwrap_or("").to_string();
-            self.declared.push((name, width));
-        }
-    }
-
-    fn number(&mut self, name: &str) -> Option<u32> {
-        if let Some(&n) = self.known.get(name) {
-            return Some(n);
-        }
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let found = self
-            .declared
-            .iter()
-            .find(|d| d.0 == name)
-            .or(self.declared.iter().find(|d| d.0 == stem))?;
-        let n = self.width.len() as u32;
-        self.width.push(found.1);
-        self.truth.push(u32::from(found.1 == 0));
-        self.known.insert(name.to_string(), n);
-        Some(n)
-    }
-
-    /// A register of the assembler's own.
-    fn fresh(&mut self, width: u32) -> u32 {
-        self.width.push(width);
-        self.truth.push(0);
-        self.width.len() as u32 - 1
-    }
-
-    fn all(&mut self, text: &str) -> Vec<u32> {
-        let mut out = vec![];
-        let mut rest = text;
-        while let Some(at) = rest.find('%') {
-            let tail = &rest[at..];
-            let end = tail[1..]
-                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .map_or(tail.len(), |e| e + 1);
-            out.extend(self.number(&tail[..end]));
-            rest = &tail[end..];
-        }
-        out
-    }
-}
-
-#[derive(Clone)]
-struct Parsed {
-    lines: Vec<Line>,
-    labels: HashMap<String, usize>,
-    /// 32-bit registers of each name.
-    width: Vec<u32>,
-    /// 1 for the name of a truth value.
-    truth: Vec<u32>,
-}
 
 /// Pointers that are parameters, in kernels in threads.
 const POINTERS: &str = "%l_";
@@ -172,6 +45,93 @@ impl Addresses {
         Addresses {
             held: arch == "sm_90",
             shared: arch == "sm_75",
+        }
+    }
+}
+
+/// What instructions that define no register begin with.
+const DEFINES_NONE: [&str; 10] = [
+    "st.", "bar.", "bra", "cp.", "red.", "ret", "membar", "fence", "exit", "trap",
+];
+
+/// What matters of an instruction by its name.
+fn kind_of(op: &str) -> Kind {
+    let long = ["ld.", "ex2.", "lg2.", "rsqrt.", "tanh.", "sin.", "cos."];
+    match op {
+        _ if ["st.", "red."].iter().any(|n| op.starts_with(n)) => Kind::Store,
+        _ if DEFINES_NONE.iter().any(|n| op.starts_with(n)) => Kind::Fence,
+        _ if op.starts_with("ld.param") => Kind::Other,
+        _ if long.iter().any(|n| op.starts_with(n)) => Kind::Load,
+        _ if ["div.rn", "sqrt.rn", "rcp.rn"]
+            .iter()
+            .any(|n| op.starts_with(n)) =>
+        {
+            Kind::Slow
+        }
+        _ => Kind::Other,
+    }
+}
+
+/// Leaves of `out` what the machine code has: `numbers` are written into instructions, `factors` and `pointers`
+/// read into registers.
+fn as_assembled(
+    out: &mut Parsed,
+    numbers: &[u32],
+    factors: &[u32],
+    mut pointers: Vec<u32>,
+    addresses: Addresses,
+) {
+    folded(out, numbers, factors, &pointers, addresses.shared);
+    settled(out);
+    compared_again(out);
+    compared_early(out);
+    settled(out);
+    read_once(out, factors, Kind::Other);
+    if addresses.held {
+        pointers.iter().for_each(|&r| out.width[r as usize] = 2);
+        let whole = |l: &&mut Line| l.defs.iter().any(|d| pointers.contains(d));
+        let reads = out.lines.iter_mut().filter(whole);
+        reads.for_each(|l| *l = Line::default());
+        pointers.sort_unstable();
+        read_once(out, &pointers, Kind::Read);
+    }
+}
+
+/// How the truth value comes about that an instruction of this name defines.
+fn predicate_of(op: &str) -> PredicateSource {
+    match op {
+        "and.pred" | "or.pred" => PredicateSource::Joined,
+        // Numbers of 64 bits are compared half by half.
+        _ if op.starts_with("setp.") && !op.ends_with("64") => PredicateSource::Compared,
+        _ => PredicateSource::Otherwise,
+    }
+}
+
+/// How what an instruction makes of `from` can be had a second time.
+fn again_of(op: &str, from: &str) -> Rematerialised {
+    let number = ["add.s32", "add.u32", "sub.s32", "mul.lo.s32", "shl.b32"];
+    match op {
+        "mov.u32" if from.contains("%tid.") || from.contains("%ctaid.") => Rematerialised::Special,
+        _ if number.contains(&op) => Rematerialised::Number,
+        _ => Rematerialised::No,
+    }
+}
+
+/// The register of the factor `by`.
+fn factor(by: u32, factors: &mut Vec<(u32, u32)>, names: &mut Names) -> u32 {
+    let at = factors.iter().position(|f| f.0 == by).unwrap_or_else(|| {
+        factors.push((by, names.fresh(1)));
+        factors.len() - 1
+    });
+    factors[at].1
+}
+
+/// Names that only constants and parameters, which are `fixed`, are put into take no register.
+fn without_register(fixed: &[u32], computed: &[u32], width: &mut [u32]) {
+    for d in fixed {
+        // A variable that begins with a constant is one all the same.
+        if computed.binary_search(d).is_err() {
+            width[*d as usize] = 0;
         }
     }
 }
@@ -212,28 +172,12 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
             code = rest.trim_start();
         }
         let (op, args) = code.split_once(' ').unwrap_or((code, ""));
-        let none = [
-            "st.", "bar.", "bra", "cp.", "red.", "ret", "membar", "fence", "exit", "trap",
-        ];
-        let long = ["ld.", "ex2.", "lg2.", "rsqrt.", "tanh.", "sin.", "cos."];
         if op.starts_with("bra") {
             line.jump = Some(args.trim().to_string());
         }
         line.ends = !line.partial && (op.starts_with("bra") || op.starts_with("ret"));
-        line.kind = match op {
-            _ if ["st.", "red."].iter().any(|n| op.starts_with(n)) => Kind::Store,
-            _ if none.iter().any(|n| op.starts_with(n)) => Kind::Fence,
-            _ if op.starts_with("ld.param") => Kind::Other,
-            _ if long.iter().any(|n| op.starts_with(n)) => Kind::Load,
-            _ if ["div.rn", "sqrt.rn", "rcp.rn"]
-                .iter()
-                .any(|n| op.starts_with(n)) =>
-            {
-                Kind::Slow
-            }
-            _ => Kind::Other,
-        };
-        if none.iter().any(|n| op.starts_with(n)) {
+        line.kind = kind_of(op);
+        if DEFINES_NONE.iter().any(|n| op.starts_with(n)) {
             line.uses.extend(names.all(args));
         } else {
             let cut = match args.strip_prefix('{') {
@@ -257,32 +201,16 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
                 && let Some((_, by)) = from.rsplit_once(',')
                 && let Ok(by @ 1..) = by.trim().parse::<u32>()
             {
-                let at = factors.iter().position(|f| f.0 == by).unwrap_or_else(|| {
-                    factors.push((by, names.fresh(1)));
-                    factors.len() - 1
-                });
-                line.uses.push(factors[at].1);
+                line.uses.push(factor(by, &mut factors, &mut names));
             }
             line.copy = op.starts_with("mov") && !from.contains('{');
-            line.truth = match op {
-                "and.pred" | "or.pred" => PredicateSource::Joined,
-                // Numbers of 64 bits are compared half by half.
-                _ if op.starts_with("setp.") && !op.ends_with("64") => PredicateSource::Compared,
-                _ => PredicateSource::Otherwise,
-            };
+            line.truth = predicate_of(op);
             // What an instruction takes from the constant bank, or as a number, has no register.
             let free = op.starts_with("ld.param")
                 || (op == "cvt.u32.u64" && line.uses.iter().all(|u| fixed.contains(u)))
                 || op.starts_with("cvta")
                 || (op.starts_with("mov") && !from.contains('%') && !line.partial);
-            let number = ["add.s32", "add.u32", "sub.s32", "mul.lo.s32", "shl.b32"];
-            line.again = match op {
-                "mov.u32" if from.contains("%tid.") || from.contains("%ctaid.") => {
-                    Rematerialised::Special
-                }
-                _ if number.contains(&op) => Rematerialised::Number,
-                _ => Rematerialised::No,
-            };
+            line.again = again_of(op, from);
             if free && op.starts_with("mov") {
                 numbers.extend(&line.defs);
             }
@@ -293,16 +221,11 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
     }
     let known = names.known.iter();
     let known = known.filter(|(n, _)| n.starts_with(POINTERS));
-    let mut pointers: Vec<u32> = known.map(|(_, &n)| n).collect();
+    let pointers: Vec<u32> = known.map(|(_, &n)| n).collect();
     let (mut width, truth) = (names.width, names.truth);
     let factors: Vec<u32> = factors.iter().map(|f| f.1).collect();
     computed.sort_unstable();
-    for d in fixed {
-        // A variable that begins with a constant is one all the same.
-        if computed.binary_search(&d).is_err() {
-            width[d as usize] = 0;
-        }
-    }
+    without_register(&fixed, &computed, &mut width);
     let mut out = Parsed {
         lines,
         labels,
@@ -310,20 +233,7 @@ fn parse(text: &str, addresses: Addresses) -> Parsed {
         truth,
     };
     numbers.retain(|n| computed.binary_search(n).is_err());
-    folded(&mut out, &numbers, &factors, &pointers, addresses.shared);
-    settled(&mut out);
-    compared_again(&mut out);
-    compared_early(&mut out);
-    settled(&mut out);
-    read_once(&mut out, &factors, Kind::Other);
-    if held {
-        pointers.iter().for_each(|&r| out.width[r as usize] = 2);
-        let whole = |l: &&mut Line| l.defs.iter().any(|d| pointers.contains(d));
-        let reads = out.lines.iter_mut().filter(whole);
-        reads.for_each(|l| *l = Line::default());
-        pointers.sort_unstable();
-        read_once(&mut out, &pointers, Kind::Read);
-    }
+    as_assembled(&mut out, &numbers, &factors, pointers, addresses);
     out
 }
 
@@ -406,166 +316,8 @@ const BETWEEN: u32 = 2;
 /// them as bits, and what puts them there and takes them out.
 const TRUTHS: u32 = 7;
 const PACKED: u32 = 3;
-/// Registers that a division's or root's subroutine takes where it is called.
-const SLOW: u32 = 7;
 /// Truth values that it takes.
 const SLOW_TRUTHS: u32 = 3;
-
-/// How many lines put something into each name.
-fn written(p: &Parsed) -> Vec<u32> {
-    let mut out = vec![0; p.width.len()];
-    for &d in p.lines.iter().flat_map(|l| &l.defs) {
-        out[d as usize] += 1;
-    }
-    out
-}
-
-/// First line of every basic block.
-fn starts(p: &Parsed) -> Vec<usize> {
-    let mut starts = vec![0];
-    for (i, l) in p.lines.iter().enumerate() {
-        if l.jump.is_some() || l.ends {
-            starts.push(i + 1);
-        }
-    }
-    starts.extend(p.labels.values().copied());
-    starts.sort_unstable();
-    starts.dedup();
-    starts.retain(|&s| s < p.lines.len());
-    starts
-}
-
-/// What is alive where blocks begin and end.
-struct Alive {
-    /// First lines of the blocks.
-    starts: Vec<usize>,
-    /// Names behind each block, a bit each.
-    out: Vec<Vec<u64>>,
-}
-
-/// A name's place among bits.
-fn bit(r: u32) -> (usize, u64) {
-    (r as usize / 64, 1 << (r % 64))
-}
-
-fn has(live: &[u64], r: u32) -> bool {
-    let (w, b) = bit(r);
-    live[w] & b != 0
-}
-
-/// `live`, which is so behind `l`, as it is before it.
-fn step(live: &mut [u64], l: &Line) {
-    if !l.partial {
-        for &d in &l.defs {
-            let (w, b) = bit(d);
-            live[w] &= !b;
-        }
-    }
-    for &u in &l.uses {
-        let (w, b) = bit(u);
-        live[w] |= b;
-    }
-}
-
-/// Registers of all that is alive.
-fn count(live: &[u64], width: &[u32]) -> u32 {
-    let mut n = 0;
-    for (w, &bits) in live.iter().enumerate() {
-        let mut bits = bits;
-        while bits != 0 {
-            n += width[w * 64 + bits.trailing_zeros() as usize];
-            bits &= bits - 1;
-        }
-    }
-    n
-}
-
-fn alive(p: &Parsed) -> Alive {
-    let (lines, labels) = (&p.lines, &p.labels);
-    let starts = starts(p);
-    let block_of = |line: usize| starts.partition_point(|&s| s <= line).saturating_sub(1);
-    let words = p.width.len().div_ceil(64);
-    let end = |b: usize| starts.get(b + 1).copied().unwrap_or(lines.len());
-    let mut live_in = vec![vec![0u64; words]; starts.len()];
-    let live_out = |b: usize, live_in: &[Vec<u64>]| {
-        let mut out = vec![0u64; words];
-        let last = &lines[end(b) - 1];
-        let mut join = |n: usize| {
-            for (o, i) in out.iter_mut().zip(&live_in[n]) {
-                *o |= i;
-            }
-        };
-        if let Some(&to) = last.jump.as_ref().and_then(|j| labels.get(j))
-            && to < lines.len()
-        {
-            join(block_of(to));
-        }
-        if !last.ends && b + 1 < starts.len() {
-            join(b + 1);
-        }
-        out
-    };
-    loop {
-        let mut changed = false;
-        for b in (0..starts.len()).rev() {
-            let mut live = live_out(b, &live_in);
-            for l in lines[starts[b]..end(b)].iter().rev() {
-                step(&mut live, l);
-            }
-            if live != live_in[b] {
-                live_in[b] = live;
-                changed = true;
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    let out = (0..starts.len()).map(|b| live_out(b, &live_in)).collect();
-    Alive { starts, out }
-}
-
-/// The most that is alive at once, where every name counts as `width` says, and a subroutine as `called`.
-fn pressure(p: &Parsed, width: &[u32], called: u32) -> u32 {
-    let lines = &p.lines;
-    let Alive { starts, out } = alive(p);
-    let end = |b: usize| starts.get(b + 1).copied().unwrap_or(lines.len());
-    let mut most = 0;
-    for b in 0..starts.len() {
-        let mut live = out[b].clone();
-        // Counting costs as much as all registers: the sum is kept instead.
-        let mut now = count(&live, width);
-        most = most.max(now);
-        for l in lines[starts[b]..end(b)].iter().rev() {
-            let mut dead = 0;
-            let mut touched: Vec<u32> = l.defs.iter().chain(&l.uses).copied().collect();
-            touched.sort_unstable();
-            touched.dedup();
-            let before: u32 = touched
-                .iter()
-                .filter(|&&r| has(&live, r))
-                .map(|&r| width[r as usize])
-                .sum();
-            // A result that nobody reads still needs a place.
-            for &d in &l.defs {
-                if !has(&live, d) {
-                    dead += width[d as usize];
-                }
-            }
-            most = most.max(now + dead);
-            step(&mut live, l);
-            let after: u32 = touched
-                .iter()
-                .filter(|&&r| has(&live, r))
-                .map(|&r| width[r as usize])
-                .sum();
-            now = now - before + after;
-            let called = if l.kind == Kind::Slow { called } else { 0 };
-            most = most.max(now + called);
-        }
-    }
-    most
-}
 
 #[cfg(test)]
 mod tests;

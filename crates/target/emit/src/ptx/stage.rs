@@ -1,52 +1,10 @@
 //! Copies of tiles into shared memory: where each element lies there, and the asynchronous copies.
+use super::emitter::{Copy, Emitter, Result, Staged, Value, Vector};
+use super::group::Group;
 use super::params::Num;
 use super::text::{Kind, Reg, when};
-use super::walk::{Emitter, Result};
 use kernel::{AxisId, AxisTile, OperandId, Place, Stmt, Swizzle, TileId};
 use std::collections::BTreeMap;
-
-/// A tile in shared memory: `outer` lines of `inner` f16 elements. The tile's last axis is the
-/// innermost, so `inner` is the group that holds it: depth (k) or rows or columns (mn). An element
-/// `outer * inner + i` of a stage lies at that number with the swizzle applied.
-#[derive(Clone, Debug)]
-pub(crate) struct Staged {
-    /// Depth is innermost.
-    pub k_inner: bool,
-    pub inner: u32,
-    pub stage_bytes: u32,
-    pub stages: u32,
-    /// Shared address of the line that this lane gives to ldmatrix, in stage 0.
-    pub line: Reg,
-    /// Byte within the line, swizzled.
-    pub within: Reg,
-}
-
-/// One vector that a thread copies per piece.
-struct Vector {
-    /// Global address for loop coordinates of 0.
-    from: Reg,
-    /// Shared address in stage 0.
-    to: Reg,
-    /// The thread takes part (a tile need not have a multiple of the threads' vectors).
-    part: Option<Reg>,
-    /// Bounds that do not depend on loops.
-    always: Option<Reg>,
-    /// In-tile parts of looped axes whose extent may end inside a piece.
-    ragged: Vec<(AxisId, Reg)>,
-    /// For every bound of the access that depends on loops: its sum for loop coordinates of 0.
-    sums: Vec<(usize, Reg)>,
-}
-
-/// The copy of one operand's piece by all threads of the CTA.
-pub(crate) struct Copy {
-    operand: OperandId,
-    pub stages: u32,
-    stage_bytes: u32,
-    bytes: u32,
-    vectors: Vec<Vector>,
-    /// Strides of looped axes, in elements.
-    looped: Vec<(AxisId, Num)>,
-}
 
 impl Emitter<'_> {
     /// The contraction that reads `tile`: (accumulator, summed axes).
@@ -88,17 +46,10 @@ impl Emitter<'_> {
         }
     }
 
-    /// Lays out `tile` in shared memory and prepares the copy of `operand` into it; the axes in
-    /// `loops` get their coordinates when it is issued.
-    pub fn copy(&mut self, tile: TileId, operand: OperandId, loops: &[AxisTile]) -> Result<Copy> {
-        let kernel = self.kernel;
-        let (o, decl) = (
-            &kernel.operands[operand as usize],
-            &kernel.tiles[tile as usize],
-        );
-        let Place::Shared { swizzle, stages } = self.schedule.place(tile) else {
-            return self.fail("place", "the tile is not in shared memory");
-        };
+    /// What a tile in shared memory and the operand that it is loaded from must be.
+    fn check_staged(&self, tile: TileId, operand: OperandId) -> Result<()> {
+        let o = &self.kernel.operands[operand as usize];
+        let decl = &self.kernel.tiles[tile as usize];
         if [o.dtype, decl.dtype] != [self.input(); 2] {
             return self.fail(
                 "element type",
@@ -124,14 +75,13 @@ impl Emitter<'_> {
                 ),
             );
         }
-        let (acc, over) = self.reader(tile)?;
-        let k = self.group(&over)?;
-        let is_rows = decl.axes.iter().any(|a| self.rows.has(*a));
-        let mn = if is_rows {
-            self.rows.clone()
-        } else {
-            self.columns_of(acc)?
-        };
+        Ok(())
+    }
+
+    /// Whether the axes of a factor, of which `last` is the last, are those of its rows or columns `mn` and of
+    /// its depth `k`.
+    fn check_axes(&self, tile: TileId, last: AxisId, mn: &Group, k: &Group) -> Result<()> {
+        let decl = &self.kernel.tiles[tile as usize];
         for (a, n) in mn.axes.iter().chain(&k.axes) {
             if *n > 1 && !decl.axes.contains(a) {
                 return self.fail(
@@ -157,11 +107,7 @@ impl Emitter<'_> {
                 ),
             );
         }
-        let Some(&last) = decl.axes.last() else {
-            return self.fail("axes of a factor", "it has none");
-        };
-        let k_inner = k.has(last);
-        let (inner, outer) = if k_inner { (&k, &mn) } else { (&mn, &k) };
+        let inner = if k.has(last) { k } else { mn };
         if inner.axes.last().map(|a| a.0) != Some(last) {
             return self.fail(
                 "innermost axis",
@@ -181,9 +127,118 @@ impl Emitter<'_> {
                 ),
             );
         }
+        Ok(())
+    }
+
+    /// Where `stages` of so many bytes begin in shared memory, which are given away.
+    fn reserved(&mut self, stages: u32, stage_bytes: u32) -> Result<u32> {
+        let at = self.shared_bytes;
+        self.shared_bytes = match stage_bytes
+            .checked_mul(stages)
+            .and_then(|b| b.checked_add(at))
+        {
+            Some(n) if n <= 1 << 20 => n,
+            _ => {
+                return self.fail(
+                    "shared memory",
+                    format!("{stages} stages of {stage_bytes} bytes do not fit"),
+                );
+            }
+        };
+        Ok(at)
+    }
+
+    /// `v` by `n`, and what is left.
+    fn divided(&mut self, v: Reg, n: u32) -> (Reg, Reg) {
+        if n.is_power_of_two() {
+            (
+                self.t
+                    .r("shr.u32", format_args!("{v}, {}", n.trailing_zeros())),
+                self.t.r("and.b32", format_args!("{v}, {}", n - 1)),
+            )
+        } else {
+            (
+                self.t.r("div.u32", format_args!("{v}, {n}")),
+                self.t.r("rem.u32", format_args!("{v}, {n}")),
+            )
+        }
+    }
+
+    /// The vectors that a thread copies of a tile of `outer` lines of `inner` elements, which lies at `home`.
+    fn vectors(
+        &mut self,
+        operand: OperandId,
+        loops: &[AxisTile],
+        (outer, inner): (&Group, &Group),
+        (swizzle, home): (Swizzle, Reg),
+    ) -> Result<Vec<Vector>> {
+        let (lines, width, threads) = (outer.size(), inner.size(), self.map.threads);
+        let vec = self.map.load_bytes / 2;
+        let (per_line, total) = (width / vec, lines * width / vec);
+        if total.div_ceil(threads) > 256 {
+            return self.fail(
+                "copies of a thread",
+                format!(
+                    "{total} vectors for {threads} threads; at most 256 for each can be printed"
+                ),
+            );
+        }
+        let mut vectors = Vec::new();
+        for j in 0..total.div_ceil(threads) {
+            let v = self
+                .t
+                .r("add.u32", format_args!("{}, {}", self.ids.tid, j * threads));
+            let part = if (j + 1) * threads > total {
+                Some(self.t.p("setp.lt.u32", format_args!("{v}, {total}")))
+            } else {
+                None
+            };
+            let (oi, ci) = self.divided(v, per_line);
+            let ci = self.t.r("mul.lo.u32", format_args!("{ci}, {vec}"));
+            let swizzled = self.swizzled(oi, ci, width, swizzle);
+            let element = self
+                .t
+                .r("mad.lo.u32", format_args!("{oi}, {width}, {swizzled}"));
+            let to = self.t.r("mad.lo.u32", format_args!("{element}, 2, {home}"));
+            let mut parts: BTreeMap<AxisId, Reg> = BTreeMap::new();
+            for (g, r) in [(outer, oi), (inner, ci)] {
+                let split = g.split(&mut self.t, r);
+                parts.extend(g.axes.iter().map(|a| a.0).zip(split));
+            }
+            vectors.push(self.vector(operand, &parts, loops, to, part)?);
+        }
+        Ok(vectors)
+    }
+
+    /// Lays out `tile` in shared memory and prepares the copy of `operand` into it; the axes in
+    /// `loops` get their coordinates when it is issued.
+    pub fn copy(&mut self, tile: TileId, operand: OperandId, loops: &[AxisTile]) -> Result<Copy> {
+        let kernel = self.kernel;
+        let (o, decl) = (
+            &kernel.operands[operand as usize],
+            &kernel.tiles[tile as usize],
+        );
+        let Place::Shared { swizzle, stages } = self.schedule.place(tile) else {
+            return self.fail("place", "the tile is not in shared memory");
+        };
+        self.check_staged(tile, operand)?;
+        let (acc, over) = self.reader(tile)?;
+        let k = self.group(&over)?;
+        let is_rows = decl.axes.iter().any(|a| self.rows.has(*a));
+        let mn = if is_rows {
+            self.rows.clone()
+        } else {
+            self.columns_of(acc)?
+        };
+        let Some(&last) = decl.axes.last() else {
+            return self.fail("axes of a factor", "it has none");
+        };
+        self.check_axes(tile, last, &mn, &k)?;
+        let k_inner = k.has(last);
+        let (inner, outer) = if k_inner { (&k, &mn) } else { (&mn, &k) };
         let width = inner.size();
         self.check_swizzle(swizzle, width)?;
-        let (lines, threads) = (outer.size(), self.map.threads);
+        let lines = outer.size();
         if u64::from(lines) * u64::from(width) > 1 << 19 {
             return self.fail(
                 "shared memory",
@@ -210,19 +265,7 @@ impl Emitter<'_> {
             );
         }
         let stage_bytes = lines * width * 2;
-        let at = self.shared_bytes;
-        self.shared_bytes = match stage_bytes
-            .checked_mul(stages)
-            .and_then(|b| b.checked_add(at))
-        {
-            Some(n) if n <= 1 << 20 => n,
-            _ => {
-                return self.fail(
-                    "shared memory",
-                    format!("{stages} stages of {stage_bytes} bytes do not fit"),
-                );
-            }
-        };
+        let at = self.reserved(stages, stage_bytes)?;
         let home = self.t.r("add.u32", format_args!("{}, {at}", self.shared));
         let (line, within) = self.lane_line(home, is_rows, k_inner, width, swizzle, &mn)?;
         let staged = Staged {
@@ -233,53 +276,7 @@ impl Emitter<'_> {
             line,
             within,
         };
-        // Vectors of this thread.
-        let (per_line, total) = (width / vec, lines * width / vec);
-        if total.div_ceil(threads) > 256 {
-            return self.fail(
-                "copies of a thread",
-                format!(
-                    "{total} vectors for {threads} threads; at most 256 for each can be printed"
-                ),
-            );
-        }
-        let mut vectors = Vec::new();
-        for j in 0..total.div_ceil(threads) {
-            let v = self
-                .t
-                .r("add.u32", format_args!("{}, {}", self.ids.tid, j * threads));
-            let part = if (j + 1) * threads > total {
-                Some(self.t.p("setp.lt.u32", format_args!("{v}, {total}")))
-            } else {
-                None
-            };
-            let (oi, ci) = if per_line.is_power_of_two() {
-                (
-                    self.t.r(
-                        "shr.u32",
-                        format_args!("{v}, {}", per_line.trailing_zeros()),
-                    ),
-                    self.t.r("and.b32", format_args!("{v}, {}", per_line - 1)),
-                )
-            } else {
-                (
-                    self.t.r("div.u32", format_args!("{v}, {per_line}")),
-                    self.t.r("rem.u32", format_args!("{v}, {per_line}")),
-                )
-            };
-            let ci = self.t.r("mul.lo.u32", format_args!("{ci}, {vec}"));
-            let swizzled = self.swizzled(oi, ci, width, swizzle);
-            let element = self
-                .t
-                .r("mad.lo.u32", format_args!("{oi}, {width}, {swizzled}"));
-            let to = self.t.r("mad.lo.u32", format_args!("{element}, 2, {home}"));
-            let mut parts: BTreeMap<AxisId, Reg> = BTreeMap::new();
-            for (g, r) in [(outer, oi), (inner, ci)] {
-                let split = g.split(&mut self.t, r);
-                parts.extend(g.axes.iter().map(|a| a.0).zip(split));
-            }
-            vectors.push(self.vector(operand, &parts, loops, to, part)?);
-        }
+        let vectors = self.vectors(operand, loops, (outer, inner), (swizzle, home))?;
         let mut looped = Vec::new();
         for c in loops {
             if let Some(term) = o.access.term(c.axis) {
@@ -288,7 +285,7 @@ impl Emitter<'_> {
             }
         }
         self.staged.insert(tile, staged);
-        self.tiles.insert(tile, super::value::Value::Staged);
+        self.tiles.insert(tile, Value::Staged);
         Ok(Copy {
             operand,
             stages,

@@ -1,36 +1,13 @@
 //! What the PTX emitter can print, as data for the planner.
+use super::arch::limits;
 use crate::simt::forms;
 use kernel::{
-    CtaLimits, Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
+    Family, Form, Fragment, GpuTarget, Printer, Swizzle, Target, TargetKind, TileProgram,
 };
 use layout::DType;
 use machine::{Efficiencies, EfficiencyTable};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-
-/// What a CTA has on `arch`, as the vendor's table of compute capabilities says; shared memory with the
-/// opt-in for more than 48 KiB.
-pub fn limits(arch: &str) -> CtaLimits {
-    let kib = match arch {
-        "sm_75" => 64,
-        "sm_80" => 163,
-        "sm_90" => 227,
-        _ => 48,
-    };
-    CtaLimits {
-        threads: 1024,
-        registers: 255,
-        register_file: 65_536,
-        shared_bytes: kib << 10,
-    }
-}
-
-/// Registers that a thread of a CTA can have at most, whose `threads` share the file.
-pub(super) fn registers_for(threads: u32) -> u32 {
-    let most = limits("sm_80");
-    let warps = threads.max(1).next_multiple_of(32);
-    (most.register_file / warps / 8 * 8).min(most.registers)
-}
 
 /// Scalar operations without PTX, the same on every architecture.
 fn lacks() -> Arc<BTreeSet<Form>> {

@@ -7,7 +7,8 @@ mod math;
 mod memory;
 
 use super::count::{Item, Reader};
-use super::source::{Printed, Source};
+use super::printed::Printed;
+use super::source::Source;
 use super::{ParamSpec, ParamValue};
 use crate::EmitError;
 use crate::simt::forms::ThreadOp;
@@ -253,7 +254,7 @@ fn text(p: &Program, arch: &str, source: &Source) -> Out<Printed> {
         p.dims.len() + 1
     );
     let code = head + &s.out;
-    let most = super::target::registers_for(p.threads);
+    let most = super::arch::registers_for(p.threads);
     let held = super::pressure::estimate_threads(&code, arch, most);
     Ok(Printed {
         name: p.name.clone(),
@@ -482,26 +483,82 @@ impl Printer<'_> {
         }
     }
 
+    /// `to`, which is the register of `r`, becomes the number of these bits.
+    fn constant(&mut self, r: Reg, to: &str, bits: u64) {
+        let ty = self.ty(r);
+        if ty == Ty::I32 {
+            self.numbers.insert(r, i64::from(bits as i64 as i32));
+        }
+        match ty {
+            Ty::Bool => self.truth(to, bits != 0),
+            Ty::F32 => {
+                let v = (f64::from_bits(bits) as f32).to_bits();
+                self.line(format_args!("mov.f32 {to}, 0f{v:08X};"));
+            }
+            Ty::F64 => self.line(format_args!("mov.f64 {to}, 0d{bits:016X};")),
+            Ty::I64 => self.line(format_args!("mov.b64 {to}, {};", bits as i64)),
+            Ty::U32 => self.line(format_args!("mov.b32 {to}, {};", bits as u32)),
+            Ty::I32 => self.line(format_args!("mov.b32 {to}, {};", bits as i64 as i32)),
+        }
+    }
+
+    /// `to` becomes `x` rounded, or cut, to type `d`.
+    fn narrow(&mut self, to: &str, d: DType, x: Reg) {
+        let x = self.r(x);
+        match d {
+            DType::F16 => {
+                let h = self.temp("h");
+                self.line(format_args!("cvt.rn.f16.f32 {h}, {x};"));
+                self.line(format_args!("cvt.f32.f16 {to}, {h};"));
+            }
+            DType::BF16 => {
+                let t = self.brain(&x);
+                self.line(format_args!("mov.b32 {to}, {t};"));
+            }
+            d => {
+                let kind = if d.is_signed_int() { "s32" } else { "u32" };
+                self.line(format_args!("bfe.{kind} {to}, {x}, 0, {};", d.bits()));
+            }
+        }
+    }
+
+    /// `to` becomes the `x` of the lane whose number differs by `mask`.
+    fn shuffle(&mut self, to: &str, ty: Ty, x: Reg, mask: u32) {
+        let v = self.r(x);
+        match ty {
+            Ty::I32 | Ty::U32 => {
+                self.line(format_args!(
+                    "shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"
+                ));
+            }
+            Ty::F32 => {
+                let t = self.temp("r");
+                self.line(format_args!("mov.b32 {t}, {v};"));
+                self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
+                self.line(format_args!("mov.b32 {to}, {t};"));
+            }
+            Ty::Bool => {
+                let t = self.temp("r");
+                self.line(format_args!("selp.u32 {t}, 1, 0, {v};"));
+                self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
+                self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
+            }
+            Ty::I64 | Ty::F64 => {
+                let (a, b) = (self.temp("r"), self.temp("r"));
+                self.line(format_args!("mov.b64 {{{a}, {b}}}, {v};"));
+                self.line(format_args!("shfl.sync.bfly.b32 {a}, {a}, {mask}, 31, -1;"));
+                self.line(format_args!("shfl.sync.bfly.b32 {b}, {b}, {mask}, 31, -1;"));
+                self.line(format_args!("mov.b64 {to}, {{{a}, {b}}};"));
+            }
+        }
+    }
+
     fn op(&mut self, r: Reg, op: &Op) -> Out<()> {
         let (to, ty) = (self.r(r), self.ty(r));
         let p = self.p;
         match op {
             Op::Const(bits) => {
-                let bits = *bits;
-                if ty == Ty::I32 {
-                    self.numbers.insert(r, i64::from(bits as i64 as i32));
-                }
-                match ty {
-                    Ty::Bool => self.truth(&to, bits != 0),
-                    Ty::F32 => {
-                        let v = (f64::from_bits(bits) as f32).to_bits();
-                        self.line(format_args!("mov.f32 {to}, 0f{v:08X};"));
-                    }
-                    Ty::F64 => self.line(format_args!("mov.f64 {to}, 0d{bits:016X};")),
-                    Ty::I64 => self.line(format_args!("mov.b64 {to}, {};", bits as i64)),
-                    Ty::U32 => self.line(format_args!("mov.b32 {to}, {};", bits as u32)),
-                    Ty::I32 => self.line(format_args!("mov.b32 {to}, {};", bits as i64 as i32)),
-                }
+                self.constant(r, &to, *bits);
             }
             Op::Thread => self.line(format_args!("mov.u32 {to}, %tid.x;")),
             Op::Task => {
@@ -555,22 +612,7 @@ impl Printer<'_> {
                 self.line(format_args!("mov.b32 {to}, {x};"));
             }
             Op::Narrow(d, x) => {
-                let x = self.r(*x);
-                match d {
-                    DType::F16 => {
-                        let h = self.temp("h");
-                        self.line(format_args!("cvt.rn.f16.f32 {h}, {x};"));
-                        self.line(format_args!("cvt.f32.f16 {to}, {h};"));
-                    }
-                    DType::BF16 => {
-                        let t = self.brain(&x);
-                        self.line(format_args!("mov.b32 {to}, {t};"));
-                    }
-                    d => {
-                        let kind = if d.is_signed_int() { "s32" } else { "u32" };
-                        self.line(format_args!("bfe.{kind} {to}, {x}, 0, {};", d.bits()));
-                    }
-                }
+                self.narrow(&to, *d, *x);
             }
             Op::Load {
                 operand,
@@ -587,33 +629,7 @@ impl Printer<'_> {
                 return self.read(&at, d, &to, None);
             }
             Op::Shuffle(x, mask) => {
-                let v = self.r(*x);
-                match ty {
-                    Ty::I32 | Ty::U32 => {
-                        self.line(format_args!(
-                            "shfl.sync.bfly.b32 {to}, {v}, {mask}, 31, -1;"
-                        ));
-                    }
-                    Ty::F32 => {
-                        let t = self.temp("r");
-                        self.line(format_args!("mov.b32 {t}, {v};"));
-                        self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
-                        self.line(format_args!("mov.b32 {to}, {t};"));
-                    }
-                    Ty::Bool => {
-                        let t = self.temp("r");
-                        self.line(format_args!("selp.u32 {t}, 1, 0, {v};"));
-                        self.line(format_args!("shfl.sync.bfly.b32 {t}, {t}, {mask}, 31, -1;"));
-                        self.line(format_args!("setp.ne.u32 {to}, {t}, 0;"));
-                    }
-                    Ty::I64 | Ty::F64 => {
-                        let (a, b) = (self.temp("r"), self.temp("r"));
-                        self.line(format_args!("mov.b64 {{{a}, {b}}}, {v};"));
-                        self.line(format_args!("shfl.sync.bfly.b32 {a}, {a}, {mask}, 31, -1;"));
-                        self.line(format_args!("shfl.sync.bfly.b32 {b}, {b}, {mask}, 31, -1;"));
-                        self.line(format_args!("mov.b64 {to}, {{{a}, {b}}};"));
-                    }
-                }
+                self.shuffle(&to, ty, *x, *mask);
             }
         }
         Ok(())

@@ -1,27 +1,12 @@
 //! Tiles in registers: element-wise maps, loads of single elements, stores.
 use super::address::Pos;
+use super::emitter::{Emitter, Result, Value};
 use super::group::Group;
 use super::math::{self, Val, kind_of};
 use super::text::{Kind, Reg, when};
-use super::walk::{Emitter, Result};
 use expr::{Expr, Inst};
 use kernel::{OperandId, TileId};
 use layout::DType;
-
-/// Where a tile's elements are.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    /// In shared memory.
-    Staged,
-    /// In the operand's own memory: read where it is used.
-    Loaded(OperandId),
-    /// Registers of accumulator fragments: element `((mi * NI + ni) * 4 + h * 2 + j)`.
-    Frag { columns: Group, regs: Vec<Reg> },
-    /// One register per 8-row half (`mi * 2 + h`), the same in the four lanes of a row.
-    Row(Vec<Reg>),
-    /// One register.
-    One(Reg),
-}
 
 /// A 16-bit float's name in instructions.
 pub(crate) fn name16(d: DType) -> &'static str {
@@ -241,69 +226,41 @@ impl Emitter<'_> {
             ) == 2
     }
 
-    /// Loads one element; outside the extents it is whatever the access says for outside.
-    fn load(&mut self, operand: OperandId, pos: Pos) -> Result<Reg> {
+    /// Loads two neighbours at `from` where `p` holds.
+    fn load_pair(&mut self, operand: OperandId, from: &str, p: Option<Reg>) -> Result<[Reg; 2]> {
         let o = &self.kernel.operands[operand as usize];
-        let (rows, columns) = self.depends(&o.access, pos.column.map(|c| c.0));
-        let key = |c: Option<(&Group, u32)>| {
-            (
-                operand,
-                pos.row.filter(|_| rows),
-                c.filter(|_| columns).map(|(g, c)| (g.clone(), c)),
-            )
-        };
-        if let Some(&r) = self.cache.elements.get(&key(pos.column)) {
-            return Ok(r);
-        }
-        let at = Pos {
-            row: pos.row.filter(|_| rows),
-            column: pos.column.filter(|_| columns),
-        };
-        let pair = match at.column {
-            Some((g, c)) if self.pairs(operand, g) => Some((g, c & !1)),
-            _ => None,
-        };
-        let at = Pos {
-            column: pair.or(at.column),
-            ..at
-        };
-        let inside = self.inside(at)?;
-        let bounded = self.bounded(&o.access, at)?;
-        let p = self.t.both(inside, bounded);
-        let from = self.address(operand, at)?;
         let take = when(p);
-        if let Some((g, c)) = pair {
-            let two: [Reg; 2] = match o.dtype {
-                DType::F16 | DType::BF16 => {
-                    let packed = self.outside16(o.access.outside, o.dtype)?;
-                    self.t.op(format!("{take}ld.global.b32 {packed}, [{from}]"));
-                    let h = [(); 2].map(|()| self.t.reg(Kind::H));
-                    self.t
-                        .op(format!("mov.b32 {{{}, {}}}, {packed}", h[0], h[1]));
-                    h.map(|h| self.widen_half(h, o.dtype))
-                }
-                _ => {
-                    let f = [(); 2].map(|()| {
-                        self.t.f(
-                            "mov.f32",
-                            format_args!("{}", math::literal(o.access.outside)),
-                        )
-                    });
-                    self.t.op(format!(
-                        "{take}ld.global.v2.f32 {{{}, {}}}, [{from}]",
-                        f[0], f[1]
-                    ));
-                    f
-                }
-            };
-            for (j, r) in two.into_iter().enumerate() {
-                self.cache.elements.insert(key(Some((g, c + j as u32))), r);
+        Ok(match o.dtype {
+            DType::F16 | DType::BF16 => {
+                let packed = self.outside16(o.access.outside, o.dtype)?;
+                self.t.op(format!("{take}ld.global.b32 {packed}, [{from}]"));
+                let h = [(); 2].map(|()| self.t.reg(Kind::H));
+                self.t
+                    .op(format!("mov.b32 {{{}, {}}}, {packed}", h[0], h[1]));
+                h.map(|h| self.widen_half(h, o.dtype))
             }
-            let j = pos.column.map_or(0, |c| c.1 & 1) as usize;
-            return Ok(two[j]);
-        }
+            _ => {
+                let f = [(); 2].map(|()| {
+                    self.t.f(
+                        "mov.f32",
+                        format_args!("{}", math::literal(o.access.outside)),
+                    )
+                });
+                self.t.op(format!(
+                    "{take}ld.global.v2.f32 {{{}, {}}}, [{from}]",
+                    f[0], f[1]
+                ));
+                f
+            }
+        })
+    }
+
+    /// Loads the element at `from` where `p` holds.
+    fn load_one(&mut self, operand: OperandId, from: &str, p: Option<Reg>) -> Result<Reg> {
+        let o = &self.kernel.operands[operand as usize];
+        let take = when(p);
         let outside = o.access.outside;
-        let r = match o.dtype {
+        Ok(match o.dtype {
             DType::F16 | DType::BF16 => {
                 let packed = self.outside16(outside, o.dtype)?;
                 let h = self
@@ -342,7 +299,48 @@ impl Emitter<'_> {
                     format!("operand '{}' of type {d} has no PTX form here", o.name),
                 );
             }
+        })
+    }
+
+    /// Loads one element; outside the extents it is whatever the access says for outside.
+    fn load(&mut self, operand: OperandId, pos: Pos) -> Result<Reg> {
+        let o = &self.kernel.operands[operand as usize];
+        let (rows, columns) = self.depends(&o.access, pos.column.map(|c| c.0));
+        let key = |c: Option<(&Group, u32)>| {
+            (
+                operand,
+                pos.row.filter(|_| rows),
+                c.filter(|_| columns).map(|(g, c)| (g.clone(), c)),
+            )
         };
+        if let Some(&r) = self.cache.elements.get(&key(pos.column)) {
+            return Ok(r);
+        }
+        let at = Pos {
+            row: pos.row.filter(|_| rows),
+            column: pos.column.filter(|_| columns),
+        };
+        let pair = match at.column {
+            Some((g, c)) if self.pairs(operand, g) => Some((g, c & !1)),
+            _ => None,
+        };
+        let at = Pos {
+            column: pair.or(at.column),
+            ..at
+        };
+        let inside = self.inside(at)?;
+        let bounded = self.bounded(&o.access, at)?;
+        let p = self.t.both(inside, bounded);
+        let from = self.address(operand, at)?;
+        if let Some((g, c)) = pair {
+            let two = self.load_pair(operand, &from, p)?;
+            for (j, r) in two.into_iter().enumerate() {
+                self.cache.elements.insert(key(Some((g, c + j as u32))), r);
+            }
+            let j = pos.column.map_or(0, |c| c.1 & 1) as usize;
+            return Ok(two[j]);
+        }
+        let r = self.load_one(operand, &from, p)?;
         self.cache.elements.insert(key(pos.column), r);
         Ok(r)
     }

@@ -1,55 +1,12 @@
 //! From the nodes of a tile program to text: grid, loops, and each statement in order.
-use super::address::Cache;
+use super::emitter::{Copy, Emitter, Result, Value};
 use super::group::Group;
-use super::params::{Num, Params};
-use super::stage::{Copy, Staged};
+use super::params::Num;
 use super::text::{Kind, Reg, Text};
-use super::value::Value;
 use crate::EmitError;
-use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Node, Place, Schedule, Stmt, TileId};
+use kernel::{AxisId, AxisTile, Node, Place, Stmt, TileId};
 use layout::Dim;
 use std::collections::BTreeMap;
-
-/// Registers that say which thread this is.
-pub(crate) struct Ids {
-    pub tid: Reg,
-    pub lane: Reg,
-    /// Warp's number along the rows and the columns.
-    pub warp: [Reg; 2],
-    /// lane / 4: the row of a fragment.
-    pub quad: Reg,
-    /// 2 * (lane % 4): the first column of a fragment.
-    pub pair: Reg,
-}
-
-/// One entry under construction.
-pub(crate) struct Emitter<'a> {
-    pub kernel: &'a Kernel,
-    pub schedule: &'a Schedule,
-    pub map: &'a GpuMapping,
-    pub t: Text,
-    pub params: Params,
-    pub ids: Ids,
-    /// Coordinate at which the current piece of a cut axis begins.
-    pub base: BTreeMap<AxisId, Reg>,
-    /// The accumulators' rows.
-    pub rows: Group,
-    pub tiles: BTreeMap<TileId, Value>,
-    pub staged: BTreeMap<TileId, Staged>,
-    pub cache: Cache,
-    /// Address of the CTA's shared memory.
-    pub shared: Reg,
-    /// Bytes of it given away.
-    pub shared_bytes: u32,
-    /// Stage that is read in the current loop.
-    pub read_stage: Option<Reg>,
-    /// Copies outside loops that nobody waited for.
-    pub unwaited: bool,
-    /// The statement at hand, for errors.
-    pub at: String,
-}
-
-pub(crate) type Result<T> = std::result::Result<T, EmitError>;
 
 impl<'a> Emitter<'a> {
     /// An error about the statement at hand.
@@ -281,15 +238,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Loops around statements: loads into shared memory run `stages - 1` pieces ahead.
-    fn pipeline(&mut self, cuts: &[AxisTile], body: &[Node]) -> Result<()> {
-        let stmts: Vec<&Stmt> = body
-            .iter()
-            .filter_map(|n| if let Node::Stmt(s) = n { Some(s) } else { None })
-            .collect();
+    /// The copies into shared memory among `stmts`, and the stages that all of them have.
+    fn staging(&mut self, stmts: &[&Stmt], cuts: &[AxisTile]) -> Result<(Vec<Copy>, u32)> {
         let mut copies: Vec<Copy> = Vec::new();
         let mut depth: Option<u32> = None;
-        for s in &stmts {
+        for s in stmts {
             if let Stmt::Load { dst, operand } = s
                 && let Place::Shared { stages, .. } = self.schedule.place(*dst)
             {
@@ -309,6 +262,16 @@ impl<'a> Emitter<'a> {
         if !(1..=16).contains(&stages) {
             return self.fail("stages", format!("{stages} stages; 1 to 16 can be printed"));
         }
+        Ok((copies, stages))
+    }
+
+    /// Loops around statements: loads into shared memory run `stages - 1` pieces ahead.
+    fn pipeline(&mut self, cuts: &[AxisTile], body: &[Node]) -> Result<()> {
+        let stmts: Vec<&Stmt> = body
+            .iter()
+            .filter_map(|n| if let Node::Stmt(s) = n { Some(s) } else { None })
+            .collect();
+        let (copies, stages) = self.staging(&stmts, cuts)?;
         // Number of pieces, and two sets of coordinates: of what is copied and of what is computed.
         let counts: Vec<Num> = cuts.iter().map(|c| self.pieces(c)).collect();
         let t = &mut self.t;

@@ -3,9 +3,9 @@
 //! The nearest multiple of pi/2 is taken off: for small arguments in three parts whose products are exact,
 //! for others by as many bits of 2/pi as matter (Payne and Hanek), in 32-bit integers, which every target
 //! has. Polynomials do the rest.
+use super::arith::{horner, muladd, number, odd, un};
 use super::build::Build;
 use super::ir::{Inst, Op, Reg, Ty};
-use super::scalar::{horner, muladd, number, odd, un};
 use expr::{Binary, Compare, Unary};
 
 /// Arguments up to this are reduced in parts: their multiples of pi/2 have 13 bits.

@@ -3,6 +3,7 @@
 pub mod ir;
 pub mod run;
 
+mod arith;
 pub(crate) mod build;
 mod circular;
 pub(crate) mod forms;

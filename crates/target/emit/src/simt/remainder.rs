@@ -1,7 +1,7 @@
 //! The remainder of two f32, exact whatever their quotient.
+use super::arith::{number, un};
 use super::build::Build;
 use super::ir::{Op, Reg, Ty};
-use super::scalar::{number, un};
 use expr::{Binary, Compare, Unary};
 
 /// Bits of a quotient that a round takes: with the 24 of a remainder, an i64 holds them.

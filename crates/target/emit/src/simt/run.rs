@@ -311,6 +311,93 @@ impl<M: Memory> Machine<'_, M> {
         self.ask(i, memory, how, what, active);
     }
 
+    /// Runs a loop's body for every thread as often as its own bounds say.
+    fn looped(
+        &mut self,
+        (i, from, to, step): (Reg, Reg, Reg, Reg),
+        body: &[Inst],
+        on: &[bool],
+    ) -> Result<(), StopReason> {
+        let mut now = on.to_vec();
+        for l in (0..self.lanes).filter(|&l| on[l]) {
+            self.set(i, l, self.get(from, l));
+        }
+        loop {
+            for (l, on) in now.iter_mut().enumerate() {
+                *on = *on && self.int(i, l) < self.int(to, l);
+            }
+            if !now.contains(&true) {
+                break;
+            }
+            self.body(body, &now)?;
+            for l in (0..self.lanes).filter(|&l| now[l]) {
+                let step = self.int(step, l);
+                if step < 1 {
+                    return Err("a loop that does not move".into());
+                }
+                self.set(i, l, (self.int(i, l) + step) as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads neighbours into `dst`, those of threads whose guard fails as zeros.
+    fn load_run(
+        &mut self,
+        dst: &[Reg],
+        (operand, index, guard): (OperandId, Reg, Option<Reg>),
+        active: &[usize],
+    ) -> Result<(), StopReason> {
+        for &l in active {
+            let asked = guard.is_none_or(|g| self.get(g, l) != 0);
+            let at = self.int(index, l);
+            if asked && at % dst.len() as i64 != 0 {
+                return Err(format!("{} elements are read at {at}", dst.len()).into());
+            }
+            for (n, &r) in dst.iter().enumerate() {
+                let v = match asked {
+                    true => self.load(operand, at + n as i64, self.ty(r))?,
+                    false => 0,
+                };
+                self.set(r, l, v);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every thread gets the `x` of the one whose number differs by `mask`.
+    fn shuffle(&mut self, r: Reg, x: Reg, mask: u32, active: &[usize]) -> Result<(), StopReason> {
+        if active.len() != self.lanes {
+            return Err("a shuffle where not all threads come by".into());
+        }
+        let all: Vec<u64> = (0..self.lanes).map(|l| self.get(x, l)).collect();
+        for &l in active {
+            let v = all.get(l ^ mask as usize).copied();
+            self.set(r, l, v.ok_or("a shuffle beyond the CTA")?);
+        }
+        Ok(())
+    }
+
+    /// Stores `values` as neighbours, for threads whose guard holds.
+    fn store_run(
+        &mut self,
+        values: &[Reg],
+        (operand, index, guard): (OperandId, Reg, Option<Reg>),
+        active: &[usize],
+    ) -> Result<(), StopReason> {
+        for &l in active {
+            if guard.is_some_and(|g| self.get(g, l) == 0) {
+                continue;
+            }
+            for (n, &r) in values.iter().enumerate() {
+                let at = self.int(index, l) + n as i64;
+                let v = scalar(self.ty(r), self.get(r, l));
+                self.store(operand, at, v)?;
+            }
+        }
+        Ok(())
+    }
+
     fn inst(&mut self, i: &Inst, on: &[bool]) -> Result<(), StopReason> {
         let active: Vec<usize> = (0..self.lanes).filter(|&l| on[l]).collect();
         let steps = active.len() as u64;
@@ -318,14 +405,7 @@ impl<M: Memory> Machine<'_, M> {
         self.asks(i, &active);
         match i {
             Inst::Let(r, Op::Shuffle(x, mask)) => {
-                if active.len() != self.lanes {
-                    return Err("a shuffle where not all threads come by".into());
-                }
-                let all: Vec<u64> = (0..self.lanes).map(|l| self.get(*x, l)).collect();
-                for l in active {
-                    let v = all.get(l ^ *mask as usize).copied();
-                    self.set(*r, l, v.ok_or("a shuffle beyond the CTA")?);
-                }
+                self.shuffle(*r, *x, *mask, &active)?;
             }
             Inst::Let(r, op) => {
                 let ty = self.ty(*r);
@@ -345,20 +425,7 @@ impl<M: Memory> Machine<'_, M> {
                 index,
                 guard,
             } => {
-                for l in active {
-                    let asked = guard.is_none_or(|g| self.get(g, l) != 0);
-                    let at = self.int(*index, l);
-                    if asked && at % dst.len() as i64 != 0 {
-                        return Err(format!("{} elements are read at {at}", dst.len()).into());
-                    }
-                    for (n, &r) in dst.iter().enumerate() {
-                        let v = match asked {
-                            true => self.load(*operand, at + n as i64, self.ty(r))?,
-                            false => 0,
-                        };
-                        self.set(r, l, v);
-                    }
-                }
+                self.load_run(dst, (*operand, *index, *guard), &active)?;
             }
             Inst::LoadSharedRun { dst, array, index } => {
                 for l in active {
@@ -375,16 +442,7 @@ impl<M: Memory> Machine<'_, M> {
                 values,
                 guard,
             } => {
-                for l in active {
-                    if guard.is_some_and(|g| self.get(g, l) == 0) {
-                        continue;
-                    }
-                    for (n, &r) in values.iter().enumerate() {
-                        let at = self.int(*index, l) + n as i64;
-                        let v = scalar(self.ty(r), self.get(r, l));
-                        self.store(*operand, at, v)?;
-                    }
-                }
+                self.store_run(values, (*operand, *index, *guard), &active)?;
             }
             Inst::StoreShared {
                 array,
@@ -406,26 +464,8 @@ impl<M: Memory> Machine<'_, M> {
                 step,
                 body,
             } => {
-                let mut now = on.to_vec();
-                for &l in &active {
-                    self.set(*i, l, self.get(*from, l));
-                }
-                loop {
-                    for (l, on) in now.iter_mut().enumerate() {
-                        *on = *on && self.int(*i, l) < self.int(*to, l);
-                    }
-                    if !now.contains(&true) {
-                        break;
-                    }
-                    self.body(body, &now)?;
-                    for l in (0..self.lanes).filter(|&l| now[l]) {
-                        let step = self.int(*step, l);
-                        if step < 1 {
-                            return Err("a loop that does not move".into());
-                        }
-                        self.set(*i, l, (self.int(*i, l) + step) as u64);
-                    }
-                }
+                let range = (*i, *from, *to, *step);
+                self.looped(range, body, on)?;
             }
             Inst::If { cond, body } => {
                 let now: Vec<bool> = (0..self.lanes)

@@ -4,6 +4,7 @@
 //! wrapped, as [`expr::Unary`] says. Functions that targets lack or compute too roughly are written
 //! out here, once for all of them; absolute errors are some units of the last place of the result's
 //! largest value.
+use super::arith::{horner, muladd, number, odd, un};
 use super::build::Build;
 use super::circular::circular;
 use super::ir::{Op, Reg, Ty};
@@ -67,10 +68,6 @@ fn narrow(b: &mut Build, r: Reg, d: DType) -> Reg {
         }
         _ => r,
     }
-}
-
-pub(super) fn un(b: &mut Build, f: Unary, x: Reg) -> Reg {
-    b.op(b.ty(x), Op::Unary(f, x))
 }
 
 pub(crate) fn unary(b: &mut Build, f: Unary, x: Reg, d: DType) -> Out<Reg> {
@@ -164,24 +161,6 @@ fn sign(b: &mut Build, x: Reg) -> Reg {
     b.select(nan, x, r)
 }
 
-pub(super) fn number(b: &mut Build, v: f64) -> Reg {
-    b.float(v as f32 as f64, Ty::F32)
-}
-
-pub(super) fn muladd(b: &mut Build, x: Reg, y: Reg, z: Reg) -> Reg {
-    b.op(b.ty(x), Op::MulAdd(x, y, z))
-}
-
-pub(super) fn horner(b: &mut Build, x: Reg, coefficients: &[f64]) -> Reg {
-    let mut it = coefficients.iter().rev();
-    let mut r = number(b, it.next().copied().unwrap_or(0.0));
-    for &c in it {
-        let c = number(b, c);
-        r = muladd(b, r, x, c);
-    }
-    r
-}
-
 /// `below` where `|x|` is under `limit`, else `above`.
 fn piecewise(b: &mut Build, x: Reg, limit: f64, below: Reg, above: Reg) -> Reg {
     let m = un(b, Unary::Abs, x);
@@ -201,14 +180,6 @@ fn with_sign(b: &mut Build, m: Reg, x: Reg) -> Reg {
 fn negative(b: &mut Build, x: Reg) -> Reg {
     let (bits, zero) = (b.op(Ty::I32, Op::Bits(x)), b.int(0));
     b.compare(Compare::Lt, bits, zero)
-}
-
-/// `x + x^3 p(x^2)`.
-pub(super) fn odd(b: &mut Build, x: Reg, p: &[f64]) -> Reg {
-    let u = b.mul(x, x);
-    let p = horner(b, u, p);
-    let x3 = b.mul(x, u);
-    muladd(b, x3, p, x)
 }
 
 /// A function of an f32.

@@ -270,7 +270,45 @@ fn values<T: Real>(t: &Tensor) -> Vec<T> {
     t.bytes().chunks_exact(T::BYTES).map(T::load).collect()
 }
 
-fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<Tensor>> {
+/// Steps of every sequence of a batch.
+fn lengths(given: Option<&Tensor>, batch: usize, seq: usize) -> R<Vec<usize>> {
+    Ok(match given {
+        None => vec![seq; batch],
+        Some(l) if l.len() == batch => (0..batch)
+            .map(|i| {
+                usize::try_from(l.get_i64(i))
+                    .ok()
+                    .filter(|n| *n <= seq)
+                    .ok_or_else(|| {
+                        Why(format!(
+                            "sequence length {} is outside 0..{seq}",
+                            l.get_i64(i)
+                        ))
+                    })
+            })
+            .collect::<R<_>>()?,
+        Some(l) => {
+            return Err(format!("sequence_lens has {} elements, not {batch}", l.len()).into());
+        }
+    })
+}
+
+/// What a layer's inputs and attributes make of it.
+struct Extents {
+    seq: usize,
+    batch: usize,
+    input: usize,
+    directions: usize,
+    reversed: [bool; 2],
+    hidden: usize,
+    /// Rows of all gates.
+    gh: usize,
+    /// X holds the gates' input parts.
+    made: bool,
+}
+
+/// Reads them off, and checks that the inputs fit each other.
+fn extents<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Extents> {
     let x = slots[0].ok_or("input X is missing")?;
     let r = slots[2].ok_or("input R is missing")?;
     let [d0, d1, input] = *x.shape() else {
@@ -311,25 +349,66 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
     if let Some(p) = slots[7] {
         check(p, "P", T::DTYPE, &[directions, 3 * hidden])?;
     }
-    let lens: Vec<usize> = match slots[4] {
-        None => vec![seq; batch],
-        Some(l) if l.len() == batch => (0..batch)
-            .map(|i| {
-                usize::try_from(l.get_i64(i))
-                    .ok()
-                    .filter(|n| *n <= seq)
-                    .ok_or_else(|| {
-                        Why(format!(
-                            "sequence length {} is outside 0..{seq}",
-                            l.get_i64(i)
-                        ))
-                    })
-            })
-            .collect::<R<_>>()?,
-        Some(l) => {
-            return Err(format!("sequence_lens has {} elements, not {batch}", l.len()).into());
-        }
+    Ok(Extents {
+        seq,
+        batch,
+        input,
+        directions,
+        reversed,
+        hidden,
+        gh,
+        made,
+    })
+}
+
+/// The states that a layer begins with, zeros where none are given.
+fn initial<T: Real>(slots: &[Option<&Tensor>; 8], state_shape: &[usize; 3]) -> R<Vec<Vec<T>>> {
+    let mut states = Vec::new();
+    for (i, name) in [(5, "initial_h"), (6, "initial_c")] {
+        states.push(match slots[i] {
+            Some(t) => {
+                check(t, name, T::DTYPE, state_shape)?;
+                values::<T>(t)
+            }
+            None => vec![T::of(0.0); count(state_shape)?],
+        });
+    }
+    Ok(states)
+}
+
+/// A tensor of `values`.
+fn tensor_of<T: Real>(values: &[T], shape: &[usize]) -> R<Tensor> {
+    let mut t = alloc(T::DTYPE, shape)?;
+    for (o, v) in t.bytes_mut().chunks_exact_mut(T::BYTES).zip(values) {
+        v.store(o);
+    }
+    Ok(t)
+}
+
+/// The biases of direction `dir`: `per` are given, those before them are zeros.
+fn bias<T: Real>(given: Option<&Tensor>, dir: usize, gh: usize, per: usize) -> Vec<T> {
+    let Some(b) = given else {
+        return vec![T::of(0.0); 2 * gh];
     };
+    let mut all = vec![T::of(0.0); 2 * gh - per];
+    all.extend(&values::<T>(b)[dir * per..(dir + 1) * per]);
+    all
+}
+
+fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<Tensor>> {
+    let x = slots[0].ok_or("input X is missing")?;
+    let r = slots[2].ok_or("input R is missing")?;
+    let Extents {
+        seq,
+        batch,
+        input,
+        directions,
+        reversed,
+        hidden,
+        gh,
+        made,
+    } = extents::<T>(spec, slots)?;
+    let lens = lengths(slots[4], batch, seq)?;
     let state_shape = if spec.batch_first {
         [batch, directions, hidden]
     } else {
@@ -343,16 +422,7 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
                 dir * batch + b
             }
     };
-    let mut states = Vec::new();
-    for (i, name) in [(5, "initial_h"), (6, "initial_c")] {
-        states.push(match slots[i] {
-            Some(t) => {
-                check(t, name, T::DTYPE, &state_shape)?;
-                values::<T>(t)
-            }
-            None => vec![T::of(0.0); count(&state_shape)?],
-        });
-    }
+    let mut states = initial::<T>(slots, &state_shape)?;
     let acts = activations(spec, directions)?;
     let y_shape = if spec.batch_first {
         [batch, seq, directions, hidden]
@@ -369,15 +439,7 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
             hidden,
             acts: &acts[dir * per..(dir + 1) * per],
             r: &r.bytes()[dir * gh * hidden * T::BYTES..(dir + 1) * gh * hidden * T::BYTES],
-            bias: slots[3].map_or_else(
-                || vec![zero; 2 * gh],
-                |b| {
-                    let per = if made { hidden } else { 2 * gh };
-                    let mut all = vec![zero; 2 * gh - per];
-                    all.extend(&values::<T>(b)[dir * per..(dir + 1) * per]);
-                    all
-                },
-            ),
+            bias: bias(slots[3], dir, gh, if made { hidden } else { 2 * gh }),
             peephole: slots[7]
                 .map(|p| values::<T>(p)[dir * 3 * hidden..(dir + 1) * 3 * hidden].to_vec()),
         };
@@ -425,11 +487,7 @@ fn layer<T: Real>(spec: &RecurrentSpec, slots: &[Option<&Tensor>; 8]) -> R<Vec<T
         1
     };
     for s in states.iter().take(wanted) {
-        let mut t = alloc(T::DTYPE, &state_shape)?;
-        for (o, v) in t.bytes_mut().chunks_exact_mut(T::BYTES).zip(s) {
-            v.store(o);
-        }
-        outputs.push(t);
+        outputs.push(tensor_of(s, &state_shape)?);
     }
     Ok(outputs)
 }

@@ -145,6 +145,26 @@ fn taps(spec: &ResampleSpec, x: f32, scale: f32, n: usize) -> Taps {
     out
 }
 
+/// `v` of `n` rows of `inner` elements, `outer` times, as sums of rows by `list`.
+fn along(v: &[f64], (outer, n, inner): (usize, usize, usize), list: &[Taps]) -> R<Vec<f64>> {
+    let mut w = Vec::new();
+    w.try_reserve_exact(outer * list.len() * inner)
+        .map_err(|_| Why("there is not enough memory for the resampled tensor".into()))?;
+    for o in 0..outer {
+        for t in list {
+            let from = w.len();
+            w.resize(from + inner, 0.0);
+            for (c, k) in t {
+                let row = &v[(o * n + c) * inner..][..inner];
+                for (y, x) in w[from..].iter_mut().zip(row) {
+                    *y += k * x;
+                }
+            }
+        }
+    }
+    Ok(w)
+}
+
 fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>) -> R<Tensor> {
     let s = input.shape();
     if shape.len() != s.len() || spec.scales.len() != s.len() {
@@ -232,21 +252,7 @@ fn run(spec: &ResampleSpec, input: &Tensor, shape: &[usize], crop: Option<&Crop>
             .map(|o| Ok(taps(spec, at(d, o)?, scales[d], s[d])))
             .collect::<R<_>>()?;
         let (outer, n, inner) = around(&now, d);
-        let mut w = Vec::new();
-        w.try_reserve_exact(outer * shape[d] * inner)
-            .map_err(|_| Why("there is not enough memory for the resampled tensor".into()))?;
-        for o in 0..outer {
-            for t in &list {
-                let from = w.len();
-                w.resize(from + inner, 0.0);
-                for (c, k) in t {
-                    let row = &v[(o * n + c) * inner..][..inner];
-                    for (y, x) in w[from..].iter_mut().zip(row) {
-                        *y += k * x;
-                    }
-                }
-            }
-        }
+        let w = along(&v, (outer, n, inner), &list)?;
         v = w;
         now[d] = shape[d];
     }

@@ -31,18 +31,8 @@ fn weights(t: f64) -> [f64; 4] {
     [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 }
 
-pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
-    let (x, grid) = (a.input(0)?, a.input(1)?);
-    let (s, g) = (x.shape(), grid.shape());
-    let wrong = || Why(format!("grid {grid:?} does not fit {x:?}"));
-    let r = s
-        .len()
-        .checked_sub(2)
-        .filter(|r| (1..=4).contains(r))
-        .ok_or_else(wrong)?;
-    if g.len() != s.len() || g[r + 1] != r || g[0] != s[0] || s[2..].contains(&0) {
-        return Err(wrong());
-    }
+/// The degree of interpolation, and what lies outside.
+fn modes(a: &Args) -> R<(u8, Outside)> {
     let mode = match a.text("mode", "linear")? {
         "linear" | "bilinear" => 1,
         "nearest" => 0,
@@ -55,6 +45,46 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         "reflection" => Outside::Reflection,
         m => return Err(format!("padding mode '{m}' is not one that ONNX lists").into()),
     };
+    Ok((mode, outside))
+}
+
+/// The sum of `values`, of these extents, at all combinations of the taps, `counts` per dimension.
+fn weighted(
+    values: &[f64],
+    extents: &[usize],
+    list: &[Vec<(usize, f64)>],
+    counts: &[usize],
+) -> f64 {
+    let mut c = vec![0; counts.len()];
+    let mut sum = 0.0;
+    loop {
+        let (mut rank, mut weight) = (0, 1.0);
+        for (d, taps) in list.iter().enumerate() {
+            let (i, w) = taps[c[d]];
+            rank = rank * extents[d] + i;
+            weight *= w;
+        }
+        sum += weight * values[rank];
+        if !next(&mut c, counts) {
+            break;
+        }
+    }
+    sum
+}
+
+pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
+    let (x, grid) = (a.input(0)?, a.input(1)?);
+    let (s, g) = (x.shape(), grid.shape());
+    let wrong = || Why(format!("grid {grid:?} does not fit {x:?}"));
+    let r = s
+        .len()
+        .checked_sub(2)
+        .filter(|r| (1..=4).contains(r))
+        .ok_or_else(wrong)?;
+    if g.len() != s.len() || g[r + 1] != r || g[0] != s[0] || s[2..].contains(&0) {
+        return Err(wrong());
+    }
+    let (mode, outside) = modes(a)?;
     let corners = a.int("align_corners", 0)? != 0;
     let v = f64s(x);
     let mut shape = s[..2].to_vec();
@@ -126,20 +156,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
             }
             for ch in 0..s[1] {
                 let values = &v[(b * s[1] + ch) * plane..][..plane];
-                let mut c = vec![0; r];
-                let mut sum = 0.0;
-                loop {
-                    let (mut rank, mut weight) = (0, 1.0);
-                    for (d, taps) in list.iter().enumerate() {
-                        let (i, w) = taps[c[d]];
-                        rank = rank * s[2 + d] + i;
-                        weight *= w;
-                    }
-                    sum += weight * values[rank];
-                    if !next(&mut c, &counts) {
-                        break;
-                    }
-                }
+                let sum = weighted(values, &s[2..], &list, &counts);
                 y[(b * s[1] + ch) * places + o] = sum;
             }
         }

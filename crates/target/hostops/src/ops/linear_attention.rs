@@ -5,19 +5,24 @@ use crate::error::R;
 use layout::DType;
 use tensor::Tensor;
 
+/// Whether the state decays, and whether what it holds for a key is taken off first.
+fn rule(a: &Args) -> R<(bool, bool)> {
+    Ok(match a.text("update_rule", "gated_delta")? {
+        "linear" => (false, false),
+        "gated" => (true, false),
+        "delta" => (false, true),
+        "gated_delta" => (true, true),
+        r => return Err(format!("update rule '{r}' is not one that ONNX lists").into()),
+    })
+}
+
 pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
     let (q, k, v) = (a.ranked(0, 3)?, a.ranked(1, 3)?, a.ranked(2, 3)?);
     let (hq, hk) = (
         extent(a.int("q_num_heads", 0)?)?,
         extent(a.int("kv_num_heads", 0)?)?,
     );
-    let (gated, delta) = match a.text("update_rule", "gated_delta")? {
-        "linear" => (false, false),
-        "gated" => (true, false),
-        "delta" => (false, true),
-        "gated_delta" => (true, true),
-        r => return Err(format!("update rule '{r}' is not one that ONNX lists").into()),
-    };
+    let (gated, delta) = rule(a)?;
     let [batch, tokens, width] = *q.shape() else {
         return Err("the query must have three dimensions".into());
     };

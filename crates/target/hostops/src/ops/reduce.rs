@@ -21,6 +21,26 @@ enum How {
     SumSquare,
 }
 
+/// The highest value of `d`.
+fn highest(d: DType) -> Scalar {
+    match d {
+        DType::Bool => Scalar::Int(1),
+        _ if d.is_float() => Scalar::Float(f64::INFINITY),
+        DType::U64 => Scalar::Int(-1),
+        _ if !d.is_signed_int() => Scalar::Int((1i64 << d.bits()) - 1),
+        _ => Scalar::Int(i64::MAX >> (64 - d.bits())),
+    }
+}
+
+/// The lowest value of `d`.
+fn lowest(d: DType) -> Scalar {
+    match d {
+        _ if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
+        _ if !d.is_signed_int() => Scalar::Int(0),
+        _ => Scalar::Int(i64::MIN >> (64 - d.bits())),
+    }
+}
+
 /// Exact sums of floats in f64, of integers in their own type.
 fn reduce(a: &Args, how: How) -> R<Vec<Tensor>> {
     let x = a.input(0)?;
@@ -51,24 +71,12 @@ fn reduce(a: &Args, how: How) -> R<Vec<Tensor>> {
         .filter(|(_, r)| **r)
         .map(|(n, _)| n)
         .product();
-    let highest = || match d {
-        DType::Bool => Scalar::Int(1),
-        _ if d.is_float() => Scalar::Float(f64::INFINITY),
-        DType::U64 => Scalar::Int(-1),
-        _ if !d.is_signed_int() => Scalar::Int((1i64 << d.bits()) - 1),
-        _ => Scalar::Int(i64::MAX >> (64 - d.bits())),
-    };
-    let lowest = || match d {
-        _ if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
-        _ if !d.is_signed_int() => Scalar::Int(0),
-        _ => Scalar::Int(i64::MIN >> (64 - d.bits())),
-    };
     let number = |v: f64| Scalar::Float(v).cast(DType::F64, wide);
     let (start, join) = match how {
-        How::Max => (lowest(), Binary::Max),
-        How::Min => (highest(), Binary::Min),
+        How::Max => (lowest(d), Binary::Max),
+        How::Min => (highest(d), Binary::Min),
         How::Prod => (number(1.0), Binary::Mul),
-        How::LogSumExp if d.is_float() => (lowest(), Binary::Max),
+        How::LogSumExp if d.is_float() => (lowest(d), Binary::Max),
         _ => (number(0.0), Binary::Add),
     };
     let total = alloc(wide, &thin)?;

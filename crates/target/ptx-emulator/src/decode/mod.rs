@@ -77,6 +77,31 @@ pub(crate) struct Builder<'a> {
     approx: bool,
 }
 
+/// A kernel without code.
+fn blank(name: &str, f: &Function) -> Kernel {
+    Kernel {
+        name: name.into(),
+        params: Vec::new(),
+        param_bytes: 0,
+        code: Vec::new(),
+        reads: Vec::new(),
+        rows32: 0,
+        rows64: 0,
+        preds: 0,
+        const32: Vec::new(),
+        const64: Vec::new(),
+        start32: Vec::new(),
+        start64: Vec::new(),
+        shared_static: 0,
+        dynamic_shared: false,
+        local_bytes: 0,
+        reqntid: f.reqntid,
+        maxntid: f.maxntid,
+        communicates: false,
+        names: Default::default(),
+    }
+}
+
 /// Decodes the kernel `name`; `globals` holds the addresses of the module's variables.
 pub(crate) fn decode(
     ast: &Ast,
@@ -98,30 +123,9 @@ pub(crate) fn decode(
     let Some(body) = &f.body else {
         return text(f.line, format!("kernel '{name}' has no body"));
     };
-    let k = Kernel {
-        name: name.into(),
-        params: Vec::new(),
-        param_bytes: 0,
-        code: Vec::new(),
-        reads: Vec::new(),
-        rows32: 0,
-        rows64: 0,
-        preds: 0,
-        const32: Vec::new(),
-        const64: Vec::new(),
-        start32: Vec::new(),
-        start64: Vec::new(),
-        shared_static: 0,
-        dynamic_shared: false,
-        local_bytes: 0,
-        reqntid: f.reqntid,
-        maxntid: f.maxntid,
-        communicates: false,
-        names: Default::default(),
-    };
     let mut b = Builder {
         ast,
-        k,
+        k: blank(name, f),
         scopes: vec![HashMap::new()],
         scope_ids: Vec::new(),
         labels: HashMap::new(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod cta;
 mod host;
+mod launch;
 pub(crate) mod launch_state;
 mod parallel;
 pub(crate) mod run;
@@ -9,17 +10,16 @@ pub(crate) mod times;
 pub(crate) mod warp;
 
 pub use host::{HostOrder, Running, Status};
+pub use launch::{Launch, Outcome};
+pub(crate) use launch::{Plan, summary};
 pub use times::InstructionTimes;
 
-use crate::checks::{Checks, Report};
-use crate::counters::{Counters, Counts, Request};
 use crate::decode;
 use crate::error::PtxError;
 use crate::memory::{Kind, Memory};
 use crate::parse::ast::{Ast, Imm, Init, Space, Var};
 use crate::program::{Kernel, KernelParam};
-use launch_state::LaunchState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of module variables.
@@ -133,106 +133,6 @@ impl Module {
             86 | 89 => 99 << 10,
             _ => 227 << 10,
         }
-    }
-}
-
-/// What to run, and how.
-#[derive(Debug, Clone)]
-pub struct Launch {
-    /// Name of the kernel.
-    pub kernel: String,
-    /// CTAs along x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a CTA along x, y and z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory, in bytes.
-    pub shared: u32,
-    /// The bytes of each parameter, in order, little endian.
-    pub args: Vec<Vec<u8>>,
-    /// Decides how warps and CTAs are interleaved: the same seed gives the same run.
-    pub seed: u64,
-    /// CTAs that are in flight together, at most.
-    pub resident: usize,
-    /// Threads of this machine to use for CTAs that do not depend on each other; 0 for as many as
-    /// it has.
-    pub threads: usize,
-    /// Checks to make.
-    pub checks: Checks,
-    /// Instructions of warps after which a run is given up.
-    pub step_limit: u64,
-    /// Whether a run on several threads that finds something is made again on one, in the order of
-    /// its seed, for which memory is copied before each run. Without, what was found is reported as
-    /// it was found.
-    pub again: bool,
-    /// Shared memory that a CTA may have, in bytes, when it is not what the text's architecture has.
-    pub shared_limit: Option<u32>,
-    /// What things take, for a launch in slices that is to keep time.
-    pub pace: Option<InstructionTimes>,
-    /// Whether the first request of every instruction to global and shared memory is kept, lane by
-    /// lane; such a run takes its CTAs on one thread.
-    pub requests: bool,
-}
-
-impl Launch {
-    /// A launch with one CTA of one warp and every check; fields can be changed.
-    pub fn new(kernel: impl Into<String>) -> Launch {
-        Launch {
-            kernel: kernel.into(),
-            grid: [1; 3],
-            block: [32, 1, 1],
-            shared: 0,
-            args: Vec::new(),
-            seed: 0,
-            resident: 64,
-            threads: 0,
-            checks: Checks::default(),
-            step_limit: 1 << 40,
-            again: true,
-            shared_limit: None,
-            pace: None,
-            requests: false,
-        }
-    }
-
-    /// The same with another argument of four bytes.
-    #[must_use]
-    pub fn u32(mut self, v: u32) -> Launch {
-        self.args.push(v.to_le_bytes().into());
-        self
-    }
-
-    /// The same with another argument of eight bytes, such as an address.
-    #[must_use]
-    pub fn u64(mut self, v: u64) -> Launch {
-        self.args.push(v.to_le_bytes().into());
-        self
-    }
-
-    /// The same with another f32 argument.
-    #[must_use]
-    pub fn f32(self, v: f32) -> Launch {
-        self.u32(v.to_bits())
-    }
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
-    /// What was found wrong, in the order it was found.
-    pub reports: Vec<Report>,
-    /// What was executed.
-    pub counters: Counters,
-    /// Threads of this machine that ran CTAs.
-    pub threads: usize,
-    /// The first request of every instruction to global and to shared memory, where they were kept,
-    /// in the order of the text.
-    pub requests: Vec<Request>,
-}
-
-impl Outcome {
-    /// Whether nothing was found wrong.
-    pub fn clean(&self) -> bool {
-        self.reports.is_empty()
     }
 }
 
@@ -423,54 +323,6 @@ impl Machine {
             threads: threads as u32,
         })
     }
-}
-
-/// A launch that is possible.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub kernel: Arc<Kernel>,
-    pub params: Vec<u8>,
-    pub shared: u32,
-    pub ctas: u32,
-    /// Threads of a CTA.
-    pub threads: u32,
-}
-
-impl Plan {
-    /// Threads of a CTA, rounded up to whole warps.
-    fn threads_per_cta(&self) -> u32 {
-        self.threads.next_multiple_of(32)
-    }
-
-    fn world(&self, l: &Launch) -> LaunchState {
-        LaunchState::new(
-            &self.kernel,
-            l.checks,
-            self.params.clone(),
-            self.shared,
-            l.grid,
-        )
-        .at_pace(l.pace)
-        .keeping(l.requests)
-    }
-}
-
-/// Counters by line and class, from those by instruction.
-pub(crate) fn summary(k: &Kernel, counts: &[Counts]) -> Counters {
-    let mut c = Counters::default();
-    let (mut lines, mut classes) = (BTreeMap::new(), BTreeMap::new());
-    for (i, n) in k.code.iter().zip(counts) {
-        // What the decoder added behind the last line counts nowhere.
-        if n.issued == 0 {
-            continue;
-        }
-        c.total.add(n);
-        *classes.entry(i.class).or_insert(0) += n.issued;
-        lines.entry(i.line).or_insert_with(Counts::default).add(n);
-    }
-    c.classes = classes.into_iter().collect();
-    c.by_line = lines.into_iter().collect();
-    c
 }
 
 fn initialise(

@@ -226,6 +226,21 @@ fn compare(ty: Ty) -> (Pipe, u32) {
     }
 }
 
+/// The registers that come of an exchange between the lanes of a warp.
+fn gathers(g: &Gather, out: &mut Vec<(Width, R)>) {
+    match g {
+        Gather::Shfl(_, d, p, ..) => out.extend([(Width::W32, *d), (Width::P, *p)]),
+        Gather::Vote(VoteMode::Ballot, d, ..) | Gather::Redux(_, _, d, _) => {
+            out.push((Width::W32, *d));
+        }
+        Gather::Vote(_, d, ..) => out.push((Width::P, *d)),
+        Gather::Match(d, p, ..) | Gather::Elect(d, p) => {
+            out.extend([(Width::W32, *d), (Width::P, *p)]);
+        }
+        Gather::Sync => {}
+    }
+}
+
 /// The registers that come of `op`.
 fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
     let file = |f: Fmt| match f {
@@ -296,17 +311,7 @@ fn writes(op: &Op, out: &mut Vec<(Width, R)>) {
             let n = if m.d_half { 2 } else { 4 };
             out.extend(m.d[..n].iter().map(|r| (Width::W32, *r)));
         }
-        Op::Warp(g) => match &g.0 {
-            Gather::Shfl(_, d, p, ..) => out.extend([(Width::W32, *d), (Width::P, *p)]),
-            Gather::Vote(VoteMode::Ballot, d, ..) | Gather::Redux(_, _, d, _) => {
-                out.push((Width::W32, *d));
-            }
-            Gather::Vote(_, d, ..) => out.push((Width::P, *d)),
-            Gather::Match(d, p, ..) | Gather::Elect(d, p) => {
-                out.extend([(Width::W32, *d), (Width::P, *p)]);
-            }
-            Gather::Sync => {}
-        },
+        Op::Warp(g) => gathers(&g.0, out),
         Op::ActiveMask(d) => out.push((Width::W32, *d)),
         Op::Bar(_, kind, ..) => match kind {
             BarKind::Popc(d, ..) => out.push((Width::W32, *d)),

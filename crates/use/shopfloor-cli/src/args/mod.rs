@@ -8,7 +8,7 @@ mod values;
 pub use engine::{EngineArgs, KernelsArgs, Place, is_device, refuse};
 pub use given::Given;
 pub use model::{GraphArgs, ModelArgs, tell_assumed};
-pub use values::{bytes, seconds};
+pub use values::{bytes, measuring_seconds, mode, seconds};
 
 use crate::output::{Failure, note};
 use clap::Args;

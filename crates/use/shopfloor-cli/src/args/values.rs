@@ -1,4 +1,5 @@
-//! Values with units.
+//! Values with units, and words.
+use shopfloor::Mode;
 
 /// A time such as `10us`, `1.5ms`, `2s`; a plain number is seconds.
 pub fn seconds(text: &str) -> Result<f64, String> {
@@ -43,5 +44,26 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         Ok(v as u64)
     } else {
         Err(wrong())
+    }
+}
+
+/// A time to measure for.
+pub fn measuring_seconds(text: &str) -> Result<f64, String> {
+    let v = text
+        .parse()
+        .ok()
+        .filter(|v: &f64| *v > 0.0 && *v <= 86400.0);
+    v.ok_or_else(|| {
+        format!("'{text}' should be a number of seconds, more than 0 and at most 86400")
+    })
+}
+
+/// How far a supervisor may go.
+pub fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "off" => Ok(Mode::Off),
+        "observe" => Ok(Mode::Observe),
+        "on" => Ok(Mode::On),
+        _ => Err(format!("'{text}' should be off, observe or on")),
     }
 }

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     /// How long to measure
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = crate::args::measuring_seconds)]
     seconds: f64,
     /// Callers at once, on one session
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["demo", "sweep"])]
     status: Option<String>,
     /// How far a supervisor of the engine may go: off, observe or on; what it decides goes to standard error
-    #[arg(long, value_name = "HOW", value_parser = super::simulate::mode, conflicts_with_all = ["demo", "sweep"])]
+    #[arg(long, value_name = "HOW", value_parser = crate::args::mode, conflicts_with_all = ["demo", "sweep"])]
     supervise: Option<Mode>,
     /// Measures every way to run the model (batch, runs at once, workers of each) beside the one that is
     /// chosen for --goal throughput, each for --seconds
@@ -59,17 +59,6 @@ fn launching(engine: &EngineArgs, launch: Launch) -> EngineArgs {
         launch: vec![launch],
         ..engine.clone()
     }
-}
-
-/// A time to measure for.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let v = text
-        .parse()
-        .ok()
-        .filter(|v: &f64| *v > 0.0 && *v <= 86400.0);
-    v.ok_or_else(|| {
-        format!("'{text}' should be a number of seconds, more than 0 and at most 86400")
-    })
 }
 
 /// The model in processes of its own, with a cache that is empty at first.
@@ -260,7 +249,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
             .map(|mode| {
                 let mut o = SuperviseOptions::of(mode);
                 o.hear = Some(Box::new(|d| {
-                    output::note(super::supervise::lines(d, output::style().width).trim())
+                    output::note(output::decision(d, output::style().width).trim())
                 }));
                 Supervision::start(&engine, o)
             })

@@ -15,7 +15,7 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// How far the supervisor may go: off, observe or on
-    #[arg(long, value_name = "HOW", value_parser = mode)]
+    #[arg(long, value_name = "HOW", value_parser = crate::args::mode)]
     supervise: Option<Mode>,
     /// Write what the supervisors were told and said to FILE (FILE.1 and so on for further devices)
     #[arg(long, value_name = "FILE")]
@@ -26,16 +26,6 @@ pub struct Args {
     /// Everything as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-}
-
-/// How far a supervisor may go.
-pub fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "off" => Ok(Mode::Off),
-        "observe" => Ok(Mode::Observe),
-        "on" => Ok(Mode::On),
-        _ => Err(format!("'{text}' should be off, observe or on")),
-    }
 }
 
 #[derive(Serialize)]
@@ -103,7 +93,7 @@ pub fn again(log: &Path, json: bool) -> Done {
     } else {
         let mut text = String::new();
         for d in &r.decisions {
-            text += &super::supervise::lines(d, output::style().width);
+            text += &output::decision(d, output::style().width);
         }
         text += &format!("{} records, {} decisions\n", r.records, r.decisions.len());
         output::print(&text)?;

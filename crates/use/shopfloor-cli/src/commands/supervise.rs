@@ -1,10 +1,10 @@
 //! `shopfloor supervise`: models under load with a supervisor.
-use super::simulate::{again, mode};
+use super::simulate::again;
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Done, Failure};
 use shopfloor::{Model, SuperviseOptions};
 use shopfloor_tools::supervised_load;
-use shopfloor_tools::supervisor::supervise::{Decision, Mode};
+use shopfloor_tools::supervisor::supervise::Mode;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -13,13 +13,13 @@ pub struct Args {
     #[arg(required_unless_present = "replay")]
     models: Vec<PathBuf>,
     /// How far the supervisor may go: observe or on
-    #[arg(long, value_name = "HOW", value_parser = mode, default_value = "on")]
+    #[arg(long, value_name = "HOW", value_parser = crate::args::mode, default_value = "on")]
     supervise: Mode,
     /// Callers of each model, each sending its next request when the last is answered
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     callers: u32,
     /// How long
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = super::bench::seconds)]
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = crate::args::measuring_seconds)]
     seconds: f64,
     /// Write what the supervisor was told and said to FILE
     #[arg(long, value_name = "FILE")]
@@ -42,26 +42,6 @@ pub struct Args {
     /// Decisions as JSON, one a line, and what came of it all in the last line
     #[arg(long, help_heading = "Output")]
     json: bool,
-}
-
-/// A decision as people read it, in lines of at most `width` columns.
-pub fn lines(d: &Decision, width: usize) -> String {
-    let w = &d.why;
-    let text = format!("{} {}: {} ({})", w.pass, w.subject, w.choice, w.reason);
-    let (mut out, mut at) = (format!("{:>8.2} s ", d.at), 11);
-    for word in text.split_whitespace() {
-        let n = word.chars().count();
-        if at + 1 + n > width && at > 12 {
-            out += "\n            ";
-            at = 12;
-        } else {
-            out.push(' ');
-            at += 1;
-        }
-        out += word;
-        at += n;
-    }
-    out + "\n"
 }
 
 fn json_line(value: &impl serde::Serialize) -> Done {
@@ -89,7 +69,7 @@ pub fn run(a: Args) -> Done {
         // A reader that is gone is found out by the last line.
         let _ = match as_json {
             true => json_line(d),
-            false => output::print(&lines(d, output::style().width)),
+            false => output::print(&output::decision(d, output::style().width)),
         };
     }));
     #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! Fused programs as import left them, kept under the path of their model: a model that was read
 //! before is not imported again for as long as its files' sizes and times stay the same.
-use super::store::this_build;
+use super::sealed::this_build;
 use super::{Cache, binary, sealed};
 use plan::{Item, ItemWork, Program, Segment, SymbolOrigin, ValueIx, ValueOrigin};
 use serde::{Deserialize, Serialize};

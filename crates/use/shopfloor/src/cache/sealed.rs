@@ -2,7 +2,9 @@
 //! kept, and their hash. A file that another process put under this name, or that somebody copied here, has
 //! another key.
 use super::{Cache, evict};
+use plan::Plan;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// Says to which of something: the hash of all that it follows from.
 pub(super) type Key = [u8; 32];
@@ -59,4 +61,19 @@ fn contents<'a>(bytes: &'a [u8], head: &[u8], key: &Key) -> Option<&'a [u8]> {
     let rest = bytes.strip_prefix(head)?.strip_prefix(key)?;
     let (sum, contents) = rest.split_at_checked(32)?;
     (hash(head, key, contents) == sum).then_some(contents)
+}
+
+/// What tells this build of importer and planner from another, of the same version too: the
+/// program's file, by size and time. A rebuilt planner may choose otherwise, and must not be given
+/// old choices.
+pub(super) fn this_build() -> String {
+    let meta = std::env::current_exe().and_then(std::fs::metadata);
+    let time = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
+    let build = meta.map(|m| format!("{} {:?}", m.len(), time(&m)));
+    format!(
+        "{} {} {}",
+        env!("CARGO_PKG_VERSION"),
+        Plan::VERSION,
+        build.unwrap_or_default()
+    )
 }

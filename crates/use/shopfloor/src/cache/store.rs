@@ -9,7 +9,6 @@ use plan::{Allotment, Plan};
 use runtime::PlanStore;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 use tensor::Bytes;
 
 /// Packs of a model that are joined when there are as many: plans for many boxes and stretches of a
@@ -31,19 +30,12 @@ pub(crate) struct ModelCache {
     packs: Mutex<Vec<Arc<Pack>>>,
 }
 
-/// What tells this build of importer and planner from another, of the same version too: the
-/// program's file, by size and time. A rebuilt planner may choose otherwise, and must not be given
-/// old choices.
-pub(super) fn this_build() -> String {
-    let meta = std::env::current_exe().and_then(std::fs::metadata);
-    let time = |m: &std::fs::Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
-    let build = meta.map(|m| format!("{} {:?}", m.len(), time(&m)));
-    format!(
-        "{} {} {}",
-        env!("CARGO_PKG_VERSION"),
-        Plan::VERSION,
-        build.unwrap_or_default()
-    )
+impl Cache {
+    /// The part for `model`; `setting` says what else plans follow from (device, machine, options).
+    /// `None` for models that were not read from files, and where the folder cannot be used.
+    pub(crate) fn of(&self, model: &Model, setting: &str) -> Option<Arc<ModelCache>> {
+        ModelCache::new(self, model, setting).map(Arc::new)
+    }
 }
 
 impl ModelCache {
@@ -70,7 +62,11 @@ impl ModelCache {
             cache: cache.clone(),
             folder,
             contents,
-            setting: format!("{}\n{}\n{setting}", this_build(), model.options_text()),
+            setting: format!(
+                "{}\n{}\n{setting}",
+                sealed::this_build(),
+                model.options_text()
+            ),
             files,
             packs: Mutex::new(packs),
         })

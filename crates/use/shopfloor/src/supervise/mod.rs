@@ -4,56 +4,19 @@
 //! Two threads per supervised engine: the loop, which only counts and decides, and one that stands back for
 //! others and does what takes time (planning, proving, compiling, comparing outputs).
 mod live;
+mod options;
 mod planning;
 mod window;
 
 use crate::{Engine, Error};
 use live::LiveSupervision;
-use std::io::Write;
+use options::{Counters, threads};
+pub use options::{DecisionListener, SuperviseOptions};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use supervisor::supervise::{Decision, LogError, Mode, Options};
-
-/// Hears every decision.
-pub type DecisionListener = Box<dyn FnMut(&Decision) + Send>;
-
-/// How an engine is supervised.
-pub struct SuperviseOptions {
-    /// What the supervisor decides by, and how far it may go.
-    pub decide: Options,
-    /// How long a window is.
-    pub window: Duration,
-    /// Where everything is written that the supervisor is told and says, for [`crate::replay`].
-    pub log: Option<Box<dyn Write + Send>>,
-    /// Who hears every decision.
-    pub hear: Option<DecisionListener>,
-}
-
-impl Default for SuperviseOptions {
-    fn default() -> SuperviseOptions {
-        SuperviseOptions {
-            decide: Options::default(),
-            window: Duration::from_millis(100),
-            log: None,
-            hear: None,
-        }
-    }
-}
-
-impl SuperviseOptions {
-    /// As usual, going so far.
-    pub fn of(mode: Mode) -> SuperviseOptions {
-        SuperviseOptions {
-            decide: Options {
-                mode,
-                ..Options::default()
-            },
-            ..SuperviseOptions::default()
-        }
-    }
-}
+use supervisor::supervise::LogError;
 
 /// What supervising has taken so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,13 +29,6 @@ pub struct SupervisionCost {
     pub planning_s: f64,
     /// Seconds since it began.
     pub seconds: f64,
-}
-
-#[derive(Default)]
-struct Counters {
-    windows: AtomicU64,
-    loop_ns: AtomicU64,
-    planning_ns: AtomicU64,
 }
 
 /// When it is to end.
@@ -102,13 +58,6 @@ pub struct Supervision {
     thread: Option<JoinHandle<Result<(), LogError>>>,
     counters: Arc<Counters>,
     began: Instant,
-}
-
-fn threads(source: std::io::Error) -> Error {
-    Error::Io {
-        path: "the supervisor's thread".into(),
-        source,
-    }
 }
 
 impl Supervision {

@@ -13,19 +13,20 @@ mod graph;
 mod lanes;
 mod narration;
 mod place;
+mod subject;
 mod tiles;
 mod waiting;
 mod wgsl_lanes;
 
 use crate::planview;
 use crate::targets::Planning;
-use kernel::{Mapping, TileProgram};
-use machine::MachineKind;
-use plan::{Block, NodeFate, Plan, Step, StepWork};
+use kernel::TileProgram;
+use plan::{Plan, Step, StepWork};
 use report::StepView;
 use report::walk::{Walk, WalkStep};
 use shopfloor::{Error, Machine, Model, ModelOptions, SessionBuilder, inputs};
 use std::path::Path;
+use subject::{Measured, Subject};
 
 /// What made a walk.
 const TOOL: &str = concat!("shopfloor ", env!("CARGO_PKG_VERSION"));
@@ -50,59 +51,6 @@ pub struct WalkOptions {
     pub builder: SessionBuilder,
     /// How a machine that need not be here is planned for.
     pub planning: Planning,
-}
-
-/// What was measured of the step.
-#[derive(Clone, Debug)]
-struct Measured {
-    device: String,
-    time_us: f64,
-    workers: u32,
-    requests: usize,
-}
-
-/// The step with all that scenes are made of.
-struct Subject<'a> {
-    plan: &'a Plan,
-    block: &'a Block,
-    step: &'a Step,
-    view: StepView,
-    number: u32,
-    of: u32,
-    /// The machine of the step.
-    machine: &'a Machine,
-    /// Machines of the plan's devices.
-    machines: &'a [Machine],
-    /// The tile program; `None` for a host step.
-    program: Option<TileProgram>,
-    fates: &'a [NodeFate],
-    measured: Option<Measured>,
-    quick: bool,
-}
-
-impl Subject<'_> {
-    /// The value of a dim at the top of the plan's box.
-    fn top(&self, d: &layout::Dim) -> i64 {
-        let lookup = |s: &str| self.plan.dims.get(s).map(|r| r.hi);
-        d.eval(&lookup).or(d.known()).unwrap_or(1)
-    }
-
-    /// The seconds of all of the plan's steps.
-    fn all_s(&self) -> f64 {
-        let steps = self.plan.blocks().flat_map(|b| &b.steps);
-        steps.map(|s| s.predicted.time_s).sum()
-    }
-
-    fn gpu(&self) -> Option<&kernel::GpuMapping> {
-        match &self.program.as_ref()?.schedule().mapping {
-            Mapping::Gpu(g) => Some(g),
-            Mapping::Cpu(_) => None,
-        }
-    }
-
-    fn is_gpu(&self) -> bool {
-        self.machine.kind == MachineKind::Gpu
-    }
 }
 
 fn usage<T>(why: String) -> Result<T, Error> {

@@ -1,6 +1,8 @@
 //! Attention: a tile of query rows against pieces of the keys, online.
-use super::contract::{Product, share as share_of};
-use super::{Candidate, gather_loops, places, tiles, wanted_tasks, whole};
+use super::candidate::Candidate;
+use super::form::{gather_loops, places, wanted_tasks, whole};
+use super::product::{Product, share as share_of};
+use super::tiles;
 use crate::bind::ctx::Space;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, MicroShape, Schedule, Stmt};
 

@@ -1,6 +1,8 @@
 //! Products whose lane axis is in every factor: depthwise convolutions.
-use super::contract::Product;
-use super::{Candidate, places, tiles, wanted_tasks, whole};
+use super::candidate::Candidate;
+use super::form::{places, wanted_tasks, whole};
+use super::product::Product;
+use super::tiles;
 use crate::bind::ctx::Space;
 use crate::bind::pack;
 use kernel::{AxisTile, CpuMapping, Mapping, OperandId, Place, Schedule};

@@ -1,5 +1,7 @@
 //! Map, move, pool and whatever has no plan of its own: tiles along the output's memory.
-use super::{Candidate, places, tiles, wanted_tasks, whole};
+use super::candidate::Candidate;
+use super::form::{places, wanted_tasks, whole};
+use super::tiles;
 use crate::bind::ctx::Space;
 use kernel::{AxisId, CpuMapping, Family, Kernel, Mapping, Schedule};
 

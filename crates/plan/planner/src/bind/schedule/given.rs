@@ -1,6 +1,10 @@
 //! How a kernel is to run where its text says so: a schedule is taken as it is where it is legal, and PTX
 //! stands for what is printed on GPUs that run it.
-use super::{Choice, Ctx, Facts, lanes_last, predict_step};
+use super::candidate::Choice;
+use super::form::Facts;
+use super::renumber::lanes_last;
+use crate::bind::ctx::Ctx;
+use crate::bind::predict::predict_step;
 use kernel::{
     Given, GpuMapping, Kernel, KernelError, Mapping, Schedule, Target, TargetKind, TileProgram,
 };

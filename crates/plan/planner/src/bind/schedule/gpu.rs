@@ -4,8 +4,11 @@
 //! Factors of contractions are staged in shared memory, everything else is in registers or read
 //! where it is used. Axes are numbered so that a staged tile's last axis is the one along which its
 //! operand is contiguous: tiles are stored in the order of their axes.
-use super::contract::Product;
-use super::{Candidate, gather_loops, gpu_flat, gpu_layout, renumbered, tiles};
+use super::candidate::Candidate;
+use super::form::gather_loops;
+use super::product::Product;
+use super::renumber::renumbered;
+use super::{gpu_flat, gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,

@@ -1,9 +1,11 @@
 //! Schedules for GPUs without staged copies: every family has one, so that any kernel can be
 //! planned. Threads lie along the memory of the output, or of what is reduced; operands are read
 //! where they are used, and what is made of them is computed there too.
-use super::contract::Product;
+use super::candidate::Candidate;
+use super::form::{gather_loops, whole};
 use super::gpu::MOST_REGISTERS;
-use super::{Candidate, gather_loops, gpu_layout, tiles, whole};
+use super::product::Product;
+use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Stmt, Swizzle,

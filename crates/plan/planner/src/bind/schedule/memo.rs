@@ -1,5 +1,8 @@
 //! Choices made so far: kernels that differ in their names alone are looked at once per bind.
-use super::{Choice, Ctx, Facts, choose, split};
+use super::candidate::Choice;
+use super::form::Facts;
+use super::{choose, split};
+use crate::bind::ctx::Ctx;
 use crate::bind::prior;
 use foldhash::HashMap;
 use kernel::{Kernel, OperandId};

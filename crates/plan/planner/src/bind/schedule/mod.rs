@@ -1,15 +1,20 @@
 //! Schedules: candidates from the target's legal values, ranked by predicted time.
 mod attention;
+mod candidate;
 mod contract;
 mod depthwise;
 mod flat;
+mod form;
 mod given;
 mod gpu;
 mod gpu_flat;
 mod gpu_layout;
 mod memo;
 mod nibbles;
+mod product;
+mod rank;
 mod recurrent;
+mod renumber;
 mod reuse;
 mod row;
 mod split;
@@ -17,94 +22,28 @@ mod sweep;
 mod tiles;
 
 use super::ctx::{Ctx, Space};
-use super::pack::Packed;
-use super::predict::{busy_seconds, counter, predict_step, sketch_step};
-use super::prior::{Earlier, alike};
-pub(crate) use contract::reach;
-use kernel::{
-    AxisId, CpuMapping, Family, Given, Kernel, Mapping, OperandId, Place, Prints, Role, Schedule,
-    Stmt, Term, TileId, TileProgram,
-};
-use machine::{Cost, Work};
+use super::predict::predict_step;
+use super::prior::alike;
+use candidate::Rank;
+pub(crate) use candidate::{Candidate, Choice, Packed, Parts};
+pub(crate) use form::Facts;
+use form::set_chunk;
+use kernel::{Family, Kernel, OperandId, TileProgram};
+use machine::Cost;
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
-pub(crate) use split::Parts;
-use std::sync::Arc;
+pub(crate) use product::reach;
+use rank::ranked;
+pub(crate) use renumber::numbered_as;
+#[cfg(test)]
+pub(crate) use renumber::with_lanes_last;
+use renumber::{lanes_last, ordered};
+use std::collections::BTreeSet;
 pub use sweep::Sweep;
 pub(crate) use tiles::fill;
 
-/// A way to run a kernel.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    /// Short description.
-    pub what: String,
-    /// The kernel with accesses as this way wants them.
-    pub kernel: Arc<Kernel>,
-    /// How.
-    pub schedule: Arc<Schedule>,
-    /// Operands that are read from a packed copy.
-    pub packed: Vec<(OperandId, Packed)>,
-}
-
-/// The way chosen, with its prediction.
-#[derive(Clone, Debug)]
-pub(crate) struct Choice {
-    pub kernel: Arc<Kernel>,
-    pub schedule: Arc<Schedule>,
-    pub packed: Vec<(OperandId, Packed)>,
-    /// The step before it, where the kernel is the sum of parts.
-    pub parts: Option<Box<Parts>>,
-    pub work: Work,
-    pub cost: Cost,
-    /// The schedule is that of another box.
-    pub taken: bool,
-}
-
-/// How much of what could overlap is taken to overlap when candidates are compared: between equals
-/// the one that moves less is the safer choice.
-const OVERLAP: f64 = 0.9;
 /// Alternatives that a why keeps.
 const KEPT: usize = 3;
-/// Candidates whose instructions are counted, the best by arithmetic and bytes alone: printing a program
-/// to count them takes tens of times as long as all else that is predicted of it.
-const COUNTED: usize = 6;
-/// Below this many hand-offs between workers a step is not worth sharing out.
-const WORTH_SHARING: f64 = 64.0;
-/// A ticket should be worth this many hand-offs.
-const WORTH_A_TICKET: f64 = 32.0;
-
-/// What a choice may know of a kernel's operands.
-pub(crate) struct Facts<'a> {
-    /// Which operands hold constants that may be packed.
-    pub constant: &'a dyn Fn(OperandId) -> bool,
-    /// How an earlier plan packed an operand.
-    pub packings: &'a [&'a [Arc<Kernel>]],
-    /// How the nearest box that looked for a schedule of the kernel runs it.
-    pub earlier: Option<Earlier<'a>>,
-    /// How the kernel is to run, where its text says so.
-    pub given: Option<&'a Given>,
-    /// Whether the kernel is to be one step: no sum of parts.
-    pub whole: bool,
-}
-
-impl<'a> Facts<'a> {
-    /// How an earlier plan packed operand `o`.
-    pub fn packings(&self, o: OperandId) -> &'a [Arc<Kernel>] {
-        self.packings.get(o as usize).copied().unwrap_or_default()
-    }
-}
-
-impl Facts<'_> {
-    /// No constants.
-    pub const NONE: Facts<'static> = Facts {
-        constant: &|_| false,
-        packings: &[],
-        earlier: None,
-        given: None,
-        whole: false,
-    };
-}
-
 /// How much longer a step may take with weights as they are packed already than with weights packed
 /// in another way.
 const REUSE: f64 = 1.2;
@@ -301,415 +240,60 @@ fn generated(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Vec<Candida
     list
 }
 
-/// What is compared, the candidate's number in `list`, its work and its cost.
-type Rank = (f64, usize, Work, Cost);
+impl Sweep {
+    /// Puts what is chosen first into `best`, whose first is the planner's own.
+    fn choose(
+        &self,
+        space: &Space,
+        constant: &dyn Fn(OperandId) -> bool,
+        list: &mut Vec<Candidate>,
+        best: &mut Vec<Rank>,
+    ) {
+        let name = &space.kernel.name;
+        let Some(&pick) = self.picks.get(name) else {
+            return;
+        };
+        let mut known = self.known.borrow_mut();
+        let entry = known.entry(name.clone()).or_insert_with(|| {
+            widen(space, constant, list, best);
+            (list.clone(), best.clone())
+        });
+        list.clone_from(&entry.0);
+        best.clone_from(&entry.1);
+        if pick < best.len() {
+            best.swap(0, pick);
+        }
+    }
+}
 
-/// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
-/// the best few. There is code for the first.
-///
-/// # Errors
-/// Why there is no code for any of them.
-fn ranked(
-    ctx: Ctx,
-    list: &[Candidate],
-    from: usize,
+/// Tasks to cut a step into, per worker; 0 is one task in all.
+const TASKS: [i64; 7] = [0, 1, 2, 4, 8, 16, 32];
+
+/// Adds all other candidates, ranked after the first.
+fn widen(
+    space: &Space,
     constant: &dyn Fn(OperandId) -> bool,
-    prints: Option<Prints>,
-) -> Result<Vec<Rank>, String> {
-    let all = from..list.len();
-    let mut numbers: Vec<usize> = all.clone().collect();
-    let mut few = numbers.len();
-    if counter(ctx).is_some() && few > COUNTED {
-        let sketched = sketched(ctx, list, from, constant);
-        numbers = sketched.into_iter().map(|r| r.1).collect();
-        few = COUNTED;
-    }
-    let mut refused = None;
-    for numbers in numbers.chunks(few.max(1)) {
-        let mut best = ranked_by(predict_step, ctx, list, numbers.iter().copied(), constant);
-        while let (Some(prints), Some(first)) = (prints, best.first()) {
-            let c = &list[first.1];
-            let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
-            let printed = program.map_err(|e| e.to_string());
-            match printed.and_then(|p| prints(&p, ctx.target)) {
-                Ok(()) => break,
-                Err(why) => refused.get_or_insert(why),
-            };
-            best.remove(0);
-        }
-        if !best.is_empty() {
-            return Ok(best);
-        }
-    }
-    match refused {
-        Some(why) => Err(why),
-        None => Ok(vec![]),
-    }
-}
-
-/// As [`ranked`], all of them, by arithmetic and bytes alone.
-fn sketched(
-    ctx: Ctx,
-    list: &[Candidate],
-    from: usize,
-    constant: &dyn Fn(OperandId) -> bool,
-) -> Vec<Rank> {
-    ranked_by(sketch_step, ctx, list, from..list.len(), constant)
-}
-
-/// Ranks candidates: [`ranked`], where there is code for one, or [`sketched`].
-type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
-
-/// How a step is predicted.
-type Predict = fn(Ctx, &Arc<Kernel>, &Arc<Schedule>) -> Option<(Work, Cost)>;
-
-/// The candidates of these numbers that make valid programs, cheapest first.
-fn ranked_by(
-    predict: Predict,
-    ctx: Ctx,
-    list: &[Candidate],
-    numbers: impl Iterator<Item = usize>,
-    constant: &dyn Fn(OperandId) -> bool,
-) -> Vec<Rank> {
-    let mut best: Vec<Rank> = numbers
-        .filter_map(|i| {
-            let c = &list[i];
-            let (w, cost) = predict(ctx, &c.kernel, &c.schedule)?;
-            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
-            // What is no constant is packed by every request.
-            let packing: Option<f64> = c
-                .packed
-                .iter()
-                .filter(|(o, _)| !constant(*o))
-                .map(|(_, p)| Some(predict(ctx, &p.kernel, &p.schedule)?.1.time_s))
-                .sum();
-            Some((overlap + packing?, i, w, cost))
-        })
-        .collect();
-    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    best
-}
-
-/// The kernel with every fill and load right before the first statement that needs it, fills first:
-/// a product then stands behind its two factors, which lets an executor take the three as one.
-fn ordered(kernel: &Kernel) -> Kernel {
-    let mut out = kernel.clone();
-    out.body.clear();
-    let mut waiting: Vec<Stmt> = Vec::new();
-    let late = |s: &Stmt| s.as_fill().is_some() || matches!(s, Stmt::Load { .. });
-    for s in &kernel.body {
-        // A tile that is defined a second time keeps its order.
-        let defined = |t: &TileId| {
-            kernel
-                .body
-                .iter()
-                .filter(|s| late(s) && s.writes().contains(t))
-                .count()
+    list: &mut Vec<Candidate>,
+    best: &mut Vec<Rank>,
+) {
+    let from = list.len();
+    let mut seen: BTreeSet<String> = list.iter().map(|c| c.what.clone()).collect();
+    for tasks in TASKS {
+        let ctx = Ctx {
+            forced: Some((tasks * space.ctx.workers as i64).max(1)),
+            ..space.ctx
         };
-        if late(s) && s.writes().iter().all(|t| defined(t) == 1) {
-            waiting.push(s.clone());
-            continue;
-        }
-        let needs = |w: &Stmt| {
-            w.writes()
-                .iter()
-                .any(|t| s.reads().contains(t) || s.writes().contains(t))
-        };
-        let (now, later): (Vec<Stmt>, Vec<Stmt>) = waiting.into_iter().partition(needs);
-        waiting = later;
-        let (fills, loads): (Vec<Stmt>, Vec<Stmt>) =
-            now.into_iter().partition(|s| s.as_fill().is_some());
-        out.body.extend(fills);
-        out.body.extend(loads);
-        out.body.push(s.clone());
-    }
-    out.body.extend(waiting);
-    out
-}
-
-/// A ticket takes enough tasks to be worth fetching, and leaves enough tickets for balance.
-fn set_chunk(ctx: Ctx, schedule: &mut Arc<Schedule>, work: &Work, seconds: f64) {
-    let tasks = work.tasks.max(1) as f64;
-    let active = (ctx.workers as f64).min(tasks);
-    let each = (seconds * active / tasks).max(1e-12);
-    let wanted = (WORTH_A_TICKET * ctx.machine.costs.handoff_s.value / each).ceil();
-    let most = (tasks / (4.0 * ctx.workers as f64)).floor().max(1.0);
-    let chunk = wanted.min(most).max(1.0) as i64;
-    if schedule.chunk != chunk {
-        Arc::make_mut(schedule).chunk = chunk;
-    }
-}
-
-/// Tasks that a step of `elements`-like size should have at least: 1 when it is not worth sharing,
-/// else several per worker, so that the last one does not leave the others idle for long.
-pub(crate) fn wanted_tasks(ctx: Ctx, kernel: &Kernel, whole: &Schedule) -> i64 {
-    if let Some(n) = ctx.forced {
-        return n.max(1);
-    }
-    let single = Ctx { workers: 1, ..ctx };
-    let busy = busy_seconds(single, kernel, whole).unwrap_or(0.0);
-    if ctx.workers <= 1 || busy < WORTH_SHARING * ctx.machine.costs.handoff_s.value {
-        1
-    } else {
-        4 * ctx.workers as i64
-    }
-}
-
-/// A schedule without cuts but those that the kernel's ordered axes ask for.
-pub(crate) fn whole(kernel: &Kernel) -> Schedule {
-    Schedule {
-        grid: vec![],
-        loops: kernel.ordered_loops(),
-        places: vec![Place::Register; kernel.tiles.len()],
-        chunk: 1,
-        raster: 1,
-        mapping: Mapping::Cpu(CpuMapping::default()),
-    }
-}
-
-/// Whether a tile is used by contractions only, `b` role or `a` role.
-fn only_contracted(kernel: &Kernel, tile: TileId) -> bool {
-    let mut used = false;
-    for s in &kernel.body {
-        match s {
-            Stmt::Contract { a, b, acc, .. } if *acc != tile && (*a == tile || *b == tile) => {
-                used = true
-            }
-            s if s.reads().contains(&tile) => return false,
-            _ => {}
-        }
-    }
-    used
-}
-
-/// Places that follow from the accesses alone: loads whose elements can be read where they are, and
-/// stored tiles that can be written where they belong. `lanes` is the vector axis.
-pub(crate) fn places(space: &Space, lanes: Option<AxisId>) -> Vec<Place> {
-    let k = space.kernel;
-    let mut out = vec![Place::Register; k.tiles.len()];
-    for s in &k.body {
-        let Stmt::Load { dst, operand } = s else {
-            continue;
-        };
-        let o = &k.operands[*operand as usize];
-        let contracted = only_contracted(k, *dst);
-        // Lanes of a product may read a few neighbours in turn, as many as there are such lanes side by side.
-        let in_turn = |t: &Term| match t.leaves.as_slice() {
-            [outer, inner] => inner.stride.is_zero() && outer.stride == inner.extent && contracted,
-            _ => false,
-        };
-        let plain = |t: &Term| t.leaves.len() == 1 || Some(t.axis) == lanes && in_turn(t);
-        let affine = o.access.indexed.is_empty() && o.access.terms.iter().all(plain);
-        let bounds = o.access.bounds.is_empty()
-            || (contracted && (o.access.outside == 0.0 || o.dtype.bits() == 8));
-        // Lanes that lie apart are brought together once instead of at each use.
-        let near = lanes.is_none_or(|l| matches!(space.stride(*operand, l), 0 | 1));
-        let moved = k.family == Family::Move;
-        // What is carried on is no operand's memory.
-        let alone = k.body.iter().filter(|s| s.writes().contains(dst)).count() == 1;
-        if alone && affine && bounds && (near || contracted || moved) {
-            out[*dst as usize] = Place::InPlace;
-        }
-    }
-    for (operand, src) in space.stores() {
-        let o = &k.operands[operand as usize];
-        let plain = o.access.indexed.is_empty()
-            && o.access.bounds.is_empty()
-            && o.access.terms.iter().all(|t| t.leaves.len() == 1);
-        let near = lanes.is_none_or(|l| space.stride(operand, l) <= 1);
-        let tile = &k.tiles[src as usize];
-        let covers = tile
-            .axes
-            .iter()
-            .all(|a| space.stride(operand, *a) != 0 || space.extent(*a) == 1);
-        let loaded = space.source(src).is_some();
-        let readers = k
-            .body
-            .iter()
-            .filter(|s| s.reads().contains(&src) && !s.writes().contains(&src))
-            .count();
-        let writers = k
-            .body
-            .iter()
-            .filter(|s| s.writes().contains(&src) && s.as_fill().is_none())
-            .count();
-        let folded = k
-            .body
-            .iter()
-            .any(|s| matches!(s, Stmt::Fold { .. }) && s.writes().contains(&src));
-        if plain
-            && near
-            && covers
-            && !loaded
-            && readers == 1
-            && writers <= 1
-            && !folded
-            && o.role == Role::Write
-        {
-            out[src as usize] = Place::InPlace;
-        }
-    }
-    out
-}
-
-/// The axes numbered so that the vector axis is the last one of every tile that has memory of its
-/// own: tiles are stored in the order of their axes. `None` where it is already.
-fn lanes_last(
-    kernel: &Arc<Kernel>,
-    schedule: &Arc<Schedule>,
-) -> Option<(Arc<Kernel>, Arc<Schedule>)> {
-    let Mapping::Cpu(CpuMapping {
-        lanes: Some(lane), ..
-    }) = schedule.mapping
-    else {
-        return None;
-    };
-    let wrong = |t: usize| {
-        let axes = &kernel.tiles[t].axes;
-        let loaded = kernel
-            .body
-            .iter()
-            .any(|s| matches!(s, Stmt::Load { dst, .. } if *dst as usize == t));
-        axes.contains(&lane)
-            && axes.last() != Some(&lane)
-            && !(loaded && schedule.place(t as TileId) == Place::InPlace)
-    };
-    if !(0..kernel.tiles.len()).any(wrong) {
-        return None;
-    }
-    let new = moved_last(kernel.axes.len(), lane);
-    Some((
-        with_lanes_last(Kernel::clone(kernel), lane).into(),
-        renumbered_schedule(Schedule::clone(schedule), &new).into(),
-    ))
-}
-
-/// New numbers of `axes` axes, of which `lane` comes last.
-fn moved_last(axes: usize, lane: AxisId) -> impl Fn(AxisId) -> AxisId {
-    let last = axes.saturating_sub(1) as AxisId;
-    move |a| match a {
-        a if a == lane => last,
-        a if a > lane => a - 1,
-        a => a,
-    }
-}
-
-/// `kernel` with its axes numbered as those of `chosen`, the same kernel under a schedule that may have
-/// moved its lanes; `None` where no axis was moved so.
-pub(crate) fn numbered_as(kernel: &Kernel, chosen: &Kernel) -> Option<Kernel> {
-    let n = kernel.axes.len();
-    let alike = |&lane: &AxisId| {
-        let new = moved_last(n, lane);
-        let mut axes = kernel.axes.iter().enumerate();
-        axes.all(|(i, a)| chosen.axes.get(new(i as AxisId) as usize) == Some(a))
-    };
-    let lane = (0..n as AxisId).find(alike)?;
-    (chosen.axes.len() == n).then(|| with_lanes_last(kernel.clone(), lane))
-}
-
-/// `kernel` with its axes numbered so that `lane` is the last.
-pub(crate) fn with_lanes_last(kernel: Kernel, lane: AxisId) -> Kernel {
-    let new = moved_last(kernel.axes.len(), lane);
-    renumbered(kernel, &new)
-}
-
-fn renumbered(mut k: Kernel, new: &dyn Fn(AxisId) -> AxisId) -> Kernel {
-    let old = k.axes.clone();
-    for (i, a) in old.into_iter().enumerate() {
-        k.axes[new(i as AxisId) as usize] = a;
-    }
-    let all = |v: &mut Vec<AxisId>| v.iter_mut().for_each(|a| *a = new(*a));
-    for o in &mut k.operands {
-        o.access.terms.iter_mut().for_each(|t| t.axis = new(t.axis));
-        o.access.terms.sort_by_key(|t| t.axis);
-        o.access
-            .bounds
-            .iter_mut()
-            .flat_map(|b| &mut b.terms)
-            .for_each(|t| t.0 = new(t.0));
-    }
-    for t in &mut k.tiles {
-        all(&mut t.axes);
-        t.axes.sort_unstable();
-    }
-    for s in &mut k.body {
-        match s {
-            Stmt::Map { expr, .. } => {
-                for i in &mut expr.insts {
-                    if let expr::Inst::Index { axis } = i {
-                        *axis = u32::from(new(*axis as AxisId));
-                    }
+        let wide = Space::new(ctx, space.kernel);
+        for packs in [true, false] {
+            for c in generated(&wide, &|o| packs && constant(o)) {
+                if seen.insert(c.what.clone()) {
+                    list.push(c);
                 }
             }
-            // A fold's own index counts its reduced axes, whose order stays.
-            Stmt::Contract { over, .. } | Stmt::Fold { over, .. } => all(over),
-            Stmt::Relabel { labels, along, .. } => {
-                labels.iter_mut().for_each(|l| {
-                    l.from = new(l.from);
-                    l.to = new(l.to);
-                });
-                *along = along.map(new);
-            }
-            Stmt::Load { .. } | Stmt::Store { .. } => {}
         }
     }
-    k
-}
-
-fn renumbered_schedule(mut s: Schedule, new: &dyn Fn(AxisId) -> AxisId) -> Schedule {
-    s.grid
-        .iter_mut()
-        .chain(&mut s.loops)
-        .for_each(|t| t.axis = new(t.axis));
-    if let Mapping::Cpu(m) = &mut s.mapping {
-        m.rows.iter_mut().for_each(|a| *a = new(*a));
-        m.lanes = m.lanes.map(new);
+    best.extend(ranked(space.ctx, list, from, constant, None).unwrap_or_default());
+    if let Some(rest) = best.get_mut(1..) {
+        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
-    s
-}
-
-/// Reorders statements so that those inside loops over `axes` stand together: what they need
-/// before them, the rest after. `None` when a statement outside stands between two inside for good
-/// reason.
-pub(crate) fn gather_loops(kernel: &Kernel, axes: &[AxisId]) -> Option<Vec<Stmt>> {
-    let inside: Vec<bool> = kernel
-        .body
-        .iter()
-        .map(|s| {
-            axes.iter().any(|x| {
-                s.over().contains(x)
-                    || s.reads()
-                        .iter()
-                        .chain(&s.writes())
-                        .any(|&t| kernel.tiles[t as usize].axes.contains(x))
-            })
-        })
-        .collect();
-    // A statement outside that depends on one inside must come after all of them.
-    let depends = |i: usize, j: usize| {
-        let (a, b) = (&kernel.body[i], &kernel.body[j]);
-        a.reads().iter().any(|t| b.writes().contains(t))
-            || a.writes()
-                .iter()
-                .any(|t| b.writes().contains(t) || b.reads().contains(t))
-    };
-    let n = kernel.body.len();
-    let mut after = vec![false; n];
-    for i in 0..n {
-        if !inside[i] {
-            after[i] = (0..i).any(|j| (inside[j] || after[j]) && depends(i, j));
-        } else if (0..i).any(|j| after[j] && depends(i, j)) {
-            return None;
-        }
-    }
-    let pick = |f: &dyn Fn(usize) -> bool| {
-        (0..n)
-            .filter(|&i| f(i))
-            .map(|i| kernel.body[i].clone())
-            .collect::<Vec<_>>()
-    };
-    let mut out = pick(&|i| !inside[i] && !after[i]);
-    out.extend(pick(&|i| inside[i]));
-    out.extend(pick(&|i| after[i]));
-    Some(out)
 }

@@ -1,7 +1,9 @@
 //! Products with a factor of 4 bits: numbers are turned into f32 in registers, a panel of columns at a
 //! time, so that memory gives 4 bits per weight.
-use super::contract::Product;
-use super::{Candidate, places, tiles, wanted_tasks, whole};
+use super::candidate::Candidate;
+use super::form::{places, wanted_tasks, whole};
+use super::product::Product;
+use super::tiles;
 use crate::bind::ctx::Space;
 use crate::bind::pack;
 use kernel::{

@@ -1,8 +1,10 @@
 //! Recurrences: one position after the other. Each product is a few rows (the batch) against packed
 //! panels of its weights, which stay in a worker's cache from position to position; sequences of a
 //! batch may be shared out.
-use super::contract::{Product, share as share_of};
-use super::{Candidate, places, tiles, whole};
+use super::candidate::Candidate;
+use super::form::{places, whole};
+use super::product::{Product, share as share_of};
+use super::tiles;
 use crate::bind::ctx::Space;
 use crate::bind::pack;
 use kernel::{

@@ -5,8 +5,10 @@
 //! As good is: no more time for its size than there, where the boxes are near; or about as close to the
 //! least that its work can take; or next to nothing beyond that least. From a box far away no product is
 //! taken that had too few rows, lanes or sums there to fill registers.
-use super::{Choice, Ctx, Facts, WORTH_SHARING, set_chunk, tiles};
-use crate::bind::ctx::Space;
+use super::candidate::Choice;
+use super::form::{Facts, WORTH_SHARING, set_chunk};
+use super::tiles;
+use crate::bind::ctx::{Ctx, Space};
 use crate::bind::predict::{least_seconds, predict_program, predict_step};
 use crate::bind::prior::Earlier;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule};

@@ -1,7 +1,9 @@
 //! Rows: reductions with what surrounds them. Reduced axes stay whole in a tile, so that several
 //! passes over a row find it near; when that is more than a cache holds and one pass is enough, the
 //! reduced axis is walked in pieces.
-use super::{Candidate, flat, gather_loops, places, tiles, wanted_tasks, whole};
+use super::candidate::Candidate;
+use super::form::{gather_loops, places, wanted_tasks, whole};
+use super::{flat, tiles};
 use crate::bind::ctx::Space;
 use kernel::{AxisId, AxisTile, CpuMapping, Mapping, Schedule, Stmt};
 

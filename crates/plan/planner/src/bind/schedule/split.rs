@@ -2,45 +2,24 @@
 //! side by side into a workspace, the second adds the parts up in ascending order and does what follows
 //! the product. Both are kernels like any other, so that verifier, reference, cost and emitters know
 //! nothing of it, and the order of the sums is the schedule's: the same bits every time.
-use super::contract::Product;
-use super::{Candidate, Ranked, counter, gpu, ordered, ranked, sketched};
+use super::candidate::{Candidate, Half, Parts};
+use super::gpu;
+use super::product::Product;
+use super::rank::{Ranked, ranked, sketched};
+use super::renumber::ordered;
 use crate::bind::ctx::{Ctx, Space};
+use crate::bind::predict::counter;
 use expr::{Expr, Inst, Monoid};
 use kernel::{
     Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, Tile, TileId,
 };
 use layout::{DType, Dim};
-use machine::{Cost, Work};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Positions of the summed axis that a part has at least.
 const LEAST: i64 = 64;
 /// Numbers of parts whose instructions are counted, the best by arithmetic and bytes alone.
 const COUNTED: usize = 2;
-
-/// One of the two steps.
-#[derive(Clone, Debug)]
-pub(crate) struct Half {
-    pub kernel: Arc<Kernel>,
-    pub schedule: Arc<kernel::Schedule>,
-    pub work: Work,
-    pub cost: Cost,
-}
-
-/// What runs before a step that adds up parts.
-#[derive(Clone, Debug)]
-pub(crate) struct Parts {
-    /// The product, in parts.
-    pub first: Half,
-    /// The axis that was cut, and into how many.
-    cut: (AxisId, i64),
-    /// Operands of the first and of the second step as those of the whole kernel; `None`: the workspace.
-    pub args: [Vec<Option<OperandId>>; 2],
-    /// Elements and type of the workspace.
-    pub elements: i64,
-    pub dtype: DType,
-}
 
 /// A way that is better than its whole.
 pub(super) struct Found {

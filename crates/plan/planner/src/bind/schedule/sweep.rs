@@ -1,12 +1,7 @@
 //! Every schedule that the generators can make, for one who measures them.
-use super::{Candidate, Rank, generated, ranked};
-use crate::bind::ctx::{Ctx, Space};
-use kernel::OperandId;
+use super::candidate::{Candidate, Rank};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Tasks to cut a step into, per worker; 0 is one task in all.
-const TASKS: [i64; 7] = [0, 1, 2, 4, 8, 16, 32];
+use std::collections::BTreeMap;
 
 /// Candidates of a kernel and their ranking.
 type Known = (Vec<Candidate>, Vec<Rank>);
@@ -16,8 +11,8 @@ type Known = (Vec<Candidate>, Vec<Rank>);
 /// is for one program, box and machine, whose candidates it keeps.
 #[derive(Debug, Default)]
 pub struct Sweep {
-    picks: BTreeMap<String, usize>,
-    known: RefCell<BTreeMap<String, Known>>,
+    pub(super) picks: BTreeMap<String, usize>,
+    pub(super) known: RefCell<BTreeMap<String, Known>>,
 }
 
 impl Sweep {
@@ -48,58 +43,5 @@ impl Sweep {
             .iter()
             .map(|r| (list[r.1].what.clone(), r.3.time_s))
             .collect()
-    }
-
-    /// Puts what is chosen first into `best`, whose first is the planner's own.
-    pub(super) fn choose(
-        &self,
-        space: &Space,
-        constant: &dyn Fn(OperandId) -> bool,
-        list: &mut Vec<Candidate>,
-        best: &mut Vec<Rank>,
-    ) {
-        let name = &space.kernel.name;
-        let Some(&pick) = self.picks.get(name) else {
-            return;
-        };
-        let mut known = self.known.borrow_mut();
-        let entry = known.entry(name.clone()).or_insert_with(|| {
-            widen(space, constant, list, best);
-            (list.clone(), best.clone())
-        });
-        list.clone_from(&entry.0);
-        best.clone_from(&entry.1);
-        if pick < best.len() {
-            best.swap(0, pick);
-        }
-    }
-}
-
-/// Adds all other candidates, ranked after the first.
-fn widen(
-    space: &Space,
-    constant: &dyn Fn(OperandId) -> bool,
-    list: &mut Vec<Candidate>,
-    best: &mut Vec<Rank>,
-) {
-    let from = list.len();
-    let mut seen: BTreeSet<String> = list.iter().map(|c| c.what.clone()).collect();
-    for tasks in TASKS {
-        let ctx = Ctx {
-            forced: Some((tasks * space.ctx.workers as i64).max(1)),
-            ..space.ctx
-        };
-        let wide = Space::new(ctx, space.kernel);
-        for packs in [true, false] {
-            for c in generated(&wide, &|o| packs && constant(o)) {
-                if seen.insert(c.what.clone()) {
-                    list.push(c);
-                }
-            }
-        }
-    }
-    best.extend(ranked(space.ctx, list, from, constant, None).unwrap_or_default());
-    if let Some(rest) = best.get_mut(1..) {
-        rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
 }

@@ -1,7 +1,7 @@
 //! Programs and a target for tests.
 use super::*;
 use expr::{Expr, ExprBuilder, Monoid, Unary};
-use kernel::{AxisId, Bound, Kernel, MicroShape, TargetKind, TileId};
+use kernel::{AxisId, Bound, MicroShape, TargetKind, TileId};
 use layout::Layout;
 use machine::EfficiencyTable;
 use plan::ProgramValue;

@@ -8,6 +8,8 @@ mod split;
 
 use super::*;
 use build::*;
+use kernel::{Access, Axis, Family, Kernel, Operand, Role, Stmt, Term, Tile};
+use layout::{DType, Dim};
 use plan::Planner as _;
 
 fn bind(p: &Program, dims: &DimBox) -> Plan {

@@ -1,7 +1,7 @@
 //! Folds: the short ways of known monoids, and the general one.
-use super::super::Op;
-use super::super::fold::{Arg, CFold, Flat, Ints, Lift, Simple};
+use super::super::fold::Ints;
 use super::super::vm::{self, CH};
+use super::super::{Arg, CFold, Flat, Lift, Op, Simple};
 use super::{Compiler, round};
 use expr::{Binary, Expr, ExprBuilder, Inst, Monoid};
 use kernel::Rescale;

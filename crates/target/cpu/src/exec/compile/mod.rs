@@ -5,13 +5,10 @@ mod nest;
 mod nibbles;
 mod post;
 
-use super::access::CAccess;
-use super::contract::{CContract, TABLE};
+use super::contract::TABLE;
 use super::fold::bytes;
-use super::map::CMap;
-use super::relabel::CRelabel;
 use super::vm::{self, CH};
-use super::{CKernel, COperand, CTile, MAX_AXES, Op};
+use super::{CAccess, CContract, CKernel, CMap, COperand, CRelabel, CTile, MAX_AXES, Op};
 use crate::isa::Isa;
 use crate::ukr::{Kernels, gemm_kernel, shapes};
 use expr::{Expr, ExprBuilder, Inst};

@@ -1,12 +1,5 @@
 //! Neighbouring statements that run as one: loads with a contraction, a load with a fold.
-use super::super::access::CAccess;
-use super::super::contract::CContract;
-use super::super::contract::CNest;
-use super::super::contract::wide::CWide;
-use super::super::fold::Lift;
-use super::super::map::CMap;
-use super::super::pool::CPool;
-use super::super::{COperand, Op};
+use super::super::{CAccess, CContract, CMap, CNest, COperand, CPool, CWide, Lift, Op};
 use super::{Compiler, ZEROS_LIMIT};
 use crate::ukr::{bf16_kernel, has_bf16_dots, pair_kernel, quad_kernel};
 use expr::{Inst, Monoid};

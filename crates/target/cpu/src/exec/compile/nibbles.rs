@@ -1,41 +1,100 @@
 //! Loads of numbers of 4 bits and of what scales them, the map that does, and the product that reads it.
-use super::super::nibbles::CNibbles;
 use super::Compiler;
-use crate::exec::Op;
-use expr::Zero;
-use kernel::{Node, Place, Stmt};
+use crate::exec::{CMap, CNibbles, Op};
+use expr::{Dequantise, Expr, Zero};
+use kernel::{AxisId, Node, OperandId, Place, Stmt, TileId};
 use layout::DType;
 
+/// Operations one by one, and the fill with zeros that comes before them.
+type OneByOne = (Vec<Op>, Option<CMap>);
+
+/// The statements that are looked for.
+struct Found {
+    /// Tiles with the operands that they are loaded from.
+    loads: Vec<(TileId, OperandId)>,
+    /// What fills the accumulator: its place among the statements, its tile and its program.
+    fill: Option<(usize, TileId, Expr)>,
+    /// The map that scales numbers of 4 bits: its tile, what it does, and its arguments.
+    map: (TileId, Dequantise, Vec<TileId>),
+    /// Accumulator, factors and summed axes.
+    product: (TileId, TileId, TileId, Vec<AxisId>),
+    /// Statements up to the product.
+    taken: usize,
+}
+
+fn found(nodes: &[Node]) -> Option<Found> {
+    let mut loads = Vec::new();
+    let mut map = None;
+    let mut fill = None;
+    let mut product = None;
+    for (i, n) in nodes.iter().enumerate().take(9) {
+        let Node::Stmt(stmt) = n else { break };
+        match stmt {
+            Stmt::Load { dst, operand } => loads.push((*dst, *operand)),
+            Stmt::Map { dst, expr, args } if args.is_empty() => {
+                fill = Some((i, *dst, expr.clone()));
+            }
+            Stmt::Map { dst, expr, args } if map.is_none() => {
+                let Some(steps) = expr.as_dequantise() else {
+                    break;
+                };
+                map = Some((*dst, steps, args.clone()));
+            }
+            Stmt::Contract { acc, a, b, over } => {
+                product = Some(((*acc, *a, *b, over.clone()), i + 1));
+                break;
+            }
+            _ => break,
+        }
+    }
+    let (product, taken) = product?;
+    Some(Found {
+        loads,
+        fill,
+        map: map?,
+        product,
+        taken,
+    })
+}
+
 impl Compiler<'_> {
+    /// Statement by statement, for where something does not lie so; its own fill, which must be with zeros,
+    /// comes before.
+    fn one_by_one(
+        &mut self,
+        nodes: &[Node],
+        fill: &Option<(usize, TileId, Expr)>,
+    ) -> Result<Option<OneByOne>, String> {
+        let mut body: Vec<Op> = Vec::new();
+        let mut zero = None;
+        for (i, n) in nodes.iter().enumerate() {
+            let Node::Stmt(stmt) = n else { continue };
+            match fill {
+                Some((at, dst, expr)) if *at == i => {
+                    let m = self.map(*dst as usize, expr, vec![])?;
+                    if !m.prog.is_zero() {
+                        return Ok(None);
+                    }
+                    zero = Some(m);
+                }
+                _ => self.stmt(stmt, &mut body)?,
+            }
+        }
+        Ok(Some((body, zero)))
+    }
+
     /// Such statements at the beginning of `nodes`; nodes taken.
     pub(super) fn nibbles(&mut self, nodes: &[Node]) -> Result<Option<(CNibbles, usize)>, String> {
         let k = self.program.kernel();
         let s = self.program.schedule();
-        let mut loads: Vec<(u16, u16)> = Vec::new();
-        let mut map = None;
-        let mut fill = None;
-        let mut product = None;
-        for (i, n) in nodes.iter().enumerate().take(9) {
-            let Node::Stmt(stmt) = n else { break };
-            match stmt {
-                Stmt::Load { dst, operand } => loads.push((*dst, *operand)),
-                Stmt::Map { dst, expr, args } if args.is_empty() => {
-                    fill = Some((i, *dst, expr.clone()));
-                }
-                Stmt::Map { dst, expr, args } if map.is_none() => {
-                    let Some(steps) = expr.as_dequantise() else {
-                        break;
-                    };
-                    map = Some((*dst, steps, args.clone()));
-                }
-                Stmt::Contract { acc, a, b, over } => {
-                    product = Some((*acc, *a, *b, over.clone(), i + 1));
-                    break;
-                }
-                _ => break,
-            }
-        }
-        let (Some((wide, steps, args)), Some((acc, a, b, over, taken))) = (map, product) else {
+        let Some(Found {
+            loads,
+            fill,
+            map: (wide, steps, args),
+            product: (acc, a, b, over),
+            taken,
+        }) = found(nodes)
+        else {
             return Ok(None);
         };
         let a = match (a == wide, b == wide) {
@@ -83,22 +142,9 @@ impl Compiler<'_> {
         if has(oa, lane) {
             return Ok(None);
         }
-        // Statement by statement, for where something does not lie so; its own fill comes before.
-        let mut body: Vec<Op> = Vec::new();
-        let mut zero = None;
-        for (i, n) in nodes[..taken].iter().enumerate() {
-            let Node::Stmt(stmt) = n else { continue };
-            match &fill {
-                Some((at, dst, expr)) if *at == i => {
-                    let m = self.map(*dst as usize, expr, vec![])?;
-                    if !m.prog.is_zero() {
-                        return Ok(None);
-                    }
-                    zero = Some(m);
-                }
-                _ => self.stmt(stmt, &mut body)?,
-            }
-        }
+        let Some((body, zero)) = self.one_by_one(&nodes[..taken], &fill)? else {
+            return Ok(None);
+        };
         let cap = |x: usize| self.caps[x].max(1) as usize;
         let room = rows.iter().map(|&x| cap(x)).product::<usize>() * cap(outer as usize);
         let totals = self.out.scratch;

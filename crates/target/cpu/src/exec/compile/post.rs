@@ -1,7 +1,6 @@
 //! What of a map behind a product is done to the sums on their way to memory: a bias per lane, a tile
 //! that lies like the result, bounds. The rest of the map runs on the result in place.
-use super::super::Op;
-use super::super::contract::post::CPost;
+use super::super::{CPost, Op};
 use super::Compiler;
 use expr::{Binary, Expr, Inst, Ref};
 use kernel::{Node, Stmt};

@@ -1,7 +1,7 @@
 //! Products of types without micro-kernels (f64, 32 and 64-bit integers): a few rows by a few vectors of lanes,
 //! summed in registers along the summed axes in their order. Plain loops, compiled once per instruction set.
-use super::{CContract, Job, next};
-use crate::exec::{Ctx, MAX_AXES};
+use super::job::{Job, next};
+use crate::exec::{CContract, Ctx, MAX_AXES};
 use crate::isa::Isa;
 
 /// Rows of a block.

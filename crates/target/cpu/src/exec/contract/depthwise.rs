@@ -2,9 +2,8 @@
 //!
 //! Along the innermost row axis, pixels whose taps are all inside need one pointer per tap for the whole
 //! run; pixels at the rim get a table of their own, taps outside pointing to zeros.
-use super::{CContract, Job, List, TABLE, next};
-use crate::exec::access::{CAccess, CBound};
-use crate::exec::{Axes, Ctx, MAX_AXES, View};
+use super::job::{Job, List, TABLE, clip, next};
+use crate::exec::{Axes, CAccess, CBound, CContract, Ctx, MAX_AXES, View};
 use crate::ukr::{Depthwise, Depthwise8, Line, Lines, Taps};
 use layout::DType;
 
@@ -528,7 +527,7 @@ impl Plan<'_> {
                 per = k;
             }
         }
-        super::clip(v, per, self.ctx.param(b.extent), lo, hi);
+        clip(v, per, self.ctx.param(b.extent), lo, hi);
     }
 
     /// Pixels `from..to` by a table of every pixel's taps.

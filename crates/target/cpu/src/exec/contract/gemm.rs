@@ -1,6 +1,6 @@
 //! Matrix products: strided rows, row tables (convolutions) and dot products.
-use super::{CContract, Job, List, Rows, next};
-use crate::exec::{Ctx, MAX_AXES};
+use super::job::{Job, List, Rows, next};
+use crate::exec::{CContract, Ctx, MAX_AXES};
 use crate::ukr::{Dot, Gemm, GemmKernel, Indirect, Panels};
 
 /// One product without batch: what is the same for each call.

@@ -1,6 +1,7 @@
 //! Contractions of any layout and type, element by element.
-use super::{CContract, Job, blocks, next};
-use crate::exec::{Ctx, MAX_AXES};
+use super::blocks;
+use super::job::{Job, next};
+use crate::exec::{CContract, Ctx, MAX_AXES};
 use expr::{Binary, Scalar};
 use half::{bf16, f16};
 use layout::DType;

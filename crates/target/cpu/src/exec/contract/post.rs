@@ -1,26 +1,7 @@
 //! What follows a product, done to its sums on their way to memory.
-use super::CContract;
 use crate::exec::calls::Sources;
-use crate::exec::map::CMap;
-use crate::exec::{Ctx, View};
+use crate::exec::{CContract, CPost, Ctx, View};
 use crate::ukr::Post;
-
-/// A map behind a product.
-#[derive(Debug)]
-pub(crate) struct CPost {
-    /// The whole map, for where the product cannot take it.
-    pub map: CMap,
-    /// Its tile.
-    pub dst: usize,
-    /// Tile along lanes that is added.
-    pub bias: Option<usize>,
-    /// Tile over the accumulator's axes that is added.
-    pub add: Option<usize>,
-    pub lo: f32,
-    pub hi: f32,
-    /// What is left to do on the result in place.
-    pub rest: Option<CMap>,
-}
 
 impl CPost {
     /// Where the result goes, to `dst`, and what is done on the way; `None` where tiles do not lie so.

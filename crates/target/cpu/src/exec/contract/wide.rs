@@ -1,19 +1,8 @@
 //! Factors of 16 bits: what a nest reads of one is widened to f32 once, as it lies, so that the products
 //! run on the micro-kernels of f32 with the same strides.
-use crate::exec::access::{CAccess, CTerm, term_address};
+use crate::exec::access::term_address;
 use crate::exec::vm::widen;
-use crate::exec::{COperand, Ctx, MAX_AXES, View};
-use layout::DType;
-
-/// Scratch for a widened factor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CWide {
-    pub dtype: DType,
-    /// Offset in the worker's scratch.
-    pub offset: usize,
-    /// Elements that it has room for.
-    pub room: usize,
-}
+use crate::exec::{CAccess, COperand, CTerm, CWide, Ctx, MAX_AXES, View};
 
 /// A widened factor at work.
 #[derive(Clone, Copy)]

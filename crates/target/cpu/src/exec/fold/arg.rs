@@ -1,6 +1,7 @@
 //! The greatest or smallest few of f32 elements with their ranks, kept in order: by comparisons with what
 //! is kept, without programs. Pieces of a row come in the order of their ranks.
-use super::{Walk, next};
+use super::walk::{Walk, next};
+use crate::exec::Arg;
 use crate::exec::vm::Lane;
 use crate::ukr::{Nan, Pick, Picks};
 use expr::Monoid;
@@ -11,13 +12,6 @@ const MOST: usize = 4;
 
 /// Elements of a row from which on a micro-kernel looks for the best.
 const LONG: usize = 32;
-
-/// A monoid that picks elements: the best one, or the first `k` in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arg {
-    k: usize,
-    pick: Pick,
-}
 
 impl Arg {
     /// The pick that `m` makes with states of `dtypes` of arguments of `args`.

@@ -1,23 +1,13 @@
 //! Rows of a few elements, reduced many at a time: lifted values are computed for a block of rows, the block
 //! is transposed, and its columns are combined by whole vectors.
-use super::{Lift, Walk, next};
+use super::walk::{Walk, next};
 use crate::exec::copy::strided_copy;
-use crate::exec::vm::{CH, Coords, Lane, MAX_ARGS, Program, Run};
-use crate::exec::{MAX_AXES, View};
+use crate::exec::vm::{CH, Coords, Lane, MAX_ARGS, Run};
+use crate::exec::{Lift, MAX_AXES, View};
 
 /// Elements of a row that is reduced so; twice as many where a program lifts them, which then runs on
 /// many rows at once.
 const SHORT: i64 = 16;
-
-/// The lift with every argument given element by element.
-#[derive(Debug)]
-pub(crate) struct Flat {
-    pub program: Program,
-    /// Offset of its scratch in the operation's area.
-    pub at: usize,
-    /// Offset of a row of `CH` 8-byte elements per argument.
-    pub rows: usize,
-}
 
 impl Walk<'_> {
     /// False where rows are longer, or there is more to it.

@@ -345,6 +345,51 @@ impl Compiler<'_> {
         self.uses[r as usize] == 1 && self.e.outputs.contains(&r)
     }
 
+    /// The value of `r`, which is `g` of `a`.
+    fn unary(&mut self, r: Ref, g: Unary, a: Ref, params: &mut Params) -> Result<R, String> {
+        let ty = self.types[a as usize];
+        let x = self.value(a, params)?;
+        let class = self.class(&[x]);
+        if Kind::of(ty) == Kind::F
+            && let Some(f) = self.funary(g)
+        {
+            return Ok(self.push(VOp::FUn(f, x), ty, Kind::F, class));
+        }
+        if ty == DType::Bool && g == Unary::Not {
+            return Ok(self.push(VOp::MNot(x), ty, Kind::M, class));
+        }
+        if g == Unary::IsNan && Kind::of(ty) == Kind::F {
+            return Ok(self.push(VOp::Cmp(Compare::Ne, x, x), ty, Kind::M, class));
+        }
+        Ok(self.push(VOp::Un(g, x), ty, Kind::of(self.types[r as usize]), class))
+    }
+
+    /// The value of `r`, which is one of two others as `c` says.
+    fn select(&mut self, r: Ref, [c, a, b]: [Ref; 3], params: &mut Params) -> Result<R, String> {
+        let own = self.types[r as usize];
+        let kind = Kind::of(own);
+        if let Some((x, m)) = self.shifted_exp(c, a, b) {
+            let (x, m) = (self.value(x, params)?, self.value(m, params)?);
+            let lane = |r: R| self.insts[r].class == Class::Lane;
+            if lane(x) && !lane(m) {
+                let op = VOp::FBinK(self.k.exp_sub_k, x, m);
+                return Ok(self.push(op, own, kind, Class::Lane));
+            }
+        }
+        let (c, a, b) = (
+            self.value(c, params)?,
+            self.value(a, params)?,
+            self.value(b, params)?,
+        );
+        let class = self.class(&[c, a, b]);
+        if kind == Kind::F && class == Class::Lane {
+            let (c, a, b) = (self.row(c), self.row(a), self.row(b));
+            Ok(self.push(VOp::FSelect(c, a, b), own, kind, class))
+        } else {
+            Ok(self.push(VOp::Sel(c, a, b), own, kind, class))
+        }
+    }
+
     fn exact(&mut self, r: Ref, params: &mut Params) -> Result<R, String> {
         let own = self.types[r as usize];
         let kind = Kind::of(own);
@@ -398,23 +443,7 @@ impl Compiler<'_> {
                 let p = params.intern(&d);
                 self.push(VOp::Dim(p), own, kind, Class::Const)
             }
-            Inst::Unary(g, a) => {
-                let ty = self.types[a as usize];
-                let x = self.value(a, params)?;
-                let class = self.class(&[x]);
-                if Kind::of(ty) == Kind::F
-                    && let Some(f) = self.funary(g)
-                {
-                    return Ok(self.push(VOp::FUn(f, x), ty, Kind::F, class));
-                }
-                if ty == DType::Bool && g == Unary::Not {
-                    return Ok(self.push(VOp::MNot(x), ty, Kind::M, class));
-                }
-                if g == Unary::IsNan && Kind::of(ty) == Kind::F {
-                    return Ok(self.push(VOp::Cmp(Compare::Ne, x, x), ty, Kind::M, class));
-                }
-                self.push(VOp::Un(g, x), ty, kind, class)
-            }
+            Inst::Unary(g, a) => self.unary(r, g, a, params)?,
             Inst::Binary(g, a, b) => {
                 if own == DType::F32 {
                     if let Some(v) = self.dequantise(r, params)? {
@@ -435,28 +464,7 @@ impl Compiler<'_> {
                 }
                 self.push(VOp::Cmp(g, x, y), ty, Kind::M, class)
             }
-            Inst::Select(c, a, b) => {
-                if let Some((x, m)) = self.shifted_exp(c, a, b) {
-                    let (x, m) = (self.value(x, params)?, self.value(m, params)?);
-                    let lane = |r: R| self.insts[r].class == Class::Lane;
-                    if lane(x) && !lane(m) {
-                        let op = VOp::FBinK(self.k.exp_sub_k, x, m);
-                        return Ok(self.push(op, own, kind, Class::Lane));
-                    }
-                }
-                let (c, a, b) = (
-                    self.value(c, params)?,
-                    self.value(a, params)?,
-                    self.value(b, params)?,
-                );
-                let class = self.class(&[c, a, b]);
-                if kind == Kind::F && class == Class::Lane {
-                    let (c, a, b) = (self.row(c), self.row(a), self.row(b));
-                    self.push(VOp::FSelect(c, a, b), own, kind, class)
-                } else {
-                    self.push(VOp::Sel(c, a, b), own, kind, class)
-                }
-            }
+            Inst::Select(c, a, b) => self.select(r, [c, a, b], params)?,
             Inst::Cast(a, to) => {
                 if let Some(r) = self.quantise(a, to, params)? {
                     return Ok(r);

@@ -331,6 +331,33 @@ impl<'a> Run<'a> {
         self.prog.insts[r].class != Class::Lane && !matches!(self.prog.insts[r].op, VOp::Splat(_))
     }
 
+    /// Sums with their scales and what is added, `n` of them at `dst`.
+    ///
+    /// # Safety
+    /// As the registers of [`VOp::Scaled`] have them: `dst` has room for `n` elements.
+    #[inline]
+    unsafe fn scaled(&self, rows: [Option<R>; 6], dst: *mut u8, n: usize) {
+        // SAFETY: the registers hold n elements, and so much room is at `dst`.
+        unsafe {
+            let [acc, off, before, scale, after, times] =
+                rows.map(|r| r.map_or(std::ptr::null(), |r| self.ptr(r).cast_const()));
+            let times = match times.is_null() {
+                true => 1,
+                false => (*times.cast::<i32>()).wrapping_neg(),
+            };
+            (self.k.scaled)(
+                acc.cast(),
+                off.cast(),
+                times,
+                before.cast(),
+                scale.cast(),
+                after.cast(),
+                dst.cast(),
+                n,
+            );
+        }
+    }
+
     fn step(&self, i: usize, inst: &VInst, n: usize, row: Option<(&[Lane], &Coords)>, from: usize) {
         let k = self.k;
         let f = |r: R| self.ptr(r).cast::<f32>();
@@ -401,24 +428,7 @@ impl<'a> Run<'a> {
                 }
                 VOp::Cast(a, from, to) => rows::cast(k.isa, self.ptr(a), from, dst, to, n),
                 VOp::Round(a) => rows::round_half(inst.dtype, f(a), dst.cast(), n),
-                VOp::Scaled(rows) => {
-                    let [acc, off, before, scale, after, times] =
-                        rows.map(|r| r.map_or(std::ptr::null(), |r| self.ptr(r).cast_const()));
-                    let times = match times.is_null() {
-                        true => 1,
-                        false => (*times.cast::<i32>()).wrapping_neg(),
-                    };
-                    (k.scaled)(
-                        acc.cast(),
-                        off.cast(),
-                        times,
-                        before.cast(),
-                        scale.cast(),
-                        after.cast(),
-                        dst.cast(),
-                        n,
-                    );
-                }
+                VOp::Scaled(rows) => self.scaled(rows, dst, n),
                 VOp::Quantise(x, [by, zero], [lo, hi]) => {
                     let by = by.map_or(1.0, |r| *f(r));
                     let zero = zero.map_or(0.0, |r| *f(r));

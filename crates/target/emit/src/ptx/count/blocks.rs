@@ -1,7 +1,7 @@
 //! A body's text as items: the stretches between its labels and jumps, its loops with the passes that
 //! whoever printed them knows, and what the lanes of a warp touch. Integers of the text are gone through once
 //! with a value per lane, loops at their first pass; what comes of data is not known.
-use super::{Item, Reader};
+use super::item::{Item, Reader};
 use crate::ptx::{ParamSpec, ParamValue};
 use crate::simt::lanes::{LANES, Touch};
 use layout::Dim;

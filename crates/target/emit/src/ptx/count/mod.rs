@@ -4,58 +4,21 @@
 //! A warp's time is that of one warp alone: instruction after instruction in the order that an assembler gives
 //! them, each behind what it reads, with nothing moved past loops, barriers and jumps.
 mod blocks;
+mod item;
 mod order;
 mod words;
 
-use super::{Source, threads};
+use super::arch::{CAPS, arch_of};
+use super::fragments::fragments;
+use super::source::Source;
+use super::threads;
 use crate::simt::{self, lanes};
+use item::waits;
+pub(in crate::ptx) use item::{Item, Reader};
 use kernel::{Mapping, TileProgram};
 use machine::{Machine, Pipe, WarpRates, Warps, Work, calc};
 use std::collections::VecDeque;
 use words::{Kind, Names, Word};
-
-/// What a stretch of text is made of.
-pub(in crate::ptx) enum Item {
-    /// An instruction, and what its lanes touch.
-    Word(Word, lanes::Touch),
-    /// A part that is jumped over where a condition fails, or run so often.
-    Part {
-        /// Which of the text's parts it is.
-        number: usize,
-        times: f64,
-        looped: bool,
-        body: Vec<Item>,
-    },
-}
-
-/// Reads lines into items.
-#[derive(Default)]
-pub(in crate::ptx) struct Reader {
-    names: Names,
-    parts: usize,
-}
-
-impl Reader {
-    /// The part of the text that `body` is.
-    pub fn part(&mut self, times: f64, looped: bool, body: Vec<Item>) -> Item {
-        self.parts += 1;
-        Item::Part {
-            number: self.parts - 1,
-            times,
-            looped,
-            body,
-        }
-    }
-
-    /// The instructions of `text`, a stretch without jumps; those that touch memory touch `touch`.
-    pub fn read(&mut self, text: &str, touch: lanes::Touch, out: &mut Vec<Item>) {
-        for line in text.lines() {
-            if let Some(w) = words::word(line, &mut self.names) {
-                out.push(Item::Word(w, touch));
-            }
-        }
-    }
-}
 
 /// What `program`'s warps do on `machine`, whose levels `work` crosses; `None` where it has no PTX or the
 /// machine no figures for warps.
@@ -73,7 +36,7 @@ pub fn warps(
     let tasks = u64::try_from(tasks).ok()?.max(1);
     let mut reader = Reader::default();
     let (mut items, held) = if map.fragment.is_some() {
-        let f = super::fragments(program, map, Source::Entry).ok()?;
+        let f = fragments(program, map, Source::Entry).ok()?;
         let held = (
             super::pressure::estimate(&f.code, map.registers),
             f.shared_bytes,
@@ -86,8 +49,8 @@ pub fn warps(
         let items = blocks::items(&body, tasks as i64 / 2, dims, &mut reader)?;
         (items, held)
     } else {
-        let p = simt::lower(program, super::CAPS).ok()?;
-        let arch = super::arch_of(machine.limits.cc);
+        let p = simt::lower(program, CAPS).ok()?;
+        let arch = arch_of(machine.limits.cc);
         let printed = threads::print(&p, arch, &Source::Entry).ok()?;
         let items = threads::items(&p, &lanes::seen(&p, dims), &mut reader)?;
         (items, (printed.held, printed.shared_bytes))
@@ -184,11 +147,6 @@ fn near(w: &Word, t: &lanes::Touch, rates: &WarpRates) -> f64 {
         Kind::LoadShared | Kind::StoreShared | Kind::Copy => t.passes.max(1.0) * lanes::LINE as f64,
         _ => 0.0,
     }
-}
-
-/// Whether a line is where a warp may have to wait, or that others must not be moved past.
-fn waits(kind: Kind) -> bool {
-    matches!(kind, Kind::Barrier | Kind::Commit | Kind::Wait(_))
 }
 
 /// Whether copies are made in it.

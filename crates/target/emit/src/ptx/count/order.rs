@@ -5,8 +5,8 @@
 //! under way than half of a thread's registers hold; then the first in the text. Loads stay behind stores
 //! that may write what they read. The emulator orders what it runs by the same rule in code of its own: it
 //! reads the text alone, and predictions are judged by it.
+use super::item::{Item, waits};
 use super::words::{Kind, Names, Word};
-use super::{Item, waits};
 use machine::{Pipe, WarpRates};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -76,16 +76,21 @@ fn latency(w: &Word, rates: &WarpRates) -> f64 {
     }
 }
 
-fn ordered(
-    stretch: &mut Vec<Instruction>,
-    names: &Names,
-    rates: &WarpRates,
-    registers: u32,
-    out: &mut Vec<Item>,
-) {
-    let list = std::mem::take(stretch);
+/// What stands between instructions.
+struct Follows {
+    /// Who must go after each, and how many cycles later at least.
+    after: Vec<Vec<(usize, f64)>>,
+    /// How many must go before each.
+    before: Vec<u32>,
+    /// Those whose results each reads.
+    sources: Vec<Vec<usize>>,
+    /// How often the results of each are read.
+    readers: Vec<u32>,
+}
+
+/// What stands between the instructions of `list`, by registers and by memory.
+fn follows(list: &[Instruction], names: &Names, rates: &WarpRates) -> Follows {
     let n = list.len();
-    // Who must go after whom, and how many cycles later at least.
     let mut after: Vec<Vec<(usize, f64)>> = vec![vec![]; n];
     let mut before = vec![0u32; n];
     let mut edge = |a: usize, b: usize, cycles: f64| {
@@ -126,6 +131,29 @@ fn ordered(
             touched.push((b, own));
         }
     }
+    Follows {
+        after,
+        before,
+        sources,
+        readers,
+    }
+}
+
+fn ordered(
+    stretch: &mut Vec<Instruction>,
+    names: &Names,
+    rates: &WarpRates,
+    registers: u32,
+    out: &mut Vec<Item>,
+) {
+    let list = std::mem::take(stretch);
+    let n = list.len();
+    let Follows {
+        after,
+        mut before,
+        sources,
+        mut readers,
+    } = follows(&list, names, rates);
     let mut chain = vec![0.0f64; n];
     for a in (0..n).rev() {
         let longest = after[a].iter().map(|(b, c)| c + chain[*b]);

@@ -1,6 +1,7 @@
 //! Which half of the registers a value is put into: those with even numbers are one bank, those with odd
 //! numbers the other, and an instruction reads one of each at once.
-use super::{Parsed, SLOW, pressure};
+use super::alive::{SLOW, pressure};
+use super::line::Parsed;
 
 /// Values of which it is known that they are in the same bank, or in different ones. The last place stands for
 /// what is in the bank of even numbers.

@@ -1,5 +1,5 @@
 //! What an assembler makes of a division of integers.
-use super::{Kind, Line, Names};
+use super::line::{Kind, Line, Names};
 
 /// The division that was last, for the quotient or remainder of the same numbers.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! What an assembler moves out of the places where a text has it: copies that it leaves out, comparisons, and
 //! what is read into registers before it is used.
-use super::{Kind, Line, Parsed, PredicateSource, Rematerialised, starts, written};
+use super::line::{Kind, Line, Parsed, PredicateSource, Rematerialised, starts, written};
 use std::collections::HashMap;
 
 /// A stretch that is jumped over or gone round: its first line and the one behind it.

@@ -1,6 +1,7 @@
 //! A text's instructions as an assembler may order, guard or repeat them.
+use super::alive::{SLOW, alive, count, has, step};
+use super::line::{Kind, Line, Parsed, Rematerialised, starts, written};
 use super::loops::{Region, regions};
-use super::{Kind, Line, Parsed, Rematerialised, SLOW, alive, count, has, starts, step, written};
 use std::collections::HashMap;
 
 /// Lines of a guarded part that becomes guarded instructions.

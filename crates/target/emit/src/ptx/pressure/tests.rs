@@ -281,8 +281,8 @@ fn a_condition_made_of_two_is_a_comparison_with_the_other_as_an_input() {
     // The address and what is compared: for the first condition until the two are joined.
     let at_the_end = |op: &str| {
         let p = parse(&text(op), false);
-        let last = super::alive(&p).out.len() - 1;
-        super::count(&super::alive(&p).out[last - 1], &p.width)
+        let last = super::alive::alive(&p).out.len() - 1;
+        super::alive::count(&super::alive::alive(&p).out[last - 1], &p.width)
     };
     assert_eq!(at_the_end("and.pred"), 3);
     assert_eq!(at_the_end("or.pred"), 3);

@@ -138,10 +138,20 @@ fn head(shape: &ResidentShape, kept: u32) -> String {
 }
 
 fn dispatcher(shape: &ResidentShape, abi: &Abi, idle: Idle) -> String {
-    let (h, slot) = (&abi.header, &abi.slot);
-    let (wide, narrow) = (16 * shape.threads, 4 * shape.threads);
+    [
+        looks_for_tickets(abi, idle),
+        calls_off(abi),
+        takes_ticket(abi),
+        fills_slot(shape, abi),
+        passes_on(abi),
+    ]
+    .concat()
+}
+
+/// Looks for the next ticket, for requests that were called off, and for the stop word.
+fn looks_for_tickets(abi: &Abi, idle: Idle) -> String {
+    let h = &abi.header;
     let mask = abi.capacity - 1;
-    let feed_mask = 2 * abi.capacity - 1;
     format!(
         "	// The dispatcher: says that it is there, then takes tickets.
 	shl.b32 %r1, %epoch, 1;
@@ -171,7 +181,22 @@ DISPATCH_LOOK:
 	@%p bra DISPATCH_FOUND;
 	setp.ne.u32 %p, %stop, 0;
 	@%p bra DISPATCH_STOP;
-{pause}DISPATCH_OFF:
+{pause}",
+        state = h.state,
+        stop = h.stop,
+        count = h.offs,
+        tickets = h.tickets,
+        pause = pause("DISPATCH_POLL", idle),
+    )
+}
+
+/// Requests that were called off are said to be in their slots.
+fn calls_off(abi: &Abi) -> String {
+    let h = &abi.header;
+    let slot = &abi.slot;
+    let mask = abi.capacity - 1;
+    format!(
+        "DISPATCH_OFF:
 	// Requests were called off: the workers read so in their slots. The list holds the last ones.
 	sub.u32 %r1, %called, %offs;
 	setp.le.u32 %p, %r1, {capacity};
@@ -201,7 +226,19 @@ DISPATCH_LOOK:
 	mad.lo.u64 %x, %x, %slot_bytes, %slots;
 	st.relaxed.gpu.global.u32 [%x+{off}], %r2;
 	bra DISPATCH_POLL;
-DISPATCH_STOP:
+",
+        offs = abi.offs,
+        capacity = abi.capacity,
+        tickets = h.tickets,
+        off = slot.off,
+    )
+}
+
+/// What is found goes to all threads; a ticket of another epoch, or the stop word, is the end.
+fn takes_ticket(abi: &Abi) -> String {
+    let h = &abi.header;
+    format!(
+        "DISPATCH_STOP:
 	// A ticket that was there before the stop word must not be missed.
 	fence.acq_rel.sys;
 	ld.acquire.sys.global.u32 %ticket, [%y+{tickets}];
@@ -221,7 +258,18 @@ DISPATCH_FOUND:
 	and.b32 %low, %ticket, 4095;
 DISPATCH_PUT:
 	st.shared.u32 [%cmd], %low;
-DISPATCH_SHARE:
+",
+        tickets = h.tickets,
+    )
+}
+
+/// The slot gets fresh tables, or keeps its own with faults cleared.
+fn fills_slot(shape: &ResidentShape, abi: &Abi) -> String {
+    let slot = &abi.slot;
+    let wide = 16 * shape.threads;
+    let narrow = 4 * shape.threads;
+    format!(
+        "DISPATCH_SHARE:
 	bar.sync 0;
 	ld.shared.u32 %low, [%cmd];
 	setp.eq.s32 %p, %low, -1;
@@ -259,7 +307,18 @@ DISPATCH_ZEROS:
 	st.global.u32 [%y], 0;
 	add.u64 %i, %i, {narrow};
 	bra DISPATCH_ZEROS;
-DISPATCH_ZEROED:
+",
+        payload = slot.payload,
+    )
+}
+
+/// The request is passed on to the workers.
+fn passes_on(abi: &Abi) -> String {
+    let h = &abi.header;
+    let slot = &abi.slot;
+    let feed_mask = 2 * abi.capacity - 1;
+    format!(
+        "DISPATCH_ZEROED:
 	bar.sync 0;
 	@!%one bra DISPATCH_NEXT;
 	mov.u32 %turn, 0;
@@ -297,19 +356,12 @@ END:
 	ret;
 ",
         state = h.state,
-        stop = h.stop,
-        count = h.offs,
-        offs = abi.offs,
-        capacity = abi.capacity,
-        tickets = h.tickets,
         next = h.next,
-        payload = slot.payload,
         turn = slot.turn,
         error = slot.error,
         off = slot.off,
         begin = slot.begin,
         tasks = slot.payload + slot.tasks,
-        pause = pause("DISPATCH_POLL", idle),
     )
 }
 
@@ -413,8 +465,13 @@ WORKER_BEGIN:
 
 /// The first warp waits, each lane for counters of its own.
 fn waits(abi: &Abi, idle: Idle) -> String {
-    let (step, wait, st) = (&abi.step, &abi.wait, &abi.status);
-    let m = |i: u32| wait.map + 4 * i;
+    [next_task(abi), awaited(abi), polls(abi, idle), met(abi)].concat()
+}
+
+/// The worker's next task of the step; it waits for nothing where the step's waits are met.
+fn next_task(abi: &Abi) -> String {
+    let step = &abi.step;
+    let st = &abi.status;
     format!(
         "STEP:
 	setp.ge.u32 %p, %s, %steps;
@@ -443,7 +500,23 @@ TASK:
 	ld.u32 %r1, [%step+{waits}];
 	cvt.u64.u32 %x, %r1;
 	add.u64 %wait, %table, %x;
-WAIT:
+",
+        turns = step.turns,
+        first = step.first,
+        wait_count = step.wait_count,
+        waits = step.waits,
+        st_step = st.step,
+        st_task = st.task,
+        phase = st.phase,
+    )
+}
+
+/// The counters that a wait of the task is for.
+fn awaited(abi: &Abi) -> String {
+    let wait = &abi.wait;
+    let m = |i: u32| abi.wait.map + 4 * i;
+    format!(
+        "WAIT:
 	setp.eq.u32 %p, %n, 0;
 	@%p bra WAITED;
 	ld.u32 %kind, [%wait+{kind}];
@@ -491,7 +564,25 @@ WAIT_RANGE:
 	add.u32 %c, %c, %t;
 	sub.u32 %to, %to, 1;
 	div.u32 %to, %to, %group;
-WAIT_LANE:
+",
+        kind = wait.kind,
+        group = wait.group,
+        earlier = wait.turns,
+        m0 = m(0),
+        m1 = m(1),
+        m2 = m(2),
+        m3 = m(3),
+        m4 = m(4),
+        m5 = m(5),
+    )
+}
+
+/// Each lane looks at its counters until they are there, and says so where that takes long.
+fn polls(abi: &Abi, idle: Idle) -> String {
+    let wait = &abi.wait;
+    let st = &abi.status;
+    format!(
+        "WAIT_LANE:
 	setp.gt.u32 %p, %c, %to;
 	@%p bra WAIT_NEXT;
 	mul.lo.u32 %r1, %c, %group;
@@ -545,7 +636,23 @@ WAIT_NEXT:
 	add.u64 %wait, %wait, {wait_bytes};
 	sub.u32 %n, %n, 1;
 	bra WAIT;
-WAITED:
+",
+        counters = wait.counters,
+        wait_bytes = wait.bytes,
+        phase = st.phase,
+        counter = st.counter,
+        st_goal = st.goal,
+        st_seen = st.seen,
+        late = abi.header.late,
+        stop = abi.header.stop,
+        pause_ns = idle.pause_ns.max(PAUSE),
+    )
+}
+
+/// All threads learn that the task may run.
+fn met(abi: &Abi) -> String {
+    format!(
+        "WAITED:
 	setp.eq.u32 %p, %kinds, 0;
 	selp.u32 %met, 1, 0, %p;
 	fence.acq_rel.gpu;
@@ -562,31 +669,7 @@ READY:
 	setp.eq.u32 %p, %r1, %seq;
 	@%p bra RAN;
 ",
-        turns = step.turns,
-        first = step.first,
-        wait_count = step.wait_count,
-        waits = step.waits,
-        kind = wait.kind,
-        group = wait.group,
-        earlier = wait.turns,
-        counters = wait.counters,
-        wait_bytes = wait.bytes,
-        m0 = m(0),
-        m1 = m(1),
-        m2 = m(2),
-        m3 = m(3),
-        m4 = m(4),
-        m5 = m(5),
-        st_step = st.step,
-        st_task = st.task,
-        phase = st.phase,
-        counter = st.counter,
-        st_goal = st.goal,
-        st_seen = st.seen,
         off = abi.slot.off,
-        late = abi.header.late,
-        stop = abi.header.stop,
-        pause_ns = idle.pause_ns.max(PAUSE),
     )
 }
 
@@ -647,7 +730,13 @@ STARTED:
 }
 
 fn done(abi: &Abi) -> String {
-    let (step, slot, answer) = (&abi.step, &abi.slot, &abi.answer);
+    [ended(abi), counted(abi), answers(abi)].concat()
+}
+
+/// When the task ended, and the fault that it found.
+fn ended(abi: &Abi) -> String {
+    let step = &abi.step;
+    let slot = &abi.slot;
     format!(
         "RAN:
 	bar.sync 0;
@@ -670,7 +759,18 @@ TIMED:
 	min.u32 %r1, %r1, 1048575;
 	or.b32 %r1, %r1, %r2;
 	red.relaxed.gpu.global.max.u32 [%base+{error}], %r1;
-RELEASE:
+",
+        now = now(abi),
+        fault = step.fault,
+        error = slot.error,
+    )
+}
+
+/// What waits for the task is told.
+fn counted(abi: &Abi) -> String {
+    let step = &abi.step;
+    format!(
+        "RELEASE:
 	ld.u32 %r1, [%step+{total}];
 	ld.u32 %r2, [%step+{groups}];
 	// Where nobody waits for some of its tasks, all of this worker's count together.
@@ -707,7 +807,20 @@ STEP_ON:
 	add.u32 %s, %s, 1;
 	add.u64 %step, %step, {step_bytes};
 	bra STEP;
-ARRIVE:
+",
+        total = step.total,
+        groups = step.groups,
+        group = step.group,
+        step_bytes = step.bytes,
+    )
+}
+
+/// The last worker answers the request.
+fn answers(abi: &Abi) -> String {
+    let slot = &abi.slot;
+    let answer = &abi.answer;
+    format!(
+        "ARRIVE:
 	// Warps that are still on their way through the tables must not meet the next request's.
 	bar.sync 0;
 	@!%one bra WORKER_PASS;
@@ -736,12 +849,6 @@ WORKER_PASS:
 	add.u32 %seq, %seq, 1;
 	bra WORKER_NEXT;
 ",
-        now = now(abi),
-        fault = step.fault,
-        total = step.total,
-        groups = step.groups,
-        group = step.group,
-        step_bytes = step.bytes,
         error = slot.error,
         arrived = slot.arrived,
         begin = slot.begin,

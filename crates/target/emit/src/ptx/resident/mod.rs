@@ -72,7 +72,8 @@ mod abi;
 mod copy;
 mod entry;
 
-use super::source::{Printed, Source, module};
+use super::printed::{Printed, module};
+use super::source::Source;
 use super::{ARCHS, ParamSpec};
 use crate::EmitError;
 pub use abi::{Abi, AnswerAbi, HeaderAbi, PARAMS, SlotAbi, StatusAbi, StepAbi, WaitAbi};
@@ -167,27 +168,8 @@ fn essence(code: &str) -> String {
         .fold(String::new(), |s, l| s + l + "\n")
 }
 
-/// Prints `programs` as one module with a resident entry, for a GPU on which a CTA may have `most_shared` bytes
-/// of shared memory. Programs that print alike share a body.
-///
-/// # Errors
-/// As [`super::emit`]; or the steps need more than one CTA can have together.
-pub fn emit(
-    programs: &[&TileProgram],
-    (arch, most_shared): (&str, u32),
-    abi: &Abi,
-    idle: Idle,
-) -> Result<Resident, EmitError> {
-    if !ARCHS.contains(&arch) {
-        return Err(EmitError::Arch(arch.into()));
-    }
-    if !abi.capacity.is_power_of_two() || abi.capacity > 1 << 12 {
-        return refuse(
-            "ring",
-            "capacity",
-            format!("{} entries; a power of two up to 4096", abi.capacity),
-        );
-    }
+/// Threads that `programs` need together; registers and shared memory are those of none.
+fn shape_of(programs: &[&TileProgram]) -> Result<ResidentShape, EmitError> {
     let mut shape = ResidentShape {
         threads: 32,
         registers: 40,
@@ -218,6 +200,31 @@ pub fn emit(
         }
         shape.threads = shape.threads.max(map.threads);
     }
+    Ok(shape)
+}
+
+/// Prints `programs` as one module with a resident entry, for a GPU on which a CTA may have `most_shared` bytes
+/// of shared memory. Programs that print alike share a body.
+///
+/// # Errors
+/// As [`super::emit`]; or the steps need more than one CTA can have together.
+pub fn emit(
+    programs: &[&TileProgram],
+    (arch, most_shared): (&str, u32),
+    abi: &Abi,
+    idle: Idle,
+) -> Result<Resident, EmitError> {
+    if !ARCHS.contains(&arch) {
+        return Err(EmitError::Arch(arch.into()));
+    }
+    if !abi.capacity.is_power_of_two() || abi.capacity > 1 << 12 {
+        return refuse(
+            "ring",
+            "capacity",
+            format!("{} entries; a power of two up to 4096", abi.capacity),
+        );
+    }
+    let mut shape = shape_of(programs)?;
     let mut known: HashMap<String, u32> = HashMap::new();
     let (mut bodies, mut of_program, mut functions) = (vec![], vec![], String::new());
     let mut held = 0;
@@ -280,7 +287,7 @@ pub fn emit(
 fn function(n: u32, p: &Printed) -> String {
     format!(
         "// {}\n.func body_{n}(.reg .b64 %record, .reg .b32 %task)\n{{\n{}\tret;\n}}\n\n",
-        super::source::plain(&p.name),
+        super::printed::plain(&p.name),
         p.code
     )
 }

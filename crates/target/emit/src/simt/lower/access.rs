@@ -1,6 +1,5 @@
 //! Operands: addresses, bounds, gathered parts.
-use super::walk::At;
-use super::{Lower, Result};
+use super::state::{At, Lower, Result};
 use crate::simt::ir::{Inst, Op, Reg, Ty};
 use expr::{Binary, Compare};
 use kernel::{AxisId, Kernel, OperandId};

@@ -5,79 +5,26 @@
 //! through shared memory or is computed where it is used. A statement that touches register tiles is
 //! unrolled along their axes, others loop.
 mod access;
+mod state;
 mod stmt;
 mod storage;
 mod sums;
 mod walk;
 
 use super::build::Build;
-use super::ir::{Buffer, Inst, Op, Program, Reg, SharedArray, Ty};
+use super::ir::{Buffer, Inst, Op, Program, Reg, Ty};
 use crate::EmitError;
 use expr::{Binary, Compare};
-use kernel::{AxisId, AxisTile, GpuMapping, Kernel, Mapping, Node, Role, Schedule, Spread, TileId};
+use kernel::{AxisId, AxisTile, Mapping, Node, Role, TileId};
 use kernel::{TileProgram, work};
 use layout::Dim;
+pub use state::Caps;
+pub(crate) use state::Result;
+use state::{At, Axis, Lower, TileStorage};
 use std::collections::BTreeSet;
-use std::rc::Rc;
-use storage::TileStorage;
-use walk::At;
-
-pub(crate) type Result<T> = std::result::Result<T, EmitError>;
 
 /// Positions of an axis per piece at most.
 const MAX_PIECE: i64 = 1 << 20;
-
-/// What a target can do beyond the common ground.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Caps {
-    /// Threads that can exchange values directly: aligned groups of this size; 0 for none.
-    pub shuffle: u32,
-}
-
-/// An axis in the task at hand.
-#[derive(Clone)]
-struct Axis {
-    /// Positions of a piece at most, when known.
-    bound: Option<i64>,
-    /// Whether every piece has exactly that many.
-    full: bool,
-    /// Coordinate of the piece's first position.
-    base: Reg,
-    /// Positions of the piece.
-    len: Reg,
-    spread: Spread,
-    /// This thread's number along the axis.
-    thread: Reg,
-}
-
-impl Axis {
-    /// Positions that a thread has, when known.
-    fn own(&self) -> Option<i64> {
-        let (count, each) = (i64::from(self.spread.count), i64::from(self.spread.each));
-        self.bound
-            .map(|b| (b + count * each - 1) / (count * each) * each)
-    }
-}
-
-struct Lower<'a> {
-    kernel: &'a Kernel,
-    schedule: &'a Schedule,
-    map: &'a GpuMapping,
-    caps: Caps,
-    b: Build,
-    axes: Vec<Axis>,
-    homes: Vec<Rc<TileStorage>>,
-    /// Axes that each operand's accesses depend on.
-    depends: Vec<Vec<AxisId>>,
-    shared: Vec<SharedArray>,
-    thread: Reg,
-    /// Shared arrays written, and read, since the last barrier.
-    written: BTreeSet<u32>,
-    read: BTreeSet<u32>,
-    faults: Vec<String>,
-    /// The statement at hand, for errors.
-    at: String,
-}
 
 /// The program of every thread for `program`.
 ///

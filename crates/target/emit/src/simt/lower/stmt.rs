@@ -1,15 +1,29 @@
 //! Statements other than sums: loads, stores, maps, relabelled tiles.
-use super::storage::TileStorage;
-use super::walk::{At, Guard};
-use super::{Lower, Result};
+use super::state::{At, Lower, Result, TileStorage};
+use super::walk::Guard;
 use crate::simt::ir::{Inst, Reg, Ty};
 use crate::simt::scalar;
 use expr::Expr;
-use kernel::{AxisId, Label, OperandId, Stmt, TileId};
+use kernel::{AxisId, Label, OperandId, Stmt, Swizzle, TileId};
 use std::collections::BTreeSet;
 
 /// Loads of a copy to shared memory that are written out before the first is stored.
 const AHEAD: i64 = 8;
+
+/// A copy of an operand's piece into a tile in shared memory.
+struct Staging<'a> {
+    dst: TileId,
+    operand: OperandId,
+    /// The tile's axes, and positions along each.
+    axes: &'a [AxisId],
+    sizes: &'a [i64],
+    array: u32,
+    swizzle: Swizzle,
+    /// Elements of one access.
+    wide: i64,
+    /// Elements that all threads copy in a round.
+    step: i64,
+}
 
 impl Lower<'_> {
     /// Name of a statement for errors.
@@ -108,6 +122,82 @@ impl Lower<'_> {
         }
     }
 
+    /// Copies the elements at `offsets` of the shared tile: all loads stand before the first store.
+    fn copy_to_shared(&mut self, c: &Staging, offsets: &[Reg]) -> Result<()> {
+        let mut loaded = vec![];
+        for &offset in offsets {
+            let mut at = self.origin();
+            let mut rest = offset;
+            let mut exists = None;
+            for (&a, &n) in c.axes.iter().zip(c.sizes).rev() {
+                let i = a as usize;
+                let size = self.b.int(n);
+                let p = match c.axes.first() == Some(&a) {
+                    true => rest,
+                    false => self.b.rem(rest, size),
+                };
+                rest = self.b.div(rest, size);
+                let axis = self.axes[i].clone();
+                at.coord[i] = self.b.add(axis.base, p);
+                if !axis.full {
+                    let fine = self.b.compare(expr::Compare::Lt, p, axis.len);
+                    at.valid[i] = Some(fine);
+                    exists = self.b.both(exists, Some(fine));
+                }
+            }
+            // The last round may go beyond the tile.
+            let elements: i64 = c.sizes.iter().product();
+            let over = elements % c.step != 0;
+            let end = self.b.int(elements);
+            let within = over.then(|| self.b.compare(expr::Compare::Lt, offset, end));
+            if let (Some(w), Some(&a)) = (within, c.axes.first()) {
+                let v = &mut at.valid[a as usize];
+                *v = self.b.both(*v, Some(w));
+            }
+            let values = if c.wide > 1 {
+                let p = self.place(c.operand, &at)?;
+                let guard = self.b.both(p.exists, p.inside);
+                let guard = self.b.both(guard, exists);
+                let guard = self.b.both(guard, within);
+                let ty = self.ty(c.dst);
+                let dst: Vec<Reg> = (0..c.wide).map(|_| self.b.fresh(ty)).collect();
+                self.b.push(Inst::LoadRun {
+                    dst: dst.clone(),
+                    operand: c.operand,
+                    index: p.index,
+                    guard: guard.filter(|&g| self.b.number(g) != Some(1)),
+                });
+                let source = &self.kernel.operands[c.operand as usize];
+                let (dtype, outside) = (source.dtype, source.access.outside);
+                // A run is inside or outside as a whole.
+                match p.inside.filter(|_| outside != 0.0) {
+                    Some(inside) => {
+                        let other = self.literal(outside, dtype);
+                        dst.iter()
+                            .map(|&r| self.b.select(inside, r, other))
+                            .collect()
+                    }
+                    None => dst,
+                }
+            } else {
+                vec![self.load(c.operand, &at)?]
+            };
+            loaded.push((offset, within, values));
+        }
+        for (offset, within, values) in loaded {
+            let index = self.swizzled(offset, c.swizzle);
+            self.guarded(within, |l| {
+                l.b.push(Inst::StoreShared {
+                    array: c.array,
+                    index,
+                    values,
+                });
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Loads `operand` into a tile with memory of its own.
     fn stage(&mut self, dst: TileId, operand: OperandId) -> Result<()> {
         let axes = self.kernel.tiles[dst as usize].axes.clone();
@@ -148,76 +238,15 @@ impl Lower<'_> {
         let rounds = (elements + step - 1) / step;
         let wide_reg = self.b.int(wide);
         let first = self.b.mul(self.thread, wide_reg);
-        let copy = |l: &mut Self, offsets: &[Reg]| -> Result<()> {
-            let mut loaded = vec![];
-            for &offset in offsets {
-                let mut at = l.origin();
-                let mut rest = offset;
-                let mut exists = None;
-                for (&a, &n) in axes.iter().zip(sizes).rev() {
-                    let i = a as usize;
-                    let size = l.b.int(n);
-                    let p = match axes.first() == Some(&a) {
-                        true => rest,
-                        false => l.b.rem(rest, size),
-                    };
-                    rest = l.b.div(rest, size);
-                    let axis = l.axes[i].clone();
-                    at.coord[i] = l.b.add(axis.base, p);
-                    if !axis.full {
-                        let fine = l.b.compare(expr::Compare::Lt, p, axis.len);
-                        at.valid[i] = Some(fine);
-                        exists = l.b.both(exists, Some(fine));
-                    }
-                }
-                // The last round may go beyond the tile.
-                let over = elements % step != 0;
-                let end = l.b.int(elements);
-                let within = over.then(|| l.b.compare(expr::Compare::Lt, offset, end));
-                if let (Some(w), Some(&a)) = (within, axes.first()) {
-                    let v = &mut at.valid[a as usize];
-                    *v = l.b.both(*v, Some(w));
-                }
-                let values = if wide > 1 {
-                    let p = l.place(operand, &at)?;
-                    let guard = l.b.both(p.exists, p.inside);
-                    let guard = l.b.both(guard, exists);
-                    let guard = l.b.both(guard, within);
-                    let ty = l.ty(dst);
-                    let dst: Vec<Reg> = (0..wide).map(|_| l.b.fresh(ty)).collect();
-                    l.b.push(Inst::LoadRun {
-                        dst: dst.clone(),
-                        operand,
-                        index: p.index,
-                        guard: guard.filter(|&g| l.b.number(g) != Some(1)),
-                    });
-                    let source = &l.kernel.operands[operand as usize];
-                    let (dtype, outside) = (source.dtype, source.access.outside);
-                    // A run is inside or outside as a whole.
-                    match p.inside.filter(|_| outside != 0.0) {
-                        Some(inside) => {
-                            let other = l.literal(outside, dtype);
-                            dst.iter().map(|&r| l.b.select(inside, r, other)).collect()
-                        }
-                        None => dst,
-                    }
-                } else {
-                    vec![l.load(operand, &at)?]
-                };
-                loaded.push((offset, within, values));
-            }
-            for (offset, within, values) in loaded {
-                let index = l.swizzled(offset, swizzle);
-                l.guarded(within, |l| {
-                    l.b.push(Inst::StoreShared {
-                        array,
-                        index,
-                        values,
-                    });
-                    Ok(())
-                })?;
-            }
-            Ok(())
+        let staging = Staging {
+            dst,
+            operand,
+            axes: &axes,
+            sizes,
+            array,
+            swizzle,
+            wide,
+            step,
         };
         if rounds <= AHEAD {
             let mut offsets = vec![];
@@ -225,12 +254,12 @@ impl Lower<'_> {
                 let by = self.b.int(r * step);
                 offsets.push(self.b.add(first, by));
             }
-            copy(self, &offsets)?;
+            self.copy_to_shared(&staging, &offsets)?;
         } else {
             let (to, by) = (self.b.int(elements), self.b.int(step));
             let i = self.b.fresh(Ty::I32);
             self.b.open();
-            copy(self, &[i])?;
+            self.copy_to_shared(&staging, &[i])?;
             let body = self.b.close();
             self.b.push(Inst::For {
                 i,

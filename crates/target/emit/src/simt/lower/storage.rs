@@ -1,35 +1,14 @@
 //! Where tiles are, and their elements.
-use super::walk::At;
-use super::{Lower, Result};
+use super::state::{At, Lower, Result, TileStorage};
 use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
 use expr::Binary;
-use kernel::{AxisId, Label, Node, OperandId, Place, Stmt, Swizzle, TileId};
+use kernel::{AxisId, Label, Node, Place, Stmt, Swizzle, TileId};
 use layout::DType;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Elements per thread of one register tile at most.
 pub(super) const MAX_HELD: i64 = 512;
-
-/// Where a tile is.
-#[derive(Clone)]
-#[allow(clippy::large_enum_variant)] // A kernel has a handful of tiles.
-pub(super) enum TileStorage {
-    /// No statement makes it.
-    None,
-    /// The operand's own memory.
-    Memory(OperandId),
-    /// Variables, one per element that this thread has; positions per axis.
-    Held { vars: Vec<Var>, own: Vec<i64> },
-    /// A shared array with these positions per axis.
-    Shared {
-        array: u32,
-        sizes: Vec<i64>,
-        swizzle: Swizzle,
-    },
-    /// What this statement gives.
-    Formula(Stmt),
-}
 
 impl Lower<'_> {
     pub fn homes(&mut self) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Contractions and folds: each thread its own positions, then threads along reduced axes together.
-use super::storage::TileStorage;
-use super::walk::{At, Guard};
-use super::{Lower, Result};
+use super::state::{At, Lower, Result, TileStorage};
+use super::walk::Guard;
 use crate::simt::ir::{Inst, Op, Reg, SharedArray, Ty, Var};
 use crate::simt::scalar;
 use expr::{Binary, Monoid};
@@ -11,7 +10,59 @@ use layout::DType;
 /// Turns the states of two sets of positions into one.
 type Combine<'c, 'a> = &'c mut dyn FnMut(&mut Lower<'a>, &[Reg], &[Reg]) -> Result<Vec<Reg>>;
 
+/// Whether sums of this type need no rounding: they have a form of their own.
+fn exact_as_it_is(d: DType) -> bool {
+    matches!(
+        d,
+        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64
+    )
+}
+
 impl<'a> Lower<'a> {
+    /// `sum` and the product of tiles `a` and `b`, each with its type, at `at`, as `dtype`.
+    fn product(
+        &mut self,
+        (a, a_type): (TileId, DType),
+        (b, b_type): (TileId, DType),
+        (dtype, ty): (DType, Ty),
+        at: &At,
+        sum: Reg,
+    ) -> Result<Reg> {
+        let mut x = self.value(a, at)?;
+        let mut y = self.value(b, at)?;
+        for (v, d) in [(&mut x, a_type), (&mut y, b_type)] {
+            if d != dtype && !(d.is_float() && ty == Ty::F32 && self.b.ty(*v) == Ty::F32) {
+                match scalar::cast(&mut self.b, *v, d, dtype) {
+                    Ok(r) => *v = r,
+                    Err(why) => return self.fail("element type", why),
+                }
+            }
+        }
+        Ok(self.b.op(ty, Op::MulAdd(x, y, sum)))
+    }
+
+    /// Every position that a thread has of the tile `acc`, whose axes these are.
+    fn positions(&mut self, acc: TileId, axes: &[AxisId]) -> Result<Vec<At>> {
+        let mut all: Vec<At> = vec![];
+        let every = axes.iter().copied().collect();
+        let origin = self.origin();
+        self.walk(axes, &every, Guard::Clamp, origin, &mut |_, at| {
+            all.push(at.clone());
+            Ok(())
+        })?;
+        if all.len() > super::storage::MAX_HELD as usize {
+            return self.fail(
+                "place",
+                format!(
+                    "a thread would add up {} elements of '{}' side by side; cut the tile",
+                    all.len(),
+                    self.tile_name(acc)
+                ),
+            );
+        }
+        Ok(all)
+    }
+
     /// `acc += a * b` summed over `over`.
     pub fn contract(&mut self, acc: TileId, a: TileId, b: TileId, over: &[AxisId]) -> Result<()> {
         let tile = |t: TileId| &self.kernel.tiles[t as usize];
@@ -21,22 +72,12 @@ impl<'a> Lower<'a> {
         let unrolled = self.unrolled(&[acc, a, b]);
         let apart = over.iter().any(|&x| self.axis(x).spread.count > 1);
         let held = matches!(*self.homes[acc as usize], TileStorage::Held { .. });
-        let product = |l: &mut Self, at: &At, sum: Reg| -> Result<Reg> {
-            let mut x = l.value(a, at)?;
-            let mut y = l.value(b, at)?;
-            for (v, d) in [(&mut x, types.0), (&mut y, types.1)] {
-                if d != dtype && !(d.is_float() && ty == Ty::F32 && l.b.ty(*v) == Ty::F32) {
-                    match scalar::cast(&mut l.b, *v, d, dtype) {
-                        Ok(r) => *v = r,
-                        Err(why) => return l.fail("element type", why),
-                    }
-                }
-            }
-            Ok(l.b.op(ty, Op::MulAdd(x, y, sum)))
+        let product = |l: &mut Self, at: &At, sum: Reg| {
+            l.product((a, types.0), (b, types.1), (dtype, ty), at, sum)
         };
-        let rounded = |l: &mut Self, r: Reg| match dtype {
-            DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 => r,
-            d => l.b.op(ty, Op::Narrow(d, r)),
+        let rounded = |l: &mut Self, r: Reg| match exact_as_it_is(dtype) {
+            true => r,
+            false => l.b.op(ty, Op::Narrow(dtype, r)),
         };
         if !held && !apart {
             // Sums that live elsewhere are taken one after the other, each by one thread.
@@ -59,27 +100,8 @@ impl<'a> Lower<'a> {
             });
         }
         // Registers: one pass over what is summed feeds all of them.
-        let mut all: Vec<At> = vec![];
-        let every = axes.iter().copied().collect();
-        let origin = self.origin();
-        self.walk(&axes, &every, Guard::Clamp, origin, &mut |_, at| {
-            all.push(at.clone());
-            Ok(())
-        })?;
-        if all.len() > super::storage::MAX_HELD as usize {
-            return self.fail(
-                "place",
-                format!(
-                    "a thread would add up {} elements of '{}' side by side; cut the tile",
-                    all.len(),
-                    self.tile_name(acc)
-                ),
-            );
-        }
-        let exact = !matches!(
-            dtype,
-            DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64
-        );
+        let all = self.positions(acc, &axes)?;
+        let exact = !exact_as_it_is(dtype);
         let mut parts: Vec<Var> = vec![];
         for _ in &all {
             parts.push(self.b.var(ty));
@@ -137,6 +159,38 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
+    /// Combines the state in `parts` with what `m` lifts of `args` at `here`.
+    fn lift_into(
+        &mut self,
+        m: &Monoid,
+        args: &[TileId],
+        over: &[AxisId],
+        here: &At,
+        parts: &[Var],
+    ) -> Result<()> {
+        let mut given = vec![];
+        for &a in args {
+            given.push(self.value(a, here)?);
+        }
+        let counts = m
+            .lift
+            .insts
+            .iter()
+            .any(|i| matches!(i, expr::Inst::Index { .. }));
+        let rank = match counts {
+            true => Some(self.rank(over, here)),
+            false => None,
+        };
+        let lifted = self.expr(&m.lift, &given, None, rank)?;
+        let mut both: Vec<Reg> = parts.iter().map(|&v| self.b.get(v)).collect();
+        both.extend(lifted);
+        let next = self.expr(&m.combine, &both, None, None)?;
+        for (&v, r) in parts.iter().zip(next) {
+            self.b.set(v, r);
+        }
+        Ok(())
+    }
+
     /// `state = combine(state, lift(args) over 'over')`, and what depends on it.
     pub fn fold(
         &mut self,
@@ -185,27 +239,7 @@ impl<'a> Lower<'a> {
                 l.b.set(v, r);
             }
             l.walk(over, &unrolled, Guard::Skip, at.clone(), &mut |l, here| {
-                let mut given = vec![];
-                for &a in args {
-                    given.push(l.value(a, here)?);
-                }
-                let counts = m
-                    .lift
-                    .insts
-                    .iter()
-                    .any(|i| matches!(i, expr::Inst::Index { .. }));
-                let rank = match counts {
-                    true => Some(l.rank(over, here)),
-                    false => None,
-                };
-                let lifted = l.expr(&m.lift, &given, None, rank)?;
-                let mut both: Vec<Reg> = parts.iter().map(|&v| l.b.get(v)).collect();
-                both.extend(lifted);
-                let next = l.expr(&m.combine, &both, None, None)?;
-                for (&v, r) in parts.iter().zip(next) {
-                    l.b.set(v, r);
-                }
-                Ok(())
+                l.lift_into(m, args, over, here, &parts)
             })?;
             let mut found: Vec<Reg> = parts.iter().map(|&v| l.b.get(v)).collect();
             if apart {

@@ -1,18 +1,9 @@
 //! Going over the positions that a thread has.
-use super::{Lower, Result};
+use super::state::{At, Lower, Result};
 use crate::simt::ir::{Inst, Reg, Ty};
 use expr::{Binary, Compare};
 use kernel::AxisId;
 use std::collections::BTreeSet;
-
-/// A position: per axis its coordinate, its number among the thread's own positions where that is
-/// known, and whether it exists where that is not certain.
-#[derive(Clone)]
-pub(super) struct At {
-    pub coord: Vec<Reg>,
-    pub slot: Vec<Option<i64>>,
-    pub valid: Vec<Option<Reg>>,
-}
 
 /// What is done about positions that may not exist.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,0 +1,72 @@
+//! Ways to run a kernel, and the one chosen.
+
+use kernel::{Access, AxisId, Kernel, OperandId, Schedule};
+use layout::DType;
+use machine::{Cost, Work};
+use std::sync::Arc;
+
+/// A way to run a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Short description.
+    pub what: String,
+    /// The kernel with accesses as this way wants them.
+    pub kernel: Arc<Kernel>,
+    /// How.
+    pub schedule: Arc<Schedule>,
+    /// Operands that are read from a packed copy.
+    pub packed: Vec<(OperandId, Packed)>,
+}
+
+/// The way chosen, with its prediction.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    pub kernel: Arc<Kernel>,
+    pub schedule: Arc<Schedule>,
+    pub packed: Vec<(OperandId, Packed)>,
+    /// The step before it, where the kernel is the sum of parts.
+    pub parts: Option<Box<Parts>>,
+    pub work: Work,
+    pub cost: Cost,
+    /// The schedule is that of another box.
+    pub taken: bool,
+}
+
+/// What is compared, the candidate's number in `list`, its work and its cost.
+pub(super) type Rank = (f64, usize, Work, Cost);
+
+/// One of the two steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Half {
+    pub kernel: Arc<Kernel>,
+    pub schedule: Arc<kernel::Schedule>,
+    pub work: Work,
+    pub cost: Cost,
+}
+
+/// What runs before a step that adds up parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    /// The product, in parts.
+    pub first: Half,
+    /// The axis that was cut, and into how many.
+    pub(super) cut: (AxisId, i64),
+    /// Operands of the first and of the second step as those of the whole kernel; `None`: the workspace.
+    pub args: [Vec<Option<OperandId>>; 2],
+    /// Elements and type of the workspace.
+    pub elements: i64,
+    pub dtype: DType,
+}
+
+/// A packed copy of an operand.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    /// Addressing of the copy, by the axes of the reading kernel.
+    pub access: Access,
+    /// Elements of the copy, padding included.
+    pub elements: i64,
+    /// The move that makes it: operand 0 is the constant, operand 1 the copy.
+    pub kernel: Arc<Kernel>,
+    /// How that move runs.
+    pub schedule: Arc<Schedule>,
+}

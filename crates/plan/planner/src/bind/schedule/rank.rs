@@ -1,0 +1,102 @@
+//! Candidates in the order of what they are predicted to take.
+
+use super::candidate::{Candidate, Rank};
+use crate::bind::ctx::Ctx;
+use crate::bind::predict::{counter, predict_step, sketch_step};
+use kernel::{Kernel, OperandId, Prints, Schedule, TileProgram};
+use machine::{Cost, Work};
+use std::sync::Arc;
+
+/// How much of what could overlap is taken to overlap when candidates are compared: between equals
+/// the one that moves less is the safer choice.
+pub(super) const OVERLAP: f64 = 0.9;
+
+/// Candidates whose instructions are counted, the best by arithmetic and bytes alone: printing a program
+/// to count them takes tens of times as long as all else that is predicted of it.
+pub(super) const COUNTED: usize = 6;
+
+/// Those of `list[from..]` that make valid programs, cheapest first; where instructions are counted, only
+/// the best few. There is code for the first.
+///
+/// # Errors
+/// Why there is no code for any of them.
+pub(super) fn ranked(
+    ctx: Ctx,
+    list: &[Candidate],
+    from: usize,
+    constant: &dyn Fn(OperandId) -> bool,
+    prints: Option<Prints>,
+) -> Result<Vec<Rank>, String> {
+    let all = from..list.len();
+    let mut numbers: Vec<usize> = all.clone().collect();
+    let mut few = numbers.len();
+    if counter(ctx).is_some() && few > COUNTED {
+        let sketched = sketched(ctx, list, from, constant);
+        numbers = sketched.into_iter().map(|r| r.1).collect();
+        few = COUNTED;
+    }
+    let mut refused = None;
+    for numbers in numbers.chunks(few.max(1)) {
+        let mut best = ranked_by(predict_step, ctx, list, numbers.iter().copied(), constant);
+        while let (Some(prints), Some(first)) = (prints, best.first()) {
+            let c = &list[first.1];
+            let program = TileProgram::new(c.kernel.clone(), c.schedule.clone());
+            let printed = program.map_err(|e| e.to_string());
+            match printed.and_then(|p| prints(&p, ctx.target)) {
+                Ok(()) => break,
+                Err(why) => refused.get_or_insert(why),
+            };
+            best.remove(0);
+        }
+        if !best.is_empty() {
+            return Ok(best);
+        }
+    }
+    match refused {
+        Some(why) => Err(why),
+        None => Ok(vec![]),
+    }
+}
+
+/// As [`ranked`], all of them, by arithmetic and bytes alone.
+pub(super) fn sketched(
+    ctx: Ctx,
+    list: &[Candidate],
+    from: usize,
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    ranked_by(sketch_step, ctx, list, from..list.len(), constant)
+}
+
+/// Ranks candidates: [`ranked`], where there is code for one, or [`sketched`].
+pub(super) type Ranked = fn(Ctx, &[Candidate], usize, &dyn Fn(OperandId) -> bool) -> Vec<Rank>;
+
+/// How a step is predicted.
+pub(super) type Predict = fn(Ctx, &Arc<Kernel>, &Arc<Schedule>) -> Option<(Work, Cost)>;
+
+/// The candidates of these numbers that make valid programs, cheapest first.
+pub(super) fn ranked_by(
+    predict: Predict,
+    ctx: Ctx,
+    list: &[Candidate],
+    numbers: impl Iterator<Item = usize>,
+    constant: &dyn Fn(OperandId) -> bool,
+) -> Vec<Rank> {
+    let mut best: Vec<Rank> = numbers
+        .filter_map(|i| {
+            let c = &list[i];
+            let (w, cost) = predict(ctx, &c.kernel, &c.schedule)?;
+            let overlap = OVERLAP * cost.time_s + (1.0 - OVERLAP) * cost.interval.1;
+            // What is no constant is packed by every request.
+            let packing: Option<f64> = c
+                .packed
+                .iter()
+                .filter(|(o, _)| !constant(*o))
+                .map(|(_, p)| Some(predict(ctx, &p.kernel, &p.schedule)?.1.time_s))
+                .sum();
+            Some((overlap + packing?, i, w, cost))
+        })
+        .collect();
+    best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    best
+}

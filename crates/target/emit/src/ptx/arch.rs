@@ -1,0 +1,42 @@
+//! Architectures that are printed for, and what a CTA has on each.
+
+use kernel::CtaLimits;
+
+/// Architectures that are printed for.
+pub const ARCHS: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
+
+/// What threads can do beyond the common ground: 32 of them exchange values directly.
+pub(super) const CAPS: crate::simt::Caps = crate::simt::Caps { shuffle: 32 };
+
+/// The name in [`ARCHS`] of what a GPU of compute capability `cc` runs.
+pub(super) fn arch_of(cc: u32) -> &'static str {
+    match cc {
+        90.. => ARCHS[2],
+        80.. => ARCHS[1],
+        _ => ARCHS[0],
+    }
+}
+
+/// What a CTA has on `arch`, as the vendor's table of compute capabilities says; shared memory with the
+/// opt-in for more than 48 KiB.
+pub fn limits(arch: &str) -> CtaLimits {
+    let kib = match arch {
+        "sm_75" => 64,
+        "sm_80" => 163,
+        "sm_90" => 227,
+        _ => 48,
+    };
+    CtaLimits {
+        threads: 1024,
+        registers: 255,
+        register_file: 65_536,
+        shared_bytes: kib << 10,
+    }
+}
+
+/// Registers that a thread of a CTA can have at most, whose `threads` share the file.
+pub(super) fn registers_for(threads: u32) -> u32 {
+    let most = limits("sm_80");
+    let warps = threads.max(1).next_multiple_of(32);
+    (most.register_file / warps / 8 * 8).min(most.registers)
+}

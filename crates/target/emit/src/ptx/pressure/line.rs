@@ -1,0 +1,158 @@
+//! The lines of a text as instructions that define and use registers.
+
+use std::collections::HashMap;
+
+/// What matters of an instruction beside its registers.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Other,
+    /// What others wait for: a load, or a function of the special unit.
+    Load,
+    /// What comes out of the constant bank into registers.
+    Read,
+    /// A store: other accesses to memory do not move across it.
+    Store,
+    /// Nothing moves across it: a barrier, a jump.
+    Fence,
+    /// A division or root with a subroutine for the odd cases.
+    Slow,
+}
+
+/// How a value can be had a second time.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Rematerialised {
+    #[default]
+    No,
+    /// It is a special register, which can be read at any time.
+    Special,
+    /// By one instruction that adds a number, or multiplies by one.
+    Number,
+}
+
+/// An instruction: registers it defines and uses, whether it defines them wholly.
+#[derive(Clone, Default)]
+pub(super) struct Line {
+    pub(super) defs: Vec<u32>,
+    pub(super) uses: Vec<u32>,
+    pub(super) partial: bool,
+    pub(super) jump: Option<String>,
+    /// Nothing runs into the next one.
+    pub(super) ends: bool,
+    pub(super) kind: Kind,
+    pub(super) again: Rematerialised,
+    /// Nothing but another name for what it reads.
+    pub(super) copy: bool,
+    pub(super) truth: PredicateSource,
+}
+
+/// How a truth value comes about.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum PredicateSource {
+    #[default]
+    Otherwise,
+    /// By one comparison.
+    Compared,
+    /// From two truth values.
+    Joined,
+}
+
+/// Names to numbers, and 32-bit registers that each takes.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) declared: Vec<(String, u32)>,
+    /// Only looked up, never walked.
+    pub(super) known: HashMap<String, u32>,
+    pub(super) width: Vec<u32>,
+    /// 1 for a truth value.
+    pub(super) truth: Vec<u32>,
+}
+
+impl Names {
+    pub(super) fn declare(&mut self, line: &str) {
+        let Some((ty, names)) = line.trim_start_matches(".reg .").split_once(' ') else {
+            return;
+        };
+        let width = match ty {
+            "pred" => 0,
+            "b64" | "f64" => 2,
+            _ => 1,
+        };
+        for n in names.trim_end_matches(';').split(',') {
+            let name = n.trim().split('<').next().unwrap_or("").to_string();
+            self.declared.push((name, width));
+        }
+    }
+
+    pub(super) fn number(&mut self, name: &str) -> Option<u32> {
+        if let Some(&n) = self.known.get(name) {
+            return Some(n);
+        }
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let found = self
+            .declared
+            .iter()
+            .find(|d| d.0 == name)
+            .or(self.declared.iter().find(|d| d.0 == stem))?;
+        let n = self.width.len() as u32;
+        self.width.push(found.1);
+        self.truth.push(u32::from(found.1 == 0));
+        self.known.insert(name.to_string(), n);
+        Some(n)
+    }
+
+    /// A register of the assembler's own.
+    pub(super) fn fresh(&mut self, width: u32) -> u32 {
+        self.width.push(width);
+        self.truth.push(0);
+        self.width.len() as u32 - 1
+    }
+
+    pub(super) fn all(&mut self, text: &str) -> Vec<u32> {
+        let mut out = vec![];
+        let mut rest = text;
+        while let Some(at) = rest.find('%') {
+            let tail = &rest[at..];
+            let end = tail[1..]
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .map_or(tail.len(), |e| e + 1);
+            out.extend(self.number(&tail[..end]));
+            rest = &tail[end..];
+        }
+        out
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Parsed {
+    pub(super) lines: Vec<Line>,
+    pub(super) labels: HashMap<String, usize>,
+    /// 32-bit registers of each name.
+    pub(super) width: Vec<u32>,
+    /// 1 for the name of a truth value.
+    pub(super) truth: Vec<u32>,
+}
+
+/// How many lines put something into each name.
+pub(super) fn written(p: &Parsed) -> Vec<u32> {
+    let mut out = vec![0; p.width.len()];
+    for &d in p.lines.iter().flat_map(|l| &l.defs) {
+        out[d as usize] += 1;
+    }
+    out
+}
+
+/// First line of every basic block.
+pub(super) fn starts(p: &Parsed) -> Vec<usize> {
+    let mut starts = vec![0];
+    for (i, l) in p.lines.iter().enumerate() {
+        if l.jump.is_some() || l.ends {
+            starts.push(i + 1);
+        }
+    }
+    starts.extend(p.labels.values().copied());
+    starts.sort_unstable();
+    starts.dedup();
+    starts.retain(|&s| s < p.lines.len());
+    starts
+}

@@ -1,0 +1,91 @@
+//! What a lowering knows while it goes through a tile program.
+
+use crate::EmitError;
+use crate::simt::build::Build;
+use crate::simt::ir::{Reg, SharedArray, Var};
+use kernel::{AxisId, GpuMapping, Kernel, OperandId, Schedule, Spread, Stmt, Swizzle};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+pub(crate) type Result<T> = std::result::Result<T, EmitError>;
+
+/// What a target can do beyond the common ground.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Threads that can exchange values directly: aligned groups of this size; 0 for none.
+    pub shuffle: u32,
+}
+
+/// An axis in the task at hand.
+#[derive(Clone)]
+pub(super) struct Axis {
+    /// Positions of a piece at most, when known.
+    pub(super) bound: Option<i64>,
+    /// Whether every piece has exactly that many.
+    pub(super) full: bool,
+    /// Coordinate of the piece's first position.
+    pub(super) base: Reg,
+    /// Positions of the piece.
+    pub(super) len: Reg,
+    pub(super) spread: Spread,
+    /// This thread's number along the axis.
+    pub(super) thread: Reg,
+}
+
+impl Axis {
+    /// Positions that a thread has, when known.
+    pub(super) fn own(&self) -> Option<i64> {
+        let (count, each) = (i64::from(self.spread.count), i64::from(self.spread.each));
+        self.bound
+            .map(|b| (b + count * each - 1) / (count * each) * each)
+    }
+}
+
+pub(super) struct Lower<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) schedule: &'a Schedule,
+    pub(super) map: &'a GpuMapping,
+    pub(super) caps: Caps,
+    pub(super) b: Build,
+    pub(super) axes: Vec<Axis>,
+    pub(super) homes: Vec<Rc<TileStorage>>,
+    /// Axes that each operand's accesses depend on.
+    pub(super) depends: Vec<Vec<AxisId>>,
+    pub(super) shared: Vec<SharedArray>,
+    pub(super) thread: Reg,
+    /// Shared arrays written, and read, since the last barrier.
+    pub(super) written: BTreeSet<u32>,
+    pub(super) read: BTreeSet<u32>,
+    pub(super) faults: Vec<String>,
+    /// The statement at hand, for errors.
+    pub(super) at: String,
+}
+
+/// A position: per axis its coordinate, its number among the thread's own positions where that is
+/// known, and whether it exists where that is not certain.
+#[derive(Clone)]
+pub(super) struct At {
+    pub coord: Vec<Reg>,
+    pub slot: Vec<Option<i64>>,
+    pub valid: Vec<Option<Reg>>,
+}
+
+/// Where a tile is.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant)] // A kernel has a handful of tiles.
+pub(super) enum TileStorage {
+    /// No statement makes it.
+    None,
+    /// The operand's own memory.
+    Memory(OperandId),
+    /// Variables, one per element that this thread has; positions per axis.
+    Held { vars: Vec<Var>, own: Vec<i64> },
+    /// A shared array with these positions per axis.
+    Shared {
+        array: u32,
+        sizes: Vec<i64>,
+        swizzle: Swizzle,
+    },
+    /// What this statement gives.
+    Formula(Stmt),
+}
