@@ -1,6 +1,8 @@
 //! Comma-separated values, plain or gzipped, with the place of every field.
 
 use crate::PredictError;
+use flate2::bufread::MultiGzDecoder;
+use std::io::Read;
 use std::path::Path;
 
 /// Bytes that a file may have, and open to.
@@ -54,88 +56,19 @@ pub(crate) fn text(path: &Path) -> Result<String, PredictError> {
 }
 
 /// The members of a gzip file, one after the other.
-fn inflate(mut bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut out: Vec<u8> = Vec::new();
-    while !bytes.is_empty() {
-        let start = header(bytes).ok_or("its gzip header is damaged")?;
-        let body = &bytes[start..];
-        let mut state =
-            miniz_oxide::inflate::stream::InflateState::new_boxed(miniz_oxide::DataFormat::Raw);
-        let (mut at, first) = (0, out.len());
-        let mut chunk = vec![0u8; 1 << 16];
-        loop {
-            let r = miniz_oxide::inflate::stream::inflate(
-                &mut state,
-                &body[at..],
-                &mut chunk,
-                miniz_oxide::MZFlush::None,
-            );
-            at += r.bytes_consumed;
-            out.extend_from_slice(&chunk[..r.bytes_written]);
-            if out.len() > MOST {
-                return Err(format!("it opens to more than {MOST} bytes"));
-            }
-            match r.status {
-                Ok(miniz_oxide::MZStatus::StreamEnd) => break,
-                Ok(_) if r.bytes_consumed > 0 || r.bytes_written > 0 => {}
-                _ => {
-                    return Err(format!(
-                        "the compressed data is damaged or cut off after {} bytes of text",
-                        out.len()
-                    ));
-                }
-            }
-        }
-        let tail = body.get(at..at + 8).ok_or("it is cut off before its end")?;
-        let word = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        if word(&tail[..4]) != crc(&out[first..]) || word(&tail[4..]) != (out.len() - first) as u32
-        {
-            return Err("its checksum does not fit: it is damaged".into());
-        }
-        bytes = &body[at + 8..];
+fn inflate(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    let read = MultiGzDecoder::new(bytes)
+        .take(MOST as u64 + 1)
+        .read_to_end(&mut out);
+    match read {
+        Ok(n) if n > MOST => Err(format!("it opens to more than {MOST} bytes")),
+        Ok(_) => Ok(out),
+        Err(e) => Err(format!(
+            "it is damaged or cut off after {} bytes of text: {e}",
+            out.len()
+        )),
     }
-    Ok(out)
-}
-
-/// Where the data of a gzip member begin.
-fn header(b: &[u8]) -> Option<usize> {
-    if b.get(..3)? != [0x1f, 0x8b, 8] {
-        return None;
-    }
-    let flags = *b.get(3)?;
-    let mut at = 10;
-    if flags & 4 != 0 {
-        let n = b.get(at..at + 2)?;
-        at += 2 + usize::from(n[0]) + 256 * usize::from(n[1]);
-    }
-    for flag in [8, 16] {
-        if flags & flag != 0 {
-            at += b.get(at..)?.iter().position(|&c| c == 0)? + 1;
-        }
-    }
-    if flags & 2 != 0 {
-        at += 2;
-    }
-    (at <= b.len()).then_some(at)
-}
-
-/// CRC-32 as gzip has it.
-fn crc(bytes: &[u8]) -> u32 {
-    let mut table = [0u32; 256];
-    for (i, t) in table.iter_mut().enumerate() {
-        let mut c = i as u32;
-        for _ in 0..8 {
-            c = if c & 1 == 1 {
-                0xedb8_8320 ^ (c >> 1)
-            } else {
-                c >> 1
-            };
-        }
-        *t = c;
-    }
-    !bytes.iter().fold(!0u32, |c, &b| {
-        table[((c ^ u32::from(b)) & 255) as usize] ^ (c >> 8)
-    })
 }
 
 /// The records of `text`; fields in quotes may hold commas, quotes (doubled) and ends of lines.

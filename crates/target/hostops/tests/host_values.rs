@@ -120,6 +120,7 @@ fn texts_and_numbers() {
     assert!(Tensor::from_text(&[2], vec!["one".into()]).is_err());
 }
 
+#[cfg(feature = "patterns")]
 #[test]
 fn tokens() {
     let x = texts(&[2], &["ab, c", "d"]);

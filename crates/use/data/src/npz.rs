@@ -1,6 +1,5 @@
 //! The npz format: a zip archive of npy members, stored or deflated.
 
-mod crc;
 mod zip;
 
 use crate::{DataError, file, npy};
@@ -70,7 +69,7 @@ fn arrays(
                 member.unpacked()
             )));
         }
-        let data = member.contents(bytes).map_err(bad)?;
+        let data = member.contents().map_err(bad)?;
         arrays.push((
             key.to_string(),
             npy::npy_from_bytes(&format!("array {key:?} of {name}"), &data)?,

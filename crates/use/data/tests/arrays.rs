@@ -107,6 +107,16 @@ fn types_without_counterpart_are_named() {
     assert_eq!(texts.text().map(<[String]>::len), Some(texts.len()));
 }
 
+/// A directory of more entries than 16 bits count.
+#[test]
+fn as_many_arrays_as_take_the_64_bit_end_record() {
+    let t = Tensor::from_i32(&[1], &[7]).unwrap();
+    let all: Vec<_> = (0..70_000).map(|i| (i.to_string(), t.clone())).collect();
+    let bytes = data::npz_to_bytes(&all).unwrap();
+    assert!(bytes.windows(4).any(|w| w == b"PK\x06\x06"));
+    assert_eq!(data::npz_from_bytes("x", &bytes).unwrap(), all);
+}
+
 #[test]
 fn names_used_twice_are_refused() {
     let t = Tensor::from_i32(&[1], &[1]).unwrap();

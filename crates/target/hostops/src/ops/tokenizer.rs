@@ -12,7 +12,7 @@ const MARKS: [&str; 2] = ["\u{2}", "\u{3}"];
 enum Rule {
     Characters,
     Between(Vec<Pattern>),
-    Fitting(Pattern),
+    Fitting(Box<Pattern>),
 }
 
 pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
@@ -27,7 +27,7 @@ pub(crate) fn run(a: &Args) -> R<Vec<Tensor>> {
         [] if pattern.is_empty() => return Err("needs separators or tokenexp".into()),
         [] if pattern == "." => Rule::Characters,
         [s] if s.is_empty() => Rule::Characters,
-        [] => Rule::Fitting(Pattern::new(pattern)?),
+        [] => Rule::Fitting(Box::new(Pattern::new(pattern)?)),
         s => Rule::Between(s.iter().map(|s| Pattern::new(s)).collect::<R<_>>()?),
     };
     let rows: Vec<Vec<&str>> = t.iter().map(|s| pieces(s, &rule, least)).collect();

@@ -2,10 +2,12 @@
 //!
 //! Reading goes by the central directory alone, takes stored and deflated members and the 64-bit
 //! extension, and refuses members that overlap, so that what is unpacked stays in proportion to the
-//! file. Writing stores members without compression, at a fixed date.
+//! file. Writing stores members without compression, at a fixed date, with their sizes in front of them:
+//! readers that go from header to header need those, and the library that reads here puts them behind.
 
-use super::crc::Crc;
 use crate::npy;
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
 use std::borrow::Cow;
 use std::io::Write;
 use tensor::Tensor;
@@ -23,54 +25,34 @@ const DENSEST: usize = 1032;
 const DATE: u16 = 0x21;
 
 /// One member of an archive.
-pub(super) struct Member {
+pub(super) struct Member<'a> {
     pub(super) name: String,
     deflated: bool,
     crc: u32,
-    packed: usize,
+    packed: &'a [u8],
     unpacked: usize,
-    header: usize,
-    data: usize,
-}
-
-fn u16_at(b: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(
-        b.get(at..at.checked_add(2)?)?.try_into().ok()?,
-    ))
-}
-
-fn u32_at(b: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(
-        b.get(at..at.checked_add(4)?)?.try_into().ok()?,
-    ))
-}
-
-fn u64_at(b: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(
-        b.get(at..at.checked_add(8)?)?.try_into().ok()?,
-    ))
+    /// Where its header begins and its data end.
+    range: (u64, u64),
 }
 
 /// Members in the order of the central directory.
-pub(super) fn members(b: &[u8]) -> Result<Vec<Member>, String> {
-    let (mut at, end, count) =
-        directory(b).ok_or("its end record is missing or damaged; copy or save it again")?;
+pub(super) fn members(b: &[u8]) -> Result<Vec<Member<'_>>, String> {
+    let archive = ZipArchive::from_slice(b).map_err(|e| {
+        format!("its end record is missing or damaged ({e}); copy or save it again")
+    })?;
     let mut members = Vec::new();
-    for k in 0..count {
-        let damaged = || format!("entry {k} of its directory is damaged; copy or save it again");
-        let (member, next) = entry(b, at).ok_or_else(damaged)??;
-        members.push(member);
-        at = next;
+    for (k, record) in archive.entries().enumerate() {
+        let damaged =
+            |e| format!("entry {k} of its directory is damaged ({e}); copy or save it again");
+        members.push(member(b, &archive, &record.map_err(damaged)?)?);
     }
-    if at != end {
+    if members.len() as u64 != archive.entries_hint() {
         return Err(
-            "its directory holds more entries than its end record says; save it again".into(),
+            "its directory does not hold as many entries as its end record says; save it again"
+                .into(),
         );
     }
-    let mut ranges: Vec<(usize, usize)> = members
-        .iter()
-        .map(|m| (m.header, m.data + m.packed))
-        .collect();
+    let mut ranges: Vec<_> = members.iter().map(|m| m.range).collect();
     ranges.sort_unstable();
     if ranges.windows(2).any(|w| w[1].0 < w[0].1) {
         return Err("two of its members share bytes; save it again".into());
@@ -78,166 +60,82 @@ pub(super) fn members(b: &[u8]) -> Result<Vec<Member>, String> {
     Ok(members)
 }
 
-/// Start and end of the central directory, and its number of entries.
-fn directory(b: &[u8]) -> Option<(usize, usize, u64)> {
-    let last = b.len().checked_sub(22)?;
-    // A comment of up to 65,535 bytes may follow; its length must fit what follows.
-    let end = (last.saturating_sub(usize::from(u16::MAX))..=last)
-        .rev()
-        .find(|&i| {
-            u32_at(b, i) == Some(END)
-                && u16_at(b, i + 20).is_some_and(|n| i + 22 + usize::from(n) == b.len())
-        })?;
-    let (mut count, mut size, mut start) = (
-        u64::from(u16_at(b, end + 10)?),
-        u64::from(u32_at(b, end + 12)?),
-        u64::from(u32_at(b, end + 16)?),
-    );
-    let mut limit = end;
-    let locator = end
-        .checked_sub(20)
-        .filter(|&l| u32_at(b, l) == Some(LOCATOR64));
-    if let Some(locator) = locator {
-        let at = usize::try_from(u64_at(b, locator + 8)?).ok()?;
-        if at >= locator || u32_at(b, at)? != END64 {
-            return None;
-        }
-        (count, size, start) = (
-            u64_at(b, at.checked_add(32)?)?,
-            u64_at(b, at + 40)?,
-            u64_at(b, at + 48)?,
-        );
-        limit = at;
-    }
-    let (start, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
-    let end = start.checked_add(size)?;
-    (end <= limit).then_some((start, end, count))
-}
-
-/// The directory entry at `at`, and where the next one starts.
-fn entry(b: &[u8], at: usize) -> Option<Result<(Member, usize), String>> {
-    if u32_at(b, at)? != CENTRAL {
-        return None;
-    }
-    let (flags, method, crc) = (u16_at(b, at + 8)?, u16_at(b, at + 10)?, u32_at(b, at + 16)?);
-    let lens = [
-        u16_at(b, at + 28)?,
-        u16_at(b, at + 30)?,
-        u16_at(b, at + 32)?,
-    ]
-    .map(usize::from);
-    let raw = b.get(at + 46..at + 46 + lens[0])?;
-    let extra = b.get(at + 46 + lens[0]..at + 46 + lens[0] + lens[1])?;
-    let next = at + 46 + lens.iter().sum::<usize>();
-    let mut sizes = [
-        u32_at(b, at + 24)?,
-        u32_at(b, at + 20)?,
-        u32_at(b, at + 42)?,
-    ]
-    .map(u64::from);
-    wide_fields(extra, &mut sizes)?;
-    let Ok(name) = std::str::from_utf8(raw) else {
-        return Some(Err(
-            "the name of a member is not UTF-8; save it with numpy.savez".into(),
-        ));
-    };
-    if flags & 1 != 0 {
-        return Some(Err(format!(
+/// What an entry of the directory stands for, where its own header agrees.
+fn member<'a>(
+    b: &'a [u8],
+    archive: &ZipSliceArchive<&'a [u8]>,
+    record: &ZipFileHeaderRecord<'_>,
+) -> Result<Member<'a>, String> {
+    let raw = record.file_path();
+    let name = std::str::from_utf8(raw.as_bytes())
+        .map_err(|_| "the name of a member is not UTF-8; save it with numpy.savez")?;
+    let damaged = || format!("the header of its member {name:?} is damaged; copy or save it again");
+    if record.flags().is_encrypted() {
+        return Err(format!(
             "its member {name:?} is encrypted; save it without a password"
-        )));
+        ));
     }
-    if method != 0 && method != 8 {
-        return Some(Err(format!(
-            "its member {name:?} is packed by method {method}; save it with numpy.savez or savez_compressed"
-        )));
-    }
-    let [unpacked, packed, header] = sizes;
-    let header = usize::try_from(header).ok()?;
-    if u32_at(b, header)? != LOCAL {
-        return None;
-    }
-    let local = header + 30;
-    let name_len = usize::from(u16_at(b, header + 26)?);
-    if b.get(local..local + name_len)? != raw {
-        return None;
-    }
-    let data = local + name_len + usize::from(u16_at(b, header + 28)?);
-    let packed = usize::try_from(packed).ok()?;
-    b.get(data..data.checked_add(packed)?)?;
-    let unpacked = usize::try_from(unpacked).ok()?;
-    let member = Member {
-        name: name.to_string(),
-        deflated: method == 8,
-        crc,
-        packed,
-        unpacked,
-        header,
-        data,
-    };
-    Some(Ok((member, next)))
-}
-
-/// Replaces fields that say 0xFFFFFFFF by those of the 64-bit extension.
-fn wide_fields(mut extra: &[u8], fields: &mut [u64; 3]) -> Option<()> {
-    if fields.iter().all(|&f| f != 0xFFFF_FFFF) {
-        return Some(());
-    }
-    while extra.len() >= 4 {
-        let len = usize::from(u16_at(extra, 2)?);
-        let body = extra.get(4..4 + len)?;
-        if u16_at(extra, 0)? == 1 {
-            let mut at = 0;
-            for f in fields.iter_mut().filter(|f| **f == 0xFFFF_FFFF) {
-                *f = u64_at(body, at)?;
-                at += 8;
-            }
-            return Some(());
+    let deflated = match record.compression_method() {
+        CompressionMethod::STORE => false,
+        CompressionMethod::DEFLATE => true,
+        method => {
+            return Err(format!(
+                "its member {name:?} is packed by {method}; save it with numpy.savez or savez_compressed"
+            ));
         }
-        extra = &extra[4 + len..];
+    };
+    let entry = archive
+        .get_entry(record.wayfinder())
+        .map_err(|_| damaged())?;
+    if entry.local_header().file_path().as_bytes() != raw.as_bytes() {
+        return Err(damaged());
     }
-    None
+    let (data, end) = entry.compressed_data_range();
+    let bytes = |at: u64| usize::try_from(at).map_err(|_| damaged());
+    Ok(Member {
+        name: name.to_string(),
+        deflated,
+        crc: record.crc32(),
+        packed: b.get(bytes(data)?..bytes(end)?).ok_or_else(damaged)?,
+        unpacked: bytes(record.uncompressed_size_hint())?,
+        range: (record.local_header_offset(), end),
+    })
 }
 
-impl Member {
+impl<'a> Member<'a> {
     /// Its bytes when unpacked, as the directory says.
     pub(super) fn unpacked(&self) -> u64 {
         self.unpacked as u64
     }
 
     /// The member's bytes, unpacked and checked.
-    pub(super) fn contents<'a>(&self, archive: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+    pub(super) fn contents(&self) -> Result<Cow<'a, [u8]>, String> {
         let damaged = |what: &str| {
             format!(
                 "{what} of its member {:?} is damaged; copy or save it again",
                 self.name
             )
         };
-        let packed = archive
-            .get(self.data..self.data + self.packed)
-            .ok_or_else(|| damaged("the place"))?;
         let data: Cow<[u8]> = if self.deflated {
-            self.inflate(packed)?.into()
+            self.inflate()?.into()
         } else {
-            packed.into()
+            self.packed.into()
         };
         if data.len() != self.unpacked {
             return Err(damaged("the size"));
         }
         let mut crc = Crc::new();
         crc.update(&data);
-        if crc.finish() != self.crc {
+        if crc.sum() != self.crc {
             return Err(damaged("the data (its checksum differs)"));
         }
         Ok(data)
     }
-}
 
-impl Member {
     /// Unpacks into memory that was asked for at once and may be refused.
-    fn inflate(&self, packed: &[u8]) -> Result<Vec<u8>, String> {
-        use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+    fn inflate(&self) -> Result<Vec<u8>, String> {
         // The format cannot say more in fewer bytes: a larger size is none that the data has.
-        if self.unpacked / DENSEST > packed.len() {
+        if self.unpacked / DENSEST > self.packed.len() {
             return Err(format!(
                 "its member {:?} states a size that its data cannot have; copy or save it again",
                 self.name
@@ -251,9 +149,10 @@ impl Member {
             )
         })?;
         data.resize(self.unpacked, 0);
-        let read = decompress_slice_iter_to_slice(&mut data, std::iter::once(packed), false, true);
+        let mut state = Decompress::new(false);
+        let read = state.decompress(self.packed, &mut data, FlushDecompress::Finish);
         match read {
-            Ok(n) if n == self.unpacked => Ok(data),
+            Ok(Status::StreamEnd) if state.total_out() == self.unpacked() => Ok(data),
             _ => Err(format!(
                 "the compressed data of its member {:?} is damaged; copy or save it again",
                 self.name
@@ -277,7 +176,7 @@ pub(super) fn write(
         let mut crc = Crc::new();
         crc.update(&header);
         crc.update(&data);
-        let crc = crc.finish();
+        let crc = crc.sum();
         let narrow = |v: u64| if v >= wide { u32::MAX } else { v as u32 };
         let version: u16 = if size >= wide || offset >= wide {
             45
@@ -387,7 +286,7 @@ mod tests {
             for (m, (name, t)) in back.iter().zip(&tensors) {
                 assert_eq!(m.name, format!("{name}.npy"));
                 assert_eq!(
-                    npy::npy_from_bytes("x", &m.contents(&bytes).unwrap()).unwrap(),
+                    npy::npy_from_bytes("x", &m.contents().unwrap()).unwrap(),
                     *t
                 );
             }
