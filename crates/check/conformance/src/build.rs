@@ -1,24 +1,40 @@
-//! Kernels by hand.
+//! Kernels by hand, with operands and tiles that need no names.
 use expr::{Expr, ExprBuilder, Ref};
-use kernel::{Access, Axis, Bound, Family, Kernel, Operand, Role, Stmt, Term, Tile};
+use kernel::{Access, Bound, Family, KernelBuilder, Role, Stmt, Term};
 use layout::{DType, Dim, Leaf};
+use std::ops::{Deref, DerefMut};
 
-pub(crate) struct B {
-    pub(crate) k: Kernel,
+/// A kernel under construction: a [`KernelBuilder`] that names what it makes by number.
+pub struct B(pub KernelBuilder);
+
+impl Deref for B {
+    type Target = KernelBuilder;
+
+    fn deref(&self) -> &KernelBuilder {
+        &self.0
+    }
 }
 
-pub(crate) fn n(v: i64) -> Dim {
+impl DerefMut for B {
+    fn deref_mut(&mut self) -> &mut KernelBuilder {
+        &mut self.0
+    }
+}
+
+/// A known extent, stride or count of elements.
+pub fn n(v: i64) -> Dim {
     Dim::Known(v)
 }
 
-pub(crate) fn expr(f: impl FnOnce(&mut ExprBuilder) -> Ref) -> Expr {
+/// A program of one result.
+pub fn expr(f: impl FnOnce(&mut ExprBuilder) -> Ref) -> Expr {
     let mut b = ExprBuilder::new();
     let r = f(&mut b);
     b.finish(&[r])
 }
 
 /// An access from (axis, stride) pairs.
-pub(crate) fn at(terms: &[(u16, i64)]) -> Access {
+pub fn at(terms: &[(u16, i64)]) -> Access {
     Access::strided(
         n(0),
         terms
@@ -29,101 +45,68 @@ pub(crate) fn at(terms: &[(u16, i64)]) -> Access {
 }
 
 impl B {
-    pub(crate) fn new(name: &str, family: Family, axes: &[(&str, Dim)]) -> B {
-        let axes = axes
-            .iter()
-            .map(|(a, e)| Axis {
-                name: a.to_string(),
-                extent: e.clone(),
-            })
-            .collect();
-        B {
-            k: Kernel {
-                name: name.into(),
-                family,
-                axes,
-                operands: vec![],
-                tiles: vec![],
-                body: vec![],
-            },
-        }
+    /// A kernel without statements over axes with their extents.
+    pub fn new(name: &str, family: Family, axes: &[(&str, Dim)]) -> B {
+        B(KernelBuilder::new(name, family, axes))
     }
 
-    fn operand(&mut self, dtype: DType, role: Role, elements: Dim, access: Access) -> u16 {
+    fn next_operand(&mut self, dtype: DType, role: Role, elements: Dim, access: Access) -> u16 {
         let name = format!("o{}", self.k.operands.len());
-        self.k.operands.push(Operand {
-            name,
-            dtype,
-            role,
-            access,
-            elements,
-        });
-        self.k.operands.len() as u16 - 1
+        self.operand(&name, dtype, role, access, elements)
     }
 
-    pub(crate) fn read(&mut self, dtype: DType, elements: i64, access: Access) -> u16 {
-        self.operand(dtype, Role::Read, n(elements), access)
+    fn next_tile(&self) -> String {
+        format!("t{}", self.k.tiles.len())
     }
 
-    pub(crate) fn write(&mut self, dtype: DType, elements: i64, access: Access) -> u16 {
-        self.operand(dtype, Role::Write, n(elements), access)
+    /// An operand of `elements` elements that is read.
+    pub fn read(&mut self, dtype: DType, elements: i64, access: Access) -> u16 {
+        self.next_operand(dtype, Role::Read, n(elements), access)
     }
 
-    pub(crate) fn read_dim(&mut self, dtype: DType, elements: Dim, access: Access) -> u16 {
-        self.operand(dtype, Role::Read, elements, access)
+    /// An operand of `elements` elements that is written.
+    pub fn write(&mut self, dtype: DType, elements: i64, access: Access) -> u16 {
+        self.next_operand(dtype, Role::Write, n(elements), access)
     }
 
-    pub(crate) fn write_dim(&mut self, dtype: DType, elements: Dim, access: Access) -> u16 {
-        self.operand(dtype, Role::Write, elements, access)
+    /// As [`B::read`], of a symbolic size.
+    pub fn read_dim(&mut self, dtype: DType, elements: Dim, access: Access) -> u16 {
+        self.next_operand(dtype, Role::Read, elements, access)
     }
 
-    pub(crate) fn tile(&mut self, dtype: DType, axes: &[u16]) -> u16 {
-        let name = format!("t{}", self.k.tiles.len());
-        self.k.tiles.push(Tile {
-            name,
-            dtype,
-            axes: axes.to_vec(),
-        });
-        self.k.tiles.len() as u16 - 1
+    /// As [`B::write`], of a symbolic size.
+    pub fn write_dim(&mut self, dtype: DType, elements: Dim, access: Access) -> u16 {
+        self.next_operand(dtype, Role::Write, elements, access)
     }
 
-    pub(crate) fn load(&mut self, operand: u16, axes: &[u16]) -> u16 {
-        let d = self.k.operands[operand as usize].dtype;
-        let dst = self.tile(d, axes);
+    /// Loads an operand into a tile over `axes`.
+    pub fn load(&mut self, operand: u16, axes: &[u16]) -> u16 {
+        let (d, name) = (self.k.operands[operand as usize].dtype, self.next_tile());
+        let dst = self.tile(&name, d, axes);
         self.k.body.push(Stmt::Load { dst, operand });
         dst
     }
 
-    pub(crate) fn store(&mut self, operand: u16, src: u16) {
+    /// Stores a tile.
+    pub fn store(&mut self, operand: u16, src: u16) {
         self.k.body.push(Stmt::Store { operand, src });
     }
 
-    pub(crate) fn map(&mut self, dtype: DType, axes: &[u16], args: &[u16], e: Expr) -> u16 {
-        let dst = self.tile(dtype, axes);
-        self.k.body.push(Stmt::Map {
-            dst,
-            expr: e,
-            args: args.to_vec(),
-        });
-        dst
+    /// A tile computed element by element from others.
+    pub fn map(&mut self, dtype: DType, axes: &[u16], args: &[u16], e: Expr) -> u16 {
+        let name = self.next_tile();
+        self.0.map(&name, dtype, axes, e, args)
     }
 
-    pub(crate) fn fill(&mut self, dtype: DType, axes: &[u16], v: f64) -> u16 {
-        self.map(dtype, axes, &[], expr(|b| b.constant(v, dtype)))
-    }
-
-    pub(crate) fn contract(&mut self, acc: u16, a: u16, b: u16, over: &[u16]) {
-        self.k.body.push(Stmt::Contract {
-            acc,
-            a,
-            b,
-            over: over.to_vec(),
-        });
+    /// A tile of one value.
+    pub fn fill(&mut self, dtype: DType, axes: &[u16], v: f64) -> u16 {
+        let name = self.next_tile();
+        self.0.fill(&name, dtype, axes, v)
     }
 }
 
 /// `0 <= sum + base < extent`.
-pub(crate) fn bound(terms: &[(u16, i64)], base: i64, extent: i64) -> Bound {
+pub fn bound(terms: &[(u16, i64)], base: i64, extent: i64) -> Bound {
     Bound {
         terms: terms.iter().map(|&(a, c)| (a, n(c))).collect(),
         base: n(base),
@@ -132,7 +115,7 @@ pub(crate) fn bound(terms: &[(u16, i64)], base: i64, extent: i64) -> Bound {
 }
 
 /// A term in blocks.
-pub(crate) fn blocked(axis: u16, blocks: i64, outer: i64, size: i64, inner: i64) -> Term {
+pub fn blocked(axis: u16, blocks: i64, outer: i64, size: i64, inner: i64) -> Term {
     Term {
         axis,
         leaves: vec![

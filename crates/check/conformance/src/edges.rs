@@ -3,7 +3,7 @@
 //! A [`Source`] makes programs by choices (types, layouts) that are gone through one after the other. Of each, the
 //! schedule's tiles say which extents are looked at: 0, 1, one less and one more than each tile, along every axis.
 use crate::suite::{agreed, asked};
-use crate::{FAMILIES, Guarded, Make, OnDevice, Rng, Subject, cpu_schedules};
+use crate::{CPU_FAMILIES, FAMILIES, Guarded, Make, OnDevice, Rng, Subject, cpu_schedules};
 use device::{Device, Guard};
 use kernel::{Mapping, MicroKernel, TileProgram};
 use std::collections::BTreeSet;
@@ -90,7 +90,7 @@ impl Source for Family {
 pub fn families() -> Vec<Box<dyn Source>> {
     let boxed =
         |&(name, make): &(&'static str, Make)| -> Box<dyn Source> { Box::new(Family(name, make)) };
-    FAMILIES.iter().map(boxed).collect()
+    FAMILIES.iter().chain(&CPU_FAMILIES).map(boxed).collect()
 }
 
 /// Extents above this are left out, and programs of more positions than this squared.

@@ -11,14 +11,17 @@ mod select;
 use crate::Rng;
 pub use case::Case;
 pub use chain::{Link, chain};
+pub use dense::panels_of as panels;
 
 /// Makes a case by what an [`Rng`] draws, or takes in turn.
 pub type Make = fn(&mut Rng) -> Case;
 
 /// What makes the cases, with names.
-pub const FAMILIES: [(&str, Make); 17] = [
+pub const FAMILIES: [(&str, Make); 20] = [
     ("product", dense::product),
+    ("panels", dense::panels),
     ("conv", dense::conv),
+    ("backwards", dense::backwards),
     ("depthwise", dense::depthwise),
     ("grouped", dense::grouped),
     ("map", moves::map),
@@ -27,6 +30,7 @@ pub const FAMILIES: [(&str, Make); 17] = [
     ("pad", moves::pad),
     ("gather", moves::gather),
     ("softmax", rows::softmax),
+    ("layernorm", rows::layer_norm),
     ("reduction", rows::reduction),
     ("pool", rows::pool),
     ("select", select::select),
@@ -34,6 +38,13 @@ pub const FAMILIES: [(&str, Make); 17] = [
     ("recurrent", recurrent::recurrent),
     ("places", select::places),
     ("sorted", select::sorted),
+];
+
+/// What is for CPUs alone: types that no GPU has, and outputs that are written in part, which a GPU begins with nothing.
+pub const CPU_FAMILIES: [(&str, Make); 3] = [
+    ("wide-product", dense::wide_product),
+    ("wide-map", moves::wide_map),
+    ("piece", moves::piece),
 ];
 
 /// One case of every family, or a few.

@@ -4,7 +4,7 @@
 //! times as many seeds as CI does. For tests only.
 #![forbid(unsafe_code)]
 
-mod build;
+pub mod build;
 #[cfg(target_os = "linux")]
 pub mod edges;
 mod emulated;
@@ -17,11 +17,11 @@ pub mod simt;
 mod suite;
 
 pub use emulated::Emulated;
-pub use families::{Case, FAMILIES, Link, Make, cases, chain};
+pub use families::{CPU_FAMILIES, Case, FAMILIES, Link, Make, cases, chain, panels};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;
-pub use on_device::OnDevice;
+pub use on_device::{OnDevice, OneStep};
 pub use rng::Rng;
 pub use scalars::scalars;
-pub use schedules::{cpu_schedules, gpu_schedules};
+pub use schedules::{cpu_schedule, cpu_schedules, gpu_schedules};
 pub use suite::{Failure, Outcome, Seen, Subject, each, run, seeds};

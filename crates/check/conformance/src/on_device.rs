@@ -191,21 +191,29 @@ impl Subject for Guarded<'_> {
 }
 
 /// A program compiled as a plan's only step, with memory for requests.
-struct OneStep {
+pub struct OneStep {
     executable: Arc<dyn Executable>,
     frame: Frame,
     symbols: Vec<i64>,
 }
 
 impl OneStep {
-    fn new(
+    /// Compiles `program` for `device` at the values of its symbols.
+    ///
+    /// # Errors
+    /// The plan's verifier or the device refuses it, or it fails.
+    pub fn new(
         device: &dyn Device,
         program: &TileProgram,
         symbols: &[(&str, i64)],
     ) -> Result<OneStep, Failure> {
         let mut dims = DimBox::new();
         for (s, v) in symbols {
-            dims.insert(*s, *v, *v);
+            // Plans for a CPU are made for a range, as sessions make them.
+            match device.target().kind {
+                TargetKind::Cpu => dims.insert(*s, 0, *v + 3),
+                _ => dims.insert(*s, *v, *v),
+            };
         }
         let plan = plan(program, &dims, device).ok_or_else(|| broken(&"a size is missing"))?;
         // What the plan's verifier does not let pass is no device's fault.
@@ -230,7 +238,11 @@ impl OneStep {
         })
     }
 
-    fn run<'a>(
+    /// Runs it on the operands that it reads and those that it writes, each in order.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn run<'a>(
         &'a mut self,
         inputs: &'a [&'a [u8]],
         outputs: &'a mut [&'a mut [u8]],

@@ -2,7 +2,7 @@
 /// Numbers that are the same in every run: drawn, or every choice in turn ([`Rng::in_turn`]).
 #[derive(Clone, Debug)]
 pub struct Rng {
-    state: u64,
+    drawn: fastrand::Rng,
     turn: Option<Turn>,
 }
 
@@ -26,7 +26,7 @@ impl Rng {
     /// A sequence of its own per seed.
     pub fn new(seed: u64) -> Rng {
         Rng {
-            state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            drawn: fastrand::Rng::with_seed(seed),
             turn: None,
         }
     }
@@ -70,16 +70,13 @@ impl Rng {
 
     /// 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.drawn.u64(..)
     }
 
     /// In `0..n`, which is at least 1.
     pub fn below(&mut self, n: usize) -> usize {
         let Some(t) = &mut self.turn else {
-            return ((self.bits() >> 33) % n.max(1) as u64) as usize;
+            return self.drawn.usize(..n.max(1));
         };
         if t.at == t.taken.len() {
             t.taken.push((0, n));
@@ -95,7 +92,7 @@ impl Rng {
 
     /// In -1..1.
     pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        2.0 * self.drawn.f64() - 1.0
     }
 
     /// True once in `n`.

@@ -33,7 +33,7 @@ fn cuts(k: &Kernel, rng: &mut Rng) -> (Vec<AxisTile>, Vec<AxisTile>) {
     for axis in parallel(k) {
         let symbolic = k.axes[axis as usize].extent.known().is_none();
         if !relabelled(k, axis) && (symbolic || !rng.once_in(3)) {
-            let tile = rng.of(&[1, 2, 3, 4, 5, 8, 16, 32, 33]);
+            let tile = rng.of(&[1, 2, 3, 4, 5, 8, 16, 32, 33, 64]);
             grid.push(AxisTile { axis, tile });
         }
     }
@@ -55,28 +55,39 @@ pub fn cpu_schedules(k: &Kernel, rng: &mut Rng) -> Vec<Schedule> {
     for _ in 0..TRIES {
         let (grid, loops) = cuts(k, rng);
         let micro = match rng.once_in(2) {
-            true => Some(MicroKernel { mr: 6, nr: 16 }),
+            true => Some(rng.of(&[(6, 16), (6, 64), (4, 16)])),
             false => None,
         };
         let in_place = rng.once_in(2);
-        let place = |t: usize| match in_place && loaded_once(k, t as TileId) {
-            true => Place::InPlace,
-            false => Place::Register,
-        };
-        out.push(Schedule {
-            grid,
-            loops,
-            places: (0..k.tiles.len()).map(place).collect(),
-            chunk: 1,
-            raster: 1,
-            mapping: Mapping::Cpu(CpuMapping {
-                micro,
-                rows: vec![],
-                lanes: None,
-            }),
-        });
+        out.push(cpu_schedule(k, grid, loops, in_place, micro));
     }
     out
+}
+
+/// A schedule for a CPU; `in_place`: tiles that are loaded, and nothing else, are their operands' own memory.
+pub fn cpu_schedule(
+    k: &Kernel,
+    grid: Vec<AxisTile>,
+    loops: Vec<AxisTile>,
+    in_place: bool,
+    micro: Option<(u32, u32)>,
+) -> Schedule {
+    let place = |t: usize| match in_place && loaded_once(k, t as TileId) {
+        true => Place::InPlace,
+        false => Place::Register,
+    };
+    Schedule {
+        grid,
+        loops,
+        places: (0..k.tiles.len()).map(place).collect(),
+        chunk: 1,
+        raster: 1,
+        mapping: Mapping::Cpu(CpuMapping {
+            micro: micro.map(|(mr, nr)| MicroKernel { mr, nr }),
+            rows: vec![],
+            lanes: None,
+        }),
+    }
 }
 
 fn loaded_once(k: &Kernel, t: TileId) -> bool {

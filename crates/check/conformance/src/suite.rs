@@ -1,5 +1,5 @@
 //! The comparison with the reference.
-use crate::{Case, Rng, cases, cpu_schedules, gpu_schedules};
+use crate::{CPU_FAMILIES, Case, Rng, cases, cpu_schedules, gpu_schedules};
 use kernel::{Family, Kernel, Role, TargetKind, TileProgram};
 use layout::DType;
 use reference::{Memory, run_kernel};
@@ -182,7 +182,11 @@ pub fn each(
     seen: &mut Seen<'_>,
 ) {
     let mut rng = Rng::new(seed);
-    for case in cases(&mut rng) {
+    let mut all = cases(&mut rng);
+    if subject.kind() == TargetKind::Cpu {
+        all.extend(CPU_FAMILIES.iter().map(|(_, make)| make(&mut rng)));
+    }
+    for case in all {
         if only.is_some_and(|f| f != case.kernel.family) {
             continue;
         }

@@ -1,24 +1,28 @@
 //! Speed of compiled tile programs: `exec_bench [NAME]`. One worker unless THREADS is set.
-#![allow(dead_code, missing_docs)]
-#[path = "../tests/programs/build.rs"]
-mod build;
-#[path = "../tests/programs/harness.rs"]
-mod harness;
-#[path = "../tests/programs/oracle.rs"]
-mod oracle;
-
-use build::{B, at, blocked, bound, expr, n};
-use device::{Device, PackedStore, Request};
+#![allow(missing_docs)]
+use conformance::build::{B, at, blocked, bound, expr, n};
+use conformance::{OneStep, cpu_schedule, panels as gemm};
 use expr::{Monoid, Unary, functions};
-use harness::{Rng, plan, random, schedule};
-use kernel::{Access, Family, Kernel, Role, Schedule, Stmt, Term};
-use layout::{DType, DimBox};
+use kernel::{Access, AxisTile, Family, Kernel, Role, Schedule, Term, TileProgram};
+use layout::DType;
 use shopfloor_cpu::{CpuDevice, CpuOptions};
-use std::sync::Arc;
 use std::time::Instant;
-use tensor::{Tensor, WeightStore};
 
 const F: DType = DType::F32;
+
+/// A schedule of these tiles, of tasks and of loops, in place.
+fn schedule(
+    k: &Kernel,
+    grid: &[(u16, i64)],
+    loops: &[(u16, i64)],
+    micro: Option<(u32, u32)>,
+) -> Schedule {
+    let tiles = |list: &[(u16, i64)]| {
+        let tile = |&(axis, tile): &(u16, i64)| AxisTile { axis, tile };
+        list.iter().map(tile).collect()
+    };
+    cpu_schedule(k, tiles(grid), tiles(loops), true, micro)
+}
 
 /// Best seconds of a run.
 fn time(k: &Kernel, s: &Schedule) -> f64 {
@@ -31,96 +35,28 @@ fn time(k: &Kernel, s: &Schedule) -> f64 {
         ..Default::default()
     })
     .expect("a device");
-    let mut rng = Rng(5);
-    let tensors: Vec<Tensor> = k
-        .operands
-        .iter()
-        .map(|o| {
-            random(
-                o.dtype,
-                o.elements.known().expect("a number") as usize,
-                2,
-                &mut rng,
-            )
-        })
-        .collect();
-    let v = Arc::new(plan(k, s, &DimBox::new()).verify().expect("a valid plan"));
-    let e = d
-        .compile(v, 0, &Arc::new(WeightStore::new()), &PackedStore::new())
-        .expect("compiles");
-    let mut frame = e.new_frame().expect("a frame");
-    let mut outs: Vec<Tensor> = Vec::new();
-    let mut ins = Vec::new();
-    for (o, t) in k.operands.iter().zip(tensors) {
-        if o.role == Role::Read {
-            ins.push(t)
-        } else {
-            outs.push(t)
+    let program = TileProgram::new(k.clone(), s.clone()).expect("a program");
+    let mut step = OneStep::new(&d, &program, &[]).expect("compiles");
+    let mut drawn = fastrand::Rng::with_seed(5);
+    let (mut inputs, mut outputs) = (vec![], vec![]);
+    for o in &k.operands {
+        let count = o.elements.known().expect("a number");
+        let values = (0..count).flat_map(|_| (2.0 * drawn.f32() - 1.0).to_le_bytes());
+        match o.role {
+            Role::Read => inputs.push(values.collect::<Vec<u8>>()),
+            Role::Write => outputs.push(values.collect()),
         }
     }
-    let ins: Vec<&[u8]> = ins.iter().map(|t| t.bytes()).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut best = f64::MAX;
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < 0.7 {
-        let mut o: Vec<&mut [u8]> = outs.iter_mut().map(|t| t.bytes_mut()).collect();
+        let mut out: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
         let t = Instant::now();
-        let r = Request {
-            symbols: &[],
-            inputs: &ins,
-            outputs: &mut o,
-            states: &mut [],
-            timeline: None,
-            stop_after: None,
-            permit: Default::default(),
-        };
-        e.run(&mut frame, r).expect("runs");
+        step.run(&inputs, &mut out).expect("runs");
         best = best.min(t.elapsed().as_secs_f64());
     }
     best
-}
-
-fn gemm(m: i64, nn: i64, k: i64, nr: i64, gelu: bool) -> Kernel {
-    let mut b = B::new(
-        "gemm",
-        Family::Contract,
-        &[("m", n(m)), ("k", n(k)), ("n", n(nn))],
-    );
-    let oa = b.read(F, m * k, at(&[(0, k), (1, 1)]));
-    let blocks = nn / nr;
-    let ob = b.read(
-        F,
-        nn * k,
-        Access::strided(
-            n(0),
-            vec![
-                blocked(2, blocks, k * nr, nr, 1),
-                Term::flat(1, n(k), n(nr)),
-            ],
-        ),
-    );
-    let oc = b.read(F, nn, at(&[(2, 1)]));
-    let oy = b.write(F, m * nn, at(&[(0, nn), (2, 1)]));
-    let acc = b.fill(F, &[0, 2], 0.0);
-    let a = b.load(oa, &[0, 1]);
-    let w = b.load(ob, &[1, 2]);
-    b.contract(acc, a, w, &[1]);
-    if gelu {
-        let c = b.load(oc, &[2]);
-        let y = b.map(
-            F,
-            &[0, 2],
-            &[acc, c],
-            expr(|e| {
-                let (x, c) = (e.input(0, F), e.input(1, F));
-                let s = e.add(x, c);
-                functions::gelu_erf(e, s, F)
-            }),
-        );
-        b.store(oy, y);
-    } else {
-        b.store(oy, acc);
-    }
-    b.k
 }
 
 fn conv(h: i64, c: i64, oc: i64, r: i64, stride: i64, nr: i64) -> Kernel {
@@ -183,7 +119,7 @@ fn conv(h: i64, c: i64, oc: i64, r: i64, stride: i64, nr: i64) -> Kernel {
         }),
     );
     b.store(oy, y);
-    b.k
+    b.0.k
 }
 
 fn softmax(m: i64, nn: i64) -> Kernel {
@@ -192,13 +128,7 @@ fn softmax(m: i64, nn: i64) -> Kernel {
     let oy = b.write(F, m * nn, at(&[(0, nn), (1, 1)]));
     let x = b.load(ox, &[0, 1]);
     let mx = b.fill(F, &[0], f64::NEG_INFINITY);
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::max(F, F),
-        state: vec![mx],
-        args: vec![x],
-        over: vec![1],
-        rescale: None,
-    });
+    b.fold(Monoid::max(F, F), mx, x, &[1], None);
     let e = b.map(
         F,
         &[0, 1],
@@ -210,13 +140,7 @@ fn softmax(m: i64, nn: i64) -> Kernel {
         }),
     );
     let s = b.fill(F, &[0], 0.0);
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::sum(F, F),
-        state: vec![s],
-        args: vec![e],
-        over: vec![1],
-        rescale: None,
-    });
+    b.fold(Monoid::sum(F, F), s, e, &[1], None);
     let y = b.map(
         F,
         &[0, 1],
@@ -227,7 +151,7 @@ fn softmax(m: i64, nn: i64) -> Kernel {
         }),
     );
     b.store(oy, y);
-    b.k
+    b.0.k
 }
 
 fn map(m: i64, f: impl FnOnce(&mut expr::ExprBuilder, expr::Ref) -> expr::Ref) -> Kernel {
@@ -245,7 +169,7 @@ fn map(m: i64, f: impl FnOnce(&mut expr::ExprBuilder, expr::Ref) -> expr::Ref) -
         }),
     );
     b.store(oy, y);
-    b.k
+    b.0.k
 }
 
 fn mover(ext: &[i64], xs: &[i64], ys: &[i64]) -> Kernel {
@@ -265,7 +189,7 @@ fn mover(ext: &[i64], xs: &[i64], ys: &[i64]) -> Kernel {
     let oy = b.write(F, all, term(ys));
     let t = b.load(ox, &ids);
     b.store(oy, t);
-    b.k
+    b.0.k
 }
 
 fn main() {
@@ -289,13 +213,7 @@ fn main() {
     ] {
         if 1024 % nr == 0 {
             let k = gemm(1024, 1024, 1024, nr, false);
-            let s = schedule(
-                &k,
-                &[(0, mt), (2, 512)],
-                &[(1, kt)],
-                true,
-                Some((mr, nr as u32)),
-            );
+            let s = schedule(&k, &[(0, mt), (2, 512)], &[(1, kt)], Some((mr, nr as u32)));
             show(
                 &format!("gemm 1024 {mr}x{nr} m{mt} k{kt}"),
                 k,
@@ -306,11 +224,11 @@ fn main() {
         }
     }
     let k = gemm(1024, 1024, 1024, 64, true);
-    let s = schedule(&k, &[(0, 126), (2, 256)], &[(1, 256)], true, Some((6, 64)));
+    let s = schedule(&k, &[(0, 126), (2, 256)], &[(1, 256)], Some((6, 64)));
     show("gemm 1024 bias gelu", k, s, 2.0 * 1024f64.powi(3), "GFLOPS");
     for rows in [2, 4, 8] {
         let k = conv(56, 64, 64, 3, 1, 64);
-        let s = schedule(&k, &[(1, rows)], &[(3, 1), (4, 1)], true, Some((6, 64)));
+        let s = schedule(&k, &[(1, rows)], &[(3, 1), (4, 1)], Some((6, 64)));
         show(
             &format!("conv 3x3 56x56 64 rows {rows}"),
             k,
@@ -320,13 +238,7 @@ fn main() {
         );
     }
     let k = conv(14, 256, 256, 3, 1, 64);
-    let s = schedule(
-        &k,
-        &[(6, 64), (1, 14)],
-        &[(3, 1), (4, 1)],
-        true,
-        Some((6, 64)),
-    );
+    let s = schedule(&k, &[(6, 64), (1, 14)], &[(3, 1), (4, 1)], Some((6, 64)));
     show(
         "conv 3x3 14x14 256",
         k,
@@ -335,13 +247,7 @@ fn main() {
         "GFLOPS",
     );
     let k = conv(14, 256, 1024, 1, 1, 64);
-    let s = schedule(
-        &k,
-        &[(6, 64), (1, 14)],
-        &[(3, 1), (4, 1)],
-        true,
-        Some((6, 64)),
-    );
+    let s = schedule(&k, &[(6, 64), (1, 14)], &[(3, 1), (4, 1)], Some((6, 64)));
     show(
         "conv 1x1 14x14 256 1024",
         k,
@@ -351,7 +257,7 @@ fn main() {
     );
     for (nr, nt) in [(64, 128), (64, 768), (128, 256)] {
         let k = gemm(1, 3072, 768, nr, false);
-        let s = schedule(&k, &[(2, nt)], &[], true, Some((1, nr as u32)));
+        let s = schedule(&k, &[(2, nt)], &[], Some((1, nr as u32)));
         show(
             &format!("gemv 768x3072 nr{nr} n{nt}"),
             k,
@@ -362,14 +268,14 @@ fn main() {
     }
     for (m, nn) in [(256, 768), (2048, 128), (1024, 4096)] {
         let k = softmax(m, nn);
-        let s = schedule(&k, &[(0, (16384 / nn).max(1))], &[], true, None);
+        let s = schedule(&k, &[(0, (16384 / nn).max(1))], &[], None);
         show(&format!("softmax {m}x{nn}"), k, s, (m * nn) as f64, "el/ns");
     }
     let gelu = || map(1 << 16, |e, x| functions::gelu_erf(e, x, F));
     show(
         "gelu 64k",
         gelu(),
-        schedule(&gelu(), &[(0, 4096)], &[], true, None),
+        schedule(&gelu(), &[(0, 4096)], &[], None),
         65536.0,
         "el/ns",
     );
@@ -377,21 +283,21 @@ fn main() {
     show(
         "relu 64k",
         relu(),
-        schedule(&relu(), &[(0, 8192)], &[], true, None),
+        schedule(&relu(), &[(0, 8192)], &[], None),
         65536.0 * 8.0,
         "GB/s",
     );
     let k = mover(&[1024, 1024], &[1024, 1], &[1, 1024]);
-    let s = schedule(&k, &[(0, 64), (1, 64)], &[], true, None);
+    let s = schedule(&k, &[(0, 64), (1, 64)], &[], None);
     show("transpose 1024", k, s, 8.0 * 1024.0 * 1024.0, "GB/s");
     let k = mover(&[64, 1024], &[1024, 1], &[1024, 1]);
-    let s = schedule(&k, &[(0, 16)], &[], true, None);
+    let s = schedule(&k, &[(0, 16)], &[], None);
     show("copy 256 KB", k, s, 8.0 * 65536.0, "GB/s");
     let tiny = || map(16, |e, x| functions::relu(e, x, F));
     show(
         "one tiny step",
         tiny(),
-        schedule(&tiny(), &[], &[], true, None),
+        schedule(&tiny(), &[], &[], None),
         16.0,
         "el/ns",
     );
@@ -399,7 +305,7 @@ fn main() {
     show(
         "256 tasks of 16",
         many(),
-        schedule(&many(), &[(0, 16)], &[], true, None),
+        schedule(&many(), &[(0, 16)], &[], None),
         256.0,
         "tasks/ns",
     );

@@ -2,8 +2,8 @@
 use super::Case;
 use crate::Rng;
 use crate::build::{B, at, blocked, expr, n};
-use expr::{Compare, Monoid, Unary};
-use kernel::{Access, Family, Kernel, Rescale, Stmt, Term};
+use expr::{Compare, Expr, Monoid, Unary};
+use kernel::{Access, Family, Kernel, Rescale, Term};
 use layout::DType;
 
 const F: DType = DType::F32;
@@ -13,7 +13,7 @@ pub(super) fn attention(rng: &mut Rng) -> Case {
     let (h, groups) = rng.of(&[(4, 2), (3, 3), (2, 1), (1, 1)]);
     let sq = rng.some(20);
     let st = sq + rng.extent(20);
-    Case::new(kernel(h, groups, sq, st, rng.some(16), rng.some(16)), 2e-5)
+    Case::new(kernel(h, groups, sq, st, rng.some(32), rng.some(32)), 2e-5)
 }
 
 /// Online softmax over t with a causal mask, for heads that share keys.
@@ -61,40 +61,12 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
     let k = b.load(ok, &[0, 2, 3]);
     let s = b.fill(F, &[0, 1, 2], 0.0);
     b.contract(s, q, k, &[3]);
-    let p = b.map(
-        F,
-        &[0, 1, 2],
-        &[s],
-        expr(|x| {
-            let v = x.input(0, F);
-            let c = x.constant(0.3, F);
-            let v = x.mul(v, c);
-            let (t, q) = (x.index(2), x.index(1));
-            let off = x.int(st - sq, DType::I64);
-            let limit = x.add(q, off);
-            let seen = x.compare(Compare::Le, t, limit);
-            let none = x.constant(f64::NEG_INFINITY, F);
-            x.select(seen, v, none)
-        }),
-    );
-    let factor = expr(|x| {
-        let (a, b) = (x.input(0, F), x.input(1, F));
-        let same = x.compare(Compare::Eq, a, b);
-        let d = x.sub(a, b);
-        let r = x.unary(Unary::Exp, d);
-        let one = x.constant(1.0, F);
-        x.select(same, one, r)
-    });
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::max(F, F),
-        state: vec![m],
-        args: vec![p],
-        over: vec![2],
-        rescale: Some(Rescale {
-            tiles: vec![l, o],
-            factor,
-        }),
-    });
+    let p = b.map(F, &[0, 1, 2], &[s], masked(st - sq));
+    let rescale = Rescale {
+        tiles: vec![l, o],
+        factor: factor(),
+    };
+    b.fold(Monoid::max(F, F), m, p, &[2], Some(rescale));
     let w = b.map(
         F,
         &[0, 1, 2],
@@ -105,13 +77,7 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
             x.unary(Unary::Exp, d)
         }),
     );
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::sum(F, F),
-        state: vec![l],
-        args: vec![w],
-        over: vec![2],
-        rescale: None,
-    });
+    b.fold(Monoid::sum(F, F), l, w, &[2], None);
     let v = b.load(ov, &[0, 2, 4]);
     b.contract(o, w, v, &[2]);
     let y = b.map(
@@ -124,5 +90,31 @@ fn kernel(h: i64, groups: i64, sq: i64, st: i64, d: i64, e: i64) -> Kernel {
         }),
     );
     b.store(oy, y);
-    b.k
+    b.0.k
+}
+
+/// Scores, scaled; `off` after its own a query sees no key.
+fn masked(off: i64) -> Expr {
+    expr(|x| {
+        let (v, c) = (x.input(0, F), x.constant(0.3, F));
+        let v = x.mul(v, c);
+        let (t, q) = (x.index(2), x.index(1));
+        let off = x.int(off, DType::I64);
+        let limit = x.add(q, off);
+        let seen = x.compare(Compare::Le, t, limit);
+        let none = x.constant(f64::NEG_INFINITY, F);
+        x.select(seen, v, none)
+    })
+}
+
+/// What sums of weights are multiplied by when the maximum goes from the first argument to the second.
+fn factor() -> Expr {
+    expr(|x| {
+        let (a, b) = (x.input(0, F), x.input(1, F));
+        let same = x.compare(Compare::Eq, a, b);
+        let d = x.sub(a, b);
+        let r = x.unary(Unary::Exp, d);
+        let one = x.constant(1.0, F);
+        x.select(same, one, r)
+    })
 }

@@ -3,7 +3,7 @@ use crate::Rng;
 use crate::build::{B, at, expr, n};
 use crate::gpu_schedules;
 use expr::{Monoid, Unary};
-use kernel::{AxisId, Family, Kernel, Stmt, TileProgram};
+use kernel::{AxisId, Family, Kernel, TileProgram};
 use layout::DType;
 
 const F: DType = DType::F32;
@@ -35,7 +35,7 @@ fn map(m: i64, k: i64) -> Kernel {
         }),
     );
     b.store(y, t);
-    b.k
+    b.0.k
 }
 
 /// Product with a constant factor: `[m, k]` to `[m, c]`.
@@ -49,7 +49,7 @@ fn product(m: i64, k: i64, c: i64) -> Kernel {
     let (x, w) = (b.load(x, &[0, 1]), b.load(w, &[1, 2]));
     b.contract(acc, x, w, &[1]);
     b.store(y, acc);
-    b.k
+    b.0.k
 }
 
 /// Softmax of rows: `[m, c]` to `[m, c]`.
@@ -57,16 +57,9 @@ fn rows(m: i64, c: i64) -> Kernel {
     let mut b = B::new("softmax", Family::Row, &[("m", n(m)), ("n", n(c))]);
     let x = b.read(F, m * c, at(&[(0, c), (1, 1)]));
     let y = b.write(F, m * c, at(&[(0, c), (1, 1)]));
-    let fold = |monoid: Monoid, state: u16, arg: u16| Stmt::Fold {
-        monoid,
-        state: vec![state],
-        args: vec![arg],
-        over: vec![1],
-        rescale: None,
-    };
     let t = b.load(x, &[0, 1]);
     let top = b.fill(F, &[0], f64::NEG_INFINITY);
-    b.k.body.push(fold(Monoid::max(F, F), top, t));
+    b.fold(Monoid::max(F, F), top, t, &[1], None);
     let e = b.map(
         F,
         &[0, 1],
@@ -78,7 +71,7 @@ fn rows(m: i64, c: i64) -> Kernel {
         }),
     );
     let sum = b.fill(F, &[0], 0.0);
-    b.k.body.push(fold(Monoid::sum(F, F), sum, e));
+    b.fold(Monoid::sum(F, F), sum, e, &[1], None);
     let out = b.map(
         F,
         &[0, 1],
@@ -89,7 +82,7 @@ fn rows(m: i64, c: i64) -> Kernel {
         }),
     );
     b.store(y, out);
-    b.k
+    b.0.k
 }
 
 /// A schedule whose tasks go through the rows in blocks, and through nothing else.

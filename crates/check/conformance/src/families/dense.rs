@@ -1,22 +1,16 @@
 //! Products and convolutions.
 use super::Case;
 use crate::Rng;
-use crate::build::{B, at, bound, expr, n};
+use crate::build::{B, at, blocked, bound, expr, n};
 use expr::functions;
-use kernel::{Family, Term};
+use kernel::{Access, Family, Kernel, Term};
 use layout::{DType, Leaf};
 
 const F: DType = DType::F32;
 
 /// y[b, m, n] = f(a[b, m, k] w[b or not, k, n] + c[n]), in several layouts and types.
 pub(super) fn product(rng: &mut Rng) -> Case {
-    let (batch, m, nn, k) = (
-        rng.of(&[1, 1, 3]),
-        rng.extent(40),
-        rng.extent(40),
-        rng.extent(40),
-    );
-    let (ta, tw, acc) = rng.of(&[
+    let types = [
         (F, F, F),
         (F, F, F),
         (DType::F16, DType::F16, F),
@@ -24,7 +18,25 @@ pub(super) fn product(rng: &mut Rng) -> Case {
         (DType::BF16, F, F),
         (DType::I8, DType::I8, DType::I32),
         (DType::U8, DType::I8, DType::I32),
-    ]);
+    ];
+    product_of(rng, &types)
+}
+
+/// The same in types that GPUs lack.
+pub(super) fn wide_product(rng: &mut Rng) -> Case {
+    let types = [DType::F64, DType::I64].map(|d| (d, d, d));
+    product_of(rng, &types)
+}
+
+/// Types of the factors and of the sum are one of `types`.
+fn product_of(rng: &mut Rng, types: &[(DType, DType, DType)]) -> Case {
+    let (batch, m, nn, k) = (
+        rng.of(&[1, 1, 3]),
+        rng.extent(40),
+        rng.extent(40),
+        rng.extent(40),
+    );
+    let (ta, tw, acc) = rng.of(types);
     let axes = [("b", n(batch)), ("m", n(m)), ("k", n(k)), ("n", n(nn))];
     let mut b = B::new("product", Family::Contract, &axes);
     let a = match rng.once_in(3) {
@@ -79,15 +91,71 @@ pub(super) fn product(rng: &mut Rng) -> Case {
     }
     let oy = b.write(out, batch * m * nn, at(&[(0, m * nn), (1, nn), (3, 1)]));
     b.store(oy, last);
-    Case::new(b.k, if out == DType::F16 { 2e-3 } else { 2e-5 })
+    Case::new(b.0.k, if out == DType::F16 { 2e-3 } else { 2e-5 })
+}
+
+/// A product with its second factor in panels of 16 or 64 columns, as packing leaves it.
+pub(super) fn panels(rng: &mut Rng) -> Case {
+    let (m, nn, k) = (rng.extent(40), rng.extent(67), rng.extent(67));
+    let (nr, gelu) = (rng.of(&[16, 64]), rng.once_in(2));
+    Case::new(panels_of(m, nn, k, nr, gelu), 2e-5)
+}
+
+/// `y[m, n] = a[m, k] w[k, n]`, or gelu of that and `c[n]`; `w` lies in panels of `nr` columns.
+pub fn panels_of(m: i64, nn: i64, k: i64, nr: i64, gelu: bool) -> Kernel {
+    let axes = [("m", n(m)), ("k", n(k)), ("n", n(nn))];
+    let mut b = B::new("gemm", Family::Contract, &axes);
+    let oa = b.read(F, m * k, at(&[(0, k), (1, 1)]));
+    let blocks = (nn + nr - 1) / nr;
+    let terms = vec![
+        blocked(2, blocks, k * nr, nr, 1),
+        Term::flat(1, n(k), n(nr)),
+    ];
+    let ow = b.read(F, blocks * nr * k, Access::strided(n(0), terms));
+    let acc = b.fill(F, &[0, 2], 0.0);
+    let (a, w) = (b.load(oa, &[0, 1]), b.load(ow, &[1, 2]));
+    b.contract(acc, a, w, &[1]);
+    let mut last = acc;
+    if gelu {
+        let oc = b.read(F, nn, at(&[(2, 1)]));
+        let c = b.load(oc, &[2]);
+        let e = expr(|e| {
+            let (x, c) = (e.input(0, F), e.input(1, F));
+            let s = e.add(x, c);
+            functions::gelu_erf(e, s, F)
+        });
+        last = b.map(F, &[0, 2], &[acc, c], e);
+    }
+    let oy = b.write(F, m * nn, at(&[(0, nn), (2, 1)]));
+    b.store(oy, last);
+    b.0.k
 }
 
 /// A convolution, channels last or first.
 pub(super) fn conv(rng: &mut Rng) -> Case {
-    let (batch, c, oc) = (rng.of(&[0, 1, 1, 2]), rng.some(17), rng.some(17));
-    let (r, stride, pad) = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2)]);
-    let h = rng.some(9).max(r);
+    let (batch, c, oc) = (rng.of(&[0, 1, 1, 2]), rng.some(17), rng.some(33));
+    let shape = rng.of(&[(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 2, 2), (7, 2, 3)]);
+    let h = rng.some(9).max(shape.0);
     let first = rng.once_in(2);
+    conv_of([batch, h, c, oc], shape, first)
+}
+
+/// A convolution whose weights' rows lie backwards: they can be taken while a piece of the channels has several, and
+/// not in a last piece of one, from where the sum goes on statement by statement.
+pub(super) fn backwards(rng: &mut Rng) -> Case {
+    let (c, oc) = (rng.some(17), rng.some(33));
+    let (r, pad) = rng.of(&[(3, 0), (3, 1), (2, 0)]);
+    let h = rng.some(9).max(r);
+    let mut case = conv_of([2, h, c, oc], (r, 1, pad), false);
+    let w = &mut case.kernel.operands[1].access;
+    let step = r * c * oc;
+    *w = at(&[(3, -step), (4, c * oc), (5, oc), (6, 1)]);
+    w.offset = n((r - 1) * step);
+    case
+}
+
+/// Batch, extent, channels in and out; window, stride and pad.
+fn conv_of([batch, h, c, oc]: [i64; 4], (r, stride, pad): (i64, i64, i64), first: bool) -> Case {
     let o = (h + 2 * pad - r) / stride + 1;
     let axes = [
         ("b", n(batch)),
@@ -138,12 +206,18 @@ pub(super) fn conv(rng: &mut Rng) -> Case {
         }),
     );
     b.store(oy, y);
-    Case::new(b.k, 2e-5)
+    Case::new(b.0.k, 2e-5)
 }
 
 /// A depthwise convolution.
 pub(super) fn depthwise(rng: &mut Rng) -> Case {
-    let (r, stride, pad, apart) = rng.of(&[(3, 1, 1, 1), (5, 2, 2, 1), (3, 2, 2, 2)]);
+    let (r, stride, pad, apart) = rng.of(&[
+        (3, 1, 1, 1),
+        (5, 2, 2, 1),
+        (3, 2, 2, 2),
+        (5, 1, 4, 2),
+        (7, 1, 5, 3),
+    ]);
     let c = rng.some(33);
     let h = rng.some(9).max((r - 1) * apart + 1);
     let o = (h + 2 * pad - (r - 1) * apart - 1) / stride + 1;
@@ -175,7 +249,7 @@ pub(super) fn depthwise(rng: &mut Rng) -> Case {
     let w = b.load(ow, &[2, 3, 4]);
     b.contract(acc, x, w, &[2, 3]);
     b.store(oy, acc);
-    Case::new(b.k, 2e-5)
+    Case::new(b.0.k, 2e-5)
 }
 
 /// A convolution of small groups: every channel is a lane that reads its group's channels in turn.
@@ -226,5 +300,5 @@ pub(super) fn grouped(rng: &mut Rng) -> Case {
     let w = b.load(ow, &[2, 3, 4, 5]);
     b.contract(acc, x, w, &[2, 3, 4]);
     b.store(oy, acc);
-    Case::new(b.k, 2e-5)
+    Case::new(b.0.k, 2e-5)
 }

@@ -42,6 +42,15 @@ pub(super) fn map(rng: &mut Rng) -> Case {
         DType::I64,
         DType::Bool,
     ]);
+    map_of(rng, d)
+}
+
+/// The same in a type that GPUs lack.
+pub(super) fn wide_map(rng: &mut Rng) -> Case {
+    map_of(rng, DType::F64)
+}
+
+fn map_of(rng: &mut Rng, d: DType) -> Case {
     let to = rng.of(&TYPES);
     let (r, c) = (rng.extent(20), rng.extent(70));
     let all = [
@@ -57,10 +66,15 @@ pub(super) fn map(rng: &mut Rng) -> Case {
         DType::Bool => rng.of(&[Binary::And, Binary::Or, Binary::Xor]),
         _ => rng.of(&all),
     };
-    let program = match rng.below(3) {
+    let program = match rng.below(4) {
         0 => expr(|e| {
             let (x, y) = (e.input(0, d), e.input(1, d));
             e.binary(g, x, y)
+        }),
+        // The broadcast one first.
+        3 => expr(|e| {
+            let (x, y) = (e.input(0, d), e.input(1, d));
+            e.binary(g, y, x)
         }),
         1 => expr(|e| {
             let (x, y) = (e.input(0, d), e.input(1, d));
@@ -90,7 +104,7 @@ pub(super) fn map(rng: &mut Rng) -> Case {
     let z = b.load(oz, axes);
     let y = b.map(d, &[0, 1], &[x, z], program);
     b.store(oy, y);
-    Case::new(b.k, tolerance(d))
+    Case::new(b.0.k, tolerance(d))
 }
 
 /// The larger of two numbers, whatever their type.
@@ -154,12 +168,14 @@ pub(super) fn unary(rng: &mut Rng) -> Case {
             let x = e.input(0, d);
             let h = functions::hard_swish(e, x, d);
             let s = functions::silu(e, x);
+            let g = functions::gelu_tanh(e, x, d);
+            let s = e.add(s, g);
             e.add(h, s)
         }),
     );
     b.store(oy, y);
     b.store(oz, z);
-    Case::new(b.k, tolerance(d))
+    Case::new(b.0.k, tolerance(d))
 }
 
 /// y[...] = x[...] with other strides.
@@ -172,24 +188,38 @@ pub(super) fn mover(rng: &mut Rng) -> Case {
         DType::Bool,
         DType::I32,
     ]);
-    let ext = [rng.extent(7), rng.some(17), rng.some(9)];
-    let all: i64 = ext.iter().product();
-    let order = rng.of(&[[0usize, 1, 2], [2, 1, 0], [1, 0, 2], [0, 2, 1]]);
-    let mut ys = [0; 3];
-    let mut stride = 1;
-    for &i in order.iter().rev() {
-        ys[i] = stride;
-        stride *= ext[i];
-    }
-    let axes = [("a", n(ext[0])), ("b", n(ext[1])), ("c", n(ext[2]))];
+    let ext = [rng.extent(7), rng.some(17), rng.some(9), rng.some(3)];
+    // How what is written lies, and whether the last axis but one is read again and again.
+    let (order, again) = rng.of(&[
+        ([0usize, 1, 2, 3], false),
+        ([3, 2, 1, 0], false),
+        ([1, 0, 2, 3], false),
+        ([0, 2, 3, 1], false),
+        ([0, 1, 2, 3], true),
+        ([2, 1, 0, 3], true),
+    ]);
+    let dense = |order: &[usize]| {
+        let (mut strides, mut all) = ([0; 4], 1);
+        for &i in order.iter().rev() {
+            strides[i] = all;
+            all *= ext[i];
+        }
+        (strides, all)
+    };
+    let (xs, read) = match again {
+        true => dense(&[0, 1, 3]),
+        false => dense(&[0, 1, 2, 3]),
+    };
+    let (ys, written) = dense(&order);
+    let names = ["a", "b", "c", "d"];
+    let axes: Vec<_> = names.into_iter().zip(ext.map(n)).collect();
     let mut b = B::new("move", Family::Move, &axes);
-    let xs = [ext[1] * ext[2], ext[2], 1];
-    let term = |s: [i64; 3]| at(&[(0, s[0]), (1, s[1]), (2, s[2])]);
-    let ox = b.read(d, all, term(xs));
-    let oy = b.write(d, all, term(ys));
-    let t = b.load(ox, &[0, 1, 2]);
+    let term = |s: [i64; 4]| at(&[(0, s[0]), (1, s[1]), (2, s[2]), (3, s[3])]);
+    let ox = b.read(d, read, term(xs));
+    let oy = b.write(d, written, term(ys));
+    let t = b.load(ox, &[0, 1, 2, 3]);
     b.store(oy, t);
-    Case::new(b.k, 0.0).exact()
+    Case::new(b.0.k, 0.0).exact()
 }
 
 impl Case {
@@ -221,7 +251,7 @@ pub(super) fn pad(rng: &mut Rng) -> Case {
         let op = b.write(F, blocks * size * k, Access::strided(n(0), terms));
         let t = b.load(ow, &[0, 1]);
         b.store(op, t);
-        return Case::new(b.k, 1e-12);
+        return Case::new(b.0.k, 1e-12);
     }
     let (h, w, before) = (rng.some(9), rng.some(9), rng.of(&[0, 1, 3]));
     let mut b = B::new(
@@ -238,10 +268,26 @@ pub(super) fn pad(rng: &mut Rng) -> Case {
     let oy = b.write(F, size, at(&[(0, w + 2 * before), (1, 1)]));
     let t = b.load(ox, &[0, 1]);
     b.store(oy, t);
-    Case::new(b.k, 1e-12)
+    Case::new(b.0.k, 1e-12)
 }
 
-/// y[i, j, c] = x[a[i], b[i, j], c].
+/// Rows behind others in a larger tensor, the last of which are left out: a piece of a concatenation.
+pub(super) fn piece(rng: &mut Rng) -> Case {
+    let (h, w) = (rng.some(17), rng.some(17));
+    let (before, left_out) = (rng.of(&[0, 3]), rng.of(&[0, 1]));
+    let axes = [("h", n(h)), ("w", n(w))];
+    let mut b = B::new("piece", Family::Move, &axes);
+    let ox = b.read(F, h * w, at(&[(0, w), (1, 1)]));
+    let mut y = at(&[(0, w), (1, 1)]);
+    y.offset = n(before * w);
+    y.bounds = vec![bound(&[(0, 1)], 0, h - left_out)];
+    let oy = b.write(F, (before + h) * w, y);
+    let t = b.load(ox, &[0, 1]);
+    b.store(oy, t);
+    Case::new(b.0.k, 0.0).exact()
+}
+
+/// y[i, j, c] = 2 x[a[i], b[i, j], c], the channels innermost or outermost in memory.
 pub(super) fn gather(rng: &mut Rng) -> Case {
     let (h, w) = (rng.some(7), rng.some(7));
     let (i, j, c) = (rng.extent(33), rng.some(5), rng.some(9));
@@ -254,8 +300,12 @@ pub(super) fn gather(rng: &mut Rng) -> Case {
     let mut b = B::new("gather", Family::Map, &axes);
     let oa = b.read(types.0, i, at(&[(0, 1)]));
     let ob = b.read(types.1, i * j, at(&[(0, j), (1, 1)]));
-    let mut d = at(&[(2, 1)]);
-    for (by, stride, extent) in [(oa, w * c, h), (ob, c, w)] {
+    let (sh, sw, sc) = match rng.once_in(2) {
+        true => (w * c, c, 1),
+        false => (w, 1, h * w),
+    };
+    let mut d = at(&[(2, sc)]);
+    for (by, stride, extent) in [(oa, sh, h), (ob, sw, w)] {
         d.indexed.push(Indexed {
             by,
             stride: n(stride),
@@ -265,8 +315,13 @@ pub(super) fn gather(rng: &mut Rng) -> Case {
     let od = b.read(F, h * w * c, d);
     let oy = b.write(F, i * j * c, at(&[(0, j * c), (1, c), (2, 1)]));
     let t = b.load(od, &[0, 1, 2]);
+    let twice = expr(|e| {
+        let x = e.input(0, F);
+        e.add(x, x)
+    });
+    let t = b.map(F, &[0, 1, 2], &[t], twice);
     b.store(oy, t);
-    let mut case = Case::new(b.k, 1e-12);
+    let mut case = Case::new(b.0.k, 1e-12);
     case.top = h.min(w) as u64;
     case
 }

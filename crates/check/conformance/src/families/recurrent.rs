@@ -45,5 +45,5 @@ pub(super) fn recurrent(rng: &mut Rng) -> Case {
         along: Some(0),
     });
     b.store(oe, h);
-    Case::new(b.k, 1e-4)
+    Case::new(b.0.k, 1e-4)
 }

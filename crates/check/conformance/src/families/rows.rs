@@ -2,15 +2,75 @@
 use super::Case;
 use crate::Rng;
 use crate::build::{B, at, bound, expr, n};
-use expr::{Monoid, Unary};
+use expr::{Expr, Monoid, Unary};
 use kernel::{Access, Family, Stmt, Term};
 use layout::{DType, Dim};
 
 const F: DType = DType::F32;
 
+/// Rows and columns: many of either or of neither.
+fn sizes(rng: &mut Rng) -> (i64, i64) {
+    match rng.below(3) {
+        0 => (rng.extent(40), rng.some(67)),
+        1 => (rng.extent(16), rng.some(67) * rng.times(5)),
+        _ => (rng.extent(40) * rng.times(8), rng.some(16)),
+    }
+}
+
+/// Mean and variance of rows, one after the other, then scaled and shifted.
+pub(super) fn layer_norm(rng: &mut Rng) -> Case {
+    let (m, nn) = sizes(rng);
+    let axes = [("m", n(m)), ("n", n(nn))];
+    let mut b = B::new("layernorm", Family::Row, &axes);
+    let ox = b.read(F, m * nn, at(&[(0, nn), (1, 1)]));
+    let x = b.load(ox, &[0, 1]);
+    let sum = b.fill(F, &[0], 0.0);
+    b.fold(Monoid::sum(F, F), sum, x, &[1], None);
+    let mean = expr(|e| {
+        let (s, c) = (e.input(0, F), e.constant(nn as f64, F));
+        e.div(s, c)
+    });
+    let mean = b.map(F, &[0], &[sum], mean);
+    let squares = b.fill(F, &[0], 0.0);
+    let mut deviation = Monoid::sum(F, F);
+    deviation.lift = expr(|e| {
+        let (x, m) = (e.input(0, F), e.input(1, F));
+        let d = e.sub(x, m);
+        e.mul(d, d)
+    });
+    b.k.body.push(Stmt::Fold {
+        monoid: deviation,
+        state: vec![squares],
+        args: vec![x, mean],
+        over: vec![1],
+        rescale: None,
+    });
+    let (og, oc) = (b.read(F, nn, at(&[(1, 1)])), b.read(F, nn, at(&[(1, 1)])));
+    let (g, c) = (b.load(og, &[1]), b.load(oc, &[1]));
+    let y = b.map(F, &[0, 1], &[x, mean, squares, g, c], normalised(nn));
+    let oy = b.write(F, m * nn, at(&[(0, nn), (1, 1)]));
+    b.store(oy, y);
+    Case::new(b.0.k, 1e-4)
+}
+
+/// `(x - mean) / sqrt(squares / count + 1e-5) * g + c`.
+fn normalised(count: i64) -> Expr {
+    expr(|e| {
+        let [x, m, q, g, c] = [0, 1, 2, 3, 4].map(|i| e.input(i, F));
+        let (count, least) = (e.constant(count as f64, F), e.constant(1e-5, F));
+        let v = e.div(q, count);
+        let v = e.add(v, least);
+        let r = e.unary(Unary::Rsqrt, v);
+        let d = e.sub(x, m);
+        let d = e.mul(d, r);
+        let d = e.mul(d, g);
+        e.add(d, c)
+    })
+}
+
 /// Softmax over rows, of known or symbolic sizes.
 pub(super) fn softmax(rng: &mut Rng) -> Case {
-    let (m, nn) = (rng.extent(40), rng.some(67) * rng.of(&[1, 1, 5]));
+    let (m, nn) = sizes(rng);
     let symbolic = rng.once_in(2);
     let (rows, cols) = match symbolic {
         true => (Dim::sym("m"), Dim::sym("n")),
@@ -33,14 +93,7 @@ pub(super) fn softmax(rng: &mut Rng) -> Case {
     let oy = b.write_dim(F, all, access);
     let x = b.load(ox, &[0, 1]);
     let m_tile = b.fill(F, &[0], f64::NEG_INFINITY);
-    let fold = |monoid: Monoid, state: u16, arg: u16| Stmt::Fold {
-        monoid,
-        state: vec![state],
-        args: vec![arg],
-        over: vec![1],
-        rescale: None,
-    };
-    b.k.body.push(fold(Monoid::max(F, F), m_tile, x));
+    b.fold(Monoid::max(F, F), m_tile, x, &[1], None);
     let e = b.map(
         F,
         &[0, 1],
@@ -52,7 +105,7 @@ pub(super) fn softmax(rng: &mut Rng) -> Case {
         }),
     );
     let s = b.fill(F, &[0], 0.0);
-    b.k.body.push(fold(Monoid::sum(F, F), s, e));
+    b.fold(Monoid::sum(F, F), s, e, &[1], None);
     let y = b.map(
         F,
         &[0, 1],
@@ -63,7 +116,7 @@ pub(super) fn softmax(rng: &mut Rng) -> Case {
         }),
     );
     b.store(oy, y);
-    let mut case = Case::new(b.k, 1e-5);
+    let mut case = Case::new(b.0.k, 1e-5);
     if symbolic {
         case.symbols = vec![("m".into(), m), ("n".into(), nn)];
     }
@@ -73,7 +126,7 @@ pub(super) fn softmax(rng: &mut Rng) -> Case {
 /// A standard reduction, along the inner axis, the outer one, or both.
 pub(super) fn reduction(rng: &mut Rng) -> Case {
     let i64s = DType::I64;
-    let which = rng.below(14);
+    let which = rng.below(17);
     let (m, d) = match which {
         0 => (Monoid::sum(F, F), F),
         1 => (Monoid::product(F, F), F),
@@ -88,9 +141,13 @@ pub(super) fn reduction(rng: &mut Rng) -> Case {
         10 => (Monoid::argmax(i64s, 0, false), i64s),
         11 => (Monoid::any(DType::Bool), DType::Bool),
         12 => (Monoid::max(DType::U8, DType::U8), DType::U8),
+        13 => (Monoid::argmax(F, 0, true), F),
+        14 => (Monoid::first(1, F, 0, false), F),
+        15 => (Monoid::first(3, F, 0, true), F),
         _ => (Monoid::sum(DType::F16, F), DType::F16),
     };
-    let (rows, cols) = (rng.some(33), rng.some(67) * rng.of(&[1, 4]));
+    let (rows, cols) = sizes(rng);
+    let rows = rows.max(1);
     let over = match rng.below(3) {
         0 => vec![1u16],
         1 => vec![0],
@@ -139,7 +196,7 @@ pub(super) fn reduction(rng: &mut Rng) -> Case {
         let y = b.map(r, &kept, &slots, e);
         b.store(oy, y);
     }
-    let mut case = Case::new(b.k, 1e-3);
+    let mut case = Case::new(b.0.k, 1e-3);
     case.top = 3;
     case
 }
@@ -185,13 +242,7 @@ pub(super) fn pool(rng: &mut Rng) -> Case {
     let order: &[u16] = if last { &[0, 1, 4] } else { &[0, 1, 2] };
     let st = b.fill(F, order, start);
     let x = b.load(ox, &[0, 1, 2, 3, 4]);
-    b.k.body.push(Stmt::Fold {
-        monoid,
-        state: vec![st],
-        args: vec![x],
-        over: vec![r0, s0],
-        rescale: None,
-    });
+    b.fold(monoid, st, x, &[r0, s0], None);
     b.store(oy, st);
-    Case::new(b.k, 1e-5)
+    Case::new(b.0.k, 1e-5)
 }

@@ -50,7 +50,7 @@ pub(super) fn select(rng: &mut Rng) -> Case {
         let y = b.map(ty, &[0, 2], &states[i * k..(i + 1) * k], e);
         b.store(oy, y);
     }
-    let mut case = Case::new(b.k, 1e-6);
+    let mut case = Case::new(b.0.k, 1e-6);
     // Many ties.
     case.top = 5;
     case
@@ -80,15 +80,15 @@ pub(super) fn places(rng: &mut Rng) -> Case {
         e.select(first, one, none)
     });
     let before = b.map(DType::I32, &[0, 1, 2], &[x, y], before);
-    b.k.body.push(Stmt::Fold {
-        monoid: Monoid::sum(DType::I32, DType::I32),
-        state: vec![place],
-        args: vec![before],
-        over: vec![2],
-        rescale: None,
-    });
+    b.fold(
+        Monoid::sum(DType::I32, DType::I32),
+        place,
+        before,
+        &[2],
+        None,
+    );
     b.store(oy, place);
-    let mut case = Case::new(b.k, 1e-6);
+    let mut case = Case::new(b.0.k, 1e-6);
     // Many ties.
     case.top = 5;
     case
@@ -121,16 +121,10 @@ pub(super) fn sorted(rng: &mut Rng) -> Case {
         });
         let args = if value { vec![at, x] } else { vec![at] };
         let one = b.map(ty, &[0, 1, 2], &args, one);
-        b.k.body.push(Stmt::Fold {
-            monoid: max,
-            state: vec![state],
-            args: vec![one],
-            over: vec![2],
-            rescale: None,
-        });
+        b.fold(max, state, one, &[2], None);
         b.store(oy, state);
     }
-    let mut case = Case::new(b.k, 1e-6);
+    let mut case = Case::new(b.0.k, 1e-6);
     case.top = 19;
     case
 }

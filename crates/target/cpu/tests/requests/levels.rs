@@ -12,14 +12,6 @@ const URGENT: u64 = 1000;
 /// After so long nothing goes on any more.
 const HUNG: Duration = Duration::from_secs(30);
 
-/// Numbers that look random, by seed.
-fn next(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
-}
-
 /// A helper of one urgent request leaves for a more urgent one, and may do so as the first ends; what it says then
 /// must not keep its place free for good.
 #[test]
@@ -49,7 +41,7 @@ fn those_below_go_on_when_two_levels_of_urgent_requests_are_done() {
                 let mut f = e.new_frame().expect("a frame");
                 let x = values(M * K, number as i64);
                 let right = want(&x, &w);
-                let mut state = seed + number;
+                let mut drawn = fastrand::Rng::with_seed(seed + number);
                 for i in 0.. {
                     let over = match priority {
                         0 => done.load(Ordering::SeqCst),
@@ -70,7 +62,7 @@ fn those_below_go_on_when_two_levels_of_urgent_requests_are_done() {
                     if priority == 0 {
                         below[number as usize].fetch_add(1, Ordering::SeqCst);
                     } else {
-                        std::thread::sleep(Duration::from_micros(next(&mut state) % 150));
+                        std::thread::sleep(Duration::from_micros(drawn.u64(..150)));
                     }
                 }
                 let _ = tell.send(name);

@@ -1,12 +1,12 @@
 //! Requests: init shared between plans, arenas, states, several callers at once, errors, timelines.
-use crate::programs::build;
 mod levels;
 mod sharing;
 
-use build::{B, at, blocked, expr, n};
+use conformance::build::{B, at, blocked, bound, expr, n};
+use conformance::cpu_schedule;
 use device::{Device, DeviceError, EmptyShelf, Executable, PackedStore, Request, State};
 use expr::functions;
-use kernel::{Access, AxisTile, CpuMapping, Family, Kernel, Mapping, Place, Role, Schedule, Term};
+use kernel::{Access, AxisTile, Family, Kernel, Role, Term};
 use layout::{DType, Dim, DimBox};
 use machine::{Cost, Work};
 use plan::{
@@ -23,35 +23,9 @@ const K: i64 = 24;
 const N: i64 = 37;
 const BLOCKS: i64 = 3;
 
-fn schedule(k: &Kernel, grid: &[(u16, i64)]) -> Schedule {
-    let loaded = |t: usize| {
-        k.body
-            .iter()
-            .any(|s| matches!(s, kernel::Stmt::Load { dst, .. } if *dst as usize == t))
-    };
-    Schedule {
-        grid: grid
-            .iter()
-            .map(|&(axis, tile)| AxisTile { axis, tile })
-            .collect(),
-        loops: vec![],
-        places: (0..k.tiles.len())
-            .map(|t| {
-                if loaded(t) {
-                    Place::InPlace
-                } else {
-                    Place::Register
-                }
-            })
-            .collect(),
-        chunk: 1,
-        raster: 1,
-        mapping: Mapping::Cpu(CpuMapping::default()),
-    }
-}
-
 fn step(name: &str, k: Kernel, grid: &[(u16, i64)], args: Vec<u32>, waits: Vec<Wait>) -> Step {
-    let s = schedule(&k, grid);
+    let grid = grid.iter().map(|&(axis, tile)| AxisTile { axis, tile });
+    let s = cpu_schedule(&k, grid.collect(), vec![], true, None);
     let tasks = s.grid.iter().fold(Dim::ONE, |a, t| {
         a * k.axes[t.axis as usize].extent.ceil_div(&Dim::Known(t.tile))
     });
@@ -110,7 +84,7 @@ fn relu(rows: i64, cols: i64) -> Kernel {
         }),
     );
     b.store(oy, y);
-    b.k
+    b.0.k
 }
 
 /// x [M,K] times a weight [N,K] packed by init, through the arena, then relu; `tile` rows per task.
@@ -122,7 +96,7 @@ fn model(tile: i64) -> Plan {
 fn waiting(tile: i64, tiled: bool) -> Plan {
     let mut p = B::new("pack", Family::Move, &[("k", n(K)), ("n", n(BLOCKS * 16))]);
     let mut w = at(&[(0, 1), (1, K)]);
-    w.bounds = vec![build::bound(&[(1, 1)], 0, N)];
+    w.bounds = vec![bound(&[(1, 1)], 0, N)];
     let ow = p.read(F, N * K, w);
     let panels = || {
         vec![
@@ -156,7 +130,7 @@ fn waiting(tile: i64, tiled: bool) -> Plan {
     let b = g.load(ob, &[1, 2]);
     g.contract(acc, a, b, &[1]);
     g.store(oy, acc);
-    let gemm = step("gemm", g.k, &[(0, tile)], vec![0, 2, 3], vec![]);
+    let gemm = step("gemm", g.0.k, &[(0, tile)], vec![0, 2, 3], vec![]);
     let mut relu = step(
         "relu",
         relu(M, N),
@@ -180,7 +154,7 @@ fn waiting(tile: i64, tiled: bool) -> Plan {
         inputs: vec![port("x", n(M * K), 0)],
         outputs: vec![port("y", n(M * N), 4)],
         states: vec![],
-        init: vec![step("pack", p.k, &[(1, 16)], vec![1, 2], vec![])],
+        init: vec![step("pack", p.0.k, &[(1, 16)], vec![1, 2], vec![])],
         steps: vec![gemm, relu],
         arena_bytes: 64 + (M * N * 4) as u64,
         far_arenas: vec![],
@@ -550,7 +524,7 @@ fn states_stay_in_place() {
             buffer: 1,
         }],
         init: vec![],
-        steps: vec![step("append", b.k, &[], vec![0, 1], vec![])],
+        steps: vec![step("append", b.0.k, &[], vec![0, 1], vec![])],
         arena_bytes: 0,
         far_arenas: vec![],
         constraints: vec![],

@@ -267,13 +267,8 @@ mod tests {
 
     /// Rows with many ties, infinities, zeros of both signs, and NaNs in some.
     fn rows() -> Vec<Vec<f32>> {
-        let mut seed = 1u64;
-        let mut draw = move |n: u64| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (seed >> 33) % n
-        };
+        let mut drawn = fastrand::Rng::with_seed(1);
+        let mut draw = move |n: u64| drawn.u64(..n);
         let odd = [f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0];
         let mut out = Vec::new();
         for n in [1usize, 2, 15, 16, 17, 33, 100, 128, 129, 300, 1000] {
