@@ -105,9 +105,18 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         let _ = writeln!(out, "  power    {} W ({})", p.value, p.source);
     }
     said(&mut out, "note", &m.note);
-    let with = |s: &Sourced, f: fn(f64) -> String| {
-        format!("{} {}", f(s.value), &s.source.to_string()[..1])
-    };
+    levels(&mut out, m, style);
+    units_of(&mut out, m, style);
+    costs(&mut out, m, style);
+    out
+}
+
+/// A number with the first letter of where it is from.
+fn with(s: &Sourced, f: fn(f64) -> String) -> String {
+    format!("{} {}", f(s.value), &s.source.to_string()[..1])
+}
+
+fn levels(out: &mut String, m: &Machine, style: Style) {
     let _ = writeln!(
         out,
         "\n{} (s spec, m measured, f fitted, a assumed)",
@@ -136,6 +145,9 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ]);
     }
     out.push_str(&t.render(style));
+}
+
+fn units_of(out: &mut String, m: &Machine, style: Style) {
     let _ = writeln!(
         out,
         "\n{} (operations per second; a multiply-add counts as two)",
@@ -166,6 +178,10 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
         ]);
     }
     out.push_str(&t.render(style));
+}
+
+/// Fixed costs and links.
+fn costs(out: &mut String, m: &Machine, style: Style) {
     let _ = writeln!(out, "\n{}", style.heading("fixed costs"));
     let c = &m.costs;
     for (name, v) in [
@@ -198,5 +214,4 @@ pub fn machine_table(m: &Machine, style: Style) -> String {
             l.latency_s.source
         );
     }
-    out
 }

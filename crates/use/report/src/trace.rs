@@ -1,18 +1,31 @@
 //! Timelines as Chrome traces.
-use crate::Profile;
+use crate::{Profile, StepProfile};
 use plan::{Activity, Mark, Timeline};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Steps of a profile by name.
+type ByName<'a> = BTreeMap<&'a str, &'a StepProfile>;
+
 /// A request as Chrome trace events (Perfetto and chrome://tracing open them): workers as threads of
 /// one process, the prediction, step after step, as another; decisions are instants. Times are microseconds.
 pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
-    let by_name: BTreeMap<&str, &crate::StepProfile> = profile
+    let by_name: ByName = profile
         .steps
         .iter()
         .map(|s| (s.step.name.as_str(), s))
         .collect();
     let mut events: Vec<Value> = Vec::new();
+    named(&mut events, profile, timeline);
+    measured(&mut events, &by_name, timeline);
+    predicted(&mut events, &by_name, timeline);
+    device(&mut events, timeline);
+    decisions(&mut events, timeline);
+    json!({"displayTimeUnit": "ns", "traceEvents": events}).to_string()
+}
+
+/// What processes and threads are called.
+fn named(events: &mut Vec<Value>, profile: &Profile, timeline: &Timeline) {
     let name = |pid: u32, tid: u32, what: &str, text: String| json!({"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": text}});
     events.push(name(
         1,
@@ -36,22 +49,28 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
         };
         events.push(name(1, w, "thread_name", text));
     }
-    let args = |s: &crate::StepProfile| {
-        json!({
-            "step": s.step.number,
-            "nodes": s.step.nodes,
-            "kernel": s.step.kernel,
-            "shapes": s.step.shapes,
-            "tiles": s.step.schedule,
-            "FLOP": s.step.flop,
-            "unique bytes": s.step.unique_bytes(),
-            "all bytes": s.step.all_bytes(),
-            "bound": s.step.bound,
-            "predicted us": s.step.predicted_us,
-            "median us": s.time_us,
-            "reason": s.step.reason,
-        })
-    };
+}
+
+/// What is told of a step beside its times.
+fn args(s: &StepProfile) -> Value {
+    json!({
+        "step": s.step.number,
+        "nodes": s.step.nodes,
+        "kernel": s.step.kernel,
+        "shapes": s.step.shapes,
+        "tiles": s.step.schedule,
+        "FLOP": s.step.flop,
+        "unique bytes": s.step.unique_bytes(),
+        "all bytes": s.step.all_bytes(),
+        "bound": s.step.bound,
+        "predicted us": s.step.predicted_us,
+        "median us": s.time_us,
+        "reason": s.step.reason,
+    })
+}
+
+/// Spans of the workers.
+fn measured(events: &mut Vec<Value>, by_name: &ByName<'_>, timeline: &Timeline) {
     let mut spans: Vec<_> = timeline.spans.iter().collect();
     spans.sort_by_key(|s| (s.start_ns, s.worker));
     for s in spans {
@@ -74,6 +93,10 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
             "args": a,
         }));
     }
+}
+
+/// The steps as predicted, one after the other.
+fn predicted(events: &mut Vec<Value>, by_name: &ByName<'_>, timeline: &Timeline) {
     let mut at = 0.0;
     for step in &timeline.steps {
         if let Some(p) = by_name.get(step.as_str()) {
@@ -90,7 +113,10 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
             at += p.step.predicted_us;
         }
     }
-    device(&mut events, timeline);
+}
+
+/// Decisions as instants across all of them: they are about what every worker does.
+fn decisions(events: &mut Vec<Value>, timeline: &Timeline) {
     for m in &timeline.marks {
         let others: Vec<Value> = m
             .why
@@ -102,7 +128,6 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
             "name": decided(m),
             "cat": "decision",
             "ph": "i",
-            // Across all of them: it is about what every worker does.
             "s": "g",
             "pid": 1,
             "tid": 0,
@@ -110,7 +135,6 @@ pub fn chrome_trace(profile: &Profile, timeline: &Timeline) -> String {
             "args": {"choice": m.why.choice, "reason": m.why.reason, "alternatives": others},
         }));
     }
-    json!({"displayTimeUnit": "ns", "traceEvents": events}).to_string()
 }
 
 /// A decision in a few words.

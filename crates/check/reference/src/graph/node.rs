@@ -3,7 +3,7 @@ use super::symbols::{Evaluate, Symbols, Watch};
 use super::{attention, contract, control, conv, map, reduce};
 use crate::error::R;
 use crate::{Memory, run_kernel};
-use graph::{Graph, Node, Op, View};
+use graph::{Graph, Node, Op, PoolSpec, View};
 use hostops::PoolWindow;
 use kernel::{Kernel, Role};
 use layout::DType;
@@ -90,6 +90,32 @@ fn custom(
     made.iter().map(of).collect()
 }
 
+fn view(v: &View, x: &Tensor, symbols: &Symbols) -> R<Tensor> {
+    Ok(match v {
+        View::Reshape(s) => hostops::reshape(x, &symbols.shape(s)?)?,
+        View::Permute(p) => hostops::permute(x, p)?,
+        View::Slice {
+            starts,
+            steps,
+            extents,
+        } => hostops::slice(x, &symbols.dims(starts)?, steps, &symbols.shape(extents)?)?,
+        View::Expand(s) => hostops::expand(x, &symbols.shape(s)?)?,
+    })
+}
+
+/// A pool whose output has `shape`.
+fn pool(s: &PoolSpec, x: &Tensor, shape: &[usize], symbols: &Symbols) -> R<Tensor> {
+    let window = PoolWindow {
+        kernel: s.kernel.clone(),
+        strides: s.strides.clone(),
+        dilations: s.dilations.clone(),
+        before: symbols.dims(&s.before)?,
+        after: symbols.dims(&s.after)?,
+        out: shape.get(2..).unwrap_or(&[]).to_vec(),
+    };
+    Ok(hostops::pool(x, &s.kind, &window)?)
+}
+
 fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R<Vec<Tensor>> {
     let input = |i: usize| -> R<&Tensor> {
         inputs
@@ -117,19 +143,7 @@ fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R
                 .collect::<R<Vec<_>>>()?;
             map::run(e, inputs, &types, symbols)?
         }
-        Op::View(View::Reshape(s)) => vec![hostops::reshape(input(0)?, &symbols.shape(s)?)?],
-        Op::View(View::Permute(p)) => vec![hostops::permute(input(0)?, p)?],
-        Op::View(View::Slice {
-            starts,
-            steps,
-            extents,
-        }) => vec![hostops::slice(
-            input(0)?,
-            &symbols.dims(starts)?,
-            steps,
-            &symbols.shape(extents)?,
-        )?],
-        Op::View(View::Expand(s)) => vec![hostops::expand(input(0)?, &symbols.shape(s)?)?],
+        Op::View(v) => vec![view(v, input(0)?, symbols)?],
         Op::Concat { axis } => vec![hostops::concat(inputs, *axis)?],
         Op::Pad {
             before,
@@ -158,18 +172,7 @@ fn plain(graph: &Graph, node: &Node, inputs: &[&Tensor], symbols: &Symbols) -> R
                 &shape,
             )?]
         }
-        Op::Pool(s) => {
-            let shape = declared()?.1;
-            let window = PoolWindow {
-                kernel: s.kernel.clone(),
-                strides: s.strides.clone(),
-                dilations: s.dilations.clone(),
-                before: symbols.dims(&s.before)?,
-                after: symbols.dims(&s.after)?,
-                out: shape.get(2..).unwrap_or(&[]).to_vec(),
-            };
-            vec![hostops::pool(input(0)?, &s.kind, &window)?]
-        }
+        Op::Pool(s) => vec![pool(s, input(0)?, &declared()?.1, symbols)?],
         Op::Reduce { monoid, axes, keep } => reduce::run(monoid, axes, *keep, inputs, symbols)?,
         Op::Scan {
             monoid,

@@ -200,112 +200,99 @@ impl OccupancyView {
 
     fn reasons(&self, l: &Limits, launch: &Launch) -> Vec<String> {
         let mut out = Vec::new();
-        let warp = l.warp.map_or(32, |w| w.value.max(1));
-        let warps = launch.threads.div_ceil(warp);
-        let kib = |b: u64| units::bytes(b as f64);
         for name in &self.limiters {
-            out.push(match name.as_str() {
-                "warps" if self.limits.warps == 0 => format!(
-                    "A CTA of {} threads is larger than any SM takes ({}).",
-                    launch.threads,
-                    l.threads_per_cta.map_or(0, |t| t.value)
-                ),
-                "warps" => format!(
-                    "Warps: a CTA is {} of the {} that an SM holds, so {} fit.",
-                    units::plural(warps, "warp"),
-                    self.max_warps_per_sm,
-                    self.limits.warps
-                ),
-                "regs" if self.limits.regs == 0 => format!(
-                    "Registers: {} threads of {} registers need more than one CTA may have.",
-                    launch.threads, launch.registers
-                ),
-                "regs" => format!(
-                    "Registers: {} threads of {} take {} of the SM's {}, so {} CTAs fit.",
-                    launch.threads,
-                    launch.registers,
-                    self.alloc_regs_per_block,
-                    l.registers_per_sm.map_or(0, |r| r.value),
-                    self.limits.regs
-                ),
-                "smem" if self.limits.smem == 0 => {
-                    let opted = l.shared_default_per_cta.is_some() && !launch.opt_in;
-                    format!(
-                        "Shared memory: {} is more than one CTA may have{}.",
-                        kib(self.smem_per_block),
-                        if opted {
-                            " without opting in (--optin): 48 KiB"
-                        } else {
-                            ""
-                        }
-                    )
-                }
-                "smem" => format!(
-                    "Shared memory: a CTA takes {}{} of the SM's {}, so {} fit.",
-                    kib(self.alloc_smem_per_block_b),
-                    l.shared_reserved_per_cta.map_or(String::new(), |r| format!(
-                        " (the driver's {} in it)",
-                        kib(r.value)
-                    )),
-                    kib(self.smem_per_sm_b),
-                    self.limits.smem
-                ),
-                "blocks" => format!("CTA slots: an SM holds {} at most.", self.limits.blocks),
-                _ => format!(
-                    "Barriers: {} a CTA leave {} CTAs.",
-                    launch.barriers, self.limits.barriers
-                ),
-            });
+            out.push(self.limit(name, l, launch));
         }
         if self.blocks_per_sm == 0 {
             out.push("No CTA fits: this launch is impossible.".into());
         }
-        for n in &self.next {
-            out.push(format!(
-                "Next step: {} {} instead of {} gives {} CTAs, {} warps ({}).",
-                if n.what == "shared memory" {
-                    kib(n.to)
-                } else {
-                    n.to.to_string()
-                },
-                match n.what.as_str() {
-                    "registers" => "registers a thread",
-                    "threads" => "threads a CTA",
-                    _ => "of shared memory",
-                },
-                if n.what == "shared memory" {
-                    kib(n.from)
-                } else {
-                    n.from.to_string()
-                },
-                n.blocks_per_sm,
-                n.warps_per_sm,
-                units::percent(n.occupancy)
-            ));
-        }
+        out.extend(self.next.iter().map(next_step));
         if let Some(h) = self.hiding.last() {
-            out.push(format!(
-                "Little's law: {} at {} and {} latency needs {} under way, {} an SM; with {} bytes a lane that is {} warps, and {} are resident: {}.",
-                h.level,
-                units::byte_rate(h.bandwidth),
-                units::seconds(h.latency_s),
-                units::bytes(h.bytes_in_flight),
-                units::bytes(h.bytes_per_sm),
-                self.bytes_per_lane,
-                units::number(h.warps_needed.ceil()),
-                self.warps_per_sm,
-                if h.share >= 1.0 {
-                    "enough".into()
-                } else {
-                    format!("enough for {} of the bandwidth", units::percent(h.share))
-                }
-            ));
+            out.push(self.little(h));
             out.push(
                 "More warps help only while something waits: with enough bytes under way a lower occupancy is as fast."
                     .into(),
             );
         }
         out
+    }
+
+    /// What a limit leaves of an SM.
+    fn limit(&self, name: &str, l: &Limits, launch: &Launch) -> String {
+        let warp = l.warp.map_or(32, |w| w.value.max(1));
+        let warps = launch.threads.div_ceil(warp);
+        match name {
+            "warps" if self.limits.warps == 0 => format!(
+                "A CTA of {} threads is larger than any SM takes ({}).",
+                launch.threads,
+                l.threads_per_cta.map_or(0, |t| t.value)
+            ),
+            "warps" => format!(
+                "Warps: a CTA is {} of the {} that an SM holds, so {} fit.",
+                units::plural(warps, "warp"),
+                self.max_warps_per_sm,
+                self.limits.warps
+            ),
+            "regs" if self.limits.regs == 0 => format!(
+                "Registers: {} threads of {} registers need more than one CTA may have.",
+                launch.threads, launch.registers
+            ),
+            "regs" => format!(
+                "Registers: {} threads of {} take {} of the SM's {}, so {} CTAs fit.",
+                launch.threads,
+                launch.registers,
+                self.alloc_regs_per_block,
+                l.registers_per_sm.map_or(0, |r| r.value),
+                self.limits.regs
+            ),
+            "smem" if self.limits.smem == 0 => {
+                let opted = l.shared_default_per_cta.is_some() && !launch.opt_in;
+                format!(
+                    "Shared memory: {} is more than one CTA may have{}.",
+                    kib(self.smem_per_block),
+                    if opted {
+                        " without opting in (--optin): 48 KiB"
+                    } else {
+                        ""
+                    }
+                )
+            }
+            "smem" => format!(
+                "Shared memory: a CTA takes {}{} of the SM's {}, so {} fit.",
+                kib(self.alloc_smem_per_block_b),
+                l.shared_reserved_per_cta.map_or(String::new(), |r| format!(
+                    " (the driver's {} in it)",
+                    kib(r.value)
+                )),
+                kib(self.smem_per_sm_b),
+                self.limits.smem
+            ),
+            "blocks" => format!("CTA slots: an SM holds {} at most.", self.limits.blocks),
+            _ => format!(
+                "Barriers: {} a CTA leave {} CTAs.",
+                launch.barriers, self.limits.barriers
+            ),
+        }
+    }
+
+    /// What Little's law says of the farthest level.
+    fn little(&self, h: &HidingView) -> String {
+        format!(
+            "Little's law: {} at {} and {} latency needs {} under way, {} an SM; with {} bytes a lane that is {} warps, and {} are resident: {}.",
+            h.level,
+            units::byte_rate(h.bandwidth),
+            units::seconds(h.latency_s),
+            units::bytes(h.bytes_in_flight),
+            units::bytes(h.bytes_per_sm),
+            self.bytes_per_lane,
+            units::number(h.warps_needed.ceil()),
+            self.warps_per_sm,
+            if h.share >= 1.0 {
+                "enough".into()
+            } else {
+                format!("enough for {} of the bandwidth", units::percent(h.share))
+            }
+        )
     }
 
     /// The table, the reasons and the map.
@@ -359,40 +346,51 @@ impl OccupancyView {
         let _ = writeln!(out, "\n{}", style.heading("why"));
         out.push_str(&because(&self.explanation, style));
         if !self.hiding.is_empty() {
-            let _ = writeln!(
-                out,
-                "\n{}",
-                style.heading("what must be under way to hide the latency")
-            );
-            let mut t = Table::new(&[
-                ("  level", Align::Left),
-                ("bandwidth", Align::Right),
-                ("latency", Align::Right),
-                ("in flight", Align::Right),
-                ("an SM", Align::Right),
-                ("warps", Align::Right),
-                ("reached", Align::Right),
-            ]);
-            for h in &self.hiding {
-                t.row(vec![
-                    format!("  {}", h.level),
-                    units::byte_rate(h.bandwidth),
-                    units::seconds(h.latency_s),
-                    units::bytes(h.bytes_in_flight),
-                    units::bytes(h.bytes_per_sm),
-                    units::number(h.warps_needed),
-                    units::percent(h.share),
-                ]);
-            }
-            out.push_str(&t.render(style));
+            self.render_hiding(&mut out, style);
         }
+        self.map.render(&mut out, style);
+        out
+    }
+
+    fn render_hiding(&self, out: &mut String, style: Style) {
+        let _ = writeln!(
+            out,
+            "\n{}",
+            style.heading("what must be under way to hide the latency")
+        );
+        let mut t = Table::new(&[
+            ("  level", Align::Left),
+            ("bandwidth", Align::Right),
+            ("latency", Align::Right),
+            ("in flight", Align::Right),
+            ("an SM", Align::Right),
+            ("warps", Align::Right),
+            ("reached", Align::Right),
+        ]);
+        for h in &self.hiding {
+            t.row(vec![
+                format!("  {}", h.level),
+                units::byte_rate(h.bandwidth),
+                units::seconds(h.latency_s),
+                units::bytes(h.bytes_in_flight),
+                units::bytes(h.bytes_per_sm),
+                units::number(h.warps_needed),
+                units::percent(h.share),
+            ]);
+        }
+        out.push_str(&t.render(style));
+    }
+}
+
+impl OccupancyMap {
+    fn render(&self, out: &mut String, style: Style) {
         let _ = writeln!(
             out,
             "\n{}",
             style.heading("occupancy over registers a thread (down) and threads a CTA (across)")
         );
         const SHADES: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
-        for (r, row) in self.map.registers.iter().zip(&self.map.occupancy) {
+        for (r, row) in self.registers.iter().zip(&self.occupancy) {
             let cells: String = row
                 .iter()
                 .map(|s| {
@@ -403,12 +401,41 @@ impl OccupancyView {
                 .collect();
             let _ = writeln!(out, "  {r:>4} |{cells}|");
         }
-        let first = self.map.threads.first().copied().unwrap_or(0);
-        let last = self.map.threads.last().copied().unwrap_or(0);
+        let first = self.threads.first().copied().unwrap_or(0);
+        let last = self.threads.last().copied().unwrap_or(0);
         let _ = writeln!(
             out,
             "        {first:<32}{last:>32}\n        blank 0, . to @ by eighths: . up to 12.5%, = up to 50%, @ above 87.5%"
         );
-        out
     }
+}
+
+/// What the nearest smaller demand would give.
+fn next_step(n: &NextStep) -> String {
+    format!(
+        "Next step: {} {} instead of {} gives {} CTAs, {} warps ({}).",
+        if n.what == "shared memory" {
+            kib(n.to)
+        } else {
+            n.to.to_string()
+        },
+        match n.what.as_str() {
+            "registers" => "registers a thread",
+            "threads" => "threads a CTA",
+            _ => "of shared memory",
+        },
+        if n.what == "shared memory" {
+            kib(n.from)
+        } else {
+            n.from.to_string()
+        },
+        n.blocks_per_sm,
+        n.warps_per_sm,
+        units::percent(n.occupancy)
+    )
+}
+
+/// A size as it is spoken of on a GPU.
+fn kib(b: u64) -> String {
+    units::bytes(b as f64)
 }

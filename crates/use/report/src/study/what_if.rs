@@ -131,26 +131,54 @@ impl WhatIfView {
             self.target
         );
         if self.alone.len() > 1 {
-            let _ = writeln!(out, "\n{}", style.heading("each change alone"));
-            let mut t = Table::new(&[
-                ("  change", Align::Left),
-                ("a request", Align::Right),
-                ("as fast", Align::Right),
-            ]);
-            for a in &self.alone {
-                t.row(vec![
-                    format!("  {}", a.change),
-                    units::seconds(a.new_s),
-                    times(self.old_s, a.new_s),
-                ]);
-            }
-            t.row(vec![
-                "  together".into(),
-                units::seconds(self.new_s),
-                times(self.old_s, self.new_s),
-            ]);
-            out.push_str(&t.render(style));
+            self.render_alone(&mut out, style);
         }
+        self.render_steps(&mut out, style, all);
+        let list = |v: &[(String, f64)]| {
+            let parts: Vec<String> = v
+                .iter()
+                .filter(|b| b.1 >= 0.005)
+                .take(4)
+                .map(|b| format!("{} {}", b.0, units::percent(b.1)))
+                .collect();
+            parts.join(", ")
+        };
+        let _ = writeln!(
+            out,
+            "\n{}\n  before  {}\n  after   {}",
+            style.heading("what bounds the request"),
+            list(&self.old_bounds),
+            list(&self.new_bounds)
+        );
+        let _ = writeln!(out, "\n{}", style.heading("why"));
+        out.push_str(&because(&self.explanation, style));
+        out
+    }
+
+    /// What each change does by itself.
+    fn render_alone(&self, out: &mut String, style: Style) {
+        let _ = writeln!(out, "\n{}", style.heading("each change alone"));
+        let mut t = Table::new(&[
+            ("  change", Align::Left),
+            ("a request", Align::Right),
+            ("as fast", Align::Right),
+        ]);
+        for a in &self.alone {
+            t.row(vec![
+                format!("  {}", a.change),
+                units::seconds(a.new_s),
+                times(self.old_s, a.new_s),
+            ]);
+        }
+        t.row(vec![
+            "  together".into(),
+            units::seconds(self.new_s),
+            times(self.old_s, self.new_s),
+        ]);
+        out.push_str(&t.render(style));
+    }
+
+    fn render_steps(&self, out: &mut String, style: Style, all: bool) {
         let _ = writeln!(
             out,
             "\n{}",
@@ -217,24 +245,5 @@ impl WhatIfView {
                 units::plural(rest as u64, "step")
             );
         }
-        let list = |v: &[(String, f64)]| {
-            let parts: Vec<String> = v
-                .iter()
-                .filter(|b| b.1 >= 0.005)
-                .take(4)
-                .map(|b| format!("{} {}", b.0, units::percent(b.1)))
-                .collect();
-            parts.join(", ")
-        };
-        let _ = writeln!(
-            out,
-            "\n{}\n  before  {}\n  after   {}",
-            style.heading("what bounds the request"),
-            list(&self.old_bounds),
-            list(&self.new_bounds)
-        );
-        let _ = writeln!(out, "\n{}", style.heading("why"));
-        out.push_str(&because(&self.explanation, style));
-        out
     }
 }

@@ -41,25 +41,7 @@ pub fn of_op(v: &RooflineView, op: &IdealOp) -> Vec<String> {
         memory.level,
         units::number(memory.ridge)
     ));
-    let (long, short) = (s.compute_s.max(s.memory_s), s.compute_s.min(s.memory_s));
-    let times = if short > 0.0 {
-        format!(", {} times as long", units::number(long / short))
-    } else {
-        String::new()
-    };
-    out.push(if s.memory_s > s.compute_s {
-        format!(
-            "Memory takes {} and arithmetic {}{times}: faster units would gain nothing. Fewer bytes would: fuse it with its neighbours so that operands stay on the chip, or store them narrower.",
-            units::seconds(s.memory_s),
-            units::seconds(s.compute_s)
-        )
-    } else {
-        format!(
-            "Arithmetic takes {} and memory {}{times}: more bandwidth would gain nothing. A narrower format on faster units, or fewer operations, would.",
-            units::seconds(s.compute_s),
-            units::seconds(s.memory_s)
-        )
-    });
+    out.push(longer(s.compute_s, s.memory_s));
     if op.contracts && op.ideal.ops > 0.0 {
         out.push(
             "A product has more arithmetic for each byte the larger it is (n/6 FLOP/byte for n x n in f32): only large ones can keep the units busy."
@@ -72,61 +54,89 @@ pub fn of_op(v: &RooflineView, op: &IdealOp) -> Vec<String> {
         .filter(|p| p.predicted_s.is_some())
         .collect();
     for p in &own {
-        let unique = s.bytes.max(1.0);
-        let mut parts: Vec<String> = Vec::new();
-        for l in p.levels.iter().filter(|l| l.counts && l.bytes > 0.0) {
-            parts.push(format!(
-                "{} {} times",
-                l.level,
-                units::number(l.bytes / unique)
-            ));
-        }
-        if own.len() == 1 && !parts.is_empty() {
-            let why = match op.contracts {
-                true => {
-                    "Our kernel's tiles are fetched again for every tile of the other operand, so the operands' bytes cross"
-                }
-                false => "In our kernel the operands' bytes cross",
-            };
-            out.push(format!(
-                "{why} {}{}",
-                parts.join(", "),
-                match op.contracts {
-                    true => ": nearer levels carry more, and have to be faster.",
-                    false => ".",
-                }
-            ));
-            if let (Some(at), Some(memory)) = (p.reached(), p.memory())
-                && at.level != memory.level
-            {
-                out.push(format!(
-                    "What it touches fits {}, where the next request finds it again: of requests one after the other {} sees nothing.",
-                    at.level, memory.level
-                ));
+        of_kernel(&mut out, p, s.bytes.max(1.0), op.contracts, own.len() == 1);
+    }
+    out
+}
+
+/// Which of arithmetic and memory takes longer, and what follows from it.
+fn longer(compute_s: f64, memory_s: f64) -> String {
+    let (long, short) = (compute_s.max(memory_s), compute_s.min(memory_s));
+    let times = if short > 0.0 {
+        format!(", {} times as long", units::number(long / short))
+    } else {
+        String::new()
+    };
+    if memory_s > compute_s {
+        format!(
+            "Memory takes {} and arithmetic {}{times}: faster units would gain nothing. Fewer bytes would: fuse it with its neighbours so that operands stay on the chip, or store them narrower.",
+            units::seconds(memory_s),
+            units::seconds(compute_s)
+        )
+    } else {
+        format!(
+            "Arithmetic takes {} and memory {}{times}: more bandwidth would gain nothing. A narrower format on faster units, or fewer operations, would.",
+            units::seconds(compute_s),
+            units::seconds(memory_s)
+        )
+    }
+}
+
+/// What a kernel of ours does at the levels; `unique` are the operands' bytes, each once, and `alone` says that it is all
+/// that the operator takes.
+fn of_kernel(out: &mut Vec<String>, p: &PointView, unique: f64, contracts: bool, alone: bool) {
+    let mut parts: Vec<String> = Vec::new();
+    for l in p.levels.iter().filter(|l| l.counts && l.bytes > 0.0) {
+        parts.push(format!(
+            "{} {} times",
+            l.level,
+            units::number(l.bytes / unique)
+        ));
+    }
+    if alone && !parts.is_empty() {
+        let why = match contracts {
+            true => {
+                "Our kernel's tiles are fetched again for every tile of the other operand, so the operands' bytes cross"
             }
-        }
-        if let Some(l) = bounding(p) {
+            false => "In our kernel the operands' bytes cross",
+        };
+        out.push(format!(
+            "{why} {}{}",
+            parts.join(", "),
+            match contracts {
+                true => ": nearer levels carry more, and have to be faster.",
+                false => ".",
+            }
+        ));
+        if let (Some(at), Some(memory)) = (p.reached(), p.memory())
+            && at.level != memory.level
+        {
             out.push(format!(
-                "Its roof is {}: {} at {} operations for each byte{}.",
-                l.level,
-                units::bytes(l.bytes),
-                intensity(l.intensity),
-                if op.contracts {
-                    "; larger tiles would ask less of it"
-                } else {
-                    ""
-                }
-            ));
-        }
-        if let (Some(share), Some(bound)) = (p.share(), &p.predicted_bound) {
-            out.push(format!(
-                "Predicted are {}, of which the roof is {}: the rest is what real kernels lose, efficiency below peak, waves that do not fill the machine, first accesses and fixed costs. The prediction is bound by {bound}.",
-                units::seconds(p.predicted_s.unwrap_or(0.0)),
-                units::percent(share)
+                "What it touches fits {}, where the next request finds it again: of requests one after the other {} sees nothing.",
+                at.level, memory.level
             ));
         }
     }
-    out
+    if let Some(l) = bounding(p) {
+        out.push(format!(
+            "Its roof is {}: {} at {} operations for each byte{}.",
+            l.level,
+            units::bytes(l.bytes),
+            intensity(l.intensity),
+            if contracts {
+                "; larger tiles would ask less of it"
+            } else {
+                ""
+            }
+        ));
+    }
+    if let (Some(share), Some(bound)) = (p.share(), &p.predicted_bound) {
+        out.push(format!(
+            "Predicted are {}, of which the roof is {}: the rest is what real kernels lose, efficiency below peak, waves that do not fill the machine, first accesses and fixed costs. The prediction is bound by {bound}.",
+            units::seconds(p.predicted_s.unwrap_or(0.0)),
+            units::percent(share)
+        ));
+    }
 }
 
 /// What a model's roofline says.

@@ -48,6 +48,18 @@ impl RooflineView {
         let px = |x: f64| LEFT + (x - w.x.0) / (w.x.1 - w.x.0) * (WIDTH - LEFT - RIGHT);
         let py = |y: f64| HEIGHT - BOTTOM - (y - w.y.0) / (w.y.1 - w.y.0) * (HEIGHT - TOP - BOTTOM);
         let mut s = String::new();
+        self.head(&mut s);
+        self.grid(&mut s, &px, &py);
+        self.roofs(&mut s, &px, &py);
+        self.ceilings(&mut s, &px, &py);
+        self.dots(&mut s, &px, &py);
+        self.key(&mut s);
+        s.push_str("</svg>\n");
+        s
+    }
+
+    /// What the picture is of.
+    fn head(&self, s: &mut String) {
         let full = HEIGHT + 12.0 + 18.0 * self.lettered().count().div_ceil(2) as f64;
         let title = match self.dims.is_empty() {
             true => self.subject.clone(),
@@ -83,8 +95,12 @@ impl RooflineView {
             units::seconds(sum.time_s),
             escaped(&kernels)
         );
-        self.grid(&mut s, &px, &py);
-        let (top, fastest) = (self.top().log10(), self.fastest().log10());
+    }
+
+    /// The lines of the levels.
+    fn roofs(&self, s: &mut String, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64) {
+        let w = self.window();
+        let top = self.top().log10();
         for r in self.lines() {
             let peak = r.peak.log10();
             // From where it enters the window to the highest roof.
@@ -115,6 +131,11 @@ impl RooflineView {
                 escaped(&r.name())
             );
         }
+    }
+
+    /// The lines of the units.
+    fn ceilings(&self, s: &mut String, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64) {
+        let (w, fastest) = (self.window(), self.fastest().log10());
         let mut above = f64::NEG_INFINITY;
         for c in &self.ceilings {
             let (y, x0) = (c.rate.log10(), w.x.0.max(c.rate.log10() - fastest));
@@ -135,6 +156,10 @@ impl RooflineView {
             );
             above = py(y);
         }
+    }
+
+    /// The points, those that take longest on top.
+    fn dots(&self, s: &mut String, px: &dyn Fn(f64) -> f64, py: &dyn Fn(f64) -> f64) {
         let mut named = Vec::new();
         for p in self.places().iter().rev() {
             let l = &p.point.levels[p.level];
@@ -168,9 +193,6 @@ impl RooflineView {
                 named.push(p.point.mark);
             }
         }
-        self.key(&mut s);
-        s.push_str("</svg>\n");
-        s
     }
 
     /// What the letters stand for, those that take longest first, in two columns.
