@@ -9,15 +9,8 @@ use tensor::Tensor;
 const F: DType = DType::F32;
 
 fn random(n: usize, seed: u64) -> Tensor {
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let v: Vec<f32> = (0..n)
-        .map(|_| {
-            s ^= s << 13;
-            s ^= s >> 7;
-            s ^= s << 17;
-            (s >> 40) as f32 / (1 << 23) as f32 - 1.0
-        })
-        .collect();
+    let mut drawn = fastrand::Rng::with_seed(seed);
+    let v: Vec<f32> = (0..n).map(|_| 2.0 * drawn.f32() - 1.0).collect();
     Tensor::from_f32(&[n], &v).unwrap()
 }
 

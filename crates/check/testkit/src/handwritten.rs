@@ -36,12 +36,9 @@ pub fn product(a: &[u8], b: &[u8], out: &[u8]) -> Op {
 /// Where there is no memory for them.
 pub fn values(d: DType, shape: &[usize], seed: u64) -> Tensor {
     let mut t = Tensor::zeros(d, shape).expect("memory");
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut drawn = fastrand::Rng::with_seed(seed);
     for i in 0..t.len() {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        t.set_f64(i, (s >> 40) as f64 / (1u64 << 23) as f64 - 1.0);
+        t.set_f64(i, f64::from(2.0 * drawn.f32() - 1.0));
     }
     t
 }

@@ -19,23 +19,10 @@ const ROWS: usize = 8;
 const WIDTH: usize = 96;
 const WEIGHT: u64 = (WIDTH * WIDTH * 4) as u64;
 
-/// Numbers that repeat from run to run.
-struct Drawn(u64);
-
-impl Drawn {
-    /// One below `n`.
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 20) % n
-    }
-}
-
 /// Values between `-most` and `most`.
 fn numbers(shape: &[usize], seed: u64, most: f32) -> Tensor {
-    let mut drawn = Drawn(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut one = || (drawn.below(1 << 20) as f32 / (1 << 19) as f32 - 1.0) * most;
+    let mut drawn = fastrand::Rng::with_seed(seed);
+    let mut one = || (2.0 * drawn.f32() - 1.0) * most;
     let n = shape.iter().product::<usize>();
     let all: Vec<f32> = (0..n).map(|_| one()).collect();
     Tensor::from_f32(shape, &all).unwrap()
@@ -141,7 +128,7 @@ fn whole(of: &[usize], list: &[u32]) -> (u64, Vec<Vec<u8>>) {
 fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
     let seed = 0x5f3a_11c7;
     println!("seed {seed:#x}");
-    let mut drawn = Drawn(seed);
+    let mut drawn = fastrand::Rng::with_seed(seed);
     let lists: [&[u32]; 3] = [&[], &[1, 0, 1, 1, 0, 1, 1, 1], &[1, 1, 1, 1, 1, 0, 1, 1]];
     for list in lists {
         // A matrix of a step of the host stays with the host: each step has its own there.
@@ -153,8 +140,8 @@ fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
                 3,
                 4,
                 5,
-                drawn.below(6) as usize,
-                drawn.below(5) as usize,
+                drawn.u64(..6) as usize,
+                drawn.u64(..5) as usize,
             ],
             false => (0..8).collect(),
         };
@@ -162,7 +149,7 @@ fn the_same_bits_as_step_by_step_without_a_call_of_the_driver() {
         let mut streamed = vec![];
         // From few of the weights missing to as little as two places, or one, need.
         for missing in [1u64, 3, 5] {
-            let memory = all - missing * WEIGHT / 2 - drawn.below(WEIGHT / 4);
+            let memory = all - missing * WEIGHT / 2 - drawn.u64(..WEIGHT / 4);
             let b = bench(true, Some(memory), list);
             let s = b.session(chain(&of));
             let got: Vec<Vec<u8>> = (0..3).map(|i| bits(&s, i)).collect();

@@ -1,8 +1,6 @@
 //! Dimension arithmetic against plain integers.
 
-use crate::common;
-
-use common::Rng;
+use fastrand::Rng;
 use shopfloor_layout::{Dim, DimBox, DimProgram, Sym};
 use std::collections::BTreeSet;
 
@@ -10,25 +8,25 @@ const NAMES: [&str; 3] = ["a", "b", "odd name+(1)"];
 
 /// A random expression, built by the operations, and its value computed beside it.
 fn random(r: &mut Rng, v: &[i64; 3], depth: usize) -> (Dim, i64) {
-    if depth == 0 || r.below(4) == 0 {
-        if r.below(2) == 0 {
-            let n = r.within(-5, 9);
+    if depth == 0 || r.usize(..4) == 0 {
+        if r.usize(..2) == 0 {
+            let n = r.i64(-5..=9);
             return (Dim::Known(n), n);
         }
-        let i = r.below(3);
+        let i = r.usize(..3);
         return (Dim::sym(NAMES[i]), v[i]);
     }
     let (x, p) = random(r, v, depth - 1);
     let (y, q) = random(r, v, depth - 1);
     // A divisor that is positive for all sizes.
-    let (d, k) = match r.below(3) {
+    let (d, k) = match r.usize(..3) {
         0 => (Dim::sym(NAMES[0]) + Dim::ONE, v[0] + 1),
         _ => {
-            let n = r.within(1, 6);
+            let n = r.i64(1..=6);
             (Dim::Known(n), n)
         }
     };
-    match r.below(10) {
+    match r.usize(..10) {
         0 | 1 => (x + y, p + q),
         2 => (x - y, p - q),
         3 | 4 => (x * y, p * q),
@@ -47,8 +45,8 @@ fn value(d: &Dim, v: &[i64; 3]) -> Option<i64> {
 #[test]
 fn operations_keep_the_value() {
     for seed in 0..20_000 {
-        let mut r = Rng(seed);
-        let v = [r.within(0, 7), r.within(0, 7), r.within(0, 7)];
+        let mut r = Rng::with_seed(seed);
+        let v = [r.i64(0..=7), r.i64(0..=7), r.i64(0..=7)];
         let (d, want) = random(&mut r, &v, 3);
         assert_eq!(value(&d, &v), Some(want), "seed {seed}: {d} at {v:?}");
         // What is proved holds.
@@ -92,7 +90,7 @@ fn operations_keep_the_value() {
 #[test]
 fn text_and_serde_read_back() {
     for seed in 0..5000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let (d, _) = random(&mut r, &[1, 2, 3], 3);
         assert_eq!(
             d.to_string().parse::<Dim>(),
@@ -106,7 +104,7 @@ fn text_and_serde_read_back() {
 #[test]
 fn within_reading_texts_give_the_same() {
     for seed in 0..300 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let dims: Vec<Dim> = (0..12).map(|_| random(&mut r, &[1, 2, 3], 4).0).collect();
         let texts: Vec<String> = dims.iter().map(Dim::to_string).collect();
         let read = shopfloor_layout::reading(|| all(&texts))
@@ -140,12 +138,12 @@ fn all(texts: &[String]) -> Result<Vec<Dim>, serde::de::value::Error> {
 fn programs_agree_with_eval() {
     let symbols: Vec<Sym> = NAMES.iter().map(|n| Sym::from(*n)).collect();
     for seed in 0..2000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let dims: Vec<Dim> = (0..4).map(|_| random(&mut r, &[1, 2, 3], 3).0).collect();
         let p = DimProgram::compile(&dims, &symbols).unwrap();
         let (mut scratch, mut out) = (vec![0; p.scratch_len()], vec![0; p.len()]);
         for _ in 0..5 {
-            let v = [r.within(0, 9), r.within(0, 9), r.within(0, 9)];
+            let v = [r.i64(0..=9), r.i64(0..=9), r.i64(0..=9)];
             p.eval(&v, &mut scratch, &mut out).unwrap();
             for (d, got) in dims.iter().zip(&out) {
                 assert_eq!(value(d, &v), Some(*got), "seed {seed}: {d} at {v:?}");
@@ -171,10 +169,10 @@ fn programs_agree_with_eval() {
 #[test]
 fn bounds_hold_every_value() {
     for seed in 0..3000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let (d, _) = random(&mut r, &[1, 2, 3], 3);
         let mut b = DimBox::new();
-        let lo = [r.within(0, 4), r.within(0, 4), r.within(0, 4)];
+        let lo = [r.i64(0..=4), r.i64(0..=4), r.i64(0..=4)];
         for (n, l) in NAMES.iter().zip(lo) {
             b.insert(*n, l, l + 2);
         }

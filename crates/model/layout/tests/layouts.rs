@@ -1,8 +1,6 @@
 //! Layout algebra: address equality at every coordinate, at random sizes.
 
-use crate::common;
-
-use common::Rng;
+use fastrand::Rng;
 use shopfloor_layout::{Dim, Layout, Leaf, Mode};
 
 fn none(_: &str) -> Option<i64> {
@@ -33,12 +31,12 @@ fn at(l: &Layout, c: &[i64]) -> i64 {
 
 /// A layout of up to three modes with up to two leaves each, dense in random order or with holes.
 fn random(r: &mut Rng) -> Layout {
-    let rank = r.below(3) + 1;
+    let rank = r.usize(..3) + 1;
     let mut modes: Vec<Mode> = (0..rank)
         .map(|_| Mode {
-            leaves: (0..r.below(3))
+            leaves: (0..r.usize(..3))
                 .map(|_| Leaf {
-                    extent: Dim::Known(r.within(1, 4)),
+                    extent: Dim::Known(r.i64(1..=4)),
                     stride: Dim::ZERO,
                 })
                 .collect(),
@@ -49,24 +47,24 @@ fn random(r: &mut Rng) -> Layout {
         .enumerate()
         .flat_map(|(m, x)| (0..x.leaves.len()).map(move |l| (m, l)))
         .collect();
-    if r.below(2) == 0 {
+    if r.usize(..2) == 0 {
         for i in (1..places.len()).rev() {
-            places.swap(i, r.below(i + 1));
+            places.swap(i, r.usize(..i + 1));
         }
     }
     let mut step = 8;
     for (m, l) in places.into_iter().rev() {
         let leaf = &mut modes[m].leaves[l];
-        if r.below(6) > 0 {
+        if r.usize(..6) > 0 {
             leaf.stride = Dim::Known(step);
             step *= leaf.extent.known().unwrap();
-            if r.below(4) == 0 {
+            if r.usize(..4) == 0 {
                 step *= 2;
             }
         }
     }
     Layout {
-        offset: Dim::Known(8 * r.within(0, 5)),
+        offset: Dim::Known(8 * r.i64(0..=5)),
         modes,
     }
 }
@@ -76,12 +74,12 @@ fn factors(r: &mut Rng, mut n: i64) -> Vec<i64> {
     let mut out = Vec::new();
     while n > 1 {
         let divisors: Vec<i64> = (2..=n).filter(|d| n % d == 0).collect();
-        let d = divisors[r.below(divisors.len())];
+        let d = divisors[r.usize(..divisors.len())];
         out.push(d);
         n /= d;
     }
-    if r.below(3) == 0 {
-        out.insert(r.below(out.len() + 1), 1);
+    if r.usize(..3) == 0 {
+        out.insert(r.usize(..out.len() + 1), 1);
     }
     out
 }
@@ -89,15 +87,15 @@ fn factors(r: &mut Rng, mut n: i64) -> Vec<i64> {
 #[test]
 fn permute_slice_broadcast() {
     for seed in 0..3000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let l = random(&mut r);
         let shape = numbers(&l);
         let mut perm: Vec<usize> = (0..shape.len()).collect();
-        perm.rotate_left(r.below(shape.len()));
+        perm.rotate_left(r.usize(..shape.len()));
         let p = l.permute(&perm);
-        let d = r.below(shape.len());
-        let (start, step) = (r.within(0, shape[d] - 1), r.within(1, 2));
-        let extent = r.within(1, (shape[d] - 1 - start) / step + 1);
+        let d = r.usize(..shape.len());
+        let (start, step) = (r.i64(0..=shape[d] - 1), r.i64(1..=2));
+        let extent = r.i64(1..=(shape[d] - 1 - start) / step + 1);
         let s = l.slice(d, &Dim::Known(start), step, &Dim::Known(extent));
         assert!(
             s.is_some() || extent > 1,
@@ -137,7 +135,7 @@ fn permute_slice_broadcast() {
 fn reshape_keeps_ranks() {
     let mut done = 0;
     for seed in 0..4000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let l = random(&mut r);
         let want = factors(&mut r, numbers(&l).iter().product());
         let Some(n) = l.reshape(&known(&want)) else {
@@ -152,8 +150,8 @@ fn reshape_keeps_ranks() {
     assert!(done > 2000, "{done}");
     // Dense layouts take every shape.
     for seed in 0..500 {
-        let mut r = Rng(seed);
-        let shape: Vec<i64> = (0..3).map(|_| r.within(1, 6)).collect();
+        let mut r = Rng::with_seed(seed);
+        let shape: Vec<i64> = (0..3).map(|_| r.i64(1..=6)).collect();
         let want = factors(&mut r, shape.iter().product());
         let n = Layout::row_major(&known(&shape), 32).reshape(&known(&want));
         assert!(
@@ -166,7 +164,7 @@ fn reshape_keeps_ranks() {
 #[test]
 fn modes_refine_and_coalesce() {
     for seed in 0..3000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let m = random(&mut r).modes.remove(0);
         let n = m.extent().known().unwrap();
         let one = |m: &Mode| Layout {
@@ -205,7 +203,7 @@ fn modes_refine_and_coalesce() {
 fn composition() {
     let mut done = 0;
     for seed in 0..8000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let (a, b) = (random(&mut r), random(&mut r));
         let outer = coords(&numbers(&a));
         let Some(c) = a.compose(&b, 8) else { continue };
@@ -229,9 +227,9 @@ fn composition() {
 #[test]
 fn blocked_layouts() {
     for seed in 0..300 {
-        let mut r = Rng(seed);
-        let shape = [r.within(1, 5), r.within(1, 9), r.within(1, 4)];
-        let block = r.within(1, 4);
+        let mut r = Rng::with_seed(seed);
+        let shape = [r.i64(1..=5), r.i64(1..=9), r.i64(1..=4)];
+        let block = r.i64(1..=4);
         let l = Layout::blocked(&known(&shape), &[0, 1, 2], 1, block as usize, 16);
         let blocks = (shape[1] + block - 1) / block;
         for c in coords(&shape) {
@@ -245,9 +243,9 @@ fn blocked_layouts() {
 fn complements_and_tiles() {
     let mut done = 0;
     for seed in 0..4000 {
-        let mut r = Rng(seed);
+        let mut r = Rng::with_seed(seed);
         let l = random(&mut r);
-        let size = r.within(1, 60);
+        let size = r.i64(1..=60);
         if let Some(k) = l.complement(&Dim::Known(size), 8) {
             done += 1;
             let base = l.offset.known().unwrap();
@@ -270,7 +268,7 @@ fn complements_and_tiles() {
             .iter()
             .map(|&n| {
                 let d: Vec<i64> = (1..=n).filter(|d| n % d == 0).collect();
-                d[r.below(d.len())]
+                d[r.usize(..d.len())]
             })
             .collect();
         if let Some((grid, inside)) = l.divide(&known(&tile)) {
@@ -326,7 +324,7 @@ fn symbols() {
 #[test]
 fn text_reads_back() {
     for seed in 0..2000 {
-        let l = random(&mut Rng(seed));
+        let l = random(&mut Rng::with_seed(seed));
         assert_eq!(
             l.to_string().parse::<Layout>(),
             Ok(l.clone()),

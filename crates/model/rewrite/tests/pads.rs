@@ -5,32 +5,20 @@ use shopfloor_rewrite::{Options, run};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as usize) % n.max(1)
-    }
-}
-
 #[test]
 fn rims_that_repeat_are_gathers() {
-    let mut r = Rng(11);
+    let mut r = fastrand::Rng::with_seed(11);
     for case in 0..400 {
-        let rank = 1 + r.below(4);
-        let sizes: Vec<usize> = (0..rank).map(|_| [1, 2, 3, 5, 7][r.below(5)]).collect();
-        let mode = [PadMode::Reflect, PadMode::Edge, PadMode::Wrap][r.below(3)];
+        let rank = 1 + r.usize(..4);
+        let sizes: Vec<usize> = (0..rank).map(|_| [1, 2, 3, 5, 7][r.usize(..5)]).collect();
+        let mode = [PadMode::Reflect, PadMode::Edge, PadMode::Wrap][r.usize(..3)];
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for n in &sizes {
             // Also rims wider than the input, and cuts.
-            let mut rim = || match r.below(3) {
+            let mut rim = || match r.usize(..3) {
                 0 => 0,
-                1 => r.below(4) as i64,
-                _ => -(r.below((*n).div_ceil(2)) as i64),
+                1 => r.usize(..4) as i64,
+                _ => -(r.usize(..(*n).div_ceil(2)) as i64),
             };
             before.push(Dim::Known(rim()));
             after.push(Dim::Known(rim()));

@@ -7,25 +7,21 @@ use shopfloor_rewrite::{Options, run};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
-struct Rng(u64);
+struct Rng(fastrand::Rng);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e3779b97f4a7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d049bb133111eb);
-        z ^ (z >> 31)
+    fn new(seed: u64) -> Rng {
+        Rng(fastrand::Rng::with_seed(seed))
     }
     fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        self.0.usize(..n)
     }
     fn chance(&mut self) -> bool {
-        self.below(2) == 0
+        self.0.bool()
     }
     fn float(&mut self) -> f32 {
         // Away from 0, where a division's rounding would tell orders of operation apart.
-        let x = (self.next() % 951 + 50) as f32 / 1000.0;
+        let x = self.0.u16(50..=1000) as f32 / 1000.0;
         if self.chance() { x } else { -x }
     }
     fn tensor(&mut self, shape: &[usize]) -> Tensor {
@@ -47,7 +43,7 @@ struct Gen {
 impl Gen {
     fn new(seed: u64) -> Gen {
         let mut g = Gen {
-            r: Rng(seed),
+            r: Rng::new(seed),
             b: GraphBuilder::new("random", Arc::new(WeightStore::new())),
             pool: vec![],
             names: 0,
@@ -560,7 +556,7 @@ fn inputs(g: &Graph, r: &mut Rng, n: i64, s: i64) -> Vec<Tensor> {
 }
 
 fn compare(seed: u64, before: &Graph, after: &Graph) {
-    let mut r = Rng(seed ^ 77);
+    let mut r = Rng::new(seed ^ 77);
     assert_eq!(before.inputs.len(), after.inputs.len());
     for (n, s) in [(1, 1), (2, 3), (3, 1), (1, 4)] {
         let x = inputs(before, &mut r, n, s);
@@ -603,7 +599,7 @@ fn check(seed: u64, g: &Graph) -> Graph {
     compare(seed, g, &full);
     let spent = changes.iter().filter(|c| c.done).count();
     if spent > 0 {
-        let fuel = Some(Rng(seed).below(spent));
+        let fuel = Some(Rng::new(seed).below(spent));
         let (part, done) = run(g, &Options { fuel, verify: true }).unwrap();
         assert_eq!(
             Some(done.iter().filter(|c| c.done).count()),

@@ -6,9 +6,10 @@ mod random;
 mod recurrence;
 use common::*;
 use expr::{Monoid, Unary};
+use fastrand::Rng;
 use kernel::*;
 use layout::{DType, Dim, DimBox};
-use random::{Rng, mutate};
+use random::mutate;
 use shopfloor_kernel as kernel;
 
 fn d(n: i64) -> Dim {
@@ -651,9 +652,9 @@ fn damaged_programs_never_panic() {
         .collect();
     let (mut read, mut valid) = (0, 0);
     for seed in 0..20_000u64 {
-        let mut rng = Rng(seed);
-        let mut v = originals[rng.below(originals.len())].clone();
-        for _ in 0..1 + rng.below(3) {
+        let mut rng = Rng::with_seed(seed);
+        let mut v = originals[rng.usize(..originals.len())].clone();
+        for _ in 0..1 + rng.usize(..3) {
             mutate(&mut v, &mut rng);
         }
         let Ok((k, s)) = serde_json::from_value::<(Kernel, Schedule)>(v) else {

@@ -472,14 +472,11 @@ fn damaged_files_are_errors_never_panics() {
     for cut in (0..bytes.len()).step_by(61) {
         let _ = Machine::from_toml(&good[..cut], "m.toml");
     }
-    let mut state = 1u64;
+    let mut drawn = fastrand::Rng::with_seed(1);
     for _ in 0..2000 {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        let at = (state >> 33) as usize % bytes.len();
+        let at = drawn.usize(..bytes.len());
         let old = bytes[at];
-        bytes[at] = (state >> 20) as u8 & 0x7f;
+        bytes[at] = drawn.u8(..128);
         if let Ok(m) = Machine::from_toml(std::str::from_utf8(&bytes).unwrap(), "m.toml") {
             m.check().unwrap();
             let w = Work {

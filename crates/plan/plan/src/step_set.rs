@@ -257,42 +257,30 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A small deterministic generator.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % n as u64) as usize
-        }
-    }
-
     #[test]
     fn sets_do_as_plain_sets_do() {
         let seed = 0x5151_7a0b_9c3d_2211;
-        let mut r = Random(seed);
+        let mut r = fastrand::Rng::with_seed(seed);
         for round in 0..200 {
-            let most = [5, 64, 65, 600, 5000, 70_000][r.below(6)];
+            let most = [5, 64, 65, 600, 5000, 70_000][r.usize(..6)];
             let mut sets: Vec<(StepSet, BTreeSet<usize>)> = vec![Default::default(); 4];
             for _ in 0..60 {
-                let (x, y) = (r.below(4), r.below(4));
-                match r.below(4) {
+                let (x, y) = (r.usize(..4), r.usize(..4));
+                match r.usize(..4) {
                     0 => {
                         let from = sets[y].clone();
                         sets[x].0.join(&from.0);
                         sets[x].1.extend(from.1);
                     }
                     1 => {
-                        let from = r.below(most);
-                        for i in from..(from + r.below(1500)).min(most) {
+                        let from = r.usize(..most);
+                        for i in from..(from + r.usize(..1500)).min(most) {
                             sets[x].0.add(i);
                             sets[x].1.insert(i);
                         }
                     }
                     _ => {
-                        let i = r.below(most);
+                        let i = r.usize(..most);
                         sets[x].0.add(i);
                         sets[x].1.insert(i);
                     }
@@ -302,7 +290,7 @@ mod tests {
                 assert_eq!(a.0.last_outside(&b.0), last, "seed {seed} round {round}");
                 assert_eq!(a.0.within(&b.0), a.1.is_subset(&b.1));
                 assert_eq!(a.0.is_empty(), a.1.is_empty());
-                let i = r.below(2 * most);
+                let i = r.usize(..2 * most);
                 assert_eq!(a.0.has(i), a.1.contains(&i), "seed {seed} round {round}");
             }
         }

@@ -2,8 +2,8 @@
 use crate::common;
 #[path = "breaks/devices.rs"]
 mod devices;
-use common::random::Rng;
 use common::*;
+use fastrand::Rng;
 use kernel::{Kernel, Place, Role, Stmt};
 use layout::{DType, Dim};
 use shopfloor_plan::*;
@@ -25,16 +25,16 @@ fn pick<'a, T>(list: &'a mut [T], rng: &mut Rng) -> Option<&'a mut T> {
     if n == 0 {
         None
     } else {
-        Some(&mut list[rng.below(n)])
+        Some(&mut list[rng.usize(..n)])
     }
 }
 
 fn step<'a>(p: &'a mut Plan, rng: &mut Rng) -> &'a mut Step {
     let b = block(p);
-    let init = rng.below(5) == 0 && !b.init.is_empty();
+    let init = rng.usize(..5) == 0 && !b.init.is_empty();
     let list = if init { &mut b.init } else { &mut b.steps };
     let n = list.len();
-    &mut list[rng.below(n)]
+    &mut list[rng.usize(..n)]
 }
 
 type KernelParts<'a> = (
@@ -69,7 +69,7 @@ fn kind_of(p: &mut Plan, buffer: BufferId) -> BufferKind {
 }
 
 fn up(rng: &mut Rng) -> u64 {
-    1 + rng.draw() % 1000
+    1 + rng.u64(..1000)
 }
 
 const BREAKS: &[(&str, Break)] = &[
@@ -82,14 +82,14 @@ const BREAKS: &[(&str, Break)] = &[
         true
     }),
     ("a device without name", |p, r| {
-        match r.below(2) {
+        match r.usize(..2) {
             0 => p.devices[0].machine.clear(),
             _ => p.devices[0].target.clear(),
         }
         true
     }),
     ("no or too many workers", |p, r| {
-        p.devices[0].workers = if r.below(2) == 0 {
+        p.devices[0].workers = if r.usize(..2) == 0 {
             0
         } else {
             4096 + up(r) as u32
@@ -97,7 +97,7 @@ const BREAKS: &[(&str, Break)] = &[
         true
     }),
     ("a range that is none", |p, r| {
-        let (lo, hi) = [(5, 4), (-1, 3), (1, i64::MAX), (i64::MIN, 8)][r.below(4)];
+        let (lo, hi) = [(5, 4), (-1, 3), (1, i64::MAX), (i64::MIN, 8)][r.usize(..4)];
         p.dims.insert("m", lo, hi);
         true
     }),
@@ -126,7 +126,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("ports without or of one name", |p, r| {
         let b = block(p);
-        match r.below(3) {
+        match r.usize(..3) {
             0 => b.inputs[0].name.clear(),
             1 => b.outputs[0].name.clear(),
             _ => {
@@ -160,11 +160,11 @@ const BREAKS: &[(&str, Break)] = &[
                 Dim::Known(9).floor_div(&(m - Dim::ONE)),
                 Dim::sym("nothing"),
                 big,
-            ][r.below(3)]
+            ][r.usize(..3)]
             .clone();
             on_kernel(p, r, &mut |(k, _, _), r| {
                 let n = k.operands.len();
-                k.operands[r.below(n)].elements = bad.clone();
+                k.operands[r.usize(..n)].elements = bad.clone();
                 true
             })
         },
@@ -175,7 +175,7 @@ const BREAKS: &[(&str, Break)] = &[
         true
     }),
     ("an alignment that is none", |p, r| {
-        let align = [0, 3, 24, 1 << 30, u32::MAX][r.below(5)];
+        let align = [0, 3, 24, 1 << 30, u32::MAX][r.usize(..5)];
         pick(&mut block(p).buffers, r).unwrap().align = align;
         true
     }),
@@ -188,7 +188,7 @@ const BREAKS: &[(&str, Break)] = &[
         true
     }),
     ("an offset that is not aligned", |p, r| {
-        let by = 1 + r.draw() % 63;
+        let by = 1 + r.u64(..63);
         match pick(&mut block(p).buffers, r) {
             Some(b) if b.kind == BufferKind::Arena => b.offset += by,
             _ => return false,
@@ -198,7 +198,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("a buffer beyond the arena", |p, r| {
         let b = block(p);
         let end = b.far_arenas.iter().fold(b.arena_bytes, |a, x| a.max(*x));
-        let far = [end, end.next_multiple_of(64) + 64 * up(r), u64::MAX - 63][r.below(3)];
+        let far = [end, end.next_multiple_of(64) + 64 * up(r), u64::MAX - 63][r.usize(..3)];
         match pick(&mut b.buffers, r) {
             Some(b) if b.kind == BufferKind::Arena => b.offset = far,
             _ => return false,
@@ -214,17 +214,17 @@ const BREAKS: &[(&str, Break)] = &[
             .map(|b| b.offset + b.bytes)
             .max()
             .unwrap();
-        b.arena_bytes = r.draw() % top;
+        b.arena_bytes = r.u64(..top);
         true
     }),
     ("a smaller buffer", |p, r| {
         let x = pick(&mut block(p).buffers, r).unwrap();
-        x.bytes -= (1 + r.draw() % x.bytes.max(1)).min(x.bytes);
+        x.bytes -= (1 + r.u64(..x.bytes.max(1))).min(x.bytes);
         true
     }),
     ("a buffer beyond all memory", |p, r| {
         let x = pick(&mut block(p).buffers, r).unwrap();
-        x.bytes = u64::MAX - r.draw() % 1000;
+        x.bytes = u64::MAX - r.u64(..1000);
         true
     }),
     ("an arena beyond all memory", |p, _| {
@@ -246,36 +246,36 @@ const BREAKS: &[(&str, Break)] = &[
             BufferKind::Input(n),
             BufferKind::Output(n),
             BufferKind::State(n),
-        ][r.below(3)];
+        ][r.usize(..3)];
         pick(&mut block(p).buffers, r).unwrap().kind = kind;
         true
     }),
     ("a port's buffer taken away", |p, r| {
         let b = block(p);
-        let port = if r.below(2) == 0 {
+        let port = if r.usize(..2) == 0 {
             pick(&mut b.inputs, r)
         } else {
             pick(&mut b.outputs, r)
         };
         let at = port.unwrap().buffer as usize;
-        b.buffers[at].kind = [BufferKind::Init, BufferKind::Weight(0)][r.below(2)];
+        b.buffers[at].kind = [BufferKind::Init, BufferKind::Weight(0)][r.usize(..2)];
         true
     }),
     ("a port with another buffer", |p, r| {
         let b = block(p);
         let n = b.buffers.len();
-        let port = if r.below(2) == 0 {
+        let port = if r.usize(..2) == 0 {
             pick(&mut b.inputs, r)
         } else {
             pick(&mut b.outputs, r)
         }
         .unwrap();
-        port.buffer = (port.buffer + 1 + (r.draw() % (n as u64 + 5)) as u32) % (n as u32 + 7);
+        port.buffer = (port.buffer + 1 + (r.u64(..n as u64 + 5)) as u32) % (n as u32 + 7);
         true
     }),
     ("a port of another type", |p, r| {
         let b = block(p);
-        let port = if r.below(2) == 0 {
+        let port = if r.usize(..2) == 0 {
             pick(&mut b.inputs, r)
         } else {
             pick(&mut b.outputs, r)
@@ -286,14 +286,14 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a larger port", |p, r| {
         let b = block(p);
-        let port = if r.below(2) == 0 {
+        let port = if r.usize(..2) == 0 {
             pick(&mut b.inputs, r)
         } else {
             pick(&mut b.outputs, r)
         }
         .unwrap();
         let n = port.shape.len();
-        let at = r.below(n);
+        let at = r.usize(..n);
         port.shape[at] = port.shape[at].clone() + Dim::Known(up(r) as i64);
         true
     }),
@@ -305,17 +305,17 @@ const BREAKS: &[(&str, Break)] = &[
             .filter(|p| !["past", "present"].contains(&p.name.as_str()))
             .collect();
         let n = plain.len();
-        let port = &mut plain[r.below(n)];
-        let at = r.below(port.shape.len());
+        let port = &mut plain[r.usize(..n)];
+        let at = r.usize(..port.shape.len());
         port.shape[at] = port.shape[at].clone() - Dim::ONE;
         true
     }),
     ("a state of other ports", |p, r| {
         match pick(&mut block(p).states, r) {
-            Some(s) => match r.below(3) {
-                0 => s.input += 1 + r.below(3) as u32,
-                1 => s.output += 1 + r.below(3) as u32,
-                _ => s.buffer += 1 + r.below(3) as u32,
+            Some(s) => match r.usize(..3) {
+                0 => s.input += 1 + r.usize(..3) as u32,
+                1 => s.output += 1 + r.usize(..3) as u32,
+                _ => s.buffer += 1 + r.usize(..3) as u32,
             },
             None => return false,
         }
@@ -328,8 +328,8 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a wait for itself or a later step", |p, r| {
         let b = block(p);
-        let at = r.below(b.steps.len());
-        let to = [at, at + 1, u32::MAX as usize][r.below(3)] as u32;
+        let at = r.usize(..b.steps.len());
+        let to = [at, at + 1, u32::MAX as usize][r.usize(..3)] as u32;
         b.steps[at].waits.push(Wait::Step(to));
         true
     }),
@@ -338,7 +338,7 @@ const BREAKS: &[(&str, Break)] = &[
         match pick(&mut block(p).steps, r) {
             Some(s) if !s.waits.is_empty() => {
                 let n = s.waits.len();
-                s.waits.remove(r.below(n));
+                s.waits.remove(r.usize(..n));
             }
             _ => return false,
         }
@@ -347,7 +347,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("a wait for tiles instead", |p, r| {
         match pick(&mut block(p).steps, r) {
             Some(s) if !s.waits.is_empty() => {
-                let ratio = Dim::Known(r.below(3) as i64);
+                let ratio = Dim::Known(r.usize(..3) as i64);
                 if let Wait::Step(step) = s.waits[0] {
                     s.waits[0] = Wait::Tiles {
                         step,
@@ -361,7 +361,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("steps in another order", |p, r| {
         let b = block(p);
-        let at = 1 + r.below(b.steps.len() - 1);
+        let at = 1 + r.usize(..b.steps.len() - 1);
         if b.steps[at]
             .waits
             .iter()
@@ -374,14 +374,14 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a missing or surplus buffer", |p, r| {
         on_kernel(p, r, &mut |(_, _, args), r| {
-            match r.below(3) {
+            match r.usize(..3) {
                 0 => {
                     args.pop();
                 }
                 1 => args.push(args[0]),
                 _ => {
                     let n = args.len();
-                    args[r.below(n)] = 1000 + r.below(1000) as u32;
+                    args[r.usize(..n)] = 1000 + r.usize(..1000) as u32;
                 }
             }
             true
@@ -397,8 +397,8 @@ const BREAKS: &[(&str, Break)] = &[
             })
             .collect();
         let b = block(p);
-        let at = r.below(b.steps.len());
-        let to = bad[r.below(bad.len())];
+        let at = r.usize(..b.steps.len());
+        let to = bad[r.usize(..bad.len())];
         match &mut b.steps[at].work {
             StepWork::Kernel { kernel, args, .. } => {
                 let o = kernel
@@ -419,7 +419,7 @@ const BREAKS: &[(&str, Break)] = &[
         match block(p).init.first_mut().and_then(kernel_of) {
             Some((_, _, args)) => {
                 let n = args.len();
-                args[r.below(n)] = bad[r.below(bad.len())];
+                args[r.usize(..n)] = bad[r.usize(..bad.len())];
             }
             None => return false,
         }
@@ -427,7 +427,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("another number of tasks", |p, r| {
         let s = step(p, r);
-        s.tasks = match r.below(3) {
+        s.tasks = match r.usize(..3) {
             0 => s.tasks.clone() + Dim::Known(up(r) as i64),
             1 => Dim::ZERO,
             _ => s.tasks.clone() * Dim::Known(2) + Dim::ONE,
@@ -443,26 +443,26 @@ const BREAKS: &[(&str, Break)] = &[
             .map(|s| s.scratch)
             .max()
             .unwrap();
-        if r.below(2) == 0 && worst > 0 {
-            b.scratch_bytes = r.draw() % worst;
+        if r.usize(..2) == 0 && worst > 0 {
+            b.scratch_bytes = r.u64(..worst);
             return true;
         }
         let s = step(p, r);
         if s.scratch == 0 {
             return false;
         }
-        s.scratch = r.draw() % s.scratch;
+        s.scratch = r.u64(..s.scratch);
         true
     }),
     ("an address before or behind the buffer", |p, r| {
-        let by = if r.below(2) == 0 {
+        let by = if r.usize(..2) == 0 {
             up(r) as i64
         } else {
             -(up(r) as i64)
         };
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.operands.len();
-            let a = &mut k.operands[r.below(n)].access;
+            let a = &mut k.operands[r.usize(..n)].access;
             a.offset = a.offset.clone() + Dim::Known(by);
             true
         })
@@ -471,12 +471,12 @@ const BREAKS: &[(&str, Break)] = &[
         let dims = p.dims.clone();
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.operands.len();
-            let o = r.below(n);
+            let o = r.usize(..n);
             let n = k.operands[o].access.terms.len();
-            let t = &mut k.operands[o].access.terms[r.below(n)];
+            let t = &mut k.operands[o].access.terms[r.usize(..n)];
             let long = dims.at_top(&k.axes[t.axis as usize].extent).unwrap_or(0) > 1;
             let n = t.leaves.len();
-            let l = &mut t.leaves[r.below(n)];
+            let l = &mut t.leaves[r.usize(..n)];
             l.stride = l.stride.clone() + Dim::Known(up(r) as i64);
             long
         })
@@ -485,11 +485,11 @@ const BREAKS: &[(&str, Break)] = &[
         let dims = p.dims.clone();
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.operands.len();
-            let o = r.below(n);
+            let o = r.usize(..n);
             // Behind an offset there may be room to go back.
             let first = k.operands[o].access.offset.is_zero();
             let n = k.operands[o].access.terms.len();
-            let t = &mut k.operands[o].access.terms[r.below(n)];
+            let t = &mut k.operands[o].access.terms[r.usize(..n)];
             let long = dims.at_top(&k.axes[t.axis as usize].extent).unwrap_or(0) > 1;
             t.leaves[0].stride = -t.leaves[0].stride.clone();
             long && first
@@ -508,7 +508,7 @@ const BREAKS: &[(&str, Break)] = &[
             .find(|o| o.role == Role::Write)
             .unwrap();
         let n = o.access.terms.len();
-        let t = &mut o.access.terms[r.below(n)];
+        let t = &mut o.access.terms[r.usize(..n)];
         let long = dims.at_top(&k.axes[t.axis as usize].extent).unwrap_or(0) > 1;
         t.leaves[0].stride = Dim::ZERO;
         many && long
@@ -516,7 +516,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("a longer axis", |p, r| {
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.axes.len();
-            let a = &mut k.axes[r.below(n)];
+            let a = &mut k.axes[r.usize(..n)];
             a.extent = a.extent.clone() + Dim::Known(up(r) as i64);
             true
         })
@@ -524,7 +524,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("a negative extent", |p, r| {
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.axes.len();
-            k.axes[r.below(n)].extent = Dim::sym("m") - Dim::Known(20);
+            k.axes[r.usize(..n)].extent = Dim::sym("m") - Dim::Known(20);
             true
         })
     }),
@@ -532,7 +532,7 @@ const BREAKS: &[(&str, Break)] = &[
         on_kernel(p, r, &mut |(k, _, _), r| {
             let mut terms = k.operands.iter_mut().flat_map(|o| &mut o.access.terms);
             match terms.find(|t| t.leaves.len() > 1) {
-                Some(t) => t.leaves[r.below(2)].extent = Dim::ONE,
+                Some(t) => t.leaves[r.usize(..2)].extent = Dim::ONE,
                 None => return false,
             }
             true
@@ -543,8 +543,8 @@ const BREAKS: &[(&str, Break)] = &[
             let Some(o) = k.operands.iter_mut().find(|o| !o.access.bounds.is_empty()) else {
                 return false;
             };
-            let at = r.below(o.access.bounds.len());
-            match r.below(3) {
+            let at = r.usize(..o.access.bounds.len());
+            match r.usize(..3) {
                 0 => drop(o.access.bounds.remove(at)),
                 1 => {
                     o.access.bounds[at].extent =
@@ -569,7 +569,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a kernel that is none", |p, r| {
         on_kernel(p, r, &mut |(k, s, _), r| {
-            match r.below(9) {
+            match r.usize(..9) {
                 0 => k.name.clear(),
                 1 => k.tiles[0].axes.reverse(),
                 2 => drop(k.body.pop()),
@@ -590,7 +590,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("an operand of another type", |p, r| {
         on_kernel(p, r, &mut |(k, _, _), r| {
             let n = k.operands.len();
-            k.operands[r.below(n)].dtype = DType::U64;
+            k.operands[r.usize(..n)].dtype = DType::U64;
             true
         })
     }),
@@ -604,15 +604,15 @@ const BREAKS: &[(&str, Break)] = &[
                     inputs, outputs, ..
                 } = &mut s.work
                 {
-                    let a = if r.below(2) == 0 {
+                    let a = if r.usize(..2) == 0 {
                         inputs[0].as_mut().unwrap()
                     } else {
                         &mut outputs[0]
                     };
-                    match r.below(3) {
+                    match r.usize(..3) {
                         0 => a.shape[0] = a.shape[0].clone() + Dim::Known(up(r) as i64),
                         1 => a.dtype = DType::F64,
-                        _ => a.buffer = n + r.below(9) as u32,
+                        _ => a.buffer = n + r.usize(..9) as u32,
                     }
                     return true;
                 }
@@ -623,7 +623,7 @@ const BREAKS: &[(&str, Break)] = &[
     ("memory that is still in use", |p, r| {
         // The result of a step on the bytes of what it reads.
         let b = block(p);
-        let at = r.below(b.steps.len());
+        let at = r.usize(..b.steps.len());
         let Some((k, _, args)) = kernel_of(&mut b.steps[at]) else {
             return false;
         };
@@ -646,7 +646,7 @@ const BREAKS: &[(&str, Break)] = &[
     }),
     ("a program in place that is not element-wise", |p, r| {
         let b = block(p);
-        let at = r.below(b.steps.len());
+        let at = r.usize(..b.steps.len());
         let Some((k, _, args)) = kernel_of(&mut b.steps[at]) else {
             return false;
         };
@@ -668,7 +668,7 @@ const BREAKS: &[(&str, Break)] = &[
             return false;
         };
         k.operands[1].access.offset =
-            [Dim::ZERO, Dim::sym("m") - Dim::ONE, Dim::ONE][r.below(3)].clone();
+            [Dim::ZERO, Dim::sym("m") - Dim::ONE, Dim::ONE][r.usize(..3)].clone();
         true
     }),
     ("rows appended where others read", |p, _| {
@@ -704,7 +704,7 @@ const BREAKS: &[(&str, Break)] = &[
         if needed.is_empty() || p.model == "stateful" {
             return false;
         }
-        let mut at = needed[r.below(needed.len())];
+        let mut at = needed[r.usize(..needed.len())];
         if p.model == "join" {
             at = 2; // what is joined can also be joined in part, and an update left out
         }
@@ -747,15 +747,15 @@ fn broken_plans_are_refused() {
     let mut done = 0;
     while done < 20_000 {
         seed += 1;
-        let mut rng = Rng(seed);
-        let at = rng.below(breaks.len());
+        let mut rng = Rng::with_seed(seed);
+        let at = rng.usize(..breaks.len());
         // Plans over two devices or with constraints (the last two) get breaks of their own.
         let plans = if at < BREAKS.len() {
             originals.len() - 2
         } else {
             originals.len()
         };
-        let mut p = originals[rng.below(plans)].clone();
+        let mut p = originals[rng.usize(..plans)].clone();
         if !(breaks[at].1)(&mut p, &mut rng) {
             continue;
         }

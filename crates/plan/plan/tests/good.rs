@@ -1,7 +1,8 @@
 //! Plans that are fine: verified, saved and read back, damaged without a panic, checked in time.
 use crate::common;
-use common::random::{Rng, mutate};
+use common::random::mutate;
 use common::*;
+use fastrand::Rng;
 use layout::Dim;
 use shopfloor_plan::*;
 
@@ -66,9 +67,9 @@ fn damaged_plans_never_panic() {
         .collect();
     let (mut read, mut valid) = (0, 0);
     for seed in 0..20_000u64 {
-        let mut rng = Rng(seed);
-        let mut v = originals[rng.below(originals.len())].clone();
-        for _ in 0..1 + rng.below(2) {
+        let mut rng = Rng::with_seed(seed);
+        let mut v = originals[rng.usize(..originals.len())].clone();
+        for _ in 0..1 + rng.usize(..2) {
             mutate(&mut v, &mut rng);
         }
         let Ok(p) = serde_json::from_value::<Plan>(v) else {

@@ -11,15 +11,8 @@ fn f(shape: &[usize], v: &[f32]) -> Tensor {
 
 fn random(shape: &[usize], seed: u64) -> Tensor {
     let n = shape.iter().product();
-    let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let v: Vec<f32> = (0..n)
-        .map(|_| {
-            s ^= s << 13;
-            s ^= s >> 7;
-            s ^= s << 17;
-            (s >> 40) as f32 / (1 << 23) as f32 - 1.0
-        })
-        .collect();
+    let mut drawn = fastrand::Rng::with_seed(seed);
+    let v: Vec<f32> = (0..n).map(|_| 2.0 * drawn.f32() - 1.0).collect();
     f(shape, &v)
 }
 

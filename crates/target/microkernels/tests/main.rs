@@ -22,40 +22,37 @@ pub(crate) fn isas() -> Vec<Isa> {
     have
 }
 
-/// A fixed generator (splitmix64) whose seed a failing test prints.
-pub(crate) struct Rng(u64);
+/// A fixed generator whose seed a failing test prints.
+pub(crate) struct Rng(fastrand::Rng);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
         eprintln!("seed {seed}");
-        Rng(seed)
+        Rng(fastrand::Rng::with_seed(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// Uniform in -1..1.
     pub(crate) fn value(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / 8_388_608.0 - 1.0
+        2.0 * self.0.f32() - 1.0
     }
 
     /// An extent: small and odd ones often.
     pub(crate) fn extent(&mut self, top: usize) -> usize {
         let pick = [1, 2, 3, 5, 7, 13, 16, 17, 31, 32, 33, 61, 64, 67];
-        let v = if self.next().is_multiple_of(2) {
-            pick[self.next() as usize % pick.len()]
+        let v = if self.0.bool() {
+            pick[self.below(pick.len())]
         } else {
-            1 + self.next() as usize % top
+            1 + self.below(top)
         };
         v.min(top)
     }
 
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.next() as usize % n
+        self.0.usize(..n)
     }
 
     pub(crate) fn values(&mut self, n: usize) -> Vec<f32> {

@@ -147,13 +147,13 @@ fn steps_are_those_of_the_operations_one_by_one() {
             // SAFETY: rows of n elements.
             unsafe { (k.dequantise)(b.as_ptr(), signed, zero, by, y.ptr(), n) };
             y.check();
-            for i in 0..n {
+            for (got, &byte) in y.inner().iter().zip(&b) {
                 let v = if signed {
-                    f32::from(b[i] as i8)
+                    f32::from(byte as i8)
                 } else {
-                    f32::from(b[i])
+                    f32::from(byte)
                 };
-                assert_eq!(y.inner()[i], (v - zero) * by, "{isa} {} as {signed}", b[i]);
+                assert_eq!(*got, (v - zero) * by, "{isa} {byte} as {signed}");
             }
         }
     }

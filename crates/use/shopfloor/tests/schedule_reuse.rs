@@ -138,12 +138,9 @@ fn schedules_outlive_the_plans_that_looked_for_them() {
 #[test]
 fn sizes_that_vary_get_plans_for_ranges() {
     let s = session();
-    let mut state = 7u64;
+    let mut drawn = fastrand::Rng::with_seed(7);
     for n in 0..300 {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        let batch = 1 + (state >> 33) as i64 % 200;
+        let batch = drawn.i64(1..=200);
         let got = answer(&s, batch);
         if n % 25 == 0 {
             agree(&got, &answer(&session(), batch));

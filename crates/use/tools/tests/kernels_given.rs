@@ -100,19 +100,18 @@ fn plan(session: &Session) -> Plan {
 }
 
 /// Numbers of a generator.
-struct Draw(u64);
+struct Draw(fastrand::Rng);
 
 impl Draw {
     fn new() -> Draw {
         let seed = std::env::var("SHOPFLOOR_SEED").ok();
         let seed = seed.and_then(|s| s.parse().ok()).unwrap_or(11);
         println!("SHOPFLOOR_SEED={seed}");
-        Draw(seed)
+        Draw(fastrand::Rng::with_seed(seed))
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (self.0 >> 33) % n
+        self.0.u64(..n)
     }
 }
 

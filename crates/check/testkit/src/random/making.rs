@@ -7,26 +7,22 @@ use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
 /// A small generator of random numbers (splitmix64); the same seed gives the same case anywhere.
-pub struct Rng(u64);
+pub struct Rng(fastrand::Rng);
 
 impl Rng {
     /// A generator that starts at `seed`.
     pub fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(fastrand::Rng::with_seed(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.bits() % n as u64) as usize
+        self.0.usize(..n)
     }
 
     /// True once in `n`.
@@ -41,7 +37,7 @@ impl Rng {
 
     /// Between -1 and 1, away from 0, where a quotient's rounding would drown everything.
     pub fn float(&mut self) -> f32 {
-        let x = (self.bits() % 951 + 50) as f32 / 1000.0;
+        let x = f32::from(self.0.u16(50..=1000)) / 1000.0;
         if self.once_in(2) { x } else { -x }
     }
 

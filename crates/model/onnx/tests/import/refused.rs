@@ -564,13 +564,7 @@ fn deep_bodies_are_refused_without_overflow() {
 #[test]
 fn damaged_models_are_errors_never_panics() {
     let zoo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../models");
-    let mut seed = 7u64;
-    let mut next = move || {
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (seed >> 33) as usize
-    };
+    let mut drawn = fastrand::Rng::with_seed(7);
     let mut tried = 0;
     for e in std::fs::read_dir(zoo).unwrap().flatten() {
         let Ok(whole) = std::fs::read(e.path().join("model.onnx")) else {
@@ -579,9 +573,9 @@ fn damaged_models_are_errors_never_panics() {
         let rounds = if whole.len() > 4_000_000 { 60 } else { 250 };
         for _ in 0..rounds {
             let mut bytes = whole.clone();
-            for _ in 0..1 + next() % 3 {
-                let at = next() % bytes.len();
-                bytes[at] ^= 1 << (next() % 8);
+            for _ in 0..drawn.usize(1..=3) {
+                let at = drawn.usize(..bytes.len());
+                bytes[at] ^= 1 << drawn.u32(..8);
             }
             if let Ok(f) = shopfloor_onnx::ModelFile::from_bytes(bytes, None) {
                 let _ = shopfloor_onnx::import_file(&f, &Default::default());

@@ -9,7 +9,7 @@ pub const BREAKS: &[(&str, Break)] = &[
         if b.constraints.is_empty() {
             return false;
         }
-        match r.below(3) {
+        match r.usize(..3) {
             0 => b.constraints.clear(),
             1 => {
                 b.constraints[0].left = b.constraints[0].left.clone() + Dim::Known(2 * up(r) as i64)
@@ -24,11 +24,11 @@ pub const BREAKS: &[(&str, Break)] = &[
             left: [
                 Dim::sym("zz"),
                 Dim::Known(9).floor_div(&(Dim::sym("m") - Dim::ONE)),
-            ][r.below(2)]
+            ][r.usize(..2)]
             .clone(),
             right: Dim::ONE,
         };
-        let n = [1, 5000][r.below(2)];
+        let n = [1, 5000][r.usize(..2)];
         block(p).constraints.extend(std::iter::repeat_n(c, n));
         true
     }),
@@ -54,7 +54,7 @@ pub const BREAKS: &[(&str, Break)] = &[
     ("a smaller or surplus arena of another device", |p, r| {
         let b = block(p);
         match b.far_arenas.first_mut() {
-            Some(a) if r.below(2) == 0 => *a = r.draw() % 2000,
+            Some(a) if r.usize(..2) == 0 => *a = r.u64(..2000),
             _ => b.far_arenas.extend([1 << 20, 1 << 20]),
         }
         true

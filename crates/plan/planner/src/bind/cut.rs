@@ -237,38 +237,31 @@ impl Net {
 mod tests {
     use super::*;
 
-    fn next(seed: &mut u64) -> u64 {
-        *seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        *seed >> 33
-    }
-
     /// A chain with readers further on, about one in ten bound to a side.
-    fn random(things: usize, seed: &mut u64) -> Problem {
+    fn random(things: usize, drawn: &mut fastrand::Rng) -> Problem {
         let mut p = Problem::default();
         let host = p.fixed();
-        let us = |seed: &mut u64, most: u64| (next(seed) % most) as f64 * 1e-6;
+        let us = |drawn: &mut fastrand::Rng, most: u64| drawn.u64(..most) as f64 * 1e-6;
         for i in 0..things {
-            let mut t = [us(seed, 50), us(seed, 50)];
-            match next(seed) % 20 {
+            let mut t = [us(drawn, 50), us(drawn, 50)];
+            match drawn.u64(..20) {
                 0 => t[1] = NEVER,
                 1 => t[0] = NEVER,
                 _ => {}
             }
             p.things.push(t);
             let me = i + 1;
-            let mut read: Vec<usize> = (0..next(seed) % 3)
-                .map(|_| (me + 1 + (next(seed) % 3) as usize).min(things))
+            let mut read: Vec<usize> = (0..drawn.u64(..3))
+                .map(|_| (me + 1 + drawn.usize(..3)).min(things))
                 .collect();
-            if next(seed).is_multiple_of(10) {
+            if drawn.u8(..10) == 0 {
                 read.push(host);
             }
-            let made = match next(seed) % 8 {
+            let made = match drawn.u64(..8) {
                 0 => host,
                 _ => me,
             };
-            let seconds = [us(seed, 30), us(seed, 30)];
+            let seconds = [us(drawn, 30), us(drawn, 30)];
             p.values.push(CutValue {
                 made,
                 read,
@@ -280,10 +273,10 @@ mod tests {
 
     #[test]
     fn no_other_placement_takes_less() {
-        let mut seed = 7;
+        let mut drawn = fastrand::Rng::with_seed(7);
         for round in 0..200 {
             let n = 1 + (round % 9);
-            let mut p = random(n, &mut seed);
+            let mut p = random(n, &mut drawn);
             if n > 3 && round % 3 == 0 {
                 p.tied.push((1, 3));
             }
@@ -309,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_thousand_things_are_placed_at_once() {
-        let mut seed = 3;
-        let p = random(20_000, &mut seed);
+        let mut drawn = fastrand::Rng::with_seed(3);
+        let p = random(20_000, &mut drawn);
         let far = p.solve();
         let (copies, all) = p.seconds(&far);
         assert!(copies > 0.0 && all < NEVER);

@@ -100,13 +100,8 @@ mod tests {
     #[test]
     fn a_group_follows_what_does_not_need_it() {
         let seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut state = seed;
-        let mut below = |n: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state % n as u64) as usize
-        };
+        let mut drawn = fastrand::Rng::with_seed(seed);
+        let mut below = |n: usize| drawn.usize(..n);
         for round in 0..100 {
             let mut o = Order::default();
             for _ in 0..60 {

@@ -477,33 +477,18 @@ fn workers_are_shared_by_weight_even_where_predictions_are_wrong() {
     }
 }
 
-/// A small generator (splitmix64).
-struct Rng(u64);
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-}
-
 /// A random policy.
-fn any_policy(rng: &mut Rng) -> Box<SessionPolicy> {
+fn any_policy(rng: &mut fastrand::Rng) -> Box<SessionPolicy> {
     policy(|p| {
-        p.weight = 1.0 + rng.below(4) as f64;
-        p.priority = rng.below(3) as i32;
-        p.max_queued = rng.below(6) as usize;
-        p.max_running = 1 + rng.below(4) as usize;
-        p.workers = 1 + rng.below(5) as u32;
-        p.spread = rng.below(2) == 0;
-        p.deadline = (rng.below(2) == 0).then_some(0.5);
-        p.batching.max_items = 1 + rng.below(4) as u32;
-        p.batching.max_delay_s = rng.below(2) as f64 * 0.02;
+        p.weight = 1.0 + rng.u64(..4) as f64;
+        p.priority = rng.u64(..3) as i32;
+        p.max_queued = rng.u64(..6) as usize;
+        p.max_running = 1 + rng.u64(..4) as usize;
+        p.workers = 1 + rng.u64(..5) as u32;
+        p.spread = rng.u64(..2) == 0;
+        p.deadline = (rng.u64(..2) == 0).then_some(0.5);
+        p.batching.max_items = 1 + rng.u64(..4) as u32;
+        p.batching.max_delay_s = rng.u64(..2) as f64 * 0.02;
     })
 }
 
@@ -539,10 +524,10 @@ fn check_workers(
 #[test]
 fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
     for seed in 0..300 {
-        let mut rng = Rng(seed);
-        let mut total = 1 + rng.below(8) as u32;
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut total = 1 + rng.u64(..8) as u32;
         let mut s = Scheduler::new(total);
-        let sessions = 1 + rng.below(4) as u32;
+        let sessions = 1 + rng.u64(..4) as u32;
         for id in 0..sessions {
             s.step(0.0, Event::SetPolicy(id, any_policy(&mut rng)));
         }
@@ -552,28 +537,28 @@ fn whatever_happens_workers_are_never_oversubscribed_and_no_request_is_lost() {
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut now, mut next) = (0.0, 0);
         for round in 0..400 {
-            now += rng.below(100) as f64 * 1e-3;
+            now += rng.u64(..100) as f64 * 1e-3;
             let ids: Vec<RunId> = runs.iter().filter(|r| r.1.1 > 0).map(|r| *r.0).collect();
-            let event = match rng.below(10) {
+            let event = match rng.u64(..10) {
                 0..=4 if round < 300 => {
                     next += 1;
                     let mut r = request(
                         next,
-                        rng.below(u64::from(sessions)) as u32,
-                        rng.below(200) as f64 * 1e-3,
+                        rng.u64(..u64::from(sessions)) as u32,
+                        rng.u64(..200) as f64 * 1e-3,
                     );
-                    r.items = 1 + rng.below(3) as u32;
-                    r.shape = rng.below(2);
+                    r.items = 1 + rng.u64(..3) as u32;
+                    r.shape = rng.u64(..2);
                     Event::Arrive(r)
                 }
                 5 if round < 300 => {
-                    total = rng.below(9) as u32;
+                    total = rng.u64(..9) as u32;
                     Event::WorkersChanged(total)
                 }
-                6 => Event::Cancel(rng.below(next + 1)),
+                6 => Event::Cancel(rng.u64(..next + 1)),
                 7 => Event::Tick,
                 _ if !ids.is_empty() => {
-                    let run = ids[rng.below(ids.len() as u64) as usize];
+                    let run = ids[rng.u64(..ids.len() as u64) as usize];
                     for r in runs.remove(&run).unwrap().0 {
                         assert!(gone.insert(r));
                     }

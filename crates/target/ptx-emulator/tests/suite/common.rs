@@ -113,22 +113,20 @@ pub fn only(o: &Outcome, kind: Finding, line: u32) -> Report {
 }
 
 /// Numbers that repeat from run to run.
-pub struct Rng(pub u64);
+pub struct Rng(fastrand::Rng);
 
 impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(fastrand::Rng::with_seed(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        let x = self.0 ^ self.0 >> 33;
-        x.wrapping_mul(0xff51afd7ed558ccd) ^ x >> 29
+        self.0.u64(..)
     }
 
     /// In -1..1, a multiple of 1/256.
     pub fn small(&mut self) -> f32 {
-        (self.next() >> 40) as i32 as f32 % 257.0 / 256.0
-            * if self.next() & 1 == 0 { 1.0 } else { -1.0 }
+        self.0.i16(-256..=256) as f32 / 256.0
     }
 }
 

@@ -63,7 +63,7 @@ fn damaged(all: &[String], rng: &mut Rng) -> String {
 
 #[test]
 fn damaged_text_never_panics() {
-    let mut rng = Rng(20);
+    let mut rng = Rng::new(20);
     for source in SOURCES {
         let all = tokens(source);
         for _ in 0..150 {

@@ -6,7 +6,7 @@ const SOURCE: &str = include_str!("ptx/matrix.ptx");
 
 #[test]
 fn a_product_through_shared_memory() {
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     let a: Vec<f32> = (0..256).map(|_| rng.small()).collect();
     let b: Vec<f32> = (0..128).map(|_| rng.small()).collect();
     let c: Vec<f32> = (0..128).map(|_| rng.small()).collect();
@@ -107,7 +107,7 @@ fn every_form_multiplies() {
             _ => 2,
         };
         let k = nb * 4 * e;
-        let mut rng = Rng(form.len() as u64);
+        let mut rng = Rng::new(form.len() as u64);
         // Small integers are exact in every type.
         let signed = |t: &str| !t.starts_with('u');
         let mut number = |t: &str| (rng.next() % 9) as i64 - if signed(t) { 4 } else { 0 };

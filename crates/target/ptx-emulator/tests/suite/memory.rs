@@ -85,7 +85,7 @@ fn swaps_give_the_old_value() {
 
 /// Runs the tiled product and compares it with a plain one.
 pub fn tiled(n: usize, threads: usize, checks: Checks) -> Outcome {
-    let mut rng = Rng(n as u64);
+    let mut rng = Rng::new(n as u64);
     let a: Vec<f32> = (0..n * n).map(|_| rng.small()).collect();
     let c: Vec<f32> = (0..n * n).map(|_| rng.small()).collect();
     let mut b = Bench::new(SOURCE);

@@ -7,7 +7,7 @@ const SOURCE: &str = include_str!("ptx/gemm.ptx");
 
 /// c = a b with f16 factors whose products and sums are exact.
 fn gemm(n: usize, source: &str, seed: u64, threads: usize) -> (Outcome, Vec<f32>, Vec<f32>) {
-    let mut rng = Rng(n as u64);
+    let mut rng = Rng::new(n as u64);
     let mut matrix =
         || -> Vec<f32> { (0..n * n).map(|_| (rng.next() % 17) as f32 - 8.0).collect() };
     let (a, b) = (matrix(), matrix());

@@ -3,18 +3,6 @@ use crate::bind::memory::{Life, assign};
 use crate::bind::waits::{Bytes, DisjointWrites, Touch, lives, waits};
 use plan::{BufferId, Pieces, StepSet, Wait};
 
-/// A small deterministic generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// No two writers are known to be apart.
 struct Never;
 
@@ -33,16 +21,16 @@ fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
 
 #[test]
 fn buffers_that_live_together_lie_apart() {
-    let mut r = Random(0x9e37_79b9_7f4a_7c15);
+    let mut r = fastrand::Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     for round in 0..500 {
-        let n = 1 + r.below(24) as usize;
+        let n = 1 + r.u64(..24) as usize;
         let life: Vec<Life> = (0..n)
             .map(|_| {
-                let first = r.below(20) as u32;
+                let first = r.u64(..20) as u32;
                 Life {
                     first,
-                    last: first + r.below(8) as u32,
-                    bytes: r.below(5000),
+                    last: first + r.u64(..8) as u32,
+                    bytes: r.u64(..5000),
                 }
             })
             .collect();
@@ -71,14 +59,14 @@ fn buffers_that_live_together_lie_apart() {
 
 #[test]
 fn waits_order_all_that_share_bytes_and_none_is_needless() {
-    let mut r = Random(0x1234_5678_9abc_def1);
+    let mut r = fastrand::Rng::with_seed(0x1234_5678_9abc_def1);
     for round in 0..300 {
-        let (steps, buffers) = (1 + r.below(16) as usize, 1 + r.below(8));
+        let (steps, buffers) = (1 + r.u64(..16) as usize, 1 + r.u64(..8));
         let touches: Vec<Touch> = (0..steps)
             .map(|_| {
                 let mut some = |n| {
-                    (0..r.below(n))
-                        .map(|_| r.below(buffers) as BufferId)
+                    (0..r.u64(..n))
+                        .map(|_| r.u64(..buffers) as BufferId)
                         .collect::<Vec<_>>()
                 };
                 Touch {

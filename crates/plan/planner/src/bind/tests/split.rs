@@ -16,14 +16,13 @@ pub fn items(p: &Program) -> Vec<Item> {
 /// All outputs of a program of kernels, run one after the other as they are defined.
 pub fn outputs(p: &Program, seed: u64) -> Vec<Vec<u8>> {
     let mut values: BTreeMap<ValueIx, Tensor> = BTreeMap::new();
-    let mut state = seed | 1;
+    let mut drawn = fastrand::Rng::with_seed(seed);
     for (v, value) in p.values.iter().enumerate() {
         let size = dims().at_top(&value.storage).unwrap() as usize;
         let mut t = Tensor::zeros(value.dtype, &[size]).unwrap();
         if !matches!(value.origin, ValueOrigin::Made) {
             for i in 0..size {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(99);
-                t.set_f64(i, (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0);
+                t.set_f64(i, f64::from(2.0 * drawn.f32() - 1.0));
             }
         }
         values.insert(v as ValueIx, t);

@@ -163,14 +163,8 @@ pub fn open<T: Send>(
 
 /// Times of a Poisson process of `rate` per second from `from` to `to`, exact by seed.
 pub fn poisson(rate: f64, from: f64, to: f64, seed: u64) -> Vec<f64> {
-    let mut state = seed;
-    let mut unit = || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut drawn = fastrand::Rng::with_seed(seed);
+    let mut unit = || drawn.f64();
     let gap = |unit: f64| -(1.0 - unit).ln() / rate.max(f64::MIN_POSITIVE);
     let mut out = Vec::new();
     let mut at = from + gap(unit());
