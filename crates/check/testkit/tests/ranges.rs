@@ -4,8 +4,8 @@ use crate::common;
 
 use common::hollow;
 use plan::{Allotment, Planner as _, SymbolOrigin};
-use shopfloor_tools::targets::Planning;
 use shopfloor::{DimBox, Model, ModelOptions};
+use shopfloor_tools::targets::Planning;
 use std::path::Path;
 use testing::Share;
 use testkit::cores::on_all_cores;
@@ -110,9 +110,8 @@ fn planned_on(name: &str, machine: &str, dir: &Path) -> Result<Option<usize>, St
         dims.insert(s.clone(), r.hi, r.hi);
     }
     let machine = shopfloor::machines::find(machine).map_err(|e| e.to_string())?;
-    let plan =
-        shopfloor_tools::planview::plan_for(&model, &machine, &Planning::default(), &dims)
-            .map_err(|e| e.to_string())?;
+    let plan = shopfloor_tools::planview::plan_for(&model, &machine, &Planning::default(), &dims)
+        .map_err(|e| e.to_string())?;
     let steps: Vec<&plan::Step> = plan.blocks().flat_map(|b| &b.steps).collect();
     let targets = emit::ptx::ARCHS.map(emit::ptx::target);
     // Where there is anything to run, all but host steps, copies and what the target lacks run on the GPU.

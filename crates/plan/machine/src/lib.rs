@@ -17,6 +17,7 @@ mod explain;
 mod measure;
 mod model;
 mod oddities;
+mod plausible;
 mod slice;
 mod sourced;
 mod text;
@@ -31,11 +32,14 @@ pub use cost::{
 };
 pub use error::MachineError;
 pub use explain::{explain, explain_by};
-pub use measure::{BandwidthPoint, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint};
+pub use measure::{
+    BandwidthPoint, Extent, LatencyPoint, LevelMeasure, Measurements, OpRate, WorkerPoint,
+};
 pub use model::{
     Bandwidth, Bus, Costs, Isa, Level, Limits, Link, Machine, MachineKind, NumType, Unit,
     UnitClass, Workers,
 };
+pub use plausible::{Contradiction, Subject};
 pub use sourced::{Source, Sourced};
 pub use warps::{Pipe, WarpRates, Warps};
 pub use work::{Traffic, Work};

@@ -73,6 +73,17 @@ pub struct OpRate {
     pub rate: Vec<WorkerPoint>,
 }
 
+/// How thoroughly a machine was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// For a moment: what predictions need.
+    Short,
+    /// For some seconds: the curves between and beyond the levels too.
+    #[default]
+    Full,
+}
+
 /// What a calibration of a machine returns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,6 +93,19 @@ pub struct Measurements {
     /// A sentence on how: library version, budget.
     #[serde(default)]
     pub note: String,
+    /// How thoroughly.
+    #[serde(default)]
+    pub extent: Extent,
+    /// How far repetitions of a measurement lie below the best of them, as a share of it: the median over all
+    /// that were repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+    /// Cores that others kept busy meanwhile, of those that were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
+    /// Frequency of a core at work, hertz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_hz: Option<f64>,
     /// Active workers at most.
     pub workers: u64,
     /// One message between two running workers, one way, seconds.
@@ -96,6 +120,18 @@ pub struct Measurements {
     /// Taking a ticket from a shared counter, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket_s: Option<f64>,
+    /// A step within a running plan, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_s: Option<f64>,
+    /// A statement on a tile, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tile_s: Option<f64>,
+    /// A row of a statement, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_s: Option<f64>,
+    /// A call of a micro-kernel, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_s: Option<f64>,
     /// Rates of operations.
     #[serde(default)]
     pub ops: Vec<OpRate>,
@@ -110,7 +146,32 @@ pub struct Measurements {
     pub latency: Vec<LatencyPoint>,
 }
 
+/// Repetitions that differ by more than this share of the best were disturbed.
+const CALM_SPREAD: f64 = 0.1;
+/// Cores that others may keep busy while something is measured.
+const CALM_OTHERS: f64 = 0.25;
+
 impl Measurements {
+    /// That the machine was busy meanwhile, as a sentence without its end; `None` where nothing says so.
+    pub fn disturbed(&self) -> Option<String> {
+        let mut signs = Vec::new();
+        if let Some(n) = self.others.filter(|n| *n > CALM_OTHERS) {
+            signs.push(format!(
+                "others kept {n:.1} of its {} cores busy",
+                self.workers
+            ));
+        }
+        if let Some(s) = self.spread.filter(|s| *s > CALM_SPREAD) {
+            signs.push(format!("repetitions differed by {:.0}%", 100.0 * s));
+        }
+        (!signs.is_empty()).then(|| {
+            format!(
+                "the machine was busy while it was measured: {}",
+                signs.join(" and ")
+            )
+        })
+    }
+
     /// The TOML form.
     ///
     /// # Errors
@@ -249,9 +310,13 @@ impl Machine {
         set(&mut out.costs.handoff_s, m.handoff_s);
         set(&mut out.costs.wake_s, m.wake_s);
         set(&mut out.costs.task_s, m.ticket_s);
-        // A step within a plan costs its last counter's way to the next step's workers; a request
+        set(&mut out.costs.tile_s, m.tile_s);
+        set(&mut out.costs.row_s, m.row_s);
+        set(&mut out.costs.call_s, m.call_s);
+        set(&mut out.workers.clock_hz, m.clock_hz.filter(|hz| *hz > 0.0));
+        // Where nobody measured it, a step costs its last counter's way to the next step's workers; a request
         // through the ring costs a round trip.
-        set(&mut out.costs.step_s, m.handoff_s);
+        set(&mut out.costs.step_s, m.step_s.or(m.handoff_s));
         set(&mut out.costs.launch_s, m.handoff_s.map(|h| 2.0 * h));
         out
     }

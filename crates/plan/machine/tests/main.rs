@@ -4,4 +4,5 @@ mod catalog;
 mod change;
 mod machines;
 mod occupancy_vectors;
+mod plausible;
 mod textbook;

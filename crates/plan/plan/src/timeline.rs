@@ -33,6 +33,10 @@ pub struct Timeline {
     /// spans nor `total_ns` have them.
     #[serde(default)]
     pub held_ns: u64,
+    /// Nanoseconds for which each worker was ready to run and had no processor, the caller's first; empty
+    /// where nobody asked the system.
+    #[serde(default)]
+    pub descheduled_ns: Vec<u64>,
     /// Names of the queues that [`Timeline::device`] tells of.
     #[serde(default)]
     pub lanes: Vec<String>,

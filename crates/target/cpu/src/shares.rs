@@ -144,7 +144,7 @@ fn account(_: &[usize]) -> Option<Account> {
 
 /// Ticks at work and in all of the processors `cpus`, from /proc/stat.
 #[cfg(any(target_os = "linux", test))]
-fn processors(stat: &str, cpus: &[usize]) -> BTreeMap<usize, (u64, u64)> {
+pub(crate) fn processors(stat: &str, cpus: &[usize]) -> BTreeMap<usize, (u64, u64)> {
     let mut out = BTreeMap::new();
     for line in stat.lines() {
         let mut words = line.split_whitespace();

@@ -14,6 +14,7 @@ mod inspect;
 mod load;
 mod machines;
 mod memory;
+mod overhead;
 pub mod page;
 mod perfetto;
 mod plan_view;
@@ -39,6 +40,7 @@ pub use inspect::{InspectedKernel, InspectedNode, InspectedValue, Inspection, Un
 pub use load::{LoadReport, Planned, PlanningMs, ProcessMs};
 pub use machines::{MachineEntry, machine_list, machine_table};
 pub use memory::{BESIDE, MemoryView};
+pub use overhead::{NOTICED_US, Overhead, RequestParts};
 pub use perfetto::perfetto_trace;
 pub use plan_view::{DivisionView, PlanView};
 pub use profile::{Accounting, NodeAccount, Profile, ProfileInput, StepProfile};

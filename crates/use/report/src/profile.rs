@@ -1,7 +1,7 @@
 //! A measured run beside its prediction, step by step and by node.
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
-use crate::{StepView, units};
+use crate::{Overhead, StepView, units};
 use machine::Work;
 use plan::{Fate, NodeFate, Timeline};
 use serde::Serialize;
@@ -152,6 +152,9 @@ pub struct Profile {
     pub steps_us: f64,
     /// Sum of the steps' predictions, microseconds.
     pub predicted_us: f64,
+    /// What requests take beside their steps, and why the slowest did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Overhead>,
     /// Share of the steps' time that is not contract or conv.
     pub other_share: f64,
     /// Contraction FLOP of a request.
@@ -271,12 +274,33 @@ impl Profile {
             request_us: median(&mut totals),
             steps_us,
             predicted_us: steps.iter().map(|s| s.step.predicted_us * s.runs).sum(),
+            overhead: Overhead::of(input.timelines),
             other_share: other,
             flop: steps.iter().map(|s| s.step.flop * s.runs).sum(),
             steps,
             accounting: Accounting::new(input.fates),
             queues: input.timelines.last().map_or(vec![], crate::queues),
         }
+    }
+
+    /// Why a request takes what it takes, in a sentence: its slowest step, and what bounds it.
+    pub fn why(&self) -> String {
+        let request = units::seconds(self.request_us * 1e-6);
+        let slowest = self
+            .steps
+            .iter()
+            .max_by(|a, b| a.time_us.total_cmp(&b.time_us));
+        let Some(s) = slowest else {
+            return format!("It takes {request}.");
+        };
+        format!(
+            "It takes {request}: {} of its steps' time is step {} ({}, {}), which is bound by {}.",
+            units::percent(s.share),
+            s.step.number,
+            s.step.nodes_text(""),
+            s.step.family,
+            crate::page::words(&s.step.bound)
+        )
     }
 
     fn shared(&self) -> &str {
@@ -438,6 +462,11 @@ impl Profile {
             units::signed_percent(off),
             units::flop_rate(rate)
         );
+        if let Some(o) = &self.overhead {
+            for line in units::wrapped(&o.sentence(), style.width.saturating_sub(2).max(20)) {
+                let _ = writeln!(out, "  {line}");
+            }
+        }
         let _ = writeln!(
             out,
             "  {} of the steps' time is neither contract nor conv",

@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod first;
 mod help;
 mod output;
 

@@ -656,6 +656,7 @@ fn a_limit_on_the_size_of_files_is_no_crash() {
                 env!("CARGO_BIN_EXE_shopfloor"),
             ])
             .args(args)
+            .env("CI", "true")
             .output()
             .unwrap()
     };

@@ -4,6 +4,7 @@ mod cli;
 mod common;
 mod emulate;
 mod emulated;
+mod first_run;
 mod folders;
 mod help;
 mod report;

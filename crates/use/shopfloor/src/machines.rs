@@ -1,10 +1,10 @@
 //! Machines by name, and the calibration of the present one.
 use crate::{Error, Machine};
 use cpu::calibrate;
-use machine::{MachineKind, Measurements, Source};
+pub use machine::{Extent, Measurements};
+use machine::{MachineKind, Source};
 use report::MachineEntry;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Every machine that a name is known for: this CPU with its stored calibration (`cpu`), the same without
 /// (`detected`), and the catalog.
@@ -66,24 +66,27 @@ pub fn check(file: &Path) -> Result<(Machine, Vec<String>), Error> {
     Ok((m, odd))
 }
 
-/// Measures the present CPU for about `budget` (the default when `None`); `progress` hears the share
-/// done (0 to 1) and what comes next.
+/// The file in which a calibration of this CPU is kept, whether or not there is one; `None` where the system names
+/// no folder for data.
+pub fn file() -> Option<PathBuf> {
+    calibrate::calibration_path(&cpu::detect::detect())
+}
+
+/// The calibration that is kept for this CPU; `None` where there is none.
 ///
 /// # Errors
-/// Threads that cannot be started.
-pub fn measure(
-    budget: Option<Duration>,
-    progress: &mut dyn FnMut(f64, &str),
-) -> Result<Measurements, Error> {
-    let mut options = calibrate::Options::default();
-    if let Some(b) = budget {
-        options.budget = b;
-    }
-    Ok(calibrate::calibrate(
-        &cpu::detect::detect(),
-        &options,
-        progress,
-    )?)
+/// A file that does not read.
+pub fn kept() -> Result<Option<Measurements>, Error> {
+    Ok(calibrate::load_calibration(&cpu::detect::detect())?)
+}
+
+/// Removes the calibration that is kept for this CPU and gives the file that it was in; `None` where there
+/// was none.
+///
+/// # Errors
+/// A file that cannot be removed.
+pub fn forget() -> Result<Option<PathBuf>, Error> {
+    Ok(calibrate::forget_calibration(&cpu::detect::detect())?)
 }
 
 /// Keeps measurements for every later plan on this machine, or writes the calibrated description to

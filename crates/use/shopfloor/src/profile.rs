@@ -5,8 +5,11 @@ use machine::Work;
 use plan::VerifiedPlan;
 use report::{Profile, ProfileInput, StepView};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use tensor::Tensor;
 
+/// How the names of resident threads begin.
+const RESIDENT: &str = "shopfloor-";
 /// Most timelines kept: each holds every span of a request.
 const KEPT: usize = 4096;
 
@@ -28,13 +31,16 @@ pub fn profile(
         session.run_timed(&borrowed, &mut Timeline::default())?;
     }
     let mut timelines = Vec::new();
+    let threads = Threads::find();
     for _ in 0..active.clamp(1, KEPT) {
         let mut t = Timeline::default();
+        let before = threads.delays_ns();
         let began = std::time::Instant::now();
         session.run_timed(&borrowed, &mut t)?;
         // The whole request as its caller sees it, transfers and control flow included.
         let took = began.elapsed().as_nanos() as u64;
         t.total_ns = took.saturating_sub(t.held_ns);
+        t.descheduled_ns = since(&before, &threads.delays_ns());
         t.marks = engine.marks(began);
         timelines.push(t);
     }
@@ -71,6 +77,44 @@ pub fn profile(
         dims: range,
     });
     Ok((profile, timelines.pop().unwrap_or_default()))
+}
+
+/// The calling thread and the residents of this process, as the system accounts for them.
+struct Threads(Vec<PathBuf>);
+
+impl Threads {
+    /// The caller first, then residents by their names. None where the system keeps no accounts.
+    fn find() -> Threads {
+        let mut residents: Vec<(u64, PathBuf)> = std::fs::read_dir("/proc/self/task")
+            .into_iter()
+            .flatten()
+            .filter_map(|t| {
+                let folder = t.ok()?.path();
+                let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+                let number = name.trim().strip_prefix(RESIDENT)?.parse().ok()?;
+                Some((number, folder.join("schedstat")))
+            })
+            .collect();
+        residents.sort();
+        let caller = PathBuf::from("/proc/thread-self/schedstat");
+        let all = std::iter::once(caller).chain(residents.into_iter().map(|r| r.1));
+        Threads(all.filter(|p| p.is_file()).collect())
+    }
+
+    /// Nanoseconds so far for which each could run and had no processor: the second number of its account.
+    fn delays_ns(&self) -> Vec<Option<u64>> {
+        let delay = |p: &PathBuf| {
+            let account = std::fs::read_to_string(p).ok()?;
+            account.split_whitespace().nth(1)?.parse().ok()
+        };
+        self.0.iter().map(delay).collect()
+    }
+}
+
+fn since(before: &[Option<u64>], now: &[Option<u64>]) -> Vec<u64> {
+    let both = before.iter().zip(now);
+    both.map_while(|(a, b)| Some((*b)?.saturating_sub((*a)?)))
+        .collect()
 }
 
 /// Steps of a plan with the work that they do for `sizes`, read off their tile programs.

@@ -15,6 +15,14 @@ pub enum CalibrateError {
         /// Why.
         message: String,
     },
+    /// What was measured cannot be, again and again.
+    #[error("what was measured cannot be ({what}){}; calibrate again when less else runs", busy.as_ref().map_or(String::new(), |b| format!("; {b}")))]
+    Implausible {
+        /// What cannot be.
+        what: String,
+        /// That the machine was busy, where it was.
+        busy: Option<String>,
+    },
     /// There is no folder for user data.
     #[error(
         "there is no folder to keep a calibration in; set XDG_DATA_HOME or HOME, or write it to a file of your own"

@@ -1,8 +1,6 @@
 //! The loops that are measured.
 
-use super::rate::Rate;
 use crate::isa::Isa;
-use machine::{NumType, UnitClass};
 use std::hint::black_box;
 
 /// A memory operation.
@@ -93,63 +91,46 @@ impl Buffer {
     }
 }
 
-/// The rates that can be measured with these instruction sets, the widest first.
-pub(crate) fn rates(isas: &[Isa]) -> Vec<Rate> {
-    let mut out = Vec::new();
-    #[cfg(target_arch = "x86_64")]
-    x86::rates(isas, &mut out);
-    let _ = isas;
-    out.push(Rate {
-        class: UnitClass::Fma,
-        dtype: NumType::F32,
-        isa: "portable",
-        lanes: 4,
-        ops_per_pass: (PORTABLE * 2 * UNROLL) as f64,
-        run: portable_fma,
-    });
-    if out.len() == 1 {
-        out.push(Rate {
-            class: UnitClass::Simple,
-            dtype: NumType::F32,
-            isa: "portable",
-            lanes: 4,
-            ops_per_pass: (PORTABLE * UNROLL) as f64,
-            run: portable_add,
-        });
+/// Additions in one pass of [`chain`].
+pub(crate) const CHAIN: usize = 512;
+
+/// Additions each of which waits for the one before it: one in every cycle. False where nobody wrote it.
+pub(crate) fn chain(passes: usize) -> bool {
+    // Carried on, so that no addition begins before the last.
+    let mut sum = 1u64;
+    black_box(&mut sum);
+    for _ in 0..passes * (CHAIN / 16) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: two registers, no memory.
+        unsafe {
+            std::arch::asm!(
+                ".rept 16", "add {a}, {b}", ".endr",
+                a = inout(reg) sum, b = in(reg) 3u64, options(nomem, nostack)
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: two registers, no memory.
+        unsafe {
+            std::arch::asm!(
+                ".rept 16", "add {a}, {a}, {b}", ".endr",
+                a = inout(reg) sum, b = in(reg) 3u64, options(nomem, nostack)
+            );
+        }
     }
-    out
+    black_box(sum);
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 }
 
+/// Independent chains of multiply-adds of f64 with one instruction set.
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{fma256d, fma512d};
 /// Repetitions of the independent chains in one pass.
-const UNROLL: usize = 64;
-/// Independent scalars of the portable loops: twelve chains of four.
-const PORTABLE: usize = 48;
-
-fn portable_fma(passes: usize) {
-    let (c, d) = (black_box(0.999f32), black_box(0.001f32));
-    let mut acc = [1.0f32; PORTABLE];
-    for _ in 0..passes * UNROLL {
-        for a in &mut acc {
-            *a = *a * c + d;
-        }
-    }
-    black_box(acc);
-}
-
-fn portable_add(passes: usize) {
-    let d = black_box(0.001f32);
-    let mut acc = [1.0f32; PORTABLE];
-    for _ in 0..passes * UNROLL {
-        for a in &mut acc {
-            *a += d;
-        }
-    }
-    black_box(acc);
-}
+#[cfg(target_arch = "x86_64")]
+pub(crate) const UNROLL: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Isa, NumType, Rate, UNROLL, UnitClass, black_box};
+    use super::{UNROLL, black_box};
     use std::arch::x86_64::*;
 
     /// Read, write and copy of a working set with one vector type.
@@ -247,7 +228,7 @@ mod x86 {
     /// A rate: `chains` independent chains of one instruction.
     macro_rules! rate {
         ($name:ident, $feature:literal, $chains:literal, $start:expr, |$a:ident, $c:ident| $c_init:expr, $step:expr) => {
-            fn $name(passes: usize) {
+            pub(crate) fn $name(passes: usize) {
                 #[target_feature(enable = $feature)]
                 fn inner(passes: usize) {
                     let $c = black_box($c_init);
@@ -261,28 +242,12 @@ mod x86 {
                     }
                     black_box(acc);
                 }
-                // SAFETY: `rates` lists a loop only when its features are available.
+                // SAFETY: a rate is listed only when its features are available.
                 unsafe { inner(passes) }
             }
         };
     }
 
-    rate!(
-        fma512,
-        "avx512f",
-        24,
-        _mm512_set1_ps(1.0),
-        |a, c| _mm512_set1_ps(0.5),
-        _mm512_fmadd_ps(*a, c, c)
-    );
-    rate!(
-        fma256,
-        "avx2,fma",
-        12,
-        _mm256_set1_ps(1.0),
-        |a, c| _mm256_set1_ps(0.5),
-        _mm256_fmadd_ps(*a, c, c)
-    );
     rate!(
         fma512d,
         "avx512f",
@@ -299,114 +264,4 @@ mod x86 {
         |a, c| _mm256_set1_pd(0.5),
         _mm256_fmadd_pd(*a, c, c)
     );
-    rate!(
-        add512,
-        "avx512f",
-        24,
-        _mm512_set1_ps(1.0),
-        |a, c| _mm512_set1_ps(0.5),
-        _mm512_max_ps(*a, c)
-    );
-    rate!(
-        add256,
-        "avx2",
-        12,
-        _mm256_set1_ps(1.0),
-        |a, c| _mm256_set1_ps(0.5),
-        _mm256_max_ps(*a, c)
-    );
-    rate!(
-        div512,
-        "avx512f",
-        12,
-        _mm512_set1_ps(1.0),
-        |a, c| _mm512_set1_ps(1.01),
-        _mm512_div_ps(c, *a)
-    );
-    rate!(
-        div256,
-        "avx2",
-        12,
-        _mm256_set1_ps(1.0),
-        |a, c| _mm256_set1_ps(1.01),
-        _mm256_div_ps(c, *a)
-    );
-    rate!(
-        bf512,
-        "avx512f,avx512bf16",
-        24,
-        _mm512_set1_ps(0.0),
-        |a, c| _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5)),
-        _mm512_dpbf16_ps(*a, c, c)
-    );
-    rate!(
-        vnni512,
-        "avx512f,avx512vnni",
-        24,
-        _mm512_setzero_si512(),
-        |a, c| _mm512_set1_epi8(1),
-        _mm512_dpbusd_epi32(*a, c, c)
-    );
-
-    pub(super) fn rates(isas: &[Isa], out: &mut Vec<Rate>) {
-        let mut add = |class, dtype, isa, lanes: u64, chains: usize, ops_per_lane: u64, run| {
-            let ops_per_pass = (lanes * ops_per_lane) as f64 * (chains * UNROLL) as f64;
-            out.push(Rate {
-                class,
-                dtype,
-                isa,
-                lanes,
-                ops_per_pass,
-                run,
-            });
-        };
-        let wide = isas.contains(&Isa::Avx512);
-        let avx2 = isas.contains(&Isa::Avx2);
-        let f32t = NumType::F32;
-        if wide {
-            add(
-                UnitClass::Fma,
-                f32t,
-                "avx512",
-                16,
-                24,
-                2,
-                fma512 as fn(usize),
-            );
-        }
-        if avx2 {
-            add(UnitClass::Fma, f32t, "avx2", 8, 12, 2, fma256);
-        }
-        if wide {
-            add(UnitClass::Fma, NumType::F64, "avx512", 8, 24, 2, fma512d);
-            add(UnitClass::Simple, f32t, "avx512", 16, 24, 1, add512);
-            add(UnitClass::Divsqrt, f32t, "avx512", 16, 12, 1, div512);
-        } else if avx2 {
-            add(UnitClass::Fma, NumType::F64, "avx2", 4, 12, 2, fma256d);
-            add(UnitClass::Simple, f32t, "avx2", 8, 12, 1, add256);
-            add(UnitClass::Divsqrt, f32t, "avx2", 8, 12, 1, div256);
-        }
-        if wide && std::arch::is_x86_feature_detected!("avx512bf16") {
-            add(
-                UnitClass::Fma,
-                NumType::Bf16,
-                "avx512_bf16",
-                32,
-                24,
-                2,
-                bf512,
-            );
-        }
-        if wide && std::arch::is_x86_feature_detected!("avx512vnni") {
-            add(
-                UnitClass::Fma,
-                NumType::I8,
-                "avx512_vnni",
-                64,
-                24,
-                2,
-                vnni512,
-            );
-        }
-    }
 }

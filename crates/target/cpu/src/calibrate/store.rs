@@ -63,6 +63,28 @@ pub fn store_calibration(m: &Machine, c: &Measurements) -> Result<PathBuf, Calib
     Ok(path)
 }
 
+/// Removes the stored calibration of a machine and gives the file that it was in; `None` where there was none.
+///
+/// # Errors
+/// [`CalibrateError::Io`] when it cannot be removed.
+pub fn forget_calibration(m: &Machine) -> Result<Option<PathBuf>, CalibrateError> {
+    match calibration_path(m) {
+        Some(path) => Ok(forget_at(&path)?.then_some(path)),
+        None => Ok(None),
+    }
+}
+
+fn forget_at(path: &Path) -> Result<bool, CalibrateError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(CalibrateError::Io {
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
+}
+
 fn store_at(path: &Path, c: &Measurements) -> Result<(), CalibrateError> {
     let io = |source| CalibrateError::Io {
         path: path.to_path_buf(),
@@ -109,6 +131,8 @@ mod tests {
             e.contains(":1: ") && e.ends_with("calibrate again to replace it"),
             "{e}"
         );
+        assert!(forget_at(&path).expect("removed"));
+        assert!(!path.exists() && !forget_at(&path).expect("nothing to remove"));
         assert_eq!(path_in(Some("relative".into()), None, &m), None);
         assert!(
             path_in(None, Some("/h".into()), &m)

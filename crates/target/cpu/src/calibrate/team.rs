@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rounds of a measurement; the best counts.
-const ROUNDS: usize = 6;
+/// About how long a round of a measurement takes; the best of several counts.
+const ROUND: Duration = Duration::from_micros(400);
 
 /// Pins the calling thread to one CPU; false where the system does not let it (the thread then runs
 /// wherever the system puts it).
@@ -70,65 +70,114 @@ fn died(cpu: usize) -> CalibrateError {
     }
 }
 
-/// A loop that runs a number of passes.
-type Loop<'a> = Box<dyn FnMut(usize) + 'a>;
+/// A set of loops of one thread: runs the loop of a number for some passes.
+pub(super) type Loops = Box<dyn FnMut(usize, usize)>;
 
-/// Runs a loop on every CPU of `cpus` at once for about `slice` and returns the best rate of all of
-/// them together: `units_per_pass * passes * threads / (last end - first start)`. `make` is called
-/// on the pinned thread, so that memory is touched where it is used.
+/// What every thread measures by.
+struct Team {
+    barrier: SpinBarrier,
+    /// Passes of a round of each loop, as the first thread finds them.
+    passes: Vec<AtomicUsize>,
+    zero: Instant,
+    slice: Duration,
+    rounds: usize,
+    /// The round of each loop that is not run any more, as the first thread finds where a loop takes too long: on a
+    /// busy machine rounds wait for their turns.
+    last: Vec<AtomicUsize>,
+}
+
+/// How many times its slice a loop may take.
+const TIMES: u32 = 3;
+
+impl Team {
+    /// Passes of loop `number` that take about a round.
+    fn passes(&self, number: usize, run: &mut Loops) -> usize {
+        let round = self.slice.as_secs_f64() / (self.rounds + 1) as f64;
+        let mut n = 1usize;
+        loop {
+            let t = Instant::now();
+            run(number, n);
+            let took = t.elapsed().as_secs_f64();
+            if took > round * 0.1 || n > 1 << 26 {
+                return ((n as f64 * round / took.max(1e-9)) as usize).clamp(1, 1 << 28);
+            }
+            n *= 4;
+        }
+    }
+
+    /// What thread `me` does: when it began and ended each round of each loop.
+    fn work(&self, me: usize, run: &mut Loops) -> Vec<Vec<(f64, f64)>> {
+        let mut meeting = 0;
+        let mut meet = || {
+            meeting += 1;
+            self.barrier.wait(meeting);
+        };
+        let mut out = Vec::new();
+        for (number, passes) in self.passes.iter().enumerate() {
+            run(number, 1);
+            meet();
+            if me == 0 {
+                passes.store(self.passes(number, run), Ordering::Release);
+            }
+            meet();
+            let n = passes.load(Ordering::Acquire);
+            let mut spans = Vec::with_capacity(self.rounds);
+            let began = Instant::now();
+            for round in 0..self.rounds {
+                if me == 0 && round > 0 && began.elapsed() > self.slice * TIMES {
+                    self.last[number].fetch_min(round, Ordering::AcqRel);
+                }
+                meet();
+                // Who is late may see a later round named, never an earlier one.
+                if round >= self.last[number].load(Ordering::Acquire) {
+                    break;
+                }
+                let start = self.zero.elapsed().as_secs_f64();
+                run(number, n);
+                spans.push((start, self.zero.elapsed().as_secs_f64()));
+            }
+            out.push(spans);
+        }
+        out
+    }
+}
+
+/// Runs `loops` loops, one after the other, on every CPU of `cpus` at once, each for about `slice`, and returns
+/// for each the best rate of all threads together: `units_per_pass * passes * threads / (last end - first start)`.
+/// `make` is called on the pinned thread, so that memory is touched where it is used.
+///
+/// Rounds are short: on a machine that is in use some of them fall between the turns of others.
 pub(super) fn measure(
     cpus: &[usize],
     slice: Duration,
+    loops: usize,
     units_per_pass: f64,
-    make: &(dyn Fn() -> Loop<'static> + Sync),
-) -> Result<f64, CalibrateError> {
-    let barrier = SpinBarrier::new(cpus.len());
-    let passes = AtomicUsize::new(1);
-    let zero = Instant::now();
+    make: &(dyn Fn() -> Loops + Sync),
+) -> Result<Vec<f64>, CalibrateError> {
+    let team = Team {
+        barrier: SpinBarrier::new(cpus.len()),
+        passes: (0..loops).map(|_| AtomicUsize::new(1)).collect(),
+        zero: Instant::now(),
+        slice,
+        rounds: ((slice.as_secs_f64() / ROUND.as_secs_f64()) as usize).clamp(6, 50),
+        last: (0..loops).map(|_| AtomicUsize::new(usize::MAX)).collect(),
+    };
     // Threads wait for this before the first barrier, so that a failed spawn leaves nobody spinning.
     let go = AtomicU64::new(0);
-    let spans: Vec<Vec<(f64, f64)>> = thread::scope(|s| {
+    let spans: Vec<Vec<Vec<(f64, f64)>>> = thread::scope(|s| {
         let mut threads = Vec::with_capacity(cpus.len());
         let mut failed = None;
         for (i, &cpu) in cpus.iter().enumerate() {
-            let (barrier, passes, go) = (&barrier, &passes, &go);
+            let (team, go) = (&team, &go);
             let body = move || {
                 pin_current_thread(cpu);
                 while go.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
-                if go.load(Ordering::Acquire) == 2 {
-                    return Vec::new();
+                match go.load(Ordering::Acquire) {
+                    1 => team.work(i, &mut make()),
+                    _ => Vec::new(),
                 }
-                let mut run = make();
-                run(1);
-                barrier.wait(1);
-                if i == 0 {
-                    // Enough passes for one round to take its share of the slice.
-                    let round = slice.as_secs_f64() / (ROUNDS + 1) as f64;
-                    let mut n = 1usize;
-                    loop {
-                        let t = Instant::now();
-                        run(n);
-                        let took = t.elapsed().as_secs_f64();
-                        if took > round * 0.1 || n > 1 << 26 {
-                            n = ((n as f64 * round / took.max(1e-9)) as usize).clamp(1, 1 << 28);
-                            break;
-                        }
-                        n *= 4;
-                    }
-                    passes.store(n, Ordering::Release);
-                }
-                barrier.wait(2);
-                let n = passes.load(Ordering::Acquire);
-                let mut spans = Vec::with_capacity(ROUNDS);
-                for k in 0..ROUNDS {
-                    barrier.wait(3 + k);
-                    let start = zero.elapsed().as_secs_f64();
-                    run(n);
-                    spans.push((start, zero.elapsed().as_secs_f64()));
-                }
-                spans
             };
             match thread::Builder::new()
                 .name(format!("calibrate-{cpu}"))
@@ -151,24 +200,19 @@ pub(super) fn measure(
             None => joined,
         }
     })?;
-    let n = passes.load(Ordering::Acquire) as f64;
-    let mut best = 0.0f64;
-    for k in 0..ROUNDS {
-        let start = spans
-            .iter()
-            .filter_map(|s| s.get(k))
-            .map(|s| s.0)
-            .fold(f64::INFINITY, f64::min);
-        let end = spans
-            .iter()
-            .filter_map(|s| s.get(k))
-            .map(|s| s.1)
-            .fold(0.0, f64::max);
-        if end > start {
-            best = best.max(units_per_pass * n * cpus.len() as f64 / (end - start));
-        }
-    }
-    Ok(best)
+    let best = |number: usize| {
+        let n = team.passes[number].load(Ordering::Acquire) as f64;
+        let rounds = spans.first().map_or(0, |t| t[number].len());
+        let took = (0..rounds).map(|k| {
+            let each = spans.iter().map(|t| t[number][k]);
+            let (start, end) =
+                each.fold((f64::INFINITY, 0.0f64), |a, s| (a.0.min(s.0), a.1.max(s.1)));
+            end - start
+        });
+        let least = took.filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
+        units_per_pass * n * cpus.len() as f64 / least
+    };
+    Ok((0..loops).map(best).collect())
 }
 
 /// Runs a body on a thread of its own, pinned.
@@ -347,12 +391,12 @@ pub(super) fn wake(a: usize, b: usize, slice: Duration) -> Result<(f64, f64), Ca
 /// Seconds a worker waits for a ticket while all workers draw from one counter.
 pub(super) fn ticket(cpus: &[usize], slice: Duration) -> Result<f64, CalibrateError> {
     static COUNTER: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
-    let draws = measure(cpus, slice, 64.0, &|| {
-        Box::new(|passes| {
+    let draws = measure(cpus, slice, 1, 64.0, &|| {
+        Box::new(|_, passes| {
             for _ in 0..passes * 64 {
                 black_box(COUNTER.fetch_add(1, Ordering::Relaxed));
             }
         })
     })?;
-    Ok(cpus.len() as f64 / draws.max(1.0))
+    Ok(cpus.len() as f64 / draws[0].max(1.0))
 }

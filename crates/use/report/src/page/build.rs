@@ -470,6 +470,7 @@ impl PageData {
                 active: p.active,
                 request_us: p.request_us,
                 steps_us: p.steps_us,
+                overhead: p.overhead,
             }),
             flop: profile.map_or(view.flop, |p| p.flop),
             bounds: vec![],
@@ -563,6 +564,7 @@ mod tests {
             ],
             total_ns: 4000,
             held_ns: 0,
+            descheduled_ns: vec![],
             lanes: vec!["queue".into()],
             device: vec![DeviceSpan {
                 lane: 0,

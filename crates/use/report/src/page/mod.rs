@@ -11,13 +11,14 @@ mod machine;
 mod sentence;
 
 pub(crate) use html::filled;
+pub(crate) use sentence::words;
 
 pub use baseline::{AgainstError, AgainstStep, Baseline};
 pub use build::PageInput;
 pub use machine::{MachineData, MachineLevel, MachineLink, MachineUnit};
 
 use crate::calc::{CeilingView, RoofView};
-use crate::{AdviceView, MemoryView, StepView};
+use crate::{AdviceView, MemoryView, Overhead, StepView};
 use plan::Goal;
 use serde::Serialize;
 
@@ -124,6 +125,9 @@ pub struct MeasuredRun {
     pub request_us: f64,
     /// Sum of the steps' medians, microseconds.
     pub steps_us: f64,
+    /// What requests take beside their steps, and why the slowest did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Overhead>,
 }
 
 /// Steps that run once at load.

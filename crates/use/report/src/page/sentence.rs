@@ -3,7 +3,7 @@ use super::PageData;
 use crate::units;
 
 /// What a bound is in words.
-fn words(bound: &str) -> String {
+pub(crate) fn words(bound: &str) -> String {
     match bound.split_once(':') {
         Some(("compute", "issue")) => "issuing instructions".into(),
         Some(("compute", unit)) => format!("arithmetic on {unit} units"),
@@ -38,9 +38,10 @@ pub(super) fn of(d: &PageData) -> String {
     let on = d.device.as_deref().unwrap_or(&d.machine);
     let mut out = match &d.measured {
         Some(m) if m.request_us > 1.25 * m.steps_us => format!(
-            "A request takes {} on {on}, its steps {} of that.",
+            "A request takes {} on {on}, its steps {} of that{}.",
             us(m.request_us),
-            us(m.steps_us)
+            us(m.steps_us),
+            (m.overhead).map_or(String::new(), |o| format!("; {}", o.sentence()))
         ),
         Some(m) => format!("A request takes {} on {on}.", us(m.request_us)),
         None => format!(

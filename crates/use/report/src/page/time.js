@@ -26,7 +26,9 @@ views.push(function head() {
   if (measured) {
     const rest = measured.request_us - measured.steps_us;
     put("a request", U.us(measured.request_us), "median", "median over requests of the time from the call to its return", clock);
-    put("its steps", U.us(measured.steps_us), rest >= 0 ? `${U.us(rest)} beside them` : `overlap by ${U.us(-rest)}`, "sum over steps of their median times; what a request takes beside is waiting between steps, copies and control flow, and whatever else ran on these cores", clock);
+    const o = measured.overhead;
+    const beside = o ? `a request's own: ${U.us(o.median.host_us)} on the host before and after its steps, ${U.us(o.median.waited_us)} while no worker was at one\n${o.descheduled} of ${U.plural(o.requests, "request")} had a worker that could run and had no processor` : "what a request takes beside is waiting between steps, copies and control flow, and whatever else ran on these cores";
+    put("its steps", U.us(measured.steps_us), rest >= 0 ? `${U.us(rest)} beside them` : `overlap by ${U.us(-rest)}`, `sum over steps of their median times\n${beside}`, clock);
     put("predicted", U.us(D.predicted_us), U.signed(measured.steps_us / D.predicted_us - 1) + " measured over it", `sum over steps of their predictions\nerror: ${U.us(measured.steps_us)} ÷ ${U.us(D.predicted_us)} − 1`, "cost model over " + D.machine);
   } else {
     put("a request", U.us(D.predicted_us), `${U.us(D.interval_us[0])} to ${U.us(D.interval_us[1])}`, "sum over steps of their predictions, branches and loop bodies included\ninterval: all overlapped at peak without fixed costs, to nothing overlapped", "cost model over " + D.machine);

@@ -1,5 +1,6 @@
 //! `shopfloor advise`: what would make a model faster.
 use crate::args::{EngineArgs, KernelsArgs, ModelArgs};
+use crate::first;
 use crate::output::{self, Done};
 use shopfloor_tools::advise;
 
@@ -19,6 +20,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    first::measure(&a.engine);
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = output::spinner("planning");

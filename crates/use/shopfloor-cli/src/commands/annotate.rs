@@ -1,6 +1,7 @@
 //! `shopfloor annotate`: a model file with plan figures as node properties.
 use crate::args::{EngineArgs, ModelArgs};
 use crate::commands::plan::planned;
+use crate::first;
 use crate::output::{self, Done};
 
 #[derive(clap::Args)]
@@ -17,6 +18,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    first::measure(&a.engine);
     let waiting = output::spinner("planning");
     let model = a.bound.open(&a.model)?;
     let p = planned(&model, &a.engine, None, false)?;

@@ -1,5 +1,6 @@
 //! `shopfloor bench`: latency, throughput, load and fixed costs.
 use crate::args::{CacheArgs, EngineArgs, Given, ModelArgs};
+use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Cache, Launch, Model, SuperviseOptions, Supervision, inputs};
 use shopfloor_tools::supervisor::supervise::Mode;
@@ -214,6 +215,7 @@ pub fn run(a: Args, typed: &Given) -> Done {
     if a.sweep {
         typed.without(&["--cache", "--no-cache", "--cache-limit"], "bench --sweep")?;
     }
+    first::measure(&a.engine);
     let given = if a.bound.inputs.is_empty() {
         None
     } else {

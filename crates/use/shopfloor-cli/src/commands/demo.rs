@@ -1,11 +1,15 @@
 //! `shopfloor demo`: the bundled digits model, planned, run and explained.
 use crate::args::{EngineArgs, tell_machine};
+use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Model, ModelOptions, Tensor, Tolerance, inputs};
 use shopfloor_tools::data;
 use shopfloor_tools::report::units;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Pictures that are shown.
+const SHOWN: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -72,12 +76,56 @@ fn argmax(t: &Tensor, row: usize) -> (usize, f64) {
     best
 }
 
+/// What the network says of each picture: a label, and how sure it is.
+fn answers<'a>(answer: &Tensor, labels: &[&'a str]) -> Vec<(&'a str, f64)> {
+    let rows = answer.shape().first().copied().unwrap_or(0);
+    let each = (0..rows).map(|i| argmax(answer, i));
+    each.map(|(c, p)| (labels.get(c).copied().unwrap_or("?"), p))
+        .collect()
+}
+
+/// The answers to the first pictures, in words.
+fn read_as(answers: &[(&str, f64)]) -> String {
+    let each: Vec<String> = answers
+        .iter()
+        .map(|(label, p)| format!("{label} ({} sure)", units::percent(*p)))
+        .collect();
+    match each.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => each.concat(),
+    }
+}
+
+/// A word of a command line that a shell takes as one.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=,@%\\".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// What to try next: commands that can be copied, as this program was called.
+fn next(dir: &Path) -> String {
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "shopfloor".into());
+    let file = |name: &str| quoted(&dir.join(name).display().to_string());
+    let (program, model, inputs) = (quoted(&program), file("model.onnx"), file("inputs.npz"));
+    format!(
+        "  {program} profile {model} --inputs {inputs} --report digits.html\n  \
+         {program} plan {model} --why\n  \
+         {program} what-if {model} --on zen5-2core --set l2=2x\n"
+    )
+}
+
 pub fn run(a: Args) -> Done {
     let dir = folder(a.models.clone())?;
     let path = |name: &str| dir.join(name);
     let labels = shopfloor::read_text(path("labels.txt"), shopfloor_tools::files::WRITTEN)?;
     let labels: Vec<&str> = labels.lines().collect();
     let named = data::read_npz(path("inputs.npz"))?;
+    first::measure(&a.engine);
     let session = a
         .engine
         .builder()?
@@ -90,46 +138,31 @@ pub fn run(a: Args) -> Done {
     );
     let (profile, _) = shopfloor::profile(&session, &named, 200, 200)?;
     tell_machine(&session);
-    let ((_, images), (_, answer)) = match (named.first(), outputs.first()) {
-        (Some(i), Some(o)) => (i, o),
-        _ => {
-            return Err(Failure::Usage(format!(
-                "{} has no inputs or outputs",
-                dir.display()
-            )));
-        }
+    let (Some((_, images)), Some((_, answer))) = (named.first(), outputs.first()) else {
+        let why = format!("{} has no inputs or outputs", dir.display());
+        return Err(Failure::Usage(why));
     };
     let style = output::style();
-    let count = images.shape().first().copied().unwrap_or(0);
+    let answers = answers(answer, &labels);
+    let shown = answers.len().min(SHOWN);
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{}\n",
-        style.heading(&format!("{count} handwritten digits (8x8 pixels, from a test set) through a convolutional network, first three shown"))
+    let answer = format!(
+        "It reads {}: the first {shown} of {} handwritten digits. {}",
+        read_as(&answers[..shown]),
+        answers.len(),
+        profile.why()
     );
-    let shown: Vec<Vec<String>> = (0..count.min(3)).map(|i| picture(images, i)).collect();
-    for y in 0..shown.first().map_or(0, Vec::len) {
-        let row: Vec<&str> = shown.iter().map(|p| p[y].as_str()).collect();
+    for line in units::wrapped(&answer, style.width) {
+        let _ = writeln!(out, "{}", style.heading(&line));
+    }
+    out.push('\n');
+    let pictures: Vec<Vec<String>> = (0..shown).map(|i| picture(images, i)).collect();
+    for y in 0..pictures.first().map_or(0, Vec::len) {
+        let row: Vec<&str> = pictures.iter().map(|p| p[y].as_str()).collect();
         let _ = writeln!(out, "    {}", row.join("        ").trim_end());
     }
-    let says: Vec<String> = (0..shown.len())
-        .map(|i| {
-            let (c, p) = argmax(answer, i);
-            format!(
-                "{:<24}",
-                format!(
-                    "reads {} ({})",
-                    labels.get(c).unwrap_or(&"?"),
-                    units::percent(p)
-                )
-            )
-        })
-        .collect();
-    let _ = writeln!(out, "\n    {}", says.concat().trim_end());
-    let all: Vec<&str> = (0..count)
-        .map(|i| labels.get(argmax(answer, i).0).copied().unwrap_or("?"))
-        .collect();
-    let _ = writeln!(out, "    all {count}: {}", all.join(" "));
+    let all: Vec<&str> = answers.iter().map(|a| a.0).collect();
+    let _ = writeln!(out, "\n    all {}: {}", all.len(), all.join(" "));
     for c in &comparison.outputs {
         let verdict = if c.agrees {
             "agrees with"
@@ -145,34 +178,25 @@ pub fn run(a: Args) -> Done {
     }
     let _ = writeln!(
         out,
-        "\n{}",
+        "\n{}\non {} with {}, planned for {}\n",
         style.heading(&format!(
-            "the plan's steps, predicted beside measured (median of {} requests)",
+            "its steps, predicted beside measured (median of {} requests)",
             profile.active
-        ))
-    );
-    let _ = writeln!(
-        out,
-        "on {} with {}, planned for {}\n",
+        )),
         profile.device,
         units::plural(profile.threads as u64, "thread"),
         profile.machine
     );
     out.push_str(&profile.render_short(style));
-    let _ = writeln!(
+    let overhead = profile.overhead.map_or(String::new(), |o| o.sentence());
+    for line in units::wrapped(&overhead, style.width) {
+        let _ = writeln!(out, "{line}");
+    }
+    let _ = write!(
         out,
-        "\na request of {count} images takes {}; nodes of the model: {} = {} in steps + {} as views + {} folded + {} not needed",
-        units::seconds(profile.request_us * 1e-6),
-        profile.accounting.total,
-        profile.accounting.in_steps,
-        profile.accounting.views,
-        profile.accounting.folded,
-        profile.accounting.dead
-    );
-    let _ = writeln!(
-        out,
-        "more: shopfloor profile, plan --why and inspect on {}",
-        path("model.onnx").display()
+        "\n{}\n{}",
+        style.heading("what to try next"),
+        next(&dir)
     );
     output::print(&out)?;
     match comparison.complaint() {

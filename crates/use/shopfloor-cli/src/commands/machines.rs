@@ -1,8 +1,8 @@
 //! `shopfloor machines`: descriptions, lists, detection, calibration.
-use crate::output::{self, Done};
-use shopfloor::machines;
+use crate::output::{self, Done, Failure};
+use shopfloor::machines::{self, Extent};
 use shopfloor_tools::report;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(clap::Subcommand)]
@@ -38,7 +38,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Measure the CPU at hand and keep the result for later plans
+    /// Measure the CPU at hand and keep the result for later plans, in place of what the first command
+    /// measured in a moment
     Calibrate {
         /// Write the calibrated description to a file for --machine, instead of keeping it
         #[arg(long, value_name = "FILE")]
@@ -46,6 +47,9 @@ pub enum Command {
         /// About how long to measure
         #[arg(long, value_name = "S")]
         seconds: Option<f64>,
+        /// Remove the calibration that is kept, and measure nothing
+        #[arg(long, conflicts_with_all = ["out", "seconds"])]
+        forget: bool,
         /// The measurements as JSON
         #[arg(long)]
         json: bool,
@@ -69,7 +73,14 @@ pub fn run(c: Command) -> Done {
             } else {
                 let style = output::style();
                 let drawn = report::calc::hierarchy(&m, style);
-                output::print(&format!("{}\n{drawn}", report::machine_table(&m, style)))
+                let kept = match machine.as_str() {
+                    "present" | "cpu" => calibration()?,
+                    _ => String::new(),
+                };
+                output::print(&format!(
+                    "{}\n{drawn}{kept}",
+                    report::machine_table(&m, style)
+                ))
             }
         }
         Command::Compare {
@@ -103,22 +114,59 @@ pub fn run(c: Command) -> Done {
             }
             output::print(&text)
         }
-        Command::Calibrate { out, seconds, json } => {
-            let budget = seconds
-                .filter(|s| s.is_finite())
-                .map(|s| Duration::from_secs_f64(s.clamp(0.1, 3600.0)));
-            let bar = output::bar("calibrating");
-            let measured = machines::measure(budget, &mut |done, what| {
-                bar.set_position((done * 1000.0) as u64);
-                bar.set_message(format!("calibrating: {what}"));
-            })?;
-            bar.finish_and_clear();
-            let file = machines::keep(&measured, out.as_deref())?;
-            if json {
-                return output::json(&measured);
-            }
-            let table = report::machine_table(&machines::calibrated(&measured), output::style());
-            output::print(&format!("{table}\nwritten to {}\n", file.display()))
-        }
+        Command::Calibrate {
+            forget: true, json, ..
+        } => forget(json),
+        Command::Calibrate {
+            out, seconds, json, ..
+        } => calibrate(out.as_deref(), seconds, json),
     }
+}
+
+fn forget(json: bool) -> Done {
+    let gone = machines::forget()?;
+    if json {
+        return output::json(&serde_json::json!({ "forgotten": gone }));
+    }
+    let text = match (&gone, machines::file()) {
+        (Some(file), _) => format!("removed {}", file.display()),
+        (None, Some(file)) => format!("nothing was kept in {}", file.display()),
+        (None, None) => "nothing is kept: there is no folder for data".into(),
+    };
+    output::print(&(text + "\n"))
+}
+
+fn calibrate(out: Option<&Path>, seconds: Option<f64>, json: bool) -> Done {
+    let budget = seconds
+        .filter(|s| s.is_finite())
+        .map(|s| Duration::from_secs_f64(s.clamp(0.5, 3600.0)));
+    let bar = output::bar("calibrating");
+    let measured = shopfloor_tools::calibrate(Extent::Full, budget, &mut |done, what| {
+        bar.set_position((done * 1000.0) as u64);
+        bar.set_message(format!("calibrating: {what}"));
+    });
+    bar.finish_and_clear();
+    let measured = measured?;
+    let file = machines::keep(&measured, out)?;
+    if let Some(why) = measured.disturbed() {
+        output::note(&why);
+    }
+    if json {
+        return output::json(&measured);
+    }
+    let table = report::machine_table(&machines::calibrated(&measured), output::style());
+    output::print(&format!("{table}\nwritten to {}\n", file.display()))
+}
+
+/// What is kept of the CPU at hand, in a line.
+fn calibration() -> Result<String, Failure> {
+    let how = match machines::kept()?.map(|m| m.extent) {
+        Some(Extent::Full) => "measured by `shopfloor machines calibrate`",
+        Some(Extent::Short) => {
+            "measured in a moment by the first command that predicted; `shopfloor machines calibrate` measures it thoroughly"
+        }
+        None => "nobody has measured it; `shopfloor machines calibrate` does",
+    };
+    let file = machines::file().map_or(String::new(), |f| format!(" ({})", f.display()));
+    Ok(format!("\ncalibration: {how}{file}\n"))
 }

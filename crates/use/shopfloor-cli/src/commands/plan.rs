@@ -3,6 +3,7 @@ use crate::args::{
     EngineArgs, Given, KernelsArgs, ModelArgs, Place, ReportArgs, is_device, refuse,
 };
 use crate::commands::fleet;
+use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{DimBox, Machine, Model, Plan, inputs, machines};
 use shopfloor_tools::targets::Kernels;
@@ -211,6 +212,7 @@ fn explain(view: &PlanView, step: &str, json: bool) -> Done {
 
 pub fn run(a: Args, given: &Given) -> Done {
     let other = a.page.other()?;
+    first::measure(&a.engine);
     let (path, step) = asked(&a)?;
     if let Some(list) = compared(&a)? {
         return fleet::run(&a, &path, list, given);

@@ -2,6 +2,7 @@
 use crate::args::{
     CacheArgs, EngineArgs, ModelArgs, PlanArgs, ReportArgs, tell_assumed, tell_cache, tell_machine,
 };
+use crate::first;
 use crate::output::{self, Done};
 use shopfloor::inputs;
 use shopfloor_tools::{pages, report, roofline};
@@ -43,6 +44,7 @@ pub struct Args {
 
 pub fn run(a: Args) -> Done {
     let other = a.report.other()?;
+    first::measure(&a.engine);
     let waiting = output::spinner("measuring");
     let session = a
         .cache

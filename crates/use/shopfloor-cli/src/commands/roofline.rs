@@ -1,5 +1,6 @@
 //! `shopfloor roofline`: a machine's roofs and a computation under them.
 use crate::args::{EngineArgs, Given, KernelsArgs, ModelArgs};
+use crate::first;
 use crate::output::{self, Done, Failure, note};
 use shopfloor_tools::roofline;
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ pub fn run(a: Args, given: &Given) -> Done {
     if a.op.is_some() {
         given.only(OF_OP, "roofline --op")?;
     }
+    first::measure(&a.engine);
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let view = match (&a.op, &a.model) {

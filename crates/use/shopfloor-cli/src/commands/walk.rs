@@ -1,5 +1,6 @@
 //! `shopfloor walk`: one step from graph to lanes.
 use crate::args::{EngineArgs, ModelArgs, is_device, refuse};
+use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor_tools::report::units::wrapped;
 use shopfloor_tools::walk::{WalkOptions, save, tour, walk};
@@ -57,6 +58,7 @@ pub fn run(a: Args) -> Done {
         &[(here && a.engine.isa.is_some() && on != "cpu", "--isa")],
         &on,
     )?;
+    first::measure(&a.engine);
     let options = WalkOptions {
         builder: match here {
             true => a.engine.builder()?,

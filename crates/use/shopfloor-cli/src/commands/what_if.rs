@@ -1,5 +1,6 @@
 //! `shopfloor what-if`: a model on a changed machine.
 use crate::args::{EngineArgs, KernelsArgs, ModelArgs};
+use crate::first;
 use crate::output::{self, Done};
 use shopfloor::Change;
 use shopfloor_tools::what_if;
@@ -27,6 +28,7 @@ pub struct Args {
 }
 
 pub fn run(a: Args) -> Done {
+    first::measure(&a.engine);
     let machine = a.engine.planned_for()?;
     let planning = a.engine.planning(a.whose.kernels)?;
     let waiting = output::spinner("planning");

@@ -1,0 +1,56 @@
+//! The first command line that predicts measures this CPU for a moment: until then its rates are those of its kind.
+
+use crate::args::EngineArgs;
+use crate::output::{bar, note};
+use shopfloor::machines::{self, Extent};
+use shopfloor_tools::calibrate;
+use std::time::Instant;
+
+/// Whether predictions are for this CPU, as it is and not as it was detected.
+fn of_this_cpu(on: Option<&str>, machine: Option<&str>) -> bool {
+    machine.is_none_or(|m| m == "cpu")
+        && on.is_none_or(|on| on.split(['+', ',']).any(|p| p == "cpu"))
+}
+
+/// Whether the environment is one in which nothing is measured unasked, as `CI` says.
+fn automatic(ci: Option<&str>) -> bool {
+    ci.is_some_and(|v| !matches!(v, "" | "0" | "false"))
+}
+
+/// As [`measure_for`], for what runs on `engine`.
+pub fn measure(engine: &EngineArgs) {
+    measure_for(engine.on.as_deref(), engine.machine.as_deref());
+}
+
+/// Measures this CPU where nobody has and the command predicts for it, keeps what was found, and says so.
+pub fn measure_for(on: Option<&str>, machine: Option<&str>) {
+    let ci = std::env::var("CI").ok();
+    if !of_this_cpu(on, machine) || automatic(ci.as_deref()) || machines::file().is_none() {
+        return;
+    }
+    match machines::kept() {
+        Ok(None) => {}
+        Ok(Some(_)) => return,
+        Err(e) => return note(&e.to_string()),
+    }
+    let began = Instant::now();
+    let progress = bar("measuring this CPU, once");
+    let measured = calibrate(Extent::Short, None, &mut |done, _| {
+        progress.set_position((done * 1000.0) as u64);
+    });
+    progress.finish_and_clear();
+    let kept = measured.and_then(|m| Ok((machines::keep(&m, None)?, m)));
+    match kept {
+        Ok((file, m)) => {
+            note(&format!(
+                "measured this CPU once, for {:.1} s, so that predictions are right; kept in {}; `shopfloor machines calibrate` measures it thoroughly",
+                began.elapsed().as_secs_f64(),
+                file.display()
+            ));
+            if let Some(why) = m.disturbed() {
+                note(&format!("{why}; calibrate again when less else runs"));
+            }
+        }
+        Err(e) => note(&format!("this CPU is not measured: {e}")),
+    }
+}
