@@ -6,7 +6,7 @@ use crate::edit::Edit;
 use crate::pattern::constants;
 use crate::{Error, Fuel, Rewritten};
 use expr::{Expr, ExprBuilder};
-use graph::{Graph, NodeId, Op, ValueId, View};
+use graph::{Graph, NodeId, Op, Origin, ValueId, View};
 use layout::Dim;
 
 pub(crate) fn run(graph: Graph, fuel: &mut Fuel) -> Result<Rewritten, Error> {
@@ -53,46 +53,9 @@ fn fold(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
         e.why_not(e.title(reader), "its scale or shift is no constant");
         return Ok(true);
     }
-    // The dimensions of the result along which the scale changes.
-    let mut along: Vec<usize> = Vec::new();
-    for v in &others {
-        let s = &e.value(*v).shape;
-        for (i, d) in s.iter().enumerate() {
-            let at = i + shape.len() - s.len().min(shape.len());
-            if !d.is_one() && !along.contains(&at) {
-                along.push(at);
-            }
-        }
-    }
+    let along = changes_along(e, &others, shape.len());
     let inputs = e.node(n).inputs.clone();
-    let place = match (&e.node(n).op, along.as_slice()) {
-        (_, [_, _, ..]) => None,
-        (Op::Conv(s), at) => {
-            let dim = match (at.first(), s.transposed) {
-                (None, _) => Some(None),
-                (Some(1), false) => Some(Some(0)),
-                (Some(1), true) if s.groups == 1 => Some(Some(1)),
-                _ => None,
-            };
-            dim.map(|d| (1, d)).filter(|_| is_const(inputs[1]))
-        }
-        (Op::Contract(s), at) => [(1, &s.b), (0, &s.a)]
-            .into_iter()
-            .find_map(|(side, labels)| {
-                if !is_const(inputs[side]) {
-                    return None;
-                }
-                match at.first() {
-                    None => Some((side, None)),
-                    Some(&p) => {
-                        let l = s.out[p];
-                        labels.iter().position(|x| *x == l).map(|d| (side, Some(d)))
-                    }
-                }
-            }),
-        _ => None,
-    };
-    let Some((side, dim)) = place else {
+    let Some((side, dim)) = weight_dim(&e.node(n).op, &inputs, &along, &is_const) else {
         return Ok(true);
     };
     let w = inputs[side];
@@ -104,39 +67,7 @@ fn fold(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
     }
     let origins = e.node(reader).origins.clone();
     let name = e.value(w).name.clone();
-    let w_rank = e.value(w).shape.len();
-    // w * scale, the scale's arguments laid along the weight's dimension.
-    let (scale, used) = crate::maps::compact(&scale, &args);
-    let mut b = ExprBuilder::new();
-    let x = b.input(0, dtype);
-    let mut operands = vec![w];
-    let mut bound = Vec::new();
-    for v in used {
-        let own = e.value(v).shape.clone();
-        let mut to: Vec<Dim> = own.iter().filter(|d| !d.is_one()).cloned().collect();
-        if let (Some(d), false) = (dim, to.is_empty()) {
-            to.resize(w_rank - d, Dim::ONE);
-        }
-        let v = match to == own {
-            true => v,
-            false => e.add(
-                Op::View(View::Reshape(to)),
-                &[v],
-                &format!("{name}.scale"),
-                &origins,
-            )?,
-        };
-        bound.push(b.input(operands.len() as u32, e.value(v).dtype));
-        operands.push(v);
-    }
-    let s = b.inline(&scale, &bound, None)[0];
-    let y = b.mul(x, s);
-    let scaled = e.add(
-        Op::Map(b.finish(&[y])),
-        &operands,
-        &format!("{name}.scaled"),
-        &origins,
-    )?;
+    let scaled = scaled_weight(e, w, dim, (&scale, &args), &origins)?;
     let bias = match &parts.shift {
         Some(shift) => Some(bias(e, shift, &args, &name, reader)?),
         None => None,
@@ -161,6 +92,101 @@ fn fold(e: &mut Edit, n: NodeId, constant: &[bool]) -> Result<bool, Error> {
     e.set(n, op, &inputs);
     e.credit(n, &origins);
     Ok(true)
+}
+
+/// The dimensions of a result of this rank along which one of `values` changes.
+fn changes_along(e: &Edit, values: &[ValueId], rank: usize) -> Vec<usize> {
+    let mut along: Vec<usize> = Vec::new();
+    for v in values {
+        let s = &e.value(*v).shape;
+        for (i, d) in s.iter().enumerate() {
+            let at = i + rank - s.len().min(rank);
+            if !d.is_one() && !along.contains(&at) {
+                along.push(at);
+            }
+        }
+    }
+    along
+}
+
+/// The input that is a constant weight, and its dimension for what changes along `along` of the result, if anything
+/// does; `None` where no weight can take such a scale.
+fn weight_dim(
+    op: &Op,
+    inputs: &[ValueId],
+    along: &[usize],
+    is_const: &dyn Fn(ValueId) -> bool,
+) -> Option<(usize, Option<usize>)> {
+    match (op, along) {
+        (_, [_, _, ..]) => None,
+        (Op::Conv(s), at) => {
+            let dim = match (at.first(), s.transposed) {
+                (None, _) => Some(None),
+                (Some(1), false) => Some(Some(0)),
+                (Some(1), true) if s.groups == 1 => Some(Some(1)),
+                _ => None,
+            };
+            dim.map(|d| (1, d)).filter(|_| is_const(inputs[1]))
+        }
+        (Op::Contract(s), at) => {
+            let mut sides = [(1, &s.b), (0, &s.a)].into_iter();
+            sides.find_map(|(side, labels)| {
+                if !is_const(inputs[side]) {
+                    return None;
+                }
+                let Some(&p) = at.first() else {
+                    return Some((side, None));
+                };
+                let d = labels.iter().position(|x| *x == s.out[p])?;
+                Some((side, Some(d)))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The weight `w` times a scale, whose arguments are laid along the weight's dimension `dim`.
+fn scaled_weight(
+    e: &mut Edit,
+    w: ValueId,
+    dim: Option<usize>,
+    (scale, args): (&Expr, &[ValueId]),
+    origins: &[Origin],
+) -> Result<ValueId, Error> {
+    let dtype = e.value(w).dtype;
+    let name = e.value(w).name.clone();
+    let rank = e.value(w).shape.len();
+    let (scale, used) = crate::maps::compact(scale, args);
+    let mut b = ExprBuilder::new();
+    let x = b.input(0, dtype);
+    let mut operands = vec![w];
+    let mut bound = Vec::new();
+    for v in used {
+        let own = e.value(v).shape.clone();
+        let mut to: Vec<Dim> = own.iter().filter(|d| !d.is_one()).cloned().collect();
+        if let (Some(d), false) = (dim, to.is_empty()) {
+            to.resize(rank - d, Dim::ONE);
+        }
+        let v = match to == own {
+            true => v,
+            false => e.add(
+                Op::View(View::Reshape(to)),
+                &[v],
+                &format!("{name}.scale"),
+                origins,
+            )?,
+        };
+        bound.push(b.input(operands.len() as u32, e.value(v).dtype));
+        operands.push(v);
+    }
+    let s = b.inline(&scale, &bound, None)[0];
+    let y = b.mul(x, s);
+    e.add(
+        Op::Map(b.finish(&[y])),
+        &operands,
+        &format!("{name}.scaled"),
+        origins,
+    )
 }
 
 enum Bias {

@@ -119,46 +119,9 @@ impl Gen {
         let s = self.shape(x);
         let rank = s.len();
         match self.r.below(15) {
-            0 => {
-                let c = f64::from(self.r.float());
-                let which = self.r.below(6);
-                Some(self.map(&[x], |e, a| match which {
-                    0 => e.unary(Unary::Tanh, a[0]),
-                    1 => e.unary(Unary::Neg, a[0]),
-                    2 => a[0],
-                    3 => {
-                        let one = e.constant(1.0, F);
-                        e.mul(a[0], one)
-                    }
-                    4 => {
-                        let c = e.constant(c, F);
-                        e.add(a[0], c)
-                    }
-                    _ => {
-                        let c = e.cast(a[0], DType::F64);
-                        e.cast(c, F)
-                    }
-                }))
-            }
-            1 | 2 => {
-                let y = self.pick();
-                let t = self.shape(y);
-                let fits = s
-                    .iter()
-                    .rev()
-                    .zip(t.iter().rev())
-                    .all(|(a, b)| a == b || a.is_one() || b.is_one());
-                let f = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Max][self.r.below(4)];
-                fits.then(|| self.map(&[x, y], |e, a| e.binary(f, a[0], a[1])))
-            }
-            3 => {
-                let scalar = self.r.chance();
-                let last = s.last()?.known()? as usize;
-                let shape: &[usize] = if scalar { &[] } else { &[last] };
-                let w = self.weight(shape);
-                let f = [Binary::Add, Binary::Mul][self.r.below(2)];
-                Some(self.map(&[x, w], |e, a| e.binary(f, a[0], a[1])))
-            }
+            0 => self.step_unary(x),
+            1 | 2 => self.step_binary(x, s),
+            3 => self.step_constant(x, s),
             4 => {
                 let mut perm: Vec<usize> = (0..rank).collect();
                 for i in (1..rank).rev() {
@@ -166,93 +129,10 @@ impl Gen {
                 }
                 self.view(x, View::Permute(perm))
             }
-            5 => {
-                let mut to = s.clone();
-                match self.r.below(3) {
-                    0 if rank >= 2 => {
-                        let i = self.r.below(rank - 1);
-                        let d = to.remove(i + 1);
-                        to[i] = to[i].clone() * d;
-                    }
-                    1 if rank < 5 => to.insert(self.r.below(rank + 1), Dim::ONE),
-                    _ => {
-                        let i = s
-                            .iter()
-                            .position(|d| d.known().is_some_and(|n| n % 2 == 0 && n > 0))?;
-                        to[i] = Dim::Known(to[i].known()? / 2);
-                        to.insert(i, Dim::Known(2));
-                    }
-                }
-                self.view(x, View::Reshape(to))
-            }
-            6 => {
-                let mut starts = vec![Dim::ZERO; rank];
-                let mut steps = vec![1; rank];
-                let mut extents = s.clone();
-                for d in 0..rank {
-                    let Some(n) = s[d].known().filter(|n| *n > 0) else {
-                        continue;
-                    };
-                    if self.r.chance() {
-                        let from = self.r.below(n as usize) as i64;
-                        let step = [1, 2, -1][self.r.below(3)];
-                        let most = if step > 0 {
-                            (n - from + step - 1) / step
-                        } else {
-                            from + 1
-                        };
-                        starts[d] = Dim::Known(from);
-                        steps[d] = step;
-                        extents[d] = Dim::Known(1 + self.r.below(most as usize) as i64);
-                    }
-                }
-                self.view(
-                    x,
-                    View::Slice {
-                        starts,
-                        steps,
-                        extents,
-                    },
-                )
-            }
-            7 => {
-                let mut to = s.clone();
-                for d in &mut to {
-                    if d.is_one() && self.r.chance() {
-                        *d = Dim::Known(3);
-                    }
-                }
-                if rank < 4 && self.r.chance() {
-                    to.insert(0, Dim::Known(2));
-                }
-                self.view(x, View::Expand(to))
-            }
-            8 | 9 => {
-                let k = s.last()?.known()? as usize;
-                let n = 1 + self.r.below(5);
-                let swapped = self.r.chance();
-                let w = self.weight(&if swapped { [n, k] } else { [k, n] });
-                let lead: Vec<u8> = (0..rank as u8 - 1).map(|i| b'a' + i).collect();
-                let spec = ContractSpec {
-                    a: [&lead[..], b"y"].concat(),
-                    b: if swapped {
-                        b"zy".to_vec()
-                    } else {
-                        b"yz".to_vec()
-                    },
-                    out: [&lead[..], b"z"].concat(),
-                };
-                let y = self.node(Op::Contract(spec), &[x, w])?;
-                if self.r.chance() {
-                    return Some(y);
-                }
-                let (g, h) = (self.weight(&[n]), self.weight(&[1, n]));
-                Some(self.map(&[y, g, h], |e, a| {
-                    let m = e.sub(a[0], a[2]);
-                    let m = e.mul(m, a[1]);
-                    e.add(m, a[2])
-                }))
-            }
+            5 => self.step_reshape(x, s),
+            6 => self.step_slice(x, s),
+            7 => self.step_expand(x, s),
+            8 | 9 => self.step_contract(x, s),
             10 => {
                 let keep = self.r.chance();
                 let axis = self.r.below(rank.max(1));
@@ -274,41 +154,7 @@ impl Gen {
                 let i = self.b.constant("at", t).unwrap();
                 self.node(Op::Gather { axis, batch: 0 }, &[x, i])
             }
-            13 => {
-                // The shape as numbers that go into the data.
-                let at: Vec<Dim> = s.clone();
-                let mut e = ExprBuilder::new();
-                let i = e.index(0);
-                let mut r = e.int(0, DType::I64);
-                for (d, n) in at.iter().enumerate() {
-                    let k = e.int(d as i64, DType::I64);
-                    let c = e.compare(expr::Compare::Eq, i, k);
-                    let n = e.dim(n);
-                    r = e.select(c, n, r);
-                }
-                let origin = Origin {
-                    name: "shape".into(),
-                    op_type: "Shape".into(),
-                };
-                let fill = Op::Map(e.finish(&[r]));
-                let v = self.b.node_with_shapes(
-                    fill,
-                    &[],
-                    &[("shape", DType::I64, vec![Some(Dim::from(rank))])],
-                    &origin,
-                )[0];
-                let one = Tensor::from_i64(&[1], &[0]).unwrap();
-                let first = self.b.constant("first", one).unwrap();
-                let n = self.node(Op::Gather { axis: 0, batch: 0 }, &[v, first])?;
-                let two = self.map(&[n], |e, a| {
-                    let k = e.int(2, DType::I64);
-                    e.mul(a[0], k)
-                });
-                Some(self.map(&[x, two], |e, a| {
-                    let n = e.cast(a[1], F);
-                    e.div(a[0], n)
-                }))
-            }
+            13 => self.step_shape_number(x, s),
             _ => {
                 // The same node once more.
                 let n = self.b.graph().nodes.len();
@@ -323,6 +169,188 @@ impl Gen {
                 self.node(node.op, &node.inputs)
             }
         }
+    }
+
+    /// A function of one value.
+    fn step_unary(&mut self, x: ValueId) -> Option<ValueId> {
+        let c = f64::from(self.r.float());
+        let which = self.r.below(6);
+        Some(self.map(&[x], |e, a| match which {
+            0 => e.unary(Unary::Tanh, a[0]),
+            1 => e.unary(Unary::Neg, a[0]),
+            2 => a[0],
+            3 => {
+                let one = e.constant(1.0, F);
+                e.mul(a[0], one)
+            }
+            4 => {
+                let c = e.constant(c, F);
+                e.add(a[0], c)
+            }
+            _ => {
+                let c = e.cast(a[0], DType::F64);
+                e.cast(c, F)
+            }
+        }))
+    }
+
+    /// A function of two values, where they broadcast.
+    fn step_binary(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let y = self.pick();
+        let t = self.shape(y);
+        let fits = s
+            .iter()
+            .rev()
+            .zip(t.iter().rev())
+            .all(|(a, b)| a == b || a.is_one() || b.is_one());
+        let f = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Max][self.r.below(4)];
+        fits.then(|| self.map(&[x, y], |e, a| e.binary(f, a[0], a[1])))
+    }
+
+    /// A function of a value and a constant.
+    fn step_constant(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let scalar = self.r.chance();
+        let last = s.last()?.known()? as usize;
+        let shape: &[usize] = if scalar { &[] } else { &[last] };
+        let w = self.weight(shape);
+        let f = [Binary::Add, Binary::Mul][self.r.below(2)];
+        Some(self.map(&[x, w], |e, a| e.binary(f, a[0], a[1])))
+    }
+
+    /// Another shape of the same elements.
+    fn step_reshape(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let rank = s.len();
+        let mut to = s.clone();
+        match self.r.below(3) {
+            0 if rank >= 2 => {
+                let i = self.r.below(rank - 1);
+                let d = to.remove(i + 1);
+                to[i] = to[i].clone() * d;
+            }
+            1 if rank < 5 => to.insert(self.r.below(rank + 1), Dim::ONE),
+            _ => {
+                let i = s
+                    .iter()
+                    .position(|d| d.known().is_some_and(|n| n % 2 == 0 && n > 0))?;
+                to[i] = Dim::Known(to[i].known()? / 2);
+                to.insert(i, Dim::Known(2));
+            }
+        }
+        self.view(x, View::Reshape(to))
+    }
+
+    /// A slice, in either direction.
+    fn step_slice(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let rank = s.len();
+        let mut starts = vec![Dim::ZERO; rank];
+        let mut steps = vec![1; rank];
+        let mut extents = s.clone();
+        for d in 0..rank {
+            let Some(n) = s[d].known().filter(|n| *n > 0) else {
+                continue;
+            };
+            if self.r.chance() {
+                let from = self.r.below(n as usize) as i64;
+                let step = [1, 2, -1][self.r.below(3)];
+                let most = if step > 0 {
+                    (n - from + step - 1) / step
+                } else {
+                    from + 1
+                };
+                starts[d] = Dim::Known(from);
+                steps[d] = step;
+                extents[d] = Dim::Known(1 + self.r.below(most as usize) as i64);
+            }
+        }
+        self.view(
+            x,
+            View::Slice {
+                starts,
+                steps,
+                extents,
+            },
+        )
+    }
+
+    /// A broadcast.
+    fn step_expand(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let rank = s.len();
+        let mut to = s.clone();
+        for d in &mut to {
+            if d.is_one() && self.r.chance() {
+                *d = Dim::Known(3);
+            }
+        }
+        if rank < 4 && self.r.chance() {
+            to.insert(0, Dim::Known(2));
+        }
+        self.view(x, View::Expand(to))
+    }
+
+    /// A product, with what scales and shifts it or without.
+    fn step_contract(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let rank = s.len();
+        let k = s.last()?.known()? as usize;
+        let n = 1 + self.r.below(5);
+        let swapped = self.r.chance();
+        let w = self.weight(&if swapped { [n, k] } else { [k, n] });
+        let lead: Vec<u8> = (0..rank as u8 - 1).map(|i| b'a' + i).collect();
+        let spec = ContractSpec {
+            a: [&lead[..], b"y"].concat(),
+            b: if swapped {
+                b"zy".to_vec()
+            } else {
+                b"yz".to_vec()
+            },
+            out: [&lead[..], b"z"].concat(),
+        };
+        let y = self.node(Op::Contract(spec), &[x, w])?;
+        if self.r.chance() {
+            return Some(y);
+        }
+        let (g, h) = (self.weight(&[n]), self.weight(&[1, n]));
+        Some(self.map(&[y, g, h], |e, a| {
+            let m = e.sub(a[0], a[2]);
+            let m = e.mul(m, a[1]);
+            e.add(m, a[2])
+        }))
+    }
+
+    /// The shape as numbers that go into the data.
+    fn step_shape_number(&mut self, x: ValueId, s: Vec<Dim>) -> Option<ValueId> {
+        let rank = s.len();
+        let at: Vec<Dim> = s.clone();
+        let mut e = ExprBuilder::new();
+        let i = e.index(0);
+        let mut r = e.int(0, DType::I64);
+        for (d, n) in at.iter().enumerate() {
+            let k = e.int(d as i64, DType::I64);
+            let c = e.compare(expr::Compare::Eq, i, k);
+            let n = e.dim(n);
+            r = e.select(c, n, r);
+        }
+        let origin = Origin {
+            name: "shape".into(),
+            op_type: "Shape".into(),
+        };
+        let fill = Op::Map(e.finish(&[r]));
+        let v = self.b.node_with_shapes(
+            fill,
+            &[],
+            &[("shape", DType::I64, vec![Some(Dim::from(rank))])],
+            &origin,
+        )[0];
+        let one = Tensor::from_i64(&[1], &[0]).unwrap();
+        let first = self.b.constant("first", one).unwrap();
+        let n = self.node(Op::Gather { axis: 0, batch: 0 }, &[v, first])?;
+        let two = self.map(&[n], |e, a| {
+            let k = e.int(2, DType::I64);
+            e.mul(a[0], k)
+        });
+        Some(self.map(&[x, two], |e, a| {
+            let n = e.cast(a[1], F);
+            e.div(a[0], n)
+        }))
     }
 
     fn conv(&mut self) -> ValueId {
@@ -393,6 +421,64 @@ impl Gen {
     }
 
     /// Attention over input d [n, 2, s, 3], in a random spelling.
+    /// Scores `y` with masks, on grouped dimensions; `flat`: their shape where they are not grouped.
+    fn masked(&mut self, x: ValueId, mut y: ValueId, flat: Option<Vec<Dim>>) -> ValueId {
+        let (n, s, k) = (Dim::sym("n"), Dim::sym("s"), Dim::Known);
+        if flat.is_some() {
+            y = self.reshape(y, vec![n.clone(), k(2), s.clone(), s.clone()]);
+        }
+        if self.r.chance() {
+            // A padding mask computed from the data: [n, 1, 1, s].
+            let slice = View::Slice {
+                starts: vec![Dim::ZERO; 4],
+                steps: vec![1; 4],
+                extents: vec![n.clone(), k(1), s.clone(), k(1)],
+            };
+            let m = self.view(x, slice).unwrap();
+            let m = self.reshape(m, vec![n.clone(), k(1), k(1), s.clone()]);
+            y = self.map(&[y, m], |e, a| e.add(a[0], a[1]));
+        }
+        if self.r.chance() {
+            y = self.map(&[y], |e, a| {
+                let (i, j) = (e.index(2), e.index(3));
+                let c = e.compare(expr::Compare::Le, j, i);
+                let low = e.constant(-1e9, F);
+                e.select(c, a[0], low)
+            });
+        }
+        if let Some(own) = flat {
+            y = self.reshape(y, own);
+        }
+        y
+    }
+
+    /// The softmax of `y`, and what stands for rows that see no key.
+    fn guarded(&mut self, y: ValueId, guard: usize) -> ValueId {
+        let mut p = self.softmax(y);
+        if guard == 1 {
+            let last = self.shape(y).len() - 1;
+            let op = Op::Reduce {
+                monoid: Monoid::max(F, F),
+                axes: vec![last],
+                keep: true,
+            };
+            let max = self.node(op, &[y]).unwrap();
+            p = self.map(&[p, max], |e, a| {
+                let (zero, low) = (e.constant(0.0, F), e.constant(f64::NEG_INFINITY, F));
+                let unseen = e.compare(expr::Compare::Eq, a[1], low);
+                e.select(unseen, zero, a[0])
+            });
+        }
+        if guard == 2 {
+            p = self.map(&[p], |e, a| {
+                let c = e.unary(Unary::IsNan, a[0]);
+                let z = e.constant(0.0, F);
+                e.select(c, z, a[0])
+            });
+        }
+        p
+    }
+
     fn attention(&mut self) -> ValueId {
         let (n, s, k) = (Dim::sym("n"), Dim::sym("s"), Dim::Known);
         let x = self.pool[3];
@@ -454,33 +540,8 @@ impl Gen {
             }
             y = self.map(&[m, y], |e, a| e.sub(a[1], a[0]));
         }
-        let masked = self.r.chance();
-        if masked {
-            if flat {
-                y = self.reshape(y, vec![n.clone(), k(2), s.clone(), s.clone()]);
-            }
-            if self.r.chance() {
-                // A padding mask computed from the data: [n, 1, 1, s].
-                let slice = View::Slice {
-                    starts: vec![Dim::ZERO; 4],
-                    steps: vec![1; 4],
-                    extents: vec![n.clone(), k(1), s.clone(), k(1)],
-                };
-                let m = self.view(x, slice).unwrap();
-                let m = self.reshape(m, vec![n.clone(), k(1), k(1), s.clone()]);
-                y = self.map(&[y, m], |e, a| e.add(a[0], a[1]));
-            }
-            if self.r.chance() {
-                y = self.map(&[y], |e, a| {
-                    let (i, j) = (e.index(2), e.index(3));
-                    let c = e.compare(expr::Compare::Le, j, i);
-                    let low = e.constant(-1e9, F);
-                    e.select(c, a[0], low)
-                });
-            }
-            if flat {
-                y = self.reshape(y, own);
-            }
+        if self.r.chance() {
+            y = self.masked(x, y, flat.then_some(own));
         }
         let scale = self.weight(&[]);
         y = self.map(&[y, scale], |e, a| e.div(a[0], a[1]));
@@ -494,28 +555,7 @@ impl Gen {
                 e.select(c, a[0], low)
             });
         }
-        let mut p = self.softmax(y);
-        if guard == 1 {
-            let last = self.shape(y).len() - 1;
-            let op = Op::Reduce {
-                monoid: Monoid::max(F, F),
-                axes: vec![last],
-                keep: true,
-            };
-            let max = self.node(op, &[y]).unwrap();
-            p = self.map(&[p, max], |e, a| {
-                let (zero, low) = (e.constant(0.0, F), e.constant(f64::NEG_INFINITY, F));
-                let unseen = e.compare(expr::Compare::Eq, a[1], low);
-                e.select(unseen, zero, a[0])
-            });
-        }
-        if guard == 2 {
-            p = self.map(&[p], |e, a| {
-                let c = e.unary(Unary::IsNan, a[0]);
-                let z = e.constant(0.0, F);
-                e.select(c, z, a[0])
-            });
-        }
+        let p = self.guarded(y, guard);
         let spec = ContractSpec {
             a: [&batch[..], b"qt"].concat(),
             b: [&batch[..], b"te"].concat(),

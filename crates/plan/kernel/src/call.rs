@@ -1,4 +1,5 @@
-//! Kernels that are called: which tensors a text takes, what it gives for them, which numbers it leaves open.
+//! Calling a kernel that is given as text: its attributes get numbers, its symbols the sizes of the tensors
+//! that it is called with. Import of custom operators uses it; reading the text is in `parse` and `read`.
 use crate::given::in_code;
 use crate::{Given, Kernel, KernelError, Operand, Role, Shape};
 use layout::{DType, Dim, Sym};
@@ -206,15 +207,27 @@ impl Declared {
         room == o.elements || o.elements.provably_le(&room)
     }
 
-    /// Calls the kernel with tensors of these types: each symbol of it becomes the size that they give.
-    ///
-    /// # Errors
-    /// One sentence: another number of tensors, another type or rank, sizes that contradict each other.
-    pub fn call(self, given: &[(DType, Vec<Dim>)]) -> Result<Called, String> {
+    /// As [`Declared::shape`]; that there is none is an error.
+    fn needs_shape(&self, at: usize) -> Result<Shape, String> {
+        let o = &self.kernel.operands[at];
+        let word = match o.role {
+            Role::Read => "read",
+            Role::Write => "write",
+        };
+        self.shape(at).ok_or_else(|| {
+            format!(
+                "the address of operand '{0}' of kernel '{2}' does not say its shape; write it behind its type: {word} {0} {1} [rows, cols] = ...",
+                o.name, o.dtype, self.kernel.name
+            )
+        })
+    }
+
+    /// What each input's text asks for beside what is given, extent by extent.
+    fn extents(&self, given: &[(DType, Vec<Dim>)]) -> Result<Extents, String> {
+        let title = &self.kernel.name;
         let reads: Vec<usize> = (0..self.kernel.operands.len())
             .filter(|&i| self.kernel.operands[i].role == Role::Read)
             .collect();
-        let title = &self.kernel.name;
         if reads.len() != given.len() {
             let names: Vec<&str> =
                 (reads.iter().map(|&i| self.kernel.operands[i].name.as_str())).collect();
@@ -225,21 +238,6 @@ impl Declared {
                 names.join(", ")
             ));
         }
-        let shape_of = |at: usize| {
-            let o = &self.kernel.operands[at];
-            let word = if o.role == Role::Read {
-                "read"
-            } else {
-                "write"
-            };
-            self.shape(at).ok_or_else(|| {
-                format!(
-                    "the address of operand '{0}' of kernel '{title}' does not say its shape; write it behind its type: {word} {0} {1} [rows, cols] = ...",
-                    o.name, o.dtype
-                )
-            })
-        };
-        // What is asked for and what is there, extent by extent.
         let mut pairs: Vec<(Dim, Dim, usize)> = vec![];
         let mut any: Vec<(Dim, Vec<Dim>)> = vec![];
         for (n, (&at, (dtype, shape))) in reads.iter().zip(given).enumerate() {
@@ -250,17 +248,14 @@ impl Declared {
                     o.name, o.dtype
                 ));
             }
-            match shape_of(at)? {
+            match self.needs_shape(at)? {
                 Shape::Any(elements) => {
                     pairs.push((elements.clone(), Dim::product(shape), n));
                     any.push((elements, shape.clone()));
                 }
                 Shape::Dims(want) if want.len() == shape.len() => {
-                    pairs.extend(
-                        want.into_iter()
-                            .zip(shape.iter().cloned())
-                            .map(|(w, s)| (w, s, n)),
-                    );
+                    let both = want.into_iter().zip(shape.iter().cloned());
+                    pairs.extend(both.map(|(w, s)| (w, s, n)));
                 }
                 Shape::Dims(want) => {
                     return Err(format!(
@@ -278,55 +273,86 @@ impl Declared {
                 sizes.entry(s.into()).or_insert_with(|| is.clone());
             }
         }
-        let put = |d: &Dim| d.substitute(&|s| sizes.get(s).cloned());
-        let mut kernel = self.kernel.clone();
-        let mut used = BTreeSet::new();
-        kernel.for_each_dim(&mut |d| d.symbols(&mut used));
-        if let Some(s) = used.iter().find(|s| !sizes.contains_key(*s)) {
-            return Err(format!(
-                "no input gives kernel '{title}' the size '{s}'; make it an extent of what it reads, or an attribute (attribute {s}, and ${s} where it stands)"
-            ));
-        }
+        Ok(Extents {
+            reads,
+            pairs,
+            any,
+            sizes,
+        })
+    }
+
+    /// The extents that must be equal though it does not follow from the sizes.
+    fn equalities(
+        &self,
+        given: &[(DType, Vec<Dim>)],
+        extents: &Extents,
+    ) -> Result<Vec<(Dim, Dim)>, String> {
         let mut equal: Vec<(Dim, Dim)> = vec![];
-        for (want, is, n) in &pairs {
-            let want_here = put(want);
-            if want_here == *is || equal.contains(&(want_here.clone(), is.clone())) {
+        for (want, is, n) in &extents.pairs {
+            let here = extents.put(want);
+            if here == *is || equal.contains(&(here.clone(), is.clone())) {
                 continue;
             }
-            if want_here.provably_lt(is) || is.provably_lt(&want_here) {
-                let at = reads[*n];
+            if here.provably_lt(is) || is.provably_lt(&here) {
                 return Err(format!(
-                    "input {n} has shape {}, where kernel '{title}' wants {want} = {want_here} of '{}' and finds {is}; give it tensors that fit",
+                    "input {n} has shape {}, where kernel '{}' wants {want} = {here} of '{}' and finds {is}; give it tensors that fit",
                     list(&given[*n].1),
-                    kernel.operands[at].name
+                    self.kernel.name,
+                    self.kernel.operands[extents.reads[*n]].name
                 ));
             }
-            equal.push((want_here, is.clone()));
+            equal.push((here, is.clone()));
         }
+        Ok(equal)
+    }
+
+    /// Names, types and shapes of what the kernel writes.
+    fn outputs(&self, extents: &Extents) -> Result<Vec<(String, DType, Vec<Dim>)>, String> {
         let mut outputs = vec![];
         for (at, o) in self.kernel.operands.iter().enumerate() {
             if o.role == Role::Write {
-                let shape = match shape_of(at)? {
-                    Shape::Dims(d) => d.iter().map(put).collect(),
-                    Shape::Any(n) => match any.iter().find(|(m, _)| *m == n) {
+                let shape = match self.needs_shape(at)? {
+                    Shape::Dims(d) => d.iter().map(|d| extents.put(d)).collect(),
+                    Shape::Any(n) => match extents.any.iter().find(|(m, _)| *m == n) {
                         Some((_, shape)) => shape.clone(),
-                        None => vec![put(&n)],
+                        None => vec![extents.put(&n)],
                     },
                 };
                 outputs.push((o.name.clone(), o.dtype, shape));
             }
         }
-        if outputs.is_empty() {
+        match outputs.is_empty() {
+            false => Ok(outputs),
+            true => Err(format!(
+                "kernel '{}' writes nothing; give it a 'write' operand and store to it",
+                self.kernel.name
+            )),
+        }
+    }
+
+    /// Calls the kernel with tensors of these types: each symbol of it becomes the size that they give.
+    ///
+    /// # Errors
+    /// One sentence: another number of tensors, another type or rank, sizes that contradict each other.
+    pub fn call(self, given: &[(DType, Vec<Dim>)]) -> Result<Called, String> {
+        let extents = self.extents(given)?;
+        let title = &self.kernel.name;
+        let mut kernel = self.kernel.clone();
+        let mut used = BTreeSet::new();
+        kernel.for_each_dim(&mut |d| d.symbols(&mut used));
+        if let Some(s) = used.iter().find(|s| !extents.sizes.contains_key(*s)) {
             return Err(format!(
-                "kernel '{title}' writes nothing; give it a 'write' operand and store to it"
+                "no input gives kernel '{title}' the size '{s}'; make it an extent of what it reads, or an attribute (attribute {s}, and ${s} where it stands)"
             ));
         }
-        kernel.for_each_dim_mut(&mut |d| *d = put(d));
+        let equal = self.equalities(given, &extents)?;
+        let outputs = self.outputs(&extents)?;
+        kernel.for_each_dim_mut(&mut |d| *d = extents.put(d));
         let mut how = self.given;
         if let Some(c) = &mut how.code {
-            Arc::make_mut(c).for_each_dim_mut(&mut |d| *d = put(d));
+            Arc::make_mut(c).for_each_dim_mut(&mut |d| *d = extents.put(d));
         }
-        let mut shapes = given.iter().map(|g| &g.1).collect::<Vec<_>>().into_iter();
+        let mut shapes = given.iter().map(|g| &g.1);
         let mut made = outputs.iter().map(|o| &o.2);
         for o in &kernel.operands {
             let shape = match o.role {
@@ -349,5 +375,24 @@ impl Declared {
             outputs,
             equal,
         })
+    }
+}
+
+/// Extents that a kernel's text asks for, and those that are given.
+struct Extents {
+    /// Operands that are inputs.
+    reads: Vec<usize>,
+    /// What is asked for, what is there, and of which input.
+    pairs: Vec<(Dim, Dim, usize)>,
+    /// Inputs of any shape: elements as the text writes them, and the shape.
+    any: Vec<(Dim, Vec<Dim>)>,
+    /// The kernel's symbols.
+    sizes: BTreeMap<Sym, Dim>,
+}
+
+impl Extents {
+    /// `d` with the sizes put in.
+    fn put(&self, d: &Dim) -> Dim {
+        d.substitute(&|s| self.sizes.get(s).cloned())
     }
 }

@@ -331,6 +331,81 @@ fn imbalance(work: &Work, active: usize, waves: u64, slots: u64) -> f64 {
     (own.min(1.0 / n + largest * (1.0 - 1.0 / n)) * n).max(1.0)
 }
 
+/// Seconds of a phase on vector and on tensor units, as rated and at their peaks.
+#[derive(Default)]
+struct UnitSeconds {
+    vector_s: f64,
+    tensor_s: f64,
+    vector_peak: f64,
+    tensor_peak: f64,
+}
+
+fn unit_seconds(
+    m: &Machine,
+    (phase, eff): Phase,
+    active: usize,
+    seen: &mut impl FnMut(bool, usize, f64),
+) -> UnitSeconds {
+    let mut t = UnitSeconds::default();
+    for &(class, dtype, n) in &phase.ops {
+        if n <= 0.0 {
+            continue;
+        }
+        let Some((i, factor)) = unit_for(m, class, dtype) else {
+            continue;
+        };
+        let u = &m.units[i];
+        let peak = n / (u.at(active) * factor);
+        // Elements on their own run on whatever unit there is, not at its share.
+        let name = match class {
+            UnitClass::Element => "element",
+            _ => &u.name,
+        };
+        let s = peak / eff.unit(name, class);
+        seen(true, i, s);
+        if u.class == UnitClass::Tensor {
+            t.tensor_s += s;
+            t.tensor_peak += peak;
+        } else {
+            t.vector_s += s;
+            t.vector_peak += peak;
+        }
+    }
+    t
+}
+
+/// Seconds of a phase on the levels of memory: of the longest one, as rated and at its peak, and of all together.
+#[derive(Default)]
+struct MemorySeconds {
+    largest: f64,
+    sum: f64,
+    peak: f64,
+    farthest: Option<usize>,
+}
+
+fn memory_seconds(
+    m: &Machine,
+    (phase, eff): Phase,
+    active: usize,
+    seen: &mut impl FnMut(bool, usize, f64),
+) -> MemorySeconds {
+    let mut all = MemorySeconds::default();
+    for i in 0..m.levels.len() {
+        let t = phase.traffic_at(i);
+        // Units are rated with their operands in registers: those never bound by themselves.
+        if (t.loaded <= 0.0 && t.stored <= 0.0) || m.levels[i].name == "register" {
+            continue;
+        }
+        all.farthest = Some(i);
+        let (s, peak) = level_seconds(m, i, t, active, eff);
+        seen(false, i, s);
+        all.largest = all.largest.max(s);
+        all.sum += s;
+        all.peak = all.peak.max(peak);
+    }
+    all
+}
+
 fn parts(
     m: &Machine,
     phases: &[Phase],
@@ -365,59 +440,23 @@ fn parts(
     let (mut busy, mut factor) = (0.0, 1.0f64);
     for &(phase, eff) in phases {
         factor = eff.time_factor;
-        let (mut vector_s, mut tensor_s, mut vector_peak, mut tensor_peak) = (0.0, 0.0, 0.0, 0.0);
-        for &(class, dtype, n) in &phase.ops {
-            if n <= 0.0 {
-                continue;
-            }
-            let Some((i, factor)) = unit_for(m, class, dtype) else {
-                continue;
-            };
-            let u = &m.units[i];
-            let peak = n / (u.at(active) * factor);
-            // Elements on their own run on whatever unit there is, not at its share.
-            let name = match class {
-                UnitClass::Element => "element",
-                _ => &u.name,
-            };
-            let s = peak / eff.unit(name, class);
-            seen(true, i, s);
-            if u.class == UnitClass::Tensor {
-                tensor_s += s;
-                tensor_peak += peak;
-            } else {
-                vector_s += s;
-                vector_peak += peak;
-            }
-        }
+        let mut units = unit_seconds(m, (phase, eff), active, &mut seen);
         if let (Some(w), Some(rates)) = (&phase.warps, &rates) {
             let cycles = rates.issue(&w.turns) / active as f64;
             let issue_s = cycles / m.workers.clock_hz.value;
             p.issue_s += issue_s;
-            vector_s = vector_s.max(issue_s);
+            units.vector_s = units.vector_s.max(issue_s);
         }
-        let (mut memory_s, mut memory_sum, mut memory_peak) = (0.0f64, 0.0, 0.0f64);
-        for i in 0..m.levels.len() {
-            let t = phase.traffic_at(i);
-            // Units are rated with their operands in registers: those never bound by themselves.
-            if (t.loaded <= 0.0 && t.stored <= 0.0) || m.levels[i].name == "register" {
-                continue;
-            }
-            farthest = farthest.max(Some(i));
-            let (s, peak) = level_seconds(m, i, t, active, eff);
-            seen(false, i, s);
-            memory_s = memory_s.max(s);
-            memory_sum += s;
-            memory_peak = memory_peak.max(peak);
-        }
-        let largest = vector_s.max(tensor_s).max(memory_s);
-        let sum = vector_s + tensor_s + memory_sum;
+        let memory = memory_seconds(m, (phase, eff), active, &mut seen);
+        farthest = farthest.max(memory.farthest);
+        let largest = units.vector_s.max(units.tensor_s).max(memory.largest);
+        let sum = units.vector_s + units.tensor_s + memory.sum;
         busy += largest + exposed * (sum - largest);
-        p.vector_s += vector_s;
-        p.tensor_s += tensor_s;
-        p.memory_s += memory_s;
+        p.vector_s += units.vector_s;
+        p.tensor_s += units.tensor_s;
+        p.memory_s += memory.largest;
         p.sum_s += sum;
-        p.peak_s += vector_peak.max(tensor_peak).max(memory_peak);
+        p.peak_s += units.vector_peak.max(units.tensor_peak).max(memory.peak);
     }
     let first = farthest.map_or(0.0, |i| m.levels[i].latency_s.value);
     let fills = if m.kind == MachineKind::Gpu {

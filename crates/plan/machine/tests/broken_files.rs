@@ -9,6 +9,152 @@ fn replaced(text: &str, from: &str, nth: usize, to: &str) -> String {
     format!("{}{to}{}", &text[..at], &text[at + from.len()..])
 }
 
+/// What to replace, which of them, by what; text of the line blamed, text of the message.
+const CASES: &[(&str, usize, &str, &str, &str)] = &[
+    ("name = \"RTX-4090\"\n", 0, "", "", "missing field `name`"),
+    (
+        "kind = \"gpu\"",
+        0,
+        "kind = \"tpu\"",
+        "kind",
+        "expected `cpu` or `gpu`",
+    ),
+    (
+        "[workers]\n",
+        0,
+        "[worker]\n",
+        "[worker]",
+        "unknown field `worker`",
+    ),
+    (
+        "latency_s = ",
+        1,
+        "latency = ",
+        "latency =",
+        "unknown field `latency`",
+    ),
+    (
+        "shared_by = 1\n",
+        2,
+        "",
+        "[[levels]]",
+        "missing field `shared_by` (in [[levels]])",
+    ),
+    (
+        "shared_by = 1\n",
+        2,
+        "shared_by = 0\n",
+        "shared_by = 0",
+        "a private level says 1",
+    ),
+    (
+        "line = 128",
+        0,
+        "line = \"128\"",
+        "line =",
+        "invalid type: string",
+    ),
+    (
+        "src = \"spec\"",
+        3,
+        "src = \"web\"",
+        "web",
+        "expected one of `spec`, `measured`",
+    ),
+    (
+        "class = \"tensor\"",
+        0,
+        "class = \"matrix\"",
+        "matrix",
+        "unknown variant `matrix`",
+    ),
+    (
+        "dtype_in = \"tf32\"",
+        0,
+        "dtype_in = \"tf19\"",
+        "tf19",
+        "unknown variant `tf19`",
+    ),
+    (
+        "tile = [16, 8, 16]",
+        0,
+        "tile = [16, 0, 16]",
+        "tile = [16, 0",
+        "extent of 0",
+    ),
+    (
+        "tile = [16, 8, 16]",
+        0,
+        "tile = [16, 8]",
+        "tile = [16, 8]",
+        "invalid length 2",
+    ),
+    (
+        "name = \"L2\"",
+        0,
+        "name = \"L1\"",
+        "name = \"L1\"",
+        "two levels called `L1`",
+    ),
+    (
+        "same_place_as = \"shared\"",
+        0,
+        "same_place_as = \"smem\"",
+        "smem",
+        "no other level",
+    ),
+    (
+        "from = \"device\"",
+        0,
+        "from = \"hbm\"",
+        "hbm",
+        "no level is called `hbm`",
+    ),
+    (
+        "warp = { v = 32",
+        0,
+        "warp = { v = 0",
+        "warp =",
+        "0 would let nothing run",
+    ),
+    (
+        "[0, 8192, ",
+        0,
+        "[8192, 0, ",
+        "shared_carveouts",
+        "sizes must rise",
+    ),
+    (
+        "bits = { v = 384",
+        0,
+        "bits = { v = 0",
+        "bus =",
+        "0 data pins",
+    ),
+    (
+        "power_w = { v = 450.0",
+        0,
+        "power_w = { v = -450.0",
+        "power_w",
+        "above 0",
+    ),
+    (
+        "launch_s = { v = 0.000005",
+        0,
+        "launch_s = { v = nan",
+        "launch_s",
+        "0 or more",
+    ),
+    ("[costs]\n", 0, "[costs\n", "[costs", "expected `]`"),
+    (
+        "cc = 89\n",
+        0,
+        "cc = 89\ncc = 90\n",
+        "cc = 90",
+        "duplicate key",
+    ),
+];
+
 #[test]
 fn the_line_and_the_mistake_are_named() {
     let good = std::fs::read_to_string(
@@ -19,152 +165,7 @@ fn the_line_and_the_mistake_are_named() {
         Machine::from_toml(&good, "m.toml").unwrap(),
         lookup("rtx 4090").unwrap()
     );
-    // What to replace, which of them, by what; text of the line blamed, text of the message.
-    let cases: &[(&str, usize, &str, &str, &str)] = &[
-        ("name = \"RTX-4090\"\n", 0, "", "", "missing field `name`"),
-        (
-            "kind = \"gpu\"",
-            0,
-            "kind = \"tpu\"",
-            "kind",
-            "expected `cpu` or `gpu`",
-        ),
-        (
-            "[workers]\n",
-            0,
-            "[worker]\n",
-            "[worker]",
-            "unknown field `worker`",
-        ),
-        (
-            "latency_s = ",
-            1,
-            "latency = ",
-            "latency =",
-            "unknown field `latency`",
-        ),
-        (
-            "shared_by = 1\n",
-            2,
-            "",
-            "[[levels]]",
-            "missing field `shared_by` (in [[levels]])",
-        ),
-        (
-            "shared_by = 1\n",
-            2,
-            "shared_by = 0\n",
-            "shared_by = 0",
-            "a private level says 1",
-        ),
-        (
-            "line = 128",
-            0,
-            "line = \"128\"",
-            "line =",
-            "invalid type: string",
-        ),
-        (
-            "src = \"spec\"",
-            3,
-            "src = \"web\"",
-            "web",
-            "expected one of `spec`, `measured`",
-        ),
-        (
-            "class = \"tensor\"",
-            0,
-            "class = \"matrix\"",
-            "matrix",
-            "unknown variant `matrix`",
-        ),
-        (
-            "dtype_in = \"tf32\"",
-            0,
-            "dtype_in = \"tf19\"",
-            "tf19",
-            "unknown variant `tf19`",
-        ),
-        (
-            "tile = [16, 8, 16]",
-            0,
-            "tile = [16, 0, 16]",
-            "tile = [16, 0",
-            "extent of 0",
-        ),
-        (
-            "tile = [16, 8, 16]",
-            0,
-            "tile = [16, 8]",
-            "tile = [16, 8]",
-            "invalid length 2",
-        ),
-        (
-            "name = \"L2\"",
-            0,
-            "name = \"L1\"",
-            "name = \"L1\"",
-            "two levels called `L1`",
-        ),
-        (
-            "same_place_as = \"shared\"",
-            0,
-            "same_place_as = \"smem\"",
-            "smem",
-            "no other level",
-        ),
-        (
-            "from = \"device\"",
-            0,
-            "from = \"hbm\"",
-            "hbm",
-            "no level is called `hbm`",
-        ),
-        (
-            "warp = { v = 32",
-            0,
-            "warp = { v = 0",
-            "warp =",
-            "0 would let nothing run",
-        ),
-        (
-            "[0, 8192, ",
-            0,
-            "[8192, 0, ",
-            "shared_carveouts",
-            "sizes must rise",
-        ),
-        (
-            "bits = { v = 384",
-            0,
-            "bits = { v = 0",
-            "bus =",
-            "0 data pins",
-        ),
-        (
-            "power_w = { v = 450.0",
-            0,
-            "power_w = { v = -450.0",
-            "power_w",
-            "above 0",
-        ),
-        (
-            "launch_s = { v = 0.000005",
-            0,
-            "launch_s = { v = nan",
-            "launch_s",
-            "0 or more",
-        ),
-        ("[costs]\n", 0, "[costs\n", "[costs", "expected `]`"),
-        (
-            "cc = 89\n",
-            0,
-            "cc = 89\ncc = 90\n",
-            "cc = 90",
-            "duplicate key",
-        ),
-    ];
-    for (from, nth, to, line, message) in cases {
+    for (from, nth, to, line, message) in CASES {
         let from = if good.contains(from) {
             from.to_string()
         } else {

@@ -151,83 +151,10 @@ pub fn choose(
             });
         }
     }
-    let by_key = |key: &dyn Fn(&Way) -> (f64, f64), list: &mut Vec<Way>| {
-        list.sort_by(|a, b| {
-            let (x, y) = (key(a), key(b));
-            (x.0.total_cmp(&y.0))
-                .then(x.1.total_cmp(&y.1))
-                .then(a.p.batch.cmp(&b.p.batch))
-                .then(a.instances.cmp(&b.instances))
-                .then(a.p.workers.cmp(&b.p.workers))
-        });
+    let (chosen, reason) = match goal {
+        Goal::Latency => shortest(&mut ways, workers)?,
+        Goal::Throughput { max_latency_s } => fastest(&mut ways, *max_latency_s)?,
     };
-    let (chosen, reason);
-    match goal {
-        Goal::Latency => {
-            let least = ways.iter().map(|w| w.p.batch).min()?;
-            ways.retain(|w| w.p.batch == least);
-            let alone = |w: &Way| (w.p.seconds, -f64::from(w.instances));
-            by_key(&alone, &mut ways);
-            // Workers that bring next to nothing are better left to other requests.
-            let best = ways.first()?.p.seconds;
-            let enough = |w: &Way| w.p.seconds <= best * (1.0 + WORTH);
-            let fewest = ways
-                .iter()
-                .filter(|w| enough(w))
-                .map(|w| w.p.workers)
-                .min()?;
-            let at = (0..ways.len())
-                .filter(|&i| enough(&ways[i]) && ways[i].p.workers == fewest)
-                .max_by_key(|&i| ways[i].instances)?;
-            chosen = at;
-            reason = format!(
-                "a request alone is predicted to take {:.3} ms with {fewest} of {workers} workers, which is the least or within {:.0}% of it",
-                1e3 * ways[at].p.seconds,
-                100.0 * WORTH
-            );
-        }
-        Goal::Throughput { max_latency_s } => {
-            let bound = max_latency_s.unwrap_or(f64::INFINITY);
-            let within = |w: &Way| w.latency_s <= bound;
-            if ways.iter().any(within) {
-                ways.retain(within);
-                by_key(&|w: &Way| (-w.throughput, w.latency_s), &mut ways);
-                let most = ways.first()?.throughput;
-                // What workers of one run lose to each other is predicted worst: where no latency asks for
-                // several of them, each has a run of its own.
-                let (near, few): (f64, &dyn Fn(&Way) -> u32) = match max_latency_s {
-                    Some(_) => (WORTH, &|_| 0),
-                    None => (UNSURE, &|w| w.p.workers),
-                };
-                let key = |i: usize| (few(&ways[i]), ways[i].latency_s);
-                let at = (0..ways.len())
-                    .filter(|&i| ways[i].throughput >= most * (1.0 - near))
-                    .min_by(|&a, &b| {
-                        let ((f, l), (g, m)) = (key(a), key(b));
-                        f.cmp(&g).then(l.total_cmp(&m))
-                    })?;
-                chosen = at;
-                reason = match max_latency_s {
-                    Some(b) => format!(
-                        "most items per second of what keeps a latency of {:.3} ms, within {:.0}%",
-                        1e3 * b,
-                        100.0 * WORTH
-                    ),
-                    None => format!(
-                        "most items per second, within {:.0}% the fewest workers for each run",
-                        100.0 * UNSURE
-                    ),
-                };
-            } else {
-                by_key(&|w: &Way| (w.latency_s, -w.throughput), &mut ways);
-                chosen = 0;
-                reason = format!(
-                    "no way keeps a latency of {:.3} ms; this one comes closest",
-                    1e3 * bound
-                );
-            }
-        }
-    }
     let w = ways.get(chosen)?;
     let alternatives = ways
         .iter()
@@ -239,17 +166,7 @@ pub fn choose(
             predicted_s: w.latency_s,
         })
         .collect();
-    let single = predictions
-        .iter()
-        .filter(|p| p.workers == w.p.workers && p.batch > 0)
-        .min_by_key(|p| p.batch);
-    let marginal = single.map_or(1.0, |s| {
-        let one = s.seconds / f64::from(s.batch);
-        match w.p.batch {
-            0 | 1 => 1.0,
-            b => ((w.p.seconds / one - 1.0) / f64::from(b - 1)).clamp(0.0, 1.0),
-        }
-    });
+    let marginal = marginal(w, predictions);
     let max_delay_s = match goal {
         Goal::Throughput {
             max_latency_s: Some(b),
@@ -271,6 +188,94 @@ pub fn choose(
             alternatives,
             reason,
         },
+    })
+}
+
+/// Sorts ways by two numbers, then so that equal ones have one order.
+fn sort_by(key: &dyn Fn(&Way) -> (f64, f64), list: &mut [Way]) {
+    list.sort_by(|a, b| {
+        let (x, y) = (key(a), key(b));
+        (x.0.total_cmp(&y.0))
+            .then(x.1.total_cmp(&y.1))
+            .then(a.p.batch.cmp(&b.p.batch))
+            .then(a.instances.cmp(&b.instances))
+            .then(a.p.workers.cmp(&b.p.workers))
+    });
+}
+
+/// The way with the shortest run of the smallest batch, by its place among those, and why.
+fn shortest(ways: &mut Vec<Way>, workers: u32) -> Option<(usize, String)> {
+    let least = ways.iter().map(|w| w.p.batch).min()?;
+    ways.retain(|w| w.p.batch == least);
+    sort_by(&|w| (w.p.seconds, -f64::from(w.instances)), ways);
+    // Workers that bring next to nothing are better left to other requests.
+    let best = ways.first()?.p.seconds;
+    let enough = |w: &&Way| w.p.seconds <= best * (1.0 + WORTH);
+    let fewest = ways.iter().filter(enough).map(|w| w.p.workers).min()?;
+    let at = (0..ways.len())
+        .filter(|&i| enough(&&ways[i]) && ways[i].p.workers == fewest)
+        .max_by_key(|&i| ways[i].instances)?;
+    let reason = format!(
+        "a request alone is predicted to take {:.3} ms with {fewest} of {workers} workers, which is the least or within {:.0}% of it",
+        1e3 * ways[at].p.seconds,
+        100.0 * WORTH
+    );
+    Some((at, reason))
+}
+
+/// The way with most items per second within the bound, or else the shortest latency, by its place, and why.
+fn fastest(ways: &mut Vec<Way>, max_latency_s: Option<f64>) -> Option<(usize, String)> {
+    let bound = max_latency_s.unwrap_or(f64::INFINITY);
+    let within = |w: &Way| w.latency_s <= bound;
+    if !ways.iter().any(within) {
+        sort_by(&|w| (w.latency_s, -w.throughput), ways);
+        let reason = format!(
+            "no way keeps a latency of {:.3} ms; this one comes closest",
+            1e3 * bound
+        );
+        return Some((0, reason));
+    }
+    ways.retain(within);
+    sort_by(&|w| (-w.throughput, w.latency_s), ways);
+    let most = ways.first()?.throughput;
+    // What workers of one run lose to each other is predicted worst: where no latency asks for
+    // several of them, each has a run of its own.
+    let (near, few): (f64, &dyn Fn(&Way) -> u32) = match max_latency_s {
+        Some(_) => (WORTH, &|_| 0),
+        None => (UNSURE, &|w| w.p.workers),
+    };
+    let key = |i: usize| (few(&ways[i]), ways[i].latency_s);
+    let at = (0..ways.len())
+        .filter(|&i| ways[i].throughput >= most * (1.0 - near))
+        .min_by(|&a, &b| {
+            let ((f, l), (g, m)) = (key(a), key(b));
+            f.cmp(&g).then(l.total_cmp(&m))
+        })?;
+    let reason = match max_latency_s {
+        Some(b) => format!(
+            "most items per second of what keeps a latency of {:.3} ms, within {:.0}%",
+            1e3 * b,
+            100.0 * WORTH
+        ),
+        None => format!(
+            "most items per second, within {:.0}% the fewest workers for each run",
+            100.0 * UNSURE
+        ),
+    };
+    Some((at, reason))
+}
+
+/// What each further item of a batch takes, as a share of the first one's time.
+fn marginal(w: &Way, predictions: &[Prediction]) -> f64 {
+    let alike = predictions
+        .iter()
+        .filter(|p| p.workers == w.p.workers && p.batch > 0);
+    alike.min_by_key(|p| p.batch).map_or(1.0, |s| {
+        let one = s.seconds / f64::from(s.batch);
+        match w.p.batch {
+            0 | 1 => 1.0,
+            b => ((w.p.seconds / one - 1.0) / f64::from(b - 1)).clamp(0.0, 1.0),
+        }
     })
 }
 

@@ -7,7 +7,7 @@
 //! task makes the piece that it goes on to use. Whether that pays is for schedules and machine to say.
 use crate::kernels::simplify::simplify;
 use expr::Inst;
-use kernel::{Access, Axis, AxisId, Family, Kernel, OperandId, Role, Stmt, Term, TileId};
+use kernel::{Access, Axis, AxisId, Family, Kernel, Operand, OperandId, Role, Stmt, Term, TileId};
 use layout::{Dim, Leaf};
 use plan::{Fate, Item, ItemWork, Program, Segment, ValueIx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,138 +305,39 @@ pub(crate) fn split_axis(k: &mut Kernel, axis: AxisId, inner: &Dim) -> Option<()
 /// An operand of the merged kernel: whether it is the second's, and its number there.
 type MergedOperand = (bool, OperandId);
 
-/// The statements of `a` and, behind them, those of `b`, whose axes are `to` of `a`'s where they are; `a`
-/// does not store operand `write` and `b` does not load `read`. With the operands that stay.
-fn merged(
-    a: Kernel,
-    write: OperandId,
-    b: Kernel,
-    read: OperandId,
-    to: &[Option<AxisId>],
-) -> Option<(Kernel, Vec<MergedOperand>)> {
-    // The tile that was stored and the one that was loaded.
-    let stored = a.body.iter().find_map(|s| match s {
-        Stmt::Store { operand, src } if *operand == write => Some(*src),
-        _ => None,
-    })?;
-    let after = a
-        .body
-        .iter()
-        .position(|s| matches!(s, Stmt::Store { operand, .. } if *operand == write))?;
-    if a.body[after..].iter().any(|s| s.writes().contains(&stored)) {
-        return None;
+/// The numbers of a merge: what the second kernel's axes, tiles and operands are in the merged one, and the
+/// first one's operands.
+struct Numbers {
+    axes: Vec<AxisId>,
+    tiles: Vec<TileId>,
+    first: Vec<OperandId>,
+    second: Vec<OperandId>,
+    /// Operands that stay.
+    kept: Vec<MergedOperand>,
+}
+
+impl Numbers {
+    fn axis(&self, a: AxisId) -> AxisId {
+        self.axes.get(a as usize).copied().unwrap_or(0)
     }
-    let mut loads = b.body.iter().filter_map(|s| match s {
-        Stmt::Load { dst, operand } if *operand == read => Some(*dst),
-        _ => None,
-    });
-    let loaded = loads.next()?;
-    let written = b.body.iter().filter(|s| s.writes().contains(&loaded));
-    let gathers = |k: &Kernel, o: OperandId| {
-        let mut all = k.operands.iter().flat_map(|x| &x.access.indexed);
-        all.any(|i| i.by == o)
-    };
-    if loads.next().is_some() || written.count() != 1 || gathers(&b, read) {
-        return None;
+
+    fn tile(&self, t: &mut TileId) {
+        *t = self.tiles.get(*t as usize).copied().unwrap_or(0);
     }
-    let mut k = a;
-    let own_tiles = k.tiles.len();
-    // Axes.
-    let mut axis_to: Vec<AxisId> = vec![];
-    for (axis, found) in b.axes.iter().zip(to) {
-        match found {
-            Some(x) => axis_to.push(*x),
-            None => {
-                let taken = k.axes.iter().map(|x| x.name.as_str());
-                let name = unique(&axis.name, taken);
-                axis_to.push(k.axes.len() as AxisId);
-                k.axes.push(Axis {
-                    name,
-                    extent: axis.extent.clone(),
-                });
-            }
-        }
-    }
-    let axis = |x: AxisId| axis_to.get(x as usize).copied().unwrap_or(0);
-    // Operands.
-    let mut kept: Vec<MergedOperand> = vec![];
-    let mut operands = vec![];
-    let (mut of_a, mut of_b) = (vec![0; k.operands.len()], vec![0; b.operands.len()]);
-    for (i, o) in k.operands.iter().enumerate() {
-        if i as OperandId != write {
-            of_a[i] = operands.len() as OperandId;
-            kept.push((false, i as OperandId));
-            operands.push(o.clone());
-        }
-    }
-    for i in operands.iter_mut().flat_map(|o| &mut o.access.indexed) {
-        i.by = of_a[i.by as usize];
-    }
-    for (i, o) in b.operands.iter().enumerate() {
-        if i as OperandId == read {
-            continue;
-        }
-        of_b[i] = operands.len() as OperandId;
-        kept.push((true, i as OperandId));
-        let mut o = o.clone();
-        o.name = unique(&o.name, operands.iter().map(|x| x.name.as_str()));
-        o.access
-            .terms
-            .iter_mut()
-            .for_each(|t| t.axis = axis(t.axis));
-        o.access.terms.sort_by_key(|t| t.axis);
-        let terms = o.access.bounds.iter_mut().flat_map(|b| &mut b.terms);
-        terms.for_each(|t| t.0 = axis(t.0));
-        o.access
-            .indexed
-            .iter_mut()
-            .for_each(|x| x.by = of_b[x.by as usize]);
-        operands.push(o);
-    }
-    k.operands = operands;
-    // Tiles.
-    let mut tile_to: Vec<TileId> = vec![];
-    for (t, tile) in b.tiles.iter().enumerate() {
-        if t as TileId == loaded {
-            tile_to.push(stored);
-            continue;
-        }
-        let mut tile = tile.clone();
-        tile.name = unique(&tile.name, k.tiles.iter().map(|x| x.name.as_str()));
-        tile.axes.iter_mut().for_each(|a| *a = axis(*a));
-        tile.axes.sort_unstable();
-        tile_to.push(k.tiles.len() as TileId);
-        k.tiles.push(tile);
-    }
-    if own_tiles + b.tiles.len() > usize::from(TileId::MAX) {
-        return None;
-    }
-    let tile = |t: &mut TileId| *t = tile_to.get(*t as usize).copied().unwrap_or(0);
-    // Statements.
-    k.body.remove(after);
-    for s in &mut k.body {
-        if let Stmt::Load { operand, .. } | Stmt::Store { operand, .. } = s {
-            *operand = of_a[*operand as usize];
-        }
-    }
-    for s in b.body {
-        let mut s = s;
+
+    /// A statement of the second kernel; `None` where it has no form in a merged one.
+    fn statement(&self, mut s: Stmt) -> Option<Stmt> {
         match &mut s {
-            Stmt::Load { operand, .. } if *operand == read => continue,
-            Stmt::Load { dst, operand } => {
-                *operand = of_b[*operand as usize];
-                tile(dst);
-            }
-            Stmt::Store { operand, src } => {
-                *operand = of_b[*operand as usize];
-                tile(src);
+            Stmt::Load { dst: tile, operand } | Stmt::Store { operand, src: tile } => {
+                *operand = self.second[*operand as usize];
+                self.tile(tile);
             }
             Stmt::Map { dst, expr, args } => {
-                tile(dst);
-                args.iter_mut().for_each(tile);
+                self.tile(dst);
+                args.iter_mut().for_each(|t| self.tile(t));
                 for i in &mut expr.insts {
                     if let Inst::Index { axis: x } = i {
-                        *x = u32::from(axis(*x as AxisId));
+                        *x = u32::from(self.axis(*x as AxisId));
                     }
                 }
             }
@@ -447,15 +348,144 @@ fn merged(
                 rescale,
                 ..
             } => {
-                state.iter_mut().chain(args).for_each(tile);
-                over.iter_mut().for_each(|a| *a = axis(*a));
+                state.iter_mut().chain(args).for_each(|t| self.tile(t));
+                over.iter_mut().for_each(|a| *a = self.axis(*a));
                 if let Some(r) = rescale {
-                    r.tiles.iter_mut().for_each(tile);
+                    r.tiles.iter_mut().for_each(|t| self.tile(t));
                 }
             }
             Stmt::Contract { .. } | Stmt::Relabel { .. } => return None,
         }
-        k.body.push(s);
+        Some(s)
+    }
+}
+
+/// The statement of `a` that stores operand `write`, and the tile that it stores; `None` where that tile changes
+/// afterwards.
+fn stored_tile(a: &Kernel, write: OperandId) -> Option<(usize, TileId)> {
+    let store = |s: &Stmt| match s {
+        Stmt::Store { operand, src } if *operand == write => Some(*src),
+        _ => None,
+    };
+    let at = a.body.iter().position(|s| store(s).is_some())?;
+    let tile = store(&a.body[at])?;
+    let changes = a.body[at..].iter().any(|s| s.writes().contains(&tile));
+    (!changes).then_some((at, tile))
+}
+
+/// The tile that operand `read` of `b` is loaded to; `None` where it is loaded or used in another way as well.
+fn loaded_tile(b: &Kernel, read: OperandId) -> Option<TileId> {
+    let mut loads = b.body.iter().filter_map(|s| match s {
+        Stmt::Load { dst, operand } if *operand == read => Some(*dst),
+        _ => None,
+    });
+    let loaded = loads.next()?;
+    let written = b.body.iter().filter(|s| s.writes().contains(&loaded));
+    let mut indexed = b.operands.iter().flat_map(|x| &x.access.indexed);
+    let other_use = loads.next().is_some() || written.count() != 1;
+    (!other_use && !indexed.any(|i| i.by == read)).then_some(loaded)
+}
+
+/// Adds the axes of `b` that are none of `k`'s; the numbers of all of them in `k`.
+fn add_axes(k: &mut Kernel, b: &Kernel, to: &[Option<AxisId>]) -> Vec<AxisId> {
+    let mut axes: Vec<AxisId> = vec![];
+    for (axis, found) in b.axes.iter().zip(to) {
+        axes.push(found.unwrap_or(k.axes.len() as AxisId));
+        if found.is_none() {
+            let name = unique(&axis.name, k.axes.iter().map(|x| x.name.as_str()));
+            k.axes.push(Axis {
+                name,
+                extent: axis.extent.clone(),
+            });
+        }
+    }
+    axes
+}
+
+/// Gives `k` its operands but `write`, then those of `b` but `read`.
+fn merge_operands(k: &mut Kernel, write: OperandId, b: &Kernel, read: OperandId, n: &mut Numbers) {
+    let mut operands: Vec<Operand> = vec![];
+    n.first = vec![0; k.operands.len()];
+    n.second = vec![0; b.operands.len()];
+    for (i, o) in k.operands.iter().enumerate() {
+        if i as OperandId != write {
+            n.first[i] = operands.len() as OperandId;
+            n.kept.push((false, i as OperandId));
+            operands.push(o.clone());
+        }
+    }
+    for i in operands.iter_mut().flat_map(|o| &mut o.access.indexed) {
+        i.by = n.first[i.by as usize];
+    }
+    for (i, o) in b.operands.iter().enumerate() {
+        if i as OperandId == read {
+            continue;
+        }
+        n.second[i] = operands.len() as OperandId;
+        n.kept.push((true, i as OperandId));
+        let mut o = o.clone();
+        o.name = unique(&o.name, operands.iter().map(|x| x.name.as_str()));
+        let access = &mut o.access;
+        access
+            .terms
+            .iter_mut()
+            .for_each(|t| t.axis = n.axis(t.axis));
+        access.terms.sort_by_key(|t| t.axis);
+        let terms = access.bounds.iter_mut().flat_map(|b| &mut b.terms);
+        terms.for_each(|t| t.0 = n.axis(t.0));
+        let indexed = access.indexed.iter_mut();
+        indexed.for_each(|x| x.by = n.second[x.by as usize]);
+        operands.push(o);
+    }
+    k.operands = operands;
+}
+
+/// The statements of `a` and, behind them, those of `b`, whose axes are `to` of `a`'s where they are; `a`
+/// does not store operand `write` and `b` does not load `read`. With the operands that stay.
+fn merged(
+    a: Kernel,
+    write: OperandId,
+    b: Kernel,
+    read: OperandId,
+    to: &[Option<AxisId>],
+) -> Option<(Kernel, Vec<MergedOperand>)> {
+    let (store, stored) = stored_tile(&a, write)?;
+    let loaded = loaded_tile(&b, read)?;
+    let mut k = a;
+    let own_tiles = k.tiles.len();
+    let mut n = Numbers {
+        axes: add_axes(&mut k, &b, to),
+        tiles: vec![],
+        first: vec![],
+        second: vec![],
+        kept: vec![],
+    };
+    merge_operands(&mut k, write, &b, read, &mut n);
+    for (t, tile) in b.tiles.iter().enumerate() {
+        if t as TileId == loaded {
+            n.tiles.push(stored);
+            continue;
+        }
+        let mut tile = tile.clone();
+        tile.name = unique(&tile.name, k.tiles.iter().map(|x| x.name.as_str()));
+        tile.axes.iter_mut().for_each(|a| *a = n.axis(*a));
+        tile.axes.sort_unstable();
+        n.tiles.push(k.tiles.len() as TileId);
+        k.tiles.push(tile);
+    }
+    if own_tiles + b.tiles.len() > usize::from(TileId::MAX) {
+        return None;
+    }
+    k.body.remove(store);
+    for s in &mut k.body {
+        if let Stmt::Load { operand, .. } | Stmt::Store { operand, .. } = s {
+            *operand = n.first[*operand as usize];
+        }
+    }
+    for s in b.body {
+        if !matches!(&s, Stmt::Load { operand, .. } if *operand == read) {
+            k.body.push(n.statement(s)?);
+        }
     }
     let contracts = k.body.iter().any(|s| matches!(s, Stmt::Contract { .. }));
     let folds = k.body.iter().any(|s| matches!(s, Stmt::Fold { .. }));
@@ -464,7 +494,7 @@ fn merged(
         (false, true) => Family::Row,
         (false, false) => Family::Map,
     };
-    Some((k, kept))
+    Some((k, n.kept))
 }
 
 /// `name`, or another that begins so and is none of `taken`.

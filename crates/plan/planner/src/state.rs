@@ -63,78 +63,131 @@ struct Grow<'a> {
     dims: &'a DimBox,
 }
 
+/// A state's two values in one buffer.
+struct Shared<'a> {
+    past: ValueIx,
+    present: ValueIx,
+    /// The buffer's shape: the present's, at the top of its range.
+    shape: Vec<Dim>,
+    elements: i64,
+    /// How addresses of either value change.
+    of_past: Grow<'a>,
+    of_present: Grow<'a>,
+    /// Where what is new begins.
+    begin: Dim,
+}
+
+impl<'a> Shared<'a> {
+    fn of(program: &Program, pair: StatePair, dims: &'a DimBox) -> Result<Shared<'a>, String> {
+        let past = *program
+            .inputs
+            .get(pair.input as usize)
+            .ok_or("there is no such input")?;
+        let present = program
+            .outputs
+            .get(pair.output as usize)
+            .ok_or("there is no such output")?
+            .1;
+        let (p, y) = (program.value(past), program.value(present));
+        if p.dtype != y.dtype || p.shape.len() != y.shape.len() {
+            return Err("past and present differ in type or rank".into());
+        }
+        let differ: Vec<usize> = (0..p.shape.len())
+            .filter(|&d| p.shape[d] != y.shape[d])
+            .collect();
+        let &[grows] = differ.as_slice() else {
+            return Err(format!(
+                "past and present differ in {} axes; one must grow",
+                differ.len()
+            ));
+        };
+        if !p.layout.is_row_major(1) || !y.layout.is_row_major(1) {
+            return Err("they are not row-major".into());
+        }
+        let top = dims.bounds(&y.shape[grows]).map(|r| r.hi);
+        let top = top.ok_or("the growing axis has no upper bound")?;
+        let inner = Dim::product(&y.shape[grows + 1..]);
+        let mut shape = y.shape.clone();
+        shape[grows] = Dim::Known(top);
+        let elements = dims.bounds(&Dim::product(&shape)).map(|r| r.hi);
+        let grow = |extent: &Dim| Grow {
+            from: extent.clone() * inner.clone(),
+            to: Dim::Known(top) * inner.clone(),
+            dims,
+        };
+        Ok(Shared {
+            past,
+            present,
+            shape,
+            elements: elements.ok_or("its size has no upper bound")?,
+            of_past: grow(&p.shape[grows]),
+            of_present: grow(&y.shape[grows]),
+            begin: p.shape[grows].clone() * inner,
+        })
+    }
+
+    fn is_touched(&self, i: &Item) -> bool {
+        let all = i.reads().into_iter().chain(i.writes());
+        all.into_iter().any(|v| v == self.past || v == self.present)
+    }
+
+    /// Has a kernel's item go by the buffer's addresses; false where nothing is left to do for it.
+    fn rewrite_item(&self, item: &mut Item) -> Result<bool, String> {
+        let (past, present) = (self.past, self.present);
+        let name = item.name.clone();
+        let ItemWork::Kernel { kernel, args } = &mut item.work else {
+            return Err(format!("host step '{name}' takes it, which needs it dense"));
+        };
+        for o in 0..args.len() {
+            let g = match args[o] {
+                v if v == past => &self.of_past,
+                v if v == present => &self.of_present,
+                _ => continue,
+            };
+            let fault = |e: &str| format!("kernel '{name}' {e}");
+            rewrite(Arc::make_mut(kernel), o, g).map_err(&fault)?;
+            if args[o] == present
+                && kernel.operands[o].role == Role::Write
+                && !writes_nothing(kernel, args, past, present)
+                && kernel.operands[o].access.offset != self.begin
+            {
+                return Err(fault("writes the present where the past lies"));
+            }
+        }
+        if writes_nothing(kernel, args, past, present) {
+            return Ok(false);
+        }
+        let has = |role: Role, value: ValueIx| {
+            let mut all = kernel.operands.iter().zip(args.iter());
+            all.any(|(o, v)| o.role == role && *v == value)
+        };
+        if has(Role::Read, past) && has(Role::Write, present) {
+            return Err(format!(
+                "kernel '{name}' reads the past while it writes the present"
+            ));
+        }
+        Ok(true)
+    }
+}
+
 fn share(
     program: &Program,
     pair: StatePair,
     dims: &DimBox,
 ) -> Result<(StateValue, Program, usize), String> {
-    let past = *program
-        .inputs
-        .get(pair.input as usize)
-        .ok_or("there is no such input")?;
-    let present = program
-        .outputs
-        .get(pair.output as usize)
-        .ok_or("there is no such output")?
-        .1;
-    let (p, y) = (program.value(past), program.value(present));
-    if p.dtype != y.dtype || p.shape.len() != y.shape.len() {
-        return Err("past and present differ in type or rank".into());
-    }
-    let differ: Vec<usize> = (0..p.shape.len())
-        .filter(|&d| p.shape[d] != y.shape[d])
-        .collect();
-    let &[grows] = differ.as_slice() else {
-        return Err(format!(
-            "past and present differ in {} axes; one must grow",
-            differ.len()
-        ));
-    };
-    if !p.layout.is_row_major(1) || !y.layout.is_row_major(1) {
-        return Err("they are not row-major".into());
-    }
-    let top = dims
-        .bounds(&y.shape[grows])
-        .map(|r| r.hi)
-        .ok_or("the growing axis has no upper bound")?;
-    let inner = Dim::product(&y.shape[grows + 1..]);
-    let mut shared = y.shape.clone();
-    shared[grows] = Dim::Known(top);
-    let elements = dims
-        .bounds(&Dim::product(&shared))
-        .map(|r| r.hi)
-        .ok_or("its size has no upper bound")?;
-    let to = Dim::Known(top) * inner.clone();
-    let grow = |extent: &Dim| Grow {
-        from: extent.clone() * inner.clone(),
-        to: to.clone(),
-        dims,
-    };
-    let (grow_p, grow_y) = (grow(&p.shape[grows]), grow(&y.shape[grows]));
-    let begin = p.shape[grows].clone() * inner.clone();
-
+    let s = Shared::of(program, pair, dims)?;
     let mut next = program.clone();
-    let touches = |i: &Item| {
-        i.reads()
-            .into_iter()
-            .chain(i.writes())
-            .any(|v| v == past || v == present)
-    };
     let mut home = None;
     let mut dropped = 0;
     for (at, segment) in next.segments.iter_mut().enumerate() {
-        if !program
-            .segment_reads(at)
-            .iter()
-            .all(|&v| v != past && v != present)
-            && !matches!(segment, Segment::Straight(_))
-        {
-            return Err("control flow takes it".into());
-        }
+        let reads = program.segment_reads(at);
         let Segment::Straight(items) = segment else {
+            if reads.iter().any(|&v| v == s.past || v == s.present) {
+                return Err("control flow takes it".into());
+            }
             continue;
         };
-        if !items.iter().any(touches) {
+        if !items.iter().any(|i| s.is_touched(i)) {
             continue;
         }
         if home.replace(at).is_some() {
@@ -142,75 +195,30 @@ fn share(
         }
         let mut kept = Vec::new();
         for mut item in std::mem::take(items) {
-            if !touches(&item) {
-                kept.push(item);
-                continue;
+            match !s.is_touched(&item) || s.rewrite_item(&mut item)? {
+                true => kept.push(item),
+                false => dropped += 1,
             }
-            let name = item.name.clone();
-            let ItemWork::Kernel { kernel, args } = &mut item.work else {
-                return Err(format!("host step '{name}' takes it, which needs it dense"));
-            };
-            for o in 0..args.len() {
-                let g = match args[o] {
-                    v if v == past => &grow_p,
-                    v if v == present => &grow_y,
-                    _ => continue,
-                };
-                let fault = |e: &str| format!("kernel '{name}' {e}");
-                rewrite(Arc::make_mut(kernel), o, g).map_err(&fault)?;
-                if args[o] == present
-                    && kernel.operands[o].role == Role::Write
-                    && !writes_nothing(kernel, args, past, present)
-                {
-                    let offset = &kernel.operands[o].access.offset;
-                    if *offset != begin {
-                        return Err(fault("writes the present where the past lies"));
-                    }
-                }
-            }
-            let reads = kernel
-                .operands
-                .iter()
-                .zip(args.iter())
-                .any(|(o, v)| o.role == Role::Read && *v == past);
-            let writes = kernel
-                .operands
-                .iter()
-                .zip(args.iter())
-                .any(|(o, v)| o.role == Role::Write && *v == present);
-            if writes_nothing(kernel, args, past, present) {
-                dropped += 1;
-                continue;
-            }
-            if reads && writes {
-                return Err(format!(
-                    "kernel '{name}' reads the past while it writes the present"
-                ));
-            }
-            kept.push(item);
         }
         *items = kept;
     }
     if home.is_none() {
         return Err("nothing takes it".into());
     }
-    for v in [past, present] {
+    for v in [s.past, s.present] {
         let value = &mut next.values[v as usize];
-        value.layout = Layout::row_major(&shared, 1);
+        value.layout = Layout::row_major(&s.shape, 1);
         for (m, e) in value.layout.modes.iter_mut().zip(&value.shape) {
             m.leaves.iter_mut().for_each(|l| l.extent = e.clone());
         }
-        value.storage = Dim::Known(elements);
+        value.storage = Dim::Known(s.elements);
     }
-    Ok((
-        StateValue {
-            past,
-            present,
-            elements,
-        },
-        next,
-        dropped,
-    ))
+    let value = StateValue {
+        past: s.past,
+        present: s.present,
+        elements: s.elements,
+    };
+    Ok((value, next, dropped))
 }
 
 /// Whether a kernel only copies the past to where it already lies.

@@ -89,6 +89,73 @@ fn errors(list: &[&Pair]) -> Errors {
     Errors::of(list.len(), &all)
 }
 
+/// What the page begins with.
+const HEADING: &str = "# How far predictions are off\n\n\
+     Written by `cargo xtask fit`; do not edit. Published measurements against the cost of the same\n\
+     calls under the `vendor` target: each row becomes a kernel with a schedule that the vendor's\n\
+     library would launch, a tile program, its `Work`, and `machine::predict`. `shopfloor predict\n\
+     --measurements FILE` gives the same by source, GPU and operator, and counts what is not covered.\n\
+     What the files measure, and where they are from, says the README beside them.\n\n\
+     Errors are |predicted - measured| / measured; bias is signed, above 0 where predictions are too\n\
+     long; weighted is the sum of errors over the sum of measured times.\n\n\
+     ## GPUs left out\n\n\
+     Each GPU's own rows were left out and every fitted constant was fitted anew without them, from\n\
+     its textbook start. Nothing is chosen by GPU. Cards of one generation (two A100s, P100 and P4)\n\
+     lend each other their constants; V100 is alone, and without MI100 nothing but whole models of\n\
+     MI250 says what f32 products reach on matrix units. Whole models on P4 are out of reach: in their\n\
+     traces one product takes 21.4 ms for 4096 rows and 27.9 ms for 8192, another 9.1 ms and 46.4 ms,\n\
+     where kernels of these sizes that were timed alone on the card run at up to three times the speed.\n\
+     The last lines take all rows together, each predicted without its own GPU's.\n\n\
+     | GPU | family | rows covered | median | mean | weighted | bias | rank correlation | to reach |\n\
+     |---|---|---|---|---|---|---|---|---|\n";
+
+/// The table of what has rows, by family and type of numbers.
+fn coverage(out: &mut String, by_family: &BTreeMap<&str, Vec<&Pair<'_>>>) {
+    *out += "\n## What has no rows\n\n\
+            Rows with a prediction by family and type of numbers. What has none here is *unvalidated*: it\n\
+            has a prediction by the same rules, and nobody compared it.\n\n| family |";
+    let types: Vec<&str> = TYPES.to_vec();
+    for t in &types {
+        let _ = write!(out, " {t} |");
+    }
+    let _ = write!(out, "\n|---|{}\n", "---|".repeat(types.len()));
+    for (name, list) in by_family.iter().filter(|f| *f.0 != "decode") {
+        let _ = write!(out, "| {name} |");
+        for t in &types {
+            let n = list
+                .iter()
+                .filter(|p| p.row.dtype == *t && p.predicted.is_ok())
+                .count();
+            let _ = match n {
+                0 => write!(out, " unvalidated |"),
+                n => write!(out, " {n} |"),
+            };
+        }
+        out.push('\n');
+    }
+}
+
+/// The tables of constants.
+fn constants(out: &mut String, c: &Constants) {
+    *out += "\nThe kernel families pool, move (but for copies within whole models), attention, recurrent and\n\
+            select are unvalidated.\n\n\
+            ## Constants\n\n\
+            All of them, in `crates/plan/predict/constants.toml`.\n\n\
+            | name | value | start | by | meaning |\n|---|---|---|---|---|\n";
+    for (name, k) in &c.all {
+        let by = if k.fitted { "fit" } else { "choice" };
+        let _ = writeln!(
+            out,
+            "| `{name}` | {:.4} | {} | {by} | {} |",
+            k.value, k.start, k.meaning
+        );
+    }
+    *out += "\nTables in the same file:\n\n| table | meaning |\n|---|---|\n";
+    for (name, meaning) in c.tables.meanings() {
+        let _ = writeln!(out, "| `{name}` | {meaning} |");
+    }
+}
+
 /// Writes `accuracy.md` and its plots into `docs`.
 ///
 /// # Errors
@@ -111,26 +178,7 @@ pub fn write(
         source,
     })?;
     let by_family = grouped(pairs, |p| family(p.row));
-    let mut out = String::from(
-        "# How far predictions are off\n\n\
-         Written by `cargo xtask fit`; do not edit. Published measurements against the cost of the same\n\
-         calls under the `vendor` target: each row becomes a kernel with a schedule that the vendor's\n\
-         library would launch, a tile program, its `Work`, and `machine::predict`. `shopfloor predict\n\
-         --measurements FILE` gives the same by source, GPU and operator, and counts what is not covered.\n\
-         What the files measure, and where they are from, says the README beside them.\n\n\
-         Errors are |predicted - measured| / measured; bias is signed, above 0 where predictions are too\n\
-         long; weighted is the sum of errors over the sum of measured times.\n\n\
-         ## GPUs left out\n\n\
-         Each GPU's own rows were left out and every fitted constant was fitted anew without them, from\n\
-         its textbook start. Nothing is chosen by GPU. Cards of one generation (two A100s, P100 and P4)\n\
-         lend each other their constants; V100 is alone, and without MI100 nothing but whole models of\n\
-         MI250 says what f32 products reach on matrix units. Whole models on P4 are out of reach: in their\n\
-         traces one product takes 21.4 ms for 4096 rows and 27.9 ms for 8192, another 9.1 ms and 46.4 ms,\n\
-         where kernels of these sizes that were timed alone on the card run at up to three times the speed.\n\
-         The last lines take all rows together, each predicted without its own GPU's.\n\n\
-         | GPU | family | rows covered | median | mean | weighted | bias | rank correlation | to reach |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
-    );
+    let mut out = String::from(HEADING);
     for (gpu, families) in left {
         for (name, e) in families {
             let _ = writeln!(out, "{}", line(gpu, name, e));
@@ -164,45 +212,8 @@ pub fn write(
         save(&plots.join(format!("{file}.svg")), &plot(name, list))?;
         let _ = writeln!(out, "![{name}](accuracy/{file}.svg)");
     }
-    out += "\n## What has no rows\n\n\
-            Rows with a prediction by family and type of numbers. What has none here is *unvalidated*: it\n\
-            has a prediction by the same rules, and nobody compared it.\n\n| family |";
-    let types: Vec<&str> = TYPES.to_vec();
-    for t in &types {
-        let _ = write!(out, " {t} |");
-    }
-    let _ = write!(out, "\n|---|{}\n", "---|".repeat(types.len()));
-    for (name, list) in by_family.iter().filter(|f| *f.0 != "decode") {
-        let _ = write!(out, "| {name} |");
-        for t in &types {
-            let n = list
-                .iter()
-                .filter(|p| p.row.dtype == *t && p.predicted.is_ok())
-                .count();
-            let _ = match n {
-                0 => write!(out, " unvalidated |"),
-                n => write!(out, " {n} |"),
-            };
-        }
-        out.push('\n');
-    }
-    out += "\nThe kernel families pool, move (but for copies within whole models), attention, recurrent and\n\
-            select are unvalidated.\n\n\
-            ## Constants\n\n\
-            All of them, in `crates/plan/predict/constants.toml`.\n\n\
-            | name | value | start | by | meaning |\n|---|---|---|---|---|\n";
-    for (name, k) in &c.all {
-        let by = if k.fitted { "fit" } else { "choice" };
-        let _ = writeln!(
-            out,
-            "| `{name}` | {:.4} | {} | {by} | {} |",
-            k.value, k.start, k.meaning
-        );
-    }
-    out += "\nTables in the same file:\n\n| table | meaning |\n|---|---|\n";
-    for (name, meaning) in c.tables.meanings() {
-        let _ = writeln!(out, "| `{name}` | {meaning} |");
-    }
+    coverage(&mut out, &by_family);
+    constants(&mut out, c);
     save(&docs.join("accuracy.md"), &out)
 }
 

@@ -90,6 +90,53 @@ fn types(dtype: &str) -> Result<(DType, DType, DType, bool), String> {
     })
 }
 
+/// A convolution as the product that it is.
+fn convolution(
+    p: &Params,
+    (input, acc, output, units): (DType, DType, DType, bool),
+) -> Result<Result<Product, String>, PredictError> {
+    let (n, c, h, w) = (p.size("n")?, p.size("c")?, p.size("h")?, p.size("w")?);
+    let (filters, r, s) = (p.size("k")?, p.size("r")?, p.size("s")?);
+    let stride = |other: &str| p.size_or(other, p.size_or("stride", 1)?);
+    let pad = |other: &str| -> Result<u64, PredictError> {
+        match p.get(other).or(p.get("pad")) {
+            None | Some("0") => Ok(0),
+            Some(_) if p.get(other).is_some() => p.size(other),
+            Some(_) => p.size("pad"),
+        }
+    };
+    let (down, across) = (stride("stride_h")?, stride("stride_w")?);
+    let out = |size: u64, pad: u64, window: u64, stride: u64| {
+        Some((size + 2 * pad).checked_sub(window)? / stride + 1)
+    };
+    let (Some(oh), Some(ow)) = (
+        out(h, pad("pad_h")?, r, down),
+        out(w, pad("pad_w")?, s, across),
+    ) else {
+        return Err(p.bad("the window is larger than the padded image".into()));
+    };
+    let many = |list: &[u64]| list.iter().try_fold(1u64, |a, b| a.checked_mul(*b));
+    let (Some(m), Some(k), Some(e)) = (many(&[n, oh, ow]), many(&[c, r, s]), many(&[n, c, h, w]))
+    else {
+        return Ok(Err("a convolution of more than 2^64 elements".into()));
+    };
+    Ok(Ok(Product {
+        batch: 1,
+        m,
+        n: filters,
+        k,
+        ta: false,
+        tb: true,
+        bias: false,
+        input,
+        acc,
+        output,
+        units,
+        windows: e,
+        fewer: r == 3 && s == 3 && down == 1 && across == 1,
+    }))
+}
+
 /// What a row's call is.
 ///
 /// # Errors
@@ -141,49 +188,10 @@ pub(crate) fn call(file: &str, row: &Row) -> Result<Result<Op, String>, PredictE
             }
             Op::Product(q)
         }
-        "conv_fwd" => {
-            let (n, c, h, w) = (p.size("n")?, p.size("c")?, p.size("h")?, p.size("w")?);
-            let (filters, r, s) = (p.size("k")?, p.size("r")?, p.size("s")?);
-            let stride = |other: &str| p.size_or(other, p.size_or("stride", 1)?);
-            let pad = |other: &str| -> Result<u64, PredictError> {
-                match p.get(other).or(p.get("pad")) {
-                    None | Some("0") => Ok(0),
-                    Some(_) if p.get(other).is_some() => p.size(other),
-                    Some(_) => p.size("pad"),
-                }
-            };
-            let (down, across) = (stride("stride_h")?, stride("stride_w")?);
-            let out = |size: u64, pad: u64, window: u64, stride: u64| {
-                Some((size + 2 * pad).checked_sub(window)? / stride + 1)
-            };
-            let (Some(oh), Some(ow)) = (
-                out(h, pad("pad_h")?, r, down),
-                out(w, pad("pad_w")?, s, across),
-            ) else {
-                return Err(p.bad("the window is larger than the padded image".into()));
-            };
-            let many = |list: &[u64]| list.iter().try_fold(1u64, |a, b| a.checked_mul(*b));
-            let (Some(m), Some(k), Some(e)) =
-                (many(&[n, oh, ow]), many(&[c, r, s]), many(&[n, c, h, w]))
-            else {
-                return Ok(Err("a convolution of more than 2^64 elements".into()));
-            };
-            Op::Product(Product {
-                batch: 1,
-                m,
-                n: filters,
-                k,
-                ta: false,
-                tb: true,
-                bias: false,
-                input,
-                acc,
-                output,
-                units,
-                windows: e,
-                fewer: r == 3 && s == 3 && down == 1 && across == 1,
-            })
-        }
+        "conv_fwd" => match convolution(&p, (input, acc, output, units))? {
+            Ok(q) => Op::Product(q),
+            Err(e) => return Ok(Err(e)),
+        },
         "add" => map(Function::Add, both)?,
         "mul" => map(Function::Mul, both)?,
         "div" => map(Function::Div, both)?,

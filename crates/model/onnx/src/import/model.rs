@@ -479,47 +479,8 @@ fn input<'m>(
         }
     };
     let dtype = dtype_of(t.dtype).map_err(|why| input_error(c, name, why))?;
-    let bound = |s: String, used: &mut BTreeSet<String>| {
-        let d = options
-            .dims
-            .get(&s)
-            .map_or_else(|| Dim::sym(&s), |&n| Dim::Known(n));
-        used.insert(s);
-        d
-    };
     let shape = match (options.shapes.get(name), &t.shape) {
-        (Some(given), stated) => {
-            if let Some(s) = stated
-                && s.len() != given.len()
-            {
-                return Err(input_error(
-                    c,
-                    name,
-                    format!(
-                        "the shape given has rank {}, the model says {}",
-                        given.len(),
-                        s.len()
-                    ),
-                ));
-            }
-            let stated = stated.iter().flatten().filter(|_| !options.open_dims);
-            for (axis, (d, s)) in given.iter().zip(stated).enumerate() {
-                if let (Some(n), Dimension::Value(m)) = (d.known(), s)
-                    && *m >= 0
-                    && n != *m
-                {
-                    return Err(input_error(
-                        c,
-                        name,
-                        format!("dimension {axis} is given as {n}, the model says {m}"),
-                    ));
-                }
-            }
-            given
-                .iter()
-                .map(|d| d.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))))
-                .collect()
-        }
+        (Some(given), stated) => given_shape(c, name, given, stated.as_deref(), options)?,
         (None, None) => {
             return Err(input_error(
                 c,
@@ -529,33 +490,7 @@ fn input<'m>(
                 ),
             ));
         }
-        (None, Some(stated)) => {
-            let mut shape = Vec::new();
-            for (axis, d) in stated.iter().enumerate() {
-                shape.push(match d {
-                    Dimension::Value(n) if *n >= 0 && !options.open_dims => Dim::Known(*n),
-                    // Some writers mark an open dimension by -1.
-                    Dimension::Value(-1..) | Dimension::Unknown => {
-                        bound(format!("{}.d{axis}", symbol_name(name)), used)
-                    }
-                    Dimension::Value(n) => {
-                        return Err(input_error(
-                            c,
-                            name,
-                            format!("dimension {axis} is {n}; give its shape with --shape"),
-                        ));
-                    }
-                    Dimension::Param(p) if nameless(p) => {
-                        bound(format!("{}.d{axis}", symbol_name(name)), used)
-                    }
-                    Dimension::Param(p) => match expression(p, bare) {
-                        Some(e) => e.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))),
-                        None => bound(symbol_name(p), used),
-                    },
-                });
-            }
-            shape
-        }
+        (None, Some(stated)) => stated_shape(c, name, stated, options, (bare, used))?,
     };
     if let Some((axis, d)) = shape
         .iter()
@@ -572,6 +507,82 @@ fn input<'m>(
     c.set_narrow(v, narrow_name(t.dtype));
     c.bind(name, Item::Value(v));
     Ok(())
+}
+
+/// The shape that the caller gives an input, which must fit what the model states.
+fn given_shape(
+    c: &Ctx<'_>,
+    name: &str,
+    given: &[Dim],
+    stated: Option<&[Dimension]>,
+    options: &ImportOptions,
+) -> Lowered<Vec<Dim>> {
+    if let Some(s) = stated.filter(|s| s.len() != given.len()) {
+        return Err(input_error(
+            c,
+            name,
+            format!(
+                "the shape given has rank {}, the model says {}",
+                given.len(),
+                s.len()
+            ),
+        ));
+    }
+    let stated = stated.iter().copied().flatten();
+    let stated = stated.filter(|_| !options.open_dims);
+    for (axis, (d, s)) in given.iter().zip(stated).enumerate() {
+        if let (Some(n), Dimension::Value(m)) = (d.known(), s)
+            && *m >= 0
+            && n != *m
+        {
+            return Err(input_error(
+                c,
+                name,
+                format!("dimension {axis} is given as {n}, the model says {m}"),
+            ));
+        }
+    }
+    let bound = |s: &str| options.dims.get(s).map(|&n| Dim::Known(n));
+    Ok(given.iter().map(|d| d.substitute(&bound)).collect())
+}
+
+/// The shape that the model states of an input: symbols where it is open, or numbers that the caller binds them
+/// to. `bare` are symbols that stand alone somewhere, `used` those that were met.
+fn stated_shape(
+    c: &Ctx<'_>,
+    name: &str,
+    stated: &[Dimension],
+    options: &ImportOptions,
+    (bare, used): (&BTreeSet<String>, &mut BTreeSet<String>),
+) -> Lowered<Vec<Dim>> {
+    let mut bound = |s: String| {
+        let d = options.dims.get(&s);
+        let d = d.map_or_else(|| Dim::sym(&s), |&n| Dim::Known(n));
+        used.insert(s);
+        d
+    };
+    let mut shape = Vec::new();
+    for (axis, d) in stated.iter().enumerate() {
+        let own = || format!("{}.d{axis}", symbol_name(name));
+        shape.push(match d {
+            Dimension::Value(n) if *n >= 0 && !options.open_dims => Dim::Known(*n),
+            // Some writers mark an open dimension by -1.
+            Dimension::Value(-1..) | Dimension::Unknown => bound(own()),
+            Dimension::Value(n) => {
+                return Err(input_error(
+                    c,
+                    name,
+                    format!("dimension {axis} is {n}; give its shape with --shape"),
+                ));
+            }
+            Dimension::Param(p) if nameless(p) => bound(own()),
+            Dimension::Param(p) => match expression(p, bare) {
+                Some(e) => e.substitute(&|s| options.dims.get(s).map(|&n| Dim::Known(n))),
+                None => bound(symbol_name(p)),
+            },
+        });
+    }
+    Ok(shape)
 }
 
 /// A dimension stated as an expression over symbols that other dimensions define.

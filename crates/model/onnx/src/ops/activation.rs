@@ -108,29 +108,31 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
             let above = e.compare(Compare::Gt, a, k);
             e.select(above, a, zero)
         }
-        "Shrink" => {
-            let (bias, lambda) = (n.float("bias", 0.0)?, n.float("lambd", 0.5)?);
-            // Integers are shrunk as floats that hold them, and truncated.
-            let wide = match d {
-                d if d.is_float() => d,
-                d if d.bits() <= 16 => DType::F32,
-                _ => DType::F64,
-            };
-            let x = if wide == d { a } else { e.cast(a, wide) };
-            let (b, l, m) = (e.constant(bias, wide), e.constant(lambda, wide), e.constant(-lambda, wide));
-            let (up, down) = (e.add(x, b), e.sub(x, b));
-            let (low, high) = (e.compare(Compare::Lt, x, m), e.compare(Compare::Gt, x, l));
-            let none = e.constant(0.0, wide);
-            let t = e.select(high, down, none);
-            let y = e.select(low, up, t);
-            if wide == d { y } else { e.cast(y, d) }
-        }
+        "Shrink" => shrink(&mut e, a, (n.float("bias", 0.0)?, n.float("lambd", 0.5)?), d),
         _ => return Err("is no activation".into()),
     };
     let y = if d == own { y } else { e.cast(y, own) };
     let y = c.add1(n, graph::Op::Map(e.finish(&[y])), &[x], n.name(0))?;
     c.set(n, 0, y);
     Ok(())
+}
+
+/// `a` moved towards 0 by `bias` where it is further away than `lambda`, and 0 elsewhere.
+fn shrink(e: &mut ExprBuilder, a: Ref, (bias, lambda): (f64, f64), d: DType) -> Ref {
+    // Integers are shrunk as floats that hold them, and truncated.
+    let wide = match d {
+        d if d.is_float() => d,
+        d if d.bits() <= 16 => DType::F32,
+        _ => DType::F64,
+    };
+    let x = if wide == d { a } else { e.cast(a, wide) };
+    let (b, l, m) = (e.constant(bias, wide), e.constant(lambda, wide), e.constant(-lambda, wide));
+    let (up, down) = (e.add(x, b), e.sub(x, b));
+    let (low, high) = (e.compare(Compare::Lt, x, m), e.compare(Compare::Gt, x, l));
+    let none = e.constant(0.0, wide);
+    let t = e.select(high, down, none);
+    let y = e.select(low, up, t);
+    if wide == d { y } else { e.cast(y, d) }
 }
 
 /// `x` times the sigmoid of `alpha` times `x`.

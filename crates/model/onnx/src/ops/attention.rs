@@ -96,6 +96,57 @@ fn near<'m>(
     })
 }
 
+/// The scores with keys beyond their batch's length hidden.
+fn unpadded<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, lengths: ValueId) -> Lowered<ValueId> {
+    let d = c.dtype(s);
+    c.map(n, n.tmp("nonpad"), &[s, lengths], |e, a| {
+        let j = e.index(3);
+        let seen = e.compare(Compare::Lt, j, a[1]);
+        let low = e.constant(f64::NEG_INFINITY, d);
+        e.select(seen, a[0], low)
+    })
+}
+
+/// The scores `s` with mask `m`: added, or hidden where it is false or too short.
+fn masked<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, s: ValueId, m: ValueId) -> Lowered<ValueId> {
+    let (d, dm) = (c.dtype(s), c.dtype(m));
+    let keys = c.shape(s)[3].clone();
+    let (m, short) = padded(c, n, m, &keys)?;
+    c.map(n, n.tmp("masked"), &[s, m], |e, a| {
+        let low = e.constant(f64::NEG_INFINITY, d);
+        let y = match dm {
+            DType::Bool => e.select(a[1], a[0], low),
+            dm => {
+                let m = if dm == d { a[1] } else { e.cast(a[1], d) };
+                e.add(a[0], m)
+            }
+        };
+        let Some(end) = &short else { return y };
+        let (j, end) = (e.index(3), e.dim(end));
+        let inside = e.compare(Compare::Lt, j, end);
+        e.select(inside, y, low)
+    })
+}
+
+/// The scaled scores of queries `q` and keys `k`, both with heads.
+fn scores<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, q: ValueId, k: ValueId, scale: f64) -> Lowered<ValueId> {
+    let d = c.dtype(q);
+    let kt = c.permute(n, n.tmp("k.t"), k, vec![0, 1, 3, 2])?;
+    let scaled = |c: &mut Ctx<'m>, what: &str, v: ValueId| {
+        c.map(n, n.tmp(what), &[v], |e, a| {
+            let f = e.constant(scale, d);
+            e.mul(a[0], f)
+        })
+    };
+    // In narrow types the product itself may be beyond their range.
+    if matches!(d, DType::F16 | DType::BF16) {
+        let q = scaled(c, "q.scaled", q)?;
+        return matmul::product(c, n, n.tmp("scores"), q, kt, (false, false));
+    }
+    let s = matmul::product(c, n, n.tmp("scores"), q, kt, (false, false))?;
+    scaled(c, "scaled", s)
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if n.opset < 23 {
         return Err(LowerError::Unsupported("is known from opset 23 on; export to it".into()));
@@ -143,20 +194,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         (None, Some(w)) => 1.0 / (w as f64).sqrt(),
         _ => return Err(LowerError::Unsupported("its head size is not known; give it with --dim".into())),
     };
-    let kt = c.permute(n, n.tmp("k.t"), k, vec![0, 1, 3, 2])?;
-    let scaled = |c: &mut Ctx<'m>, what: &str, v: ValueId| {
-        c.map(n, n.tmp(what), &[v], |e, a| {
-            let f = e.constant(scale, d);
-            e.mul(a[0], f)
-        })
-    };
-    // In narrow types the product itself may be beyond their range.
-    let narrow = matches!(d, DType::F16 | DType::BF16);
-    let q = if narrow { scaled(c, "q.scaled", q)? } else { q };
-    let mut s = matmul::product(c, n, n.tmp("scores"), q, kt, (false, false))?;
-    if !narrow {
-        s = scaled(c, "scaled", s)?;
-    }
+    let mut s = scores(c, n, q, k, scale)?;
     let mut stages = vec![s];
     if cap != 0.0 {
         s = c.map(n, n.tmp("capped"), &[s], |e, a| {
@@ -167,24 +205,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         })?;
     }
     stages.push(s);
-    let keys = c.shape(s)[3].clone();
     if let Some(m) = mask {
-        let dm = c.dtype(m);
-        let (m, short) = padded(c, n, m, &keys)?;
-        s = c.map(n, n.tmp("masked"), &[s, m], |e, a| {
-            let low = e.constant(f64::NEG_INFINITY, d);
-            let y = match dm {
-                DType::Bool => e.select(a[1], a[0], low),
-                dm => {
-                    let m = if dm == d { a[1] } else { e.cast(a[1], d) };
-                    e.add(a[0], m)
-                }
-            };
-            let Some(end) = &short else { return y };
-            let (j, end) = (e.index(3), e.dim(end));
-            let inside = e.compare(Compare::Lt, j, end);
-            e.select(inside, y, low)
-        })?;
+        s = masked(c, n, s, m)?;
     }
     let lengths = match valid {
         None => None,
@@ -200,12 +222,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         s = near(c, n, s, sides, lengths, -sq[2].clone())?;
     }
     if let Some(v) = lengths {
-        s = c.map(n, n.tmp("nonpad"), &[s, v], |e, a| {
-            let j = e.index(3);
-            let seen = e.compare(Compare::Lt, j, a[1]);
-            let low = e.constant(f64::NEG_INFINITY, d);
-            e.select(seen, a[0], low)
-        })?;
+        s = unpadded(c, n, s, v)?;
     }
     stages.push(s);
     let wide = precision.filter(|p| p.is_float()).unwrap_or(d);

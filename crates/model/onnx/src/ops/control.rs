@@ -62,20 +62,7 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let cond = one_bool(c, n, cond)?;
     let outer = c.frames.len();
     // The branch lowered first is one that is valid.
-    let (mut first, swapped) = match attempt(c, n, yes, &[])? {
-        Tried::Lowered(outs) => (outs, false),
-        Tried::Poisoned => return poisoned(c, n, no),
-        Tried::Invalid(why) => match attempt(c, n, no, &[])? {
-            Tried::Lowered(outs) => (outs, true),
-            Tried::Poisoned => {
-                poison(c, n);
-                return Ok(());
-            }
-            Tried::Invalid(other) => {
-                return Err(format!("neither branch fits these sizes: {why}; {other}").into());
-            }
-        },
-    };
+    let Some((mut first, swapped)) = first_branch(c, n, (yes, no))? else { return Ok(()) };
     let mut kinds_a = kinds(c, &first);
     let captured: Vec<ValueId> = c.frame().captures.iter().map(|x| x.0).collect();
     // The other branch captures the same values first, in the same order; what it takes beyond
@@ -140,24 +127,50 @@ fn branch<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if first.len() != second.len() {
         return Err("its branches have different numbers of outputs".into());
     }
+    let inputs: Vec<ValueId> = [cond].into_iter().chain(captures).collect();
+    let (then_graph, else_graph) = if swapped { (second_graph, first_graph) } else { (first_graph, second_graph) };
+    let op = Op::If { then_branch: Box::new(then_graph), else_branch: Box::new(else_graph) };
+    add_if(c, n, op, &inputs, [&kinds_a, &kinds_b])
+}
+
+/// Adds the node of a branch whose outputs are of these kinds in either case.
+fn add_if<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, op: Op, inputs: &[ValueId], kinds: [&[Kind]; 2]) -> Lowered {
     let mut outs = Vec::new();
     let mut held = Vec::new();
-    for (i, (a, b)) in kinds_a.iter().zip(&kinds_b).enumerate() {
+    for (i, (a, b)) in kinds[0].iter().zip(kinds[1]).enumerate() {
         let both = a.join(b).map_err(|e| name_output(e, i))?.known(&|d| c.visible(d));
         let (d, s) = c.outside(&both)?;
         outs.push((n.name(i), d, s));
         held.push(both);
     }
     let outs: Vec<(&str, DType, Vec<Option<Dim>>)> = outs.iter().map(|(s, d, x)| (s.as_str(), *d, x.clone())).collect();
-    let inputs: Vec<ValueId> = [cond].into_iter().chain(captures).collect();
-    let (then_graph, else_graph) = if swapped { (second_graph, first_graph) } else { (first_graph, second_graph) };
-    let op = Op::If { then_branch: Box::new(then_graph), else_branch: Box::new(else_graph) };
-    let ys = c.b().node_with_shapes(op, &inputs, &outs, &n.origin);
+    let ys = c.b().node_with_shapes(op, inputs, &outs, &n.origin);
     for (i, (y, kind)) in ys.into_iter().zip(held).enumerate() {
         c.set_kind(y, kind);
         c.set(n, i, y);
     }
     Ok(())
+}
+
+/// The outputs of the branch that is lowered first, and whether that is the second one; its frame is open. `None`
+/// where the node is poisoned.
+fn first_branch<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    (yes, no): (&'m crate::proto::Graph, &'m crate::proto::Graph),
+) -> Lowered<Option<(Vec<ValueId>, bool)>> {
+    match attempt(c, n, yes, &[])? {
+        Tried::Lowered(outs) => Ok(Some((outs, false))),
+        Tried::Poisoned => poisoned(c, n, no).map(|()| None),
+        Tried::Invalid(why) => match attempt(c, n, no, &[])? {
+            Tried::Lowered(outs) => Ok(Some((outs, true))),
+            Tried::Poisoned => {
+                poison(c, n);
+                Ok(None)
+            }
+            Tried::Invalid(other) => Err(format!("neither branch fits these sizes: {why}; {other}").into()),
+        },
+    }
 }
 
 /// The condition as a scalar; a size that only the data gives is taken to be 1.

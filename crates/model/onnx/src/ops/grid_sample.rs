@@ -133,6 +133,41 @@ fn weight(e: &mut ExprBuilder, mode: Mode, x: Ref, k: usize) -> Ref {
     y
 }
 
+/// The weight of a corner, which takes element `digit` of each dimension, for a position.
+fn corner_weight(e: &mut ExprBuilder, p: &Place, a: &[Ref], space: &[Dim], digit: &dyn Fn(usize) -> usize) -> Ref {
+    let mut w = e.constant(1.0, F);
+    let mut inside = e.int(1, DType::Bool);
+    for (k, extent) in space.iter().enumerate() {
+        let part = weight(e, p.mode, a[k], digit(k));
+        w = e.mul(w, part);
+        if p.outside == Outside::Zeros {
+            let i = element(e, p.mode, a[k], digit(k));
+            let (zero, end) = (e.constant(0.0, F), e.dim(extent));
+            let end = e.cast(end, F);
+            let (low, high) = (e.compare(Compare::Ge, i, zero), e.compare(Compare::Lt, i, end));
+            let both = e.binary(Binary::And, low, high);
+            inside = e.binary(Binary::And, inside, both);
+        }
+    }
+    let none = e.constant(NOTHING, F);
+    if p.outside == Outside::Zeros { e.select(inside, w, none) } else { w }
+}
+
+/// The sum of corners; one that lies outside adds nothing, whatever its value is.
+fn weighted_sum(e: &mut ExprBuilder, values: &[Ref], weights: &[Ref], outside: Outside) -> Ref {
+    let mut sum = e.constant(0.0, F);
+    for (value, w) in values.iter().zip(weights) {
+        let mut part = e.mul(*value, *w);
+        if outside == Outside::Zeros {
+            let (zero, bound) = (e.constant(0.0, F), e.constant(NOTHING / 2.0, F));
+            let inside = e.compare(Compare::Lt, *w, bound);
+            part = e.select(inside, part, zero);
+        }
+        sum = e.add(sum, part);
+    }
+    sum
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(2)?;
     let (x, g) = (n.input(0)?, n.input(1)?);
@@ -207,38 +242,14 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
         inputs.push(c.add1(n, Op::Gather { axis: 0, batch: 0 }, &[rows, ranks], n.tmp(&format!("corner{corner}")))?);
         // Once for all channels.
         let w = c.map(n, n.tmp(&format!("weight{corner}")), &at, |e, a| {
-            let mut w = e.constant(1.0, F);
-            let mut inside = e.int(1, DType::Bool);
-            for (k, extent) in space.iter().enumerate() {
-                let part = weight(e, mode, a[k], digit(corner, k));
-                w = e.mul(w, part);
-                if outside == Outside::Zeros {
-                    let i = element(e, mode, a[k], digit(corner, k));
-                    let (zero, end) = (e.constant(0.0, F), e.dim(extent));
-                    let end = e.cast(end, F);
-                    let (low, high) = (e.compare(Compare::Ge, i, zero), e.compare(Compare::Lt, i, end));
-                    let both = e.binary(Binary::And, low, high);
-                    inside = e.binary(Binary::And, inside, both);
-                }
-            }
-            let none = e.constant(NOTHING, F);
-            if outside == Outside::Zeros { e.select(inside, w, none) } else { w }
+            corner_weight(e, &p, a, space, &|k| digit(corner, k))
         })?;
         weights.push(c.reshape(n, n.tmp(&format!("weight{corner}.thin")), w, thin.clone())?);
     }
     inputs.extend(weights);
     let y = c.map(n, n.tmp("sum"), &inputs, |e, a| {
-        let mut sum = e.constant(0.0, F);
-        for (value, w) in a[..corners].iter().zip(&a[corners..]) {
-            let mut part = e.mul(*value, *w);
-            if outside == Outside::Zeros {
-                let (zero, bound) = (e.constant(0.0, F), e.constant(NOTHING / 2.0, F));
-                let inside = e.compare(Compare::Lt, *w, bound);
-                part = e.select(inside, part, zero);
-            }
-            sum = e.add(sum, part);
-        }
-        sum
+        let (values, weights) = a.split_at(corners);
+        weighted_sum(e, values, weights, outside)
     })?;
     let back: Vec<usize> = [0, r + 1].into_iter().chain(1..=r).collect();
     let y = c.permute(n, n.name(0), y, back)?;

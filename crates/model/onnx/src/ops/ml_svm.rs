@@ -97,6 +97,31 @@ fn regressor<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     Ok(())
 }
 
+/// A classifier without support vectors: one row of coefficients per class.
+fn linear<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    labels: Labels,
+    (x, width): (ValueId, usize),
+    coefficients: &[f64],
+    (rho, post): (&[f64], &str),
+) -> Lowered {
+    n.text("kernel_type", "LINEAR")?;
+    n.floats("kernel_params")?;
+    let k = labels.len();
+    if coefficients.len() != k * width {
+        return Err(format!("{} coefficients do not fit {k} classes of {width} columns", coefficients.len()).into());
+    }
+    let w: Vec<f64> = (0..width).flat_map(|f| (0..k).map(move |j| (f, j))).map(|(f, j)| coefficients[j * width + f]).collect();
+    let rho = vec![rho.first().copied().unwrap_or(0.0); k];
+    let s = weighted(c, n, x, &w, (width, k), &rho)?;
+    let at = largest(c, n, s)?;
+    labels.set(c, n, at)?;
+    let y = transformed(c, n, n.name(1), s, post)?;
+    c.set(n, 1, y);
+    Ok(())
+}
+
 fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(1)?;
     let labels = Labels::of(n)?;
@@ -108,21 +133,7 @@ fn classifier<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     let (pa, pb) = (n.floats("prob_a")?.unwrap_or_default(), n.floats("prob_b")?.unwrap_or_default());
     let post = n.text("post_transform", "NONE")?;
     if per_class.is_empty() {
-        // No support vectors: one row of coefficients per class.
-        n.text("kernel_type", "LINEAR")?;
-        n.floats("kernel_params")?;
-        let k = labels.len();
-        if coefficients.len() != k * width {
-            return Err(format!("{} coefficients do not fit {k} classes of {width} columns", coefficients.len()).into());
-        }
-        let w: Vec<f64> = (0..width).flat_map(|f| (0..k).map(move |j| (f, j))).map(|(f, j)| coefficients[j * width + f]).collect();
-        let rho = vec![rho.first().copied().unwrap_or(0.0); k];
-        let s = weighted(c, n, x, &w, (width, k), &rho)?;
-        let at = largest(c, n, s)?;
-        labels.set(c, n, at)?;
-        let y = transformed(c, n, n.name(1), s, &post)?;
-        c.set(n, 1, y);
-        return Ok(());
+        return linear(c, n, labels, (x, width), &coefficients, (&rho, &post));
     }
     let sizes: Option<Vec<usize>> = per_class.iter().map(|&v| usize::try_from(v).ok()).collect();
     let sizes = sizes.ok_or("attribute 'vectors_per_class' has a negative entry")?;

@@ -36,6 +36,20 @@ impl Lengths {
     }
 }
 
+/// Positions of the new keys, [batch, fresh].
+fn positions<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, l: &Lengths) -> Lowered<ValueId> {
+    let lens = c.reshape(n, n.tmp("lens.rows"), l.lens, vec![l.batch.clone(), Dim::ONE])?;
+    let wide = c.expand(n, n.tmp("lens.wide"), lens, vec![l.batch.clone(), l.fresh.clone()])?;
+    c.map(n, n.tmp("positions"), &[wide], |e, a| {
+        let p = l.before(e, a[0]);
+        let i = e.index(1);
+        let at = e.add(p, i);
+        // Padding has positions too, which must be some.
+        let zero = e.int(0, DType::I64);
+        e.binary(Binary::Max, at, zero)
+    })
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(16)?;
     let (hq, hk) = (n.int("num_heads", 0)?, n.int("kv_num_heads", 0)?);
@@ -102,18 +116,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     if rotary {
         let at = match n.opt(9) {
             Some(p) => p,
-            None => {
-                let lens = c.reshape(n, n.tmp("lens.rows"), l.lens, vec![l.batch.clone(), Dim::ONE])?;
-                let wide = c.expand(n, n.tmp("lens.wide"), lens, vec![l.batch.clone(), l.fresh.clone()])?;
-                c.map(n, n.tmp("positions"), &[wide], |e, a| {
-                    let p = l.before(e, a[0]);
-                    let i = e.index(1);
-                    let at = e.add(p, i);
-                    // Padding has positions too, which must be some.
-                    let zero = e.int(0, DType::I64);
-                    e.binary(Binary::Max, at, zero)
-                })?
-            }
+            None => positions(c, n, &l)?,
         };
         q = turned(c, n, "q", q, (n.input(7)?, n.input(8)?, at), interleaved)?;
         k = turned(c, n, "k", k, (n.input(7)?, n.input(8)?, at), interleaved)?;

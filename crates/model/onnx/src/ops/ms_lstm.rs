@@ -56,6 +56,55 @@ fn sigmoid(e: &mut ExprBuilder, x: Ref) -> Ref {
     e.unary(Unary::Sigmoid, x)
 }
 
+/// What the inputs `x`, in steps of `step`, give every gate of direction `d`; and the state's weights as f32, with
+/// their scale.
+fn gates<'m>(
+    c: &mut Ctx<'m>,
+    n: &NodeView<'m>,
+    (x, step): (ValueId, ValueId),
+    d: usize,
+    hidden: i64,
+) -> Lowered<(ValueId, ValueId, ValueId)> {
+    let part = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<(ValueId, ValueId)> {
+        let (v, scale) = (n.input(i)?, n.input(if i == 1 { 8 } else { 10 })?);
+        let v = entry(c, n, what, v, d)?;
+        let zero = match n.opt(if i == 1 { 9 } else { 11 }) {
+            Some(z) => Some(columns(c, n, &format!("{what}.zero"), z, d)?),
+            None => None,
+        };
+        let scale = columns(c, n, &format!("{what}.scale"), scale, d)?;
+        Ok((steps(c, n, &format!("{what}{d}.steps"), v, zero, 1)?, scale))
+    };
+    let (w, by) = part(c, "w", 1)?;
+    let (weights, scale) = part(c, "r", 2)?;
+    let sums = matmul::product(c, n, n.tmp(&format!("sums{d}")), x, w, (false, false))?;
+    let mut inputs = vec![sums, step, by];
+    if let Some(b) = n.opt(3) {
+        let b = entry(c, n, "b", b, d)?;
+        for (i, what) in ["wb", "rb"].into_iter().enumerate() {
+            let from = Dim::Known(4 * hidden * i as i64);
+            inputs.push(c.slice(n, n.tmp(&format!("{what}{d}")), b, 0, from, Dim::Known(4 * hidden))?);
+        }
+    }
+    let gates = c.map(n, n.tmp(&format!("gates{d}")), &inputs, |e, a| {
+        let by = e.mul(a[1], a[2]);
+        let y = e.mul(a[0], by);
+        a[3..].iter().fold(y, |y, b| e.add(y, *b))
+    })?;
+    Ok((gates, weights, scale))
+}
+
+/// Weights of the cell's state of direction `d`, where there are any.
+fn peepholes<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, d: usize, hidden: i64) -> Lowered<Option<[ValueId; 3]>> {
+    let Some(p) = n.opt(7) else { return Ok(None) };
+    let p = entry(c, n, "p", p, d)?;
+    let cut = |c: &mut Ctx<'m>, i: i64| -> Lowered<ValueId> {
+        let v = c.slice(n, n.tmp(&format!("p{d}.{i}.flat")), p, 0, Dim::Known(i * hidden), Dim::Known(hidden))?;
+        c.reshape(n, n.tmp(&format!("p{d}.{i}")), v, vec![Dim::ONE, Dim::Known(hidden)])
+    };
+    Ok(Some([cut(c, 0)?, cut(c, 1)?, cut(c, 2)?]))
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(12)?;
     let (x, w, r) = (n.input(0)?, n.input(1)?, n.input(2)?);
@@ -90,41 +139,8 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     };
     let mut all: [Vec<ValueId>; 3] = Default::default();
     for (d, &backwards) in ways.iter().enumerate() {
-        let part = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<(ValueId, ValueId)> {
-            let (v, scale) = (n.input(i)?, n.input(if i == 1 { 8 } else { 10 })?);
-            let v = entry(c, n, what, v, d)?;
-            let zero = match n.opt(if i == 1 { 9 } else { 11 }) {
-                Some(z) => Some(columns(c, n, &format!("{what}.zero"), z, d)?),
-                None => None,
-            };
-            let scale = columns(c, n, &format!("{what}.scale"), scale, d)?;
-            Ok((steps(c, n, &format!("{what}{d}.steps"), v, zero, 1)?, scale))
-        };
-        let (w, by) = part(c, "w", 1)?;
-        let (weights, scale) = part(c, "r", 2)?;
-        let sums = matmul::product(c, n, n.tmp(&format!("sums{d}")), x, w, (false, false))?;
-        let mut inputs = vec![sums, step, by];
-        if let Some(b) = n.opt(3) {
-            let b = entry(c, n, "b", b, d)?;
-            for (i, what) in ["wb", "rb"].into_iter().enumerate() {
-                let from = Dim::Known(4 * hidden * i as i64);
-                inputs.push(c.slice(n, n.tmp(&format!("{what}{d}")), b, 0, from, Dim::Known(4 * hidden))?);
-            }
-        }
-        let gates = c.map(n, n.tmp(&format!("gates{d}")), &inputs, |e, a| {
-            let by = e.mul(a[1], a[2]);
-            let y = e.mul(a[0], by);
-            a[3..].iter().fold(y, |y, b| e.add(y, *b))
-        })?;
-        let mut peep = None;
-        if let Some(p) = n.opt(7) {
-            let p = entry(c, n, "p", p, d)?;
-            let cut = |c: &mut Ctx<'m>, i: i64| -> Lowered<ValueId> {
-                let v = c.slice(n, n.tmp(&format!("p{d}.{i}.flat")), p, 0, Dim::Known(i * hidden), Dim::Known(hidden))?;
-                c.reshape(n, n.tmp(&format!("p{d}.{i}")), v, vec![Dim::ONE, Dim::Known(hidden)])
-            };
-            peep = Some([cut(c, 0)?, cut(c, 1)?, cut(c, 2)?]);
-        }
+        let (gates, weights, scale) = gates(c, n, (x, step), d, hidden)?;
+        let peep = peepholes(c, n, d, hidden)?;
         let first = |c: &mut Ctx<'m>, what: &str, i: usize| -> Lowered<ValueId> {
             match n.opt(i) {
                 Some(v) => entry(c, n, what, v, d),

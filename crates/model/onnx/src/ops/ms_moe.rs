@@ -4,7 +4,7 @@
 use super::ms_nbits::unpacked;
 use super::{OpDef, activation, matmul, other};
 use crate::import::{Ctx, LowerError, Lowered, NodeView, monoids};
-use expr::{Binary, Compare, Unary};
+use expr::{Binary, Compare, ExprBuilder, Ref, Unary};
 use graph::{Op, ValueId, View};
 use layout::{DType, Dim};
 
@@ -115,6 +115,23 @@ fn weights<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, logits: ValueId, normal: bool)
     c.map(n, n.tmp("share"), &[picked, sum], |e, a| e.div(a[0], a[1]))
 }
 
+/// The gate `g` by its sigmoid, times the value `l`, both within `limit`.
+fn swiglu(e: &mut ExprBuilder, mut g: Ref, l: Ref, (alpha, beta, limit): (f64, f64, Option<f64>)) -> Ref {
+    let mut l = e.cast(l, F);
+    if let Some(limit) = limit {
+        let (top, low) = (e.constant(limit, F), e.constant(-limit, F));
+        g = e.binary(Binary::Min, g, top);
+        l = e.binary(Binary::Min, l, top);
+        l = e.binary(Binary::Max, l, low);
+    }
+    let (alpha, beta) = (e.constant(alpha, F), e.constant(beta, F));
+    let s = e.mul(g, alpha);
+    let s = e.unary(Unary::Sigmoid, s);
+    let g = e.mul(g, s);
+    let l = e.add(l, beta);
+    e.mul(g, l)
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, normal: bool, first: Layer, second: Layer, third: Option<Layer>) -> Lowered {
     let (x, logits) = (n.input(0)?, n.input(1)?);
     let (d, s) = (c.dtype(x), c.shape(x));
@@ -181,22 +198,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>, normal: bool, first: Layer, seco
                 e.mul(x, s)
             }
             "gelu" => activation::gelu_tanh(e, x, F),
-            "swiglu" => {
-                let mut g = x;
-                let mut l = e.cast(a[1], F);
-                if let Some(limit) = limit {
-                    let (top, low) = (e.constant(limit, F), e.constant(-limit, F));
-                    g = e.binary(Binary::Min, g, top);
-                    l = e.binary(Binary::Min, l, top);
-                    l = e.binary(Binary::Max, l, low);
-                }
-                let (alpha, beta) = (e.constant(alpha, F), e.constant(beta, F));
-                let s = e.mul(g, alpha);
-                let s = e.unary(Unary::Sigmoid, s);
-                let g = e.mul(g, s);
-                let l = e.add(l, beta);
-                e.mul(g, l)
-            }
+            "swiglu" => swiglu(e, x, a[1], (alpha, beta, limit)),
             _ => x,
         };
         if !paired && a.len() > 2 {

@@ -93,6 +93,23 @@ fn weight(e: &mut ExprBuilder, x: Ref, extent: &Dim, behind: bool) -> Ref {
     e.select(both, part, zero)
 }
 
+/// The mean of samples: `a` has `corners` values, `taps` to a row, then the rows' and the columns' weights.
+fn mean(e: &mut ExprBuilder, a: &[Ref], (corners, taps): (usize, usize), ratio: i64) -> Ref {
+    let (down, across) = a[corners..].split_at(taps);
+    let mut sum = e.constant(0.0, F);
+    for (row, w) in a[..corners].chunks(taps).zip(down) {
+        let mut line = e.constant(0.0, F);
+        for (v, w) in row.iter().zip(across) {
+            let v = e.mul(*v, *w);
+            line = e.add(line, v);
+        }
+        let line = e.mul(line, *w);
+        sum = e.add(sum, line);
+    }
+    let share = e.constant(1.0 / (ratio * ratio) as f64, F);
+    e.mul(sum, share)
+}
+
 fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     n.at_most(3)?;
     let (x, rois, batch) = (n.input(0)?, n.input(1)?, n.input(2)?);
@@ -180,21 +197,7 @@ fn lower<'m>(c: &mut Ctx<'m>, n: &NodeView<'m>) -> Lowered {
     }
     let (taps, corners) = (parts[1].len(), inputs.len());
     inputs.extend(parts.iter().flatten().map(|p| p.1));
-    let y = c.map(n, n.tmp("mean"), &inputs, |e, a| {
-        let (down, across) = a[corners..].split_at(taps);
-        let mut sum = e.constant(0.0, F);
-        for (row, w) in a[..corners].chunks(taps).zip(down) {
-            let mut line = e.constant(0.0, F);
-            for (v, w) in row.iter().zip(across) {
-                let v = e.mul(*v, *w);
-                line = e.add(line, v);
-            }
-            let line = e.mul(line, *w);
-            sum = e.add(sum, line);
-        }
-        let share = e.constant(1.0 / (ratio * ratio) as f64, F);
-        e.mul(sum, share)
-    })?;
+    let y = c.map(n, n.tmp("mean"), &inputs, |e, a| mean(e, a, (corners, taps), ratio))?;
     let y = c.permute(n, n.name(0), y, vec![0, 3, 1, 2])?;
     c.set(n, 0, y);
     Ok(())

@@ -77,10 +77,10 @@ fn attributes_that_nobody_reads_are_errors() {
     );
 }
 
-#[test]
-fn contradictions_are_errors_not_panics() {
+/// Nodes whose inputs, axes, shapes or windows do not fit, and a part of what is said; nothing: it is accepted.
+fn wrong_inputs() -> Vec<(G, &'static str)> {
     let x = || G::new().input("x", "2 3 4 5");
-    let cases: Vec<(G, &str)> = vec![
+    vec![
         (x().op("Relu", "x x", "y"), "at most 1"),
         (x().op("Add", "x", "y"), "input 1 is missing"),
         (x().op("Relu", "nobody", "y"), "'nobody'"),
@@ -171,6 +171,13 @@ fn contradictions_are_errors_not_panics() {
             )),
             "kernel",
         ),
+    ]
+}
+
+/// Nodes with attributes, types and names that do not fit, and a part of what is said.
+fn wrong_attributes() -> Vec<(G, &'static str)> {
+    let x = || G::new().input("x", "2 3 4 5");
+    vec![
         (
             x().weight(i64s("s", &[1, 1])).node(node(
                 "Split",
@@ -248,8 +255,13 @@ fn contradictions_are_errors_not_panics() {
                 .op("Range", "a b d", "y"),
             "",
         ),
-    ];
-    for (i, (g, part)) in cases.into_iter().enumerate() {
+    ]
+}
+
+#[test]
+fn contradictions_are_errors_not_panics() {
+    let cases = wrong_inputs().into_iter().chain(wrong_attributes());
+    for (i, (g, part)) in cases.enumerate() {
         match g.output("y").import(13) {
             Err(e) => assert!(e.to_string().contains(part), "case {i}: {e}"),
             Ok(m) => assert!(part.is_empty(), "case {i} accepted:\n{}", m.graph.to_text()),
@@ -357,6 +369,14 @@ fn names_are_defined_once_and_before_they_are_read() {
         let e = why(g, 13);
         assert!(e.contains(part), "{what}: {e}");
     }
+}
+
+#[test]
+fn names_may_hide_and_default() {
+    let x = || G::new().input("x", "3");
+    let neg = |i: &str, o: &str| node("Neg", i, o, vec![]);
+    let own = || graph(vec![neg("x", "t")], &["t"]);
+    let w = |v: f32| f32s("w", &[3], &[v; 3]);
     // Both branches and later nodes may use a name, and a branch that of its own If's output.
     let g = choice(
         G::new().weight(w(1.0)),

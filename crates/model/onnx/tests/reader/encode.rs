@@ -103,18 +103,24 @@ pub fn value_info(name: &str, dtype: i64) -> Msg {
         .sub(2, msg().sub(1, msg().int(1, dtype).sub(2, shape)))
 }
 
-/// A model with every message that this reader knows.
-pub fn rich_model() -> Msg {
+fn attribute(name: &str, kind: i64) -> Msg {
+    msg().text(1, name).int(20, kind)
+}
+
+fn sparse() -> Msg {
+    msg()
+        .sub(1, tensor("sparse", 1, &[1]).bytes(4, &1f32.to_le_bytes()))
+        .sub(2, tensor("", 7, &[1]).packed(7, &[2]))
+        .packed(3, &[9])
+}
+
+/// A node with attributes of every kind.
+fn rich_node() -> Msg {
     let subgraph = msg()
         .text(2, "branch")
         .sub(1, msg().text(1, "x").text(2, "b").text(4, "Neg"))
         .sub(12, value_info("b", 1));
-    let attribute = |name: &str, kind: i64| msg().text(1, name).int(20, kind);
-    let sparse = msg()
-        .sub(1, tensor("sparse", 1, &[1]).bytes(4, &1f32.to_le_bytes()))
-        .sub(2, tensor("", 7, &[1]).packed(7, &[2]))
-        .packed(3, &[9]);
-    let node = msg()
+    msg()
         .text(1, "x")
         .text(1, "")
         .text(2, "y")
@@ -142,23 +148,27 @@ pub fn rich_model() -> Msg {
             attribute("ts", 9).sub(10, tensor("", 7, &[]).packed(7, &[4])),
         )
         .sub(5, attribute("gs", 10).sub(11, subgraph))
-        .sub(5, attribute("sp", 11).sub(22, sparse.clone()))
-        .sub(5, attribute("sps", 12).sub(23, sparse.clone()))
+        .sub(5, attribute("sp", 11).sub(22, sparse()))
+        .sub(5, attribute("sps", 12).sub(23, sparse()))
         .sub(5, attribute("tp", 13).sub(14, msg().sub(4, msg())))
         .sub(
             5,
             attribute("tps", 14).sub(15, msg().sub(7, msg().text(1, "d").text(2, "n"))),
-        );
+        )
+}
+
+/// A model with every message that this reader knows.
+pub fn rich_model() -> Msg {
     let nested = |field, inner: Msg| msg().sub(field, msg().sub(1, inner));
     let tensor_type = || msg().sub(1, msg().int(1, 8));
     let graph = msg()
         .text(2, "main")
-        .sub(1, node)
+        .sub(1, rich_node())
         .sub(
             5,
             tensor("w", 1, &[2]).bytes(9, &[0, 0, 128, 63, 0, 0, 0, 64]),
         )
-        .sub(15, sparse)
+        .sub(15, sparse())
         .sub(11, value_info("x", 1))
         .sub(11, msg().text(1, "seq").sub(2, nested(4, tensor_type())))
         .sub(

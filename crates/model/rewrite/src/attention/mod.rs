@@ -101,7 +101,32 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
             }
         }
     }
-    // Operands of the scores: [batch.., q, d] and [batch.., t, d].
+    let [q, k] = score_operands(e, c, scores)?;
+    let Values { v, result, perm } = values(e, n, spec, side)?;
+    let batch = walk.batch(&c_shape, &e.value(p).shape)?;
+    let (score, extras) = walk.finish_score(&score, &batch)?;
+    let mut origins: Vec<Origin> = Vec::new();
+    for &m in &matched {
+        origins.extend(e.node(m).origins.iter().cloned());
+    }
+    Ok(Match {
+        q,
+        k,
+        v,
+        batch,
+        score,
+        extras,
+        result,
+        perm,
+        undefined,
+        origins,
+    })
+}
+
+/// Queries and keys, the operands of the product `c` of the scores: [batch.., q, d] and [batch.., t, d].
+fn score_operands(e: &Edit, c: NodeId, scores: &ContractSpec) -> Result<[Operand; 2], String> {
+    let c_shape = &e.value(e.node(c).outputs[0]).shape;
+    let rank = c_shape.len();
     let [lq, lt] = [scores.out[rank - 2], scores.out[rank - 1]];
     let (qs, ks) = match (scores.b.contains(&lt), scores.a.contains(&lt)) {
         (true, false) => (0, 1),
@@ -114,12 +139,8 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
     if !ql.contains(&lq) || kl.contains(&lq) {
         return Err("the scores' rows do not come from one operand".into());
     }
-    let summed: Vec<u8> = ql
-        .iter()
-        .chain(kl)
-        .copied()
-        .filter(|l| !scores.out.contains(l))
-        .collect();
+    let both = ql.iter().chain(kl).copied();
+    let summed: Vec<u8> = both.filter(|l| !scores.out.contains(l)).collect();
     let d = match summed.as_slice() {
         [x, y] if x == y => *x,
         _ => return Err("the scores sum over more or less than one dimension".into()),
@@ -132,14 +153,26 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
         want: [&scores.out[..rank - 2], &[last, d]].concat(),
         extents: [&c_shape[..rank - 2], &[rows.clone(), width.clone()]].concat(),
     };
-    let q = operand(inputs[qs], ql, lq, &c_shape[rank - 2]);
-    let k = operand(inputs[ks], kl, lt, &c_shape[rank - 1]);
-    // Operands of the second product.
+    Ok([
+        operand(inputs[qs], ql, lq, &c_shape[rank - 2]),
+        operand(inputs[ks], kl, lt, &c_shape[rank - 1]),
+    ])
+}
+
+/// The values of an attention, and how its result's dimensions are wanted.
+struct Values {
+    v: Operand,
+    result: Vec<Dim>,
+    perm: Vec<usize>,
+}
+
+/// The values, the operand of the second product `n` beside the weights, which are its input `side`.
+fn values(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize) -> Result<Values, String> {
     let (pl, vl) = match side {
         0 => (&spec.a, &spec.b),
         _ => (&spec.b, &spec.a),
     };
-    let p_shape = &e.value(p).shape;
+    let p_shape = &e.value(e.node(n).inputs[side]).shape;
     let pr = p_shape.len();
     let [pq, pt] = [pl[pr - 2], pl[pr - 1]];
     if spec.out.contains(&pt) || !vl.contains(&pt) || vl.contains(&pq) || !spec.out.contains(&pq) {
@@ -156,12 +189,6 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
     let v_in = e.node(n).inputs[1 - side];
     let ve_at = vl.iter().position(|l| *l == le).unwrap_or(0);
     let ve = e.value(v_in).shape[ve_at].clone();
-    let v = Operand {
-        value: v_in,
-        labels: vl.clone(),
-        want: [&pl[..pr - 2], &[pt, le]].concat(),
-        extents: [&p_shape[..pr - 2], &[p_shape[pr - 1].clone(), ve.clone()]].concat(),
-    };
     let natural = [&pl[..pr - 2], &[pq, le]].concat();
     let perm = spec
         .out
@@ -172,23 +199,15 @@ fn find(e: &Edit, n: NodeId, spec: &ContractSpec, side: usize, c: NodeId) -> Res
     if perm.len() != natural.len() || e.value(e.node(n).outputs[0]).dtype != e.value(v_in).dtype {
         return Err("the second product changes dimensions or type".into());
     }
-    let batch = walk.batch(&c_shape, p_shape)?;
-    let (score, extras) = walk.finish_score(&score, &batch)?;
-    let mut origins: Vec<Origin> = Vec::new();
-    for &m in &matched {
-        origins.extend(e.node(m).origins.iter().cloned());
-    }
-    Ok(Match {
-        q,
-        k,
-        v,
-        batch,
-        score,
-        extras,
+    Ok(Values {
+        v: Operand {
+            value: v_in,
+            labels: vl.clone(),
+            want: [&pl[..pr - 2], &[pt, le]].concat(),
+            extents: [&p_shape[..pr - 2], &[p_shape[pr - 1].clone(), ve.clone()]].concat(),
+        },
         result: [&p_shape[..pr - 2], &[p_shape[pr - 2].clone(), ve]].concat(),
         perm,
-        undefined,
-        origins,
     })
 }
 

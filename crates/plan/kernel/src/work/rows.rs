@@ -5,7 +5,7 @@
 //! are taken many at a time, those that do not continue one another being copied together first. What
 //! neither continues nor is the same along a row is taken element by element.
 use super::space::Space;
-use crate::{AxisId, Family, Mapping, Place, Role, Stmt, TileId, TileProgram};
+use crate::{AxisId, Family, Mapping, OperandId, Place, Role, Stmt, TileId, TileProgram};
 use expr::{Class, Expr};
 use layout::DType;
 use machine::{NumType, UnitClass, Work};
@@ -159,134 +159,169 @@ pub(super) fn expanded(p: &TileProgram, stmt: &Stmt) -> bool {
     cpu && expr.as_dequantise().is_some() && readers.all(factor)
 }
 
+/// A statement that is counted.
+struct Counted<'a> {
+    p: &'a TileProgram,
+    s: &'a Space,
+    /// Elements that it goes through.
+    times: f64,
+}
+
+/// Whether neighbours along `lane` lie side by side.
+fn near(l: &TileStrides, lane: Option<usize>) -> bool {
+    lane.is_none_or(|a| l.step[a] <= 1.0)
+}
+
+/// How many of `all` have neighbours along `lane` apart.
+fn apart(all: &[&TileStrides], lane: Option<usize>) -> f64 {
+    all.iter().filter(|l| !near(l, lane)).count() as f64
+}
+
 /// Adds the rows of `stmt` and what it moves element by element to `w`.
 pub(super) fn rows(p: &TileProgram, s: &Space, stmt: &Stmt, w: &mut Work) {
     if !matches!(p.schedule().mapping, Mapping::Cpu(_)) {
         return;
     }
-    let k = p.kernel();
-    let times = s.times(k, stmt);
+    let times = s.times(p.kernel(), stmt);
     if times == 0.0 {
         return;
     }
-    let axes = |t: TileId| k.tiles[t as usize].axes.as_slice();
-    let mut elements = 0.0;
-    let near = |l: &TileStrides, lane: Option<usize>| lane.is_none_or(|a| l.step[a] <= 1.0);
-    match stmt {
+    let c = Counted { p, s, times };
+    let elements = match stmt {
         Stmt::Load { dst: t, operand } | Stmt::Store { operand, src: t } => {
-            let folded = |x: &Stmt| matches!(x, Stmt::Fold { .. }) || !x.reads().contains(t);
-            // Windows are reduced where they lie.
-            let window = k.family == Family::Pool && k.body.iter().all(folded);
-            if p.schedule().place(*t) == Place::InPlace || window {
-                return;
-            }
-            let (tile, mem) = (
-                TileStrides::dense(p, s, *t),
-                TileStrides::operand(p, s, *operand as usize),
-            );
-            let (n, lane) = run(s, axes(*t), &[&tile, &mem]);
-            let gathered = lane.is_some_and(|a| mem.gathered[a]);
-            let four = k.operands[*operand as usize].dtype.bits() == 32;
-            // Neighbours in memory along another axis: squares are turned in registers.
-            let across = axes(*t)
-                .iter()
-                .any(|&a| mem.step[a as usize] == 1.0 && s.piece[a as usize] > 1.0);
-            let load = k.operands[*operand as usize].role == Role::Read;
-            match (gathered, near(&mem, lane)) {
-                (true, _) => elements = times * LOOKED_UP,
-                (_, true) => w.rows += times / n,
-                _ if four && across && load => elements = times * TURNED,
-                _ => elements = times,
-            }
+            c.moved(*t, *operand, w)
         }
-        Stmt::Map { args, .. } if args.is_empty() => {}
-        Stmt::Map { .. } if expanded(p, stmt) => {}
-        Stmt::Map { dst, args, expr } => {
-            let to = TileStrides::of(p, s, *dst);
-            let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
-            let mut all: Vec<&TileStrides> = from.iter().collect();
-            all.push(&to);
-            let (n, lane) = run(s, axes(*dst), &all);
-            let points: f64 = axes(*dst).iter().map(|&a| s.piece[a as usize]).product();
-            let insts = instructions(expr);
-            if n > 1.0 && n <= SHORT && points > n {
-                w.rows += times / LONG * insts;
-                let broken = all.iter().filter(|l| !together(s, axes(*dst), l, lane));
-                let broken = broken.count() as f64;
-                match n >= COPIED {
-                    true => w.rows += times / n * broken,
-                    false => elements = times * broken * TOGETHER,
-                }
-            } else {
-                w.rows += times / n * insts;
-                let apart = all.iter().filter(|l| !near(l, lane)).count();
-                elements = times * apart as f64;
-            }
-        }
-        Stmt::Fold { args, over, .. } => {
-            let Some(&widest) = args.iter().max_by_key(|&&t| axes(t).len()) else {
-                return;
-            };
-            let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
-            let all: Vec<&TileStrides> = from.iter().collect();
-            // Kept and reduced axes do not join.
-            let lane = axes(widest)
-                .iter()
-                .rev()
-                .find(|&&a| s.piece[a as usize] > 1.0);
-            let reduced = lane.is_some_and(|a| over.contains(a));
-            let same: Vec<AxisId> = axes(widest)
-                .iter()
-                .copied()
-                .filter(|a| over.contains(a) == reduced)
-                .collect();
-            let (n, lane) = run(s, &same, &all);
-            let apart = all.iter().filter(|l| !near(l, lane)).count();
-            elements = times * apart as f64;
-            match reduced {
-                true if n < ALONE => elements += times * REDUCED,
-                true => w.rows += times / n * ENDS,
-                false => w.rows += times / n,
-            }
-        }
+        Stmt::Map { args, .. } if args.is_empty() => 0.0,
+        Stmt::Map { .. } if expanded(p, stmt) => 0.0,
+        Stmt::Map { dst, args, expr } => c.mapped(*dst, args, expr, w),
+        Stmt::Fold { args, over, .. } => c.folded(args, over, w),
         Stmt::Relabel { dst, .. } => {
             let to = TileStrides::of(p, s, *dst);
-            let (n, _) = run(s, axes(*dst), &[&to]);
+            let (n, _) = run(s, c.axes(*dst), &[&to]);
             w.rows += times / n;
+            0.0
         }
-        Stmt::Contract { acc, a, b, over } => {
-            let Mapping::Cpu(c) = &p.schedule().mapping else {
-                return;
-            };
-            if c.micro.is_some() {
-                // Factors of 16 bits are widened into memory of the worker's own first.
-                let body = &p.kernel().body;
-                let widened = |t: TileId| {
-                    let short = matches!(k.tiles[t as usize].dtype, DType::F16 | DType::BF16);
-                    let load = |x: &Stmt| match x {
-                        Stmt::Load { dst, operand } if *dst == t => Some(*operand as usize),
-                        _ => None,
-                    };
-                    let o = body.iter().find_map(load).filter(|_| short);
-                    o.map_or(0.0, |o| s.elements[o])
-                };
-                let n = widened(*a) + widened(*b);
-                if n > 0.0 {
-                    w.add_ops(UnitClass::Element, NumType::F32, n * WIDENED);
-                }
-                return;
-            }
-            // Without a micro-kernel of rows and columns: a row of lanes at a time.
-            let (x, y) = (TileStrides::of(p, s, *a), TileStrides::of(p, s, *b));
-            let to = TileStrides::of(p, s, *acc);
-            let (n, lane) = run(s, axes(*acc), &[&x, &y, &to]);
-            let taps: f64 = over.iter().map(|&a| s.extent[a as usize]).product();
-            w.rows += times / taps.max(1.0) / n;
-            let apart = [&x, &y].iter().filter(|l| !near(l, lane)).count();
-            elements = times * apart as f64;
-        }
-    }
+        Stmt::Contract { acc, a, b, over } => c.contracted(*acc, [*a, *b], over, w),
+    };
     if elements > 0.0 {
         w.add_ops(UnitClass::Element, NumType::F32, elements);
+    }
+}
+
+impl Counted<'_> {
+    fn axes(&self, t: TileId) -> &[AxisId] {
+        &self.p.kernel().tiles[t as usize].axes
+    }
+
+    /// Adds the rows of a load or store; elements that it moves one by one.
+    fn moved(&self, t: TileId, operand: OperandId, w: &mut Work) -> f64 {
+        let (p, s, times) = (self.p, self.s, self.times);
+        let k = p.kernel();
+        let folded = |x: &Stmt| matches!(x, Stmt::Fold { .. }) || !x.reads().contains(&t);
+        // Windows are reduced where they lie.
+        let window = k.family == Family::Pool && k.body.iter().all(folded);
+        if p.schedule().place(t) == Place::InPlace || window {
+            return 0.0;
+        }
+        let tile = TileStrides::dense(p, s, t);
+        let mem = TileStrides::operand(p, s, operand as usize);
+        let (n, lane) = run(s, self.axes(t), &[&tile, &mem]);
+        let gathered = lane.is_some_and(|a| mem.gathered[a]);
+        let four = k.operands[operand as usize].dtype.bits() == 32;
+        // Neighbours in memory along another axis: squares are turned in registers.
+        let beside = |&a: &AxisId| mem.step[a as usize] == 1.0 && s.piece[a as usize] > 1.0;
+        let across = self.axes(t).iter().any(beside);
+        let load = k.operands[operand as usize].role == Role::Read;
+        match (gathered, near(&mem, lane)) {
+            (true, _) => times * LOOKED_UP,
+            (_, true) => {
+                w.rows += times / n;
+                0.0
+            }
+            _ if four && across && load => times * TURNED,
+            _ => times,
+        }
+    }
+
+    /// Adds the rows of a map; elements that it takes one by one.
+    fn mapped(&self, dst: TileId, args: &[TileId], expr: &Expr, w: &mut Work) -> f64 {
+        let (p, s, times) = (self.p, self.s, self.times);
+        let axes = self.axes(dst);
+        let to = TileStrides::of(p, s, dst);
+        let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
+        let mut all: Vec<&TileStrides> = from.iter().collect();
+        all.push(&to);
+        let (n, lane) = run(s, axes, &all);
+        let points: f64 = axes.iter().map(|&a| s.piece[a as usize]).product();
+        let insts = instructions(expr);
+        if n > 1.0 && n <= SHORT && points > n {
+            w.rows += times / LONG * insts;
+            let broken = all.iter().filter(|l| !together(s, axes, l, lane));
+            let broken = broken.count() as f64;
+            if n < COPIED {
+                return times * broken * TOGETHER;
+            }
+            w.rows += times / n * broken;
+            return 0.0;
+        }
+        w.rows += times / n * insts;
+        times * apart(&all, lane)
+    }
+
+    /// Adds the rows of a fold; elements that it takes one by one.
+    fn folded(&self, args: &[TileId], over: &[AxisId], w: &mut Work) -> f64 {
+        let (p, s, times) = (self.p, self.s, self.times);
+        let Some(&widest) = args.iter().max_by_key(|&&t| self.axes(t).len()) else {
+            return 0.0;
+        };
+        let axes = self.axes(widest);
+        let from: Vec<TileStrides> = args.iter().map(|&t| TileStrides::of(p, s, t)).collect();
+        let all: Vec<&TileStrides> = from.iter().collect();
+        // Kept and reduced axes do not join.
+        let lane = axes.iter().rev().find(|&&a| s.piece[a as usize] > 1.0);
+        let reduced = lane.is_some_and(|a| over.contains(a));
+        let same = axes.iter().copied();
+        let same: Vec<AxisId> = same.filter(|a| over.contains(a) == reduced).collect();
+        let (n, lane) = run(s, &same, &all);
+        let elements = times * apart(&all, lane);
+        match reduced {
+            true if n < ALONE => return elements + times * REDUCED,
+            true => w.rows += times / n * ENDS,
+            false => w.rows += times / n,
+        }
+        elements
+    }
+
+    /// Adds the rows of a contraction and what it widens; elements that it takes one by one.
+    fn contracted(&self, acc: TileId, factors: [TileId; 2], over: &[AxisId], w: &mut Work) -> f64 {
+        let (p, s, times) = (self.p, self.s, self.times);
+        let k = p.kernel();
+        let Mapping::Cpu(c) = &p.schedule().mapping else {
+            return 0.0;
+        };
+        if c.micro.is_some() {
+            // Factors of 16 bits are widened into memory of the worker's own first.
+            let widened = |t: TileId| {
+                let short = matches!(k.tiles[t as usize].dtype, DType::F16 | DType::BF16);
+                let load = |x: &Stmt| match x {
+                    Stmt::Load { dst, operand } if *dst == t => Some(*operand as usize),
+                    _ => None,
+                };
+                let o = k.body.iter().find_map(load).filter(|_| short);
+                o.map_or(0.0, |o| s.elements[o])
+            };
+            let n = widened(factors[0]) + widened(factors[1]);
+            if n > 0.0 {
+                w.add_ops(UnitClass::Element, NumType::F32, n * WIDENED);
+            }
+            return 0.0;
+        }
+        // Without a micro-kernel of rows and columns: a row of lanes at a time.
+        let [x, y] = factors.map(|t| TileStrides::of(p, s, t));
+        let to = TileStrides::of(p, s, acc);
+        let (n, lane) = run(s, self.axes(acc), &[&x, &y, &to]);
+        let taps: f64 = over.iter().map(|&a| s.extent[a as usize]).product();
+        w.rows += times / taps.max(1.0) / n;
+        times * apart(&[&x, &y], lane)
     }
 }

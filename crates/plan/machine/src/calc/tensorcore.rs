@@ -113,6 +113,60 @@ fn way(u: &Unit, p: &Product) -> TensorWay {
     }
 }
 
+/// Why a product is on the vector units, and the way that would bring it off them.
+fn lacking(machine: &Machine, p: &Product, narrower: Option<&TensorWay>) -> Vec<String> {
+    let mut has: Vec<String> = Vec::new();
+    let tensor = machine.units.iter();
+    for u in tensor.filter(|u| u.class == UnitClass::Tensor) {
+        let d = u.dtype_in.to_string();
+        if !has.contains(&d) {
+            has.push(d);
+        }
+    }
+    if has.is_empty() {
+        return vec![format!(
+            "{} has no matrix units; the product runs on the vector units.",
+            machine.name
+        )];
+    }
+    let mut reasons = vec![format!(
+        "The matrix units of {} take {}, not {}: as it stands the product runs on the vector units.",
+        machine.name,
+        has.join(", "),
+        p.dtype
+    )];
+    reasons.extend(narrower.map(|w| {
+        format!(
+            "Rounding the operands to {} would bring it onto them.",
+            w.dtype
+        )
+    }));
+    reasons
+}
+
+/// What an instruction multiplies, and what is padded for it.
+fn tiling(w: &TensorWay, p: &Product) -> [String; 2] {
+    let (m, n, k) = w.tile;
+    let tile = format!(
+        "One instruction multiplies {m}x{k} by {k}x{n} {} and sums in {}.",
+        w.dtype, w.accumulator
+    );
+    let padding = match w.useful < 1.0 {
+        true => format!(
+            "{}x{}x{} is padded to {}x{}x{}: {:.1}% of the work is on zeros.",
+            p.m,
+            p.n,
+            p.k,
+            w.padded.0,
+            w.padded.1,
+            w.padded.2,
+            100.0 * (1.0 - w.useful)
+        ),
+        false => "All extents are whole tiles: no padding.".into(),
+    };
+    [tile, padding]
+}
+
 /// Judges a product on a machine. A format without matrix units of its own is judged in the formats it
 /// could be rounded to (f32 in tf32, bf16 and f16; f16 in f8; integers not at all).
 pub fn tensor_fit(machine: &Machine, p: &Product) -> TensorFit {
@@ -136,57 +190,11 @@ pub fn tensor_fit(machine: &Machine, p: &Product) -> TensorFit {
     let ops = 2.0 * p.m as f64 * p.n as f64 * p.k as f64;
     let vector_s = vector.map(|u| ops / u.all.value);
     let mut reasons = Vec::new();
-    let any = machine.units.iter().any(|u| u.class == UnitClass::Tensor);
-    if !any {
-        reasons.push(format!(
-            "{} has no matrix units; the product runs on the vector units.",
-            machine.name
-        ));
-    } else if own.is_empty() {
-        let mut has: Vec<String> = Vec::new();
-        for u in machine
-            .units
-            .iter()
-            .filter(|u| u.class == UnitClass::Tensor)
-        {
-            let d = u.dtype_in.to_string();
-            if !has.contains(&d) {
-                has.push(d);
-            }
-        }
-        reasons.push(format!(
-            "The matrix units of {} take {}, not {}: as it stands the product runs on the vector units.",
-            machine.name,
-            has.join(", "),
-            p.dtype
-        ));
-        if let Some(w) = ways.first() {
-            reasons.push(format!(
-                "Rounding the operands to {} would bring it onto them.",
-                w.dtype
-            ));
-        }
+    if own.is_empty() {
+        reasons.extend(lacking(machine, p, ways.first()));
     }
     if let Some(w) = own.first() {
-        let (m, n, k) = w.tile;
-        reasons.push(format!(
-            "One instruction multiplies {m}x{k} by {k}x{n} {} and sums in {}.",
-            w.dtype, w.accumulator
-        ));
-        if w.useful < 1.0 {
-            reasons.push(format!(
-                "{}x{}x{} is padded to {}x{}x{}: {:.1}% of the work is on zeros.",
-                p.m,
-                p.n,
-                p.k,
-                w.padded.0,
-                w.padded.1,
-                w.padded.2,
-                100.0 * (1.0 - w.useful)
-            ));
-        } else {
-            reasons.push("All extents are whole tiles: no padding.".into());
-        }
+        reasons.extend(tiling(w, p));
     }
     let per_16_bytes = (128 / bits(p.dtype)).max(1);
     let unaligned: Vec<(&'static str, u64, u64)> = [("k", p.k), ("n", p.n)]

@@ -1,4 +1,5 @@
-//! Rules of steps: what they touch, and whether that is theirs.
+//! Rules of steps: every access stays inside its buffer, writes do not race, and host steps get dense
+//! arguments.
 use super::access::{Prover, Shape, product, single};
 use super::block::bytes_of;
 use super::equal::Equal;
@@ -30,10 +31,17 @@ pub(super) fn check(
         budget,
     };
     let limits: Vec<Dim> = k.buffers.iter().map(|x| limit(k, x, &plan.dims)).collect();
-    let init = uses(k, &k.init, &made.0, true, &limits, b, &mut p)?;
+    let list = |init: bool| StepList {
+        block: k,
+        steps: if init { &k.init } else { &k.steps },
+        programs: if init { &made.0 } else { &made.1 },
+        init,
+        limits: &limits,
+    };
+    let init = list(true).uses(b, &mut p)?;
     Ordering::new(&k.init, b, &p)?.check(k, &init, true, &[], b, &mut p)?;
     p.equal = equal.as_ref();
-    let steps = uses(k, &k.steps, &made.1, false, &limits, b, &mut p)?;
+    let steps = list(false).uses(b, &mut p)?;
     let filled: Vec<u32> = init.iter().filter(|u| u.write).map(|u| u.buffer).collect();
     Ordering::new(&k.steps, b, &p)?.check(k, &steps, false, &filled, b, &mut p)
 }
@@ -76,134 +84,153 @@ fn limit(k: &Block, x: &Buffer, dims: &DimBox) -> Dim {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn uses(
-    k: &Block,
-    list: &[Step],
-    made: &[Option<TileProgram>],
+/// A list of steps in its block, and the elements that each buffer has.
+struct StepList<'a> {
+    block: &'a Block,
+    steps: &'a [Step],
+    programs: &'a [Option<TileProgram>],
     init: bool,
-    limits: &[Dim],
-    b: &Blame,
-    p: &mut Prover,
-) -> Result<Vec<Use>, PlanError> {
-    let mut out = Vec::new();
-    for (at, s) in list.iter().enumerate() {
-        crate::pause();
-        let b = b.of(format!("{}, step '{}'", b.subject, s.name));
-        let from = out.len();
-        match (&s.work, made.get(at).and_then(Option::as_ref)) {
-            (
-                StepWork::Kernel {
-                    kernel,
-                    schedule,
-                    args,
-                },
-                Some(program),
-            ) => {
-                b.need(s.tasks == work::tasks(kernel, schedule), "tasks", || {
-                    format!("its grid has not {} tasks", s.tasks)
-                })?;
-                let needed = work::scratch_bytes(program, p.dims);
-                b.need(needed.is_some_and(|n| n <= s.scratch), "scratch", || {
-                    format!(
-                        "its tiles take {} bytes of the {} stated",
-                        needed.map_or("too many".into(), |n| n.to_string()),
-                        s.scratch
-                    )
-                })?;
-                for (i, (o, &buffer)) in kernel.operands.iter().zip(args).enumerate() {
-                    let x = &k.buffers[buffer as usize];
-                    b.need(o.dtype == x.dtype, "dtype", || {
-                        format!(
-                            "operand '{}' is {} in a buffer of {}",
-                            o.name, o.dtype, x.dtype
-                        )
-                    })?;
-                    let write = o.role == Role::Write;
-                    role(x, write, init, &b)?;
-                    let shape = Shape::new(kernel, o).settled(p.dims);
-                    b.need(p.inside(&shape, &limits[buffer as usize]), "inside", || {
-                        format!("operand '{}' is not proved to stay inside the {} elements of buffer '{}'", o.name, limits[buffer as usize], x.name)
-                    })?;
-                    if write {
-                        let alone = p.dims.bounds(&s.tasks).is_some_and(|r| r.hi <= 1);
-                        b.need(alone || p.injective(&shape), "race", || {
-                            format!("tasks may write the same elements of operand '{}'", o.name)
-                        })?;
-                        let whole = || kernel::whole_bytes(kernel, schedule, o);
-                        b.need(alone || o.dtype.bits() >= 8 || whole(), "race", || {
-                            format!("tasks share bytes of {} operand '{}'", o.dtype, o.name)
-                        })?;
-                    }
-                    out.push(Use {
-                        step: at,
-                        buffer,
-                        write,
-                        part: i,
-                        shape,
-                    });
+    limits: &'a [Dim],
+}
+
+impl StepList<'_> {
+    /// How each step touches its buffers, all of it proved to stay inside them.
+    fn uses(&self, b: &Blame, p: &mut Prover) -> Result<Vec<Use>, PlanError> {
+        let mut out = Vec::new();
+        for (at, s) in self.steps.iter().enumerate() {
+            crate::pause();
+            let b = b.of(format!("{}, step '{}'", b.subject, s.name));
+            let from = out.len();
+            match (&s.work, self.programs.get(at).and_then(Option::as_ref)) {
+                (StepWork::Kernel { .. }, Some(program)) => {
+                    self.kernel_uses(at, program, &b, p, &mut out)?;
                 }
+                (StepWork::Host { .. }, _) => self.host_uses(at, &b, p, &mut out)?,
+                _ => return Err(b.error("kernel", "its tile program is missing")),
             }
-            (
-                StepWork::Host {
-                    inputs, outputs, ..
-                },
-                _,
-            ) => {
-                b.need(s.tasks.is_one(), "tasks", || {
-                    format!("a host step has one task, not {}", s.tasks)
-                })?;
-                let args = inputs
-                    .iter()
-                    .flatten()
-                    .map(|a| (a, false))
-                    .chain(outputs.iter().map(|a| (a, true)));
-                for (i, (a, write)) in args.enumerate() {
-                    let x = &k.buffers[a.buffer as usize];
-                    b.need(a.dtype == x.dtype, "dtype", || {
-                        format!("argument {i} is {} in a buffer of {}", a.dtype, x.dtype)
-                    })?;
-                    role(x, write, init, &b)?;
-                    let shape = dense(a, &limits[a.buffer as usize], p).ok_or_else(|| {
-                        b.error(
-                            "inside",
-                            format!(
-                                "argument {i} is not proved to stay inside buffer '{}'",
-                                x.name
-                            ),
-                        )
-                    })?;
-                    out.push(Use {
-                        step: at,
-                        buffer: a.buffer,
-                        write,
-                        part: i,
-                        shape,
-                    });
-                }
-            }
-            _ => return Err(b.error("kernel", "its tile program is missing")),
+            alias(self.block, s, &out[from..], &b, p)?;
+            let room = self.block.scratch_bytes;
+            b.need(
+                s.scratch < MAX_BYTES && s.scratch <= room,
+                "scratch",
+                || format!("it takes {} bytes of the block's {room}", s.scratch),
+            )?;
+            let tasks = p.dims.bounds(&s.tasks);
+            b.need(
+                tasks.is_some_and(|r| (0..MAX_TASKS).contains(&r.hi)),
+                "tasks",
+                || format!("'{}' tasks are too many", s.tasks),
+            )?;
         }
-        alias(k, s, &out[from..], &b, p)?;
-        b.need(
-            s.scratch < MAX_BYTES && s.scratch <= k.scratch_bytes,
-            "scratch",
-            || {
-                format!(
-                    "it takes {} bytes of the block's {}",
-                    s.scratch, k.scratch_bytes
-                )
-            },
-        )?;
-        b.need(
-            p.dims
-                .bounds(&s.tasks)
-                .is_some_and(|r| (0..MAX_TASKS).contains(&r.hi)),
-            "tasks",
-            || format!("'{}' tasks are too many", s.tasks),
-        )?;
+        Ok(out)
     }
-    Ok(out)
+
+    fn kernel_uses(
+        &self,
+        at: usize,
+        program: &TileProgram,
+        b: &Blame,
+        p: &mut Prover,
+        out: &mut Vec<Use>,
+    ) -> Checked {
+        let s = &self.steps[at];
+        let StepWork::Kernel {
+            kernel,
+            schedule,
+            args,
+        } = &s.work
+        else {
+            return Ok(());
+        };
+        b.need(s.tasks == work::tasks(kernel, schedule), "tasks", || {
+            format!("its grid has not {} tasks", s.tasks)
+        })?;
+        let needed = work::scratch_bytes(program, p.dims);
+        b.need(needed.is_some_and(|n| n <= s.scratch), "scratch", || {
+            format!(
+                "its tiles take {} bytes of the {} stated",
+                needed.map_or("too many".into(), |n| n.to_string()),
+                s.scratch
+            )
+        })?;
+        for (part, (o, &buffer)) in kernel.operands.iter().zip(args).enumerate() {
+            let x = &self.block.buffers[buffer as usize];
+            let limit = &self.limits[buffer as usize];
+            b.need(o.dtype == x.dtype, "dtype", || {
+                format!(
+                    "operand '{}' is {} in a buffer of {}",
+                    o.name, o.dtype, x.dtype
+                )
+            })?;
+            let write = o.role == Role::Write;
+            role(x, write, self.init, b)?;
+            let shape = Shape::new(kernel, o).settled(p.dims);
+            b.need(p.inside(&shape, limit), "inside", || {
+                format!(
+                    "operand '{}' is not proved to stay inside the {limit} elements of buffer '{}'",
+                    o.name, x.name
+                )
+            })?;
+            if write {
+                let alone = p.dims.bounds(&s.tasks).is_some_and(|r| r.hi <= 1);
+                b.need(alone || p.injective(&shape), "race", || {
+                    format!("tasks may write the same elements of operand '{}'", o.name)
+                })?;
+                let whole = || kernel::whole_bytes(kernel, schedule, o);
+                b.need(alone || o.dtype.bits() >= 8 || whole(), "race", || {
+                    format!("tasks share bytes of {} operand '{}'", o.dtype, o.name)
+                })?;
+            }
+            out.push(Use {
+                step: at,
+                buffer,
+                write,
+                part,
+                shape,
+            });
+        }
+        Ok(())
+    }
+
+    fn host_uses(&self, at: usize, b: &Blame, p: &mut Prover, out: &mut Vec<Use>) -> Checked {
+        let s = &self.steps[at];
+        let StepWork::Host {
+            inputs, outputs, ..
+        } = &s.work
+        else {
+            return Ok(());
+        };
+        b.need(s.tasks.is_one(), "tasks", || {
+            format!("a host step has one task, not {}", s.tasks)
+        })?;
+        let read = inputs.iter().flatten().map(|a| (a, false));
+        let args = read.chain(outputs.iter().map(|a| (a, true)));
+        for (part, (a, write)) in args.enumerate() {
+            let x = &self.block.buffers[a.buffer as usize];
+            b.need(a.dtype == x.dtype, "dtype", || {
+                format!("argument {part} is {} in a buffer of {}", a.dtype, x.dtype)
+            })?;
+            role(x, write, self.init, b)?;
+            let shape = dense(a, &self.limits[a.buffer as usize], p);
+            let shape = shape.ok_or_else(|| {
+                b.error(
+                    "inside",
+                    format!(
+                        "argument {part} is not proved to stay inside buffer '{}'",
+                        x.name
+                    ),
+                )
+            })?;
+            out.push(Use {
+                step: at,
+                buffer: a.buffer,
+                write,
+                part,
+                shape,
+            });
+        }
+        Ok(())
+    }
 }
 
 fn ids(plan: &Plan, k: &Block, s: &Step, at: usize, b: &Blame) -> Checked {

@@ -253,6 +253,65 @@ impl Planner {
         thrift: MemorySaving,
         (sweep, prior): (Option<&Sweep>, &Prior),
     ) -> Result<Plan, PlanError> {
+        self.check_devices(program)?;
+        let mut whys = program.whys.clone();
+        let dims = &narrow::narrowed(program, dims, &mut whys)?;
+        let ctxs = self.contexts(program, dims, allotment, thrift, (sweep, prior));
+        within(program)?;
+        plan::pause();
+        savings(program, &ctxs[ctxs.len() - 1], &mut whys);
+        if let Some(like) = prior.like() {
+            whys.push(why(
+                Plan::LIKE,
+                &program.name,
+                &like.dims.to_string(),
+                "schedules of other boxes, the nearest first, are taken where they are as good here",
+            ));
+        }
+        let hash = match prior.hash() {
+            Some(hash) => hash.into(),
+            None => program.hash()?,
+        };
+        let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
+            true => state::alias(program, dims, &mut whys),
+            false => (vec![], None),
+        };
+        let program = rewritten.as_ref().unwrap_or(program);
+        plan::pause();
+        let sorting = ranked::ranked(program, &ctxs, &mut whys);
+        let program = sorting.as_ref().unwrap_or(program);
+        plan::pause();
+        let whole = ValueUses::new(program, dims);
+        let rims = rims(program, &whole, &states);
+        let mut blocks = Blocks {
+            planner: self,
+            program,
+            dims,
+            ctxs: &ctxs,
+            whole: &whole,
+            states: &states,
+            prior,
+            tight: thrift != MemorySaving::None,
+            whys,
+            memo: schedule::Memo::default(),
+            predicted: Cost::zero(),
+        };
+        let segments = blocks.segments(&rims)?;
+        Ok(Plan {
+            version: Plan::VERSION,
+            model: program.name.clone(),
+            program_hash: hash,
+            devices: self.shares(allotment),
+            dims: dims.clone(),
+            goal: allotment.goal,
+            segments,
+            predicted: blocks.predicted,
+            whys: blocks.whys,
+        })
+    }
+
+    /// Whether plans for these devices, in this order, can be made.
+    fn check_devices(&self, program: &Program) -> Result<(), PlanError> {
         let Some((first, _)) = self.devices.first() else {
             return Err(bind_error(
                 program,
@@ -280,143 +339,118 @@ impl Planner {
                 ),
             ));
         }
-        let mut whys = program.whys.clone();
-        let dims = &narrow::narrowed(program, dims, &mut whys)?;
+        Ok(())
+    }
+
+    /// What decisions on each device see.
+    fn contexts<'a>(
+        &'a self,
+        program: &Program,
+        dims: &'a DimBox,
+        allotment: &Allotment,
+        thrift: MemorySaving,
+        (sweep, prior): (Option<&'a Sweep>, &Prior),
+    ) -> Vec<Ctx<'a>> {
         let footprint = footprint(program, dims);
-        let ctxs: Vec<Ctx> = self
-            .devices
-            .iter()
-            .enumerate()
-            .map(|(i, (machine, target))| Ctx {
-                machine,
-                target,
-                dims,
-                workers: workers(machine, allotment, i),
-                effort: match prior.like() {
-                    Some(_) => self.options.effort / LESS,
-                    None => self.options.effort,
-                },
-                footprint,
-                pack: thrift != MemorySaving::Unpacked,
-                sweep,
-                forced: None,
-                far: &[],
-            })
-            .collect();
-        within(program)?;
-        plan::pause();
-        savings(program, &ctxs[ctxs.len() - 1], &mut whys);
-        if let Some(like) = prior.like() {
-            whys.push(why(
-                Plan::LIKE,
-                &program.name,
-                &like.dims.to_string(),
-                "schedules of other boxes, the nearest first, are taken where they are as good here",
-            ));
-        }
-        let hash = match prior.hash() {
-            Some(hash) => hash.into(),
-            None => program.hash()?,
-        };
-        let (states, rewritten) = match self.options.states_in_place && !program.states.is_empty() {
-            true => state::alias(program, dims, &mut whys),
-            false => (vec![], None),
-        };
-        let program = rewritten.as_ref().unwrap_or(program);
-        plan::pause();
-        let sorting = ranked::ranked(program, &ctxs, &mut whys);
-        let program = sorting.as_ref().unwrap_or(program);
-        plan::pause();
-        let whole = ValueUses::new(program, dims);
-        let rims = rims(program, &whole, &states);
-        let mut memo = schedule::Memo::default();
+        let each = self.devices.iter().enumerate();
+        each.map(|(i, (machine, target))| Ctx {
+            machine,
+            target,
+            dims,
+            workers: workers(machine, allotment, i),
+            effort: match prior.like() {
+                Some(_) => self.options.effort / LESS,
+                None => self.options.effort,
+            },
+            footprint,
+            pack: thrift != MemorySaving::Unpacked,
+            sweep,
+            forced: None,
+            far: &[],
+        })
+        .collect()
+    }
+}
+
+/// The blocks of a plan as they are built, one after the other.
+struct Blocks<'a> {
+    planner: &'a Planner,
+    program: &'a Program,
+    dims: &'a DimBox,
+    ctxs: &'a [Ctx<'a>],
+    whole: &'a ValueUses,
+    states: &'a [state::StateValue],
+    prior: &'a Prior<'a>,
+    /// Memory is saved.
+    tight: bool,
+    whys: Vec<Why>,
+    memo: schedule::Memo,
+    predicted: Cost,
+}
+
+impl Blocks<'_> {
+    /// A block per straight segment, up to one whose sizes are not known, and one for outputs that no segment
+    /// makes.
+    fn segments(&mut self, rims: &[BlockInterface]) -> Result<Vec<PlanSegment>, PlanError> {
+        let program = self.program;
         let mut segments = Vec::new();
-        let mut predicted = Cost::zero();
         for (i, s) in program.segments.iter().enumerate() {
-            let part = match s {
-                Segment::Straight(items) => {
-                    if whole.open && !prior.bound(i, dims) && missing(program, items, dims) {
-                        segments.push(PlanSegment::Deferred { segment: i as u32 });
-                        break;
-                    }
-                    // State in place relies on the program's order.
-                    let ports = rims[i]
-                        .inputs
-                        .iter()
-                        .chain(&rims[i].outputs)
-                        .copied()
-                        .collect();
-                    plan::pause();
-                    let tight = thrift != MemorySaving::None;
-                    let near = prior.order(items).filter(|_| !tight);
-                    let other = match (states.is_empty(), near) {
-                        (true, Some(o)) => (!o.is_sorted()).then_some(o),
-                        (true, None) => order::order(program, items, &ports, dims, tight),
-                        (false, _) => None,
-                    };
-                    let sorted: Vec<Item>;
-                    let items = match other {
-                        Some(o) => {
-                            whys.push(why(
-                                "order",
-                                &program.name,
-                                "changed",
-                                "fewer bytes are alive at once than in the model's order",
-                            ));
-                            sorted = o.into_iter().map(|i| items[i].clone()).collect();
-                            &sorted
-                        }
-                        None => items,
-                    };
-                    plan::pause();
-                    let b = BlockBuilder::new(
-                        &ctxs,
-                        &self.options.placement,
-                        (program, &whole),
-                        &mut whys,
-                        &mut memo,
-                        prior,
-                    )
-                    .build(items, &rims[i], &states)?;
-                    predicted.add(&b.predicted);
-                    PlanSegment::Block(Box::new(b))
-                }
-                _ => PlanSegment::Control { segment: i as u32 },
+            let segment = i as u32;
+            let Segment::Straight(items) = s else {
+                segments.push(PlanSegment::Control { segment });
+                continue;
             };
-            segments.push(part);
+            let open = self.whole.open && !self.prior.bound(i, self.dims);
+            if open && missing(program, items, self.dims) {
+                segments.push(PlanSegment::Deferred { segment });
+                return Ok(segments);
+            }
+            plan::pause();
+            let sorted = self.reordered(items, &rims[i]);
+            plan::pause();
+            segments.push(self.block(sorted.as_deref().unwrap_or(items), &rims[i])?);
         }
-        let all = segments.len() == program.segments.len()
-            && !segments
-                .iter()
-                .any(|s| matches!(s, PlanSegment::Deferred { .. }));
-        if let Some(rim) = rims
-            .get(program.segments.len())
-            .filter(|r| all && !r.outputs.is_empty())
-        {
-            let b = BlockBuilder::new(
-                &ctxs,
-                &self.options.placement,
-                (program, &whole),
-                &mut whys,
-                &mut memo,
-                prior,
-            )
-            .build(&[], rim, &states)?;
-            predicted.add(&b.predicted);
-            segments.push(PlanSegment::Block(Box::new(b)));
+        if let Some(rim) = (rims.get(program.segments.len())).filter(|r| !r.outputs.is_empty()) {
+            segments.push(self.block(&[], rim)?);
         }
-        let plan = Plan {
-            version: Plan::VERSION,
-            model: program.name.clone(),
-            program_hash: hash,
-            devices: self.shares(allotment),
-            dims: dims.clone(),
-            goal: allotment.goal,
-            segments,
-            predicted,
-            whys,
-        };
-        Ok(plan)
+        Ok(segments)
+    }
+
+    /// The items in another order, where that of the model is not kept.
+    fn reordered(&mut self, items: &[Item], rim: &BlockInterface) -> Option<Vec<Item>> {
+        // State in place relies on the program's order.
+        if !self.states.is_empty() {
+            return None;
+        }
+        let near = self.prior.order(items).filter(|_| !self.tight);
+        let order = match near {
+            Some(o) => (!o.is_sorted()).then_some(o),
+            None => {
+                let ports = rim.inputs.iter().chain(&rim.outputs).copied().collect();
+                order::order(self.program, items, &ports, self.dims, self.tight)
+            }
+        }?;
+        self.whys.push(why(
+            "order",
+            &self.program.name,
+            "changed",
+            "fewer bytes are alive at once than in the model's order",
+        ));
+        Some(order.into_iter().map(|i| items[i].clone()).collect())
+    }
+
+    fn block(&mut self, items: &[Item], rim: &BlockInterface) -> Result<PlanSegment, PlanError> {
+        let builder = BlockBuilder::new(
+            self.ctxs,
+            &self.planner.options.placement,
+            (self.program, self.whole),
+            &mut self.whys,
+            &mut self.memo,
+            self.prior,
+        );
+        let b = builder.build(items, rim, self.states)?;
+        self.predicted.add(&b.predicted);
+        Ok(PlanSegment::Block(Box::new(b)))
     }
 }
 

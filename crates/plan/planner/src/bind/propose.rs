@@ -128,29 +128,12 @@ impl Planner {
             division::choose(&s.program.name, &list, &goal, all)
         };
         let first = choose(&ways)?;
-        // Where cores were lost the answer is wanted soon.
+        // Where cores were lost the answer is wanted soon. A GPU's candidates take too long for this.
         let hurry = seen.load.lost_workers > 0.0;
-        for w in ways.iter_mut().filter(|_| !hurry) {
-            let key = (w.prediction.workers, w.prediction.batch);
-            // With how many workers it pays is not known before. A GPU's candidates take too long for that.
-            if target.gpu.is_some() || (key.1 != first.batch && key.1 != s.items) {
-                continue;
-            }
-            // Each of what came before, where that pays.
-            let changes: [AlternativePrograms; 3] =
-                [Planner::parted, Planner::joined, Planner::relaid];
-            let mut program: Option<Program> = None;
-            for change in changes {
-                let now = program.as_ref().unwrap_or(s.program);
-                let Some(p) = change(self, now, &w.plan, &w.allotment) else {
-                    continue;
-                };
-                let less = (1.0 - OTHER) * w.prediction.seconds;
-                let other = way(&p, key.0, key.1);
-                if let Some(o) = other.filter(|o| o.prediction.seconds < less) {
-                    *w = o;
-                    program = Some(p);
-                }
+        for w in ways.iter_mut().filter(|_| !hurry && target.gpu.is_none()) {
+            // With how many workers it pays is not known before.
+            if w.prediction.batch == first.batch || w.prediction.batch == s.items {
+                self.try_alternatives(s.program, w, &way);
             }
         }
         let best = choose(&ways)?;
@@ -181,6 +164,33 @@ impl Planner {
                 instances: best.instances,
             }],
         })
+    }
+}
+
+impl Planner {
+    /// Plans other fusions and layouts of a program for `w`, each change on top of those before it that paid, and
+    /// leaves the best there; `way` plans.
+    fn try_alternatives(
+        &self,
+        program: &Program,
+        w: &mut Way,
+        way: &dyn Fn(&Program, u32, u32) -> Option<Way>,
+    ) {
+        let (workers, batch) = (w.prediction.workers, w.prediction.batch);
+        let changes: [AlternativePrograms; 3] = [Planner::parted, Planner::joined, Planner::relaid];
+        let mut changed: Option<Program> = None;
+        for change in changes {
+            let now = changed.as_ref().unwrap_or(program);
+            let Some(p) = change(self, now, &w.plan, &w.allotment) else {
+                continue;
+            };
+            let less = (1.0 - OTHER) * w.prediction.seconds;
+            let other = way(&p, workers, batch);
+            if let Some(o) = other.filter(|o| o.prediction.seconds < less) {
+                *w = o;
+                changed = Some(p);
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod order;
 mod space;
 
 pub(crate) use gathered::constant;
-use graph::{Graph, NodeId, Op, ValueId, ValueSource};
+use graph::{Graph, Node, NodeId, Op, ValueId, ValueSource};
 use layout::Dim;
 use plan::{Saving, Why};
 pub(crate) use space::{Mapping, shape_mapping};
@@ -299,45 +299,12 @@ impl Fuser<'_> {
             ));
         }
         let out = graph.value(node.outputs[0]);
-        let mut reduced = group.reduced.clone();
-        let mut anchor = group.anchor;
-        let mapping = match &node.op {
-            Op::Reduce { axes, keep, .. } => {
-                if matches!(anchor, Anchor::Node(_)) {
-                    return Err(Some(
-                        "a reduction needs whole rows, which this kernel's tiles do not hold"
-                            .into(),
-                    ));
-                }
-                let m = maps[0].clone().ok_or(None)?;
-                if node.inputs.len() != 1 {
-                    return Err(None);
-                }
-                let over: Option<Vec<usize>> = axes
-                    .iter()
-                    .filter(|&&a| !graph.value(node.inputs[0]).shape[a].is_one())
-                    .map(|&a| m[a])
-                    .collect();
-                let mut over = over.ok_or(None)?;
-                over.sort_unstable();
-                if anchor == Anchor::Map {
-                    reduced = over.clone();
-                    anchor = Anchor::Row;
-                }
-                if over != reduced {
-                    return Err(Some(
-                        "it reduces other dimensions than the kernel does".into(),
-                    ));
-                }
-                // Everything that is not reduced must be there, or the result would be partial.
-                let shape = &graph.value(node.inputs[0]).shape;
-                let spread = |d: usize| m[d].is_none() && !shape[d].is_one();
-                if (0..shape.len()).any(|d| !axes.contains(&d) && spread(d)) {
-                    return Err(Some("its result spans more than the kernel's space".into()));
-                }
-                space::drop_axes(&m, axes, *keep)
+        let (anchor, reduced, mapping) = match &node.op {
+            Op::Reduce { axes, keep, .. } => self.reduce_in(group, node, &maps, (axes, *keep))?,
+            _ => {
+                let m = space::join(&group.full, &out.shape, graph, &node.inputs, &maps);
+                (group.anchor, group.reduced.clone(), m.map_err(Some)?)
             }
-            _ => space::join(&group.full, &out.shape, graph, &node.inputs, &maps).map_err(Some)?,
         };
         if matches!(anchor, Anchor::Node(_)) && !space::covers(&mapping, &group.full) {
             return Err(Some(
@@ -375,6 +342,46 @@ impl Fuser<'_> {
         self.of_node[n.0 as usize] = Some(g);
         self.reduces(n, g);
         Ok(())
+    }
+
+    /// What a reduction makes of a group whose value it reduces: its anchor, its reduced dimensions, and the
+    /// mapping of the result.
+    fn reduce_in(
+        &self,
+        group: &Group,
+        node: &Node,
+        maps: &[Option<Mapping>],
+        (axes, keep): (&[usize], bool),
+    ) -> Result<(Anchor, Vec<usize>, Mapping), Option<String>> {
+        if matches!(group.anchor, Anchor::Node(_)) {
+            return Err(Some(
+                "a reduction needs whole rows, which this kernel's tiles do not hold".into(),
+            ));
+        }
+        let m = maps[0].as_ref().ok_or(None)?;
+        if node.inputs.len() != 1 {
+            return Err(None);
+        }
+        let shape = &self.graph.value(node.inputs[0]).shape;
+        let long = axes.iter().filter(|&&a| !shape[a].is_one());
+        let over: Option<Vec<usize>> = long.map(|&a| m[a]).collect();
+        let mut over = over.ok_or(None)?;
+        over.sort_unstable();
+        let (anchor, reduced) = match group.anchor {
+            Anchor::Map => (Anchor::Row, over.clone()),
+            other => (other, group.reduced.clone()),
+        };
+        if over != reduced {
+            return Err(Some(
+                "it reduces other dimensions than the kernel does".into(),
+            ));
+        }
+        // Everything that is not reduced must be there, or the result would be partial.
+        let spread = |d: usize| m[d].is_none() && !shape[d].is_one();
+        if (0..shape.len()).any(|d| !axes.contains(&d) && spread(d)) {
+            return Err(Some("its result spans more than the kernel's space".into()));
+        }
+        Ok((anchor, reduced, space::drop_axes(m, axes, keep)))
     }
 
     /// The mapping of `v` when it is a value of group `g` seen through axis-keeping views; the

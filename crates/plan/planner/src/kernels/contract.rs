@@ -2,7 +2,7 @@
 use super::{Body, Builder, Lowering, Result, touched};
 use crate::fuse::Group;
 use crate::located::Located;
-use graph::{ContractSpec, NodeId, Op};
+use graph::{ContractSpec, Node, NodeId, Op};
 use kernel::{AxisId, Family};
 use layout::{DType, Dim};
 use std::collections::BTreeMap;
@@ -22,28 +22,13 @@ impl Lowering<'_> {
             Some(f) => f.args[f.finest].1.clone(),
             None => self.locate(vb)?,
         };
-        let extent_of = |l: &u8| -> Option<Dim> {
-            if let Some(d) = spec.out.iter().position(|o| o == l) {
-                return Some(self.shape(vo)[d].clone());
-            }
-            let at = |labels: &[u8], v| {
-                labels
-                    .iter()
-                    .position(|x| x == l)
-                    .map(|d| self.shape(v)[d].clone())
-            };
-            match (at(&spec.a, va), at(&spec.b, vb)) {
-                (Some(x), Some(y)) => Some(if x.is_one() {
-                    y
-                } else {
-                    Dim::simpler(&x, &y).clone()
-                }),
-                (x, y) => x.or(y),
-            }
-        };
         let wants: Vec<Vec<Option<Dim>>> = [&spec.a, &spec.b]
             .iter()
-            .map(|ls| ls.iter().map(extent_of).collect())
+            .map(|ls| {
+                ls.iter()
+                    .map(|l| self.label_extent(node, spec, l))
+                    .collect()
+            })
             .collect();
         a = self.fit(a, &wants[0], self.dtype(va), self.name(va))?;
         b = self.fit(b, &wants[1], self.dtype(vb), self.name(vb))?;
@@ -76,43 +61,7 @@ impl Lowering<'_> {
         }
         splits.retain(|_, s| s.iter().any(|e| !e.is_one()));
         let mut builder = Builder::new(&self.group_name(g), Family::Contract);
-        let mut axes: BTreeMap<u8, Vec<AxisId>> = BTreeMap::new();
-        let mut order: Vec<u8> = spec.out.clone();
-        order.extend(
-            spec.a
-                .iter()
-                .chain(&spec.b)
-                .filter(|l| !spec.out.contains(l)),
-        );
-        for l in order {
-            if axes.contains_key(&l) {
-                continue;
-            }
-            let Some(extents) = splits.get(&l) else {
-                axes.insert(l, vec![]);
-                continue;
-            };
-            let kind = match (
-                spec.out.contains(&l),
-                spec.a.contains(&l),
-                spec.b.contains(&l),
-            ) {
-                (true, true, true) => "b",
-                (true, true, false) => "m",
-                (true, false, _) => "n",
-                _ => "k",
-            };
-            let ids = extents
-                .iter()
-                .enumerate()
-                .filter(|(_, e)| !e.is_one())
-                .map(|(_, e)| {
-                    let suffix = axes.values().flatten().count();
-                    builder.axis(&format!("{kind}{suffix}"), e)
-                })
-                .collect();
-            axes.insert(l, ids);
-        }
+        let axes = label_axes(&mut builder, spec, &splits);
         let dims_of = |labels: &[u8]| labels.iter().map(|l| axes[l].clone()).collect::<Vec<_>>();
         let (Some(aa), Some(ab)) = (
             builder.access(&a.layout, &dims_of(&spec.a)),
@@ -152,6 +101,53 @@ impl Lowering<'_> {
         };
         self.close(body, g, Some(n))
     }
+
+    /// The extent of a label: that of the output, or the simpler one of the factors'.
+    fn label_extent(&self, node: &Node, spec: &ContractSpec, l: &u8) -> Option<Dim> {
+        let at = |labels: &[u8], v| {
+            let d = labels.iter().position(|x| x == l)?;
+            Some(self.shape(v)[d].clone())
+        };
+        if let Some(d) = at(&spec.out, node.outputs[0]) {
+            return Some(d);
+        }
+        match (at(&spec.a, node.inputs[0]), at(&spec.b, node.inputs[1])) {
+            (Some(x), Some(y)) if x.is_one() => Some(y),
+            (Some(x), Some(y)) => Some(Dim::simpler(&x, &y).clone()),
+            (x, y) => x.or(y),
+        }
+    }
+}
+
+/// Axes of every label: those of the output first, in its order, then the summed ones.
+fn label_axes(
+    builder: &mut Builder,
+    spec: &ContractSpec,
+    splits: &BTreeMap<u8, Vec<Dim>>,
+) -> BTreeMap<u8, Vec<AxisId>> {
+    let mut axes: BTreeMap<u8, Vec<AxisId>> = BTreeMap::new();
+    let summed = spec.a.iter().chain(&spec.b);
+    let summed = summed.filter(|l| !spec.out.contains(l));
+    for &l in spec.out.iter().chain(summed) {
+        if axes.contains_key(&l) {
+            continue;
+        }
+        let has = [&spec.out, &spec.a, &spec.b].map(|labels| labels.contains(&l));
+        let kind = match has {
+            [true, true, true] => "b",
+            [true, true, false] => "m",
+            [true, false, _] => "n",
+            _ => "k",
+        };
+        let extents = splits.get(&l).into_iter().flatten();
+        let ids = extents.filter(|e| !e.is_one()).map(|e| {
+            let suffix = axes.values().flatten().count();
+            builder.axis(&format!("{kind}{suffix}"), e)
+        });
+        let ids = ids.collect();
+        axes.insert(l, ids);
+    }
+    axes
 }
 
 /// Type in which products of results of type `out` are summed.

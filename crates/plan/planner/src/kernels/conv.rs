@@ -19,6 +19,165 @@ fn each(channels: &Dim, groups: &Dim) -> Dim {
     exact.unwrap_or_else(|| channels.floor_div(groups))
 }
 
+/// The axis of an extent; none for 1.
+fn axis(b: &mut Builder, name: &str, extent: &Dim) -> Option<AxisId> {
+    (!extent.is_one()).then(|| b.axis(name, extent))
+}
+
+/// The name of spatial axis `d` of a window.
+fn tap_name(d: usize) -> &'static str {
+    ["r", "s", "u"].get(d).copied().unwrap_or("t")
+}
+
+/// The name of spatial axis `d` of an output.
+fn out_name(d: usize) -> &'static str {
+    ["oh", "ow", "od"].get(d).copied().unwrap_or("o")
+}
+
+/// The stride of dimension `d`, which has one.
+fn stride(l: &Layout, d: usize) -> Dim {
+    let leaves = l.modes[d].coalesce().leaves;
+    leaves.first().map_or(Dim::ZERO, |l| l.stride.clone())
+}
+
+/// Adds the term of an axis that runs along one stride.
+fn add_term(access: &mut Access, b: &Builder, axis: Option<AxisId>, stride: Dim) {
+    if let Some(a) = axis {
+        access.terms.push(Term {
+            axis: a,
+            leaves: vec![Leaf {
+                extent: b.extent(a).clone(),
+                stride,
+            }],
+        });
+    }
+}
+
+/// A convolution's shapes.
+struct ConvShape<'a> {
+    spec: &'a ConvSpec,
+    /// Of the input as the model has it, the weight, and the output.
+    input: Vec<Dim>,
+    weight: Vec<Dim>,
+    output: Vec<Dim>,
+    groups: Dim,
+    /// Output channels of a group.
+    group_outputs: Dim,
+    /// All output channels are one axis: a few of them read the same inputs.
+    shared: bool,
+}
+
+/// A convolution's axes by role; none where an extent is 1.
+struct ConvAxes {
+    /// By the output's dimensions.
+    dims: Vec<Vec<AxisId>>,
+    batch: Option<AxisId>,
+    group: Option<AxisId>,
+    output: Option<AxisId>,
+    taps: Vec<Option<AxisId>>,
+    channel: Option<AxisId>,
+}
+
+impl ConvAxes {
+    /// In the order of channels-last memory: batch, spatial, group, channel; then taps.
+    fn new(b: &mut Builder, c: &ConvShape<'_>) -> ConvAxes {
+        let spatial = c.spec.kernel.len();
+        let mut dims: Vec<Vec<AxisId>> = vec![vec![]; c.output.len()];
+        let batch = axis(b, "b", &c.output[0]);
+        dims[0].extend(batch);
+        for d in 0..spatial {
+            let name = if spatial == 1 { "ow" } else { out_name(d) };
+            dims[2 + d].extend(axis(b, name, &c.output[2 + d]));
+        }
+        let (group, output) = match c.shared {
+            true => (None, axis(b, "oc", &c.weight[0])),
+            false => {
+                let g = axis(b, "g", &c.groups);
+                (g, axis(b, "oc", &c.group_outputs))
+            }
+        };
+        dims[1].extend(group.into_iter().chain(output));
+        let tap = |d: usize| axis(b, tap_name(d), &Dim::Known(c.spec.kernel[d]));
+        let taps = (0..spatial).map(tap).collect();
+        ConvAxes {
+            dims,
+            batch,
+            group,
+            output,
+            taps,
+            channel: axis(b, "c", &c.weight[1]),
+        }
+    }
+
+    /// Addresses of the input: x[b, g*cg + c, o*stride + tap*dilation - before].
+    fn input(&self, b: &Builder, c: &ConvShape<'_>, x: &Layout) -> Access {
+        let spec = c.spec;
+        let channels = &c.weight[1];
+        let mut access = Access::strided(x.offset.clone(), vec![]);
+        access.outside = spec.outside as f64;
+        let sc = stride(x, 1);
+        add_term(&mut access, b, self.batch, stride(x, 0));
+        add_term(&mut access, b, self.group, sc.clone() * channels.clone());
+        if let Some(a) = self.output.filter(|_| c.shared) {
+            let leaf = |extent: &Dim, stride| Leaf {
+                extent: extent.clone(),
+                stride,
+            };
+            let leaves = vec![
+                leaf(&c.groups, sc.clone() * channels.clone()),
+                leaf(&c.group_outputs, Dim::ZERO),
+            ];
+            access.terms.push(Term { axis: a, leaves });
+        }
+        add_term(&mut access, b, self.channel, sc);
+        let xs = x.shape();
+        for d in 0..spec.kernel.len() {
+            // A padded copy was made by `channels_last` when its extent is the padded one.
+            let padded = xs[2 + d] != c.input[2 + d];
+            let before = match padded {
+                true => Dim::ZERO,
+                false => spec.before[d].clone(),
+            };
+            let last = (c.output[2 + d].clone() - Dim::ONE) * Dim::Known(spec.strides[d])
+                + Dim::Known((spec.kernel[d] - 1) * spec.dilations[d])
+                - before.clone();
+            let inside =
+                before.is_zero() && (last.provably_lt(&xs[2 + d]) || fits_by_formula(spec, d));
+            Window {
+                out: self.dims[2 + d].first().copied(),
+                tap: self.taps[d],
+                stride: spec.strides[d],
+                dilation: spec.dilations[d],
+                base: -before,
+                extent: &xs[2 + d],
+                inside: padded || inside,
+            }
+            .apply(b, &mut access, &stride(x, 2 + d));
+        }
+        access.terms.sort_by_key(|t| t.axis);
+        access
+    }
+
+    /// Addresses of the weight: w[g*og + oc, c, taps].
+    fn weight(&self, b: &Builder, c: &ConvShape<'_>, w: &Layout) -> Access {
+        let mut access = Access::strided(w.offset.clone(), vec![]);
+        let so = stride(w, 0);
+        add_term(
+            &mut access,
+            b,
+            self.group,
+            so.clone() * c.group_outputs.clone(),
+        );
+        add_term(&mut access, b, self.output, so);
+        add_term(&mut access, b, self.channel, stride(w, 1));
+        for (d, tap) in self.taps.iter().enumerate() {
+            add_term(&mut access, b, *tap, stride(w, 2 + d));
+        }
+        access.terms.sort_by_key(|t| t.axis);
+        access
+    }
+}
+
 impl Lowering<'_> {
     pub(crate) fn conv(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
@@ -30,152 +189,67 @@ impl Lowering<'_> {
             return self.conv_transposed(g, n, spec);
         }
         let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-        let spatial = spec.kernel.len();
+        let ([x, w], types) = self.conv_factors(n, spec, vx, vw)?;
         let groups = Dim::Known(spec.groups);
-        let x = self.channels_last(n, vx, spec, true)?;
-        let mut w = self.flat(n, vw)?;
-        // Few channels: with weights in the input's own order the last tap and the channels become
-        // one axis, a longer run along memory.
-        let run = self.shape(vw)[1].clone() * Dim::Known(spec.kernel.last().copied().unwrap_or(1));
-        if spec.groups == 1 && run.known().is_some_and(|r| r <= 64) && !self.shape(vw)[1].is_one() {
-            let rank = self.shape(vw).len();
-            let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-            w = self.copy_to(
-                &w,
-                self.dtype(vw),
-                self.name(vw),
-                &order,
-                &self.origins(&[n]),
-            )?;
-        }
-        // One channel per group is a sum of its own, without pairs.
-        let (mut x, mut types) = (x, [self.dtype(vx), self.dtype(vw)]);
-        if !self.shape(vw)[1].is_one() {
-            let both = self.rounded(n, [(vx, x), (vw, w)])?;
-            types = both.each_ref().map(|f| f.1);
-            [x, w] = both.map(|f| f.0);
-        }
-        let (ws, os) = (self.shape(vw).to_vec(), self.shape(vo).to_vec());
-        let shared = self.shares_inputs(n) && types == [DType::F32; 2];
-        let (cg, og) = (ws[1].clone(), each(&ws[0], &groups));
+        let weight = self.shape(vw).to_vec();
+        let c = ConvShape {
+            spec,
+            input: self.shape(vx).to_vec(),
+            output: self.shape(vo).to_vec(),
+            group_outputs: each(&weight[0], &groups),
+            weight,
+            groups,
+            shared: self.shares_inputs(n) && types == [DType::F32; 2],
+        };
         let mut b = Builder::new(&self.group_name(g), Family::Conv);
-        // Axes in the order of channels-last memory: batch, spatial, group, channel; then taps.
-        let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
-        let axis = |b: &mut Builder, name: &str, e: &Dim| (!e.is_one()).then(|| b.axis(name, e));
-        let ab = axis(&mut b, "b", &os[0]);
-        dims[0].extend(ab);
-        let names = ["oh", "ow", "od"];
-        for d in 0..spatial {
-            let name = if spatial == 1 {
-                "ow"
-            } else {
-                names.get(d).copied().unwrap_or("o")
-            };
-            dims[2 + d].extend(axis(&mut b, name, &os[2 + d]));
-        }
-        // All output channels in a row where a few of them read the same inputs, else group by group.
-        let (ag, ao) = match shared {
-            true => (None, axis(&mut b, "oc", &ws[0])),
-            false => {
-                let g = axis(&mut b, "g", &groups);
-                (g, axis(&mut b, "oc", &og))
-            }
-        };
-        dims[1].extend(ag.into_iter().chain(ao));
-        let taps: Vec<Option<AxisId>> = (0..spatial)
-            .map(|d| {
-                axis(
-                    &mut b,
-                    ["r", "s", "u"].get(d).copied().unwrap_or("t"),
-                    &Dim::Known(spec.kernel[d]),
-                )
-            })
-            .collect();
-        let ac = axis(&mut b, "c", &cg);
-        // x[b, g*cg + c, o*stride + tap*dilation - before]
-        let mut access = Access::strided(x.layout.offset.clone(), vec![]);
-        access.outside = spec.outside as f64;
-        let step = |l: &Layout, d: usize| {
-            l.modes[d]
-                .coalesce()
-                .leaves
-                .first()
-                .map_or(Dim::ZERO, |l| l.stride.clone())
-        };
-        let plain = |access: &mut Access, b: &Builder, axis: Option<AxisId>, stride: Dim| {
-            if let Some(a) = axis {
-                access.terms.push(Term {
-                    axis: a,
-                    leaves: vec![Leaf {
-                        extent: b.extent(a).clone(),
-                        stride,
-                    }],
-                });
-            }
-        };
-        let sc = step(&x.layout, 1);
-        plain(&mut access, &b, ab, step(&x.layout, 0));
-        plain(&mut access, &b, ag, sc.clone() * cg.clone());
-        if let Some(a) = ao.filter(|_| shared) {
-            let leaf = |extent: &Dim, stride| Leaf {
-                extent: extent.clone(),
-                stride,
-            };
-            let leaves = vec![leaf(&groups, sc.clone() * cg.clone()), leaf(&og, Dim::ZERO)];
-            access.terms.push(Term { axis: a, leaves });
-        }
-        plain(&mut access, &b, ac, sc);
-        let xs = x.layout.shape();
-        for d in 0..spatial {
-            // A padded copy was made by `channels_last` when its extent is the padded one.
-            let padded = xs[2 + d] != self.shape(vx)[2 + d];
-            let before = if padded {
-                Dim::ZERO
-            } else {
-                spec.before[d].clone()
-            };
-            let last = (os[2 + d].clone() - Dim::ONE) * Dim::Known(spec.strides[d])
-                + Dim::Known((spec.kernel[d] - 1) * spec.dilations[d])
-                - before.clone();
-            let inside =
-                before.is_zero() && (last.provably_lt(&xs[2 + d]) || fits_by_formula(spec, d));
-            Window {
-                out: dims[2 + d].first().copied(),
-                tap: taps[d],
-                stride: spec.strides[d],
-                dilation: spec.dilations[d],
-                base: -before,
-                extent: &xs[2 + d],
-                inside: padded || inside,
-            }
-            .apply(&b, &mut access, &step(&x.layout, 2 + d));
-        }
-        access.terms.sort_by_key(|t| t.axis);
-        // w[g*og + oc, c, taps]
-        let mut wa = Access::strided(w.layout.offset.clone(), vec![]);
-        let so = step(&w.layout, 0);
-        plain(&mut wa, &b, ag, so.clone() * og);
-        plain(&mut wa, &b, ao, so);
-        plain(&mut wa, &b, ac, step(&w.layout, 1));
-        for (d, tap) in taps.iter().enumerate() {
-            plain(&mut wa, &b, *tap, step(&w.layout, 2 + d));
-        }
-        wa.terms.sort_by_key(|t| t.axis);
-        let out_axes: Vec<AxisId> = dims.concat();
-        let over: Vec<AxisId> = taps.iter().flatten().copied().chain(ac).collect();
-        let tx = b.load("x", types[0], access, touched(&x.layout), x.ix);
-        let tw = b.load("w", types[1], wa, touched(&w.layout), w.ix);
+        let axes = ConvAxes::new(&mut b, &c);
+        let input = axes.input(&b, &c, &x.layout);
+        let weight = axes.weight(&b, &c, &w.layout);
+        let out_axes: Vec<AxisId> = axes.dims.concat();
+        let over = axes.taps.iter().flatten().copied().chain(axes.channel);
+        let over: Vec<AxisId> = over.collect();
+        let tx = b.load("x", types[0], input, touched(&x.layout), x.ix);
+        let tw = b.load("w", types[1], weight, touched(&w.layout), w.ix);
         let acc = b.fill("acc", accumulator(self.dtype(vo)), &out_axes, 0.0);
         b.contract(acc, tx, tw, &over);
         let result = cast(&mut b, acc, self.dtype(vo), &out_axes);
         let body = Body {
             builder: b,
-            dims,
+            dims: axes.dims,
             tiles: BTreeMap::from([(vo, result)]),
             indexed: false,
             folded: Vec::new(),
         };
         self.close(body, g, Some(n))
+    }
+
+    /// Input and weight as a convolution reads them, with their types.
+    fn conv_factors(
+        &mut self,
+        n: NodeId,
+        spec: &ConvSpec,
+        vx: graph::ValueId,
+        vw: graph::ValueId,
+    ) -> Result<([Located; 2], [DType; 2])> {
+        let x = self.channels_last(n, vx, spec, true)?;
+        let mut w = self.flat(n, vw)?;
+        // Few channels: with weights in the input's own order the last tap and the channels become
+        // one axis, a longer run along memory.
+        let channels = self.shape(vw)[1].clone();
+        let run = channels.clone() * Dim::Known(spec.kernel.last().copied().unwrap_or(1));
+        if spec.groups == 1 && run.known().is_some_and(|r| r <= 64) && !channels.is_one() {
+            let rank = self.shape(vw).len();
+            let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
+            let nodes = self.origins(&[n]);
+            w = self.copy_to(&w, self.dtype(vw), self.name(vw), &order, &nodes)?;
+        }
+        // One channel per group is a sum of its own, without pairs.
+        if channels.is_one() {
+            return Ok(([x, w], [self.dtype(vx), self.dtype(vw)]));
+        }
+        let both = self.rounded(n, [(vx, x), (vw, w)])?;
+        let types = both.each_ref().map(|f| f.1);
+        Ok((both.map(|f| f.0), types))
     }
 
     /// Whether the output channels of convolution `n` are lanes that read their group's few inputs one after the
@@ -262,11 +336,6 @@ impl Lowering<'_> {
             } else {
                 spec.before[d - 2].clone()
             };
-            let stride = l.layout.modes[d]
-                .coalesce()
-                .leaves
-                .first()
-                .map_or(Dim::ZERO, |l| l.stride.clone());
             let inside = padded[d] == shape[d] && before.is_zero();
             Window {
                 out: dims[d].first().copied(),
@@ -277,7 +346,7 @@ impl Lowering<'_> {
                 extent: &shape[d],
                 inside,
             }
-            .apply(&b, &mut access, &stride);
+            .apply(&b, &mut access, &stride(&l.layout, d));
         }
         let t = b.load("x", self.dtype(v), access, touched(&l.layout), l.ix);
         let Some(write) = b.access(&to.layout, &dims) else {
@@ -294,20 +363,12 @@ impl Lowering<'_> {
     fn conv_transposed(&mut self, g: &Group, n: NodeId, spec: &ConvSpec) -> Result<()> {
         let node = self.graph.node(n);
         let (vx, vw, vo) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-        let spatial = spec.kernel.len();
-        let groups = Dim::Known(spec.groups);
         let x = self.channels_last(n, vx, spec, false)?;
         let w = self.flat(n, vw)?;
-        let (ws, os, xs) = (
+        let (weight, output, input) = (
             self.shape(vw).to_vec(),
             self.shape(vo).to_vec(),
             self.shape(vx).to_vec(),
-        );
-        // The channels stand in both shapes, which are equal: the one that is known to divide says more.
-        let known = xs[1].exact_div(&groups);
-        let (cg, og) = (
-            known.unwrap_or_else(|| each(&ws[0], &groups)),
-            ws[1].clone(),
         );
         let Some(before): Option<Vec<i64>> = spec.before.iter().map(Dim::known).collect() else {
             return self.fail(
@@ -315,16 +376,13 @@ impl Lowering<'_> {
                 "its padding depends on symbolic dims; bind them with --dim",
             );
         };
-        let order: Vec<usize> = [0].into_iter().chain(2..os.len()).chain([1]).collect();
+        let rank = output.len();
+        let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
         let direct = self.is_output[vo.0 as usize] && g.nodes.len() == 1;
+        let (name, dtype) = (self.name(vo), self.dtype(vo));
         let to = match direct {
-            true => self.new_value(
-                self.name(vo),
-                self.dtype(vo),
-                &os,
-                &super::row_major(os.len()),
-            ),
-            false => self.new_value(self.name(vo), self.dtype(vo), &os, &order),
+            true => self.new_value(name, dtype, &output, &super::row_major(rank)),
+            false => self.new_value(name, dtype, &output, &order),
         };
         // A phase without taps reads nothing, but fills a part of what the others fill per request.
         self.per_request = [&x, &w].iter().any(|l| {
@@ -333,134 +391,28 @@ impl Lowering<'_> {
                 plan::ValueOrigin::Weight(_) | plan::ValueOrigin::Init
             )
         });
-        let phases: i64 = spec.strides.iter().product();
-        for p in 0..phases {
-            let mut rest = p;
-            let mut phase = vec![0; spatial];
-            for d in (0..spatial).rev() {
-                phase[d] = rest % spec.strides[d];
-                rest /= spec.strides[d];
-            }
-            let mut b = Builder::new(
-                &format!("{} phase {p}", self.origins(&[n]).join(" ")),
-                Family::Conv,
-            );
-            let axis =
-                |b: &mut Builder, name: &str, e: &Dim| (!e.is_one()).then(|| b.axis(name, e));
-            let step = |l: &Layout, d: usize| {
-                l.modes[d]
-                    .coalesce()
-                    .leaves
-                    .first()
-                    .map_or(Dim::ZERO, |l| l.stride.clone())
-            };
-            let plain = |access: &mut Access, b: &Builder, axis: Option<AxisId>, stride: Dim| {
-                if let Some(a) = axis {
-                    access.terms.push(Term {
-                        axis: a,
-                        leaves: vec![Leaf {
-                            extent: b.extent(a).clone(),
-                            stride,
-                        }],
-                    });
-                }
-            };
-            let ab = axis(&mut b, "b", &os[0]);
-            let mut outs = Vec::new();
-            for d in 0..spatial {
-                let s = Dim::Known(spec.strides[d]);
-                let count = (os[2 + d].clone() - Dim::Known(phase[d])).ceil_div(&s);
-                outs.push(axis(
-                    &mut b,
-                    ["oh", "ow", "od"].get(d).copied().unwrap_or("o"),
-                    &count,
-                ));
-            }
-            let ag = axis(&mut b, "g", &groups);
-            let ao = axis(&mut b, "oc", &og);
-            let mut xa = Access::strided(x.layout.offset.clone(), vec![]);
-            let mut wa = Access::strided(w.layout.offset.clone(), vec![]);
-            let mut ya = Access::strided(to.layout.offset.clone(), vec![]);
-            plain(&mut xa, &b, ab, step(&x.layout, 0));
-            plain(&mut ya, &b, ab, step(&to.layout, 0));
-            let mut over = Vec::new();
-            let mut empty = false;
-            for d in 0..spatial {
-                let (s, dil, k) = (spec.strides[d], spec.dilations[d], spec.kernel[d]);
-                // Taps with (phase + before - tap * dilation) divisible by the stride: the first, and
-                // then every `every`-th.
-                let at = phase[d] + before[d];
-                let every = s / gcd(s, dil);
-                let first = (0..every.min(k)).find(|r| (at - r * dil).rem_euclid(s) == 0);
-                let r0 = first.unwrap_or(0);
-                let count = first.map_or(0, |r0| (k - r0 + every - 1) / every);
-                empty |= count == 0;
-                let tap = axis(
-                    &mut b,
-                    ["r", "s", "u"].get(d).copied().unwrap_or("t"),
-                    &Dim::Known(count.max(1)),
-                );
-                over.extend(tap);
-                let sx = step(&x.layout, 2 + d);
-                let sw = step(&w.layout, 2 + d);
-                Window {
-                    out: outs[d],
-                    tap,
-                    stride: 1,
-                    dilation: -(dil * every / s),
-                    base: Dim::Known((at - r0 * dil).div_euclid(s)),
-                    extent: &xs[2 + d],
-                    inside: false,
-                }
-                .apply(&b, &mut xa, &sx);
-                wa.offset = wa.offset + Dim::Known(r0) * sw.clone();
-                plain(&mut wa, &b, tap, sw * Dim::Known(every));
-                let sy = step(&to.layout, 2 + d);
-                ya.offset = ya.offset + Dim::Known(phase[d]) * sy.clone();
-                plain(&mut ya, &b, outs[d], sy * Dim::Known(s));
-            }
-            let ac = axis(&mut b, "c", &cg);
-            over.extend(ac);
-            let sc = step(&x.layout, 1);
-            plain(&mut xa, &b, ag, sc.clone() * cg.clone());
-            plain(&mut xa, &b, ac, sc);
-            // w is [c, og, taps]: the group is in the first dimension.
-            plain(&mut wa, &b, ag, step(&w.layout, 0) * cg.clone());
-            plain(&mut wa, &b, ac, step(&w.layout, 0));
-            plain(&mut wa, &b, ao, step(&w.layout, 1));
-            let sy = step(&to.layout, 1);
-            plain(&mut ya, &b, ag, sy.clone() * og.clone());
-            plain(&mut ya, &b, ao, sy);
-            for a in [&mut xa, &mut wa, &mut ya] {
-                a.terms.sort_by_key(|t| t.axis);
-            }
-            let out_axes: Vec<AxisId> = ab
-                .into_iter()
-                .chain(outs.iter().flatten().copied())
-                .chain(ag)
-                .chain(ao)
-                .collect();
-            let acc = b.fill("acc", accumulator(self.dtype(vo)), &out_axes, 0.0);
-            if !empty {
-                let tx = b.load("x", self.dtype(vx), xa, touched(&x.layout), x.ix);
-                let tw = b.load("w", self.dtype(vw), wa, touched(&w.layout), w.ix);
-                b.contract(acc, tx, tw, &over);
-            }
-            let result = cast(&mut b, acc, self.dtype(vo), &out_axes);
-            let o = b.operand(
-                "y",
-                self.dtype(vo),
-                Role::Write,
-                ya,
-                Dim::product(&os),
-                to.ix,
-            );
-            b.store_to(o, result);
-            let (k, args) = b.finish();
-            self.emit(k, args, self.origins(&[n]));
+        let groups = Dim::Known(spec.groups);
+        // The channels stand in both shapes, which are equal: the one that is known to divide says more.
+        let known = input[1].exact_div(&groups);
+        let t = Transposed {
+            n,
+            spec,
+            types: [vx, vw, vo].map(|v| self.dtype(v)),
+            group_inputs: known.unwrap_or_else(|| each(&weight[0], &groups)),
+            group_outputs: weight[1].clone(),
+            groups,
+            before,
+            input,
+            output,
+            x,
+            w,
+            to,
+        };
+        for p in 0..spec.strides.iter().product() {
+            self.transposed_phase(&t, p);
         }
         self.per_request = false;
-        self.located[vo.0 as usize] = Some(to);
+        self.located[vo.0 as usize] = Some(t.to);
         if direct || g.nodes.len() == 1 {
             return Ok(());
         }
@@ -470,6 +422,158 @@ impl Lowering<'_> {
         rest.nodes.retain(|&m| m != n);
         rest.mapping.remove(&vo);
         self.pointwise(&rest)
+    }
+
+    /// The kernel of one phase.
+    fn transposed_phase(&mut self, t: &Transposed<'_>, p: i64) {
+        let (spec, x, w) = (t.spec, &t.x, &t.w);
+        let phase = t.positions(p);
+        let name = format!("{} phase {p}", self.origins(&[t.n]).join(" "));
+        let mut b = Builder::new(&name, Family::Conv);
+        let ab = axis(&mut b, "b", &t.output[0]);
+        let mut outs = Vec::new();
+        for (d, at) in phase.iter().enumerate() {
+            let s = Dim::Known(spec.strides[d]);
+            let count = (t.output[2 + d].clone() - Dim::Known(*at)).ceil_div(&s);
+            outs.push(axis(&mut b, out_name(d), &count));
+        }
+        let ag = axis(&mut b, "g", &t.groups);
+        let ao = axis(&mut b, "oc", &t.group_outputs);
+        let start = |l: &Located| Access::strided(l.layout.offset.clone(), vec![]);
+        let mut a = PhaseAccess {
+            x: start(x),
+            w: start(w),
+            y: start(&t.to),
+        };
+        add_term(&mut a.x, &b, ab, stride(&x.layout, 0));
+        add_term(&mut a.y, &b, ab, stride(&t.to.layout, 0));
+        let mut over = Vec::new();
+        let mut empty = false;
+        for (d, at) in phase.iter().enumerate() {
+            let taps = t.taps(d, *at);
+            empty |= taps.count == 0;
+            let tap = axis(&mut b, tap_name(d), &Dim::Known(taps.count.max(1)));
+            over.extend(tap);
+            t.add_spatial(&b, &mut a, d, (*at, &taps), (outs[d], tap));
+        }
+        let ac = axis(&mut b, "c", &t.group_inputs);
+        over.extend(ac);
+        let sc = stride(&x.layout, 1);
+        add_term(&mut a.x, &b, ag, sc.clone() * t.group_inputs.clone());
+        add_term(&mut a.x, &b, ac, sc);
+        // w is [c, og, taps]: the group is in the first dimension.
+        let sw = stride(&w.layout, 0);
+        add_term(&mut a.w, &b, ag, sw.clone() * t.group_inputs.clone());
+        add_term(&mut a.w, &b, ac, sw);
+        add_term(&mut a.w, &b, ao, stride(&w.layout, 1));
+        let sy = stride(&t.to.layout, 1);
+        add_term(&mut a.y, &b, ag, sy.clone() * t.group_outputs.clone());
+        add_term(&mut a.y, &b, ao, sy);
+        for a in [&mut a.x, &mut a.w, &mut a.y] {
+            a.terms.sort_by_key(|t| t.axis);
+        }
+        let out_axes = ab.into_iter().chain(outs.into_iter().flatten());
+        let out_axes: Vec<AxisId> = out_axes.chain(ag).chain(ao).collect();
+        let acc = b.fill("acc", accumulator(t.types[2]), &out_axes, 0.0);
+        if !empty {
+            let tx = b.load("x", t.types[0], a.x, touched(&x.layout), x.ix);
+            let tw = b.load("w", t.types[1], a.w, touched(&w.layout), w.ix);
+            b.contract(acc, tx, tw, &over);
+        }
+        let result = cast(&mut b, acc, t.types[2], &out_axes);
+        let elements = Dim::product(&t.output);
+        let o = b.operand("y", t.types[2], Role::Write, a.y, elements, t.to.ix);
+        b.store_to(o, result);
+        let (k, args) = b.finish();
+        self.emit(k, args, self.origins(&[t.n]));
+    }
+}
+
+/// A transposed convolution: its shapes, and where its values lie.
+struct Transposed<'a> {
+    n: NodeId,
+    spec: &'a ConvSpec,
+    /// Of input, weight and output.
+    types: [DType; 3],
+    groups: Dim,
+    group_inputs: Dim,
+    group_outputs: Dim,
+    before: Vec<i64>,
+    input: Vec<Dim>,
+    output: Vec<Dim>,
+    x: Located,
+    w: Located,
+    to: Located,
+}
+
+/// The taps of one dimension that a phase takes: `first`, then every `every`-th, `count` of them.
+struct Taps {
+    first: i64,
+    every: i64,
+    count: i64,
+}
+
+/// Addresses of one phase.
+struct PhaseAccess {
+    x: Access,
+    w: Access,
+    y: Access,
+}
+
+impl Transposed<'_> {
+    /// The first output position of phase `p`, by dimension.
+    fn positions(&self, p: i64) -> Vec<i64> {
+        let mut rest = p;
+        let mut phase = vec![0; self.spec.kernel.len()];
+        for (at, s) in phase.iter_mut().zip(&self.spec.strides).rev() {
+            *at = rest % s;
+            rest /= s;
+        }
+        phase
+    }
+
+    /// Taps for which `phase + before - tap * dilation` is divisible by the stride.
+    fn taps(&self, d: usize, phase: i64) -> Taps {
+        let spec = self.spec;
+        let (s, dilation, k) = (spec.strides[d], spec.dilations[d], spec.kernel[d]);
+        let at = phase + self.before[d];
+        let every = s / gcd(s, dilation);
+        let divides = |r: &i64| (at - r * dilation).rem_euclid(s) == 0;
+        let first = (0..every.min(k)).find(divides);
+        Taps {
+            first: first.unwrap_or(0),
+            every,
+            count: first.map_or(0, |r| (k - r + every - 1) / every),
+        }
+    }
+
+    /// Adds what spatial dimension `d` adds to the addresses, for output positions from `phase` on.
+    fn add_spatial(
+        &self,
+        b: &Builder,
+        a: &mut PhaseAccess,
+        d: usize,
+        (phase, taps): (i64, &Taps),
+        (out, tap): (Option<AxisId>, Option<AxisId>),
+    ) {
+        let (s, dilation) = (self.spec.strides[d], self.spec.dilations[d]);
+        let at = phase + self.before[d];
+        Window {
+            out,
+            tap,
+            stride: 1,
+            dilation: -(dilation * taps.every / s),
+            base: Dim::Known((at - taps.first * dilation).div_euclid(s)),
+            extent: &self.input[2 + d],
+            inside: false,
+        }
+        .apply(b, &mut a.x, &stride(&self.x.layout, 2 + d));
+        let sw = stride(&self.w.layout, 2 + d);
+        a.w.offset = a.w.offset.clone() + Dim::Known(taps.first) * sw.clone();
+        add_term(&mut a.w, b, tap, sw * Dim::Known(taps.every));
+        let sy = stride(&self.to.layout, 2 + d);
+        a.y.offset = a.y.offset.clone() + Dim::Known(phase) * sy.clone();
+        add_term(&mut a.y, b, out, sy * Dim::Known(s));
     }
 }
 

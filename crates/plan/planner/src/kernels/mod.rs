@@ -176,64 +176,8 @@ impl<'a> Lowering<'a> {
                         format!("value '{}' is read before it is made", value.name),
                     );
                 };
-                let mut input = self.locate(node.inputs[0])?;
-                if let graph::View::Expand(shape) = view
-                    && input.view(view).is_none()
-                    && let Some(new) = shape.len().checked_sub(input.layout.modes.len())
-                {
-                    let want: Vec<Option<Dim>> = shape[new..].iter().cloned().map(Some).collect();
-                    let (dtype, name) = (self.dtype(node.inputs[0]), self.name(node.inputs[0]));
-                    input = self.fit(input, &want, dtype, name)?;
-                }
-                let assumed = match view {
-                    graph::View::Reshape(shape) if input.layout.size() != Dim::product(shape) => {
-                        crate::located::reshape_assuming(&input, shape)
-                    }
-                    _ => None,
-                };
-                match (assumed, input.view(view)) {
-                    (Some((l, ones)), _) => {
-                        for e in ones {
-                            self.constrain(&self.origins(&[n]).join(" "), &e, &Dim::ONE);
-                        }
-                        l
-                    }
-                    (_, Some(l)) => l,
-                    _ => {
-                        // Dense memory already has every shape of its size.
-                        let dense = input.layout.is_row_major(1)
-                            && input.layout.offset.is_zero()
-                            && matches!(view, graph::View::Reshape(_));
-                        let moved = if dense {
-                            input.clone()
-                        } else {
-                            self.program.whys.push(Why {
-                                pass: "layout".into(),
-                                subject: self.origins(&[n]).join(", "),
-                                choice: "moved".into(),
-                                alternatives: vec![],
-                                reason: "no strides express this view of its input's layout".into(),
-                            });
-                            self.materialise(
-                                &input,
-                                self.dtype(node.inputs[0]),
-                                self.name(node.inputs[0]),
-                                &self.origins(&[n]),
-                            )?
-                        };
-                        match moved.view(view) {
-                            Some(l) => l,
-                            None => match self.reshape_dense(n, &moved, view) {
-                                Some(l) => l,
-                                None => {
-                                    let (from, to) = (self.shape(node.inputs[0]), self.shape(v));
-                                    return self
-                                        .fail(n, format!("{from:?} cannot be seen as {to:?}"));
-                                }
-                            },
-                        }
-                    }
-                }
+                let view = view.clone();
+                self.locate_view(n, v, &view)?
             }
             ValueSource::Input(_) => {
                 return Err(PlannerError::Node {
@@ -245,6 +189,59 @@ impl<'a> Lowering<'a> {
         };
         self.located[v.0 as usize] = Some(found.clone());
         Ok(found)
+    }
+
+    /// Where the result `v` of view node `n` lies.
+    fn locate_view(&mut self, n: NodeId, v: ValueId, view: &graph::View) -> Result<Located> {
+        let read = self.graph.node(n).inputs[0];
+        let mut input = self.locate(read)?;
+        if let graph::View::Expand(shape) = view
+            && input.view(view).is_none()
+            && let Some(new) = shape.len().checked_sub(input.layout.modes.len())
+        {
+            let want: Vec<Option<Dim>> = shape[new..].iter().cloned().map(Some).collect();
+            input = self.fit(input, &want, self.dtype(read), self.name(read))?;
+        }
+        let assumed = match view {
+            graph::View::Reshape(shape) if input.layout.size() != Dim::product(shape) => {
+                crate::located::reshape_assuming(&input, shape)
+            }
+            _ => None,
+        };
+        if let Some((l, ones)) = assumed {
+            for e in ones {
+                self.constrain(&self.origins(&[n]).join(" "), &e, &Dim::ONE);
+            }
+            return Ok(l);
+        }
+        if let Some(l) = input.view(view) {
+            return Ok(l);
+        }
+        // Dense memory already has every shape of its size.
+        let dense = input.layout.is_row_major(1)
+            && input.layout.offset.is_zero()
+            && matches!(view, graph::View::Reshape(_));
+        let moved = if dense {
+            input.clone()
+        } else {
+            self.program.whys.push(Why {
+                pass: "layout".into(),
+                subject: self.origins(&[n]).join(", "),
+                choice: "moved".into(),
+                alternatives: vec![],
+                reason: "no strides express this view of its input's layout".into(),
+            });
+            let (dtype, name) = (self.dtype(read), self.name(read));
+            self.materialise(&input, dtype, name, &self.origins(&[n]))?
+        };
+        if let Some(l) = moved.view(view) {
+            return Ok(l);
+        }
+        if let Some(l) = self.reshape_dense(n, &moved, view) {
+            return Ok(l);
+        }
+        let (from, to) = (self.shape(read), self.shape(v));
+        self.fail(n, format!("{from:?} cannot be seen as {to:?}"))
     }
 
     /// Dense row-major memory under a reshape whose factors no rule takes apart. Sizes that no rule

@@ -249,31 +249,10 @@ impl Lowering<'_> {
         );
         self.located[out.0 as usize] = Some(to.clone());
         let mut b = Builder::new(&self.origins(&[n]).join(" "), Family::Move);
-        // Dimensions are split as the side that has finer modes sees them.
-        let mut dims: Vec<Vec<AxisId>> = Vec::new();
-        for (d, e) in self.shape(out).iter().enumerate() {
-            let mode = if d < axis {
-                &from.layout.modes[d]
-            } else if d < axis + q {
-                &by.layout.modes[batch + d - axis]
-            } else {
-                &from.layout.modes[d + 1 - q]
-            };
-            let leaves = mode.coalesce().leaves;
-            let extents: Vec<Dim> = if leaves.len() > 1 {
-                leaves.into_iter().map(|l| l.extent).collect()
-            } else {
-                vec![e.clone()]
-            };
-            dims.push(
-                extents
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, e)| !e.is_one())
-                    .map(|(p, e)| b.axis(&format!("d{d}_{p}"), e))
-                    .collect(),
-            );
-        }
+        let outer = from.layout.modes[..axis].iter();
+        let modes = outer.chain(&by.layout.modes[batch..batch + q]);
+        let modes = modes.chain(&from.layout.modes[axis + 1..]);
+        let dims = split_axes(&mut b, self.shape(out), modes);
         let fit = |a: Option<kernel::Access>, l: &Self| {
             a.map_or_else(
                 || {
@@ -330,6 +309,26 @@ impl Lowering<'_> {
         self.emit(k, args, self.origins(&[n]));
         Ok(())
     }
+}
+
+/// Axes of every dimension, which is split as its mode is.
+fn split_axes<'m>(
+    b: &mut Builder,
+    shape: &[Dim],
+    modes: impl Iterator<Item = &'m Mode>,
+) -> Vec<Vec<AxisId>> {
+    let mut dims = Vec::new();
+    for (d, (e, mode)) in shape.iter().zip(modes).enumerate() {
+        let leaves = mode.coalesce().leaves;
+        let extents: Vec<Dim> = match leaves.len() > 1 {
+            true => leaves.into_iter().map(|l| l.extent).collect(),
+            false => vec![e.clone()],
+        };
+        let parts = extents.iter().enumerate().filter(|(_, e)| !e.is_one());
+        let ids = parts.map(|(p, e)| b.axis(&format!("d{d}_{p}"), e));
+        dims.push(ids.collect());
+    }
+    dims
 }
 
 /// The scalar that a constant tensor value holds, when it is a weight.

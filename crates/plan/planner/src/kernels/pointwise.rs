@@ -5,20 +5,115 @@ use super::{Body, Builder, Lowering, Result};
 use crate::fuse::{Anchor, Group, Mapping};
 use graph::{Op, ValueId};
 use kernel::{AxisId, Family};
-use layout::{Dim, Leaf};
+use layout::{Dim, Layout, Leaf};
 use std::collections::BTreeMap;
+
+/// What a group reads, with how its dimensions lie in the group's, and where.
+struct Reads {
+    mappings: Vec<Mapping>,
+    layouts: Vec<Layout>,
+    /// Leaves of every dimension of the group as its readers see it.
+    modes: Vec<Vec<Vec<Leaf>>>,
+    /// The largest one, whose memory is walked in order.
+    lead: Option<usize>,
+}
+
+impl Reads {
+    fn see(&mut self, mapping: &Mapping, layout: &Layout) {
+        for (d, mode) in mapping.iter().zip(&layout.modes) {
+            if let Some(d) = d {
+                self.modes[*d].push(mode.coalesce().leaves);
+            }
+        }
+    }
+
+    /// Every dimension taken apart as finely as one of its readers sees it, if all others can follow.
+    fn splits(&self, full: &[Dim]) -> Vec<Vec<Dim>> {
+        let split = |(extent, seen): (&Dim, &Vec<Vec<Leaf>>)| {
+            let finest = seen.iter().max_by_key(|l| l.len());
+            let finest: Option<Vec<Dim>> =
+                finest.map(|l| l.iter().map(|x| x.extent.clone()).collect());
+            let follow = |f: &Vec<Dim>| {
+                let all = |l: &Vec<Leaf>| kernel_mode(l).refine(f).is_some();
+                f.len() > 1 && Dim::product(f) == *extent && seen.iter().all(all)
+            };
+            finest
+                .filter(follow)
+                .unwrap_or_else(|| vec![extent.clone()])
+        };
+        full.iter().zip(&self.modes).map(split).collect()
+    }
+
+    /// Parts of dimensions, as (dimension, part), in the order of the leading tensor's strides. Dimensions that it
+    /// does not move along keep their place by number.
+    fn order(&self, full: &[Dim], splits: &[Vec<Dim>]) -> Vec<(usize, usize)> {
+        let mut parts: Vec<(std::cmp::Reverse<i64>, usize, usize)> = Vec::new();
+        for (d, split) in splits
+            .iter()
+            .enumerate()
+            .filter(|(d, _)| !full[*d].is_one())
+        {
+            let strides: Option<Vec<i64>> = self.lead.and_then(|i| {
+                let at = self.mappings[i].iter().position(|m| *m == Some(d))?;
+                let mode = self.layouts[i].modes[at].refine(split)?;
+                Some(mode.leaves.iter().map(|l| magnitude(&l.stride)).collect())
+            });
+            for part in 0..split.len() {
+                let stride = strides.as_ref().map_or(0, |s| s[part]);
+                parts.push((std::cmp::Reverse(stride), d, part));
+            }
+        }
+        if parts.iter().any(|p| p.0.0 == 0) {
+            parts.sort_by_key(|p| (p.1, p.2));
+        } else {
+            parts.sort();
+        }
+        parts.into_iter().map(|p| (p.1, p.2)).collect()
+    }
+}
 
 impl Lowering<'_> {
     pub(crate) fn pointwise(&mut self, g: &Group) -> Result<()> {
+        let reads = self.group_reads(g)?;
+        let splits = reads.splits(&g.full);
+        let family = match g.anchor {
+            Anchor::Row => Family::Row,
+            _ => Family::Map,
+        };
+        let mut builder = Builder::new(&self.group_name(g), family);
+        let mut ids: BTreeMap<(usize, usize), AxisId> = BTreeMap::new();
+        for (d, part) in reads.order(&g.full, &splits) {
+            let name = match splits[d].len() > 1 {
+                true => format!("d{d}_{part}"),
+                false => format!("d{d}"),
+            };
+            ids.insert((d, part), builder.axis(&name, &splits[d][part]));
+        }
+        let own = |d: usize| {
+            let parts = 0..splits[d].len();
+            parts.filter_map(|p| ids.get(&(d, p)).copied()).collect()
+        };
+        let body = Body {
+            builder,
+            dims: (0..g.full.len()).map(own).collect(),
+            tiles: BTreeMap::new(),
+            indexed: true,
+            folded: Vec::new(),
+        };
+        self.close(body, g, None)
+    }
+
+    /// The values from outside that a group's nodes read.
+    fn group_reads(&mut self, g: &Group) -> Result<Reads> {
         let graph = self.graph;
-        let mut reads: Vec<(ValueId, Mapping)> = Vec::new();
+        let mut values: Vec<(ValueId, Mapping)> = Vec::new();
         for &n in &g.nodes {
             let node = graph.node(n);
             if matches!(node.op, Op::View(_)) {
                 continue;
             }
             for &v in &node.inputs {
-                if g.mapping.contains_key(&v) || reads.iter().any(|(r, _)| *r == v) {
+                if g.mapping.contains_key(&v) || values.iter().any(|(r, _)| *r == v) {
                     continue;
                 }
                 let m = match &node.op {
@@ -27,116 +122,33 @@ impl Lowering<'_> {
                     }
                     _ => operand_mapping(self.shape(v), &g.mapping[&node.outputs[0]], g, v),
                 };
-                reads.push((v, m));
+                values.push((v, m));
             }
         }
-        let mut modes: Vec<Vec<Vec<Leaf>>> = vec![Vec::new(); g.full.len()];
-        let mut lead: Option<(i64, usize)> = None;
-        let mut layouts = Vec::new();
-        for (i, (v, m)) in reads.iter().enumerate() {
-            let l = match self.gathered(*v)? {
+        let mut reads = Reads {
+            mappings: Vec::new(),
+            layouts: Vec::new(),
+            modes: vec![Vec::new(); g.full.len()],
+            lead: None,
+        };
+        let mut largest = i64::MIN;
+        for (i, (v, m)) in values.into_iter().enumerate() {
+            let layout = match self.gathered(v)? {
                 Some(g) => {
-                    for (d, mode) in m.iter().zip(&g.index.layout.modes) {
-                        if let Some(d) = d {
-                            modes[*d].push(mode.coalesce().leaves);
-                        }
-                    }
-                    crate::located::Located {
-                        ix: g.data.ix,
-                        layout: g.lead,
-                    }
+                    reads.see(&m, &g.index.layout);
+                    g.lead
                 }
-                None => self.locate(*v)?,
+                None => self.locate(v)?.layout,
             };
-            for (d, mode) in m.iter().zip(&l.layout.modes) {
-                if let Some(d) = d {
-                    modes[*d].push(mode.coalesce().leaves);
-                }
+            reads.see(&m, &layout);
+            let size = magnitude(&super::touched(&layout));
+            if reads.lead.is_none() || size > largest {
+                (reads.lead, largest) = (Some(i), size);
             }
-            // The largest input leads the order of the axes: its memory is walked in order.
-            let size = super::simplify::magnitude(&super::touched(&l.layout));
-            if lead.is_none_or(|(s, _)| size > s) {
-                lead = Some((size, i));
-            }
-            layouts.push(l.layout);
+            reads.layouts.push(layout);
+            reads.mappings.push(m);
         }
-        // A dimension is taken apart as finely as one of its readers sees it, if all others can follow.
-        let splits: Vec<Vec<Dim>> = g
-            .full
-            .iter()
-            .zip(&modes)
-            .map(|(extent, seen)| {
-                let finest = seen
-                    .iter()
-                    .max_by_key(|l| l.len())
-                    .map(|l| l.iter().map(|x| x.extent.clone()).collect::<Vec<_>>());
-                match finest {
-                    Some(f) if f.len() > 1 && Dim::product(&f) == *extent => {
-                        let fits = seen.iter().all(|l| kernel_mode(l).refine(&f).is_some());
-                        if fits { f } else { vec![extent.clone()] }
-                    }
-                    _ => vec![extent.clone()],
-                }
-            })
-            .collect();
-        // (stride in the leading tensor, dimension, part) decides the order of axes.
-        let mut parts: Vec<(std::cmp::Reverse<i64>, usize, usize)> = Vec::new();
-        for (d, split) in splits.iter().enumerate() {
-            if g.full[d].is_one() {
-                continue;
-            }
-            let strides: Option<Vec<i64>> = lead.and_then(|(_, i)| {
-                let at = reads[i].1.iter().position(|m| *m == Some(d))?;
-                Some(
-                    layouts[i].modes[at]
-                        .refine(split)?
-                        .leaves
-                        .iter()
-                        .map(|l| magnitude(&l.stride))
-                        .collect(),
-                )
-            });
-            for part in 0..split.len() {
-                let stride = strides.as_ref().map_or(0, |s| s[part]);
-                parts.push((std::cmp::Reverse(stride), d, part));
-            }
-        }
-        // Dimensions that the leading tensor does not move along keep their place by number.
-        if parts.iter().any(|p| p.0.0 == 0) {
-            parts.sort_by_key(|p| (p.1, p.2));
-        } else {
-            parts.sort();
-        }
-        let family = match g.anchor {
-            Anchor::Row => Family::Row,
-            _ => Family::Map,
-        };
-        let name = self.group_name(g);
-        let mut builder = Builder::new(&name, family);
-        let mut ids: BTreeMap<(usize, usize), AxisId> = BTreeMap::new();
-        for (_, d, part) in &parts {
-            let name = if splits[*d].len() > 1 {
-                format!("d{d}_{part}")
-            } else {
-                format!("d{d}")
-            };
-            ids.insert((*d, *part), builder.axis(&name, &splits[*d][*part]));
-        }
-        let dims = (0..g.full.len())
-            .map(|d| {
-                (0..splits[d].len())
-                    .filter_map(|p| ids.get(&(d, p)).copied())
-                    .collect()
-            })
-            .collect();
-        let body = Body {
-            builder,
-            dims,
-            tiles: BTreeMap::new(),
-            indexed: true,
-            folded: Vec::new(),
-        };
-        self.close(body, g, None)
+        Ok(reads)
     }
 
     /// A kernel's name: what its last member is called in the model, with the number of others.

@@ -9,6 +9,50 @@ use kernel::{Access, AxisId, Family, Term};
 use layout::{DType, Dim, Leaf};
 use std::collections::BTreeMap;
 
+/// The dimensions in the order of the input's memory, outermost first.
+fn memory_order(xs: &[Dim], stride: &dyn Fn(usize) -> Dim) -> Vec<usize> {
+    let mut order = row_major(xs.len());
+    if (0..xs.len()).all(|d| xs[d].is_one() || !stride(d).is_zero()) {
+        order.sort_by_key(|&d| {
+            let step = match xs[d].is_one() {
+                true => i64::MAX,
+                false => magnitude(&stride(d)),
+            };
+            (std::cmp::Reverse(step), d)
+        });
+    }
+    order
+}
+
+/// Axes by the output's dimensions, in this order, and those of the window, which stand before the innermost
+/// output axis, so that rows run along memory.
+fn pool_axes(
+    b: &mut Builder,
+    spec: &PoolSpec,
+    os: &[Dim],
+    order: &[usize],
+) -> (Vec<Vec<AxisId>>, Vec<Option<AxisId>>) {
+    let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
+    let mut output_axis = |b: &mut Builder, d: usize| {
+        if !os[d].is_one() {
+            let name = match d {
+                0 => "b".to_string(),
+                1 => "c".to_string(),
+                _ => format!("o{}", d - 2),
+            };
+            dims[d].push(b.axis(&name, &os[d]));
+        }
+    };
+    let lane = order.iter().rposition(|&d| !os[d].is_one());
+    let (outer, inner) = order.split_at(lane.unwrap_or(0));
+    outer.iter().for_each(|&d| output_axis(b, d));
+    let taps = (spec.kernel.iter().enumerate())
+        .map(|(d, &k)| (k != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(k))))
+        .collect();
+    inner.iter().for_each(|&d| output_axis(b, d));
+    (dims, taps)
+}
+
 impl Lowering<'_> {
     pub(crate) fn pool(&mut self, g: &Group, n: NodeId) -> Result<()> {
         let graph = self.graph;
@@ -31,45 +75,9 @@ impl Lowering<'_> {
                 .first()
                 .map_or(Dim::ZERO, |l| l.stride.clone())
         };
-        // Output axes in the order of the input's memory.
-        let mut order = row_major(os.len());
-        if (0..os.len()).all(|d| xs[d].is_one() || !stride(d).is_zero()) {
-            order.sort_by_key(|&d| {
-                (
-                    std::cmp::Reverse(if xs[d].is_one() {
-                        i64::MAX
-                    } else {
-                        magnitude(&stride(d))
-                    }),
-                    d,
-                )
-            });
-        }
         let mut b = Builder::new(&self.group_name(g), Family::Pool);
-        let mut dims: Vec<Vec<AxisId>> = vec![vec![]; os.len()];
-        // The window's axes stand before the innermost output axis, so that rows run along memory.
-        let lane = order.iter().rposition(|&d| !os[d].is_one());
-        let output_axis = |b: &mut Builder, dims: &mut Vec<Vec<AxisId>>, d: usize| {
-            if !os[d].is_one() {
-                let name = match d {
-                    0 => "b".to_string(),
-                    1 => "c".to_string(),
-                    _ => format!("o{}", d - 2),
-                };
-                dims[d].push(b.axis(&name, &os[d]));
-            }
-        };
-        for &d in order.iter().take(lane.unwrap_or(0)) {
-            output_axis(&mut b, &mut dims, d);
-        }
-        let taps: Vec<Option<AxisId>> = (0..spatial)
-            .map(|d| {
-                (spec.kernel[d] != 1).then(|| b.axis(&format!("t{d}"), &Dim::Known(spec.kernel[d])))
-            })
-            .collect();
-        for &d in order.iter().skip(lane.unwrap_or(0)) {
-            output_axis(&mut b, &mut dims, d);
-        }
+        let order = memory_order(&xs, &stride);
+        let (dims, taps) = pool_axes(&mut b, spec, &os, &order);
         let mut access = Access::strided(x.layout.offset.clone(), vec![]);
         for d in 0..2 {
             if let Some(&a) = dims[d].first() {

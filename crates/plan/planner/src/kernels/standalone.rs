@@ -1,6 +1,6 @@
 //! Nodes that stand alone: moves, control flow and host operators.
 use super::{Lowering, Result, row_major};
-use graph::{NodeId, Op, PadMode, ValueId};
+use graph::{Graph, NodeId, Op, PadMode, ValueId};
 use plan::{HostOp, Item, ItemWork, Segment, ValueIx, ValueOrigin, Why};
 use serde::Serialize;
 use tensor::{Attr, Attrs};
@@ -9,6 +9,7 @@ impl Lowering<'_> {
     pub(crate) fn alone(&mut self, n: NodeId) -> Result<()> {
         let graph = self.graph;
         let node = graph.node(n);
+        let host = |l: &mut Self, name: &str, why: &str| l.host(n, name, spec_attrs(&node.op), why);
         match &node.op {
             Op::Concat { axis } => self.concat(n, *axis),
             Op::Gather { axis, batch } => self.gather(n, *axis, *batch),
@@ -23,30 +24,18 @@ impl Lowering<'_> {
                 };
                 match value {
                     Some(value) if !value.is_nan() => self.pad_constant(n, before, value),
-                    _ => self.host(
-                        n,
-                        "core.pad",
-                        spec_attrs(&node.op),
-                        "the padding value is computed",
-                    ),
+                    _ => host(self, "core.pad", "the padding value is computed"),
                 }
             }
-            Op::Pad { .. } => self.host(
-                n,
+            Op::Pad { .. } => host(
+                self,
                 "core.pad",
-                spec_attrs(&node.op),
                 "elements of this type are moved by plain code",
             ),
-            Op::ScatterNd(_) => self.host(
-                n,
-                "core.scatter_nd",
-                spec_attrs(&node.op),
-                "scatter has no kernel family yet",
-            ),
-            Op::Scan { .. } => self.host(
-                n,
+            Op::ScatterNd(_) => host(self, "core.scatter_nd", "scatter has no kernel family yet"),
+            Op::Scan { .. } => host(
+                self,
                 "core.scan",
-                spec_attrs(&node.op),
                 "running reductions have no kernel family yet",
             ),
             Op::Recurrent(spec) => self.recurrent(n, spec),
@@ -55,10 +44,9 @@ impl Lowering<'_> {
                 k,
                 descending,
             } if self.selects(n, *axis, k) => self.select(n, *axis, *descending),
-            Op::Sort { .. } => self.host(
-                n,
+            Op::Sort { .. } => host(
+                self,
                 "core.sort",
-                spec_attrs(&node.op),
                 "more than a few elements are sorted by plain code",
             ),
             Op::Resample(spec) => self.host(
@@ -95,28 +83,38 @@ impl Lowering<'_> {
                 carried,
                 has_trip,
                 has_cond,
-            } => {
-                let mut dense = Vec::new();
-                for (i, &v) in node.inputs.iter().enumerate() {
-                    let skipped = (i == 0 && !has_trip) || (i == 1 && !has_cond);
-                    dense.push(if skipped { None } else { Some(self.dense(v)?) });
-                }
-                let body = Box::new(self.body(body)?);
-                let outputs = self.made(n);
-                let all: Vec<ValueIx> = dense.iter().skip(2).flatten().copied().collect();
-                self.program.segments.push(Segment::Loop {
-                    node: self.origins(&[n]).join(" "),
-                    trip: dense.first().copied().flatten(),
-                    cond: dense.get(1).copied().flatten(),
-                    carried: all[..*carried].to_vec(),
-                    captures: all[*carried..].to_vec(),
-                    body,
-                    outputs,
-                });
-                Ok(())
-            }
+            } => self.loop_segment(n, body, *carried, [*has_trip, *has_cond]),
             _ => self.fail(n, "this op has no lowering"),
         }
+    }
+
+    /// A loop; `has`: whether its number of turns and its condition are given.
+    fn loop_segment(
+        &mut self,
+        n: NodeId,
+        body: &Graph,
+        carried: usize,
+        has: [bool; 2],
+    ) -> Result<()> {
+        let graph = self.graph;
+        let mut dense = Vec::new();
+        for (i, &v) in graph.node(n).inputs.iter().enumerate() {
+            let given = has.get(i).copied().unwrap_or(true);
+            dense.push(if given { Some(self.dense(v)?) } else { None });
+        }
+        let body = Box::new(self.body(body)?);
+        let outputs = self.made(n);
+        let all: Vec<ValueIx> = dense.iter().skip(2).flatten().copied().collect();
+        self.program.segments.push(Segment::Loop {
+            node: self.origins(&[n]).join(" "),
+            trip: dense.first().copied().flatten(),
+            cond: dense.get(1).copied().flatten(),
+            carried: all[..carried].to_vec(),
+            captures: all[carried..].to_vec(),
+            body,
+            outputs,
+        });
+        Ok(())
     }
 
     pub(crate) fn recurrent_host(

@@ -4,10 +4,40 @@ use super::form::{gather_loops, places, wanted_tasks, whole};
 use super::product::{Product, share as share_of};
 use super::tiles;
 use crate::bind::ctx::Space;
-use kernel::{AxisId, AxisTile, CpuMapping, Mapping, MicroKernel, MicroShape, Schedule, Stmt};
+use kernel::{
+    AxisId, AxisTile, CpuMapping, Kernel, Mapping, MicroKernel, MicroShape, Schedule, Stmt,
+};
 
 /// Weight of elements read per multiply-add when register shapes are ranked.
 const READS: f64 = 0.2;
+
+/// Rows of a task: a fair share of `m`, and usual numbers.
+fn row_sizes(m: i64, fair: i64) -> Vec<i64> {
+    let mut sizes = vec![];
+    for r in [fair, 64, 32, 128, 16] {
+        let r = r.clamp(1, m).min(256);
+        if !sizes.contains(&r) {
+            sizes.push(r);
+        }
+    }
+    sizes
+}
+
+/// The kernel with its keys in pieces of about `tile`, where that is less than all of them and can be done.
+fn in_pieces(space: &Space, keys: &[AxisId], tile: i64) -> (Kernel, Vec<AxisTile>) {
+    let mut kernel = space.kernel.clone();
+    let all = space.points(keys);
+    let [axis] = *keys else {
+        return (kernel, vec![]);
+    };
+    let body = gather_loops(space.kernel, &[axis]).filter(|_| tile < all);
+    let Some(body) = body else {
+        return (kernel, vec![]);
+    };
+    kernel.body = body;
+    let tile = tiles::even(all, tile, space.ctx.lanes());
+    (kernel, vec![AxisTile { axis, tile }])
+}
 
 /// Candidates, best guesses first; none when the kernel is not two products with folds between.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
@@ -59,14 +89,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
         all.max_by(|a, b| score(a).total_cmp(&score(b))).copied()
     };
     let mut found = Vec::new();
-    let fair = (m * outer / wanted.max(1)).clamp(1, m);
-    let mut row_sizes = vec![];
-    for r in [fair, 64, 32, 128, 16] {
-        let r = r.clamp(1, m).min(256);
-        if !row_sizes.contains(&r) {
-            row_sizes.push(r);
-        }
-    }
+    let row_sizes = row_sizes(m, (m * outer / wanted.max(1)).clamp(1, m));
     let mut batch_order = space.inner_first(out, &batch);
     batch_order.retain(|a| !rows.contains(a));
     for r in row_sizes {
@@ -79,18 +102,7 @@ pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
             .into_iter()
             .take(space.ctx.most(3))
         {
-            let mut body = kernel.clone();
-            let mut loops = vec![];
-            if let [axis] = keys.as_slice()
-                && tile < t
-                && let Some(b) = gather_loops(kernel, &[*axis])
-            {
-                body.body = b;
-                loops.push(AxisTile {
-                    axis: *axis,
-                    tile: tiles::even(t, tile, space.ctx.lanes()),
-                });
-            }
+            let (body, loops) = in_pieces(space, &keys, tile);
             let mut cut = row_cut.clone();
             cut.extend(batch_order.iter().map(|&axis| AxisTile { axis, tile: 1 }));
             let grid = tiles::grid(space, &cut);

@@ -181,138 +181,109 @@ struct Frame<'a, 'b> {
     outer: Vec<AxisId>,
 }
 
-fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> Vec<Candidate> {
-    let ctx = space.ctx;
-    let k = space.kernel;
-    let out = space.main_output();
-    let sorted = |axes: &[AxisId]| out.map_or(axes.to_vec(), |o| space.inner_first(o, axes));
-    let mut order = p.over.clone();
-    if let Some(a) = space.source(p.a) {
-        order = space.inner_first(a, &p.over);
-        order.reverse();
-    }
-    let mut outer = sorted(
-        &p.columns
-            .iter()
-            .copied()
-            .filter(|&x| x != lane)
-            .collect::<Vec<_>>(),
-    );
-    outer.extend(sorted(&p.batch));
-    let frame = Frame {
-        space,
-        p,
-        lane,
-        packs,
-        order,
-        rows: sorted(&p.rows),
-        outer,
-    };
-    let (m, n, depth) = (
-        space.points(&p.rows),
-        space.extent(lane),
-        space.points(&p.over),
-    );
-    let bytes = |t: TileId| f64::from(space.kernel.tiles[t as usize].dtype.bits()) / 8.0;
-    let (size, b_size) = (
-        4.0,
-        if grouped(space, p).is_some() {
-            bytes(p.b)
-        } else {
-            4.0
-        },
-    );
-    let a_size = if grouped(space, p).is_some() {
-        bytes(p.a)
-    } else {
-        4.0
-    };
-    let cache = ctx.share();
-    let mut shapes: Vec<Option<MicroShape>> = vec![None];
-    if f32s && !ctx.target.micro.is_empty() {
-        // Products of groups come in the narrower shapes only.
-        let widest = match grouped(space, p) {
-            Some(_) => PAIRED * ctx.lanes(),
-            None => i64::MAX,
+/// Bytes and positions that tasks of a product are cut by.
+struct Sizes {
+    /// Rows, lanes and summed positions.
+    m: i64,
+    n: i64,
+    depth: i64,
+    /// Bytes of an element of the broadcast and of the streamed factor.
+    a_size: f64,
+    b_size: f64,
+    /// Bytes of the broadcast factor: windows share most of theirs.
+    a_bytes: f64,
+    /// Bytes of a worker's cache.
+    cache: f64,
+    /// Tasks that are wanted, and those that the outer axes make.
+    wanted: i64,
+    outer_tasks: i64,
+}
+
+/// Bytes of an element of a product's result.
+const RESULT_BYTES: f64 = 4.0;
+
+impl Sizes {
+    fn of(frame: &Frame<'_, '_>) -> Sizes {
+        let (space, p) = (frame.space, frame.p);
+        let k = space.kernel;
+        let is_grouped = grouped(space, p).is_some();
+        let bytes = |t: TileId| match is_grouped {
+            true => f64::from(k.tiles[t as usize].dtype.bits()) / 8.0,
+            false => 4.0,
         };
-        // Shapes that compute about equally fast differ in what they read per multiply-add.
-        let score = |s: &MicroShape| {
-            let (mr, nr) = (f64::from(s.mr), f64::from(s.nr));
-            let lie = lie(space, p, lane, packs, i64::from(s.mr).min(m), depth);
-            share(ctx, s, m, n) * lie - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
-        };
-        let narrow = ctx.target.micro.iter();
-        let narrow = narrow.filter(|s| i64::from(s.nr) <= widest);
-        let mut scored: Vec<(f64, &MicroShape)> = narrow.map(|s| (score(s), s)).collect();
-        scored.sort_by(|(x, a), (y, b)| y.total_cmp(x).then((b.nr, b.mr).cmp(&(a.nr, a.mr))));
-        let ranked: Vec<&MicroShape> = scored.into_iter().map(|s| s.1).collect();
-        shapes = ranked.iter().take(ctx.most(3)).map(|s| Some(**s)).collect();
-        // The best of those that read the weight as it is packed already is tried too.
-        if let (true, Some(o)) = (packs, space.source(p.b)) {
-            let there = space.packings.get(o as usize).copied().unwrap_or_default();
-            let reads = |s: &MicroShape| {
-                let packed = frame.packed(o, s);
-                packed.is_some_and(|p| there.iter().any(|k| alike(k, &p.kernel)))
-            };
-            if !there.is_empty() && !shapes.iter().flatten().any(reads) {
-                shapes.extend(ranked.iter().find(|s| reads(s)).map(|s| Some(**s)));
-            }
+        let a_size = bytes(p.a);
+        let a_bytes = space.source(p.a).map_or(f64::MAX, |o| {
+            space.ctx.top(&k.operands[o as usize].elements) as f64 * a_size
+        });
+        Sizes {
+            m: space.points(&p.rows),
+            n: space.extent(frame.lane),
+            depth: space.points(&p.over),
+            a_size,
+            b_size: bytes(p.b),
+            a_bytes,
+            cache: space.ctx.share(),
+            wanted: wanted_tasks(space.ctx, k, &whole(k)),
+            outer_tasks: space.points(&frame.outer),
         }
     }
-    let wanted = wanted_tasks(ctx, k, &whole(k));
-    let outer_tasks = space.points(&frame.outer);
-    let mut found: Vec<Candidate> = Vec::new();
-    let mut seen = BTreeSet::new();
-    // Bytes of the broadcast factor: windows share most of theirs.
-    let a_bytes = space.source(p.a).map_or(f64::MAX, |o| {
-        ctx.top(&k.operands[o as usize].elements) as f64 * a_size
-    });
+
+    /// Numbers of rows that tasks of `nt` columns may have: what fits beside the panels, or less so that all
+    /// workers get some, and halves of that. `near`: summed positions of the broadcast factor that stay near.
+    fn rows(&self, nt: i64, near: i64, mr: i64, most_halves: usize) -> Vec<i64> {
+        let col_tasks = (self.n + nt - 1) / nt;
+        let stays = self.a_bytes < self.cache / 2.0;
+        let room = self.cache - if stays { self.a_bytes } else { 0.0 };
+        let row = nt as f64 * RESULT_BYTES * 2.0
+            + match stays {
+                true => 0.0,
+                false => self.depth.min(near) as f64 * self.a_size,
+            };
+        let fit = (room / row) as i64;
+        let fair = (self.m * col_tasks * self.outer_tasks) / self.wanted.max(1);
+        let most = fit.clamp(1, self.m.max(1)).max(mr.min(self.m));
+        let first = match self.wanted > 1 {
+            true => fair.clamp(1, most).max(mr.min(self.m)),
+            false => most,
+        };
+        let halves = tiles::halves(most, mr.min(self.m).max(1));
+        let halves = halves.into_iter().take(most_halves);
+        [first].into_iter().chain(halves).collect()
+    }
+}
+
+fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> Vec<Candidate> {
+    let ctx = space.ctx;
+    let frame = Frame::new(space, p, lane, packs);
+    let sizes = Sizes::of(&frame);
+    let shapes = match f32s && !ctx.target.micro.is_empty() {
+        true => frame.shapes(&sizes),
+        false => vec![None],
+    };
     // A step that is not worth sharing is one task, unless a worker's cache is too small for it.
-    if wanted == 1 && (m * n) as f64 * size <= cache && outer_tasks == 1 {
+    let result = (sizes.m * sizes.n) as f64 * RESULT_BYTES;
+    if sizes.wanted == 1 && result <= sizes.cache && sizes.outer_tasks == 1 {
         let one = |s: &Option<MicroShape>| frame.candidate(*s, vec![], None);
         let all: Vec<Candidate> = shapes.iter().filter_map(one).collect();
         if !all.is_empty() {
             return all;
         }
     }
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut seen = BTreeSet::new();
     for shape in shapes {
         plan::pause();
         let (mr, nr) = shape.map_or((1, ctx.lanes()), |s| (i64::from(s.mr), i64::from(s.nr)));
         // Columns: panels that stay near while the rows go by.
-        let widest = ((cache / (depth as f64 * b_size)) as i64 / nr * nr).max(nr);
-        let cut_depth = (nr * depth) as f64 * b_size > cache;
-        let widest_depth = (cache / (nr as f64 * b_size)) as i64;
-        for nt in tiles::halves(widest.min((n + nr - 1) / nr * nr), nr)
-            .into_iter()
-            .take(ctx.most(4))
-        {
+        let (n, depth, b_size) = (sizes.n, sizes.depth, sizes.b_size);
+        let widest = ((sizes.cache / (depth as f64 * b_size)) as i64 / nr * nr).max(nr);
+        let cut_depth = (nr * depth) as f64 * b_size > sizes.cache;
+        let widest_depth = (sizes.cache / (nr as f64 * b_size)) as i64;
+        let columns = tiles::halves(widest.min((n + nr - 1) / nr * nr), nr);
+        for nt in columns.into_iter().take(ctx.most(4)) {
             let nt = tiles::even(n, nt, nr);
-            let col_tasks = (n + nt - 1) / nt;
-            // Rows: what fits beside the panels, or less so that all workers get some.
-            let room = cache - if a_bytes < cache / 2.0 { a_bytes } else { 0.0 };
-            let row = nt as f64 * size * 2.0
-                + if a_bytes < cache / 2.0 {
-                    0.0
-                } else {
-                    depth.min(widest_depth) as f64 * a_size
-                };
-            let fit = (room / row) as i64;
-            let fair = (m * col_tasks * outer_tasks) / wanted.max(1);
-            let most = fit.clamp(1, m.max(1)).max(mr.min(m));
-            let first = if wanted > 1 {
-                fair.clamp(1, most).max(mr.min(m))
-            } else {
-                most
-            };
-            let mut targets = vec![first];
-            targets.extend(
-                tiles::halves(most, mr.min(m).max(1))
-                    .into_iter()
-                    .take(ctx.most(4)),
-            );
-            for mt in targets {
-                let rows = tiles::fill(space, &frame.rows, mt, 1);
-                let mut cut = rows.clone();
+            for mt in sizes.rows(nt, widest_depth, mr, ctx.most(4)) {
+                let mut cut = tiles::fill(space, &frame.rows, mt, 1);
                 cut.push(AxisTile {
                     axis: lane,
                     tile: nt,
@@ -330,7 +301,67 @@ fn build(space: &Space, p: &Product, lane: AxisId, packs: bool, f32s: bool) -> V
     found
 }
 
-impl Frame<'_, '_> {
+impl<'a, 'b> Frame<'a, 'b> {
+    fn new(space: &'a Space<'b>, p: &'a Product, lane: AxisId, packs: bool) -> Frame<'a, 'b> {
+        let out = space.main_output();
+        let sorted = |axes: &[AxisId]| out.map_or(axes.to_vec(), |o| space.inner_first(o, axes));
+        let mut order = p.over.clone();
+        if let Some(a) = space.source(p.a) {
+            order = space.inner_first(a, &p.over);
+            order.reverse();
+        }
+        let others: Vec<AxisId> = p.columns.iter().copied().filter(|&x| x != lane).collect();
+        let mut outer = sorted(&others);
+        outer.extend(sorted(&p.batch));
+        Frame {
+            space,
+            p,
+            lane,
+            packs,
+            order,
+            rows: sorted(&p.rows),
+            outer,
+        }
+    }
+
+    /// Register tiles to try, the best guess first.
+    fn shapes(&self, sizes: &Sizes) -> Vec<Option<MicroShape>> {
+        let (space, p) = (self.space, self.p);
+        let ctx = space.ctx;
+        let (m, n, depth) = (sizes.m, sizes.n, sizes.depth);
+        // Products of groups come in the narrower shapes only.
+        let widest = match grouped(space, p) {
+            Some(_) => PAIRED * ctx.lanes(),
+            None => i64::MAX,
+        };
+        // Shapes that compute about equally fast differ in what they read per multiply-add.
+        let score = |s: &MicroShape| {
+            let (mr, nr) = (f64::from(s.mr), f64::from(s.nr));
+            let rows = i64::from(s.mr).min(m);
+            let lie = lie(space, p, self.lane, self.packs, rows, depth);
+            share(ctx, s, m, n) * lie - READS_WEIGH * (1.0 / mr.min(m as f64) + 1.0 / nr)
+        };
+        let narrow = ctx.target.micro.iter();
+        let narrow = narrow.filter(|s| i64::from(s.nr) <= widest);
+        let mut scored: Vec<(f64, &MicroShape)> = narrow.map(|s| (score(s), s)).collect();
+        scored.sort_by(|(x, a), (y, b)| y.total_cmp(x).then((b.nr, b.mr).cmp(&(a.nr, a.mr))));
+        let ranked: Vec<&MicroShape> = scored.into_iter().map(|s| s.1).collect();
+        let mut shapes: Vec<Option<MicroShape>> =
+            ranked.iter().take(ctx.most(3)).map(|s| Some(**s)).collect();
+        // The best of those that read the weight as it is packed already is tried too.
+        if let (true, Some(o)) = (self.packs, space.source(p.b)) {
+            let there = space.packings.get(o as usize).copied().unwrap_or_default();
+            let reads = |s: &MicroShape| {
+                let packed = self.packed(o, s);
+                packed.is_some_and(|p| there.iter().any(|k| alike(k, &p.kernel)))
+            };
+            if !there.is_empty() && !shapes.iter().flatten().any(reads) {
+                shapes.extend(ranked.iter().find(|s| reads(s)).map(|s| Some(**s)));
+            }
+        }
+        shapes
+    }
+
     /// Operand `o`, the streamed factor, packed for `shape`.
     fn packed(&self, o: OperandId, shape: &MicroShape) -> Option<super::candidate::Packed> {
         let (space, p, lane) = (self.space, self.p, self.lane);
@@ -342,7 +373,7 @@ impl Frame<'_, '_> {
             .collect();
         let by = grouped(space, p).map(|g| (g.axis, g.width));
         let nr = i64::from(shape.nr);
-        pack::pack(space, o, &others, lane, nr, &self.order, by)
+        pack::pack(space, o, (&others, lane, &self.order), nr, by)
     }
 
     fn candidate(

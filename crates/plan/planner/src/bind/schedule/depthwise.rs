@@ -70,7 +70,7 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
                     .filter(|x| *x != lane && !p.over.contains(x))
                     .collect();
                 let width = (n + lanes - 1) / lanes * lanes;
-                if let Some(new) = pack::pack(space, o, &others, lane, width, &p.over, None) {
+                if let Some(new) = pack::pack(space, o, (&others, lane, &p.over), width, None) {
                     kernel.operands[o as usize].access = new.access.clone();
                     kernel.operands[o as usize].elements = layout::Dim::Known(new.elements);
                     place[p.b as usize] = Place::InPlace;

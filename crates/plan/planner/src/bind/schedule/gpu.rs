@@ -12,7 +12,7 @@ use super::{gpu_flat, gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
     AxisId, AxisTile, Fragment, GpuMapping, GpuTarget, Kernel, Mapping, OperandId, Place, Schedule,
-    Stmt, Swizzle, TileId,
+    Spread, Stmt, Swizzle, TileId,
 };
 
 /// Registers of a thread that tile programs may count on, whatever a machine has.
@@ -76,6 +76,73 @@ struct Gpu<'a> {
     gpu: &'a GpuTarget,
     /// Tensor-core instruction; `None`: multiply-adds.
     fragment: Option<Fragment>,
+}
+
+/// A candidate's kernel and shape, its axes numbered so that a staged tile's last axis is the one along which its
+/// operand is contiguous.
+struct Renumbered {
+    kernel: Kernel,
+    sources: Vec<(TileId, OperandId)>,
+    grid: Vec<AxisTile>,
+    loops: Vec<AxisTile>,
+    rows: Vec<AxisId>,
+    columns: Vec<AxisId>,
+}
+
+impl Renumbered {
+    fn new(space: &Space, s: &Shape) -> Option<Renumbered> {
+        let mut kernel = space.kernel.clone();
+        let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
+        kernel.body = gather_loops(&kernel, &looped)?;
+        let staged = s.staged.iter();
+        let sources: Vec<(TileId, OperandId)> = staged
+            .map(|&(t, _)| Some((t, space.source(t)?)))
+            .collect::<Option<_>>()?;
+        let new = order(&kernel, &sources)?;
+        let to = |a: AxisId| new[a as usize];
+        let cuts = |v: &[AxisTile]| {
+            let each = v.iter().map(|c| AxisTile {
+                axis: to(c.axis),
+                ..*c
+            });
+            each.collect()
+        };
+        let list = |v: &[AxisId]| v.iter().map(|&a| to(a)).collect();
+        Some(Renumbered {
+            kernel: renumbered(kernel, &to),
+            sources,
+            grid: cuts(&s.grid),
+            loops: cuts(&s.loops),
+            rows: list(s.rows),
+            columns: list(s.columns),
+        })
+    }
+
+    /// Positions of an axis that a piece has, where that is known.
+    fn tile_of(&self, a: AxisId) -> Option<i64> {
+        let cut = self.grid.iter().chain(&self.loops).find(|t| t.axis == a);
+        let extent = &self.kernel.axes[a as usize].extent;
+        cut.map(|t| t.tile).or_else(|| extent.known())
+    }
+}
+
+/// Rows and columns over threads for plain multiply-adds: the squarest share per thread, with at least four
+/// columns together.
+fn multiply_add_spread(r: &Renumbered, threads: u32) -> Option<Vec<Spread>> {
+    let sized = |v: &[AxisId]| -> Option<Vec<(AxisId, i64)>> {
+        v.iter().map(|&a| Some((a, r.tile_of(a)?))).collect()
+    };
+    let (rows, columns) = (sized(&r.rows)?, sized(&r.columns)?);
+    let size = |v: &[(AxisId, i64)]| v.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
+    let (m, n) = (size(&rows), size(&columns));
+    let along = (0..=threads.ilog2())
+        .map(|i| 1u32 << i)
+        .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
+        .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
+    let mut lay = gpu_layout::ThreadLayout::new(threads);
+    lay.group(&columns, along, 4);
+    lay.group(&rows, threads / along, 4);
+    (lay.used() == threads).then_some(lay.spread)
 }
 
 /// What a candidate fixes beside the kernel.
@@ -282,69 +349,108 @@ impl Gpu<'_> {
     }
 
     fn candidate(&self, s: Shape, held: u32) -> Option<Candidate> {
-        let (space, limits) = (self.space, &self.space.ctx.machine.limits);
+        let space = self.space;
         let threads = s.warps[0] * s.warps[1] * 32;
-        let most = if s.staged.len() > 2 {
-            MOST_HELD
-        } else {
-            MOST_SUMS
+        let most = match s.staged.len() > 2 {
+            true => MOST_HELD,
+            false => MOST_SUMS,
         };
         if held > most {
             return None;
         }
-        let mut kernel = space.kernel.clone();
-        let looped: Vec<AxisId> = s.loops.iter().map(|l| l.axis).collect();
-        kernel.body = gather_loops(&kernel, &looped)?;
-        let sources: Vec<(TileId, OperandId)> = s
-            .staged
-            .iter()
-            .map(|&(t, _)| Some((t, space.source(t)?)))
-            .collect::<Option<_>>()?;
-        let new = order(&kernel, &sources)?;
-        let to = |a: AxisId| new[a as usize];
-        let kernel = renumbered(kernel, &to);
-        let cuts = |v: &[AxisTile]| {
-            v.iter()
-                .map(|c| AxisTile {
-                    axis: to(c.axis),
-                    ..*c
-                })
-                .collect::<Vec<_>>()
+        let r = Renumbered::new(space, &s)?;
+        let mut places = self.unstaged_places(&r.kernel);
+        let (bytes, run) = self.stage(&r, &s, &mut places)?;
+        let limits = &space.ctx.machine.limits;
+        let room = limits.shared_per_cta.as_ref();
+        if bytes > room.map_or(48 << 10, |l| l.value as i64) {
+            return None;
+        }
+        let spread = match self.fragment {
+            Some(_) => vec![],
+            None => multiply_add_spread(&r, threads)?,
         };
-        let (grid, loops) = (cuts(&s.grid), cuts(&s.loops));
-        let list = |v: &[AxisId]| v.iter().map(|&a| to(a)).collect::<Vec<_>>();
-        let tile_of = |a: AxisId| {
-            let cut = grid
-                .iter()
-                .chain(&loops)
-                .find(|t| t.axis == a)
-                .map(|t| t.tile);
-            cut.or_else(|| kernel.axes[a as usize].extent.known())
+        let mapping = GpuMapping {
+            threads,
+            warps: s.warps,
+            rows: r.rows.clone(),
+            columns: r.columns.clone(),
+            fragment: self.fragment,
+            load_bytes: *self.gpu.load_bytes.iter().filter(|&&b| b <= run).max()?,
+            unroll: match self.fragment {
+                Some(_) => 1,
+                None => unroll(self.gpu),
+            },
+            registers: self.registers(threads),
+            spread,
+            code: None,
         };
-        let places_of =
-            |t: TileId| match self.fragment.is_none() && kernel::recomputable(&kernel, t) {
-                true => Place::Recompute,
-                false => Place::Register,
-            };
-        let mut places: Vec<Place> = (0..kernel.tiles.len() as TileId).map(places_of).collect();
+        let what = format!(
+            "{}, {} warps, {bytes} B shared, raster {}",
+            tiles::describe(space, &s.grid, &s.loops),
+            threads / 32,
+            s.raster
+        );
+        let schedule = Schedule {
+            grid: r.grid,
+            loops: r.loops,
+            places,
+            chunk: 1,
+            raster: s.raster,
+            mapping: Mapping::Gpu(mapping),
+        };
+        Some(Candidate {
+            what,
+            kernel: r.kernel.into(),
+            schedule: schedule.into(),
+            packed: vec![],
+        })
+    }
+
+    /// Registers of each of so many threads.
+    fn registers(&self, threads: u32) -> u32 {
+        let limits = &self.space.ctx.machine.limits;
+        let file = limits.registers_per_sm.as_ref();
+        let file = file.map_or(65536, |l| l.value as u32);
+        let each = limits.registers_per_thread.as_ref();
+        let each = each.map_or(MOST_REGISTERS, |l| {
+            l.value.min(MOST_REGISTERS.into()) as u32
+        });
+        each.min(file / threads / 8 * 8)
+    }
+
+    /// Places of tiles before any is staged: loads where they lie, the others in registers or computed anew.
+    fn unstaged_places(&self, kernel: &Kernel) -> Vec<Place> {
+        let of = |t: TileId| match self.fragment.is_none() && kernel::recomputable(kernel, t) {
+            true => Place::Recompute,
+            false => Place::Register,
+        };
+        let mut places: Vec<Place> = (0..kernel.tiles.len() as TileId).map(of).collect();
         for st in &kernel.body {
             if let Stmt::Load { dst, .. } = st {
                 places[*dst as usize] = Place::InPlace;
             }
         }
+        places
+    }
+
+    /// Puts the staged tiles into shared memory; the bytes that they take there, and the longest run of bytes, up
+    /// to 16, that lies together in every source.
+    fn stage(&self, r: &Renumbered, s: &Shape, places: &mut [Place]) -> Option<(i64, u32)> {
+        let kernel = &r.kernel;
         let (mut bytes, mut run) = (0i64, 16);
-        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&sources) {
+        for (&(tile, stages), &(_, operand)) in s.staged.iter().zip(&r.sources) {
             let axes = &kernel.tiles[tile as usize].axes;
             let mut elements = 1i64;
             for &a in axes {
-                elements = elements.checked_mul(tile_of(a)?)?;
+                elements = elements.checked_mul(r.tile_of(a)?)?;
             }
             let &last = axes.last()?;
             // A line is what lies along the last axis and its neighbours of the same group.
-            let group = self.group_of(&kernel, tile, last, &list(s.rows), &list(s.columns));
+            let group = self.group_of(kernel, tile, last, &r.rows, &r.columns);
             let line = group
                 .iter()
-                .try_fold(1i64, |n, &a| n.checked_mul(tile_of(a)?))?;
+                .try_fold(1i64, |n, &a| n.checked_mul(r.tile_of(a)?))?;
             // Bits per element; swizzles are those of lines of 2-byte elements.
             let least = if self.fragment.is_some() { 8 } else { 32 };
             let bits = kernel.tiles[tile as usize].dtype.bits().max(least);
@@ -358,86 +464,11 @@ impl Gpu<'_> {
             let source = &kernel.operands[operand as usize];
             let each = (source.dtype.bits() / 8).max(1);
             let extent = &kernel.axes[last as usize].extent;
-            let n = source
-                .access
-                .run(last, extent, tile_of(last)?, (16 / each).max(1));
+            let most = (16 / each).max(1);
+            let n = source.access.run(last, extent, r.tile_of(last)?, most);
             run = run.min(n * each);
         }
-        let room = limits
-            .shared_per_cta
-            .as_ref()
-            .map_or(48 << 10, |l| l.value as i64);
-        if bytes > room {
-            return None;
-        }
-        let load_bytes = *self.gpu.load_bytes.iter().filter(|&&b| b <= run).max()?;
-        let file = limits
-            .registers_per_sm
-            .as_ref()
-            .map_or(65536, |l| l.value as u32);
-        let each = limits
-            .registers_per_thread
-            .as_ref()
-            .map_or(MOST_REGISTERS, |l| {
-                l.value.min(MOST_REGISTERS.into()) as u32
-            });
-        let registers = each.min(file / threads / 8 * 8);
-        let mut spread = vec![];
-        if self.fragment.is_none() {
-            let sized = |v: &[AxisId]| -> Option<Vec<(AxisId, i64)>> {
-                v.iter().map(|&a| Some((to(a), tile_of(to(a))?))).collect()
-            };
-            let (rows, columns) = (sized(s.rows)?, sized(s.columns)?);
-            let size = |v: &[(AxisId, i64)]| v.iter().fold(1i64, |p, a| p.saturating_mul(a.1));
-            let (m, n) = (size(&rows), size(&columns));
-            // The squarest share per thread, with at least four columns together.
-            let along = (0..=threads.ilog2())
-                .map(|i| 1u32 << i)
-                .filter(|&c| i64::from(c) <= n && i64::from(threads / c) <= m)
-                .min_by_key(|&c| m / i64::from(threads / c) + n / i64::from(c))?;
-            let mut lay = gpu_layout::ThreadLayout::new(threads);
-            lay.group(&columns, along, 4);
-            lay.group(&rows, threads / along, 4);
-            if lay.used() != threads {
-                return None;
-            }
-            spread = lay.spread;
-        }
-        let mapping = GpuMapping {
-            threads,
-            warps: s.warps,
-            rows: list(s.rows),
-            columns: list(s.columns),
-            fragment: self.fragment,
-            load_bytes,
-            unroll: match self.fragment {
-                Some(_) => 1,
-                None => unroll(self.gpu),
-            },
-            registers,
-            spread,
-            code: None,
-        };
-        let what = format!(
-            "{}, {} warps, {bytes} B shared, raster {}",
-            tiles::describe(space, &s.grid, &s.loops),
-            threads / 32,
-            s.raster
-        );
-        let schedule = Schedule {
-            grid,
-            loops,
-            places,
-            chunk: 1,
-            raster: s.raster,
-            mapping: Mapping::Gpu(mapping),
-        };
-        Some(Candidate {
-            what,
-            kernel: kernel.into(),
-            schedule: schedule.into(),
-            packed: vec![],
-        })
+        Some((bytes, run))
     }
 
     /// Axes of `tile` that are summed, rows or columns together with `axis`.

@@ -8,8 +8,8 @@ use super::product::Product;
 use super::{gpu_layout, tiles};
 use crate::bind::ctx::Space;
 use kernel::{
-    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Stmt, Swizzle,
-    TileId,
+    AxisId, AxisTile, GpuMapping, GpuTarget, Kernel, Mapping, Place, Role, Schedule, Spread, Stmt,
+    Swizzle, TileId,
 };
 
 /// Reduced positions that one thread walks by itself.
@@ -22,6 +22,27 @@ const MOST_ROW: i64 = 16;
 const PASS: i64 = 16;
 /// Threads that reduce together at most, where there is something else for others to do.
 const TEAM: u32 = 32;
+
+/// A tile in shared memory that nothing is copied to ahead of time.
+const SHARED: Place = Place::Shared {
+    swizzle: Swizzle {
+        bits: 0,
+        base: 0,
+        shift: 0,
+    },
+    stages: 1,
+};
+
+/// Elements of tile `t` that each thread has; `None` where its size is not known.
+fn elements_per_thread(k: &Kernel, s: &Schedule, spread: &[Spread], t: TileId) -> Option<i64> {
+    k.tiles[t as usize].axes.iter().try_fold(1i64, |n, &a| {
+        let known = k.axes[a as usize].extent.known();
+        let bound = s.tile(a).or(known)?.min(known.unwrap_or(i64::MAX)).max(1);
+        let over = spread.iter().find(|x| x.axis == a);
+        let count = over.map_or(1, |x| i64::from(x.count));
+        n.checked_mul((bound + count - 1) / count)
+    })
+}
 
 /// Candidates, best guesses first.
 pub(crate) fn candidates(space: &Space) -> Vec<Candidate> {
@@ -157,7 +178,6 @@ impl Flat<'_> {
         team: u32,
     ) -> Option<Candidate> {
         let space = self.space;
-        let limits = &space.ctx.machine.limits;
         // A symbolic axis is cut even where one piece covers it: tiles have a size then.
         let needed = |t: &&AxisTile| {
             let symbolic = kernel.axes[t.axis as usize].extent.known().is_none();
@@ -168,120 +188,20 @@ impl Flat<'_> {
             loops: loops.to_vec(),
             ..whole(kernel)
         };
-        let mut lay = gpu_layout::ThreadLayout::new(threads);
-        if team > 1 {
-            for a in self.reduced_inner_first() {
-                let n = space.len(&schedule, a);
-                let count = (team / lay.used()).min(1 << n.max(1).ilog2());
-                lay.along(a, count, 1);
-            }
-        }
-        // What tasks share out, then axes of the output that no task may cut.
-        let mut along = self.order.clone();
-        along.extend(
-            self.stored_axes(kernel)
-                .into_iter()
-                .filter(|a| !self.order.contains(a) && !loops.iter().any(|l| l.axis == *a)),
-        );
-        for &a in &along {
-            let n = space.len(&schedule, a).max(1);
-            let count = u32::try_from(n)
-                .unwrap_or(threads)
-                .min(threads)
-                .next_power_of_two();
-            lay.along(a, count, 1);
-        }
-        let mut spread = lay.spread;
-        gpu_layout::parts_alike(kernel, &mut spread);
-        let own = |s: &Schedule, t: TileId| -> Option<i64> {
-            let axes = &kernel.tiles[t as usize].axes;
-            axes.iter().try_fold(1i64, |n, &a| {
-                let known = kernel.axes[a as usize].extent.known();
-                let bound = s.tile(a).or(known)?.min(known.unwrap_or(i64::MAX)).max(1);
-                let count = spread
-                    .iter()
-                    .find(|x| x.axis == a)
-                    .map_or(1, |x| i64::from(x.count));
-                n.checked_mul((bound + count - 1) / count)
-            })
-        };
-        let mut held = 0i64;
-        let mut shared = 0u64;
-        let room = limits.shared_per_cta.as_ref().map_or(16 << 10, |l| l.value);
-        for t in 0..kernel.tiles.len() as TileId {
-            let n = own(&schedule, t);
-            let loaded = space.source(t).is_some();
-            let once = kernel
-                .body
-                .iter()
-                .filter(|s| s.writes().contains(&t))
-                .count()
-                == 1;
-            let uses = kernel
-                .body
-                .iter()
-                .filter(|s| s.reads().contains(&t))
-                .count();
-            let row =
-                team > 1 && uses > 1 && n.is_some_and(|n| n <= MOST_ROW && held + n <= MOST_HELD);
-            let fits = n.is_some_and(|n| held + n <= MOST_HELD);
-            schedule.places[t as usize] = if loaded && once {
-                match row {
-                    true => Place::Register,
-                    false => Place::InPlace,
-                }
-            } else if gpu_layout::handed_over(kernel, t, &spread) {
-                let bytes = self.bytes(kernel, &schedule, t)?;
-                shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
-                Place::Shared {
-                    swizzle: Swizzle::default(),
-                    stages: 1,
-                }
-            } else if kernel::recomputable(kernel, t) {
-                Place::Recompute
-            } else if fits {
-                Place::Register
-            } else {
-                let bytes = self.bytes(kernel, &schedule, t)?;
-                shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
-                Place::Shared {
-                    swizzle: Swizzle::default(),
-                    stages: 1,
-                }
-            };
-            if schedule.places[t as usize] == Place::Register {
-                held += n.unwrap_or(0);
-            }
-        }
+        let spread = self.spread(kernel, &schedule, threads, team);
+        let (held, shared) = self.place_tiles(kernel, &mut schedule, &spread, team > 1)?;
         // What threads exchange when they reduce together.
         let scalars = kernel.body.iter().map(|s| match s {
             Stmt::Fold { state, .. } => state.len() as u64,
             _ => 1,
         });
         let exchanged = scalars.max().unwrap_or(1) * u64::from(threads) * 8;
-        if team > 1 && shared + exchanged > room {
+        if team > 1 && shared + exchanged > self.shared_room() {
             return None;
         }
-        let file = limits
-            .registers_per_sm
-            .as_ref()
-            .map_or(65_536, |l| l.value as u32);
-        let most = limits
-            .registers_per_thread
-            .as_ref()
-            .map_or(MOST_REGISTERS, |l| {
-                l.value.min(MOST_REGISTERS.into()) as u32
-            });
-        let wanted = (24 + held.clamp(0, 231) as u32).div_ceil(8) * 8;
-        let registers = wanted.min(most).min(file / threads.max(1) / 8 * 8).max(24);
         let columns: Vec<AxisId> = self.unit.into_iter().collect();
-        let rows = self
-            .order
-            .iter()
-            .rev()
-            .copied()
-            .filter(|a| !columns.contains(a))
-            .collect();
+        let rows = self.order.iter().rev().copied();
+        let rows = rows.filter(|a| !columns.contains(a)).collect();
         let what = format!(
             "{}, {threads} threads{}, {shared} B shared",
             tiles::describe(space, &schedule.grid, loops),
@@ -298,7 +218,7 @@ impl Flat<'_> {
             fragment: None,
             load_bytes: self.load_bytes(kernel, &schedule),
             unroll: super::gpu::unroll(self.gpu),
-            registers,
+            registers: self.registers(threads, held),
             spread,
             code: None,
         });
@@ -308,6 +228,100 @@ impl Flat<'_> {
             schedule: schedule.into(),
             packed: vec![],
         })
+    }
+
+    /// Bytes of shared memory that a CTA may have.
+    fn shared_room(&self) -> u64 {
+        let limit = &self.space.ctx.machine.limits.shared_per_cta;
+        limit.as_ref().map_or(16 << 10, |l| l.value)
+    }
+
+    /// Registers of a thread that holds `held` elements.
+    fn registers(&self, threads: u32, held: i64) -> u32 {
+        let limits = &self.space.ctx.machine.limits;
+        let file = limits.registers_per_sm.as_ref();
+        let file = file.map_or(65_536, |l| l.value as u32);
+        let most = limits.registers_per_thread.as_ref();
+        let most = most.map_or(MOST_REGISTERS, |l| {
+            l.value.min(MOST_REGISTERS.into()) as u32
+        });
+        let wanted = (24 + held.clamp(0, 231) as u32).div_ceil(8) * 8;
+        wanted.min(most).min(file / threads.max(1) / 8 * 8).max(24)
+    }
+
+    /// How axes lie over threads: teams along what is reduced, then what tasks share out, then axes of the output
+    /// that no task may cut.
+    fn spread(&self, kernel: &Kernel, s: &Schedule, threads: u32, team: u32) -> Vec<Spread> {
+        let space = self.space;
+        let mut lay = gpu_layout::ThreadLayout::new(threads);
+        if team > 1 {
+            for a in self.reduced_inner_first() {
+                let n = space.len(s, a);
+                let count = (team / lay.used()).min(1 << n.max(1).ilog2());
+                lay.along(a, count, 1);
+            }
+        }
+        let looped = |a: AxisId| s.loops.iter().any(|l| l.axis == a);
+        let stored = self.stored_axes(kernel).into_iter();
+        let others = stored.filter(|a| !self.order.contains(a) && !looped(*a));
+        for a in self.order.iter().copied().chain(others) {
+            let n = space.len(s, a).max(1);
+            let count = u32::try_from(n).unwrap_or(threads).min(threads);
+            lay.along(a, count.next_power_of_two(), 1);
+        }
+        let mut spread = lay.spread;
+        gpu_layout::parts_alike(kernel, &mut spread);
+        spread
+    }
+
+    /// Gives every tile a place; how many elements a thread then holds in registers, and the bytes of shared
+    /// memory. `None` where those do not suffice.
+    fn place_tiles(
+        &self,
+        kernel: &Kernel,
+        schedule: &mut Schedule,
+        spread: &[Spread],
+        teams: bool,
+    ) -> Option<(i64, u64)> {
+        let room = self.shared_room();
+        let (mut held, mut shared) = (0i64, 0u64);
+        let count = |list: &dyn Fn(&Stmt) -> Vec<TileId>, t: TileId| {
+            let all = kernel.body.iter();
+            all.filter(|s| list(s).contains(&t)).count()
+        };
+        for t in 0..kernel.tiles.len() as TileId {
+            let n = elements_per_thread(kernel, schedule, spread, t);
+            let loaded = self.space.source(t).is_some();
+            let once = count(&|s| s.writes(), t) == 1;
+            let uses = count(&|s| s.reads(), t);
+            let row =
+                teams && uses > 1 && n.is_some_and(|n| n <= MOST_ROW && held + n <= MOST_HELD);
+            let fits = n.is_some_and(|n| held + n <= MOST_HELD);
+            let place = if loaded && once {
+                match row {
+                    true => Place::Register,
+                    false => Place::InPlace,
+                }
+            } else if gpu_layout::handed_over(kernel, t, spread) {
+                SHARED
+            } else if kernel::recomputable(kernel, t) {
+                Place::Recompute
+            } else if fits {
+                Place::Register
+            } else {
+                SHARED
+            };
+            match place {
+                Place::Register => held += n.unwrap_or(0),
+                Place::Shared { .. } => {
+                    let bytes = self.bytes(kernel, schedule, t)?;
+                    shared = shared.checked_add(bytes).filter(|&s| s <= room)?;
+                }
+                _ => {}
+            }
+            schedule.places[t as usize] = place;
+        }
+        Some((held, shared))
     }
 
     /// Axes of what is stored, innermost of the main output first.

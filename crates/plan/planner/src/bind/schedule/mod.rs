@@ -75,20 +75,7 @@ pub(crate) fn choose(
         ..Space::new(ctx, kernel)
     };
     let gpu = ctx.target.gpu.is_some();
-    // A launch of the user's PTX computes the whole: nothing is printed of it.
-    if let Some(what) = ctx.target.lacking(kernel).filter(|_| gpu && !facts.whole) {
-        return Err(format!("target {} has no form for {what}", ctx.target.name));
-    }
-    let mut list = match gpu {
-        true => gpu::candidates(&space),
-        false => generated(&space, constant),
-    };
-    if list.is_empty() {
-        return Err(format!(
-            "target {} has no schedule for a kernel of family {:?} with these element types and extents",
-            ctx.target.name, kernel.family
-        ));
-    }
+    let mut list = candidates(&space, facts)?;
     let there = facts.packings.iter().any(|p| !p.is_empty());
     let reuses = |c: &Candidate| {
         let mut packed = c.packed.iter().filter(|(o, _)| constant(*o));
@@ -101,23 +88,7 @@ pub(crate) fn choose(
     if let (Some(sweep), false) = (ctx.sweep, gpu) {
         sweep.choose(&space, constant, &mut list, &mut best);
     }
-    let mut reused = false;
-    if let Some(first) = best.first().filter(|b| there && !reuses(&list[b.1])) {
-        let limit = REUSE * first.0;
-        if let Some(at) = best.iter().position(|b| b.0 <= limit && reuses(&list[b.1])) {
-            best[..=at].rotate_right(1);
-            reused = true;
-        }
-    }
-    let alternatives: Vec<Alternative> = best
-        .iter()
-        .skip(1)
-        .take(KEPT)
-        .map(|b| Alternative {
-            what: list[b.1].what.clone(),
-            predicted_s: b.3.time_s,
-        })
-        .collect();
+    let reused = there && prefer_reuse(&mut best, &|at| reuses(&list[at]));
     if best.is_empty() {
         let first = list.swap_remove(0);
         let why = TileProgram::new(first.kernel, first.schedule).err();
@@ -131,27 +102,23 @@ pub(crate) fn choose(
             whys,
         ));
     }
-    let (_, at, mut work, mut cost) = best.swap_remove(0);
-    let mut chosen = list.swap_remove(at);
-    // What is predicted is what runs: tiles of other axes may be turned as they are loaded.
-    if let Some((k, s)) = lanes_last(&chosen.kernel, &chosen.schedule) {
-        (chosen.kernel, chosen.schedule) = (k, s);
-        (work, cost) = predict_step(ctx, &chosen.kernel, &chosen.schedule)
-            .ok_or("moving its lanes makes no valid program; this is a fault, report it")?;
-    }
-    let seconds = cost.time_s;
-    // A CTA takes one task: handing out is what its hardware does.
-    if !gpu {
-        set_chunk(ctx, &mut chosen.schedule, &work, seconds);
-    }
+    let others = best.iter().skip(1).take(KEPT);
+    let alternatives: Vec<Alternative> = others
+        .map(|b| Alternative {
+            what: list[b.1].what.clone(),
+            predicted_s: b.3.time_s,
+        })
+        .collect();
+    let (_, at, work, cost) = best.swap_remove(0);
+    let choice = finished(ctx, list.swap_remove(at), work, cost)?;
     whys.push(Why {
         pass: "schedule".into(),
         subject: kernel.name.clone(),
-        choice: chosen.what.clone(),
+        choice: choice.1,
         reason: format!(
             "predicted {:.1} us, bound by {}{}",
-            seconds * 1e6,
-            cost.bound,
+            choice.0.cost.time_s * 1e6,
+            choice.0.cost.bound,
             match reused {
                 true => "; its weights are packed like this already",
                 false => "",
@@ -159,7 +126,62 @@ pub(crate) fn choose(
         ),
         alternatives,
     });
-    Ok(Choice {
+    Ok(choice.0)
+}
+
+/// Every candidate that the target has for a kernel, best guesses first.
+fn candidates(space: &Space, facts: &Facts) -> Result<Vec<Candidate>, String> {
+    let (ctx, kernel) = (space.ctx, space.kernel);
+    let gpu = ctx.target.gpu.is_some();
+    // A launch of the user's PTX computes the whole: nothing is printed of it.
+    if let Some(what) = ctx.target.lacking(kernel).filter(|_| gpu && !facts.whole) {
+        return Err(format!("target {} has no form for {what}", ctx.target.name));
+    }
+    let list = match gpu {
+        true => gpu::candidates(space),
+        false => generated(space, facts.constant),
+    };
+    match list.is_empty() {
+        false => Ok(list),
+        true => Err(format!(
+            "target {} has no schedule for a kernel of family {:?} with these element types and extents",
+            ctx.target.name, kernel.family
+        )),
+    }
+}
+
+/// Puts the best candidate that reads weights as they are packed already in front, where it is nearly as good as
+/// the first; true where that changes the first.
+fn prefer_reuse(best: &mut [Rank], reuses: &dyn Fn(usize) -> bool) -> bool {
+    let Some(first) = best.first().filter(|b| !reuses(b.1)) else {
+        return false;
+    };
+    let limit = REUSE * first.0;
+    let Some(at) = best.iter().position(|b| b.0 <= limit && reuses(b.1)) else {
+        return false;
+    };
+    best[..=at].rotate_right(1);
+    true
+}
+
+/// The chosen candidate as it runs, and what it is called.
+fn finished(
+    ctx: Ctx,
+    mut chosen: Candidate,
+    mut work: Work,
+    mut cost: Cost,
+) -> Result<(Choice, String), String> {
+    // What is predicted is what runs: tiles of other axes may be turned as they are loaded.
+    if let Some((k, s)) = lanes_last(&chosen.kernel, &chosen.schedule) {
+        (chosen.kernel, chosen.schedule) = (k, s);
+        (work, cost) = predict_step(ctx, &chosen.kernel, &chosen.schedule)
+            .ok_or("moving its lanes makes no valid program; this is a fault, report it")?;
+    }
+    // A CTA takes one task: handing out is what its hardware does.
+    if ctx.target.gpu.is_none() {
+        set_chunk(ctx, &mut chosen.schedule, &work, cost.time_s);
+    }
+    let choice = Choice {
         kernel: chosen.kernel,
         schedule: chosen.schedule,
         packed: chosen.packed,
@@ -167,7 +189,8 @@ pub(crate) fn choose(
         work,
         cost,
         taken: false,
-    })
+    };
+    Ok((choice, chosen.what))
 }
 
 /// Leaves `most` of `list`: the first, and of those behind that `reuse` what is there as many as one in

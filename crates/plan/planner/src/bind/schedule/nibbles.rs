@@ -84,7 +84,7 @@ fn build(space: &Space, constant: &dyn Fn(OperandId) -> bool) -> Option<Vec<Cand
     let mut place = places(space, Some(lane));
     for o in all {
         let group = (o == numbers).then_some((inner, GROUP));
-        let new = pack::pack(space, o, &[], lane, lanes, &order, group)?;
+        let new = pack::pack(space, o, (&[], lane, &order), lanes, group)?;
         kernel.operands[o as usize].access = new.access.clone();
         kernel.operands[o as usize].elements = Dim::Known(new.elements);
         packed.push((o, new));

@@ -68,9 +68,9 @@ pub(crate) fn candidates(space: &Space, constant: &dyn Fn(OperandId) -> bool) ->
                 };
                 let worth = constant(o) || ordered >= WORTH_PACKING;
                 let fits = worth && space.ctx.pack && pack::fits(space, o);
-                let new = shape
-                    .filter(|_| fits)
-                    .and_then(|s| pack::pack(space, o, &[], lane, i64::from(s.nr), &p.over, None));
+                let new = shape.filter(|_| fits).and_then(|s| {
+                    pack::pack(space, o, (&[], lane, &p.over), i64::from(s.nr), None)
+                });
                 // Rows of weights that lie across the lanes are multiplied as they are.
                 place[p.b as usize] = Place::InPlace;
                 if let Some(new) = new {

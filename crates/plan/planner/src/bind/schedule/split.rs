@@ -137,66 +137,79 @@ fn costed(ctx: Ctx, two: &Two, axis: &str, ranked: Ranked) -> Option<Found> {
     })
 }
 
-/// The product of `p` in `parts` along `axis`, whose extent is a multiple of them, and the sum of the
-/// parts with what follows; `None` where the kernel has another form.
-fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
-    let k = space.kernel;
-    let acc = &k.tiles[p.acc as usize];
-    let zero = |e: &Expr| {
-        let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
-        match out {
-            Some(Inst::Float { bits, .. }) => f64::from_bits(*bits) == 0.0,
-            Some(Inst::Int { value, .. }) => *value == 0,
-            _ => false,
+/// The statements of a kernel around its product.
+struct Around<'k> {
+    /// Where the product is in the body.
+    at: usize,
+    fill: &'k Stmt,
+    /// What makes the factors, and its tiles.
+    feeds: Vec<&'k Stmt>,
+    need: BTreeSet<TileId>,
+    /// The product and what is left for afterwards, each with its place in the body.
+    rest: Vec<(usize, &'k Stmt)>,
+}
+
+impl<'k> Around<'k> {
+    /// `None` where the kernel has another form than a product along `axis` with what feeds and follows it.
+    fn of(k: &'k Kernel, p: &Product, axis: AxisId) -> Option<Around<'k>> {
+        let product = |s: &Stmt| matches!(s, Stmt::Contract { .. });
+        let at = k.body.iter().position(product)?;
+        let mut before = k.body[..at].iter().filter(|s| s.writes().contains(&p.acc));
+        let zeros = |s: &&Stmt| s.as_fill().is_some_and(|f| is_zero(f.1));
+        let fill = before.next().filter(zeros)?;
+        let dtype = k.tiles[p.acc as usize].dtype;
+        if before.next().is_some() || !matches!(dtype, DType::F32 | DType::I32) {
+            return None;
         }
-    };
-    let at = k
-        .body
-        .iter()
-        .position(|s| matches!(s, Stmt::Contract { .. }))?;
-    let mut before = k.body[..at].iter().filter(|s| s.writes().contains(&p.acc));
-    let fill = before
-        .next()
-        .filter(|s| s.as_fill().is_some_and(|f| zero(f.1)))?;
-    if before.next().is_some() || !matches!(acc.dtype, DType::F32 | DType::I32) {
-        return None;
-    }
-    // What makes the factors.
-    let mut need: BTreeSet<TileId> = BTreeSet::from([p.a, p.b]);
-    let mut feeds: Vec<&Stmt> = vec![];
-    for s in k.body[..at].iter().rev() {
-        if !s.writes().iter().any(|t| need.contains(t)) {
-            continue;
+        let mut need: BTreeSet<TileId> = BTreeSet::from([p.a, p.b]);
+        let mut feeds: Vec<&Stmt> = vec![];
+        for s in k.body[..at].iter().rev() {
+            if !s.writes().iter().any(|t| need.contains(t)) {
+                continue;
+            }
+            match s {
+                Stmt::Load { .. } => {}
+                Stmt::Map { expr, .. } if !counts(expr, axis) => need.extend(s.reads()),
+                _ => return None,
+            }
+            feeds.push(s);
         }
-        match s {
-            Stmt::Load { .. } => {}
-            Stmt::Map { expr, .. } if !counts(expr, axis) => need.extend(s.reads()),
-            _ => return None,
+        feeds.reverse();
+        if need.contains(&p.acc) {
+            return None;
         }
-        feeds.push(s);
+        Some(Around {
+            at,
+            fill,
+            feeds,
+            need,
+            rest: after(k, p, axis, at)?,
+        })
     }
-    feeds.reverse();
-    if need.contains(&p.acc) {
-        return None;
-    }
-    // What is left for afterwards.
+}
+
+/// The product, which is statement `at`, and what follows from it, each with its place in the body; `None` where
+/// something of that touches the summed axis.
+fn after<'k>(
+    k: &'k Kernel,
+    p: &Product,
+    axis: AxisId,
+    at: usize,
+) -> Option<Vec<(usize, &'k Stmt)>> {
     let mut live: BTreeSet<TileId> = BTreeSet::new();
     let mut rest: Vec<(usize, &Stmt)> = vec![];
     for (i, s) in k.body.iter().enumerate().rev() {
-        let wanted = matches!(s, Stmt::Store { .. }) || s.writes().iter().any(|t| live.contains(t));
         if i == at {
             live.contains(&p.acc).then_some(())?;
             rest.push((i, s));
             continue;
         }
+        let wanted = matches!(s, Stmt::Store { .. }) || s.writes().iter().any(|t| live.contains(t));
         if !wanted {
             continue;
         }
-        let touches = s
-            .reads()
-            .iter()
-            .chain(&s.writes())
-            .any(|&t| k.tiles[t as usize].axes.contains(&axis))
+        let has = |&t: &TileId| k.tiles[t as usize].axes.contains(&axis);
+        let touches = s.reads().iter().chain(&s.writes()).any(has)
             || s.over().contains(&axis)
             || matches!(s, Stmt::Map { expr, .. } if counts(expr, axis))
             || matches!(s, Stmt::Relabel { .. });
@@ -207,41 +220,97 @@ fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
         rest.push((i, s));
     }
     rest.reverse();
-    // The workspace: parts outermost, then as the output lies.
-    let mut terms = vec![];
-    let mut elements = Dim::ONE;
-    let out = space.main_output()?;
-    for a in space.inner_first(out, &acc.axes) {
-        let extent = k.axes[a as usize].extent.clone();
-        terms.push(Term::flat(a, extent.clone(), elements.clone()));
-        elements = elements * extent;
+    Some(rest)
+}
+
+/// The tensor between the two kernels: parts outermost, then as the output lies.
+struct Workspace {
+    terms: Vec<Term>,
+    /// Elements of one part.
+    elements: Dim,
+    parts: i64,
+}
+
+impl Workspace {
+    fn new(space: &Space, p: &Product, parts: i64) -> Option<Workspace> {
+        let k = space.kernel;
+        let mut terms = vec![];
+        let mut elements = Dim::ONE;
+        let out = space.main_output()?;
+        for a in space.inner_first(out, &k.tiles[p.acc as usize].axes) {
+            let extent = k.axes[a as usize].extent.clone();
+            terms.push(Term::flat(a, extent.clone(), elements.clone()));
+            elements = elements * extent;
+        }
+        Some(Workspace {
+            terms,
+            elements,
+            parts,
+        })
     }
-    let workspace = |part: AxisId, role| {
-        let mut terms = terms.clone();
-        terms.push(Term::flat(part, Dim::Known(parts), elements.clone()));
+
+    /// As an operand beside those of `k`, whose parts are along axis `part`.
+    fn operand(&self, k: &Kernel, dtype: DType, part: AxisId, role: Role) -> Operand {
+        let (elements, parts) = (&self.elements, Dim::Known(self.parts));
+        let mut terms = self.terms.clone();
+        terms.push(Term::flat(part, parts.clone(), elements.clone()));
         terms.sort_by_key(|t| t.axis);
         Operand {
             name: unique("parts", k.operands.iter().map(|o| o.name.as_str())),
-            dtype: acc.dtype,
+            dtype,
             role,
             access: Access::strided(Dim::ZERO, terms),
-            elements: elements.clone() * Dim::Known(parts),
+            elements: elements.clone() * parts,
         }
-    };
-    let part_axis = || Axis {
-        name: unique("part", k.axes.iter().map(|a| a.name.as_str())),
-        extent: Dim::Known(parts),
-    };
-    // The first: one axis more, which every tile with the summed axis has.
+    }
+
+    /// The axis of the parts, beside those of `k`.
+    fn axis(&self, k: &Kernel) -> Axis {
+        Axis {
+            name: unique("part", k.axes.iter().map(|a| a.name.as_str())),
+            extent: Dim::Known(self.parts),
+        }
+    }
+}
+
+/// The product of `p` in `parts` along `axis`, whose extent is a multiple of them, and the sum of the
+/// parts with what follows; `None` where the kernel has another form.
+fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
+    let k = space.kernel;
+    let around = Around::of(k, p, axis)?;
+    let workspace = Workspace::new(space, p, parts)?;
+    let first = partial_sums(k, p, axis, &around, &workspace)?;
+    let second = sum_of_parts(k, p, axis, &around, &workspace);
+    let ((first, a1), (second, a2)) = (used(first), used(second));
+    let made = k.operands.len() as OperandId;
+    let given = |list: Vec<OperandId>| list.into_iter().map(|o| (o != made).then_some(o)).collect();
+    Some(Two {
+        kernels: [first, second],
+        args: [given(a1), given(a2)],
+        elements: workspace.elements * Dim::Known(parts),
+        dtype: k.tiles[p.acc as usize].dtype,
+        cut: (axis, parts),
+    })
+}
+
+/// The first kernel: one axis more, that of the parts, which every tile with the summed axis has.
+fn partial_sums(
+    k: &Kernel,
+    p: &Product,
+    axis: AxisId,
+    around: &Around<'_>,
+    workspace: &Workspace,
+) -> Option<Kernel> {
+    let parts = workspace.parts;
     let piece = k.axes[axis as usize].extent.known()? / parts;
     let mut first = k.clone();
     first.name = format!("{} in parts", k.name);
     first.axes[axis as usize].extent = Dim::Known(piece);
-    first.axes.push(part_axis());
+    first.axes.push(workspace.axis(k));
     let part = k.axes.len() as AxisId;
     for (t, tile) in first.tiles.iter_mut().enumerate() {
         let t = t as TileId;
-        if t == p.acc || (need.contains(&t) && tile.axes.contains(&axis)) {
+        if t == p.acc || (around.need.contains(&t) && tile.axes.contains(&axis)) {
             tile.axes.push(part);
         }
     }
@@ -250,19 +319,34 @@ fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
             cut(&mut o.access, axis, piece, part, parts)?;
         }
     }
-    first.operands.push(workspace(part, Role::Write));
-    let made = k.operands.len() as OperandId;
-    first.body = feeds.into_iter().cloned().collect();
-    first.body.extend([fill.clone(), k.body[at].clone()]);
+    let dtype = k.tiles[p.acc as usize].dtype;
+    let made = workspace.operand(k, dtype, part, Role::Write);
+    first.operands.push(made);
+    first.body = around.feeds.iter().map(|&s| s.clone()).collect();
+    first
+        .body
+        .extend([around.fill.clone(), k.body[around.at].clone()]);
     first.body.push(Stmt::Store {
-        operand: made,
+        operand: k.operands.len() as OperandId,
         src: p.acc,
     });
-    // The second: the summed axis is that of the parts.
+    Some(first)
+}
+
+/// The second kernel: the summed axis is that of the parts, and the product a fold over them.
+fn sum_of_parts(
+    k: &Kernel,
+    p: &Product,
+    axis: AxisId,
+    around: &Around<'_>,
+    workspace: &Workspace,
+) -> Kernel {
+    let acc = &k.tiles[p.acc as usize];
     let mut second = k.clone();
     second.family = Family::Row;
-    second.axes[axis as usize] = part_axis();
-    second.operands.push(workspace(axis, Role::Read));
+    second.axes[axis as usize] = workspace.axis(k);
+    let made = workspace.operand(k, acc.dtype, axis, Role::Read);
+    second.operands.push(made);
     let mut axes = acc.axes.clone();
     axes.push(axis);
     axes.sort_unstable();
@@ -273,14 +357,14 @@ fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
     });
     let loaded = k.tiles.len() as TileId;
     second.body = vec![];
-    for (i, s) in rest {
-        if i != at {
+    for &(i, s) in &around.rest {
+        if i != around.at {
             second.body.push(s.clone());
             continue;
         }
         second.body.push(Stmt::Load {
             dst: loaded,
-            operand: made,
+            operand: k.operands.len() as OperandId,
         });
         second.body.push(Stmt::Fold {
             monoid: Monoid::sum(acc.dtype, acc.dtype),
@@ -290,15 +374,17 @@ fn two(space: &Space, p: &Product, axis: AxisId, parts: i64) -> Option<Two> {
             rescale: None,
         });
     }
-    let ((first, a1), (second, a2)) = (used(first), used(second));
-    let given = |list: Vec<OperandId>| list.into_iter().map(|o| (o != made).then_some(o)).collect();
-    Some(Two {
-        kernels: [first, second],
-        args: [given(a1), given(a2)],
-        elements: elements * Dim::Known(parts),
-        dtype: acc.dtype,
-        cut: (axis, parts),
-    })
+    second
+}
+
+/// Whether a program gives 0.
+fn is_zero(e: &Expr) -> bool {
+    let out = e.outputs.first().and_then(|&o| e.insts.get(o as usize));
+    match out {
+        Some(Inst::Float { bits, .. }) => f64::from_bits(*bits) == 0.0,
+        Some(Inst::Int { value, .. }) => *value == 0,
+        _ => false,
+    }
 }
 
 /// Whether a program reads the coordinate along `axis`.

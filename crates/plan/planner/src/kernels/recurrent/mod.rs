@@ -57,6 +57,83 @@ struct Layer<'a> {
     alive: Option<TileId>,
 }
 
+/// A layer's values in memory, with what all its directions share.
+struct Whole<'a> {
+    n: NodeId,
+    spec: &'a RecurrentSpec,
+    seq: Dim,
+    batch: Dim,
+    /// ONNX's inputs by their places, and the outputs.
+    found: Vec<Option<Located>>,
+    outs: Vec<Located>,
+}
+
+/// What one direction reads.
+struct Operands {
+    x: Located,
+    r: Located,
+    bias: Option<Located>,
+    peepholes: Option<Located>,
+    initial: [Option<Located>; 2],
+}
+
+impl Whole<'_> {
+    /// The operands of a direction; `None` where they cannot be taken apart.
+    fn operands(&self, dir: usize, reverse: bool) -> Option<Operands> {
+        let (spec, found) = (self.spec, &self.found);
+        let d = Dim::from(dir);
+        let rows = spec.gates() * spec.hidden;
+        let x = found[X].as_ref()?;
+        let x = match spec.batch_first {
+            true => seen(x, &View::Permute(vec![1, 0, 2]))?,
+            false => x.clone(),
+        };
+        let x = cut(&x, 2, dir as i64 * rows, rows)?;
+        // What is given must be there: the outer option says whether it could be taken apart.
+        let all = |f: &Option<Located>, dim: usize| match f {
+            Some(l) => pick(l, dim, &d).map(Some),
+            None => Some(None),
+        };
+        let states = usize::from(spec.batch_first);
+        let [r, bias, peepholes] = [all(&found[R], 0)?, all(&found[B], 0)?, all(&found[P], 0)?];
+        let initial = [all(&found[H0], states)?, all(&found[C0], states)?];
+        Some(Operands {
+            x: flip(x, reverse, &self.seq)?,
+            r: r?,
+            bias,
+            peepholes,
+            initial,
+        })
+    }
+
+    /// The direction's part of the output at every position.
+    fn every_position(&self, dir: usize, reverse: bool) -> Option<Located> {
+        let y = match self.spec.batch_first {
+            true => seen(&self.outs[0], &View::Permute(vec![1, 2, 0, 3]))?,
+            false => self.outs[0].clone(),
+        };
+        flip(pick(&y, 1, &Dim::from(dir))?, reverse, &self.seq)
+    }
+
+    fn axes(&self, builder: &mut Builder) -> Axes {
+        let hidden = self.spec.hidden;
+        let rows = self.spec.gates() * hidden;
+        let units = Dim::Known(hidden);
+        let joined = match self.spec.kind {
+            RecurrentKind::Gru if !self.spec.linear_before_reset => rows - hidden,
+            _ => rows,
+        };
+        let t = (!self.seq.is_one()).then(|| builder.axis("t", &self.seq));
+        let b = (!self.batch.is_one()).then(|| builder.axis("b", &self.batch));
+        let (k, n) = (builder.axis("k", &units), builder.axis("n", &units));
+        let g = match self.spec.kind {
+            RecurrentKind::Rnn => n,
+            _ => builder.axis("g", &Dim::Known(joined)),
+        };
+        Axes { t, b, k, n, g }
+    }
+}
+
 impl Lowering<'_> {
     pub(crate) fn recurrent(&mut self, n: NodeId, spec: &RecurrentSpec) -> Result<()> {
         if let Err(why) = self.lowers(n, spec) {
@@ -64,20 +141,47 @@ impl Lowering<'_> {
         }
         let graph = self.graph;
         let node = graph.node(n);
-        let dtype = self.dtype(node.inputs[0]);
         let shape = self.shape(node.inputs[0]);
         let (s, b) = match spec.batch_first {
             false => (0, 1),
             true => (1, 0),
         };
         let (seq, batch) = (shape[s].clone(), shape[b].clone());
-        let (dirs, hidden) = (spec.directions(), spec.hidden);
-        let rows = spec.gates() * hidden;
-        // Every operand with its batch, so that extents agree.
+        let found = self.recurrent_inputs(n, spec, &batch)?;
+        let mut outs = Vec::new();
+        for &o in &node.outputs {
+            let rank = self.shape(o).len();
+            let order: Vec<usize> = (0..rank).collect();
+            let l = self.new_value(self.name(o), self.dtype(o), self.shape(o), &order);
+            self.located[o.0 as usize] = Some(l.clone());
+            outs.push(l);
+        }
+        let whole = Whole {
+            n,
+            spec,
+            seq,
+            batch,
+            found,
+            outs,
+        };
+        for dir in 0..spec.directions() {
+            self.direction(&whole, dir)?;
+        }
+        Ok(())
+    }
+
+    /// Every operand with its batch, so that extents agree.
+    fn recurrent_inputs(
+        &mut self,
+        n: NodeId,
+        spec: &RecurrentSpec,
+        batch: &Dim,
+    ) -> Result<Vec<Option<Located>>> {
+        let graph = self.graph;
         let mut found: Vec<Option<Located>> = vec![None; spec.present.len()];
         for (slot, f) in found.iter_mut().enumerate() {
             let Some(at) = spec.input(slot) else { continue };
-            let v = node.inputs[at];
+            let v = graph.node(n).inputs[at];
             let rank = self.shape(v).len();
             let mut want = vec![None; rank];
             match slot {
@@ -91,109 +195,62 @@ impl Lowering<'_> {
             }
             *f = Some(self.fit(l, &want, self.dtype(v), self.name(v))?);
         }
-        let mut outs = Vec::new();
-        for &o in &node.outputs {
-            let rank = self.shape(o).len();
-            let order: Vec<usize> = (0..rank).collect();
-            let l = self.new_value(self.name(o), self.dtype(o), self.shape(o), &order);
-            self.located[o.0 as usize] = Some(l.clone());
-            outs.push(l);
-        }
-        // Time, then batch, then what is left.
-        let timed = |l: &Located| match spec.batch_first {
-            true => seen(l, &View::Permute(vec![1, 0, 2])),
-            false => Some(l.clone()),
+        Ok(found)
+    }
+
+    /// The kernel of one direction, where somebody reads what it gives.
+    fn direction(&mut self, whole: &Whole<'_>, dir: usize) -> Result<()> {
+        let (n, spec) = (whole.n, whole.spec);
+        let graph = self.graph;
+        let node = graph.node(n);
+        let reverse = spec.direction == "reverse" || dir == 1;
+        let Some(operands) = whole.operands(dir, reverse) else {
+            return self.fail(
+                n,
+                "its inputs cannot be taken apart; bind symbolic dims with --dim",
+            );
         };
-        for dir in 0..dirs {
-            let reverse = spec.direction == "reverse" || dir == 1;
-            let d = Dim::from(dir);
-            let state = |l: &Located| pick(l, usize::from(spec.batch_first), &d);
-            // What is given must be there: the outer option says whether it could be taken apart.
-            let all = |f: &Option<Located>, dim: usize| match f {
-                Some(l) => pick(l, dim, &d).map(Some),
-                None => Some(None),
-            };
-            let operands = (|| {
-                let x = timed(found[X].as_ref()?)?;
-                let x = cut(&x, 2, dir as i64 * rows, rows)?;
-                let states = usize::from(spec.batch_first);
-                let fixed = [all(&found[R], 0)?, all(&found[B], 0)?, all(&found[P], 0)?];
-                let initial = [all(&found[H0], states)?, all(&found[C0], states)?];
-                Some((flip(x, reverse, &seq)?, fixed, initial))
-            })();
-            let Some((x, [Some(r), bias, peepholes], initial)) = operands else {
-                return self.fail(
-                    n,
-                    "its inputs cannot be taken apart; bind symbolic dims with --dim",
-                );
-            };
-            let mut builder = Builder::new(&self.recurrent_name(n, dirs, dir), Family::Recurrent);
-            let long = |d: &Dim| !d.is_one();
-            let units = Dim::Known(hidden);
-            let joined = match spec.kind {
-                RecurrentKind::Gru if !spec.linear_before_reset => rows - hidden,
-                _ => rows,
-            };
-            let t = long(&seq).then(|| builder.axis("t", &seq));
-            let b = long(&batch).then(|| builder.axis("b", &batch));
-            let (k, units_axis) = (builder.axis("k", &units), builder.axis("n", &units));
-            let g = match spec.kind {
-                RecurrentKind::Rnn => units_axis,
-                _ => builder.axis("g", &Dim::Known(joined)),
-            };
-            let axes = Axes {
-                t,
-                b,
-                k,
-                n: units_axis,
-                g,
-            };
-            let mut layer = Layer {
-                spec,
-                builder,
-                axes,
-                dtype,
-                dir,
-                seq: seq.clone(),
-                reverse,
-                x,
-                r,
-                bias,
-                peepholes,
-                alive: None,
-            };
-            let lens = spec
-                .input(LENS)
-                .map_or(DType::I32, |at| self.dtype(node.inputs[at]));
-            let y = match spec.batch_first {
-                true => seen(&outs[0], &View::Permute(vec![1, 2, 0, 3])),
-                false => Some(outs[0].clone()),
-            };
-            let y = y
-                .and_then(|y| pick(&y, 1, &d))
-                .and_then(|y| flip(y, reverse, &seq));
-            let used = |i: usize| {
-                let v = node.outputs[i];
-                self.is_output[v.0 as usize] || !self.readers[v.0 as usize].is_empty()
-            };
-            let y = y.filter(|_| used(0));
-            let last: Vec<Option<Located>> = (1..outs.len())
-                .map(|i| state(&outs[i]).filter(|_| used(i)))
-                .collect();
-            if y.is_none() && last.iter().all(Option::is_none) {
-                continue;
-            }
-            let lengths = found[LENS].as_ref().map(|l| (l.clone(), lens));
-            if layer.build(lengths, initial, y, &last).is_none() {
-                return self.fail(
-                    n,
-                    "its operands do not fit its axes; bind symbolic dims with --dim",
-                );
-            }
-            let (kernel, args) = layer.builder.finish();
-            let nodes = self.origins(&[n]);
-            self.emit(kernel, args, nodes);
+        let name = self.recurrent_name(n, spec.directions(), dir);
+        let mut builder = Builder::new(&name, Family::Recurrent);
+        let axes = whole.axes(&mut builder);
+        let mut layer = Layer {
+            spec,
+            builder,
+            axes,
+            dtype: self.dtype(node.inputs[0]),
+            dir,
+            seq: whole.seq.clone(),
+            reverse,
+            x: operands.x,
+            r: operands.r,
+            bias: operands.bias,
+            peepholes: operands.peepholes,
+            alive: None,
+        };
+        let used = |i: usize| {
+            let v = node.outputs[i];
+            self.is_output[v.0 as usize] || !self.readers[v.0 as usize].is_empty()
+        };
+        let y = whole.every_position(dir, reverse).filter(|_| used(0));
+        let states = usize::from(spec.batch_first);
+        let state = |i: usize| pick(&whole.outs[i], states, &Dim::from(dir)).filter(|_| used(i));
+        let last: Vec<Option<Located>> = (1..whole.outs.len()).map(state).collect();
+        if y.is_none() && last.iter().all(Option::is_none) {
+            return Ok(());
         }
+        let lens = spec
+            .input(LENS)
+            .map_or(DType::I32, |at| self.dtype(node.inputs[at]));
+        let lengths = whole.found[LENS].as_ref().map(|l| (l.clone(), lens));
+        if layer.build(lengths, operands.initial, y, &last).is_none() {
+            return self.fail(
+                n,
+                "its operands do not fit its axes; bind symbolic dims with --dim",
+            );
+        }
+        let (kernel, args) = layer.builder.finish();
+        let nodes = self.origins(&[n]);
+        self.emit(kernel, args, nodes);
         Ok(())
     }
 

@@ -123,7 +123,11 @@ fn measure(mut o: Options) -> Result<(), String> {
     let mut quiet = Quiet::new(std::mem::take(&mut o.locks));
     quiet.hold()?;
     let peak = {
-        let found = machines::measure(Some(Duration::from_secs(3)), &mut |_, _| ());
+        let found = shopfloor_tools::calibrate(
+            machine::Extent::Full,
+            Some(Duration::from_secs(3)),
+            &mut |_, _| (),
+        );
         let m = machines::calibrated(&found.map_err(|e| e.to_string())?);
         m.unit(machine::UnitClass::Fma, machine::NumType::F32)
             .map_or(0.0, |u| u.at(o.threads))
