@@ -1,6 +1,7 @@
 //! Compiled steps and their run.
 use crate::gpu::Gpu;
 use crate::host::Host;
+use crate::memory::ALIGN;
 use crate::memory::Memory;
 use device::{DeviceError, HostMemory, HostPart, HostView, Permit, is_road};
 use emit::wgsl::{Array, Number};

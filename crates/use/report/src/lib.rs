@@ -13,6 +13,7 @@ mod handoff;
 mod inspect;
 mod load;
 mod machines;
+mod median;
 mod memory;
 mod overhead;
 pub mod page;

@@ -1,5 +1,5 @@
 //! Why requests take longer than their steps.
-use crate::profile::median;
+use crate::median::median;
 use crate::units;
 use plan::Timeline;
 use serde::Serialize;

@@ -1,4 +1,5 @@
 //! A measured run beside its prediction, step by step and by node.
+use crate::median::median;
 use crate::step::near_traffic;
 use crate::table::{Align, Style, Table};
 use crate::{Overhead, StepView, units};
@@ -170,15 +171,6 @@ pub struct Profile {
 
 /// How many times a request's time the sum of its steps is where some run side by side.
 const ABREAST: f64 = 1.05;
-
-pub(crate) fn median(v: &mut [f64]) -> f64 {
-    v.sort_by(f64::total_cmp);
-    match v.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => v[n / 2],
-        n => (v[n / 2 - 1] + v[n / 2]) / 2.0,
-    }
-}
 
 impl Profile {
     /// Joins plans and timelines by the steps' names; a step that runs several times in a request

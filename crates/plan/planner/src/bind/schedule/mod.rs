@@ -29,7 +29,7 @@ pub(crate) use candidate::{Candidate, Choice, Packed, Parts};
 pub(crate) use form::Facts;
 use form::set_chunk;
 use kernel::{Family, Kernel, OperandId, TileProgram};
-use machine::Cost;
+use machine::{Cost, Work};
 pub(crate) use memo::Memo;
 use plan::{Alternative, Why};
 pub(crate) use product::reach;
