@@ -6,7 +6,7 @@ use layout::{DType, Dim};
 use std::sync::Arc;
 use tensor::{Tensor, WeightStore};
 
-/// A small generator of random numbers (splitmix64); the same seed gives the same case anywhere.
+/// A generator of random cases; the same seed gives the same one anywhere.
 pub struct Rng(fastrand::Rng);
 
 impl Rng {
