@@ -252,12 +252,24 @@ fn disassembled(address: u64) -> Result<String, String> {
             continue;
         }
         let code = code.split(['#', '<']).next().unwrap_or(code).trim_end();
-        lines.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
+        let line = code.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A stripped program names no function: what fills up behind a return is the end of one.
+        let ended = lines.last().is_some_and(|l: &String| l.starts_with("ret"));
+        if ended && is_padding(&line) {
+            break;
+        }
+        lines.push(line);
     }
     match lines.is_empty() {
         true => Err(format!("objdump shows no code of {file}")),
         false => Ok(lines.join("\n")),
     }
+}
+
+/// Whether an instruction does nothing, as those between functions.
+fn is_padding(line: &str) -> bool {
+    let nothing = ["nop", "cs nop", "data16", "int3", "xchg ax,ax"];
+    nothing.iter().any(|p| line.starts_with(p))
 }
 
 /// Arithmetic on vectors, by how opcodes begin.
