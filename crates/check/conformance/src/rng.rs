@@ -2,7 +2,7 @@
 /// Numbers that are the same in every run: drawn, or every choice in turn ([`Rng::in_turn`]).
 #[derive(Clone, Debug)]
 pub struct Rng {
-    drawn: fastrand::Rng,
+    state: u64,
     turn: Option<Turn>,
 }
 
@@ -26,7 +26,7 @@ impl Rng {
     /// A sequence of its own per seed.
     pub fn new(seed: u64) -> Rng {
         Rng {
-            drawn: fastrand::Rng::with_seed(seed),
+            state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             turn: None,
         }
     }
@@ -68,15 +68,18 @@ impl Rng {
         false
     }
 
-    /// 64 bits.
+    /// 64 bits of xorshift64*: seeds that pages and failures name stay the same cases.
     pub fn bits(&mut self) -> u64 {
-        self.drawn.u64(..)
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
     /// In `0..n`, which is at least 1.
     pub fn below(&mut self, n: usize) -> usize {
         let Some(t) = &mut self.turn else {
-            return self.drawn.usize(..n.max(1));
+            return ((self.bits() >> 33) % n.max(1) as u64) as usize;
         };
         if t.at == t.taken.len() {
             t.taken.push((0, n));
@@ -92,7 +95,7 @@ impl Rng {
 
     /// In -1..1.
     pub fn unit(&mut self) -> f64 {
-        2.0 * self.drawn.f64() - 1.0
+        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
     /// True once in `n`.

@@ -39,6 +39,13 @@ impl Fuel {
         true
     }
 
+    /// Whether a rewrite that counts for nothing may be done: none is once all fuel is taken.
+    pub fn allows(&mut self) -> bool {
+        let left = self.left != Some(0);
+        self.used += usize::from(left);
+        left
+    }
+
     /// Rewrites done.
     pub fn used(&self) -> usize {
         self.used

@@ -148,9 +148,9 @@ impl<'f> Edit<'f> {
         yes
     }
 
-    /// Asks for leave to do a rewrite that nobody needs to be told of.
+    /// Asks for leave to do a rewrite that nobody needs to be told of, and that takes no fuel.
     pub(crate) fn may_silently(&mut self) -> bool {
-        self.fuel.take()
+        self.fuel.allows()
     }
 
     /// Records why something was not done.
