@@ -28,7 +28,7 @@ fn relabelled(k: &Kernel, a: AxisId) -> bool {
     })
 }
 
-/// Heights of blocks of rows that are tried on a CPU; on GPUs all but the last, which register tiles have no room for.
+/// Pieces of an axis that are tried on a CPU; on GPUs all but the last, so that seeds keep their cases.
 const CPU_TILES: [i64; 10] = [1, 2, 3, 4, 5, 8, 16, 32, 33, 64];
 
 fn cuts(k: &Kernel, tiles: &[i64], rng: &mut Rng) -> (Vec<AxisTile>, Vec<AxisTile>) {

@@ -65,7 +65,7 @@ impl SessionHandle {
     }
 
     /// Has requests that come from now on treated by `policy`, its workers included; a session that was
-    /// drained takes requests again. Requests are batched only where [`crate::Session::joins`].
+    /// drained takes requests again. Requests are batched only where `is_batchable` says so.
     pub fn set_policy(&self, policy: SessionPolicy) {
         self.record.chosen.store(true, Ordering::Relaxed);
         self.engine.admission.set_policy(&self.record, policy);

@@ -28,7 +28,7 @@ impl ZooModel {
         Ok(ZooModel { name, folder, meta })
     }
 
-    /// The folder's name, by which [`find`] knows the model.
+    /// The folder's name, by which [`find`](super::find) knows the model.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -92,7 +92,7 @@ impl ZooModel {
         Ok(inputs)
     }
 
-    /// The reference outputs as stored: sampled where [`OutputMeta::stride`] says so.
+    /// The reference outputs as stored: sampled where [`OutputMeta::stride`](super::OutputMeta::stride) says so.
     ///
     /// # Errors
     /// When the file is damaged.

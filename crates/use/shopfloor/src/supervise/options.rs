@@ -12,7 +12,7 @@ pub struct SuperviseOptions {
     pub decide: Options,
     /// How long a window is.
     pub window: Duration,
-    /// Where everything is written that the supervisor is told and says, for [`crate::replay`].
+    /// Where everything is written that the supervisor is told and says, for `shopfloor_tools::replay`.
     pub log: Option<Box<dyn Write + Send>>,
     /// Who hears every decision.
     pub hear: Option<DecisionListener>,
