@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use shopfloor_cpu::flow::{Exit, Flow, Sleep, Slot, StepSpec};
-use shopfloor_cpu::leases::{LeaseHolder, WorkerLeases};
+use shopfloor_cpu::lease::{LeaseHolder, WorkerLeases};
 
 fn specs(waits: &[&[u32]]) -> Vec<StepSpec> {
     let each = waits.iter().map(|w| StepSpec {
