@@ -231,7 +231,7 @@ fn families(rng: &mut Rng, run: bool) -> Families {
         let mut tries = gpu_schedules(k, &lookup, rng);
         tries.extend(gpu_schedules(k, &lookup, rng));
         // Some schedules that the planner never makes read shared memory that nobody wrote, to no effect on
-        // results; what they are is open (docs/status.md).
+        // results that was seen; why is open.
         let found = tries.into_iter().find_map(|s| {
             let p = TileProgram::new(k.clone(), s).ok()?;
             ptx::emit(&p, "sm_80").ok()?;
