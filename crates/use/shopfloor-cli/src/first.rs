@@ -17,15 +17,11 @@ fn automatic(ci: Option<&str>) -> bool {
     ci.is_some_and(|v| !matches!(v, "" | "0" | "false"))
 }
 
-/// As [`measure_for`], for what runs on `engine`.
-pub fn measure(engine: &EngineArgs) {
-    measure_for(engine.on.as_deref(), engine.machine.as_deref());
-}
-
 /// Measures this CPU where nobody has and the command predicts for it, keeps what was found, and says so.
-pub fn measure_for(on: Option<&str>, machine: Option<&str>) {
+pub fn measure(engine: &EngineArgs) {
     let ci = std::env::var("CI").ok();
-    if !of_this_cpu(on, machine) || automatic(ci.as_deref()) || machines::file().is_none() {
+    let own = of_this_cpu(engine.on.as_deref(), engine.machine.as_deref());
+    if !own || automatic(ci.as_deref()) || machines::file().is_none() {
         return;
     }
     match machines::kept() {

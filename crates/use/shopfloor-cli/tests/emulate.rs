@@ -48,6 +48,7 @@ fn emulate(path: &PathBuf, args: &[&str]) -> (i32, String, String) {
         .arg(path)
         .args(args)
         .env("NO_COLOR", "1")
+        .env("CI", "true")
         .output()
         .unwrap();
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();

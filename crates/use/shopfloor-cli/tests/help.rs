@@ -108,6 +108,7 @@ fn every_example_runs() {
                 .args(&line[1..])
                 .current_dir(dir.path())
                 .env("NO_COLOR", "1")
+                .env("CI", "true")
                 .env("XDG_CACHE_HOME", dir.path().join("cache"))
                 .output()
                 .unwrap();

@@ -1,6 +1,7 @@
 //! `shopfloor supervise`: models under load with a supervisor.
 use super::simulate::again;
 use crate::args::{EngineArgs, ModelArgs};
+use crate::first;
 use crate::output::{self, Done, Failure};
 use shopfloor::{Model, SuperviseOptions};
 use shopfloor_tools::supervised_load;
@@ -74,6 +75,7 @@ pub fn run(a: Args) -> Done {
     }));
     #[cfg(unix)]
     let mut server = None;
+    first::measure(&a.engine);
     for model in &a.models {
         a.bound.tell(&Model::open(model, &a.bound.sized()?)?);
     }
