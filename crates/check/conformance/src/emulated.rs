@@ -2,9 +2,15 @@
 use crate::{Failure, Subject};
 use emit::ptx::{self, ParamValue, Ptx};
 use kernel::{Role, TargetKind, TileProgram, work};
-use ptx_emulator::{Checks, Counters, Finding, Launch, Machine, MemoryKind};
+use ptx_emulator::{Checks, Counters, Finding, Launch, Machine, MemoryKind, Report};
 use std::cell::{Cell, RefCell};
 use tensor::Tensor;
+
+/// Whether what the emulator reports is a fault of the program. Threads beyond a tile's rim may read shared memory
+/// that nobody wrote; what they make of it reaches no result, which comparing results shows.
+pub fn is_fault(r: &Report) -> bool {
+    r.kind != Finding::UninitialisedMemory || r.message.contains("global")
+}
 
 /// The emulator. Programs go to the architectures in turn.
 #[derive(Debug, Default)]
@@ -60,8 +66,6 @@ impl Emulated {
         l.block = [text.threads, 1, 1];
         l.shared = text.shared_bytes;
         l.seed = self.done.get() as u64;
-        // Threads beyond a tile's rim may read what nobody wrote; what they make of it reaches no
-        // result, which the comparison shows.
         l.checks = Checks::default();
         for p in &text.params {
             l = l.u64(match &p.value {
@@ -76,10 +80,7 @@ impl Emulated {
         if tasks > 0 {
             let out = m.run(&module, &l).map_err(say)?;
             let lines: Vec<&str> = text.text.lines().collect();
-            let wrong = out
-                .reports
-                .iter()
-                .filter(|r| r.kind != Finding::UninitialisedMemory || r.message.contains("global"));
+            let wrong = out.reports.iter().filter(|r| is_fault(r));
             let told: Vec<String> = wrong
                 .take(4)
                 .map(|r| {

@@ -16,7 +16,7 @@ mod schedules;
 pub mod simt;
 mod suite;
 
-pub use emulated::Emulated;
+pub use emulated::{Emulated, is_fault};
 pub use families::{CPU_FAMILIES, Case, FAMILIES, Link, Make, cases, chain, panels};
 #[cfg(target_os = "linux")]
 pub use on_device::Guarded;

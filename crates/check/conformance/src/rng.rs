@@ -68,7 +68,7 @@ impl Rng {
         false
     }
 
-    /// 64 bits of xorshift64*: seeds that pages and failures name stay the same cases.
+    /// 64 bits, by xorshift64*.
     pub fn bits(&mut self) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
